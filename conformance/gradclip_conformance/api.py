@@ -140,9 +140,12 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
         raise ValueError(msg)
     own = None if formula is None else Formula.parse(formula)
     if HOST_MARK in os.environ:
-        msg = "The module starts a check while a check imports it. Put its checks under `if __name__ == '__main__':`."
+        msg = (
+            "The module calls `check_clipper` while the process of another check imports it. "
+            "Put the call under `if __name__ == '__main__':`."
+        )
         raise RuntimeError(msg)
-    # This refuses a function that cannot be called for its operation, before any process starts.
+    # Before any process starts, this line refuses a function whose signature does not fit the operation.
     adapter = PlainFunction(fn, op, dtypes=chosen, in_place=in_place)
     name = adapter.subjects()[0].name
     options = PlainOptions(op, chosen, in_place, name, None if memory is None else parse_size(memory))

@@ -199,7 +199,7 @@ def write_markdown(result: dict[str, Any]) -> str:
     lines = [
         "# The suite's own exam",
         "",
-        f"Made by `nox -s exam` on {result['date']} with {versions}.",
+        f"GeneratedClipper by `nox -s exam` on {result['date']} with {versions}.",
         "",
         f"- Wrong clippers caught by the rule that they break: {wrong['caught']} of {wrong['total']}",
         f"- Rules that catch no clipper: {len(wrong['rules_that_catch_none'])} of {len(wrong['by_rule'])}",

@@ -21,7 +21,7 @@ class OtherRoundings:
 
     is_compiled = False
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
         """Scale one gradient."""
         one = grad.dtype.type
         with np.errstate(invalid="ignore"):
@@ -93,7 +93,7 @@ def test_error_in_one_form_is_shown_beside_the_other_answer() -> None:
 
     assert {cell.case.split("/")[1] for cell in blamed} == {"nan", "infinity"}
     assert all(
-        "By itself it returned" in cell.detail and "compiled it raised Floating" in cell.detail for cell in blamed
+        "Uncompiled, it returned" in cell.detail and "compiled, it raised Floating" in cell.detail for cell in blamed
     )
 
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from generated import batches
-from generated.clippers import Made, list_right
+from generated.clippers import GeneratedClipper, list_right
 from generated.drafts import Draft, draw_input
 from generated.facts import Work
 from generated.faults import Fault
@@ -37,12 +37,12 @@ def test_generated_wrong_clippers_are_judged(seed: int, record_property: Callabl
 
 @pytest.mark.exam(sample=0, part=12)
 @pytest.mark.parametrize("right", RIGHT, ids=lambda right: right.name)
-def test_generated_right_clipper_is_not_blamed(right: Made) -> None:
+def test_generated_right_clipper_is_not_blamed(right: GeneratedClipper) -> None:
     assert [(cell.case, cell.detail) for cell in judge_right(right)] == []
 
 
 @pytest.mark.parametrize("right", RIGHT[5::97], ids=lambda right: right.name)
-def test_right_clipper_is_not_blamed_by_the_first_cells(right: Made) -> None:
+def test_right_clipper_is_not_blamed_by_the_first_cells(right: GeneratedClipper) -> None:
     assert [(cell.case, cell.detail) for cell in judge_right(right, 100)] == []
 
 

@@ -300,7 +300,7 @@ def test_module_that_checks_itself_while_it_is_imported_is_checked_once(
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
 
     assert done.stdout.startswith("False The function ran in this process"), done.stderr
-    assert "The module starts a check while a check imports it" in done.stdout
+    assert "The module calls `check_clipper` while the process of another check imports it" in done.stdout
 
 
 def test_function_that_another_module_would_hide_is_not_imported(

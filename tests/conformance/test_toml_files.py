@@ -114,7 +114,7 @@ def test_claim_with_wrong_types_is_refused(text: str, said: str, tmp_path: Path)
         ('found = ""', ": found must be of the type list"),
         ("fund = []", ": the key 'fund' is unknown. Did you mean found"),
         (write_entry("found", FIND, rule='"norm.no-such-rule"'), r", \[\[found\]\] 1: there is no rule"),
-        (write_entry("found", FIND, variant='"a/b"'), r", \[\[found\]\] 1: the variant 'a/b' has other characters"),
+        (write_entry("found", FIND, variant='"a/b"'), r", \[\[found\]\] 1: the variant 'a/b' must consist of"),
         (write_entry("found", FIND, dtype="[]"), r", \[\[found\]\] 1: dtype must be of the type str"),
         (write_entry("found", FIND, options='{ clip_norm = "0x1p+99999" }'), r", \[\[found\]\] 1: "),
         (

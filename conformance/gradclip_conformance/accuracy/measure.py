@@ -40,8 +40,8 @@ Doubles = npt.NDArray[np.float64]
 
 THRESHOLD = 1.0
 SEEDS = (1, 2)
-#: From this size on, use only one seed and the two most different arrangements. Another draw of so many numbers adds
-#: little, and sending them takes seconds.
+#: From this size on, use only one seed and the two most different arrangements. A second random array of this size
+#: would show little more, and sending it takes seconds.
 LARGE = 10**5
 
 #: Seconds that one call may take.
@@ -79,7 +79,7 @@ def draw_normal(size: int, dtype: str, seed: int) -> Array:
 
 
 def make_swamped(size: int, dtype: str, seed: int) -> Array:
-    """Return a one and many small numbers. In the dtype, 1 plus the square of a small number rounds to 1."""
+    """Return many small numbers and one element of 1. In the dtype, 1 plus the square of a small number rounds to 1."""
     values = np.full(size, math.sqrt(0.96 * 2.0 ** -FORMATS[dtype].precision))
     values[seed % size] = 1.0
     return _pack_values(values, dtype)

@@ -68,10 +68,10 @@ norm. The error of an element is its distance from the exact result of the formu
 *Spread*: the largest difference in the norm or an element if the same elements come in another order, or in ten tensors
 instead of one. `clip_norm` is {threshold:g}. A single rounding has an error of at most half an ulp.
 
-Two kinds of input: `normal` numbers, and a one that is `swamped` by numbers whose squares are each too small to change
-a sum of 1. Below {large} elements there are two seeds and four arrangements; from there on, one seed and two. A call
-has {limit:g} s to answer. A row without numbers says why. This call rebuilds a worst input from its name, the size and
-the dtype:
+There are two kinds of input. `normal`: random numbers. `swamped`: one element of 1 and many small numbers, each with a
+square that is too small to change a sum of 1. Below {large} elements there are two seeds and four arrangements; from
+there on, one seed and two. A call has {limit:g} s to answer. A row without numbers says why. This call rebuilds a worst
+input from its name, the size and the dtype:
 `gradclip_conformance.accuracy.measure.rebuild_gradients("normal, seed 1, ten tensors", 1000, "float32")`."""
 
 

@@ -43,9 +43,10 @@ def make_tensor(
     layout: str = "contiguous",
     same_as: int | None = None,
 ) -> Gradient:
-    """Return a gradient of these values, one-dimensional unless a shape is given; for None, one without an array.
+    """Return a gradient that holds these values; if they are None, the gradient has no array.
 
-    The dtype must represent the values exactly, so that the case tests these values.
+    Without a shape, the array has one dimension. The dtype must represent the values exactly, so that the case tests
+    these values.
     """
     if values is None:
         return Gradient("", None, need_clip)
@@ -97,7 +98,7 @@ def make_case(
 
 
 def list_digits(dtype: str) -> list[float]:
-    """Return numbers that use every digit, so that a narrower dtype changes them; their magnitudes are 1 to 2."""
+    """Return numbers of magnitude 1 to 2 that use every digit of the dtype, so that a narrower dtype changes them."""
     digits = FORMATS[dtype].precision - 1
     return [(-1) ** k * ((2**digits * (23 + k) // 23) | 1) / 2**digits for k in range(23)]
 

@@ -42,7 +42,10 @@ def matches_any(patterns: Iterable[str], *names: str) -> bool:
 
 @cache
 def _split(pattern: str) -> tuple[str, list[str], str | None]:
-    """Return the parts of a pattern before the first star, between stars, and after the last; None without a star."""
+    """Return the parts of a pattern: before the first star, between stars, and after the last star.
+
+    Without a star, the first part is the whole pattern, and the last part is None.
+    """
     first, *middle = pattern.split("*")
     return first, middle[:-1], middle[-1] if middle else None
 

@@ -42,7 +42,7 @@ def show_gradients(arrays: Sequence[Array | None]) -> dict[str, Any]:
 
 
 def read_shown_array(shown: Mapping[str, Any] | None) -> Array | None:
-    """Return the array, or the first elements of it, that `show_array` shows; None stays None.
+    """Return the array that `show_array` wrote. If it wrote only the first elements, return these; None stays None.
 
     Raises
     ------

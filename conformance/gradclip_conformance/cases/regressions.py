@@ -60,7 +60,7 @@ def make_cases(path: Path = FOUND) -> Iterator[Case]:
     ValueError
         If an entry is not well-formed; the text names the file and the entry.
     """
-    # No JSON Schema here: `check_clipper` reads this file, and it needs NumPy only.
+    # Do not use JSON Schema here: `check_clipper` reads this file, and must work where only NumPy is installed.
     document = read_toml(path)
     with named_faults(path.name):
         _refuse_other_keys(document, ("found",))
@@ -82,7 +82,7 @@ def _read_case(entry: Mapping[str, Any]) -> Case:
         msg = f"there is no dtype {dtype!r}; choose among {', '.join(DTYPES)}"
         raise ValueError(msg)
     if re.fullmatch(r"[a-z0-9-]{1,80}", variant) is None:
-        msg = f"the variant {variant!r} has other characters than a-z, 0-9 and -"
+        msg = f"the variant {variant!r} must consist of 1 to 80 characters of a-z, 0-9 and -"
         raise ValueError(msg)
     gradients = [_read_gradient(one, dtype) for one in _check_type(list, entry["gradients"], "gradients")]
     options = {name: float.fromhex(value) for name, value in _check_type(dict, entry["options"], "options").items()}

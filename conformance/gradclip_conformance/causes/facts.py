@@ -88,7 +88,7 @@ class Tensor:
 
     @cached_property
     def factor(self) -> float | None:
-        """The quotient of result and given number at the largest element; None if this quotient is not finite."""
+        """The result divided by the given number, at the largest element; None if this is not finite."""
         if not len(self.before) or self.kind is Kind.PARTLY or self.kind is Kind.NAN:
             return None
         place = int(np.abs(self.before).argmax())
@@ -296,7 +296,7 @@ def _has_powers(group: Group) -> bool:
 
 
 def is_right_for_nonfinite(group: Group) -> bool:
-    """Return whether results show a norm that is not finite: NaN everywhere, or each element times zero."""
+    """Return whether the results show that the norm is not finite: NaN everywhere, or each element times zero."""
     with np.errstate(invalid="ignore"):
         zeros = all(np.array_equal(tensor.before * 0.0, tensor.after, equal_nan=True) for tensor in group.distinct)
     return zeros or all(bool(np.isnan(tensor.after).all()) for tensor in group.distinct)

@@ -52,8 +52,8 @@ def keep_evidence(
     """Add a wrong cell to the evidence, with its answers, or with its explanation instead of large answers.
 
     The models of one cell may need the answers of other cells, so the cells are explained at the end of a run. Until
-    then the evidence holds their answers. Large cells are held up to a limit only. Beyond it, `explain` explains a cell
-    immediately, without the other cells.
+    then the evidence holds their answers. For large cells there is a limit. Beyond this limit, `explain` explains a
+    cell immediately, without the other cells.
     """
     case = judged.context.case
     size = sum(len(gradient.array.data) for gradient in case.gradients if gradient.array is not None)

@@ -36,7 +36,7 @@ class LazyGroup(click.Group):
     ) -> click.Context:
         """Read the command's own arguments."""
         with _escape_errors():
-            _refuse_what_no_system_passes(args)
+            _refuse_impossible_characters(args)
             context = super().make_context(info_name, args, parent, **extra)
         if sys.stdout.isatty() and not uses_color(sys.stdout):
             # click removes escape codes for a pipe, but not if `NO_COLOR` is set, and not for a dumb terminal.
@@ -69,10 +69,10 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def _refuse_what_no_system_passes(arguments: Sequence[str]) -> None:
-    """Refuse a NUL and half of a surrogate pair: a file name with one makes every call raise a ValueError.
+def _refuse_impossible_characters(arguments: Sequence[str]) -> None:
+    """Refuse NUL and lone surrogates, because a file name with such a character makes every call raise a ValueError.
 
-    No shell passes one, but another program may call the command with any texts.
+    No shell passes such a character, but another program may call the command with any texts.
     """
     for argument in arguments:
         try:

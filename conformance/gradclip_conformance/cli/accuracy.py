@@ -31,7 +31,7 @@ __all__ = ["accuracy"]
 @click.command(short_help="Measure how accurate clips by norm are.")
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
 @target_options
-@click.option("--largest", default=10**6, show_default=True, type=click.IntRange(100, 10**7), help="Elements at most.")
+@click.option("--largest", default=10**6, show_default=True, type=click.IntRange(100, 10**7), help="The most elements.")
 @click.option("-o", "--output", metavar="NAME", type=click.Path(path_type=Path), help="Write NAME.json and NAME.md.")
 def accuracy(
     adapters: tuple[str, ...],
@@ -41,9 +41,9 @@ def accuracy(
 ) -> None:
     """Measure how accurate clips by norm are, and show the worst inputs.
 
-    Errors are in ulp of the dtype. Measured are the returned norm, and the clipped elements, compared with the formula
-    of the subject's own documentation. The spread is the largest difference between results when the same elements come
-    in another order or in other tensors. Clips by value are left out, because they round nothing.
+    Errors are in ulp of the dtype. The returned norm is compared with the exact norm. The clipped elements are compared
+    with the formula of the subject's own documentation. The spread is the largest difference between results when the
+    same elements come in another order or in other tensors. Clips by value are left out, because they round nothing.
     """
     targets = choose_targets(adapters, options)
     if output is not None and not folder_exists(output.parent):

@@ -35,12 +35,12 @@ def expectations() -> None:
 def update(file: Path, write: bool) -> None:
     """Propose a file of pins for the record FILE.
 
-    The file of ./my_adapter.py is my_adapter.expectations.toml beside it; that of our own adapters is
+    The pins of ./my_adapter.py are in my_adapter.expectations.toml beside it. The pins of our own adapters are in
     expectations/<adapter>.toml. With the proposed file, a run with the same answers has exit code 0.
 
     The output is the whole file. It keeps the pins that still hold, and updates the version in which they were last
     seen. It adds a pin for each group of failures that have no pin, or whose answers have changed; write a reason and a
-    URL into each new pin. Comments name errors in pins.
+    URL into each new pin. If a pin has an error, a comment in the output says so.
 
     The record must come from a complete run, without --rule, --op, --dtype and --quick.
     --write replaces the file of pins.

@@ -92,7 +92,7 @@ _OPTIONS = (
         "pythons",
         metavar="[ADAPTER=]EXE",
         multiple=True,
-        help="The Python that has the framework; once for each adapter, as torch=/path/python, if they differ.",
+        help="The Python that has the framework. For several adapters, repeat it with names: torch=/path/python.",
     ),
     click.option(
         "--command",

@@ -12,11 +12,11 @@ from gradclip_adapters.contract import Array, Gradient
 from gradclip_adapters.recipes import WEIGHT, WITH_WEIGHT, Recipe, expand, find_weight
 
 from ..oracle.formats import FORMATS
-from .members import Member, choose_members, draw_of
+from .members import Member, choose_members, hash_levels
 from .shapes import choose_number
 from .thresholds import EXPONENTS, NEAR, WHOLE, choose_bounds, choose_threshold, estimate_norm, parse_norm_order
 
-__all__ = ["Made", "make_call"]
+__all__ = ["RowCall", "make_call"]
 
 #: In float16, only a few elements may have squares that overflow: the norm of many would overflow, too.
 RARE = 4096
@@ -29,16 +29,16 @@ LONG_SEED = 6
 
 
 @dataclass(frozen=True)
-class Made:
-    """The parts of a call."""
+class RowCall:
+    """The gradients and the options of a row's call."""
 
     gradients: tuple[Gradient, ...]
     options: Mapping[str, Any]
 
 
-def make_call(operation: str, levels: Mapping[str, str]) -> Made:
+def make_call(operation: str, levels: Mapping[str, str]) -> RowCall:
     """Return the call of a row; `levels` holds the word of each axis."""
-    count = choose_number(levels["number"], draw_of(levels))
+    count = choose_number(levels["number"], hash_levels(levels))
     excluded = _choose_indices(levels["excluded"], count)
     missing = set() if levels["none"] == "all-there" else _choose_indices(levels["none"], count)
     longest = {"long-first": 0, "long-middle": count // 2}.get(levels["place"], count - 1)
@@ -63,11 +63,11 @@ def make_call(operation: str, levels: Mapping[str, str]) -> Made:
         if operation == "value"
         else choose_threshold(operation, levels, gradients, weighty)
     )
-    options.update(_list_ways(levels))
-    return Made(tuple(gradients), options)
+    options.update(_choose_other_options(levels))
+    return RowCall(tuple(gradients), options)
 
 
-def _list_ways(levels: Mapping[str, str]) -> dict[str, Any]:
+def _choose_other_options(levels: Mapping[str, str]) -> dict[str, Any]:
     """Return the options that do not depend on the arrays."""
     found: dict[str, Any] = {}
     if levels.get("flag", "no-flag") != "no-flag":
@@ -163,7 +163,7 @@ class _ArrayMaker:
         return Recipe(kind, 0, exponent, 0, every, rest)
 
     def _make_recipe_of_other(self, member: Member, dtype: str, place: int, period: int) -> Recipe:
-        """Return the recipe of a short tensor; larger elements balance its few elements, so that its loss shows."""
+        """Return the recipe of a short tensor, with larger elements, so that leaving it out changes the result."""
         seed = 1 + place % SEEDS
         if dtype not in self.recipes:
             self.recipes[dtype] = self._make_recipe(dtype, is_longest=False)

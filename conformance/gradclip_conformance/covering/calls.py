@@ -296,7 +296,7 @@ class _Asked:
 
 
 def make_whole_call(case: Case, exact: bool) -> WholeCall:
-    """Return the call of a case; the cache serves the next cell, which often asks another entry point the same."""
+    """Return the call of a case; cache it, because the next cell often makes the same call to another entry point."""
     return _make_whole_call(_Asked(case, exact))
 
 

@@ -50,12 +50,12 @@ def _make_clash(
 
 
 def _list_dtypes_but(dtype: str) -> str:
-    """Return the words of all levels of dtypes but one."""
+    """Return the words of all dtypes except one."""
     return " ".join(word for word in DTYPES.split() if word != dtype)
 
 
 def _list_all_but_first(names: Iterable[str]) -> str:
-    """Return the words of all levels but the ordinary ones of some axes."""
+    """Return the words of all levels of some axes, except the first level of each axis."""
     found: dict[str, None] = {}
     for operation in ("value", "norm", "global-norm"):
         for axis in list_axes(operation):

@@ -28,7 +28,7 @@ CANDIDATES = 12
 #: The axes on which later levels take more time. Of equally good levels, the first is taken.
 COSTLY = ("size", "number", "repeated")
 
-#: Lists of these lengths get, among equally good sizes, tensors of these sizes.
+#: Lists of these lengths, and the sizes that their longest tensor gets if other sizes are not better.
 LONG_LISTS, LONG_TENSORS = ("n129", "n321"), ("s65537", "s262145")
 
 Row = tuple[int, ...]

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from .shapes import MIXED, choose_shape, choose_size, choose_small_size
 
-__all__ = ["Member", "choose_members", "draw_of"]
+__all__ = ["Member", "choose_members", "hash_levels"]
 
 #: The shapes and layouts of the short tensors in a list of various tensors.
 SHAPES = ("flat", "odd", "even", "square", "one-row", "one-column", "three", "five", "scalar")
@@ -23,16 +23,16 @@ LAYOUTS = ("contiguous", "fortran", "strided", "gaps")
 #: The numbers of tensors after which multi-tensor kernels start another launch.
 LAUNCHES = (32, 64, 110, 128, 256, 320, 1000, 1024)
 
-#: The largest number of tensors at the end of a list, within its last launch, that are watched.
+#: The largest number of watched tensors at the end of a list. They all belong to its last launch.
 WATCHED = 20
 
-#: The number of tensors from which on a list has several long tensors at its end.
+#: A list of at least this many tensors has several long tensors at its end.
 SEVERAL = 111
 
-#: The largest number of these long tensors, and about the largest number of their elements in all.
+#: The largest number of these long tensors, and the approximate limit of their elements together.
 MOST_LONG, ELEMENTS = 10, 500_000
 
-#: The sizes for which an excluded tensor is not made long, too, because that would take too much time.
+#: At these sizes the excluded tensors stay short, because a second long tensor would take too much time.
 ONCE = ("s131073", "s262145")
 
 
@@ -54,7 +54,7 @@ def choose_members(
     levels: Mapping[str, str], count: int, longest: int, excluded: set[int], missing: set[int]
 ) -> list[Member]:
     """Return the description of each tensor of a row, including the tensors that are None."""
-    draw = draw_of(levels)
+    draw = hash_levels(levels)
     size, low, high = choose_size(levels["size"], draw // 16)
     long = _choose_long_ones(levels, size, count, longest, excluded - missing, missing)
     watched = _list_watched_places(count)
@@ -71,7 +71,7 @@ def choose_members(
     return found
 
 
-def draw_of(levels: Mapping[str, str]) -> int:
+def hash_levels(levels: Mapping[str, str]) -> int:
     """Return a number that depends on all levels; it decides what the levels of a row leave open."""
     return zlib.crc32("_".join(levels.values()).encode())
 

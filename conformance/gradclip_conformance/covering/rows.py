@@ -11,7 +11,7 @@ from gradclip_adapters.contract import Gradient, Subject
 
 from ..cases.build import OPERATIONS as OPERATION_NAMES
 from ..cases.model import Case, expect
-from .arrays import Made, make_call
+from .arrays import RowCall, make_call
 from .axes import Axis, list_axes
 from .constraints import list_clashes
 from .designs import read_rows
@@ -77,12 +77,12 @@ class RowCase(Case):
         fields = (self.rule, self.variant, self.dtype, self.operation, made.gradients, made.options, self.expectation)
         return Case(*fields, self.needs)
 
-    def _make(self) -> Made:
+    def _make(self) -> RowCall:
         return _make(SHORT[self.operation], tuple(self.levels.items()))
 
 
 @lru_cache(maxsize=8)
-def _make(operation: str, levels: tuple[tuple[str, str], ...]) -> Made:
+def _make(operation: str, levels: tuple[tuple[str, str], ...]) -> RowCall:
     return make_call(operation, dict(levels))
 
 

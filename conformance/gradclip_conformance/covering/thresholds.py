@@ -32,7 +32,7 @@ WHOLE = 2
 FACTORS = {"above": 0.5, "far-below": 50.0, "below": 2.0, "far-above": 0.02}
 BOUND_FACTORS = {"above": 1.75, "far-below": 200.0, "below": 8.0, "far-above": 0.02}
 
-#: The numbers of bits that are kept of a threshold made from a norm, because the last bits of the norm may differ
+#: A threshold that is made from a norm is rounded to this many bits, because the last bits of the norm may differ
 #: between machines.
 SURE_DIGITS, SLIGHT_DIGITS = 7, 16
 

@@ -206,7 +206,7 @@ def _is_dense(gradient: Gradient, result: Array) -> bool:
 
 
 def find_first_changed(case: Case, after: Sequence[Array | None] | None) -> int | None:
-    """Return the index of the first passed gradient that has changed; None if none has, as far as is known."""
+    """Return the index of the first passed gradient that has changed; None if none has, or if `after` is None."""
     if after is None:
         return None
     for i, gradient in enumerate(case.gradients):

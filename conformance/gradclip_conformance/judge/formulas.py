@@ -74,8 +74,8 @@ class _Distances:
     from_own: float
     #: The grade of the answer under the own formula.
     grade: str
-    #: The neutral rule leaves the gradient unchanged, and the answer changed it; its norm is so near the own formula's
-    #: threshold that rounding errors decide.
+    #: Whether the answer changed a gradient that the neutral rule leaves unchanged, and whose norm is so near the own
+    #: formula's threshold that rounding errors decide.
     at_own_threshold: bool
 
 

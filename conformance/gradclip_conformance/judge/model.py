@@ -80,7 +80,7 @@ class TimedOut:
     """No answer came within the time limit, and the host process was ended."""
 
     seconds: float
-    #: The reason, if it is not that a call took too long.
+    #: The reason; empty if the call took too long.
     why: str = ""
 
     @property

@@ -144,7 +144,7 @@ def list_inputs(case: Case, indices: Iterable[int]) -> dict[int, Wanted]:
 
 
 def predict_values(case: Case, subject: Subject, prediction: Prediction, *, wide: bool = False) -> dict[int, Wanted]:
-    """Return the values that the neutral rule gives, for each gradient for which it gives any."""
+    """Return the values that the neutral rule gives; leave out gradients for which it gives none."""
     wanted = {}
     for i, gradient in enumerate(case.gradients):
         if gradient.array is None:

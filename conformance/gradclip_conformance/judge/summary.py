@@ -4,7 +4,7 @@ Up to eight numbers are written with three digits (with two for bfloat16). More 
 
 - how many numbers there are, and how many are NaN or infinite;
 - the norm of the finite ones, as a multiple of the norm of the gradients that were passed;
-- the cosine of the angle between the two;
+- the cosine of the angle between the answer and these gradients;
 - a checksum, which changes if any number or the order changes;
 - the first numbers;
 - the unit: the spacing of the dtype's numbers, relative to the answer. Another machine may round each number to a

@@ -68,7 +68,7 @@ class KnownCause:
     versions: str = ""
     platforms: str = "*"
 
-    #: Whether each call needs a fresh process. Here it does not; only a call that ends the process is repeated in one.
+    #: Whether each call needs a fresh process. Here only a call that ends its process is repeated in a fresh one.
     is_deadly = False
 
     def holds(self, version: str, environment: Mapping[str, str]) -> bool:

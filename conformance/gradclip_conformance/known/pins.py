@@ -1,6 +1,6 @@
 """Read the known failures of a framework, each pinned to an observed answer, from `expectations/<adapter>.toml`.
 
-For an adapter that is a file, `my_adapter.py`, they are next to it in `my_adapter.expectations.toml`.
+The file for your own adapter, `my_adapter.py`, is `my_adapter.expectations.toml` in the same folder.
 
 A pin turns a `fail` with the pinned answer into `deviation`. A cell that passes, or has another answer, becomes
 `changed`, so that repairs and new defects are noticed. A pin [[deviation]] gives:
@@ -207,7 +207,9 @@ def _refuse_incomplete(entry: Any, file: str) -> None:
     lacking = sorted(name for name in required if entry.get(name) in (None, "", []))
     unknown = sorted(set(entry) - known)
     if lacking or unknown:
-        msg = f"A pin in {file} lacks {', '.join(lacking) or 'nothing'} and has unknown keys {unknown}."
+        faults = [f"lacks {', '.join(lacking)}"] if lacking else []
+        faults += [f"has the unknown keys {', '.join(unknown)}"] if unknown else []
+        msg = f"A pin in {file} {' and '.join(faults)}."
         raise ValueError(msg)
     if (entry["observed"] == "formula") != ("formula" in entry):
         msg = f"A pin in {file} must have both a formula and 'observed = \"formula\"', or neither."

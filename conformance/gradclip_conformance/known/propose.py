@@ -63,9 +63,9 @@ def propose_pins(run: Run, deviations: Sequence[Deviation] | None = None) -> str
     wrong = {id(one) for one in holding if _is_wrong(one, holding, run)}
     blocks = _split_blocks(adapter) if deviations is None else {}
     parts = [blocks.get(None, _write_comment(f"Known failures of {run.header.framework['name']}."))]
-    parts += [blocks.get(cause) or _known(cause) for cause in causes if not find_known_faults(run, [cause])]
-    new, explained = _new_causes(run)
-    parts += map(_known, new)
+    parts += [blocks.get(cause) or _write_known_cause(cause) for cause in causes if not find_known_faults(run, [cause])]
+    new, explained = _make_new_causes(run)
+    parts += map(_write_known_cause, new)
     for one in known:
         if one.expired or id(one) in wrong:
             continue
@@ -123,10 +123,11 @@ def _split_blocks(adapter: str) -> Mapping[Entry | None, str]:
     )
     for heading, entries in kinds:
         mine = [part for part in (first, *parts) if heading in part]
-        # A text of several lines may hold blank lines, and split an entry. Then the entries are written anew.
+        # A value of several lines may hold a blank line, which splits its entry. Then the entries are written anew.
         if len(mine) == len(entries) and all(_is_entry(text, one) for text, one in zip(mine, entries, strict=True)):
             texts.update(zip(entries, mine, strict=True))
-    # The file is empty if the shell redirects the output to it; anything but a comment would be a second `deviation`.
+    # Keep the first part only if it is a comment. It is empty if the shell redirects the output to this file; and an
+    # entry would come twice.
     if first and _is_comment(first):
         texts[None] = first
     return texts
@@ -137,7 +138,7 @@ def _is_comment(text: str) -> bool:
 
 
 def _join_comments(parts: Sequence[str]) -> list[str]:
-    """Return the parts of a file, in which a comment belongs to what it stands above; the first stands alone."""
+    """Return the parts of a file, each with the comments above it; the file's first part stands alone."""
     first, *rest = parts
     joined, above = [first], ""
     for part in rest:
@@ -158,7 +159,7 @@ def _is_entry(text: str, entry: Entry) -> bool:
     return found == (entry,)
 
 
-def _new_causes(run: Run) -> tuple[list[KnownCause], set[tuple[str, str]]]:
+def _make_new_causes(run: Run) -> tuple[list[KnownCause], set[tuple[str, str]]]:
     """Return entries for failures with a cause that are not known yet, and the cells that they explain."""
     failed = {(cell.subject, cell.case) for cell in run.cells if _is_unknown(cell)}
     entries: list[KnownCause] = []
@@ -191,7 +192,7 @@ def _escape(text: str) -> str:
     return text
 
 
-def _known(one: KnownCause) -> str:
+def _write_known_cause(one: KnownCause) -> str:
     """Return the text of a known cause."""
     table = tomlkit.table()
     table.add("cause", tomlkit.string(one.cause))
@@ -199,13 +200,13 @@ def _known(one: KnownCause) -> str:
         inline = tomlkit.inline_table()
         inline.update({name: values[0] if len(values) == 1 else list(values) for name, values in one.parameters})
         table.add("parameters", inline)
-    table.add("subjects", _list(one.subjects))
+    table.add("subjects", _make_array(one.subjects))
     for name in ("rules", "versions", "platforms", "reason", "url", "checked"):
         value = getattr(one, name)
         if name in ("reason", "url", "checked"):
             table.add(name, tomlkit.string(value))
         elif value != KnownCause.__dataclass_fields__[name].default:
-            table.add(name, _list(value) if name == "rules" else tomlkit.string(value))
+            table.add(name, _make_array(value) if name == "rules" else tomlkit.string(value))
     document = tomlkit.document()
     entries = tomlkit.aot()
     entries.append(table)
@@ -245,7 +246,7 @@ def _refuse_patterns(subject: str, cases: Iterable[str]) -> None:
 
 
 def _make_pin(cell: Cell, loose: Sequence[Deviation], version: str) -> Deviation | None:
-    """Return a new pin of a cell, without subjects and cases; None if it needs none."""
+    """Return a new pin of a cell, without subjects and cases; None if the cell needs no pin."""
     if cell.status == "deviation":
         known = [one for one in loose if one.speaks_of(cell.case, cell.subject)]
         return replace(known[0], subjects=(), cases=(), mode="*", last_seen=version) if known else None
@@ -264,8 +265,8 @@ def _make_pin(cell: Cell, loose: Sequence[Deviation], version: str) -> Deviation
 def _write_pin(pin: Deviation) -> str:
     """Return the text of a pin."""
     table = tomlkit.table()
-    table.add("subjects", _list(pin.subjects))
-    table.add("cases", _list(pin.cases))
+    table.add("subjects", _make_array(pin.subjects))
+    table.add("cases", _make_array(pin.cases))
     for field in fields(Deviation):
         value = getattr(pin, field.name)
         if field.name in ("subjects", "cases") or value == field.default:
@@ -284,7 +285,7 @@ def _make_inline(formula: Formula) -> InlineTable:
     return inline
 
 
-def _list(values: Iterable[str]) -> Array:
+def _make_array(values: Iterable[str]) -> Array:
     """Return names as an array, one name in each line."""
     array = tomlkit.array()
     for value in values:

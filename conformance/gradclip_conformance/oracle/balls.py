@@ -60,7 +60,7 @@ _PRECISION = threading.RLock()
 
 
 @contextmanager
-def _bits(bits: int) -> Iterator[None]:
+def _use_precision(bits: int) -> Iterator[None]:
     with _PRECISION, flint.ctx.workprec(bits):
         yield
 
@@ -102,7 +102,7 @@ def _make_balls(tensors: Sequence[DyadicArray], p: float) -> Callable[[int], Any
 
     @cache
     def compute_ball(bits: int) -> Any:
-        with _bits(bits):
+        with _use_precision(bits):
             return _compute_norm_ball(tensors, p)
 
     return compute_ball
@@ -124,7 +124,7 @@ def compute_norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = BIT
 
 
 def _bound_norm(balls: Callable[[int], Any], bits: int) -> Enclosure:
-    with _bits(bits):
+    with _use_precision(bits):
         bounds = _find_bounds(balls(bits))
     return Enclosure(max(bounds.lower, Fraction(0)), bounds.upper)
 
@@ -169,7 +169,7 @@ def _compute_coefficient(balls: Callable[[int], Any], threshold: float | Fractio
         above = _compare(balls, limit - formula.compute_threshold_shift()) > 0
     if formula.kind in ("plain", "coefficient") and not above:
         return one
-    with _bits(BITS):
+    with _use_precision(BITS):
         size, clip, small = balls(BITS), _make_ball(limit), _make_ball(formula.small)
         if formula.kind in ("plain", "coefficient"):
             numerator, denominator = clip, size + _make_ball(formula.compute_threshold_shift())

@@ -72,7 +72,7 @@ def compute_norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = ROO
         message = f"no exact norm of order {p!r}: integers support 1/2, 1, 3/2, ... and infinity; use balls"
         raise NoExactNormError(message)
     if p == int(p):
-        return _root_bounds(_add_powers(tensors, int(p)), int(p), bits)
+        return _enclose_root(_add_powers(tensors, int(p)), int(p), bits)
     return _compute_half_integer_norm(tensors, int(halves), bits)
 
 
@@ -102,11 +102,11 @@ def _compute_half_integer_norm(tensors: Iterable[DyadicArray], halves: int, bits
         lower += sum(roots) * unit
         upper += (sum(roots) + inexact) * unit
     if lower == upper:
-        return _root_bounds(lower**2, halves, bits)
-    return Enclosure(_root_bounds(lower**2, halves, bits).lower, _root_bounds(upper**2, halves, bits).upper)
+        return _enclose_root(lower**2, halves, bits)
+    return Enclosure(_enclose_root(lower**2, halves, bits).lower, _enclose_root(upper**2, halves, bits).upper)
 
 
-def _root_bounds(power: Fraction, order: int, bits: int) -> Enclosure:
+def _enclose_root(power: Fraction, order: int, bits: int) -> Enclosure:
     """Enclose a root of a dyadic fraction to at least this number of bits; exactly if the root is dyadic."""
     if not power:
         return Enclosure(Fraction(0), Fraction(0), power, order)

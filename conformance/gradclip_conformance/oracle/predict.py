@@ -194,7 +194,7 @@ def _clip_one_by_value(
 
 
 def _predict_nothing(tensors: Sequence[DyadicArray | None], flags: Sequence[bool]) -> Prediction:
-    """Return a prediction that expects nothing of the included gradients, and unchanged excluded ones."""
+    """Return a prediction that leaves the included gradients open, and expects the excluded ones to be unchanged."""
     kept = tuple(
         None if tensor is None or flag else ExpectedArray(tensor) for tensor, flag in zip(tensors, flags, strict=True)
     )

@@ -37,7 +37,7 @@ HOST_MARK = "GRADCLIP_ISOLATED_FUNCTION"
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
-#: A Python with NumPy takes about a tenth of this.
+#: The smallest limit of memory, in bytes. A Python with NumPy takes about a tenth of this.
 SMALLEST = 256 << 20
 
 

@@ -67,7 +67,7 @@ NOT_YET_BY_DEFAULT = frozenset({"torch", "paddle", "paddle-fluid", "tensorflow"}
 def plan_rows(
     subjects: Sequence[Subject], selection: Selection, stage: str = "default", adapter: str = ""
 ) -> list[PlannedCell]:
-    """Return the cells of the covering design; a subject is asked what its abilities allow.
+    """Return the cells of the covering design; each subject gets only calls that its abilities allow.
 
     The cells are sorted by row within an operation, so that the data of a row are made and measured once for all its
     subjects.
@@ -107,7 +107,7 @@ class RunRequest:
 
 
 @dataclass
-class _Judged:
+class _RunState:
     """The knowledge about the adapter that all jobs of a run share."""
 
     claims: tuple[Claim, ...]
@@ -139,7 +139,7 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
         written = cases.values() if request.stage != "quick" else request.extra_cases
         planned = plan_cells(description.subjects, written, request.selection)
         planned += plan_rows(description.subjects, request.selection, request.stage, request.adapter)
-        state = _Judged(load_claims(request.adapter), load_known(request.adapter), description, [first])
+        state = _RunState(load_claims(request.adapter), load_known(request.adapter), description, [first])
         header = make_header(request.adapter, description, request.command, request.seed)
         progress.note_start(request.adapter, description.heading, len(planned))
         cells: list[Cell] = []
@@ -189,7 +189,7 @@ def run_cell(
     connection, planned, timeout
         The adapter, the cell, and the seconds that it may take.
     claims, known
-        What documentation says, and the failures that are known.
+        The claims about the framework's documentation, and its known failures.
     probes
         Holds the findings about abilities that subjects do not declare.
     evidence
@@ -270,7 +270,7 @@ def _ask_and_judge(
 
 
 def _run_all(
-    request: RunRequest, state: _Judged, planned: Sequence[PlannedCell], finish: Callable[[Cell], None]
+    request: RunRequest, state: _RunState, planned: Sequence[PlannedCell], finish: Callable[[Cell], None]
 ) -> None:
     """Distribute the cells among the jobs; each job has its own connection."""
     jobs = max(1, min(request.jobs, len(planned)))
@@ -295,7 +295,7 @@ def _run_all(
 
 def _run_share(
     request: RunRequest,
-    state: _Judged,
+    state: _RunState,
     share: Sequence[PlannedCell],
     finish: Callable[[Cell], None],
     job: int,

@@ -120,16 +120,18 @@ def search(
 
 
 @dataclass
-class _One:
+class _SearchResult:
     failing: Case | None = None
     worst: tuple[float, Case] | None = None
     tried: int = 0
 
 
-def _search_one(rule: str, dtype: str, ask: Callable[[Case], tuple[str, float]], random: Random, examples: int) -> _One:
+def _search_one(
+    rule: str, dtype: str, ask: Callable[[Case], tuple[str, float]], random: Random, examples: int
+) -> _SearchResult:
     import hypothesis
 
-    one = _One()
+    one = _SearchResult()
 
     def fails(case: Case) -> bool:
         one.tried += 1

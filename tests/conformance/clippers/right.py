@@ -49,7 +49,7 @@ def _read_threshold(clip_norm: Any) -> float:
     return float(clip_norm)
 
 
-def _global_norm(norm: Norm, scale: Scaling) -> Callable[..., Any]:
+def _make_global_norm_clipper(norm: Norm, scale: Scaling) -> Callable[..., Any]:
     def clip(
         grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool], error_if_nonfinite: bool = False
     ) -> tuple[Gradients, float]:
@@ -70,7 +70,7 @@ def _global_norm(norm: Norm, scale: Scaling) -> Callable[..., Any]:
     return clip
 
 
-def _own_norms(norm: Norm, scale: Scaling) -> Callable[..., Any]:
+def _make_own_norm_clipper(norm: Norm, scale: Scaling) -> Callable[..., Any]:
     def clip(grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool]) -> Gradients:
         clip_norm = _read_threshold(clip_norm)
         results = []
@@ -81,7 +81,7 @@ def _own_norms(norm: Norm, scale: Scaling) -> Callable[..., Any]:
     return clip
 
 
-def _values(limit: Limit) -> Callable[..., Any]:
+def _make_value_clipper(limit: Limit) -> Callable[..., Any]:
     def clip(grads: Gradients, *, max: float, need_clip: Sequence[bool], min: float | None = None) -> Gradients:
         low = -max if min is None else min
         pairs = zip(grads, need_clip, strict=True)
@@ -90,7 +90,7 @@ def _values(limit: Limit) -> Callable[..., Any]:
     return clip
 
 
-def _p_norms(
+def _clip_by_p_norm(
     grads: Gradients,
     *,
     clip_norm: float,
@@ -122,40 +122,42 @@ def _p_norms(
     return results, total
 
 
-def _long_double_p_norms(
+def _clip_in_long_double(
     grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool], norm_type: float = 2.0
 ) -> tuple[Gradients, Any]:
     """Clip and return the norm in long double."""
-    results, total = _p_norms(grads, clip_norm=clip_norm, need_clip=need_clip, norm_type=norm_type)
+    results, total = _clip_by_p_norm(grads, clip_norm=clip_norm, need_clip=need_clip, norm_type=norm_type)
     return results, np.longdouble(total)
 
 
-def _finite_norms_only(grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool]) -> tuple[Gradients, float]:
+def _clip_finite_norms_only(
+    grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool]
+) -> tuple[Gradients, float]:
     """Clip, and raise for every norm that is not finite, without an option for that."""
-    clip = _global_norm(next(iter(NORMS.values())), next(iter(SCALINGS.values())))
+    clip = _make_global_norm_clipper(next(iter(NORMS.values())), next(iter(SCALINGS.values())))
     results, total = clip(grads, clip_norm=clip_norm, need_clip=need_clip, error_if_nonfinite=True)
     return list(results), total
 
 
-def _right() -> Iterator[Right]:
+def _list_right() -> Iterator[Right]:
     scalings = list(SCALINGS.items())
     for number, (name, norm) in enumerate(NORMS.items()):
         dtypes = ("float16", "float64") if name == SLOW else Right.dtypes
         # Each norm gets two partners, so that each way of scaling meets more than one norm.
         for clipper, operation, partner in (
-            (_own_norms, "clip_by_norm", number),
-            (_global_norm, "clip_by_global_norm", 3 * number + 1),
+            (_make_own_norm_clipper, "clip_by_norm", number),
+            (_make_global_norm_clipper, "clip_by_global_norm", 3 * number + 1),
         ):
             how, scale = scalings[partner % len(scalings)]
             in_place = True if how.startswith("in_place") else None
             yield Right(f"{name}-{how}", clipper(norm, scale), operation, in_place, name in GROWING, dtypes)
     for name, limit in LIMITS.items():
-        yield Right(name, _values(limit), "clip_by_value", True if name.startswith("in_place") else None)
-    yield Right("p_norms_of_one_buffer", _p_norms, "clip_by_global_norm")
-    yield Right("p_norms_in_long_double", _long_double_p_norms, "clip_by_global_norm")
-    yield Right("finite_norms_only", _finite_norms_only, "clip_by_global_norm")
+        yield Right(name, _make_value_clipper(limit), "clip_by_value", True if name.startswith("in_place") else None)
+    yield Right("p_norms_of_one_buffer", _clip_by_p_norm, "clip_by_global_norm")
+    yield Right("p_norms_in_long_double", _clip_in_long_double, "clip_by_global_norm")
+    yield Right("finite_norms_only", _clip_finite_norms_only, "clip_by_global_norm")
     for base in (ByValue, ByNorm, ByGlobalNorm):
         yield Right(f"steps-{base.short}", base(), base.operation, False)
 
 
-RIGHT = tuple(_right())
+RIGHT = tuple(_list_right())

@@ -23,31 +23,31 @@ Norm = Callable[[Sequence[Array]], float]
 NORMS: dict[str, Norm] = {}
 
 
-def _kept(norm: Norm) -> Norm:
+def _register(norm: Norm) -> Norm:
     NORMS[norm.__name__] = norm
     return norm
 
 
-def _flat(tensors: Sequence[Array]) -> Array:
+def _flatten(tensors: Sequence[Array]) -> Array:
     """Return all elements in float64, which holds the values of every dtype."""
     return np.concatenate([np.zeros(0), *(np.asarray(tensor, np.float64).reshape(-1) for tensor in tensors)])
 
 
-def _guarded(tensors: Sequence[Array], finite: Callable[[Array], float]) -> float:
+def _guard(tensors: Sequence[Array], finite: Callable[[Array], float]) -> float:
     """Return NaN or infinity if an element is NaN or infinite; compute the norm only for finite values."""
-    values = _flat(tensors)
+    values = _flatten(tensors)
     if np.isnan(values).any():
         return math.nan
     return finite(values) if np.isfinite(values).all() else math.inf
 
 
-@_kept
+@_register
 def long_double(tensors: Sequence[Array]) -> float:
     """Square in the platform's widest format, whose exponent range holds the squares of every float64."""
     return float(np.sqrt(sum((np.sum(np.square(t.astype(np.longdouble))) for t in tensors), np.longdouble(0))))
 
 
-@_kept
+@_register
 def exact_sum(tensors: Sequence[Array]) -> float:
     """Scale by a power of two and add the squares without rounding."""
 
@@ -55,16 +55,16 @@ def exact_sum(tensors: Sequence[Array]) -> float:
         exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
         return multiply_by_power_of_two(math.sqrt(math.fsum(np.square(np.ldexp(values, -exponent)))), exponent)
 
-    return _guarded(tensors, finite)
+    return _guard(tensors, finite)
 
 
-@_kept
+@_register
 def hypotenuse(tensors: Sequence[Array]) -> float:
     """Call `math.hypot`, which scales by itself. It prefers infinity to NaN, so the guard is needed."""
-    return _guarded(tensors, lambda values: math.hypot(*values.tolist()))
+    return _guard(tensors, lambda values: math.hypot(*values.tolist()))
 
 
-@_kept
+@_register
 def root_of_integers(tensors: Sequence[Array]) -> float:
     """Turn the elements into integers times a power of two, and take the integer root of the sum of squares."""
 
@@ -79,10 +79,10 @@ def root_of_integers(tensors: Sequence[Array]) -> float:
         exact = Fraction(root) * Fraction(2) ** (least - shift)
         return float(exact) if exact < Fraction(2) ** 1024 else math.inf
 
-    return _guarded(tensors, finite)
+    return _guard(tensors, finite)
 
 
-@_kept
+@_register
 def decimal_digits(tensors: Sequence[Array]) -> float:
     """Square and add in decimal, with 50 digits and no limit on the exponent."""
 
@@ -90,10 +90,10 @@ def decimal_digits(tensors: Sequence[Array]) -> float:
         with decimal.localcontext(decimal.Context(prec=50, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)):
             return float(sum((decimal.Decimal(v) ** 2 for v in values.tolist()), decimal.Decimal(0)).sqrt())
 
-    return _guarded(tensors, finite)
+    return _guard(tensors, finite)
 
 
-@_kept
+@_register
 def library_norm_of_each(tensors: Sequence[Array]) -> float:
     """Take the library's norm of each scaled tensor, and the norm of these norms."""
 
@@ -102,10 +102,10 @@ def library_norm_of_each(tensors: Sequence[Array]) -> float:
         squares = [np.linalg.norm(np.ldexp(np.asarray(t, np.longdouble), -exponent)) ** 2 for t in tensors]
         return multiply_by_power_of_two(float(np.sqrt(sum(squares, np.longdouble(0)))), exponent)
 
-    return _guarded(tensors, finite)
+    return _guard(tensors, finite)
 
 
-@_kept
+@_register
 def dot_product(tensors: Sequence[Array]) -> float:
     """Take the dot product of the scaled elements with themselves."""
 
@@ -114,10 +114,10 @@ def dot_product(tensors: Sequence[Array]) -> float:
         unit = np.ldexp(values, -exponent)
         return multiply_by_power_of_two(math.sqrt(float(unit @ unit)), exponent)
 
-    return _guarded(tensors, finite)
+    return _guard(tensors, finite)
 
 
-@_kept
+@_register
 def rows_of_blocks(tensors: Sequence[Array]) -> float:
     """Sum the squares block by block, then sum the blocks in float64."""
 
@@ -126,10 +126,10 @@ def rows_of_blocks(tensors: Sequence[Array]) -> float:
         blocks = np.pad(np.ldexp(values, -exponent), (0, -values.size % 512)).reshape(-1, 512)
         return multiply_by_power_of_two(math.sqrt(float(np.sum(np.einsum("ij,ij->i", blocks, blocks)))), exponent)
 
-    return _guarded(tensors, finite)
+    return _guard(tensors, finite)
 
 
-@_kept
+@_register
 def pairs_of_halves(tensors: Sequence[Array]) -> float:
     """Split the elements into two halves repeatedly, and add the sums of squares of the halves."""
 
@@ -143,10 +143,10 @@ def pairs_of_halves(tensors: Sequence[Array]) -> float:
             else (np.longdouble(squares.sum()))
         )
 
-    return float(np.sqrt(total(np.square(_flat(tensors).astype(np.longdouble)))))
+    return float(np.sqrt(total(np.square(_flatten(tensors).astype(np.longdouble)))))
 
 
-@_kept
+@_register
 def three_ranges(tensors: Sequence[Array]) -> float:
     """Sum large, small and medium elements separately, as old Fortran routines do, and combine the sums."""
 
@@ -158,10 +158,10 @@ def three_ranges(tensors: Sequence[Array]) -> float:
             parts.append(np.ldexp(np.longdouble(np.sum(np.square(chosen))), 2 * exponent))
         return float(np.sqrt(sum(parts, np.longdouble(0))))
 
-    return _guarded(tensors, finite)
+    return _guard(tensors, finite)
 
 
-@_kept
+@_register
 def largest_first(tensors: Sequence[Array]) -> float:
     """Divide by the largest magnitude in the widest format, and round once at the end."""
 
@@ -171,10 +171,10 @@ def largest_first(tensors: Sequence[Array]) -> float:
             return 0.0
         return float(largest * np.sqrt(np.sum(np.square(values.astype(np.longdouble) / largest))))
 
-    return _guarded(tensors, finite)
+    return _guard(tensors, finite)
 
 
-@_kept
+@_register
 def folded(tensors: Sequence[Array]) -> float:
     """Add the tensors' sums of squares one after another."""
 
@@ -185,7 +185,7 @@ def folded(tensors: Sequence[Array]) -> float:
     return float(np.sqrt(functools.reduce(step, tensors, np.longdouble(0))))
 
 
-@_kept
+@_register
 def complex_magnitudes(tensors: Sequence[Array]) -> float:
     """Scale, put two elements into one complex number, and add the squared magnitudes."""
 
@@ -194,10 +194,10 @@ def complex_magnitudes(tensors: Sequence[Array]) -> float:
         pairs = np.pad(np.ldexp(values, -exponent), (0, values.size % 2)).view(np.complex128)
         return multiply_by_power_of_two(math.sqrt(float(np.sum(pairs.real**2 + pairs.imag**2))), exponent)
 
-    return _guarded(tensors, finite)
+    return _guard(tensors, finite)
 
 
-@_kept
+@_register
 def sorted_squares(tensors: Sequence[Array]) -> float:
     """Add the squares in ascending order."""
 
@@ -206,10 +206,10 @@ def sorted_squares(tensors: Sequence[Array]) -> float:
         squares = np.sort(np.square(np.ldexp(values, -exponent)))
         return multiply_by_power_of_two(math.sqrt(float(np.sum(squares))), exponent)
 
-    return _guarded(tensors, finite)
+    return _guard(tensors, finite)
 
 
-@_kept
+@_register
 def matrix_product(tensors: Sequence[Array]) -> float:
     """Multiply the scaled elements as a row by themselves as a column."""
 
@@ -218,10 +218,10 @@ def matrix_product(tensors: Sequence[Array]) -> float:
         row = np.ldexp(values, -exponent).reshape(1, -1)
         return multiply_by_power_of_two(math.sqrt(float((row @ row.T).item())), exponent)
 
-    return _guarded(tensors, finite)
+    return _guard(tensors, finite)
 
 
-@_kept
+@_register
 def infinity_before_nan(tensors: Sequence[Array]) -> float:
     """Call `math.hypot` without a guard: infinity wins over NaN, as IEEE 754 says."""
-    return math.hypot(*_flat(tensors).tolist())
+    return math.hypot(*_flatten(tensors).tolist())

@@ -19,12 +19,12 @@ Scaling = Callable[[Array, float, float], Array]
 SCALINGS: dict[str, Scaling] = {}
 
 
-def _kept(scaling: Scaling) -> Scaling:
+def _register(scaling: Scaling) -> Scaling:
     SCALINGS[scaling.__name__] = scaling
     return scaling
 
 
-@_kept
+@_register
 def branch(grad: Array, clip_norm: float, norm: float) -> Array:
     """Return the gradient below the threshold, and scale it otherwise. NaN is scaled."""
     if norm <= clip_norm:
@@ -33,7 +33,7 @@ def branch(grad: Array, clip_norm: float, norm: float) -> Array:
     return np.asarray(wide * np.longdouble(clip_norm) / np.longdouble(norm)).astype(grad.dtype)
 
 
-@_kept
+@_register
 def least_coefficient(grad: Array, clip_norm: float, norm: float) -> Array:
     """Multiply by the lesser of 1 and clip_norm / norm, with a guard against a zero norm."""
     quotient = np.longdouble(clip_norm) / np.longdouble(norm) if norm else np.longdouble(1)
@@ -41,7 +41,7 @@ def least_coefficient(grad: Array, clip_norm: float, norm: float) -> Array:
     return np.asarray(grad.astype(np.longdouble) * coefficient).astype(grad.dtype)
 
 
-@_kept
+@_register
 def larger_divisor(grad: Array, clip_norm: float, norm: float) -> Array:
     """Multiply by clip_norm and divide by max(norm, clip_norm), with a guard against zero and infinity."""
     divisor = float(np.maximum(norm, clip_norm))
@@ -50,7 +50,7 @@ def larger_divisor(grad: Array, clip_norm: float, norm: float) -> Array:
     return np.asarray(grad.astype(np.longdouble) * np.longdouble(clip_norm) / np.longdouble(divisor)).astype(grad.dtype)
 
 
-@_kept
+@_register
 def divide_first(grad: Array, clip_norm: float, norm: float) -> Array:
     """Divide by the norm before multiplying, in a format with a wide enough range."""
     if norm <= clip_norm:
@@ -58,7 +58,7 @@ def divide_first(grad: Array, clip_norm: float, norm: float) -> Array:
     return np.asarray(grad.astype(np.longdouble) / np.longdouble(norm) * np.longdouble(clip_norm)).astype(grad.dtype)
 
 
-@_kept
+@_register
 def where_form(grad: Array, clip_norm: float, norm: float) -> Array:
     """Compute both branches and select one."""
     divisor = np.longdouble(norm if norm else 1.0)
@@ -67,7 +67,7 @@ def where_form(grad: Array, clip_norm: float, norm: float) -> Array:
     return np.where(norm <= clip_norm, grad, scaled.astype(grad.dtype))
 
 
-@_kept
+@_register
 def in_place(grad: Array, clip_norm: float, norm: float) -> Array:
     """Write the result into the gradient."""
     if not norm <= clip_norm:
@@ -75,7 +75,7 @@ def in_place(grad: Array, clip_norm: float, norm: float) -> Array:
     return grad
 
 
-@_kept
+@_register
 def in_place_by_powers(grad: Array, clip_norm: float, norm: float) -> Array:
     """Write the result into the gradient, with mantissas and exponents computed separately."""
     if norm <= clip_norm:
@@ -88,7 +88,7 @@ def in_place_by_powers(grad: Array, clip_norm: float, norm: float) -> Array:
     return grad
 
 
-@_kept
+@_register
 def by_fractions(grad: Array, clip_norm: float, norm: float) -> Array:
     """Multiply small gradients by an exact fraction, and round once."""
     if norm <= clip_norm:

@@ -177,9 +177,9 @@ class NormClipper(Clipper):
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         """Scale one gradient and keep its dtype."""
-        return np.asarray(self.wide_scale(grad, clip_norm, norm)).astype(grad.dtype)
+        return np.asarray(self.scale_in_float64(grad, clip_norm, norm)).astype(grad.dtype)
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
         """Scale one gradient in float64."""
         if not math.isfinite(norm):
             return grad.astype(np.float64) * (clip_norm / norm)

@@ -283,7 +283,7 @@ class NoneEndsTheNorm(ByGlobalNorm):
 
 
 @caught_by("global-norm.none-not-counted")
-class NanForOnlyNone(ByGlobalNorm):
+class RaisesForOnlyNone(ByGlobalNorm):
     """Raise if no gradient is left to count."""
 
     def compute_global_norm(self, tensors: Sequence[Array], p: float) -> float:

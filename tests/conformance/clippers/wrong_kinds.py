@@ -100,7 +100,7 @@ class FloatsAloneAsBounds(ByValue):
 
 
 @caught_by("no-warnings")
-class WarnsOfExcluded(Clipper):
+class WarnsForEachGradient(Clipper):
     """Divide by zero for each gradient; hide the result, but not the warning."""
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:

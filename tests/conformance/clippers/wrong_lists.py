@@ -148,7 +148,7 @@ class NanForNothing(ByGlobalNorm):
 
 
 @caught_by("global-norm.empty-list")
-class NoneForNothing(ByGlobalNorm):
+class OneAsNormOfNothing(ByGlobalNorm):
     """Return a norm of 1 for an empty list."""
 
     def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:

@@ -152,7 +152,7 @@ class ThresholdFirst(NormClipper):
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         with np.errstate(all="ignore"):
             product = grad * grad.dtype.type(clip_norm)
-        return self.wide_scale(product, 1.0, norm).astype(grad.dtype)
+        return self.scale_in_float64(product, 1.0, norm).astype(grad.dtype)
 
 
 @caught_by("intermediate-range", dtypes=("float16", "float32"))
@@ -160,7 +160,7 @@ class QuotientFirst(NormClipper):
     """Divide by the norm in the gradient's dtype before multiplying, so that small elements vanish."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        quotient = self.wide_scale(grad, 1.0, norm).astype(grad.dtype)
+        quotient = self.scale_in_float64(grad, 1.0, norm).astype(grad.dtype)
         return np.asarray(quotient * grad.dtype.type(clip_norm))
 
 

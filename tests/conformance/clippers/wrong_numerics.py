@@ -128,7 +128,7 @@ class CoefficientInTheDtype(NormClipper):
 class CoefficientAlone(NormClipper):
     """Compute clip_norm / norm in float64, where it underflows."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return grad.astype(np.float64) * (clip_norm / norm)
 
 

@@ -53,8 +53,8 @@ class ShrinksAlways(Clipper):
 class ScalesToTwice(NormClipper):
     """Scale to twice the threshold."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return super().wide_scale(grad, 2 * clip_norm, norm)
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().scale_in_float64(grad, 2 * clip_norm, norm)
 
 
 @caught_by("twice-is-once")
@@ -69,8 +69,8 @@ class ClipsTheClipped(NormClipper):
 class AddsAHundredth(NormClipper):
     """Divide by norm + 0.01."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return super().wide_scale(grad, clip_norm, norm + 0.01)
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().scale_in_float64(grad, clip_norm, norm + 0.01)
 
 
 @caught_by("tensor-order")

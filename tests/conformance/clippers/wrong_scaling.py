@@ -25,63 +25,63 @@ class NeverClips(NormClipper):
 class FlipsTheSign(NormClipper):
     """Flip the signs while scaling."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return -super().wide_scale(grad, clip_norm, norm)
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return -super().scale_in_float64(grad, clip_norm, norm)
 
 
 @caught_by("scaled-above")
 class LosesTheSign(NormClipper):
     """Scale the magnitudes and lose the signs."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return np.abs(super().wide_scale(grad, clip_norm, norm))
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return np.abs(super().scale_in_float64(grad, clip_norm, norm))
 
 
 @caught_by("scaled-above")
 class ToUnitNorm(NormClipper):
     """Scale to a norm of 1 instead of the threshold."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return super().wide_scale(grad, 1.0, norm)
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().scale_in_float64(grad, 1.0, norm)
 
 
 @caught_by("scaled-above")
 class InvertsTheCoefficient(NormClipper):
     """Multiply by norm / clip_norm."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return super().wide_scale(grad, norm, clip_norm)
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().scale_in_float64(grad, norm, clip_norm)
 
 
 @caught_by("scaled-above")
 class ScalesTwice(NormClipper):
     """Multiply by the coefficient twice."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return super().wide_scale(super().wide_scale(grad, clip_norm, norm), clip_norm, norm)
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().scale_in_float64(super().scale_in_float64(grad, clip_norm, norm), clip_norm, norm)
 
 
 @caught_by("scaled-above")
 class MultipliesByTheThreshold(NormClipper):
     """Multiply by clip_norm without dividing by the norm."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return super().wide_scale(grad, clip_norm, 1.0)
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().scale_in_float64(grad, clip_norm, 1.0)
 
 
 @caught_by("scaled-above")
 class ScalesToHalf(NormClipper):
     """Scale to half of the threshold."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return super().wide_scale(grad, clip_norm / 2, norm)
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().scale_in_float64(grad, clip_norm / 2, norm)
 
 
 @caught_by("scaled-above")
 class ClipsEachElement(NormClipper):
     """Limit each element to the threshold instead of scaling."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return np.clip(grad.astype(np.float64), -clip_norm, clip_norm)
 
 
@@ -89,23 +89,23 @@ class ClipsEachElement(NormClipper):
 class AddsAnEpsilon(NormClipper):
     """Divide by norm + 1e-6 without documenting it."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return super().wide_scale(grad, clip_norm, norm + 1e-6)
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().scale_in_float64(grad, clip_norm, norm + 1e-6)
 
 
 @caught_by("scaled-above", dtypes=("float16",))
 class AddsAnEpsilonInHalf(NormClipper):
     """Divide by norm + 1e-4, which float16 shows only for small norms."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return super().wide_scale(grad, clip_norm, norm + 1e-4)
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().scale_in_float64(grad, clip_norm, norm + 1e-4)
 
 
 @caught_by("scaled-above")
 class CutsTheCoefficientOff(NormClipper):
     """Round the coefficient to three decimal places."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return grad.astype(np.float64) * round(clip_norm / norm, 3)
 
 
@@ -113,7 +113,7 @@ class CutsTheCoefficientOff(NormClipper):
 class CoefficientInHalf(NormClipper):
     """Round the coefficient to float16."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return grad.astype(np.float64) * float(np.float16(clip_norm / norm))
 
 
@@ -121,7 +121,7 @@ class CoefficientInHalf(NormClipper):
 class CoefficientInSingle(NormClipper):
     """Round the coefficient of float64 gradients to float32."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return grad.astype(np.float64) * float(np.float32(clip_norm / norm))
 
 
@@ -137,8 +137,8 @@ class WholeNumberThreshold(NormClipper):
 class LeavesTheFirstElement(NormClipper):
     """Scale all elements but the first."""
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        result = super().wide_scale(grad, clip_norm, norm)
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        result = super().scale_in_float64(grad, clip_norm, norm)
         result.flat[:1] = grad.flat[:1]
         return result
 
@@ -226,8 +226,8 @@ class EpsilonInTheComparison(NormClipper):
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return not clip_norm / (norm + 1e-6) >= 1
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return super().wide_scale(grad, clip_norm, norm + 1e-6)
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().scale_in_float64(grad, clip_norm, norm + 1e-6)
 
 
 @caught_by("at-threshold")
@@ -245,8 +245,8 @@ class ComparesWithSlack(NormClipper):
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return not norm < clip_norm * 0.999
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return super().wide_scale(grad, clip_norm * 0.999, norm)
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().scale_in_float64(grad, clip_norm * 0.999, norm)
 
 
 @caught_by("neighbours-of-threshold")

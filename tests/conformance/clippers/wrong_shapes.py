@@ -147,7 +147,7 @@ class WidensTheClipped(NormClipper):
     """Return scaled gradients in float64."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return self.wide_scale(grad, clip_norm, norm)
+        return self.scale_in_float64(grad, clip_norm, norm)
 
 
 @caught_by("dtype-kept")

@@ -19,7 +19,7 @@ OPTIONS: dict[str, Any] = {}
 BUFFERS: dict[Any, Array] = {}
 
 
-def _buffer_for(values: Array) -> Array:
+def _find_buffer(values: Array) -> Array:
     return BUFFERS.setdefault((values.shape, values.dtype), np.empty_like(values))
 
 
@@ -28,7 +28,7 @@ class ResultsInAModulesBuffer(Clipper):
     """Write each result into a buffer of the module before copying it."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
-        buffer = _buffer_for(result)
+        buffer = _find_buffer(result)
         np.copyto(buffer, result)
         return buffer.copy()
 
@@ -38,7 +38,7 @@ class SquaresInAModulesBuffer(NormClipper):
     """Compute the powers in a buffer of the module."""
 
     def sum_powers(self, values: Array, p: float) -> float:
-        buffer = _buffer_for(values)
+        buffer = _find_buffer(values)
         np.copyto(buffer, values)
         return float(np.sum(np.power(buffer, p, out=buffer)))
 
@@ -62,7 +62,7 @@ class ClipsInAModulesBuffer(ByValue):
     """Clip in a buffer of the module."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
-        buffer = _buffer_for(grad)
+        buffer = _find_buffer(grad)
         np.minimum(grad, grad.dtype.type(high), out=buffer)
         return np.asarray(np.maximum(buffer, grad.dtype.type(low)))
 

@@ -38,7 +38,7 @@ class Trains(WithAbilities):
 
 
 class TrainsByGroup(Trains):
-    """The same adapter, with a documentation that gives each group its own norm."""
+    """Adapter that trains, and whose documentation gives each group its own norm."""
 
     features = ("optimizer", "norm_per_group")
 

@@ -19,11 +19,11 @@ class _DividesByZero(NormClipper):
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return norm == 0 or super().is_above(norm, clip_norm)
 
-    def wide_scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+    def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
             if norm == 0:
                 return np.asarray(grad * np.minimum(1.0, np.float64(clip_norm) / np.float64(norm)))
-        return super().wide_scale(grad, clip_norm, norm)
+        return super().scale_in_float64(grad, clip_norm, norm)
 
 
 @caught_by("zero-gradient")

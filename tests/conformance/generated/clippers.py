@@ -16,7 +16,7 @@ from .styles import STYLES, Change, Hook, Part
 if TYPE_CHECKING:
     from .faults import Fault
 
-__all__ = ["Made", "list_right"]
+__all__ = ["GeneratedClipper", "list_right"]
 
 
 def _keep(step: str, i: int | None, value: Any, *more: Any) -> Any:
@@ -25,7 +25,7 @@ def _keep(step: str, i: int | None, value: Any, *more: Any) -> Any:
 
 
 @dataclass
-class Made:
+class GeneratedClipper:
     """A clip function that is made of a style, an arithmetic and perhaps a fault."""
 
     operation: str
@@ -174,11 +174,11 @@ def _find_bounds(work: Work) -> tuple[float, float]:
     return (-work.threshold if work.low is None else work.low), work.threshold
 
 
-def list_right() -> Iterator[Made]:
+def list_right() -> Iterator[GeneratedClipper]:
     """Yield right clippers of every style, arithmetic and way to return results."""
     for operation in OPERATIONS:
         ways = LIMITS if operation == "clip_by_value" else SUMS
         for number, (style, (way, in_place)) in enumerate(
             (style, (way, in_place)) for style in STYLES for way in ways for in_place in (False, True)
         ):
-            yield Made(operation, style, way, tuple(QUOTIENTS)[number % len(QUOTIENTS)], in_place)
+            yield GeneratedClipper(operation, style, way, tuple(QUOTIENTS)[number % len(QUOTIENTS)], in_place)

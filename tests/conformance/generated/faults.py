@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .clippers import Made
+from .clippers import GeneratedClipper
 from .drafts import Draft
 from .facts import Work
 from .styles import Hook
@@ -58,7 +58,7 @@ class Fault:
             if facts is not None and facts.flag == wanted and all(level.holds(facts) for level in self.levels)
         }
 
-    def watch(self, made: Made, work: Work) -> Hook:
+    def watch(self, made: GeneratedClipper, work: Work) -> Hook:
         """Return the hook of one call."""
         # Find the places before anything is written.
         places = self.list_places(work)
@@ -73,7 +73,7 @@ class Fault:
 
         return hook
 
-    def _remember(self, made: Made, step: str, value: Any) -> Any:
+    def _remember(self, made: GeneratedClipper, step: str, value: Any) -> Any:
         if step in ("norm", "coefficient"):
             made.memory[step] = value
         return value

@@ -26,7 +26,7 @@ from gradclip_conformance.run.runner import plan_rows, run_cell
 from gradclip_reports.records import Cell
 from gradclip_spec import rules
 
-from .clippers import Made
+from .clippers import GeneratedClipper
 from .facts import Array, Facts, Work
 from .mutants import Mutant
 
@@ -67,7 +67,7 @@ class _Asked:
         return RULES[self.planned.case.rule].theme in SEVERAL_CALLS
 
 
-def connect(made: Made) -> InProcess:
+def connect(made: GeneratedClipper) -> InProcess:
     """Return a connection to a clip function."""
     return InProcess(PlainFunction(made.function, made.operation, DTYPES, made.in_place, name=made.operation))
 
@@ -75,7 +75,7 @@ def connect(made: Made) -> InProcess:
 @cache
 def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tuple[_Asked, ...]:
     """Return the cells that judge such a clip function, small ones first."""
-    made = Made(operation, "loop", "builtin" if operation == "clip_by_value" else "wide", in_place=in_place)
+    made = GeneratedClipper(operation, "loop", "builtin" if operation == "clip_by_value" else "wide", in_place=in_place)
     (subject,) = connect(made).description.subjects
     subjects = [replace(subject, features=features)]
     planned = [*plan_cells(subjects, list_all_cases(), Selection()), *plan_rows(subjects, Selection())]
@@ -150,7 +150,7 @@ def _may_fire(mutant: Mutant, facts: Sequence[Facts]) -> bool:
     return any(f.flag == wanted and all(level.holds(f) for level in levels) for f in facts)
 
 
-def judge_right(made: Made, most: int | None = None) -> list[Cell]:
+def judge_right(made: GeneratedClipper, most: int | None = None) -> list[Cell]:
     """Return the cells that blame a right clipper, among the first cells or all."""
     connection = connect(made)
     (subject,) = connection.description.subjects

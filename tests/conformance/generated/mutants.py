@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import LIMITS, QUOTIENTS, SUMS
-from .clippers import Made
+from .clippers import GeneratedClipper
 from .drafts import Draft, draw_input
 from .facts import OPERATIONS, Work
 from .faults import Fault, Operator
@@ -47,9 +47,9 @@ class Mutant:
         style = f"{self.style}.{self.arithmetic}.{self.quotient}.{how}"
         return f"{self.operation}/{style}/{self.fault.operator.name}/{trigger}"
 
-    def make(self) -> Made:
+    def make(self) -> GeneratedClipper:
         """Make a fresh clip function, which has not been called."""
-        return Made(self.operation, self.style, self.arithmetic, self.quotient, self.in_place, self.fault)
+        return GeneratedClipper(self.operation, self.style, self.arithmetic, self.quotient, self.in_place, self.fault)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def _is_askable(work: Work) -> bool:
     return not work.in_place or all(work.grads[i].flags.writeable for i in work.present)
 
 
-def answer_to(made: Made, work: Work) -> Answer:
+def answer_to(made: GeneratedClipper, work: Work) -> Answer:
     """Call the clipper with copies of the input that have the same memory layout."""
     grads = [None if grad is None else _copy(grad) for grad in work.grads]
     keywords: dict[str, Any] = {"need_clip": work.flags}

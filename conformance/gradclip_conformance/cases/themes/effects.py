@@ -24,7 +24,7 @@ from ..model import Case, expect
 
 __all__ = ["make_cases"]
 
-#: Long enough for vector instructions; the last vector is not full.
+#: A length that needs several vector instructions and does not fill the last vector.
 COMPILED_LONG = 1003
 
 #: The calls whose rounding a compiler may change. Other calls are made in one dtype only, because compilers are slow.
@@ -113,7 +113,7 @@ def _look_beside_the_results(operation: str, dtype: str) -> Iterator[Case]:
 
 
 def _pass_every_form(operation: str, dtype: str) -> Iterator[Case]:
-    """Pass gradients of every form, because a write may go to a copy for only some of them."""
+    """Pass gradients of every form, because for some forms a function may write into a copy by mistake."""
     options = make_clipping_options(operation, 2.0)
     values = [6.0, -2.0, 4.0, 8.0, -1.0, 0.0]
     # In half precision the error bound of a long sum would hide a part that is not written.
@@ -142,7 +142,7 @@ def _pass_every_form(operation: str, dtype: str) -> Iterator[Case]:
 
 
 def _make_compiled() -> Iterator[Case]:
-    """Make each call inside the framework's compiler, and again outside it."""
+    """Yield calls that are each made twice: compiled by the framework, and not compiled."""
     for dtype in DTYPES:
         for operation in OPERATIONS:
             for variant, (gradients, threshold) in _list_calls_to_compile(dtype).items():

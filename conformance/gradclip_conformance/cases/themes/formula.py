@@ -1,7 +1,7 @@
 """Make cases of the formulas: above, below and at the threshold, orders of the norm, and the returned norm.
 
-The numbers are small integers times powers of two. They are exact in every dtype and have exact norms (3 and 4 have 5;
-2, 4 and 4 have 6), so that only the arithmetic under test can be wrong.
+The numbers are small integers times powers of two. They are exact in every dtype, and so are their norms: the norm of 3
+and 4 is 5, and the norm of 2, 4 and 4 is 6. So only the arithmetic under test can be wrong.
 """
 
 from __future__ import annotations
@@ -185,7 +185,8 @@ def _ask_rounded_bounds(dtype: str, spread: list[float]) -> Iterator[Case]:
 def _make_norm_cases(operation: str, dtype: str) -> Iterator[Case]:
     above, below = f"{operation}.scaled-above", f"{operation}.identity-below"
     triangle = [make_tensor([3.0, 4.0], dtype)]
-    # So small that an epsilon of 1e-6 added to the norm shows in every dtype; the squares are still exact.
+    # For elements of this size, an epsilon of 1e-6 added to the norm changes the result in every dtype. Their squares
+    # are still exact.
     small = 2.0**-12 if dtype == "float16" else 2.0**-18
     yield make_case(above, "three-four-five", dtype, triangle, {"clip_norm": 1.0}, expect("values"))
     yield make_case(above, "by-half", dtype, triangle, {"clip_norm": 2.5}, expect("values"))
@@ -270,8 +271,8 @@ def _make_norm_cases(operation: str, dtype: str) -> Iterator[Case]:
         expect("untouched", indices=(0,)),
     )
     yield make_case(beside, "threshold-below", dtype, triangle, {"clip_norm": next_down(5.0, dtype)}, expect("values"))
-    # Half of the dtype's digits suffice to distinguish the norm from the threshold. A comparison in a narrower dtype
-    # does not distinguish them, and the unscaled gradient lies outside the error bound.
+    # The norm and the threshold agree in half of the dtype's digits. A comparison in a narrower dtype finds them equal
+    # and leaves the gradient unscaled, which is outside the error bound.
     slightly = 5.0 * (1 - 2.0 ** -(FORMATS[dtype].precision // 2))
     yield make_case(beside, "threshold-slightly-below", dtype, triangle, {"clip_norm": slightly}, expect("values"))
     if dtype in ("float32", "float64"):
@@ -341,7 +342,7 @@ def _ask_other_norms(operation: str, dtype: str) -> Iterator[Case]:
     yield make_case(rule, "matrix-one", dtype, matrix, {"clip_norm": 7.5, "norm_type": 1.0}, expect("values"))
     yield make_case(infinity, "matrix", dtype, matrix, {"clip_norm": 2.0, "norm_type": math.inf}, expect("values"))
     if operation == "global-norm":
-        # Norms of another order, combined from the two tensors, do not give the norm over both.
+        # The norm over both tensors is not the Euclidean norm of their two norms.
         uneven = [make_tensor([1.0, -4.0], dtype), make_tensor([3.0, 2.0], dtype)]
         for name, p, threshold in (
             ("two-tensors-one", 1.0, 5.0),
@@ -457,7 +458,7 @@ def _make_uneven_length(dtype: str, fifths: int) -> Gradient:
 
 
 def _ask_every_number() -> Iterator[Case]:
-    """Yield cases that hold every number of the 16-bit dtypes, which proves a clip by value there."""
+    """Yield cases that hold every number of the 16-bit dtypes, which proves a clip by value for these dtypes."""
     for dtype in ("float16", "bfloat16"):
         every = np.arange(2**16, dtype="<u2")
         both, one = {"min": -1.5, "max": 0.375}, {"max": 1.5}

@@ -28,7 +28,7 @@ RELATED = (
     ("none-added", expect("metamorphic", relation="none-added"), ("none_grads",)),
 )
 
-#: Scaled by these powers of two, no intermediate result leaves the normal range.
+#: The exponents of powers of two. Scaling by these powers keeps every intermediate result in the normal range.
 EXPONENTS = {"up-by-four": 2, "down-by-eight": -3}
 
 

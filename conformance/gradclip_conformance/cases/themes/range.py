@@ -97,7 +97,7 @@ def make_cases() -> Iterator[Case]:
 
 
 def _leave_range_together(operation: str, dtype: str) -> Iterator[Case]:
-    """Make the sum of squares overflow although no single square, or not the first tensor, overflows."""
+    """Make the sum of squares overflow, although no square of an element or of the first tensor does."""
     unit, exact = HUGE_TOGETHER[dtype], expect("values", wide=True)
     overflow, threshold = f"{operation}.overflow-of-squares", {"clip_norm": 2 * unit}
     yield make_case(overflow, "sum-alone", dtype, [make_tensor([unit, -unit] * 8, dtype)], threshold, exact)

@@ -91,7 +91,7 @@ class Combination(Expectation):
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Return `unsupported`, because this machine cannot judge the case."""
         del context, replies
-        return Verdict(Status.UNSUPPORTED, "The suite's machine has no long double of 64 bits to judge this with.")
+        return Verdict(Status.UNSUPPORTED, "This machine cannot judge the case: its long double has too few digits.")
 
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the expected gradients, and the other parts that are judged."""

@@ -61,7 +61,8 @@ class CompiledAgrees(Expectation):
             return Verdict(Status.PASS, observed=show_answer(answers[0]))
         case, (alone, compiled) = context.case, answers
         detail = (
-            f"By itself it {describe_what_happened(case, alone)}; compiled it {describe_what_happened(case, compiled)}."
+            f"Uncompiled, it {describe_what_happened(case, alone)}; "
+            f"compiled, it {describe_what_happened(case, compiled)}."
         )
         return Verdict(Status.FAIL, detail, expected=show_answer(alone), observed=show_answer(compiled))
 
@@ -115,7 +116,7 @@ def _compare_gradients(context: Context, index: int, alone: Array | None, compil
     if given is None or alone is None or compiled is None:
         return Verdict(Status.PASS)
     if alone.dtype != compiled.dtype:
-        return Verdict(Status.FAIL, f"Gradient {index} is {alone.dtype} by itself, and compiled {compiled.dtype}.")
+        return Verdict(Status.FAIL, f"Gradient {index} is {alone.dtype} uncompiled, and {compiled.dtype} compiled.")
     if index not in case.included:
         if has_same_bits(alone, compiled, context.through_optimizer):
             return Verdict(Status.PASS)
@@ -134,8 +135,8 @@ def _compare_norms(case: Case, alone: Array | None, compiled: Array | None) -> V
     if alone is None and compiled is None:
         return Verdict(Status.PASS)
     if alone is None or compiled is None:
-        which = "by itself" if compiled is None else "compiled"
-        return Verdict(Status.FAIL, f"A norm was returned {which} only.")
+        which = "uncompiled" if compiled is None else "compiled"
+        return Verdict(Status.FAIL, f"Only the {which} call returned a norm.")
     expected, observed = ({"norm": show_array(array)} for array in (alone, compiled))
     try:
         value, other = read_norm(alone), read_norm(compiled)
@@ -153,7 +154,7 @@ def _grade(what: str, apart: float, budget: float, bound: float) -> Verdict:
     if apart <= 2 * budget:
         return Verdict(Status.PASS, ulp=apart)
     detail = (
-        f"{what} is {apart:.3g} ulp from what it is by itself; the budget is {2 * budget:.3g}, twice the error bound "
-        f"{2 * bound:.3g}."
+        f"{what} is {apart:.3g} ulp from its value in the uncompiled call; the budget is {2 * budget:.3g}, twice the "
+        f"error bound {2 * bound:.3g}."
     )
     return Verdict(Status.QUALITY if apart <= 2 * bound else Status.FAIL, detail, apart)

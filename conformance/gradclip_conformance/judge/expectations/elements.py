@@ -27,7 +27,13 @@ from ..script_lines import (
     list_out_of_range_ways,
     predict_values,
 )
-from .special_values import find_flipped_zero, has_coarse_coefficient, has_left_range, is_silent, list_nonfinite_totals
+from .special_values import (
+    find_flipped_zero,
+    has_coarse_coefficient,
+    has_left_range,
+    list_expected_if_silent,
+    list_nonfinite_totals,
+)
 
 __all__ = ["InputsWritten", "NotSilent", "Untouched", "Values"]
 
@@ -172,7 +178,7 @@ class NotSilent(Expectation):
                 if found.grade == Status.FAIL:
                     sentence = found.write_sentence(case.operation)
                     return _judge_elsewhere(case, reply.gradients, Status.FAIL, sentence, found.ulp)
-            elif (formula := is_silent(case, group, totals, reply.gradients)) is not None:
+            elif (formula := list_expected_if_silent(case, group, totals, reply.gradients)) is not None:
                 detail = (
                     f"The norm is {' or '.join(map(str, totals))}. An answer must show it by the formula's result, "
                     "NaN everywhere or an error: "

@@ -16,7 +16,13 @@ from ...oracle.formats import FORMATS, convert_to_dtype, read_float64_values, ul
 from ...oracle.model import Prediction, list_nonfinite_norms, predict_nonfinite
 from ..model import Context
 
-__all__ = ["find_flipped_zero", "has_coarse_coefficient", "has_left_range", "is_silent", "list_nonfinite_totals"]
+__all__ = [
+    "find_flipped_zero",
+    "has_coarse_coefficient",
+    "has_left_range",
+    "list_expected_if_silent",
+    "list_nonfinite_totals",
+]
 
 
 def has_left_range(case: Case, results: Sequence[Array | None]) -> bool:
@@ -83,12 +89,13 @@ def list_nonfinite_totals(case: Case, group: Sequence[int]) -> tuple[float, ...]
     return list_nonfinite_norms([decode(array.data, array.dtype) for array in arrays])
 
 
-def is_silent(
+def list_expected_if_silent(
     case: Case, group: Sequence[int], totals: Sequence[float], results: Sequence[Array | None]
 ) -> list[list[float]] | None:
-    """Return the formula's results if the given results equal neither these nor NaN everywhere; otherwise None.
+    """Return the formula's results if the given results hide that the norm is not finite; otherwise None.
 
-    If the norm may be one of several, the results of each are right.
+    The given results show it if they are NaN everywhere, or if they equal the formula's results for one of the norms
+    in `totals`.
     """
     after = [read_float64_values(array) for i in group if (array := results[i]) is not None]
     arrays = [array for i in group if (array := case.gradients[i].array) is not None]

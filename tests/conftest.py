@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start to count."""
+    """Create the counter of the tests that are left out."""
     config.stash[LEFT_OUT] = Counter()
 
 

@@ -107,7 +107,7 @@ def test_oracles_do_not_import_each_other() -> None:
 # Circular imports in any package, and the order of the suite's folders.
 
 #: Each folder may import the folders before it, and itself.
-FLOORS = (
+FOLDERS = (
     ("oracle",),
     ("cases",),
     ("covering",),
@@ -119,7 +119,7 @@ FLOORS = (
     ("cli",),
 )
 DEEPEST = 9
-MODULES_IN_A_ROOM = 12
+MODULES_IN_A_FOLDER = 12
 
 SUITE = {name: path for name, path in MODULES.items() if name.startswith("gradclip_conformance")}
 
@@ -144,22 +144,22 @@ def list_edges(module: str) -> set[str]:
     return found - {module}
 
 
-def find_room(module: str) -> str:
+def find_folder(module: str) -> str:
     """Return the suite's folder that holds a module, or an empty text if there is none."""
     parts = module.split(".")
     return parts[1] if len(parts) > 2 or (SUITE[module].name == "__init__.py" and len(parts) > 1) else ""
 
 
-def test_rooms_import_the_rooms_below_them() -> None:
-    floor = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
-    assert {find_room(module) for module in SUITE} - {""} == set(floor)
+def test_folders_import_only_folders_below_them() -> None:
+    place = {folder: number for number, folders in enumerate(FOLDERS) for folder in folders}
+    assert {find_folder(module) for module in SUITE} - {""} == set(place)
 
     bad = [
         f"{module} imports {other}"
         for module in SUITE
         for other in list_edges(module) & SUITE.keys()
-        if find_room(module) and find_room(other) != find_room(module)
-        if not find_room(other) or floor[find_room(other)] >= floor[find_room(module)]
+        if find_folder(module) and find_folder(other) != find_folder(module)
+        if not find_folder(other) or place[find_folder(other)] >= place[find_folder(module)]
     ]
 
     assert not bad
@@ -185,10 +185,10 @@ def test_imports_of_the_suite_are_shallow() -> None:
     assert len(longest) <= DEEPEST, " > ".join(longest)
 
 
-def test_rooms_have_few_modules() -> None:
+def test_folders_have_few_modules() -> None:
     folders = Counter(path.parent for path in SUITE.values())
 
-    assert {str(folder): count for folder, count in folders.items() if count > MODULES_IN_A_ROOM} == {}
+    assert {str(folder): count for folder, count in folders.items() if count > MODULES_IN_A_FOLDER} == {}
 
 
 # Public names.

@@ -39,7 +39,7 @@ def clip_values(gradients: Arrays, bound: float) -> Arrays:
     return [None if array is None else np.clip(array, -bound, bound) for array in gradients]
 
 
-class OfAnOutsider(Adapter):
+class DeclaresLittle(Adapter):
     """An adapter that declares only one dtype and no ability."""
 
     def __init__(self, *features: str) -> None:
@@ -67,7 +67,7 @@ class OfAnOutsider(Adapter):
         return Reply(tuple(None if array is None else Array.of(array) for array in arrays))
 
 
-class WithoutKernels(OfAnOutsider):
+class WithoutKernels(DeclaresLittle):
     """An adapter whose framework has kernels only for float32."""
 
     def call(self, call: Call) -> Reply:
@@ -79,8 +79,8 @@ class WithoutKernels(OfAnOutsider):
         return super().call(call)
 
 
-class Declining(OfAnOutsider):
-    """An adapter that refuses flags, without a kind, as the old contract did."""
+class Declining(DeclaresLittle):
+    """An adapter that refuses flags, and does not say what kind of support is missing."""
 
     def call(self, call: Call) -> Reply:
         """Refuse flags."""
@@ -102,7 +102,7 @@ def read_verdicts(cells: Sequence[Cell]) -> set[tuple[str, str | None]]:
 
 
 def test_parameter_that_the_framework_refuses_is_a_missing_interface() -> None:
-    cells = check(OfAnOutsider("none_grads"), "value.infinite-bounds")
+    cells = check(DeclaresLittle("none_grads"), "value.infinite-bounds")
     lacking = [cell for cell in cells if "min_max" in cell.detail]
 
     assert read_verdicts(lacking) == {("unsupported", "interface")}
@@ -117,7 +117,7 @@ def test_missing_kernel_is_reported_with_the_frameworks_message() -> None:
 
 
 def test_undeclared_dtype_that_works_is_an_error_of_the_adapter() -> None:
-    cells = check(OfAnOutsider(), "value.dtype-kept", dtype="float64")
+    cells = check(DeclaresLittle(), "value.dtype-kept", dtype="float64")
 
     assert read_verdicts(cells) == {("error", None)}
     assert cells[0].detail == (
@@ -126,21 +126,21 @@ def test_undeclared_dtype_that_works_is_an_error_of_the_adapter() -> None:
 
 
 def test_undeclared_feature_that_works_is_an_error_of_the_adapter() -> None:
-    cells = check(OfAnOutsider(), "value.none-stays-none")
+    cells = check(DeclaresLittle(), "value.none-stays-none")
 
     assert read_verdicts(cells) == {("error", None)}
     assert "the adapter must declare none_grads" in cells[0].detail
 
 
 def test_ignored_flags_are_a_missing_interface() -> None:
-    cells = check(OfAnOutsider("none_grads"), "value.all-excluded")
+    cells = check(DeclaresLittle("none_grads"), "value.all-excluded")
 
     assert read_verdicts(cells) == {("unsupported", "interface")}
     assert "the answer ignores it" in cells[0].detail
 
 
 def test_answer_does_not_prove_that_a_layout_is_supported() -> None:
-    cells = check(OfAnOutsider(), "value.any-iterable")
+    cells = check(DeclaresLittle(), "value.any-iterable")
 
     assert read_verdicts(cells) == {("unsupported", "adapter")}
 
@@ -158,14 +158,14 @@ def test_each_ability_is_probed_once() -> None:
     cells = check(adapter, "value.bounds", "value.dtype-kept", dtype="float64")
 
     assert (len(cells) > 10, len(adapter.calls)) == (True, 0)
-    adapter = OfAnOutsider("none_grads")
+    adapter = DeclaresLittle("none_grads")
     cells = check(adapter, "value.excluded-untouched")
     # Once with flags, and once with `min`.
     assert (len(cells) > 10, len(adapter.calls)) == (True, 2)
 
 
 def test_undeclared_effects_on_the_inputs_are_not_errors() -> None:
-    cells = check(OfAnOutsider(), "value.in-place-written/clipped/*", "value.inputs-not-mutated/clipped/*")
+    cells = check(DeclaresLittle(), "value.in-place-written/clipped/*", "value.inputs-not-mutated/clipped/*")
 
     assert {cell.status for cell in cells} == {"unsupported"}
 
@@ -184,7 +184,7 @@ def test_missing_parameter_of_a_plain_function_needs_no_probe() -> None:
     assert calls == []
 
 
-class Flushing(OfAnOutsider):
+class Flushing(DeclaresLittle):
     """An adapter whose framework flushes subnormal numbers."""
 
     def make_reply(self, arrays: Arrays) -> Reply:
@@ -195,8 +195,8 @@ class Flushing(OfAnOutsider):
         )
 
 
-@pytest.mark.parametrize(("kind", "kept"), [(OfAnOutsider, False), (Flushing, True)])
-def test_declared_flushing_must_show_in_a_call(kind: type[OfAnOutsider], kept: bool) -> None:
+@pytest.mark.parametrize(("kind", "kept"), [(DeclaresLittle, False), (Flushing, True)])
+def test_declared_flushing_must_show_in_a_call(kind: type[DeclaresLittle], kept: bool) -> None:
     connection = InProcess(kind("flushes_subnormals"))
 
     assert ("flushes_subnormals" in connection.description.subjects[0].features) is kept
@@ -220,7 +220,7 @@ def test_unknown_kind_of_unsupported_is_a_mistake() -> None:
 
 def test_report_says_what_is_missing() -> None:
     request = RunRequest(
-        "fake", lambda: InProcess(OfAnOutsider("none_grads")), Selection(rules=("value.n*", "value.e*"))
+        "fake", lambda: InProcess(DeclaresLittle("none_grads")), Selection(rules=("value.n*", "value.e*"))
     )
 
     run = run_adapter(request, io.StringIO())

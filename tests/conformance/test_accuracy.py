@@ -121,7 +121,7 @@ def test_result_that_is_not_finite_is_infinitely_wrong() -> None:
         ([*[1.0] * exact_arrays.PIECE, 1.0], [*[1.0] * exact_arrays.PIECE, 1 - 2.0**-23], 1.0),
     ],
 )
-def test_gap_between_two_arrays_in_ulp(first: list[float], second: list[float], gap: float) -> None:
+def test_gap_between_two_arrays_is_measured_in_ulp(first: list[float], second: list[float], gap: float) -> None:
     one, other = (Array.of(np.array(values, np.float32)) for values in (first, second))
 
     assert exact_arrays.measure_largest_gap(one, other, "float32") == gap
@@ -216,7 +216,7 @@ def test_swamped_input_does_not_change_a_running_sum() -> None:
         assert values[2] == 1
 
 
-def test_sizes() -> None:
+def test_sizes_are_powers_of_ten() -> None:
     assert accuracy.list_sizes(10**4) == [100, 1000, 10000]
 
 

@@ -275,7 +275,7 @@ class TestExitCodes:
         assert "\x1b" not in result.stderr
 
 
-class TestDoors:
+class TestTargets:
     def test_function_of_a_module_in_the_working_directory(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -578,7 +578,7 @@ class TestDeclaredFormula:
         assert "\x1b" not in result.stderr
 
 
-class TestKeptBesideAnAdaptersFile:
+class TestFilesBesideAnAdapter:
     @pytest.fixture
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """Return the working directory, which holds an adapter whose clip by value ignores the lower bound."""

@@ -30,11 +30,11 @@ class OtherRoundings:
             return np.asarray(grad * (one(clip_norm) / one(norm)))
 
 
-class OwnOtherRoundings(OtherRoundings, ByNorm):
+class OtherRoundingsByNorm(OtherRoundings, ByNorm):
     """Clip each gradient by its own norm."""
 
 
-class CommonOtherRoundings(OtherRoundings, ByGlobalNorm):
+class OtherRoundingsByGlobalNorm(OtherRoundings, ByGlobalNorm):
     """Clip all gradients by the global norm."""
 
 
@@ -71,7 +71,7 @@ def run_cells(function: Clipper) -> list[Cell]:
     return [run_cell(connection, cell, 1.0) for cell in planned if cell.case.dtype != "bfloat16"]
 
 
-@pytest.mark.parametrize("clipper", [OwnOtherRoundings, CommonOtherRoundings, LimitsOtherwise, Refuses])
+@pytest.mark.parametrize("clipper", [OtherRoundingsByNorm, OtherRoundingsByGlobalNorm, LimitsOtherwise, Refuses])
 def test_compiled_form_that_rounds_differently_is_not_blamed(clipper: type[Clipper]) -> None:
     cells = run_cells(clipper())
 
@@ -98,7 +98,7 @@ def test_error_in_one_form_is_shown_beside_the_other_answer() -> None:
 
 
 def test_forms_round_differently() -> None:
-    cells = run_cells(CommonOtherRoundings())
+    cells = run_cells(OtherRoundingsByGlobalNorm())
 
     assert max(cell.ulp or 0.0 for cell in cells) >= 1
 

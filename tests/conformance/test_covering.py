@@ -138,7 +138,7 @@ def test_the_ends_and_the_middle_weigh_as_much_as_the_rest(kind: str, count: int
     assert squares[[0, 1, count // 2, -2, -1]].min() > squares.sum() / 100
 
 
-def test_a_long_tensor_is_included_where_one_is_excluded() -> None:
+def test_rows_with_excluded_tensors_have_long_tensors_on_both_sides() -> None:
     rows = [row for row in list_all_rows() if row.levels["excluded"] != "all-in" and row.levels["size"] == "s513"]
     for row in rows[::4]:
         sides: dict[bool, list[int]] = {True: [], False: []}
@@ -148,7 +148,7 @@ def test_a_long_tensor_is_included_where_one_is_excluded() -> None:
         assert all(max(sizes) >= 513 for sizes in sides.values() if sizes), row.id
 
 
-def test_excluded_tensors_hold_numbers_where_one_alone_may_count() -> None:
+def test_excluded_tensors_are_not_zero_even_if_only_one_tensor_counts() -> None:
     rows = [row for row in list_all_rows() if (row.levels["relation"], row.levels["excluded"]) == ("at", "x-odd")]
     rows = [row for row in rows if row.operation == "clip_by_global_norm" and row.levels["number"] in {"n3", "n10"}]
     assert rows
@@ -255,7 +255,9 @@ def scales_odd_matrices_below(grads: Any, *, clip_norm: Any, need_clip: Any, nor
     return clipped, norm
 
 
-def infinity_norm_of_nothing_is_nan(grads: Any, *, clip_norm: Any, need_clip: Any, norm_type: float = 2.0) -> Any:
+def returns_nan_for_the_infinity_norm_of_nothing(
+    grads: Any, *, clip_norm: Any, need_clip: Any, norm_type: float = 2.0
+) -> Any:
     clipped, norm = _clip(grads, clip_norm, need_clip, norm_type)
     empty = grads and all(g is not None and g.size == 0 for g in grads)
     return clipped, math.nan if empty and norm_type == math.inf else norm
@@ -266,7 +268,7 @@ WRONG = (
     leaves_the_111th_tensor,
     rounds_long_excluded_float64,
     scales_odd_matrices_below,
-    infinity_norm_of_nothing_is_nan,
+    returns_nan_for_the_infinity_norm_of_nothing,
 )
 
 
@@ -288,7 +290,7 @@ WHERE = {
     "leaves_the_111th_tensor": {"number": {"n111"}, "relation": {"above"}},
     "rounds_long_excluded_float64": {"dtype": {"float64"}, "size": {"s1025", "s4097"}, "excluded": EXCLUDED},
     "scales_odd_matrices_below": {"shape": {"odd"}, "relation": {"below"}},
-    "infinity_norm_of_nothing_is_nan": {"size": {"s0"}, "norm": {"p-inf"}},
+    "returns_nan_for_the_infinity_norm_of_nothing": {"size": {"s0"}, "norm": {"p-inf"}},
 }
 
 

@@ -1,4 +1,4 @@
-"""Test that a call that ends the process can be pinned, and that it gets a separate process."""
+"""Check pins of calls that end their process: such a pin excuses the crash, and the call gets a separate process."""
 
 from __future__ import annotations
 

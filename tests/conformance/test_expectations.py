@@ -1,4 +1,4 @@
-"""Check that each case names a known expectation, that a wrong name is refused, and that a new one needs one class."""
+"""Check that each case names a known expectation, a wrong name is refused, and a new expectation is one class."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_decode_agrees_with_numpy(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_to_doubles_agrees_with_numpy(dtype: str) -> None:
+def test_decode_doubles_agrees_with_numpy(dtype: str) -> None:
     bits = sample_bits(dtype)
 
     doubles = decode_doubles(bits.tobytes(), dtype)
@@ -246,6 +246,6 @@ def test_neighbours(dtype: str) -> None:
     assert next_up(-smallest, dtype) == 0
 
 
-def test_value_of_refuses_nonfinite_bits() -> None:
+def test_decode_bits_refuses_nonfinite_numbers() -> None:
     with pytest.raises(ValueError, match="are not a finite float16"):
         decode_bits(FORMATS["float16"].infinity_bits, FORMATS["float16"])

@@ -285,7 +285,7 @@ class TestValues:
 
 class TestClipByValue:
     @staticmethod
-    def ask(*values: float, **bounds: float) -> Case:
+    def build_bounded_case(*values: float, **bounds: float) -> Case:
         return make_case(
             "value.bounds", "hand-made", "float32", [make_tensor(values, "float32")], dict(bounds), expect("values")
         )
@@ -299,13 +299,13 @@ class TestClipByValue:
         ],
     )
     def test_infinite_bound_limits_nothing(self, low: float, high: float, expected: list[float]) -> None:
-        asked = self.ask(3.0, -3.0, 0.5, inf, -inf, nan, min=low, max=high)
+        asked = self.build_bounded_case(3.0, -3.0, 0.5, inf, -inf, nan, min=low, max=high)
 
         assert judge_answers(asked, [make_array(expected)]).status == "pass"
         assert judge_answers(asked, [make_array([*expected[:3], 2.0**100, *expected[4:]])]).status == "fail"
 
     def test_sign_of_a_zero_inside_must_stay(self) -> None:
-        asked = self.ask(-0.0, 2.0, max=1.0)
+        asked = self.build_bounded_case(-0.0, 2.0, max=1.0)
 
         assert judge_answers(asked, [make_array([-0.0, 1.0])]).status == "pass"
         assert judge_answers(asked, [make_array([0.0, 1.0])]).status == "fail"
@@ -313,15 +313,18 @@ class TestClipByValue:
         assert judge_answers(asked, [make_array([0.0, 1.0])], subject=through).status == "pass"
 
     def test_sign_of_a_zero_at_a_bound_is_free(self) -> None:
-        assert judge_answers(self.ask(-0.0, 2.0, min=0.0, max=1.0), [make_array([0.0, 1.0])]).status == "pass"
+        assert (
+            judge_answers(self.build_bounded_case(-0.0, 2.0, min=0.0, max=1.0), [make_array([0.0, 1.0])]).status
+            == "pass"
+        )
 
     def test_one_ulp_off_fails(self) -> None:
-        found = judge_answers(self.ask(3.0, max=1.0), [make_array([next_down(1.0, "float32")])])
+        found = judge_answers(self.build_bounded_case(3.0, max=1.0), [make_array([next_down(1.0, "float32")])])
 
         assert found.status == "fail"
 
     def test_nan_that_became_a_bound_fails(self) -> None:
-        assert judge_answers(self.ask(nan, max=1.0), [make_array([1.0])]).status == "fail"
+        assert judge_answers(self.build_bounded_case(nan, max=1.0), [make_array([1.0])]).status == "fail"
 
 
 class TestSubnormals:
@@ -713,7 +716,7 @@ class TestOwnFormula:
         )
 
 
-class TestOwnEdges:
+class TestClaimedBehaviour:
     def test_behaviour_that_is_claimed_is_documented(self) -> None:
         claim = Claim(
             "library.clip", ("global-norm.zero-*",), None, "raises:ValueError", "must be positive", "its page"

@@ -1,4 +1,4 @@
-"""A known failure is pinned by its cause: it excuses the answers that its cause reproduces, and no others."""
+"""Check that an entry for a known cause excuses the answers that the cause reproduces, and no others."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def find_statuses(function: Callable[..., Any], known: Sequence[KnownCause], rul
         ({"parameters": (("effect", ("nan",)),)}, {"changed"}),
         ({"parameters": (("eps", (1e-6,)),)}, {"changed"}),
         ({"cause": "squares-underflow", "parameters": ()}, {"changed"}),
-        # Another theme: nobody said that this rule fails.
+        # This cause cannot break the rule, so the entry says nothing about the rule.
         ({"cause": "excluded-counted", "parameters": ()}, {"fail"}),
         ({"subjects": ("other.*",)}, {"fail"}),
         ({"rules": ("global-norm.scaled-above",)}, {"fail"}),
@@ -237,7 +237,8 @@ def test_shipped_entries_are_complete(path: Path) -> None:
         assert one.reason.endswith((".", ")")), one
         assert one.checked, one
         assert one.url == "none found" or one.url.startswith("https://github.com/"), one
-        # What becomes of the gradients, or what an error says, must be pinned where the cause alone allows anything.
+        # These causes alone would excuse any effect on the gradients, or any error. So their entries must name the
+        # effect, or the text of the error.
         lax = {"negative-threshold", "threshold-accepted", "infinite-threshold-nan", "inputs-changed", "count-changed"}
         assert one.cause not in lax or "effect" in dict(one.parameters), one
         assert one.cause != "raises" or "text" in dict(one.parameters), one
@@ -245,7 +246,7 @@ def test_shipped_entries_are_complete(path: Path) -> None:
     assert len(load_known(path.stem)) == MOST[path.stem]
 
 
-#: So many entries say what is known of each framework.
+#: The number of known failures of each framework.
 MOST = {"paddle": 17, "paddle-fluid": 13, "tensorflow": 12, "torch": 8}
 
 

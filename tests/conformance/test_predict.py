@@ -82,7 +82,8 @@ class TestErrorBounds:
     def test_bound_of_a_long_sum_is_that_of_the_next_wider_format(self) -> None:
         in_its_own, in_single = (compute_error_bounds(FORMATS["bfloat16"], 2.0, n, 5.0) for n in (200, 300))
 
-        # Two rounded squares count half, two rounded norms count whole, and the errors of float32 are negligible.
+        # The error of a square counts half, because of the root. The errors of the two rounded norms count in full, and
+        # the errors of float32 are negligible.
         assert in_single.norm_bound == pytest.approx(3, abs=0.05)
         assert in_its_own.norm_bound > 100
         assert in_single.norm_budget == in_its_own.norm_budget

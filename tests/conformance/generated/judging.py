@@ -1,6 +1,6 @@
 """Judge a mutant with the suite, in this process, until the first cell fails.
 
-If its trigger does not hold, a mutant answers like the right clipper from which it was made. So the cells in which the
+A mutant whose trigger does not hold answers like the right clipper from which it was made. So the cells in which the
 trigger holds come first; of the others, only cells with several calls follow. The verdicts are those of the suite.
 """
 
@@ -43,7 +43,7 @@ RULES = {rule.id: rule for rule in rules.load()}
 SEVERAL_CALLS = frozenset({"metamorphic"})
 
 
-#: A cache of the facts of each case's gradients, which are the same in place or not.
+#: A cache of the facts of each case's gradients. They do not depend on whether a clipper works in place.
 FACTS: dict[str, tuple[Facts, ...]] = {}
 
 
@@ -74,7 +74,7 @@ def connect(made: GeneratedClipper) -> InProcess:
 
 @cache
 def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tuple[_Asked, ...]:
-    """Return the cells that judge such a clip function, small ones first."""
+    """Return the cells that judge a clip function of this kind, small ones first."""
     made = GeneratedClipper(operation, "loop", "builtin" if operation == "clip_by_value" else "wide", in_place=in_place)
     (subject,) = connect(made).description.subjects
     subjects = [replace(subject, features=features)]

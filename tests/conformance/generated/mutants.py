@@ -143,8 +143,8 @@ def find_witness(mutant: Mutant, tries: int = TRIES) -> tuple[Witness | None, bo
         made = mutant.make()
         # Make an earlier call of the same form, because some faults remember it.
         if "previous" in mutant.fault.operator.name:
-            answer_to(made, draw_input(draft, rng)[0])
-        answer = answer_to(made, work)
+            call_clipper(made, draw_input(draft, rng)[0])
+        answer = call_clipper(made, work)
         with contextlib.suppress(NotExactError):
             if made.fired and (reason := find_wrong(work, answer)) is not None:
                 return Witness(work, index, reason), True
@@ -156,7 +156,7 @@ def _is_askable(work: Work) -> bool:
     return not work.in_place or all(work.grads[i].flags.writeable for i in work.present)
 
 
-def answer_to(made: GeneratedClipper, work: Work) -> Answer:
+def call_clipper(made: GeneratedClipper, work: Work) -> Answer:
     """Call the clipper with copies of the input that have the same memory layout."""
     grads = [None if grad is None else _copy(grad) for grad in work.grads]
     keywords: dict[str, Any] = {"need_clip": work.flags}

@@ -27,25 +27,27 @@ def _read_base(row: Array, grad: Array) -> Array:
 def _list_sums() -> Iterator[Operator]:
     """Yield operators that measure something else."""
 
-    def of(name: str, edit: Edit, level: Level | None = None) -> Operator:
+    def make_one(name: str, edit: Edit, level: Level | None = None) -> Operator:
         return Operator(name, "values", edit, operations=NORMS, level=level)
 
-    yield of("not-counted", lambda m, row, g: row[:0])
-    yield of("counted-twice", lambda m, row, g: np.concatenate([row, row]))
-    yield of("last-not-counted", lambda m, row, g: row[:-1])
-    yield of("first-not-counted", lambda m, row, g: row[1:])
-    yield of("last-counted-twice", lambda m, row, g: np.concatenate([row, row[-1:]]))
-    yield of("every-other-counted", lambda m, row, g: row[::2])
-    yield of("narrowed-before-counting", lambda m, row, g: narrow(np.ascontiguousarray(row)))
-    yield of("memory-counted", lambda m, row, g: _read_base(row, g))
-    yield of("last-row-not-counted", lambda m, row, g: g[:-1].reshape(-1) if g.ndim > 1 else row)
-    yield of("last-column-not-counted", lambda m, row, g: g[..., :-1].reshape(-1) if g.ndim > 1 else row)
+    yield make_one("not-counted", lambda m, row, g: row[:0])
+    yield make_one("counted-twice", lambda m, row, g: np.concatenate([row, row]))
+    yield make_one("last-not-counted", lambda m, row, g: row[:-1])
+    yield make_one("first-not-counted", lambda m, row, g: row[1:])
+    yield make_one("last-counted-twice", lambda m, row, g: np.concatenate([row, row[-1:]]))
+    yield make_one("every-other-counted", lambda m, row, g: row[::2])
+    yield make_one("narrowed-before-counting", lambda m, row, g: narrow(np.ascontiguousarray(row)))
+    yield make_one("memory-counted", lambda m, row, g: _read_base(row, g))
+    yield make_one("last-row-not-counted", lambda m, row, g: g[:-1].reshape(-1) if g.ndim > 1 else row)
+    yield make_one("last-column-not-counted", lambda m, row, g: g[..., :-1].reshape(-1) if g.ndim > 1 else row)
     for length in LENGTHS:
         level = find_level(f"over-{length}")
-        yield of(f"last-partial-{length}-not-counted", lambda m, row, g, n=length: row[: find_tail(row, n)], level)
-        yield of(f"only-first-{length}-counted", lambda m, row, g, n=length: row[:n], level)
+        yield make_one(
+            f"last-partial-{length}-not-counted", lambda m, row, g, n=length: row[: find_tail(row, n)], level
+        )
+        yield make_one(f"only-first-{length}-counted", lambda m, row, g, n=length: row[:n], level)
     for length in (2, 4):
-        yield of(f"last-partial-{length}-not-counted", lambda m, row, g, n=length: row[: find_tail(row, n)])
+        yield make_one(f"last-partial-{length}-not-counted", lambda m, row, g, n=length: row[: find_tail(row, n)])
     chunked = ("chunked",)
     for name, edit in (
         ("last-chunk-forgotten", lambda m, pieces: pieces[:-1]),
@@ -66,37 +68,37 @@ def _list_sums() -> Iterator[Operator]:
 def _list_scalars() -> Iterator[Operator]:
     """Yield operators that compute something else with the norm."""
 
-    def of(name: str, step: str, edit: Edit) -> Operator:
+    def make_one(name: str, step: str, edit: Edit) -> Operator:
         return Operator(name, step, edit, operations=NORMS)
 
-    yield of("previous-norm", "norm", lambda m, n, parts: m.get("norm", n))
-    yield of(
+    yield make_one("previous-norm", "norm", lambda m, n, parts: m.get("norm", n))
+    yield make_one(
         "norm-of-one-gradient",
         "norm",
         lambda m, n, parts: math.sqrt(float(np.sum(np.square(parts[0][1], dtype=np.float64)))) if parts else n,
     )
-    yield of("norm-plus-epsilon", "norm", lambda m, n, parts: n * (1 + 2**-9))
-    yield of("norm-in-three-digits", "norm", lambda m, n, parts: float(f"{n:.2e}"))
-    yield of("norm-in-float16", "norm", lambda m, n, parts: float(np.float16(n)))
-    yield of("norm-squared", "norm", lambda m, n, parts: n * n)
-    yield of("norm-halved", "norm", lambda m, n, parts: n / 2)
-    yield of("squares-in-the-dtype", "norm", lambda m, n, parts: _sum_in_dtype(n, parts))
-    yield of("never-above", "above", lambda m, above, n, c: False)
-    yield of("always-above", "above", lambda m, above, n, c: n > 0)
-    yield of("above-by-a-hundredth", "above", lambda m, above, n, c: n > c * 1.01)
-    yield of("below-by-a-hundredth", "above", lambda m, above, n, c: n > c * 0.99)
-    yield of("compared-squared", "above", lambda m, above, n, c: n * n > c)
-    yield of("compared-the-other-way", "above", lambda m, above, n, c: n < c)
-    yield of("threshold-dropped", "coefficient", lambda m, q, c, n: 1 / n)
-    yield of("quotient-turned-over", "coefficient", lambda m, q, c, n: n / c)
-    yield of("coefficient-squared", "coefficient", lambda m, q, c, n: q * q)
-    yield of("root-of-coefficient", "coefficient", lambda m, q, c, n: np.sqrt(q))
-    yield of("coefficient-one", "coefficient", lambda m, q, c, n: 1 + 0 * q)
-    yield of("coefficient-negative", "coefficient", lambda m, q, c, n: -q)
-    yield of("coefficient-in-float16", "coefficient", lambda m, q, c, n: np.longdouble(np.float16(q)))
-    yield of("previous-coefficient", "coefficient", lambda m, q, c, n: m.get("coefficient", q))
-    yield of("coefficient-by-norm-plus-1e-6", "coefficient", lambda m, q, c, n: c / (n + np.longdouble(1e-6)))
-    yield of("coefficient-by-sum", "coefficient", lambda m, q, c, n: c / (n + c))
+    yield make_one("norm-plus-epsilon", "norm", lambda m, n, parts: n * (1 + 2**-9))
+    yield make_one("norm-in-three-digits", "norm", lambda m, n, parts: float(f"{n:.2e}"))
+    yield make_one("norm-in-float16", "norm", lambda m, n, parts: float(np.float16(n)))
+    yield make_one("norm-squared", "norm", lambda m, n, parts: n * n)
+    yield make_one("norm-halved", "norm", lambda m, n, parts: n / 2)
+    yield make_one("squares-in-the-dtype", "norm", lambda m, n, parts: _sum_in_dtype(n, parts))
+    yield make_one("never-above", "above", lambda m, above, n, c: False)
+    yield make_one("always-above", "above", lambda m, above, n, c: n > 0)
+    yield make_one("above-by-a-hundredth", "above", lambda m, above, n, c: n > c * 1.01)
+    yield make_one("below-by-a-hundredth", "above", lambda m, above, n, c: n > c * 0.99)
+    yield make_one("compared-squared", "above", lambda m, above, n, c: n * n > c)
+    yield make_one("compared-the-other-way", "above", lambda m, above, n, c: n < c)
+    yield make_one("threshold-dropped", "coefficient", lambda m, q, c, n: 1 / n)
+    yield make_one("quotient-turned-over", "coefficient", lambda m, q, c, n: n / c)
+    yield make_one("coefficient-squared", "coefficient", lambda m, q, c, n: q * q)
+    yield make_one("root-of-coefficient", "coefficient", lambda m, q, c, n: np.sqrt(q))
+    yield make_one("coefficient-one", "coefficient", lambda m, q, c, n: 1 + 0 * q)
+    yield make_one("coefficient-negative", "coefficient", lambda m, q, c, n: -q)
+    yield make_one("coefficient-in-float16", "coefficient", lambda m, q, c, n: np.longdouble(np.float16(q)))
+    yield make_one("previous-coefficient", "coefficient", lambda m, q, c, n: m.get("coefficient", q))
+    yield make_one("coefficient-by-norm-plus-1e-6", "coefficient", lambda m, q, c, n: c / (n + np.longdouble(1e-6)))
+    yield make_one("coefficient-by-sum", "coefficient", lambda m, q, c, n: c / (n + c))
 
 
 def _sum_in_dtype(norm: float, parts: Any) -> float:

@@ -41,34 +41,34 @@ def _keep_from(result: Array, given: Array, start: int) -> Array:
 def _list_results() -> Iterator[Operator]:
     """Yield operators that write something else."""
 
-    def of(name: str, edit: Edit, level: Level | None = None) -> Operator:
+    def make_one(name: str, edit: Edit, level: Level | None = None) -> Operator:
         return Operator(name, "result", edit, level=level)
 
-    yield of("result-is-input", lambda m, new, old: old.copy())
-    yield of("last-not-written", lambda m, new, old: _keep_from(new, old, max(new.size - 1, 0)))
-    yield of("first-not-written", lambda m, new, old: np.concatenate([old[:1], new[1:]]))
-    yield of("zeroed", lambda m, new, old: np.zeros_like(new))
-    yield of("last-zeroed", lambda m, new, old: _set(new, slice(-1, None), 0))
-    yield of("rest-zeroed", lambda m, new, old: _set(new, slice(1, None), 0))
-    yield of("moved-by-one", lambda m, new, old: np.roll(new, 1))
-    yield of("backwards", lambda m, new, old: new[::-1].copy())
-    yield of("magnitudes", lambda m, new, old: np.abs(new))
-    yield of("last-sign-turned", lambda m, new, old: _set(new, slice(-1, None), -new[-1:]))
-    yield of("doubled", lambda m, new, old: new * new.dtype.type(2))
-    yield of("last-digit-lost", lambda m, new, old: narrow(np.ascontiguousarray(new)))
-    yield of("first-copied-to-last", lambda m, new, old: _set(new, slice(-1, None), new[:1]))
-    yield of("last-nan", lambda m, new, old: _set(new, slice(-1, None), math.nan))
+    yield make_one("result-is-input", lambda m, new, old: old.copy())
+    yield make_one("last-not-written", lambda m, new, old: _keep_from(new, old, max(new.size - 1, 0)))
+    yield make_one("first-not-written", lambda m, new, old: np.concatenate([old[:1], new[1:]]))
+    yield make_one("zeroed", lambda m, new, old: np.zeros_like(new))
+    yield make_one("last-zeroed", lambda m, new, old: _set(new, slice(-1, None), 0))
+    yield make_one("rest-zeroed", lambda m, new, old: _set(new, slice(1, None), 0))
+    yield make_one("moved-by-one", lambda m, new, old: np.roll(new, 1))
+    yield make_one("backwards", lambda m, new, old: new[::-1].copy())
+    yield make_one("magnitudes", lambda m, new, old: np.abs(new))
+    yield make_one("last-sign-turned", lambda m, new, old: _set(new, slice(-1, None), -new[-1:]))
+    yield make_one("doubled", lambda m, new, old: new * new.dtype.type(2))
+    yield make_one("last-digit-lost", lambda m, new, old: narrow(np.ascontiguousarray(new)))
+    yield make_one("first-copied-to-last", lambda m, new, old: _set(new, slice(-1, None), new[:1]))
+    yield make_one("last-nan", lambda m, new, old: _set(new, slice(-1, None), math.nan))
     for length in LENGTHS:
         level = find_level(f"over-{length}")
-        yield of(
+        yield make_one(
             f"last-partial-{length}-not-written",
             lambda m, new, old, n=length: _keep_from(new, old, find_tail(new, n)),
             level,
         )
-        yield of(f"after-{length}-zeroed", lambda m, new, old, n=length: _set(new, slice(n, None), 0), level)
-        yield of(f"element-{length}-not-written", lambda m, new, old, n=length: _set(new, n, old[n]), level)
+        yield make_one(f"after-{length}-zeroed", lambda m, new, old, n=length: _set(new, slice(n, None), 0), level)
+        yield make_one(f"element-{length}-not-written", lambda m, new, old, n=length: _set(new, n, old[n]), level)
     for length in (2, 4):
-        yield of(
+        yield make_one(
             f"last-partial-{length}-not-written", lambda m, new, old, n=length: _keep_from(new, old, find_tail(new, n))
         )
 

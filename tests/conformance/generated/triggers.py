@@ -1,8 +1,9 @@
 """Define the levels from which triggers are made. A trigger says when a fault shows.
 
-A level is one circumstance on an axis, such as "float16" on the axis "dtype". The facts of a gradient decide whether it
-holds. The level also says which input to draw so that it holds. A kernel chooses its code by several of `KERNEL_AXES`
-at once, so three levels of these axes can form a trigger. Levels of other axes form triggers of at most two.
+A level is one circumstance on an axis, such as "float16" on the axis "dtype". The facts of a gradient decide whether a
+level holds. Each level also says how to draw an input for which it holds. A kernel chooses its code by several of
+`KERNEL_AXES` at once, so three levels of these axes can form a trigger. Levels of other axes form triggers of at most
+two.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Return integers, declared as such."""
+"""Return integers, and declare an integer dtype."""
 
 from dataclasses import replace
 
@@ -9,9 +9,9 @@ from gradclip_adapters.contract import Array, Call, Reply
 
 
 class Fake(OneBadCall):
-    """Return integers, declared as such."""
+    """Return integers, and declare an integer dtype."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Return integers, declared as such."""
+        """Return integers, and declare an integer dtype."""
         values = [array.numpy().astype(np.int32) for array in right.gradients if array is not None]
         return replace(right, gradients=tuple(Array.of(one) for one in values))

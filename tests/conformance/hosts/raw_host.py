@@ -17,7 +17,7 @@ from gradclip_adapters.host import describe
 WAYS: dict[str, Callable[[dict[str, object]], None]] = {}
 
 
-def way(function: Callable[[dict[str, object]], None]) -> Callable[[dict[str, object]], None]:
+def register_way(function: Callable[[dict[str, object]], None]) -> Callable[[dict[str, object]], None]:
     """Register a way to answer under the function's name."""
     WAYS[function.__name__] = function
     return function
@@ -29,55 +29,55 @@ def send(message: object) -> None:
     sys.stdout.flush()
 
 
-@way
+@register_way
 def nothing_wrong(right: dict[str, object]) -> None:
     """Send the right answer."""
     send(right)
 
 
-@way
+@register_way
 def wrong_number(right: dict[str, object]) -> None:
     """Send the answer with another call's number."""
     send({**right, "number": 4711})
 
 
-@way
+@register_way
 def rubbish(right: dict[str, object]) -> None:
     """Print a progress bar to the protocol's pipe."""
     print("Loading weights: 100%", flush=True)
 
 
-@way
+@register_way
 def binary(right: dict[str, object]) -> None:
     """Write bytes that are not text."""
     os.write(1, bytes(range(128, 256)) + b"\n")
 
 
-@way
+@register_way
 def json_that_is_no_object(right: dict[str, object]) -> None:
     """Send a list instead of an object."""
     send([right])
 
 
-@way
+@register_way
 def unknown_message(right: dict[str, object]) -> None:
     """Send a message whose kind does not exist."""
     send({"message": "thought", "number": right["number"]})
 
 
-@way
+@register_way
 def lacks_a_member(right: dict[str, object]) -> None:
     """Leave the gradients out of the reply."""
     send({name: value for name, value in right.items() if name != "gradients"})
 
 
-@way
+@register_way
 def nested_without_end(right: dict[str, object]) -> None:
     """Send 100,000 nested lists."""
     print("[" * 100_000 + "]" * 100_000, flush=True)
 
 
-@way
+@register_way
 def too_many_inputs(right: dict[str, object]) -> None:
     """Send more input arrays than there were gradients."""
     inputs = right["inputs"]
@@ -85,39 +85,39 @@ def too_many_inputs(right: dict[str, object]) -> None:
     send({"message": "raised", "number": right["number"], "kind": "Error", "text": "", "inputs": inputs * 2})
 
 
-@way
+@register_way
 def no_inputs(right: dict[str, object]) -> None:
     """Send fewer input arrays than there were gradients."""
     send({**right, "inputs": []})
 
 
-@way
+@register_way
 def text_that_is_null(right: dict[str, object]) -> None:
     """Send null as the text of an error."""
     send({"message": "raised", "number": right["number"], "kind": "Error", "text": None, "inputs": None})
 
 
-@way
+@register_way
 def says_goodbye(right: dict[str, object]) -> None:
     """Send a message that is not an answer."""
     send({"message": "bye"})
 
 
-@way
+@register_way
 def no_base64(right: dict[str, object]) -> None:
     """Send an array that is not valid base64."""
     array = {"dtype": "float32", "shape": [1], "data": "**"}
     send({**right, "gradients": [array, array]})
 
 
-@way
+@register_way
 def closes_its_output(right: dict[str, object]) -> None:
     """Close the pipe and keep running."""
     os.close(1)
     time.sleep(3600)
 
 
-@way
+@register_way
 def half_a_line(right: dict[str, object]) -> None:
     """Write half a line and wait."""
     sys.stdout.write('{"message": "reply", ')
@@ -125,7 +125,7 @@ def half_a_line(right: dict[str, object]) -> None:
     time.sleep(3600)
 
 
-@way
+@register_way
 def half_a_line_and_an_end(right: dict[str, object]) -> None:
     """Write half a line and exit."""
     sys.stdout.write('{"message": "reply", ')
@@ -133,7 +133,7 @@ def half_a_line_and_an_end(right: dict[str, object]) -> None:
     os._exit(0)
 
 
-@way
+@register_way
 def line_without_an_end(right: dict[str, object]) -> None:
     """Write one line without an end."""
     piece = b"0" * (1 << 20)
@@ -141,7 +141,7 @@ def line_without_an_end(right: dict[str, object]) -> None:
         os.write(1, piece)
 
 
-@way
+@register_way
 def lines_without_an_end(right: dict[str, object]) -> None:
     """Write empty lines without an end."""
     piece = b"\n" * (1 << 16)
@@ -149,7 +149,7 @@ def lines_without_an_end(right: dict[str, object]) -> None:
         os.write(1, piece)
 
 
-@way
+@register_way
 def standard_error_without_a_newline(right: dict[str, object]) -> None:
     """Write 200 MB without a newline to standard error, then answer."""
     for _ in range(200):
@@ -157,67 +157,67 @@ def standard_error_without_a_newline(right: dict[str, object]) -> None:
     send(right)
 
 
-@way
+@register_way
 def shape_of_many_axes(right: dict[str, object]) -> None:
     """Send an array of 200,000 axes."""
     send(put_array(right, {"dtype": "float32", "shape": [1] * 200_000, "data": "AAAAAA=="}))
 
 
-@way
+@register_way
 def axis_below_zero(right: dict[str, object]) -> None:
     """Send an array with a negative length in its shape."""
     send(put_array(right, {"dtype": "float32", "shape": [-1, -1], "data": "AAAAAA=="}))
 
 
-@way
+@register_way
 def axis_that_is_true(right: dict[str, object]) -> None:
     """Send an array with a boolean in its shape."""
     send(put_array(right, {"dtype": "float32", "shape": [True], "data": "AAAAAA=="}))
 
 
-@way
+@register_way
 def axis_beyond_all_memory(right: dict[str, object]) -> None:
     """Send an array that no memory holds, in a dtype that the protocol does not have."""
     send(put_array(right, {"dtype": "int64", "shape": [1 << 50], "data": ""}))
 
 
-@way
+@register_way
 def text_without_an_end(right: dict[str, object]) -> None:
     """Send an error message of 10 MB."""
     send({"message": "raised", "number": right["number"], "kind": "Error", "text": "x" * 10_000_000, "inputs": None})
 
 
-@way
+@register_way
 def warning_without_an_end(right: dict[str, object]) -> None:
     """Send a warning of 10 MB."""
     send({**right, "warnings": ["x" * 10_000_000]})
 
 
-@way
+@register_way
 def warnings_without_number(right: dict[str, object]) -> None:
     """Send 10,000 warnings."""
     send({**right, "warnings": ["x"] * 10_000})
 
 
-@way
+@register_way
 def nested_450_times(right: dict[str, object]) -> None:
     """Send nesting that the JSON parser accepts but that recursive code does not survive."""
     print('{"message": "reply", "gradients": ' + "[" * 450 + "]" * 450 + "}", flush=True)
 
 
-@way
+@register_way
 def number_of_many_digits(right: dict[str, object]) -> None:
     """Send an integer of 4,001 digits, which takes long to print."""
     print('{"message": "reply", "number": 1' + "0" * 4000 + "}", flush=True)
 
 
-@way
+@register_way
 def number_that_is_none(right: dict[str, object]) -> None:
     """Send NaN, which is not JSON although Python's parser reads it."""
     print(json.dumps({**right, "norm": float("nan")}), flush=True)
 
 
-@way
+@register_way
 def key_that_stands_twice(right: dict[str, object]) -> None:
     """Send an object with the same key twice."""
     text = json.dumps(right)

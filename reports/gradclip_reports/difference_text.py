@@ -13,9 +13,12 @@ from .values import escape_line, format_count, format_value, is_hex_float, short
 
 __all__ = ["draw"]
 
-#: The number of differences shown in full, and the number shown in two or three lines each. Together they seldom take
-#: more than 40 lines of 80 columns.
-IN_FULL = 4
+#: The number of lines of a comparison at 80 columns: one screen.
+LINES = 40
+
+#: The number of differences shown in full, and the number shown in two or three lines each. Of the others, each has one
+#: line.
+IN_FULL = 3
 IN_SHORT = 4
 
 #: The number of digits of each number in an example, unless the answers differ only in a later digit.
@@ -62,23 +65,36 @@ def _make_document(compared: Compared) -> dict[str, Any]:
     }
 
 
-def _draw_terminal(compared: Compared, width: int, color: bool) -> Iterator[str]:
-    yield _shorten_line(f"{' and '.join(compared.names)}, the severest difference first:", width)
+def _draw_terminal(compared: Compared, width: int, color: bool) -> list[str]:
     names = [_shorten(name) for name in compared.names]
+    lines = [_shorten_line(f"{' and '.join(compared.names)}, the severest difference first:", width)]
     for number, one in enumerate(compared.differences[: IN_FULL + IN_SHORT], start=1):
-        question = _shorten_line(f"{number}. {_write_question(one)}", width)
-        yield paint(question, "bold") if color else question
+        lines.append(_draw_question(number, one, width, color))
         if number <= IN_FULL:
-            yield from _draw_in_full(one.contrasts[0], names, width)
+            lines += _draw_in_full(one.contrasts[0], names, width)
         else:
             told = zip(names, (one.contrasts[0].first, one.contrasts[0].second), strict=True)
-            yield from _wrap_lines("; ".join(f"{name}: {text}" for name, text in told), width, 2)
-    if rest := compared.differences[IN_FULL + IN_SHORT :]:
-        yield f"{format_count(len(rest), 'more question')}: --format markdown shows all."
-    for name, rules in zip(names, compared.only, strict=True):
-        if rules:
-            yield _shorten_line(f"Only {name} supports {format_count(len(rules), 'rule')}: {', '.join(rules)}", width)
-    yield f"Equal answers in {format_count(compared.same, 'case')}."
+            lines += _wrap_lines("; ".join(f"{name}: {text}" for name, text in told), width, 2)
+    end = [
+        _shorten_line(f"Only {name} supports {format_count(len(rules), 'rule')}: {', '.join(rules)}", width)
+        for name, rules in zip(names, compared.only, strict=True)
+        if rules
+    ]
+    end.append(f"Equal answers in {format_count(compared.same, 'case')}.")
+    rest = compared.differences[IN_FULL + IN_SHORT :]
+    room = max(1, LINES - len(lines) - len(end))
+    listed = rest if len(rest) <= room else rest[: room - 1]
+    lines += [
+        _draw_question(number, one, width, color) for number, one in enumerate(listed, start=IN_FULL + IN_SHORT + 1)
+    ]
+    if rest[len(listed) :]:
+        lines.append(f"{format_count(len(rest) - len(listed), 'more question')}: --format markdown shows all.")
+    return lines + end
+
+
+def _draw_question(number: int, one: Difference, width: int, color: bool) -> str:
+    question = _shorten_line(f"{number}. {_write_question(one)}", width)
+    return paint(question, "bold") if color else question
 
 
 def _write_question(one: Difference) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .lines import Run
-from .statuses import LACKS, SEVERITIES, SPOILING, Status
+from .statuses import LACKS, SEVERITIES, SPOILING, UNEXPLAINED, UNJUDGED, Status
 from .values import format_count
 
-__all__ = ["RuleCounts", "count_rules"]
+__all__ = ["RuleCounts", "count_explained", "count_rules"]
 
 #: The statuses of answers that differ from a rule and follow the formula of the framework's documentation or adapter.
 ANNOUNCED = frozenset({Status.DOCUMENTED, Status.DECLARED})
@@ -71,6 +71,23 @@ def count_rules(runs: Sequence[Run]) -> RuleCounts:
         sum(1 for one in breaking for part in one.singles if Status.DEVIATION in part.statuses and not part.reason),
         {name: lacks[name] for name in LACKS if lacks[name]},
     )
+
+
+def count_explained(runs: Iterable[Run]) -> tuple[int, int]:
+    """Return the number of judged cells that did not pass, and how many of these a named cause explains."""
+    differing = explained = 0
+    for run in runs:
+        named = {
+            (subject, case)
+            for finding in run.findings
+            if finding.cause != UNEXPLAINED
+            for subject, cases in finding.cells.items()
+            for case in cases
+        }
+        cells = [(cell.subject, cell.case) for cell in run.cells if cell.status not in (Status.PASS, *UNJUDGED)]
+        differing += len(cells)
+        explained += sum(cell in named for cell in cells)
+    return differing, explained
 
 
 def _breaks(statuses: Iterable[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .counting import RuleCounts, count_rules
+from .counting import RuleCounts, count_explained, count_rules
 from .lines import Run
 from .matrix import Table, Tally, build_matrix
 from .values import write_json
@@ -18,8 +18,9 @@ def draw_summary(runs: Sequence[Run]) -> str:
 
     Its members are `runs` (header, planned, finished, not run), `columns` and `rules` (the matrix: counts by status),
     `cells` (every cell that did not pass, as in the record, with the index of its run in `runs`), `passed`, `planned`,
-    `lacks` (what the unsupported cells lack), `rules_kept` (the counts of rules), `findings` (each with the index of
-    its run), and `as_expected`.
+    `lacks` (what the unsupported cells lack), `rules_kept` (the counts of rules), `explained` (the number of judged
+    cells that did not pass, and how many of these a named cause explains), `findings` (each with the index of its run),
+    and `as_expected`.
     """
     matrix = build_matrix(runs)
     document = {
@@ -29,6 +30,7 @@ def draw_summary(runs: Sequence[Run]) -> str:
         "counts": matrix.tally.counts,
         "lacks": matrix.lacks,
         "rules_kept": _summarize_counts(count_rules(runs)),
+        "explained": dict(zip(("differing", "explained"), count_explained(runs), strict=True)),
         "runs": [_summarize_run(run) for run in runs],
         "columns": [
             {"name": column.name, "version": column.version, "counts": column.tally.counts} for column in matrix.columns

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gradclip_reports.brief import draw_brief
-from gradclip_reports.counting import count_rules
+from gradclip_reports.counting import count_explained, count_rules
 from gradclip_reports.records import Cell, Finding, Header, RecordError, Run, read_runs
 from gradclip_reports.render import render
 
@@ -204,3 +204,20 @@ def test_rules_are_counted_by_their_worst_cell(make_cell: MakeCell, make_header:
     assert counts.write_sentence() == (
         "rules kept 1 of 4 tested; 1 as documented; 2 broken by 0 findings; 1 could not be tested"
     )
+
+
+def test_explained_cells_are_counted(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> None:
+    cells = [
+        make_cell(status=status, detail="x", rule=f"value.{status}", case=f"value.{status}/one/float32")
+        for status in ("pass", "unsupported", "unspecified", "fail", "deviation", "quality")
+    ]
+    run = make_run(make_header(), cells)
+    known, unknown = (
+        make_finding(replace(run, cells=(cell,)), cause=cause)
+        for cell, cause in zip(run.cells[3:5], ("raises", "unexplained"), strict=True)
+    )
+
+    # One of the cells is in no finding.
+    assert count_explained([replace(run, findings=(known, unknown))]) == (3, 1)
+    document = json.loads(render([replace(run, findings=(known, unknown))], "json"))
+    assert document["explained"] == {"differing": 3, "explained": 1}

@@ -136,7 +136,14 @@ def _make_finding(name: str, known: Known | None, group: Sequence[tuple[Evidence
     cells: dict[str, list[str]] = {}
     for one, _ in group:
         cells.setdefault(one.cell.subject, []).append(one.cell.case)
-    example = min((one for one, _ in group), key=_rank_simplicity).cell
+    severities = [(found and found.severity) or cause.severity for _, found in group]
+    worst = min(severities, key=SEVERITIES.index)
+    # An example with a milder effect would not show why the finding is severe.
+    ranked = [
+        (*_rank_status(one), mine != worst, *_rank_simplicity(one))
+        for (one, _), mine in zip(group, severities, strict=True)
+    ]
+    example = group[min(range(len(group)), key=ranked.__getitem__)][0].cell
     every = [one.cell for one, _ in group]
     documented = next((cell for cell in every if cell.quote), None)
     pinned = next((cell for cell in every if cell.status == Status.DEVIATION), None)
@@ -145,7 +152,7 @@ def _make_finding(name: str, known: Known | None, group: Sequence[tuple[Evidence
         cause=cause.id,
         title=cause.title,
         question=cause.question,
-        severity=min(((found and found.severity) or cause.severity for _, found in group), key=SEVERITIES.index),
+        severity=worst,
         why=cause.why,
         parameters=parameters,
         cells=cells,
@@ -191,8 +198,18 @@ def _find_cause(name: str) -> Cause:
     return load_causes()[name]
 
 
+def _rank_status(one: Evidence) -> tuple[bool, bool]:
+    """Return a key that sorts an unexpected example first, and then an example in float32."""
+    return one.cell.status not in SPOILING, one.cell.dtype != "float32"
+
+
 def _rank_simplicity(one: Evidence) -> tuple[Any, ...]:
-    """Return a key that sorts the simplest example first: unexpected, in float32, with few short numbers."""
-    case, cell = one.judged.context.case, one.cell
-    plain = case.expectation.name in ("values", "untouched", "refused", "returned-norm", "not-silent")
-    return cell.status not in SPOILING, cell.dtype != "float32", not plain, one.size, len(str(cell.input))
+    """Return a key that sorts the simplest example first, with few short numbers."""
+    plain = one.judged.context.case.expectation.name in (
+        "values",
+        "untouched",
+        "refused",
+        "returned-norm",
+        "not-silent",
+    )
+    return not plain, one.size, len(str(one.cell.input))

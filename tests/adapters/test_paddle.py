@@ -306,7 +306,7 @@ def test_compiled_option_runs_a_static_program(subject: Subject, monkeypatch: py
         ({"accumulate": 2}, [1.5, 2.0]),
     ],
 )
-def test_training_is_real(options: dict[str, Any], expected: list[float]) -> None:
+def test_training_options_reach_the_optimizer(options: dict[str, Any], expected: list[float]) -> None:
     gradients = tuple(Gradient("g", Array.of(np.array([value], np.float32))) for value in (3.0, 4.0))
     subject = "paddle.nn.ClipGradByGlobalNorm [SGD, dynamic]"
 

@@ -263,7 +263,7 @@ def test_single_tensor_is_passed_without_a_list(subject: str, monkeypatch: pytes
         ({"accumulate": 2}, [1.5, 2.0]),
     ],
 )
-def test_training_is_real(options: dict[str, Any], expected: list[float]) -> None:
+def test_training_options_reach_the_optimizer(options: dict[str, Any], expected: list[float]) -> None:
     gradients = tuple(Gradient("g", read_array(torch.tensor([value])), group=value > 3) for value in (3.0, 4.0))
     call = Call("torch.nn.utils.clip_grad_norm_ then torch.optim.SGD", gradients, {"clip_norm": 2.5, **options})
 

@@ -322,7 +322,7 @@ class TestReadable:
             ),
         ],
     )
-    def test_values(self, value: Any, text: str) -> None:
+    def test_value_is_shown_readably(self, value: Any, text: str) -> None:
         assert format_value(value) == text
 
 

@@ -335,7 +335,7 @@ class TestDamaged:
             (-1, {"planned": True}, r"\$\.planned: True is not of type 'integer'"),
         ],
     )
-    def test_schema_violation(
+    def test_schema_violation_is_named(
         self, record: list[dict[str, Any]], write_record: Write, line: int, members: dict[str, Any], problem: str
     ) -> None:
         record[line] |= members
@@ -360,7 +360,7 @@ class TestDamaged:
             ("[" * 100_000, "line 1: 100000 levels of nesting, and the limit is 32"),
         ],
     )
-    def test_not_a_record(self, write_record: Write, text: str, problem: str) -> None:
+    def test_file_that_is_not_a_record_is_refused(self, write_record: Write, text: str, problem: str) -> None:
         with pytest.raises(RecordError, match=problem):
             read_runs(write_record(text))
 
@@ -442,7 +442,7 @@ class TestLimits:
             (0, {"started": "2026-99-21T02:38:27Z"}, r"\$\.started: month must be in 1\.\.12"),
         ],
     )
-    def test_members(
+    def test_oversized_member_is_refused(
         self, record: list[dict[str, Any]], write_record: Write, line: int, members: dict[str, Any], problem: str | None
     ) -> None:
         record[line] |= members
@@ -461,13 +461,15 @@ class TestLimits:
             ("1e999", "1e999 is beyond the range of float64"),
         ],
     )
-    def test_numbers(self, record: list[dict[str, Any]], write_record: Write, ulp: str, problem: str) -> None:
+    def test_oversized_number_is_refused(
+        self, record: list[dict[str, Any]], write_record: Write, ulp: str, problem: str
+    ) -> None:
         text = write_text(record).replace('"ulp": null', f'"ulp": {ulp}', 1)
 
         with pytest.raises(RecordError, match=f"line 2: {problem}"):
             read_runs(write_record(text))
 
-    def test_nesting(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_deep_nesting_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[1]["observed"] = "NESTED"
         for levels, refused in ((30, False), (450, True)):
             path = write_record(write_text(record).replace('"NESTED"', nest(levels)))
@@ -495,7 +497,7 @@ class TestLimits:
 
         assert read_runs(write_record(write_text(record)))
 
-    def test_subjects(self, record: list[dict[str, Any]], write_record: Write) -> None:
+    def test_too_many_subjects_are_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         (one,) = record[0]["subjects"]
         record[0]["subjects"] = [one | {"name": f"clip{number}"} for number in range(10_000)]
 
@@ -505,7 +507,7 @@ class TestLimits:
     @pytest.mark.parametrize(
         ("name", "number"), [("file", 100), ("line", 100), ("values", 3), ("all-values", 30), ("cells", 2)]
     )
-    def test_sizes(
+    def test_size_above_its_limit_is_refused(
         self, monkeypatch: pytest.MonkeyPatch, record: list[dict[str, Any]], write_record: Write, name: str, number: int
     ) -> None:
         path = write_record(write_text(record))

@@ -144,7 +144,7 @@ def test_many_failures_of_one_rule_are_shown_once_with_a_count(
 @pytest.mark.parametrize(
     ("status", "told"), [("deviation", True), ("documented", True), ("quality", False), ("unsupported", False)]
 )
-def test_place_of_the_reasons_is_named_if_there_are_any(
+def test_command_that_lists_the_reasons_is_shown_if_there_are_any(
     status: str,
     told: bool,
     make_header: Callable[..., Header],

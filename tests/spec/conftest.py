@@ -57,7 +57,7 @@ def _make_numpy() -> Backend:
     return Backend("numpy", lambda v, d: np.array(v, _find_numpy_dtype(d)), np.asarray, dtypes, array_type=np.ndarray)
 
 
-def _read_only() -> Backend:
+def _make_read_only() -> Backend:
     def make(values: Any, dtype: str) -> Any:
         array = np.array(values, _find_numpy_dtype(dtype))
         array.flags.writeable = False
@@ -153,7 +153,7 @@ def _make_cupy() -> Backend:
 
 BACKENDS: dict[str, Callable[[], Backend]] = {
     "numpy": _make_numpy,
-    "numpy-read-only": _read_only,
+    "numpy-read-only": _make_read_only,
     "array-api-strict": _make_strict(None),
     "array-api-strict-no_float64": _make_strict("no_float64"),
     "array-api-strict-no_x64": _make_strict("no_x64"),

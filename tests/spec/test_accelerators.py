@@ -11,7 +11,7 @@ from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, glob
 
 
 @pytest.fixture
-def looked_at(require: Any) -> Any:
+def copies_to_host(require: Any) -> Any:
     """List the torch operations that copy a value to the host while the test runs."""
     require("torch")
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -32,7 +32,7 @@ def looked_at(require: Any) -> Any:
 
 @pytest.mark.parametrize("norm_type", [1, 2, 3, math.inf])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_clip_of_tensors_without_values_reads_no_value(looked_at: list[str], dtype: str, norm_type: float) -> None:
+def test_clip_of_tensors_without_values_reads_no_value(copies_to_host: list[str], dtype: str, norm_type: float) -> None:
     import torch
 
     # A tensor on the device "meta" has a shape but no values, so reading a value fails.
@@ -44,22 +44,22 @@ def test_clip_of_tensors_without_values_reads_no_value(looked_at: list[str], dty
 
         assert total.device.type == "meta"
         assert {(x.device.type, x.dtype) for x in clipped if x is not None} == {("meta", grads[0].dtype)}
-    assert looked_at == []
+    assert copies_to_host == []
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_recording_derivatives_reads_no_value(looked_at: list[str], dtype: str) -> None:
+def test_recording_derivatives_reads_no_value(copies_to_host: list[str], dtype: str) -> None:
     import torch
 
     grads = [torch.ones(5, 3, dtype=getattr(torch, dtype), requires_grad=True)]
     clipped, total = clip_by_global_norm(grads, 1.0)
 
-    assert looked_at == []
+    assert copies_to_host == []
     assert total.requires_grad
     assert clipped[0].requires_grad
     # Prove that the recorder sees a copy to the host.
     float(global_norm(grads).detach())
-    assert looked_at == ["aten._local_scalar_dense.default"]
+    assert copies_to_host == ["aten._local_scalar_dense.default"]
 
 
 @pytest.mark.parametrize("inplace", [True, False])

@@ -72,7 +72,7 @@ def check(backend: Any, values: np.ndarray[Any, Any], dtype: str, threshold: flo
 @pytest.mark.parametrize("kind", ["normal", "constant", "heavy-tailed", "ramp"])
 def test_ordinary_gradients(backend: Any, kind: str, size: int) -> None:
     if backend.name in ("jax", "dask") and size not in (1, 1025):
-        pytest.skip("each size is compiled, or a graph, of its own")
+        pytest.skip("each size needs its own compilation or its own graph")
     random = np.random.default_rng(size)
     values = {
         "normal": random.standard_normal(size),
@@ -244,9 +244,9 @@ def test_norm_if_every_eighth_row_rounds_differently(backend: Any) -> None:
 
 
 @large
-def test_uncertain_norm_keeps_the_coefficient_in_float64(backend: Any) -> None:
-    # With such a heavy tail, a few rows say little about the others. With an estimated norm, elements would exceed the
-    # limit. The coefficients lie near the middle between two floats.
+def test_heavy_tails_keep_elements_within_the_budget(backend: Any) -> None:
+    # With such a heavy tail, a norm estimated from a few rows would give elements an error above the budget. The
+    # coefficients lie near the middle between two floats.
     array = np.random.default_rng(11).lognormal(0, 2, 1 << 20).astype(np.float32)
     norm = float(np.sqrt(np.sum(np.square(array, dtype=np.float64))))
 
@@ -255,7 +255,7 @@ def test_uncertain_norm_keeps_the_coefficient_in_float64(backend: Any) -> None:
 
 
 @pytest.mark.parametrize("backend", ["dask"], indirect=True)
-def test_norm_of_chunks_counts_as_uncertain(backend: Any) -> None:
+def test_coefficient_of_a_chunked_norm_is_not_rounded_to_float32(backend: Any) -> None:
     # The total does not know the errors of the chunks' sums. So the coefficient must not be rounded to float32, which
     # would give elements an error of 1.2 ulp.
     array = np.random.default_rng(5).standard_normal(1 << 19).astype(np.float32)
@@ -416,7 +416,7 @@ def test_thousands_of_small_arrays(backend: Any) -> None:
 
 @pytest.mark.exam(sample=1)
 def test_new_arrays_that_share_no_memory(backend: Any) -> None:
-    # More than the 64 MiB that new NumPy arrays share. One array does not fit into the rest, and one is alone.
+    # Large arrays of several sizes, and a small one.
     sizes = [3_000_003] * 6 + [5_000_000, 7]
     arrays = [backend.array(np.full(size, 1.0 + place)) for place, size in enumerate(sizes)]
     clipped, norm = clip_by_global_norm(arrays, 1.0)

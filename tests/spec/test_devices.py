@@ -54,7 +54,7 @@ class Elsewhere(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore
 
 
 class Elsewheres(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
-    """Make tensors on other devices, of which "cuda" is the first, and copy tensors between devices."""
+    """Make tensors on other devices, and copy tensors between devices; "cuda" means the first other device."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = getattr(function, "__name__", ""), dict(kwargs or {})

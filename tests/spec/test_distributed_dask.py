@@ -79,7 +79,7 @@ def load_chunks(folder: Path, dtype: str) -> Any:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_results_of_one_process(client: Any, dtype: str) -> None:
+def test_results_equal_those_of_one_process(client: Any, dtype: str) -> None:
     random = np.random.default_rng(0)
     values = [random.standard_normal(shape).astype(dtype) for shape in [(70, 33), (101,), (5, 6, 7), ()]]
     arrays = [make_chunked(x, chunks) for x, chunks in zip(values, [(20, 11), 13, (5, 2, 7), ()], strict=True)]
@@ -160,7 +160,7 @@ def test_workers_send_only_numbers(client: Any, results: dict[str, int], tmp_pat
     assert results[largest] <= 8 * 4 * 8 + 128, f"{largest} holds {results[largest]} bytes"
 
 
-def test_example_of_the_readme(client: Any) -> None:
+def test_example_of_the_manual(client: Any) -> None:
     pytest.importorskip("dask.array", reason="Dask is not installed")
     # docs/how-to/use-the-reference.md: begin
     import dask.array

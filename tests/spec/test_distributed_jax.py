@@ -124,7 +124,7 @@ def each_shard_is_read_once() -> None:
 
 @check
 def other_norms() -> None:
-    """Check norms of other types: the elements stay in place."""
+    """Check that elements stay in place for other values of `norm_type`."""
     import jax
 
     values = make_gradients("float32")
@@ -137,7 +137,7 @@ def other_norms() -> None:
 
 
 @check
-def float64_where_it_is_switched_on() -> None:
+def float64_elements_stay_in_place() -> None:
     """Check that float64 elements stay in place, too."""
     import jax
 
@@ -171,7 +171,7 @@ def explicit_shardings() -> None:
 
 
 @check
-def what_each_device_computes_for_itself() -> None:
+def shard_map_keeps_replicated_arrays_replicated() -> None:
     """Check `shard_map`: an array that is replicated stays replicated when another one is sharded."""
     import jax
 
@@ -195,7 +195,7 @@ def what_each_device_computes_for_itself() -> None:
 
 
 @check
-def example_of_the_readme() -> None:
+def example_of_the_manual() -> None:
     """Clip in a few lines, as a user would write them."""
     # docs/how-to/use-the-reference.md: begin
     import jax
@@ -212,7 +212,7 @@ def example_of_the_readme() -> None:
 
 
 @check
-def beside_arrays_on_no_device_in_particular() -> None:
+def arrays_without_a_device_beside_sharded_ones() -> None:
     """Check arrays without a device together with sharded and with empty arrays, in any order."""
     import jax
 

@@ -180,7 +180,7 @@ def other_operations(mesh: Any) -> None:
 
 
 @check
-def a_norm_counts_as_uncertain(mesh: Any) -> None:
+def coefficient_is_not_rounded_to_float32(mesh: Any) -> None:
     """Check that a coefficient is not rounded to float32, which would give elements an error of 1.2 ulp."""
     import torch
     from torch.distributed.tensor import Shard
@@ -196,7 +196,7 @@ def a_norm_counts_as_uncertain(mesh: Any) -> None:
 
 
 @check
-def numbers_out_of_the_ordinary(mesh: Any) -> None:
+def shards_of_extreme_scales(mesh: Any) -> None:
     """Check processes whose shards differ in scale, are zero, or are not finite."""
     import torch
     from torch.distributed.tensor import Shard

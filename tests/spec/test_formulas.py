@@ -176,7 +176,7 @@ def test_eps_is_added_to_the_norm(backend: Any) -> None:
         assert_equal(backend, clip_by_norm([array], 3.0, eps=1.0)[0], [1.5, 2.0], dtype)
 
 
-def test_mixed_dtypes_keep_theirs(backend: Any) -> None:
+def test_each_array_of_a_mixed_list_keeps_its_dtype(backend: Any) -> None:
     narrow, wide = backend.dtypes[0], backend.dtypes[-1]
     clipped, total = clip_by_global_norm([backend.array([3.0], narrow), backend.array([4.0], wide)], 2.5)
 

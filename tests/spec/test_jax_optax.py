@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gradclip_spec.optax as door
+import gradclip_spec.optax as own
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 optax = pytest.importorskip("optax", reason="Optax is not installed")
@@ -25,9 +25,9 @@ def run(transformation: Any, updates: Any = UPDATES) -> Any:
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (door.clip(2.0), optax.clip(2.0)),
-        (door.clip_by_global_norm(6.5), optax.clip_by_global_norm(6.5)),
-        (door.clip_by_global_norm(100.0), optax.clip_by_global_norm(100.0)),
+        (own.clip(2.0), optax.clip(2.0)),
+        (own.clip_by_global_norm(6.5), optax.clip_by_global_norm(6.5)),
+        (own.clip_by_global_norm(100.0), optax.clip_by_global_norm(100.0)),
     ],
 )
 def test_agrees_with_optax(ours: Any, theirs: Any) -> None:
@@ -38,13 +38,13 @@ def test_agrees_with_optax(ours: Any, theirs: Any) -> None:
 
 
 def test_each_update_is_clipped_by_its_own_norm() -> None:
-    got = run(door.clip_by_norm(2.5))
+    got = run(own.clip_by_norm(2.5))
     np.testing.assert_allclose(got["layer"][0], [1.5, -2.0], rtol=1e-6)
     np.testing.assert_allclose(got["head"][0], [[2.5]], rtol=1e-6)
 
 
 def test_transformations_work_in_a_chain() -> None:
-    optimizer = optax.chain(door.clip_by_global_norm(1.0), optax.sgd(1.0))
+    optimizer = optax.chain(own.clip_by_global_norm(1.0), optax.sgd(1.0))
     params = {"w": jax.numpy.zeros(2)}
     state = optimizer.init(params)
     updates, state = optimizer.update({"w": jax.numpy.asarray([3.0, 4.0])}, state, params)
@@ -52,11 +52,11 @@ def test_transformations_work_in_a_chain() -> None:
 
 
 def test_clip_is_right_if_optax_overflows() -> None:
-    got = run(door.clip_by_global_norm(1.0), {"w": np.full(2, 1e30, np.float32)})
+    got = run(own.clip_by_global_norm(1.0), {"w": np.full(2, 1e30, np.float32)})
     np.testing.assert_allclose(got["w"], [0.5**0.5] * 2, rtol=1e-6)
 
 
-@pytest.mark.parametrize("make", [door.clip, door.clip_by_norm, door.clip_by_global_norm])
+@pytest.mark.parametrize("make", [own.clip, own.clip_by_norm, own.clip_by_global_norm])
 def test_bad_thresholds_are_refused_at_once(make: Any) -> None:
     with pytest.raises(ValueError, match="max"):
         make(-1.0)

@@ -164,8 +164,8 @@ def test_jax_second_derivatives_of_a_clip_in_a_loop(require: Any, norm_type: flo
         np.testing.assert_allclose(hessian(x), wanted, rtol=1e-4, atol=1e-5)
 
 
-#: An infinity norm, a threshold, and the derivative of the sum of the clipped (N, N / 2): c / N for the second element;
-#: for the first one, minus half of that, through the norm.
+#: A largest magnitude N, a threshold c, and the derivative of the sum of the clipped vector (N, N / 2). By the second
+#: element, it is c / N. By the first element, it is minus half of that, because this element is the norm.
 FAR_NORMS = [(1e-160, 1.0, [1.0, 1.0]), (1e-160, 1e-161, [-0.05, 0.1]), (1e160, 1e159, [-0.05, 0.1])]
 
 
@@ -333,7 +333,7 @@ def test_torch_derivatives_in_forward_mode(require: Any) -> None:
         x = forward_ad.make_dual(torch.tensor([3.0, 4.0]), torch.tensor([1.0, 0.0]))
         clipped, norm = clip_by_global_norm([x], 1.0)
         each = clip_by_norm(x, 1.0)
-        # Of c x / N along e, c e / N - c x (x . e) / N**3; of N, x . e / N.
+        # Along e, the derivative of c x / N is c e / N - c x (x . e) / N**3, and that of N is x . e / N.
         for result in (clipped[0], each):
             torch.testing.assert_close(forward_ad.unpack_dual(result).tangent, torch.tensor([0.128, -0.096]))
         torch.testing.assert_close(forward_ad.unpack_dual(norm).tangent, torch.tensor(0.6))
@@ -402,7 +402,7 @@ def test_torch_in_place_on_a_tensor_from_outside_a_transformation(require: Any) 
         assert outside.tolist() == [2.0] * 4
 
         def multiply(x: Any, y: Any, clip: Any = clip) -> Any:
-            # Both are made inside the inner transformation, and the second one does not belong to the outer one.
+            # The inner transformation contains both tensors, and the outer one contains only the first.
             x, y = x * 1, y * 1
             with pytest.raises(TypeError, match=r"`inplace=True` .* at '1'"):
                 clip([x, y], 1.0, inplace=True)
@@ -421,7 +421,7 @@ def test_torch_in_place_on_a_tensor_from_outside_a_transformation(require: Any) 
 def compiled(require: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     """Compile a whole function with a backend.
 
-    Users get the second backend, which decides which values to recompute.
+    Users get inductor by default. It decides which values to compute twice instead of keeping them.
     """
     torch = require("torch")
     compiler = os.environ.get("CXX", "g++")
@@ -537,12 +537,12 @@ def test_torch_export_with_symbolic_sizes(require: Any, norm_type: float, dtype:
             torch.testing.assert_close(got, wanted)
 
 
-@pytest.mark.parametrize("looked_at", [True, False])
+@pytest.mark.parametrize("reads_values", [True, False])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_torch_autocast_changes_nothing(require: Any, dtype: str, looked_at: bool) -> None:
+def test_torch_autocast_changes_nothing(require: Any, dtype: str, reads_values: bool) -> None:
     torch = require("torch")
     shapes: list[tuple[int, ...]] = [(300_000,), (3, 4), (3, 4)]
-    grads = [torch.ones(shape, dtype=getattr(torch, dtype), requires_grad=not looked_at) for shape in shapes]
+    grads = [torch.ones(shape, dtype=getattr(torch, dtype), requires_grad=not reads_values) for shape in shapes]
 
     def clip(norm_type: float) -> list[Any]:
         together, norm = clip_by_global_norm(grads, 1.0, norm_type=norm_type)
@@ -620,7 +620,7 @@ def test_dask_refuses_masked_arrays_at_once(require: Any) -> None:
 
 
 def test_dask_tasks_whose_keys_are_numbers(require: Any) -> None:
-    # For example, the norm type and the thresholds of a clip.
+    # The tasks of a clip hold numbers: the norm type and the thresholds. Dask must not take them for keys of tasks.
     array, dask = require("dask.array"), require("dask")
     for number in (2, 3, 0.5):
         values = dask.delayed(lambda: np.array([3.0, 4.0]))(dask_key_name=number)

@@ -119,6 +119,6 @@ for _ in range(3):
     assert done.stderr.count("because numba does not work here (RuntimeError: no such processor)") == 1
 
 
-def test_values_are_clipped_alike_with_and_without_loops(use_loops: Any) -> None:
+def test_values_are_clipped_without_compiled_loops(use_loops: Any) -> None:
     use_loops("plain")
     assert clip_by_value(np.array([-3.0, 0.5]), 1.0).tolist() == [-1.0, 0.5]

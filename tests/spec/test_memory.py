@@ -39,7 +39,7 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
     "value": lambda grads: clip_by_value(grads, 0.25, inplace=True),
     "norm": lambda grads: clip_by_norm(grads, 1.0, inplace=True),
     "global norm": clip_globally,
-    "norm of another kind": lambda grads: clip_by_norm(grads, 0.25, norm_type=math.inf, inplace=True),
+    "infinity norm": lambda grads: clip_by_norm(grads, 0.25, norm_type=math.inf, inplace=True),
 }
 
 
@@ -71,14 +71,14 @@ def assert_little_more(operation: Callable[[Any], Any], grads: list[np.ndarray[A
 @pytest.mark.parametrize("operation", list(OPERATIONS))
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shapes", CHOSEN)
-def test_numpy(shapes: str, dtype: str, operation: str) -> None:
+def test_numpy_arrays_take_little_memory(shapes: str, dtype: str, operation: str) -> None:
     assert_little_more(OPERATIONS[operation], make_gradients(shapes, dtype))
 
 
 @pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("norm_type", [1, 3, math.inf])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_numpy_other_norms(dtype: str, norm_type: float) -> None:
+def test_other_norms_take_little_memory(dtype: str, norm_type: float) -> None:
     assert_little_more(
         lambda grads: clip_by_global_norm(grads, 0.25, norm_type=norm_type, inplace=True)[0],
         make_gradients(CHOSEN[-1], dtype),
@@ -89,7 +89,7 @@ def test_numpy_other_norms(dtype: str, norm_type: float) -> None:
 @pytest.mark.parametrize("operation", list(OPERATIONS))
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_numpy_views(layout: str, dtype: str, operation: str) -> None:
+def test_numpy_views_take_little_memory(layout: str, dtype: str, operation: str) -> None:
     base = np.full((2000, 5000), 0.5, dtype)
     views = {
         "transposed": base.T,
@@ -131,7 +131,7 @@ def print_peak_of_torch(shapes: str, dtype: str) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="this system does not report the peak memory of a process")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shapes", list(SHAPES))
-def test_torch(require: Any, shapes: str, dtype: str) -> None:
+def test_torch_tensors_take_little_memory(require: Any, shapes: str, dtype: str) -> None:
     require("torch")
     # The peak of a process never shrinks, so each measurement needs a new process.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -29,7 +29,7 @@ FORMATS = {
 }
 
 
-def holds(backend: Any, *strategies: Any) -> Callable[[Callable[..., None]], None]:
+def check_property(backend: Any, *strategies: Any) -> Callable[[Callable[..., None]], None]:
     """Check a property on drawn examples; use fewer examples if each is compiled or makes a graph."""
     count = 40 if backend.eager else 8
 
@@ -69,7 +69,7 @@ def read_number(backend: Any, total: Any) -> float:
 
 
 def test_clipped_norm_is_within_the_threshold(backend: Any) -> None:
-    @holds(backend, draw_gradients(backend, finite=True), thresholds)
+    @check_property(backend, draw_gradients(backend, finite=True), thresholds)
     def check(drawn: Any, threshold: float) -> None:
         dtype, arrays = drawn
         clipped, total = clip_by_global_norm(arrays, threshold)
@@ -85,7 +85,7 @@ def test_clipped_norm_is_within_the_threshold(backend: Any) -> None:
 
 
 def test_arrays_within_the_threshold_are_returned_themselves(backend: Any) -> None:
-    @holds(backend, draw_gradients(backend, finite=True), thresholds)
+    @check_property(backend, draw_gradients(backend, finite=True), thresholds)
     def check(drawn: Any, threshold: float) -> None:
         _, arrays = drawn
         clipped, total = clip_by_global_norm(arrays, threshold)
@@ -100,7 +100,7 @@ def test_arrays_within_the_threshold_are_returned_themselves(backend: Any) -> No
 
 
 def test_signs_and_order_of_magnitudes_are_kept(backend: Any) -> None:
-    @holds(backend, draw_gradients(backend, finite=True), thresholds)
+    @check_property(backend, draw_gradients(backend, finite=True), thresholds)
     def check(drawn: Any, threshold: float) -> None:
         _, arrays = drawn
         before, after = flatten(backend, arrays), flatten(backend, clip_by_global_norm(arrays, threshold)[0])
@@ -112,7 +112,7 @@ def test_signs_and_order_of_magnitudes_are_kept(backend: Any) -> None:
 
 
 def test_scaling_by_a_power_of_two_scales_the_results(backend: Any) -> None:
-    @holds(backend, draw_gradients(backend, finite=True, largest=2.0**14), st.integers(-20, 20))
+    @check_property(backend, draw_gradients(backend, finite=True, largest=2.0**14), st.integers(-20, 20))
     def check(drawn: Any, exponent: int) -> None:
         dtype, arrays = drawn
         factor = 2.0**exponent
@@ -126,7 +126,7 @@ def test_scaling_by_a_power_of_two_scales_the_results(backend: Any) -> None:
 
 
 def test_clip_by_norm_equals_clip_by_global_norm_of_each_array(backend: Any) -> None:
-    @holds(backend, draw_gradients(backend), thresholds)
+    @check_property(backend, draw_gradients(backend), thresholds)
     def check(drawn: Any, threshold: float) -> None:
         _, arrays = drawn
         for array, clipped in zip(arrays, clip_by_norm(arrays, threshold), strict=True):
@@ -140,7 +140,7 @@ def test_clip_by_norm_equals_clip_by_global_norm_of_each_array(backend: Any) -> 
 def test_value_is_minimum_of_maximum(backend: Any) -> None:
     bounds = st.floats(0, 2.0**100, width=32, allow_subnormal=backend.name != "jax")
 
-    @holds(backend, draw_gradients(backend), bounds, bounds)
+    @check_property(backend, draw_gradients(backend), bounds, bounds)
     def check(drawn: Any, one: float, other: float) -> None:
         dtype, arrays = drawn
         lower, upper = min(-one, other), max(-one, other)
@@ -153,7 +153,7 @@ def test_value_is_minimum_of_maximum(backend: Any) -> None:
 
 
 def test_nan_reaches_every_result(backend: Any) -> None:
-    @holds(backend, draw_gradients(backend), thresholds, st.sampled_from([0.5, 1, 2, 3, math.inf]))
+    @check_property(backend, draw_gradients(backend), thresholds, st.sampled_from([0.5, 1, 2, 3, math.inf]))
     def check(drawn: Any, threshold: float, norm_type: float) -> None:
         _, arrays = drawn
         clipped, total = clip_by_global_norm(arrays, threshold, norm_type=norm_type)

@@ -53,7 +53,7 @@ def _make_inference() -> Any:
         return torch.tensor([3.0, 4.0])
 
 
-def _view_that_is_not_recorded() -> Any:
+def _make_unrecorded_view() -> Any:
     product = _make_leaf() * 2
     with torch.no_grad():
         return product.view(2, 1)
@@ -70,7 +70,7 @@ def _view_that_is_not_recorded() -> Any:
         lambda: torch.as_strided(torch.arange(1.0, 6.0), (3, 3), (1, 1)),
         lambda: torch._neg_view(torch.ones(2)),
         lambda: (torch.ones(2, 3, requires_grad=True) * 2).unbind()[0],
-        _view_that_is_not_recorded,
+        _make_unrecorded_view,
     ],
     ids=[
         *("leaf", "view of a leaf", "inference", "expanded", "overlapping", "negative"),
@@ -184,7 +184,7 @@ def test_version_counter_and_strides_are_right_for_any_coefficient(threshold: fl
     assert clipped.stride() == images.stride()
 
 
-def test_tiny_coefficient_of_half_precision_takes_little_memory() -> None:
+def test_tiny_coefficient_of_half_precision_scales_correctly() -> None:
     for tensor in (torch.zeros(1 << 20, dtype=torch.bfloat16), torch.zeros(64, 64, dtype=torch.bfloat16).T[::2]):
         tensor[0] = 1.0
         norm = float(global_norm(tensor))
@@ -205,7 +205,7 @@ def test_tensors_with_lazy_negation(size: int, dtype: str) -> None:
     torch.testing.assert_close(clip_by_norm(tensor, math.sqrt(size)), -torch.ones_like(tensor.resolve_neg()))
 
 
-def test_norm_that_requires_grad_may_be_refused_if_warnings_are_errors() -> None:
+def test_error_if_nonfinite_takes_tensors_that_require_grad() -> None:
     for value in (math.nan, 3.0):
         grads = [torch.tensor([value], requires_grad=True)]
         if math.isnan(value):

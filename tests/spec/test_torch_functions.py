@@ -1,4 +1,4 @@
-"""Compare `gradclip_spec.torch` with torch's two functions, option by option; check it also where torch's fail."""
+"""Compare `gradclip_spec.torch` with torch's two functions, option by option, and check calls that torch gets wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import gradclip_spec.torch as door
+import gradclip_spec.torch as reference
 from gradclip_spec.backends import torch_private
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -72,9 +72,9 @@ def test_clip_grad_norm_agrees_with_torch(
         refused = str(error)
     if refused:
         with pytest.raises(RuntimeError, match=re.escape(refused)):
-            door.clip_grad_norm_(ours, max_norm, **options)
+            reference.clip_grad_norm_(ours, max_norm, **options)
         return
-    norm = door.clip_grad_norm_(ours, max_norm, **options)
+    norm = reference.clip_grad_norm_(ours, max_norm, **options)
     assert (norm.dtype, norm.shape, norm.device) == (expected.dtype, expected.shape, expected.device)
     eps = torch.finfo(norm.dtype).eps
     torch.testing.assert_close(norm, expected, rtol=8 * eps, atol=0.0, equal_nan=True)
@@ -86,46 +86,46 @@ def test_clip_grad_norm_agrees_with_torch(
 @given(gradients, dtypes, st.sampled_from([0.0, 0.5, 3, math.inf]), st.sampled_from([None, True, False]))
 def test_clip_grad_value_agrees_with_torch(lists: Any, dtype: str, clip_value: float, foreach: bool | None) -> None:
     ours, others = make(lists, dtype), make(lists, dtype)
-    assert door.clip_grad_value_(ours, clip_value, foreach) is None
+    assert reference.clip_grad_value_(ours, clip_value, foreach) is None
     if any(x.grad is not None for x in others):
         theirs.clip_grad_value_(others, clip_value, foreach)
     assert_close(ours, others)
 
 
 def test_signatures_equal_those_of_torch() -> None:
-    for name in door.__all__:
+    for name in reference.__all__:
         parameters = inspect.signature(getattr(theirs, name)).parameters.values()
         wanted = [(x.name, x.kind, x.default) for x in parameters]
-        own = inspect.signature(getattr(door, name)).parameters.values()
+        own = inspect.signature(getattr(reference, name)).parameters.values()
         assert [(x.name, x.kind, x.default) for x in own] == wanted
 
 
 def test_clip_is_right_if_torch_overflows() -> None:
     for values in ([1e30, 1e30], [1e-30, 1e-30]):
         (ours,) = make([values], "float32")
-        norm = door.clip_grad_norm_(ours, 1.0)
+        norm = reference.clip_grad_norm_(ours, 1.0)
         assert float(norm) == pytest.approx(math.hypot(*values))
         assert float(ours.grad[0]) == pytest.approx(min(values[0], 0.5**0.5))
 
 
 def test_single_parameter_generator_and_empty_list() -> None:
     (one,) = make([[3.0, 4.0]], "float32")
-    assert float(door.clip_grad_norm_(one, 1.0)) == 5.0
+    assert float(reference.clip_grad_norm_(one, 1.0)) == 5.0
     assert one.grad.tolist() == pytest.approx([0.6, 0.8], rel=1e-5)
-    door.clip_grad_norm_((x for x in [one]), 0.5)
+    reference.clip_grad_norm_((x for x in [one]), 0.5)
     assert one.grad.tolist() == pytest.approx([0.3, 0.4], rel=1e-5)
-    door.clip_grad_value_(one, 0.25)
+    reference.clip_grad_value_(one, 0.25)
     assert one.grad.tolist() == [0.25, 0.25]
     with pytest.warns(UserWarning, match="empty generator"):
-        assert float(door.clip_grad_norm_((x for x in []), 1.0)) == 0.0
+        assert float(reference.clip_grad_norm_((x for x in []), 1.0)) == 0.0
 
 
 def test_negative_thresholds_are_refused() -> None:
     parameters = make([[3.0, 4.0]], "float32")
     with pytest.raises(ValueError, match="zero or more"):
-        door.clip_grad_norm_(parameters, -1.0)
+        reference.clip_grad_norm_(parameters, -1.0)
     with pytest.raises(ValueError, match="zero or more"):
-        door.clip_grad_value_(parameters, -1.0)
+        reference.clip_grad_value_(parameters, -1.0)
     assert parameters[0].grad.tolist() == [3.0, 4.0]
 
 

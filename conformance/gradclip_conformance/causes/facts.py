@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gradclip_adapters.contract import DTYPES, Array
 
@@ -37,6 +37,8 @@ __all__ = [
     "say_what_became",
     "underflows",
 ]
+
+Doubles = npt.NDArray[np.float64]
 
 #: Longer gradients are compared only with the formulas, because other exact sums of them take too long.
 MANY = 4096
@@ -66,12 +68,12 @@ class Tensor:
     known: dict[tuple[Fraction, float], bool] = field(default_factory=dict)
 
     @cached_property
-    def before(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def before(self) -> Doubles:
         """The elements that were passed."""
         return read_float64_values(self.given)
 
     @cached_property
-    def after(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def after(self) -> Doubles:
         """The elements that came back."""
         return read_float64_values(self.got)
 
@@ -314,12 +316,11 @@ def overflows(group: Group, form: Format) -> bool:
 
 def underflows(group: Group, form: Format) -> bool:
     """Return whether powers are below the normal numbers of a format, so that they lose digits or vanish."""
-    if not _has_powers(group) or group.is_long:
+    if not _has_powers(group):
         return False
-    order = int(group.seen.order)
     for tensor in group.distinct:
-        smallest = min((abs(m) for m in tensor.exact.integers if m), default=0)
-        if smallest and (smallest * compute_power_of_two(tensor.exact.exponent)) ** order < form.smallest_normal:
+        sizes = np.abs(tensor.before[tensor.before != 0])
+        if len(sizes) and Fraction(float(sizes.min())) ** int(group.seen.order) < form.smallest_normal:
             return True
     return False
 
@@ -369,8 +370,32 @@ def _list_powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
 
 def bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:
     """Return the least and the greatest sum of powers that a format may give if small powers underflow in it."""
-    every = list(_list_powers(group, group.tensors))
+    if group.is_long:
+        return _bound_long_norms(group, form)
+    # Powers of at most half the smallest number round to zero.
+    every = [power for power in _list_powers(group, group.tensors) if 2 * power > form.smallest_subnormal]
     kept = [power for power in every if power >= form.smallest_normal]
     low = sum(kept, Fraction(0))
     # Rounding a power to a subnormal number adds at most the spacing of the subnormal numbers.
     return low, sum(every, Fraction(0)) + len(every) * form.smallest_subnormal
+
+
+#: The relative error of a long sum of powers in float64: NumPy adds in pairs above blocks of 128.
+SUM_ERROR = Fraction(1, 2**45)
+
+
+def _bound_long_norms(group: Group, form: Format) -> tuple[Fraction, Fraction]:
+    """Return the same bounds for many elements, from sums in float64 of elements that are scaled to a size near 1."""
+    sizes = np.concatenate([np.abs(tensor.before[tensor.before != 0]) for tensor in group.tensors])
+    order, (_, exponent) = int(group.seen.order), math.frexp(float(sizes.max()))
+    unit = compute_power_of_two(order * exponent)
+    powers = np.ldexp(sizes, -exponent) ** order
+    kept = _select_from(powers, form.smallest_normal / unit * (1 + SUM_ERROR))
+    every = _select_from(powers, form.smallest_subnormal / (2 * unit) * (1 - SUM_ERROR))
+    low, high = (Fraction(float(each.sum())) * unit for each in (kept, every))
+    return low * (1 - SUM_ERROR), high * (1 + SUM_ERROR) + len(every) * form.smallest_subnormal
+
+
+def _select_from(powers: Doubles, least: Fraction) -> Doubles:
+    """Return the powers that are not below a limit, which may be far beyond the range of float64."""
+    return powers[powers >= float(least)] if least <= 1 else powers[:0]

@@ -214,7 +214,15 @@ def _judge_norm(case: Case, call: WholeCall, answer: Replied) -> Verdict:
         f"the budget is {errors.norm_budget:.3g}."
     )
     status = Status.QUALITY if distance <= errors.norm_bound else Status.FAIL
-    return Verdict(status, detail, distance, {"norm": float(expected)}, {"norm": show_array(norm)}, behaviour="norm")
+    return Verdict(
+        status,
+        detail,
+        distance,
+        {"norm": float(expected)},
+        {"norm": show_array(norm)},
+        behaviour="norm",
+        breaks="returned-norm",
+    )
 
 
 def _judge_kept(context: Context, answer: Replied, inputs: Sequence[Array | None]) -> Iterator[Verdict]:

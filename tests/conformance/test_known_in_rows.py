@@ -1,0 +1,95 @@
+"""Check that known failures are recognised in rows of the covering design, and that they excuse nothing else there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance.covering.rows import list_cases
+from gradclip_conformance.known.known_causes import KnownCause
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import PlannedCell
+from gradclip_conformance.run.runner import run_cell
+from gradclip_reports.records import Cell
+
+
+def make_known(cause: str, *effects: str) -> KnownCause:
+    return KnownCause(cause, ("*",), "", "none found", "2026-11-23", (("effect", effects),))
+
+
+KNOWN = (make_known("squares-overflow", "zeros", "norm"), make_known("squares-underflow", "norm"))
+
+
+def clip_with_norm(grads: Any, clip_norm: float, norm: Any) -> list[Any]:
+    factor = np.float64(1) if norm <= clip_norm else np.float64(clip_norm) / norm
+    return [g if g is None or factor == 1 else (g.astype(np.float64) * factor).astype(g.dtype) for g in grads]
+
+
+def sum_squares(grads: Any, dtype: type) -> Any:
+    with np.errstate(all="ignore"):
+        squares = [np.square(g, dtype=dtype) for g in grads if g is not None]
+        return np.sqrt(sum(float(np.sum(each, dtype=np.float64)) for each in squares))
+
+
+def overflow(grads: Any, *, clip_norm: float) -> Any:
+    """Square in float32, whose range the squares leave."""
+    norm = sum_squares(grads, np.float32)
+    return clip_with_norm(grads, clip_norm, norm), norm
+
+
+def return_wrong_norm(grads: Any, *, clip_norm: float) -> Any:
+    """Clip correctly, but return the norm of squares that left the range."""
+    return clip_with_norm(grads, clip_norm, sum_squares(grads, np.float64)), sum_squares(grads, np.float32)
+
+
+def return_half_the_norm(grads: Any, *, clip_norm: float) -> Any:
+    norm = sum_squares(grads, np.float64)
+    return clip_with_norm(grads, clip_norm, norm), norm / 2
+
+
+def judge_rows(
+    function: Callable[..., Any], magnitude: str, sizes: Sequence[str], known: Sequence[KnownCause]
+) -> list[Cell]:
+    """Return the cells of a few rows in float32."""
+    connection = InProcess(PlainFunction(function, "clip_by_global_norm", dtypes=("float32",)))
+    (subject,) = connection.description.subjects
+    cases = (
+        case
+        for _, case in list_cases(subject)
+        if case.levels["magnitude"] == magnitude and case.levels["size"] in sizes and case.levels["relation"] != "zero"
+    )
+    planned = [PlannedCell(subject, case, None) for case in itertools.islice(cases, 8)]
+    cells = [run_cell(connection, one, 1.0, known=known) for one in planned]
+    assert len(cells) >= 3
+    return cells
+
+
+SHORT, LONG = ("s2", "s4", "s9", "s33", "s513"), ("s4097", "s16385", "s65537")
+
+
+@pytest.mark.parametrize("sizes", [SHORT, LONG], ids=["short", "long"])
+@pytest.mark.parametrize("magnitude", ["squares-over", "squares-under"])
+def test_norm_that_left_the_range_is_recognised(magnitude: str, sizes: Sequence[str]) -> None:
+    cells = judge_rows(return_wrong_norm, magnitude, sizes, KNOWN)
+
+    assert {cell.status for cell in cells} == {"deviation"}
+    assert {cell.breaks for cell in cells} == {"global-norm.returned-norm"}
+
+
+@pytest.mark.parametrize("sizes", [SHORT, LONG], ids=["short", "long"])
+def test_gradients_after_an_overflow_are_recognised(sizes: Sequence[str]) -> None:
+    assert "deviation" in {cell.status for cell in judge_rows(overflow, "squares-over", sizes, KNOWN)}
+    assert {cell.status for cell in judge_rows(overflow, "squares-over", sizes, ())} == {"fail"}
+
+
+@pytest.mark.parametrize("sizes", [SHORT, LONG], ids=["short", "long"])
+@pytest.mark.parametrize("magnitude", ["squares-over", "squares-under"])
+def test_another_wrong_norm_is_not_excused(magnitude: str, sizes: Sequence[str]) -> None:
+    cells = judge_rows(return_half_the_norm, magnitude, sizes, KNOWN)
+
+    assert {cell.status for cell in cells} <= {"changed", "fail"}

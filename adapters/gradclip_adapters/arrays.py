@@ -58,6 +58,8 @@ FEATURE_OF_LAYOUT = {
     "sliced": "strided",
     "reversed": "reversed",
     "broadcast": "broadcast",
+    "packed": "packed",
+    "swapped": "swapped",
 }
 
 #: The bits of plus infinity: all bits of the exponent.
@@ -85,6 +87,12 @@ LINES, PLACES, PATIENCE = 1000, 32, 0.02
 
 #: Lines in the folders of Python's and NumPy's modules are not traced; the lines that call them are.
 TRUSTED = ("<frozen ", *(str(Path(str(module.__file__)).parent) + os.sep for module in (os, np)))
+
+#: The most bytes of an element.
+WIDEST = 8
+
+#: The free part of the buffer for the packed gradients of the call that a thread builds.
+packing = threading.local()
 
 Tensor = TypeVar("Tensor")
 
@@ -154,14 +162,20 @@ def convert_options(options: Mapping[str, Any], flags: Sequence[bool]) -> Tuple[
 def build_tensors(gradients: Sequence[Gradient], build: Callable[[Gradient], Tensor]) -> List[Optional[Tensor]]:
     """Return the tensors of a call.
 
-    `build` makes a tensor from each gradient that exists and does not repeat another.
+    `build` makes a tensor from each gradient that exists and does not repeat another. Within it, :func:`lay_out` puts
+    the arrays of the layout "packed" into one buffer.
     """
     tensors: List[Optional[Tensor]] = []
-    for gradient in gradients:
-        if gradient.same_as is not None:
-            tensors.append(tensors[gradient.same_as])
-        else:
-            tensors.append(None if gradient.array is None else build(gradient))
+    packed = (one.array for one in gradients if one.array is not None and one.layout == "packed")
+    packing.free = np.zeros(sum(len(array.data) + WIDEST for array in packed), np.uint8)
+    try:
+        for gradient in gradients:
+            if gradient.same_as is not None:
+                tensors.append(tensors[gradient.same_as])
+            else:
+                tensors.append(None if gradient.array is None else build(gradient))
+    finally:
+        del packing.free
     return tensors
 
 
@@ -178,6 +192,8 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
         raise Unsupported(message)
     if layout == "transposed":
         return values.copy(order="F")
+    if layout in ("packed", "swapped"):
+        return _pack(values) if layout == "packed" else _swap_bytes(values)
     # A 0-d array has no axis to stride along.
     if layout == "contiguous" or values.ndim == 0:
         return values.copy(order="C")
@@ -195,6 +211,24 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     if layout == "reversed":
         return np.flip(np.flip(values).copy())
     return np.broadcast_to(values[:1].copy(), values.shape)
+
+
+def _pack(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a copy at the start of the free part of the call's buffer, or elsewhere if no call is built."""
+    free = getattr(packing, "free", None)
+    if free is None:
+        return values.copy()
+    # Between elements of different sizes there may be a gap, because each lies at a multiple of its size.
+    gap = -free.ctypes.data % values.itemsize
+    packing.free = free[gap + values.nbytes :]
+    copy: np.ndarray[Any, Any] = free[gap : gap + values.nbytes].view(values.dtype).reshape(values.shape)
+    copy[...] = values
+    return copy
+
+
+def _swap_bytes(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    # Types of other packages, such as bfloat16, have one byte order.
+    return values.astype(values.dtype.newbyteorder()) if values.dtype.kind == "f" else values.copy()
 
 
 def answer_in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:

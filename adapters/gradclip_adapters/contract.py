@@ -74,6 +74,8 @@ FEATURES = {
     "strided": "the `Gradient.layout` strided, transposed or sliced is honoured",
     "reversed": "the `Gradient.layout` reversed is honoured",
     "broadcast": "the `Gradient.layout` broadcast is honoured",
+    "packed": "the `Gradient.layout` packed is honoured",
+    "swapped": "the `Gradient.layout` swapped is honoured",
     "repeated": "`Gradient.same_as` is honoured: one tensor occurs twice in the list",
     "sparse": "`Gradient.rows` is honoured: a gradient holds only some rows, and may hold a row twice",
     "flushes_subnormals": "numbers below the normal range may be read as zero, or become zero",
@@ -158,7 +160,9 @@ class Gradient:
     #: The layout in memory; the values are the same for each layout. "contiguous"; "strided": every other
     #: element of a larger buffer along the last axis; "transposed": the axes of the buffer are in reverse order;
     #: "sliced": the middle of a larger buffer; "reversed": the elements of the buffer are in reverse order;
-    #: "broadcast": all parts along the first axis share the memory of the first one, and cannot be written.
+    #: "broadcast": all parts along the first axis share the memory of the first one, and cannot be written;
+    #: "packed": all such gradients of the call lie in one buffer, one after another; "swapped": the bytes of each
+    #: element are in reverse order.
     layout: str = "contiguous"
     #: The index of an earlier gradient of the call that is the very same tensor object, or None.
     same_as: Optional[int] = None

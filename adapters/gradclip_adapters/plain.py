@@ -60,10 +60,12 @@ FEATURES_OF_EVERY_FUNCTION = (
     "follows",
     "mixed_dtypes",
     "none_grads",
+    "packed",
     "repeated",
     "reuses",
     "reversed",
     "strided",
+    "swapped",
     "threads",
     "threshold_kinds",
 )

@@ -160,7 +160,7 @@ def _list_subjects(backend: Backend) -> List[Subject]:
         features = (*FEATURES[operation], *(("strided",) if backend.strided else ()))
         features += ("flushes_subnormals",) if backend.flushes_subnormals else ()
         features += ("compiles",) if backend.compile is not None else ()
-        features += ("reversed", "broadcast") if backend.views else ()
+        features += ("reversed", "broadcast", "packed", "swapped") if backend.views else ()
         features += ("reuses",) if backend.fill is not None else ()
         features += ("follows", "flag_kinds", "threshold_kinds")
         norm_types = NORM_TYPES if "norm_type" in features else (2.0,)

@@ -26,6 +26,7 @@ COMMON = (
     "none_grads",
     "mixed_dtypes",
     "strided",
+    "packed",
     "repeated",
     "generator",
     "single",

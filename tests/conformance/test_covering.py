@@ -263,7 +263,25 @@ def returns_nan_for_the_infinity_norm_of_nothing(
     return clipped, math.nan if empty and norm_type == math.inf else norm
 
 
+def writes_beyond_the_gradient(grads: Any, *, clip_norm: Any, need_clip: Any, norm_type: float = 2.0) -> Any:
+    """Round the size up to whole vectors when results are written."""
+    clipped, norm = _clip(grads, clip_norm, need_clip, norm_type)
+    for g in grads:
+        if g is not None and g.flags.c_contiguous and g.base is not None and g.base.dtype == np.uint8:
+            end = g.ctypes.data + g.nbytes - g.base.ctypes.data
+            g.base[end : end + -g.nbytes % 16] = 0
+    return clipped, norm
+
+
+def reads_the_bytes_in_native_order(grads: Any, *, clip_norm: Any, need_clip: Any, norm_type: float = 2.0) -> Any:
+    native = [g if g is None else np.frombuffer(g.tobytes(), g.dtype.newbyteorder("=")) for g in grads]
+    clipped, norm = _clip(native, clip_norm, need_clip, norm_type)
+    return [g if g is None else g.reshape(old.shape) for g, old in zip(clipped, grads, strict=True)], norm
+
+
 WRONG = (
+    reads_the_bytes_in_native_order,
+    writes_beyond_the_gradient,
     loses_the_last_partial_chunk,
     leaves_the_111th_tensor,
     rounds_long_excluded_float64,
@@ -290,6 +308,8 @@ WHERE = {
     "leaves_the_111th_tensor": {"number": {"n111"}, "relation": {"above"}},
     "rounds_long_excluded_float64": {"dtype": {"float64"}, "size": {"s1025", "s4097"}, "excluded": EXCLUDED},
     "scales_odd_matrices_below": {"shape": {"odd"}, "relation": {"below"}},
+    "reads_the_bytes_in_native_order": {"layout": {"swapped"}, "size": {"s4", "s9", "s33", "s513"}},
+    "writes_beyond_the_gradient": {"layout": {"packed"}, "relation": {"above", "far-above", "slightly-above"}},
     "returns_nan_for_the_infinity_norm_of_nothing": {"size": {"s0"}, "norm": {"p-inf"}},
 }
 

@@ -134,6 +134,8 @@ AXES = (
             ("gaps", "the middle of a larger buffer: gaps between rows"),
             ("reversed", "negative strides"),
             ("broadcast", "strides of zero: all rows (or all elements of a vector) share memory"),
+            ("+packed", "all such tensors of the call lie in one buffer, one after another"),
+            ("+swapped", "the byte order of another processor"),
         ),
         kernel=True,
     ),

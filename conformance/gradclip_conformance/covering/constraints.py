@@ -148,6 +148,7 @@ CLASHES = (
     _make_clash(
         EXTREME, "infinite", "a threshold of infinity over an infinite norm is undefined in plain arithmetic", BY_NORM
     ),
+    _make_clash("swapped", "bfloat16 bfloat16+float32", "the bfloat16 of NumPy has one byte order"),
     _make_clash("broadcast", "reused", "rows that share memory cannot be overwritten with other elements"),
     _make_clash("p0.5", HALF, "the norm of some hundred elements leaves the range of float16"),
     _make_clash("p4", HALF, "the powers of small elements leave the range of float16"),

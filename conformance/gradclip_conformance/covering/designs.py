@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -21,6 +22,9 @@ FOLDER = "designs"
 
 #: The stages whose rows are stored; the rows of other stages are generated when needed.
 STORED = ("quick", "default")
+
+#: The levels that were added after the first design; each is the last one of its axis.
+ADDED = frozenset({"packed", "swapped"})
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -71,14 +75,20 @@ def _list_words(document: Mapping[str, Any], stages: Sequence[str]) -> list[tupl
 
 
 def write_design(operation: str) -> str:
-    """Return the text of an operation's file, generated from scratch."""
+    """Return the text of an operation's file, generated from scratch: first without the added levels, then with."""
     axes = list_axes(operation)
-    rows: list[tuple[int, ...]] = []
+    first = [replace(axis, levels=tuple(one for one in axis.levels if one.word not in ADDED)) for axis in axes]
+    found: dict[str, list[tuple[int, ...]]] = {name: [] for name in STORED}
+    for known in (first, axes):
+        rows: list[tuple[int, ...]] = []
+        for name in STORED:
+            rows += found[name]
+            more = extend(operation, rows, find_stage(name), known)
+            rows += more
+            found[name] += more
     written: dict[str, list[str]] = {}
     for name in STORED:
-        more = extend(operation, rows, find_stage(name))
-        rows += more
-        text = "".join(DIGITS[level] for row in more for level in row)
+        text = "".join(DIGITS[level] for row in found[name] for level in row)
         written[name] = [text[start : start + LINE] for start in range(0, len(text), LINE)]
     document = {"operation": operation, "axes": {axis.name: axis.list_words() for axis in axes}, "rows": written}
     return json.dumps(document, indent=1) + "\n"

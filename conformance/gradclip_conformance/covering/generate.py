@@ -105,9 +105,12 @@ class _Design:
         return can_complete(self.operation, words)
 
 
-def extend(operation: str, rows: Sequence[Row], stage: Stage) -> list[Row]:
-    """Return rows that, together with the given ones, reach the strength of a stage."""
-    design = _start(operation, stage)
+def extend(operation: str, rows: Sequence[Row], stage: Stage, axes: Sequence[Axis] = ()) -> list[Row]:
+    """Return rows that, together with the given ones, reach the strength of a stage.
+
+    `axes` are all axes of the operation by default. They may lack the last levels.
+    """
+    design = _start(operation, stage, tuple(axes) or list_axes(operation))
     for row in rows:
         _cross_off(design, row)
     found: list[Row] = []
@@ -119,8 +122,8 @@ def extend(operation: str, rows: Sequence[Row], stage: Stage) -> list[Row]:
     return found
 
 
-def _start(operation: str, stage: Stage) -> _Design:
-    axes, clashes = list_axes(operation), list_clashes(operation)
+def _start(operation: str, stage: Stage, axes: tuple[Axis, ...]) -> _Design:
+    clashes = list_clashes(operation)
     allowed = [
         [np.array([[b not in clashes[a] for b in other.list_words()] for a in axis.list_words()]) for other in axes]
         for axis in axes

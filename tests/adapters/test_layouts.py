@@ -1,0 +1,57 @@
+"""Check that arrays get the memory layout that a call asks for, with the same values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from gradclip_adapters.arrays import FEATURE_OF_LAYOUT, build_tensors, lay_out
+from gradclip_adapters.contract import Array, Gradient
+
+
+def build(gradients: list[Gradient]) -> list[npt.NDArray[Any]]:
+    def make(gradient: Gradient) -> npt.NDArray[Any]:
+        assert gradient.array is not None
+        return lay_out(gradient.array.numpy(), gradient.layout)
+
+    return [one for one in build_tensors(gradients, make) if one is not None]
+
+
+@pytest.mark.parametrize("layout", ["contiguous", *FEATURE_OF_LAYOUT])
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 4), (2, 1, 3)])
+def test_layout_keeps_the_values(layout: str, shape: tuple[int, ...]) -> None:
+    values = np.arange(np.prod(shape, dtype=int), dtype="float32").reshape(shape)
+    if layout == "broadcast" and values.ndim:
+        values = np.broadcast_to(values[:1], shape)
+    assert np.array_equal(lay_out(values, layout), values)
+
+
+def test_packed_gradients_of_a_call_lie_in_one_buffer() -> None:
+    dtypes = ["float32", "float64", "float16", "float32"]
+    given = [np.arange(number + 1, dtype=dtype) for number, dtype in enumerate(dtypes)]
+    gradients = [Gradient(str(number), Array.of(one), layout="packed") for number, one in enumerate(given)]
+
+    first, again = build(gradients), build(gradients)
+
+    for one, values in zip(first, given, strict=True):
+        assert one.flags.writeable
+        assert one.flags.aligned
+        assert np.array_equal(one, values)
+    bases = {id(one.base.base if one.base.base is not None else one.base) for one in first}
+    places = [one.__array_interface__["data"][0] for one in first]
+    assert len(bases) == 1
+    assert places == sorted(places)
+    assert places[-1] - places[0] < 64
+    assert not any(np.shares_memory(one, other) for one in first for other in again)
+    # Nothing is packed outside a call.
+    assert lay_out(given[0], "packed").base is None
+
+
+def test_swapped_elements_have_the_other_byte_order() -> None:
+    values = np.array([1.0, 2.5])
+
+    assert lay_out(values, "swapped").dtype == values.dtype.newbyteorder()
+    assert Array.of(lay_out(values, "swapped")) == Array.of(values)

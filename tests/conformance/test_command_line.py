@@ -739,7 +739,7 @@ class TestOtherVerbs:
     @pytest.mark.parametrize(
         ("verb", "example"),
         [
-            ([], "  gradclip check torch --venv            one framework, in an environment made for it"),
+            ([], "  gradclip check torch --venv     one framework, in an environment made for it"),
             (["check"], "  gradclip check my.module:clip --op clip_by_norm --deep --seed 7"),
         ],
     )

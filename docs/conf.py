@@ -32,7 +32,7 @@ myst_heading_anchors = 4
 
 # In the docstrings, single backticks hold code.
 default_role = "code"
-# They would make one dash of two, in `--venv` too.
+# Typographic quotes and dashes would turn the two hyphens of `--venv` into one dash.
 smartquotes = False
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

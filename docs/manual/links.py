@@ -15,13 +15,13 @@ from urllib.parse import unquote, urlsplit
 
 __all__ = ["find_broken_links", "main"]
 
-#: The attributes that hold an address. A browser loads all of them but `href` of an anchor by itself.
+#: The attributes that hold an address. A browser loads these addresses by itself, except the `href` of an anchor.
 ADDRESSES = ("href", "src", "srcset", "data", "poster")
 
 
 @dataclass
 class Page(HTMLParser):
-    """The anchors of a page, and its links with whether the browser loads them by itself."""
+    """The anchors of a page, and its links; each link says whether the browser loads it by itself."""
 
     anchors: set[str] = field(default_factory=set)
     links: list[tuple[str, bool]] = field(default_factory=list)

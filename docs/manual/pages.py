@@ -114,7 +114,7 @@ def write_lacks() -> str:
 def write_schema(name: str) -> str:
     """Return the fields of a JSON Schema as a table, followed by the schema itself.
 
-    The name is that of a package and a file in its folder `schemas`: `gradclip_reports/cell.json`.
+    The name joins a package and a file in the package's folder `schemas`, as in `gradclip_reports/cell.json`.
     """
     package, _, file = name.rpartition("/")
     text = files(package.replace("/", ".")).joinpath("schemas", file).read_text(encoding="utf-8")

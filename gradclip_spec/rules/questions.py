@@ -101,7 +101,10 @@ def _read_question(entry: Mapping[str, Any], defaults: tuple[Words, ...]) -> Que
     unknown = [name for name in question.rules if name.partition("/")[0] not in rules]
     unknown += sorted(causes - load_causes().keys())
     if unknown or question.measure not in MEASURES or bool(question.rules) == bool(question.measure):
-        message = f"{where} needs rules or a measure that exist; unknown: {unknown or question.measure!r}"
+        message = (
+            f"{where} needs rules or a measure, not both, and each name must exist; got {list(question.rules)} and "
+            f"{question.measure!r}, unknown: {unknown}"
+        )
         raise ValueError(message)
     return question
 

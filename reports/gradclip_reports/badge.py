@@ -34,7 +34,7 @@ def draw_badge(runs: Sequence[Run]) -> str:
     Raises
     ------
     ValueError
-        If a run is incomplete: its numbers would say less than they seem to.
+        If a run is incomplete: its numbers would mislead.
     """
     badge = _make_badge(runs)
     document = {"schemaVersion": 1, "label": badge.label, "message": badge.message, "color": badge.color}

@@ -112,7 +112,7 @@ def _fit_finding(finding: Finding, width: int) -> str:
 
 
 def draw_finding(finding: Finding, run: Run, width: int = 80, record: str = "") -> list[str]:
-    """Return a finding in full, and the command that says more: of the record, or of the case if there is none."""
+    """Return a finding in full, with a command that says more: `repro` if there is a record, else `show`."""
     return [line.text for line in _draw_finding(finding, run, width, record)]
 
 

@@ -16,8 +16,8 @@ __all__ = ["draw"]
 #: The number of lines of a comparison at 80 columns: one screen.
 LINES = 40
 
-#: The number of differences shown in full, and the number shown in two or three lines each. Of the others, each has one
-#: line.
+#: The number of differences shown in full, and the number shown in two or three lines each. The others have one line
+#: each.
 IN_FULL = 3
 IN_SHORT = 4
 
@@ -179,7 +179,7 @@ def _wrap_lines(text: str, width: int, most: int) -> Iterator[str]:
     """Yield the lines of a text, up to a limit."""
     lines = wrap_text(escape_line(text), width, INDENT, f"{INDENT}  ")
     if lines[most:]:
-        # The next line makes this one too long, so that it ends in dots.
+        # Join this line and the next, so that they are too long, and the result ends in dots.
         lines = [*lines[: most - 1], shorten_line(f"{lines[most - 1]} {lines[most].strip()}", width)]
     yield from lines
 

@@ -13,8 +13,8 @@ __all__ = ["find_width", "measure_width", "paint", "shorten_line", "uses_color",
 #: A narrower terminal gets lines of this width, because tables and commands need it.
 _LEAST = 60
 
-#: Stands behind each wide character while a text is wrapped, so that every column has one character. No text of a
-#: report holds it, because reports escape control characters.
+#: This character stands behind each wide one while a text is wrapped, so that every column has one character. No report
+#: contains it, because reports escape control characters.
 _SECOND_COLUMN = "\0"
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "yellow": "33", "good": "1;32", "bad": "1;31"}
@@ -36,7 +36,7 @@ def paint(text: str, style: str) -> str:
 
 
 def measure_width(text: str) -> int:
-    """Return the number of columns of a text; a character of Chinese takes two."""
+    """Return the number of columns of a text; a Chinese character takes two."""
     return len(_widen(text))
 
 

@@ -28,7 +28,7 @@ _RESULTS = 500
 #: A framework's message may be a whole traceback.
 _LENGTH = 1000
 
-#: The level of a result of each severity: what costs accuracy only is a warning.
+#: The severities whose results are warnings; the results of all others are errors.
 _LEVELS = {"rounding": "warning", "form": "warning"}
 
 

@@ -44,7 +44,7 @@ def test_incomplete_run_is_refused_by_its_name(format: str, small_run: Run, whol
         render([whole_run, small_run], format)
 
 
-def test_picture_has_the_texts_of_the_badge_and_holds_them(whole_run: Run) -> None:
+def test_texts_of_the_badge_fit_into_its_picture(whole_run: Run) -> None:
     root = ElementTree.fromstring(render([whole_run], "badge-svg"))
     texts = root.findall(f".//{SVG}text")
 

@@ -1,4 +1,4 @@
-"""Check that texts fit a terminal, and when they are coloured."""
+"""Check that texts fit a terminal, and that they are coloured only for a terminal that shows colours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
     """A stream that says it is a terminal."""
 
     def isatty(self) -> bool:
-        """Return whether it is one."""
+        """Return True."""
         return True
 
 

@@ -98,7 +98,7 @@ class TestAnswers:
     def test_right_cells_give_the_words_of_the_rule(self, answer: Callable[..., Any]) -> None:
         assert answer("above", "scaled-above", {}) == ("right", "c / n")
 
-    def test_finding_fills_its_parameters_in(self, answer: Callable[..., Any]) -> None:
+    def test_parameters_of_a_finding_fill_the_words(self, answer: Callable[..., Any]) -> None:
         given = answer("above", "scaled-above", {"status": "documented"}, cause="eps-in-coefficient", eps=1e-6)
 
         assert given == ("documented", "c / (n + 1e-06)")
@@ -186,10 +186,10 @@ class TestMeasurements:
         path = tmp_path / "accuracy.json"
         path.write_text(text, encoding="utf-8")
 
-        with pytest.raises(RecordError, match=r"accuracy\.json is no table"):
+        with pytest.raises(RecordError, match=r"accuracy\.json is not a table"):
             read_accuracy(path)
         path.write_text(text.replace("[]", '[{"peer": 1}]'), encoding="utf-8")
-        with pytest.raises(RecordError, match=r"accuracy\.json is no table"):
+        with pytest.raises(RecordError, match=r"accuracy\.json is not a table"):
             read_speeds(path)
 
 

@@ -1,4 +1,4 @@
-"""Check SARIF: the part of the standard that code scanning reads, one result a finding, and safe locations."""
+"""Check SARIF: the part of the standard that code scanning reads, a result for each finding, and safe locations."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def draw(*runs: Run, location: str = "") -> dict[str, Any]:
     return dict(log)
 
 
-def test_one_rule_a_cause_and_one_result_a_failing_finding(make_failing_run: Callable[..., Run]) -> None:
+def test_each_cause_is_a_rule_and_each_failing_finding_a_result(make_failing_run: Callable[..., Run]) -> None:
     log = draw(make_failing_run())
     rules = log["tool"]["driver"]["rules"]
 

@@ -1,4 +1,4 @@
-"""Read the tables of measurements, and refuse what is no such table. Like records, they may come from elsewhere."""
+"""Read the tables of measurements, and refuse other files. Like a record, such a table may come from anybody."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _check_rows(rows: Any, members: Mapping[str, type], path: Path, optional: st
 
 def _fits(value: Any, kind: type) -> bool:
     if kind is float and isinstance(value, str):
-        # A distance beyond all numbers is written as text.
+        # JSON has no infinity and no NaN, so they are written as text.
         return value in ("inf", "nan")
     if kind is float:
         return type(value) in (int, float) and math.isfinite(value) and value >= 0
@@ -85,5 +85,5 @@ def _fits(value: Any, kind: type) -> bool:
 
 
 def _refuse(path: Path, what: str) -> NoReturn:
-    message = escape_text(f"{path} is no table of measurements: {what}.")
+    message = escape_text(f"{path} is not a table of measurements: {what}.")
     raise RecordError(message)

@@ -1,6 +1,6 @@
 """Draw the matrix of questions as a table in Markdown and as a picture.
 
-The picture stands in pages as an image, so it brings its own background and its colours for light and dark.
+Pages show the picture as an image, so it has its own background, and colours for light and for dark.
 """
 
 from __future__ import annotations

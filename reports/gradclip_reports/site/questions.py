@@ -43,7 +43,7 @@ _STANDING_OF = {
     Status.UNSPECIFIED: "unknown",
 }
 
-#: Causes that answer every question for an entry point that answers it in no other way.
+#: Causes that answer a question, whatever it asks, if an entry point has no other answer to it.
 _GENERAL = frozenset({"raises", "crashes", "hangs", "malformed", UNEXPLAINED})
 
 #: Longer words would not fit into a table.
@@ -270,7 +270,7 @@ def _measure_accuracy(run: Run, book: Book, operation: str) -> Answer | None:
     norms = [float(row["norm"]) for row in rows if row["norm"] is not None]
     if norms:
         return _describe_error(max(norms), "")
-    # Where no norm is returned, the largest error of an element shows that of the norm.
+    # If no norm is returned, the largest error of an element shows the error of the norm.
     elements = [float(row["elements"]) for row in rows]
     return _describe_error(max(elements), " in results") if elements else None
 
@@ -291,7 +291,7 @@ def _measure_speed(run: Run, question: Question, book: Book) -> Answer | None:
     if peer is None or floor is None or not floor["theirs"] > 0:
         return None
     mine = [row for row in rows if row["peer"] == (peer or question.floor)]
-    # Prefer in place, where both write to the memory that they read.
+    # Prefer the clip in place: like the floor, it writes to the memory that it reads.
     chosen = next((row for row in mine if row["mode"] == "in place"), mine[0] if mine else None)
     if chosen is None:
         return None

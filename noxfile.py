@@ -267,8 +267,10 @@ def docs(session: nox.Session) -> None:
     session.install("-e", ".[check]", *list_requirements("docs"))
     out = Path("build", "manual")
     shutil.rmtree(out, ignore_errors=True)
-    # Warnings are errors. `-d` keeps Sphinx's own files out of what is published.
-    session.run("sphinx-build", "-W", "--keep-going", "-q", "-d", str(out.with_name("doctrees")), "docs", str(out))
+    # Warnings are errors. `-E` reads all pages again, because parts of them come from data. `-d` keeps Sphinx's own
+    # files out of what is published.
+    options = ("-W", "--keep-going", "-q", "-E", "-d", str(out.with_name("doctrees")))
+    session.run("sphinx-build", *options, "docs", str(out))
     session.run("python", "docs/manual/links.py", str(out))
     session.log(f"open {out / 'index.html'}")
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradclip_adapters.contract import FEATURES, LACKS
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 __all__ = ["PARTS", "fill_page", "setup"]
+
+#: The folder with the results of real runs, and the folder with their pages in the manual.
+PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
+RESULTS = Path(__file__).parents[1] / "results"
 
 #: A line that asks for a part: its name, and an argument if the part needs one.
 ASKED = re.compile(r"^<!-- data: ([\w-]+)(?: (\S+))? -->$", re.MULTILINE)
@@ -137,6 +142,17 @@ def write_schema(name: str) -> str:
     return "\n\n".join(parts)
 
 
+def write_published(name: str) -> str:
+    """Return a page of `reports/published/`; of its links, keep those to other pages there that the manual has, too."""
+    text = (PUBLISHED / f"{name}.md").read_text(encoding="utf-8")
+
+    def write_link(found: re.Match[str]) -> str:
+        words, target = found.groups()
+        return found[0] if "/" not in target and (RESULTS / target).is_file() else words
+
+    return re.sub(r"\[([^\]]*)\]\((?!https?:)([^)]*)\)", write_link, text)
+
+
 def _describe_type(value: Mapping[str, Any]) -> str:
     """Return the types of a field in a few words."""
     if "const" in value:
@@ -163,6 +179,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "levels": write_levels,
     "operation": write_operation,
     "preface": write_preface,
+    "published": write_published,
     "schema": write_schema,
     "severities": write_severities,
     "statuses": write_statuses,

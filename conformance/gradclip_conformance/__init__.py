@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .api import assert_conforms, check_clipper
+    from .decorator import conforms
 
-__all__ = ["assert_conforms", "check_clipper"]
+__all__ = ["assert_conforms", "check_clipper", "conforms"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,6 +22,6 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         from importlib import import_module
 
-        return getattr(import_module(".api", __name__), name)
+        return getattr(import_module(".decorator" if name == "conforms" else ".api", __name__), name)
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)

@@ -1,25 +1,32 @@
 """Run the suite in pytest: `pytest --pyargs gradclip_conformance --gradclip-adapter torch` runs one test for each cell.
 
+With `--gradclip-per finding` or `rule`, each of these gets a test of its own. `@gradclip_conformance.conforms` makes
+such tests of a clip function in anyone's test file.
+
 Every pytest in an environment with this package loads the plugin, so the plugin imports the suite only when it is used.
 """
 
 from __future__ import annotations
 
+import io
 from argparse import ArgumentTypeError
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from gradclip_reports.records import Cell
+    from gradclip_reports.records import Cell, Run
 
     from .causes.model import Evidence
+    from .decorator import Conformance
     from .judge.model import Connection
+    from .pytest_parts import Part
     from .run.abilities import AbilityProbes
     from .run.plan import PlannedCell
 
-__all__ = ["gradclip_cell", "pytest_addoption", "pytest_generate_tests"]
+__all__ = ["gradclip_check", "pytest_addoption", "pytest_generate_tests"]
 
 _CONNECTION: pytest.StashKey[Any] = pytest.StashKey()
 
@@ -30,6 +37,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--gradclip-adapter", metavar="NAME", help="an adapter's name, a file, or module:function")
     group.addoption("--gradclip-python", metavar="EXE", help="the Python that has the adapter's framework")
     group.addoption("--gradclip-op", metavar="OP", help="for a plain function: the operation it performs")
+    group.addoption(
+        "--gradclip-per",
+        choices=["cell", "finding", "rule"],
+        default="cell",
+        help="what gets a test of its own (default: cell)",
+    )
     group.addoption(
         "--gradclip-timeout",
         metavar="S",
@@ -49,33 +62,95 @@ def _parse_seconds(text: str) -> float:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make one test for each cell of the adapter."""
-    if "gradclip_cell" not in metafunc.fixturenames:
+    """Make one test for each cell of the adapter, or for each part of a run."""
+    if "gradclip_check" not in metafunc.fixturenames:
         return
-    target = metafunc.config.getoption("--gradclip-adapter")
-    if target is None:
-        msg = "no adapter is named: give --gradclip-adapter NAME"
-        raise pytest.Collector.CollectError(msg)
+    wanted = getattr(metafunc.function, "gradclip", None)
+    if wanted is not None:
+        checks: Sequence[Part | _CellCheck] = _list_parts_of_function(wanted)
+    else:
+        target = metafunc.config.getoption("--gradclip-adapter")
+        if target is None:
+            msg = "no adapter is named: give --gradclip-adapter NAME"
+            raise pytest.Collector.CollectError(msg)
+        per = metafunc.config.getoption("--gradclip-per")
+        if per == "cell":
+            checks = _list_cells(metafunc.config, target)
+        else:
+            checks = _list_parts_of_adapter(metafunc.config, target, per)
+    metafunc.parametrize("gradclip_check", checks, ids=[check.name for check in checks], indirect=True)
+
+
+def _list_cells(config: pytest.Config, target: str) -> list[_CellCheck]:
     from .cases.catalogue import list_all_cases
     from .run.abilities import AbilityProbes
     from .run.plan import Selection, plan_cells
     from .run.runner import plan_rows
 
-    connection, probes = _connect(metafunc.config, target), AbilityProbes()
+    connection, probes = _connect(config, target), AbilityProbes()
     planned = plan_cells(connection.description.subjects, list_all_cases(), Selection())
     planned += plan_rows(connection.description.subjects, Selection(), adapter=target)
-    ids = [f"{cell.subject.name}::{cell.case.id}" for cell in planned]
     evidence: list[Evidence] = []
-    cells = [(connection, target, cell, probes, evidence) for cell in planned]
-    metafunc.parametrize("gradclip_cell", cells, ids=ids, indirect=True)
+    return [_CellCheck(connection, target, cell, probes, evidence) for cell in planned]
+
+
+def _list_parts_of_function(wanted: Conformance) -> list[Part]:
+    from .api import check_clipper
+    from .pytest_parts import list_parts
+
+    def make() -> Run:
+        run = check_clipper(wanted.get(), wanted.operation, **wanted.options).run
+        assert run is not None, "a check has a run"
+        return run
+
+    # The key is the same in all processes of pytest-xdist.
+    name = f"{wanted.get.__module__}.{wanted.get.__qualname__}"
+    key = f"{name} {wanted.operation} {sorted(wanted.options.items())}"
+    return list_parts(key, wanted.per, make, [wanted.operation])
+
+
+def _list_parts_of_adapter(config: pytest.Config, target: str, per: str) -> list[Part]:
+    from .pytest_parts import list_parts
+    from .run.runner import RunRequest, run_adapter
+
+    connection = _connect(config, target)
+    timeout = config.getoption("--gradclip-timeout")
+
+    def make() -> Run:
+        # The run ends the connection.
+        del config.stash[_CONNECTION]
+        return run_adapter(RunRequest(target, lambda: connection, timeout=timeout), io.StringIO())
+
+    return list_parts(target, per, make, {subject.operation for subject in connection.description.subjects})
+
+
+@dataclass(frozen=True)
+class _CellCheck:
+    """One cell of an adapter; `evidence` holds the earlier wrong cells."""
+
+    connection: Connection
+    target: str
+    planned: PlannedCell
+    probes: AbilityProbes
+    evidence: list[Evidence]
+
+    @property
+    def name(self) -> str:
+        """Return the id of the test."""
+        return f"{self.planned.subject.name}::{self.planned.case.id}"
+
+    def check(self, request: pytest.FixtureRequest) -> None:
+        """Pass, fail or skip the test."""
+        __tracebackhide__ = True
+        timeout = request.config.getoption("--gradclip-timeout")
+        check_cell(self.connection, self.target, self.planned, timeout, self.probes, self.evidence)
 
 
 @pytest.fixture
-def gradclip_cell(request: pytest.FixtureRequest) -> Callable[[], None]:
-    """Return a function that checks one cell, and passes, fails or skips the test."""
-    connection, target, planned, probes, evidence = request.param
-    timeout = request.config.getoption("--gradclip-timeout")
-    return lambda: check_cell(connection, target, planned, timeout, probes, evidence)
+def gradclip_check(request: pytest.FixtureRequest) -> Callable[[], None]:
+    """Return a function that checks one cell, finding or rule, and passes, fails or skips the test."""
+    check: Part | _CellCheck = request.param
+    return lambda: check.check(request)
 
 
 def check_cell(

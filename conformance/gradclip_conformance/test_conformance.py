@@ -7,7 +7,7 @@ from collections.abc import Callable
 __all__: list[str] = []
 
 
-def test_cell(gradclip_cell: Callable[[], None]) -> None:
-    """Check one case for one subject."""
+def test_conforms(gradclip_check: Callable[[], None]) -> None:
+    """Check one case for one subject, or one finding or rule of an adapter."""
     __tracebackhide__ = True
-    gradclip_cell()
+    gradclip_check()

@@ -143,7 +143,8 @@ def _draw_failure(group: FailureGroup, width: int) -> Iterator[Line]:
 
 
 def _draw_fact(name: str, text: str, width: int) -> list[str]:
-    return wrap_text(text, width, f"  {name:<{LABEL}} ", " " * (LABEL + 3))
+    # The id of a case is not broken, so that it can be copied.
+    return wrap_text(text, width, f"  {name:<{LABEL}} ", " " * (LABEL + 3), break_words=name != "case")
 
 
 def _draw_verdict(runs: Sequence[Run], record: str, hints: bool) -> Iterator[Line]:

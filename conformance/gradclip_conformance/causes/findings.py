@@ -13,7 +13,7 @@ from gradclip_spec.rules.causes import Cause, CauseGroup, load_cause_groups, loa
 
 from .model import VARYING, Evidence, Explanation, Judged
 
-__all__ = ["UNEXPLAINED", "Known", "find_findings", "keep_evidence", "list_asked_rules"]
+__all__ = ["UNEXPLAINED", "Known", "find_findings", "find_origin", "keep_evidence", "list_asked_rules"]
 
 
 #: A cell is large if its gradients have more bytes than this.
@@ -80,7 +80,7 @@ def find_findings(
     singles = [_make_finding(key[0], key[2], group) for key, group in groups.items()]
     origins: dict[tuple[str, bool], list[Finding]] = {}
     for single in singles:
-        origins.setdefault((_find_origin(single.cause), single.spoils), []).append(single)
+        origins.setdefault((find_origin(single.cause), single.spoils), []).append(single)
     return sorted((_combine(sorted(parts, key=_rank)) for parts in origins.values()), key=_rank)
 
 
@@ -88,7 +88,7 @@ def _rank(one: Finding) -> tuple[bool, int, int]:
     return not one.spoils, SEVERITIES.index(one.severity), -one.count
 
 
-def _find_origin(cause: str) -> str:
+def find_origin(cause: str) -> str:
     """Return the id of the group of a cause, or of the cause itself if it is in no group."""
     return next((group.id for group in load_cause_groups().values() if cause in group.causes), cause)
 
@@ -100,7 +100,7 @@ def _combine(parts: Sequence[Finding]) -> Finding:
         return worst
     causes = {part.cause for part in parts}
     told: Cause | CauseGroup = (
-        _find_cause(worst.cause) if len(causes) == 1 else load_cause_groups()[_find_origin(worst.cause)]
+        _find_cause(worst.cause) if len(causes) == 1 else load_cause_groups()[find_origin(worst.cause)]
     )
     cells: dict[str, list[str]] = {}
     for part in parts:

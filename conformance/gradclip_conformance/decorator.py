@@ -1,0 +1,100 @@
+"""Mark a function of a test file, so that pytest checks the clip function that it returns."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gradclip_adapters.contract import OPERATIONS
+
+__all__ = ["ARGUMENT", "MARK", "OPTIONS", "PARTS", "Conformance", "conforms"]
+
+#: What gets a test of its own.
+PARTS = ("finding", "rule")
+
+#: The argument through which pytest hands the check to a test, and the attribute of a decorated function.
+ARGUMENT = "gradclip_check"
+MARK = "gradclip"
+
+#: The options of `check_clipper`, which is imported only when a test runs.
+OPTIONS = ("dtypes", "in_place", "rule", "memory", "isolated", "timeout", "formula")
+
+
+@dataclass(frozen=True)
+class Conformance:
+    """A clip function to check, and the options of the check."""
+
+    get: Callable[[], Callable[..., Any]]
+    operation: str
+    per: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def conforms(
+    op: str, *, per: str = "finding", **options: Any
+) -> Callable[[Callable[[], Callable[..., Any]]], Callable[..., None]]:
+    """Make tests of a clip function: decorate a function of a test file that returns it.
+
+    The check runs once, when pytest runs the first of its tests. A test fails if its finding fails the check, and its
+    message shows the finding.
+
+    Parameters
+    ----------
+    op : {"clip_by_value", "clip_by_norm", "clip_by_global_norm"}
+        The operation that the clip function performs.
+    per : {"finding", "rule"}
+        What gets a test of its own: each way in which a clip function can differ from the rules, or each rule.
+    **options
+        The options of :func:`check_clipper`, such as `dtypes`.
+
+    Returns
+    -------
+    callable
+        The decorator.
+
+    Raises
+    ------
+    ValueError
+        If `op` or `per` is none of these names.
+    TypeError
+        If there is no such option, or if the decorated function takes arguments.
+
+    Examples
+    --------
+    >>> from gradclip_conformance import conforms
+    >>> @conforms(op="clip_by_norm", dtypes=["float32"])
+    ... def test_my_clip():
+    ...     from my_package import clip
+    ...     return clip
+    """
+    if op not in OPERATIONS:
+        msg = f"Unknown `op` {op!r}; choose one of {', '.join(OPERATIONS)}."
+        raise ValueError(msg)
+    if per not in PARTS:
+        msg = f"Unknown `per` {per!r}; choose one of {', '.join(PARTS)}."
+        raise ValueError(msg)
+    if unknown := sorted(set(options) - set(OPTIONS)):
+        msg = f"`conforms` has no option {unknown[0]!r}; it takes {', '.join(OPTIONS)}."
+        raise TypeError(msg)
+
+    def decorate(function: Callable[[], Callable[..., Any]]) -> Callable[..., None]:
+        if inspect.signature(function).parameters:
+            msg = f"{function.__qualname__} must take no arguments and return the clip function."
+            raise TypeError(msg)
+
+        def test(gradclip_check: Callable[[], None]) -> None:
+            __tracebackhide__ = True
+            gradclip_check()
+
+        for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            setattr(test, name, getattr(function, name))
+        # pytest shows the place of the wrapped function, and reads the arguments in the signature.
+        made: Any = test
+        made.__wrapped__ = function
+        made.__signature__ = inspect.Signature([inspect.Parameter(ARGUMENT, inspect.Parameter.POSITIONAL_OR_KEYWORD)])
+        setattr(made, MARK, Conformance(function, op, per, options))
+        return test
+
+    return decorate

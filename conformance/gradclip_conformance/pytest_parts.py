@@ -1,0 +1,155 @@
+"""Check the parts of a run as tests of pytest: one for each finding that there could be, or one for each rule."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from gradclip_reports.brief import draw_finding
+from gradclip_reports.failures import group_failures, leave_out_findings
+from gradclip_reports.records import Cell, Finding, Run, RunWriter, read_runs
+from gradclip_reports.statuses import SPOILING, UNJUDGED, Status
+from gradclip_reports.values import escape_text, format_cell_count
+from gradclip_spec import rules
+from gradclip_spec.rules.causes import load_causes
+
+from .cases.build import OPERATIONS
+from .causes.findings import find_origin
+
+__all__ = ["ELSE", "Part", "list_parts"]
+
+#: The test of what belongs to no other test: answers that nothing explains, faults of the suite, an empty run.
+ELSE = "anything-else"
+
+#: A failing test of a rule shows as many findings in full; the others need a line each.
+SHOWN = 2
+
+#: The runs that this process has made or read.
+_RUNS: pytest.StashKey[dict[str, Run | str]] = pytest.StashKey()
+
+
+@dataclass(frozen=True)
+class Part:
+    """One finding or one rule of a run, which is made when the first of its parts is checked."""
+
+    key: str
+    per: str
+    name: str
+    make: Callable[[], Run]
+
+    def check(self, request: pytest.FixtureRequest) -> None:
+        """Pass, fail or skip the test."""
+        __tracebackhide__ = True
+        run = _find_run(request, self.key, self.make)
+        if isinstance(run, str):
+            pytest.fail(escape_text(run), pytrace=False)
+        if self.name == ELSE:
+            _check_rest(run, self.per)
+        elif self.per == "rule":
+            _check_rule(run, self.name)
+        else:
+            _check_finding(run, self.name)
+
+
+def list_parts(key: str, per: str, make: Callable[[], Run], operations: Collection[str]) -> list[Part]:
+    """Return the parts of a run: the ids of findings or of rules, and the rest."""
+    chosen = [rule for rule in rules.load() if OPERATIONS[rule.id.partition(".")[0]] in operations]
+    names = [rule.id for rule in chosen] if per == "rule" else _list_origins({rule.theme for rule in chosen})
+    return [Part(key, per, name, make) for name in (*names, ELSE)]
+
+
+def _list_origins(themes: Collection[str]) -> list[str]:
+    """Return the ids of the findings that rules of these themes can have."""
+    return list(
+        dict.fromkeys(
+            find_origin(name) for name, cause in load_causes().items() if not set(cause.themes).isdisjoint(themes)
+        )
+    )
+
+
+def _find_run(request: pytest.FixtureRequest, key: str, make: Callable[[], Run]) -> Run | str:
+    """Return the run, or why there is none."""
+    held = request.config.stash.setdefault(_RUNS, {})
+    if key not in held:
+        try:
+            held[key] = _share(request, key, make) if hasattr(request.config, "workerinput") else make()
+        except Exception as error:  # noqa: BLE001 - each test shows the error, and none runs the check again
+            held[key] = f"The check did not run: {type(error).__name__}: {error}"
+    return held[key]
+
+
+def _share(request: pytest.FixtureRequest, key: str, make: Callable[[], Run]) -> Run:
+    """Make a run in one process of pytest-xdist, and read its record in the others."""
+    folder = Path(request.getfixturevalue("tmp_path_factory").getbasetemp()).parent
+    path = folder / f"gradclip-{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsonl"
+    with FileLock(path.with_suffix(".lock")):
+        if path.exists():
+            return read_runs(path)[0]
+        run = make()
+        beside = path.with_suffix(".new")
+        with beside.open("w", encoding="utf-8") as stream:
+            writer = RunWriter(stream, run.header, [(cell.subject, cell.case) for cell in run.cells])
+            for cell in run.cells:
+                writer.write(cell)
+            writer.close(run.findings)
+        beside.replace(path)
+        return run
+
+
+def _check_finding(run: Run, name: str) -> None:
+    __tracebackhide__ = True
+    found = [finding for finding in run.findings if find_origin(finding.cause) == name]
+    _fail(draw_finding(finding, run) for finding in found if finding.spoils)
+    if known := [finding for finding in found if Status.DEVIATION in finding.statuses]:
+        pytest.xfail(escape_text("; ".join(f"{one.title}: {one.reason or 'known'} ({one.url})" for one in known)))
+    themes = {theme for one in load_causes().values() if find_origin(one.id) == name for theme in one.themes}
+    if not found and themes.isdisjoint(cell.theme for cell in run.cells if cell.status not in UNJUDGED):
+        pytest.skip("no rule that could show it was tested")
+
+
+def _check_rule(run: Run, name: str) -> None:
+    __tracebackhide__ = True
+    cells = [cell for cell in run.cells if cell.rule == name]
+    wrong = {(cell.subject, cell.case): cell for cell in cells if cell.status in SPOILING}
+    found = [finding for finding in run.findings if finding.spoils and _list_cells(finding) & wrong.keys()]
+    texts = [[f"{len(wrong)} of {format_cell_count(len(cells))} of {name} are not as expected."]]
+    texts += [draw_finding(finding, run) for finding in found[:SHOWN]]
+    texts += [[f"also: {finding.title}" for finding in found[SHOWN:]]]
+    explained = {pair for finding in found for pair in _list_cells(finding)}
+    texts += [_describe_cell(cell) for pair, cell in wrong.items() if pair not in explained][:SHOWN]
+    _fail(texts if wrong else ())
+    if known := next((cell for cell in cells if cell.status == Status.DEVIATION), None):
+        pytest.xfail(escape_text(f"{known.detail} ({known.url})"))
+    if all(cell.status in UNJUDGED for cell in cells):
+        pytest.skip(escape_text(f"{cells[0].status}: {cells[0].detail}") if cells else "no case of this rule was asked")
+
+
+def _check_rest(run: Run, per: str) -> None:
+    """Fail if nothing was judged, or if a failure belongs to no other test."""
+    __tracebackhide__ = True
+    if not run.is_judged:
+        pytest.fail("Nothing was judged: no case was both supported and specified.", pytrace=False)
+    if per == "rule":
+        return
+    named = {find_origin(name) for name in load_causes()}
+    texts = [draw_finding(one, run) for one in run.findings if one.spoils and find_origin(one.cause) not in named]
+    _fail([*texts, *(_describe_cell(group.first) for group in group_failures([leave_out_findings(run)]))])
+
+
+def _describe_cell(cell: Cell) -> list[str]:
+    return [f"{cell.status}: {cell.case} of {cell.subject}", f"  {cell.detail}"]
+
+
+def _list_cells(finding: Finding) -> set[tuple[str, str]]:
+    return {(subject, case) for subject, cases in finding.cells.items() for case in cases}
+
+
+def _fail(texts: Sequence[Sequence[str]] | Iterator[Sequence[str]]) -> None:
+    __tracebackhide__ = True
+    if blocks := ["\n".join(lines) for lines in texts if lines]:
+        pytest.fail(escape_text("\n\n".join(blocks)), pytrace=False)

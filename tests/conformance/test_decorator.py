@@ -1,0 +1,156 @@
+"""Check `@conforms` and `--gradclip-per` in processes of pytest, as a maintainer's tests run."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from gradclip_conformance import check_clipper, conforms
+from gradclip_conformance.decorator import OPTIONS
+
+HOSTS = Path(__file__).with_name("hosts")
+
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
+
+#: It flips the signs for a negative threshold, and may return another dtype; the rest is right.
+CLIPPER = """
+import math
+
+def clip(grads, *, clip_norm):
+    norm = math.hypot(*(float(x) for g in grads if g is not None for x in g.ravel()))
+    scale = clip_norm / norm if norm > clip_norm else 1
+    return [g if g is None or scale == 1 else (g * scale){cast} for g in grads]
+"""
+
+TESTS = """
+from gradclip_conformance import conforms
+
+
+@conforms("clip_by_global_norm", dtypes=["float32"], rule="global-norm.ne*", per="{per}")
+def test_clip():
+    "Clip as the documentation says."
+    from my_clips import clip
+    return clip
+"""
+
+
+def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest in a new process."""
+    plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:randomly"]
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, timeout=120)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with a clip function and a test file that names it."""
+    (tmp_path / "my_clips.py").write_text(CLIPPER.format(cast=".astype(g.dtype)"), encoding="utf-8")
+    (tmp_path / "test_mine.py").write_text(TESTS.format(per="finding"), encoding="utf-8")
+    return tmp_path
+
+
+def test_failing_finding_is_a_failed_test_that_explains_itself(folder: Path) -> None:
+    done = run_pytest(folder, "--junitxml", "junit.xml", "-rA")
+
+    assert done.returncode == 1
+    assert "FAILED test_mine.py::test_clip[negative-threshold]" in done.stdout
+    assert "1 failed" in done.stdout
+    assert "the gradients change their signs" in done.stdout or "negative threshold is not refused" in done.stdout
+    assert "input      {gradients: [float32[" in done.stdout
+    assert "decorator.py" not in done.stdout
+    assert "pytest_parts.py" not in done.stdout
+    assert "PASSED test_mine.py::test_clip[anything-else]" in done.stdout
+    (failure,) = ElementTree.parse(folder / "junit.xml").findall(".//failure")
+    assert "negative threshold" in str(failure.text)
+
+
+def test_option_k_chooses_findings(folder: Path) -> None:
+    done = run_pytest(folder, "-k", "squares or returned", "-x", "--collect-only")
+
+    assert done.returncode == 0, done.stdout
+    assert "test_mine.py::test_clip[arithmetic-limits]" not in done.stdout
+    assert "my_clips" not in done.stdout
+
+
+@pytest.mark.exam(sample=0)
+@pytest.mark.parametrize("arguments", [("-x",), ("-n", "4")])
+def test_first_failure_ends_the_run_and_processes_share_it(arguments: tuple[str, ...], folder: Path) -> None:
+    (folder / "my_clips.py").write_text(
+        CLIPPER.format(cast=".astype('float64')") + "\nopen('checks.txt', 'a').write('x')\n", encoding="utf-8"
+    )
+
+    done = run_pytest(folder, *arguments)
+
+    assert done.returncode == 1
+    assert "1 failed" in done.stdout
+    assert ("stopping after 1 failures" in done.stdout) == ("-x" in arguments)
+    # The module is imported by the process of pytest that makes the check, and by the host of the function.
+    assert (folder / "checks.txt").read_text() == "xx"
+
+
+@pytest.mark.exam(sample=0)
+def test_one_test_for_each_rule(folder: Path) -> None:
+    (folder / "test_mine.py").write_text(TESTS.format(per="rule"), encoding="utf-8")
+
+    done = run_pytest(folder, "-rA")
+
+    assert "FAILED test_mine.py::test_clip[global-norm.negative-threshold-refused]" in done.stdout
+    assert "PASSED test_mine.py::test_clip[global-norm.neighbours-of-threshold]" in done.stdout
+    assert re.search(r"\d of 4 cells of global-norm\.negative-threshold-refused are not as expected\.", done.stdout)
+    assert "SKIPPED" in done.stdout
+    assert "PASSED test_mine.py::test_clip[anything-else]" in done.stdout
+
+
+@pytest.mark.exam(sample=0)
+def test_adapter_has_one_test_for_each_finding(tmp_path: Path) -> None:
+    arguments = ("--pyargs", "gradclip_conformance", "--gradclip-adapter", str(HOSTS / "wrong_count.py"))
+
+    done = run_pytest(tmp_path, *arguments, "--gradclip-per", "finding", "-rfE")
+
+    assert done.returncode == 1
+    assert "FAILED" in done.stdout
+    assert "test_conforms[count-changed]" in done.stdout
+    assert "2 failed" in done.stdout
+    assert "pytest_parts.py" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ('@conforms(op="by_norm")\ndef test_clip(): pass', "Unknown `op` 'by_norm'"),
+        ('@conforms("clip_by_norm", dtype=["float32"])\ndef test_clip(): pass', "no option 'dtype'; it takes dtypes"),
+    ],
+)
+def test_mistake_of_the_test_file_is_named(body: str, says: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=says):
+        exec(body, {"conforms": conforms})
+
+
+def test_decorator_takes_the_options_of_the_check() -> None:
+    parameters = inspect.signature(check_clipper).parameters.values()
+
+    assert tuple(one.name for one in parameters if one.kind == one.KEYWORD_ONLY) == OPTIONS
+
+
+def test_function_with_arguments_is_refused() -> None:
+    with pytest.raises(TypeError, match="must take no arguments and return the clip function"):
+        conforms("clip_by_norm")(lambda grads: grads)  # type: ignore[misc, arg-type, return-value]
+
+
+@pytest.mark.exam(sample=0)
+def test_check_that_does_not_run_fails_each_test_once(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        TESTS.format(per="finding").replace("from my_clips import clip", "raise RuntimeError('no clip')"),
+        encoding="utf-8",
+    )
+
+    done = run_pytest(tmp_path, "-k", "not-clipped or anything")
+
+    assert done.stdout.count("The check did not run: RuntimeError: no clip") >= 2
+    assert "2 failed" in done.stdout

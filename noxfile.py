@@ -24,7 +24,12 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 #: The folder that keeps the environments of frameworks between sessions.
 FRAMEWORKS = Path(".nox", "frameworks").resolve()
 #: The modules whose functions users call: numpydoc validates their docstrings.
-PUBLIC = ["conformance/gradclip_conformance/api.py", "gradclip_spec/_clip.py", "gradclip_spec/optax.py"]
+PUBLIC = [
+    "conformance/gradclip_conformance/api.py",
+    "conformance/gradclip_conformance/decorator.py",
+    "gradclip_spec/_clip.py",
+    "gradclip_spec/optax.py",
+]
 #: For each schema, the files that must follow it.
 SCHEMAS = {
     "citation-file-format": ["CITATION.cff"],

@@ -53,6 +53,7 @@ OTHER_PROGRAMS = ("python3 -m venv", ". .venv/bin/activate", "eval ", "pre-commi
 RUN_BY = {
     "README.md": "tests/test_readme.py",
     "docs/how-to/check-a-function.md": "test_function_is_checked_as_the_page_says",
+    "docs/how-to/pytest.md": "tests/conformance/test_decorator.py",
     "docs/how-to/new-expectation.md": "tests/conformance/test_expectations.py",
     "docs/how-to/use-the-reference.md": "tests/test_readme.py and tests/spec/test_documentation.py",
     "docs/tutorial/adapter.md": "test_tutorial_prints_what_it_shows",
@@ -127,10 +128,10 @@ def find_commands() -> Iterator[str]:
     """Yield each command line of the pages, without comments and without what the shell does with its output."""
     for block in choose_blocks("sh"):
         for line in block.text.splitlines():
-            yield from (part.strip() for part in re.split(r" && | >>? ", line) if part.strip())
+            yield from (part.strip() for part in re.split(r" && | \|\| | >>? ", line) if part.strip())
     for block in choose_blocks("yaml"):
         for line in re.findall(r"^ *- (?:run: )?((?:gradclip|pip|python) .*)$", block.text, re.MULTILINE):
-            yield from (part.strip() for part in re.split(r" && | >>? ", line))
+            yield from (part.strip() for part in re.split(r" && | \|\| | >>? ", line))
 
 
 COMMANDS = sorted({line for line in find_commands() if not line.startswith(('"$', *OTHER_PROGRAMS)) and " " in line})
@@ -151,6 +152,10 @@ def test_command_accepts_the_arguments_that_a_page_shows(
         }
         named = words[words.index("-s") + 1 :]
         assert set(named[: named.index("--") if "--" in named else None]) <= sessions
+    elif program == "pytest":
+        plugin = (ROOT / "conformance" / "gradclip_conformance" / "pytest_plugin.py").read_text(encoding="utf-8")
+        known = {*re.findall(r'"(--gradclip-\w+)"', plugin), "--pyargs", "--junitxml", "-k", "-n", "-x"}
+        assert {word for word in words if word.startswith("-")} <= known
     else:
         assert "pip" in (program, *words[:2]), f"nothing checks {line!r}"
         assert "install" in words

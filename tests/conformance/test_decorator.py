@@ -70,6 +70,17 @@ def test_failing_finding_is_a_failed_test_that_explains_itself(folder: Path) -> 
     assert "negative threshold" in str(failure.text)
 
 
+def test_example_of_the_manual_makes_a_test_for_each_finding(folder: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "pytest.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    (folder / "test_mine.py").write_text(block, encoding="utf-8")
+
+    done = run_pytest(folder, "--collect-only")
+
+    assert "test_mine.py::test_my_clip[negative-threshold]" in done.stdout
+    assert "test_mine.py::test_my_clip[anything-else]" in done.stdout
+
+
 def test_option_k_chooses_findings(folder: Path) -> None:
     done = run_pytest(folder, "-k", "squares or returned", "-x", "--collect-only")
 

@@ -746,6 +746,12 @@ class TestOtherVerbs:
     def test_help_keeps_each_example_on_its_own_line(self, verb: list[str], example: str) -> None:
         assert example in run(*verb, "--help").stdout.splitlines()
 
+    @pytest.mark.parametrize("verb", [[], *([verb] for verb in VERBS), ["expectations", "update"]], ids=str)
+    def test_help_fits_80_columns(self, verb: list[str]) -> None:
+        result = CliRunner().invoke(gradclip, [*verb, "--help"], terminal_width=80)
+
+        assert max(map(len, result.stdout.splitlines())) <= 80
+
     def test_version(self) -> None:
         assert run("--version").exit_code == 0
 
@@ -884,3 +890,35 @@ class TestOtherVerbs:
 
         assert result.exit_code == 3
         assert "does not start" in result.stderr
+
+
+class TestCompletion:
+    """Check the completion that docs/how-to/ci.md shows."""
+
+    @pytest.mark.parametrize("shell", ["zsh", "fish"])
+    def test_script_names_the_command(self, shell: str) -> None:
+        done = complete(f"{shell}_source")
+
+        assert "_GRADCLIP_COMPLETE" in done or "gradclip_completion" in done
+
+    @pytest.mark.parametrize(
+        ("words", "offered"),
+        [
+            ("gradclip sum", ["plain,summary"]),
+            ("gradclip check paddl", ["plain,paddle", "plain,paddle-fluid"]),
+            ("gradclip check ./ada", ["file,./ada"]),
+            ("gradclip show value.inside", ["plain,value.inside-unchanged"]),
+            ("gradclip summary --format bad", None),
+        ],
+    )
+    def test_words_are_completed(self, words: str, offered: list[str] | None) -> None:
+        made = complete("bash_complete", COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1)).split()
+
+        assert made == (offered if offered is not None else ["plain,badge", "plain,badge-svg"])
+
+
+def complete(instruction: str, **variables: str) -> str:
+    """Return what the command prints for the completion of a shell."""
+    done = CliRunner(env={"_GRADCLIP_COMPLETE": instruction, **variables}).invoke(gradclip, [], prog_name="gradclip")
+    assert done.exit_code in (0, 1), done.output
+    return done.stdout

@@ -23,13 +23,21 @@ from ..accuracy.measure import list_sizes, measure_accuracy
 from ..accuracy.page import describe_framework, format_numbers, format_worst_input, make_document, write_page
 from ..judge.model import StartError
 from ..known.claims import load_claims
-from .targets import Target, TargetOptions, choose_targets, say, say_that_it_does_not_start, target_options
+from .targets import (
+    Target,
+    TargetOptions,
+    choose_targets,
+    complete_target,
+    say,
+    say_that_it_does_not_start,
+    target_options,
+)
 
 __all__ = ["accuracy"]
 
 
 @click.command(short_help="Measure how accurate clips by norm are.")
-@click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
+@click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...", shell_complete=complete_target)
 @target_options
 @click.option("--largest", default=10**6, show_default=True, type=click.IntRange(100, 10**7), help="The most elements.")
 @click.option("-o", "--output", metavar="NAME", type=click.Path(path_type=Path), help="Write NAME.json and NAME.md.")

@@ -39,6 +39,7 @@ from .targets import (
     Target,
     TargetOptions,
     choose_targets,
+    complete_target,
     say,
     say_that_it_does_not_start,
     target_options,
@@ -122,7 +123,7 @@ def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(short_help="Check adapters against every case.")
-@click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
+@click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...", shell_complete=complete_target)
 @target_options
 @_run_options
 @click.option("-o", "--output", metavar="FILE", help="Write the record (JSON Lines).")

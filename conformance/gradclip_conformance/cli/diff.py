@@ -20,7 +20,7 @@ from ..cases.patterns import matches, suggest_known
 from ..judge.model import StartError
 from ..run.plan import Selection
 from ..run.runner import RunRequest, run_adapter
-from .targets import TargetOptions, choose_targets, say_that_it_does_not_start, target_options
+from .targets import TargetOptions, choose_targets, complete_target, say_that_it_does_not_start, target_options
 
 __all__ = ["diff"]
 
@@ -35,8 +35,8 @@ def _parse_severities(context: click.Context, parameter: click.Parameter, value:
 
 
 @click.command(short_help="Say what changes between two adapters or records.")
-@click.argument("first", metavar="A[:SUBJECT]")
-@click.argument("second", metavar="B[:SUBJECT]")
+@click.argument("first", metavar="A[:SUBJECT]", shell_complete=complete_target)
+@click.argument("second", metavar="B[:SUBJECT]", shell_complete=complete_target)
 @target_options
 @click.option("--format", "format_", default="terminal", type=click.Choice(["terminal", "markdown", "json"]))
 @click.option(

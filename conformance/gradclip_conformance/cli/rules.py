@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 import click
+from click.shell_completion import CompletionItem
 
 from gradclip_reports.values import format_count
 from gradclip_spec import rules as rule_book
@@ -18,7 +19,7 @@ from ..cases.patterns import matches, suggest_names
 from ..covering.measure import write_coverage_page
 from ..covering.rows import list_all_rows
 
-__all__ = ["find_rules", "rules", "suggest_rules"]
+__all__ = ["complete_rule", "find_rules", "rules", "suggest_rules"]
 
 #: The spellings of each operation (`global-norm`, `global_norm`, `clip_by_global_norm`), with the prefix of its rules.
 PREFIXES = {
@@ -54,8 +55,14 @@ def suggest_rules(text: str, names: Iterable[str]) -> str:
     return suggest_names(near[:6])
 
 
+def complete_rule(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Return the rules whose ids begin so, for the completion of a shell."""
+    del context, parameter
+    return [CompletionItem(rule.id) for rule in rule_book.load() if rule.id.startswith(begun)]
+
+
 @click.command(short_help="List the rules, their levels and numbers of cases.")
-@click.argument("pattern", default="*", metavar="[RULE|OPERATION|GLOB]")
+@click.argument("pattern", default="*", metavar="[RULE|OPERATION|GLOB]", shell_complete=complete_rule)
 @click.option("--coverage", is_flag=True, help="Print which combinations of circumstances are tested.")
 def rules(pattern: str, coverage: bool) -> None:
     """List the rules with their levels and the number of their cases; `gradclip show RULE` shows one in full.

@@ -21,13 +21,13 @@ from ..cases.readable import show_input
 from ..cases.regressions import is_find
 from ..covering.rows import find_row, list_all_rows
 from ..judge.judging import choose_expectation
-from .rules import find_rules, suggest_rules
+from .rules import complete_rule, find_rules, suggest_rules
 
 __all__ = ["show"]
 
 
 @click.command(short_help="Show a rule or a case in full.")
-@click.argument("name", metavar="RULE|CASE")
+@click.argument("name", metavar="RULE|CASE", shell_complete=complete_rule)
 def show(name: str) -> None:
     """Show a rule with its source and its cases, or a case with its input and the exact results that it expects."""
     for case in list_all_cases():

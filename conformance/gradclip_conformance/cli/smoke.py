@@ -18,7 +18,15 @@ from ..known.known_causes import load_known
 from ..run.abilities import AbilityProbes
 from ..run.plan import Selection, plan_cells
 from ..run.runner import CASE_SECONDS, run_cell
-from .targets import Target, TargetOptions, choose_targets, say, say_that_it_does_not_start, target_options
+from .targets import (
+    Target,
+    TargetOptions,
+    choose_targets,
+    complete_target,
+    say,
+    say_that_it_does_not_start,
+    target_options,
+)
 
 __all__ = ["smoke"]
 
@@ -27,7 +35,7 @@ SMOKE_RULES = ("value.bounds/max-only/*", "value.bounds/min-and-max/*", "*.scale
 
 
 @click.command(short_help="Start adapters, and ask each subject one simple case.")
-@click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...")
+@click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...", shell_complete=complete_target)
 @target_options
 def smoke(adapters: tuple[str, ...], options: TargetOptions) -> None:
     """Start adapters and ask each of their subjects one simple case, which takes seconds."""

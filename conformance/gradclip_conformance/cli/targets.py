@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from gradclip_adapters import registry
 from gradclip_adapters.contract import DTYPES, OPERATIONS
@@ -28,10 +29,18 @@ __all__ = [
     "Target",
     "TargetOptions",
     "choose_targets",
+    "complete_target",
     "say",
     "say_that_it_does_not_start",
     "target_options",
 ]
+
+
+def complete_target(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Return the adapters whose names begin so, for the completion of a shell; the shell adds files."""
+    del context, parameter
+    names = [CompletionItem(name) for name in sorted(registry.list_installed()) if name.startswith(begun)]
+    return names or [CompletionItem(begun, type="file")]
 
 
 @dataclass(frozen=True)

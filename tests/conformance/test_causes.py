@@ -27,7 +27,7 @@ Clip = Callable[..., Any]
 
 def find_causes(fn: Clip, operation: str, rules: tuple[str, ...], dtype: str = "float32") -> Counter[Any]:
     """Return how many cells of these rules each cause explains, with its parameters; None for no cause."""
-    connection = InProcess(PlainFunction(fn, operation, dtypes=(dtype,)))
+    connection = InProcess(PlainFunction(fn, operation, dtypes=tuple(dtype.split("+"))))
     judged, asked = [], set()
     for planned in plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=rules)):
         if planned.missing is not None or planned.case.dtype != dtype:
@@ -101,6 +101,14 @@ def forget_last_element(grads: Any, *, clip_norm: float) -> Any:
     return clipped
 
 
+def convert_norm_to_each_dtype(grads: Any, *, clip_norm: float) -> Any:
+    """Divide each gradient by the norm in the gradient's own dtype, as Optax does."""
+    with np.errstate(all="ignore"):
+        wide = max((g.dtype for g in grads), key=lambda dtype: dtype.itemsize)
+        norm = np.sqrt(sum(np.sum(np.square(g.astype(wide))) for g in grads))
+        return [g if norm < clip_norm else (g / norm.astype(g.dtype)) * g.dtype.type(clip_norm) for g in grads]
+
+
 ORDINARY = ("global-norm.scaled-above", "global-norm.one-norm-over-all", "global-norm.order-kept")
 
 
@@ -128,6 +136,13 @@ def test_cause_of_wrong_answers_to_ordinary_calls(fn: Clip, cause: tuple[Any, ..
     # If the sum of squares of a call equals its root, the defect does not show.
     assert found.most_common(1)[0][0] == cause
     assert set(found) <= {cause, None}, found
+
+
+@pytest.mark.parametrize("dtype", ["float16+float32", "float32+float64"])
+def test_norm_that_a_narrower_dtype_cannot_hold_is_recognised(dtype: str) -> None:
+    found = find_causes(convert_norm_to_each_dtype, "clip_by_global_norm", ("global-norm.mixed-dtypes",), dtype)
+
+    assert found == {("norm-out-of-range", "zeros in the narrower dtype"): 2}
 
 
 @pytest.mark.parametrize(

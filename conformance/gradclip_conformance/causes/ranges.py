@@ -46,6 +46,7 @@ def explain_range(
             models.append(("norm-out-of-range", partial(_explain_overflow, group, "norm-out-of-range")))
         if underflows(group, form):
             models.append(("squares-underflow", partial(_explain_underflow, group, form, formulas)))
+    models.append(("norm-out-of-range", lambda: _explain_conversion(group)))
     models.append(("reciprocal-out-of-range", lambda: _explain_reciprocal(group, formulas)))
     models.append(("coefficient-underflow", lambda: _explain_coefficient(group, formulas)))
     models.append(("product-out-of-range", lambda: _explain_products(group)))
@@ -66,6 +67,18 @@ def _explain_overflow(group: Group, cause: str) -> Explanation | None:
     if all(_is_product_over_infinity(tensor, group.threshold) for tensor in group.distinct):
         return Explanation.of(cause, "destroyed", effect="zeros and nan")
     return None
+
+
+def _explain_conversion(group: Group) -> Explanation | None:
+    """Explain by a right norm that becomes infinite when it is converted to the dtype of a narrower gradient."""
+    narrow = [tensor for tensor in group.distinct if group.norm > tensor.form.largest]
+    wide = [tensor for tensor in group.distinct if group.norm <= tensor.form.largest]
+    coefficient = compute_plain_coefficient(group.norm, group.threshold)
+    if not narrow or not wide or coefficient is None or {tensor.kind for tensor in narrow} != {Kind.ZERO}:
+        return None
+    if not all(tensor.is_scaled_by(coefficient, 4.0) for tensor in wide):
+        return None
+    return Explanation.of("norm-out-of-range", "destroyed", effect="zeros in the narrower dtype")
 
 
 def _is_product_over_infinity(tensor: Tensor, threshold: float) -> bool:

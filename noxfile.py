@@ -41,6 +41,8 @@ SCHEMAS = {
 }
 #: The versions of all frameworks, and the frameworks that each session or adapter needs.
 ENVIRONMENTS = nox.project.load_toml("adapters/gradclip_adapters/environments.toml")
+#: The frameworks that have an adapter.
+ADAPTERS = ("torch", "paddle", "paddle-fluid", "tensorflow", "optax")
 PACKAGES = ("gradclip_spec", "gradclip_conformance", "gradclip_adapters", "gradclip_reports")
 #: Use one process per core; any free process takes the next tests.
 IN_PARALLEL = ("-q", "-n", "logical", "--maxprocesses", "8", "--dist", "worksteal")
@@ -145,7 +147,7 @@ def find_python(session: nox.Session, name: str) -> str:
 
 
 @nox.session(default=False)
-@nox.parametrize("name", [nox.param(name, id=name) for name in ("torch", "paddle", "paddle-fluid", "tensorflow")])
+@nox.parametrize("name", [nox.param(name, id=name) for name in ADAPTERS])
 def adapter(session: nox.Session, name: str) -> None:
     """Test one framework: its adapter, the documents' programs that use it, and the whole suite."""
     install_tests(session)
@@ -244,7 +246,7 @@ def published(session: nox.Session) -> None:
     """Check all frameworks, each in its own environment, and write the records to reports/published/."""
     session.install("-e", ".[check]")
     session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
-    names = session.posargs or ["numpy", "torch", "paddle", "paddle-fluid", "tensorflow"]
+    names = session.posargs or ["numpy", *ADAPTERS]
     # The exit code 1 means that something is not as expected, which is a valid result here.
     session.run("gradclip", "check", *names, "--venv", "-o", "reports/published/", success_codes=[0, 1])
     session.run("python", "reports/published/compress.py")
@@ -255,7 +257,7 @@ def accuracy(session: nox.Session) -> None:
     """Measure how accurate all frameworks are, each in its own environment; write the table to reports/published/."""
     session.install("-e", ".[check]")
     session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
-    names = session.posargs or ["numpy", "torch", "paddle", "paddle-fluid", "tensorflow"]
+    names = session.posargs or ["numpy", *ADAPTERS]
     session.run("gradclip", "accuracy", *names, "--venv", "--largest", str(10**7), "-o", "reports/published/accuracy")
 
 

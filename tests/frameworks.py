@@ -16,7 +16,13 @@ import pytest
 __all__ = ["ADAPTERS", "MODULES", "find_python", "has_framework", "has_library", "is_required"]
 
 #: The module of each framework that has an adapter.
-MODULES = {"torch": "torch", "paddle": "paddle", "paddle-fluid": "paddle.fluid", "tensorflow": "tensorflow"}
+MODULES = {
+    "optax": "optax",
+    "torch": "torch",
+    "paddle": "paddle",
+    "paddle-fluid": "paddle.fluid",
+    "tensorflow": "tensorflow",
+}
 
 #: One parameter for each framework. A test that takes it is skipped if the framework is missing.
 ADAPTERS = [pytest.param(name, marks=pytest.mark.framework(name), id=name) for name in MODULES]

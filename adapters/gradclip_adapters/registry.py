@@ -25,6 +25,7 @@ BUILT_IN = {
     "reference-dask": "gradclip_adapters.reference:dask",
     "reference-jax": "gradclip_adapters.reference:jax",
     "reference-torch": "gradclip_adapters.reference:torch",
+    "optax": "gradclip_adapters.optax:OptaxAdapter",
     "torch": "gradclip_adapters.torch:TorchAdapter",
     "paddle": "gradclip_adapters.paddle:PaddleAdapter",
     "paddle-fluid": "gradclip_adapters.paddle_fluid:PaddleFluidAdapter",

@@ -679,7 +679,7 @@ class TestFilesBesideAnAdapter:
 
         assert result.exit_code == 2
         said = " ".join(result.stderr.split())
-        assert "templates for paddle, paddle-fluid, tensorflow, torch and plain functions" in said
+        assert "templates for optax, paddle, paddle-fluid, tensorflow, torch and plain functions" in said
         assert "`gradclip show CASE`" in said
 
 
@@ -876,7 +876,7 @@ class TestOtherVerbs:
         result = run("adapters")
 
         assert result.exit_code == 0
-        assert {"numpy", "torch", "paddle", "paddle-fluid", "tensorflow"} <= set(result.stdout.split())
+        assert {"numpy", "optax", "torch", "paddle", "paddle-fluid", "tensorflow"} <= set(result.stdout.split())
         assert not re.search("-$", result.stdout, re.MULTILINE)
 
     def test_smoke_runs_one_case_for_each_subject(self) -> None:

@@ -1,0 +1,114 @@
+"""Adapt Optax on JAX: `optax.clip` and `optax.clip_by_global_norm`, called through `update`, eager and in `jax.jit`."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence, Tuple
+
+import jax
+import optax
+
+from .arrays import answer_in_threads, build_tensors, convert_options, make_following_call
+from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+
+__all__ = ["OptaxAdapter"]
+
+COMMON = (
+    "functional",
+    "excludes",
+    "none_grads",
+    "mixed_dtypes",
+    "repeated",
+    "single",
+    "threads",
+    "follows",
+    "flag_kinds",
+    "threshold_kinds",
+    "differentiable",
+)
+#: https://github.com/jax-ml/jax/issues/26658
+FLUSHES = ("flushes_subnormals",) if jax.default_backend() == "cpu" else ()
+#: The modes of each function, and the feature of each mode.
+MODES = {"[eager]": "compiles", "[jit]": "compiled"}
+#: For each operation, the function and the option that holds its threshold.
+FUNCTIONS = {"clip_by_value": (optax.clip, "max"), "clip_by_global_norm": (optax.clip_by_global_norm, "clip_norm")}
+
+
+class OptaxAdapter(Adapter):
+    """Adapter for the clips of Optax."""
+
+    def about(self) -> About:
+        """Return the versions of Optax and JAX, and JAX's devices."""
+        return About("Optax", optax.__version__, {"jax": jax.__version__, "devices": str(jax.devices())})
+
+    def subjects(self) -> Sequence[Subject]:
+        """Return each function in each mode."""
+        return list(SUBJECTS.values())
+
+    def call(self, call: Call) -> Reply:
+        """Return the answer of the entry point that the call names."""
+        if any(gradient.layout != "contiguous" or gradient.rows is not None for gradient in call.gradients):
+            message = "arrays of JAX have no strides and are not row-sparse"
+            raise Unsupported(message, "interface")
+        if "reused" in call.options:
+            message = "arrays of JAX are immutable: no call can reuse the arrays of an earlier one"
+            raise Unsupported(message, "interface")
+        if "threads" in call.options:
+            return answer_in_threads(call, self.call)
+        # By default, JAX turns arrays of 64 bits into arrays of 32 bits. The setting belongs to a thread.
+        with jax.enable_x64(True):
+            return _answer(call)
+
+
+def _answer(call: Call) -> Reply:
+    arrays = build_tensors(call.gradients, _make_array)
+    cotangents = [gradient.cotangent and jax.numpy.asarray(gradient.cotangent.numpy()) for gradient in call.gradients]
+    tree: Any = arrays[0] if call.options.get("as_single") else arrays
+    passed: Any = (array for array in arrays) if call.options.get("as_generator") else tree
+    with framework_call(lambda: _read(arrays)) as seen:
+        if any(one is not None for one in cotangents):
+            _, pull_back = jax.vjp(lambda values: _update(call, values), arrays)
+            clipped = pull_back(cotangents)[0]
+        else:
+            clipped = _update(call, passed)
+        if "followed" in call.options:
+            following = make_following_call(call)
+            _update(following, build_tensors(following.gradients, _make_array))
+    results: List[Any] = [clipped] if call.options.get("as_single") else list(clipped)
+    same = tuple(new is old for new, old in zip(results, arrays))
+    return Reply(_read(results), inputs=_read(arrays), same_object=same, warnings=seen.warnings)
+
+
+def _update(call: Call, updates: Any) -> Any:
+    """Make the transformation, mask the excluded gradients, and apply it to the updates, as an optimizer does."""
+    subject, how = SUBJECTS[call.subject], ("as_generator", "as_single", "compiled")
+    options, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
+    function, threshold = FUNCTIONS[subject.operation]
+    # Optax raises an error for the options that it does not have.
+    more = {name: value for name, value in options.items() if name not in (threshold, *how)}
+    transformation = function(options[threshold], **more)
+    if not all(flags):
+        transformation = optax.masked(transformation, flags[0] if "as_single" in options else flags)
+    compiled = "compiled" in subject.features or options.get("compiled")
+    update = jax.jit(transformation.update) if compiled else transformation.update
+    return update(updates, transformation.init(updates))[0]
+
+
+def _make_array(gradient: Gradient) -> jax.Array:
+    assert gradient.array is not None
+    return jax.numpy.asarray(gradient.array.numpy())
+
+
+def _read(arrays: Sequence[Any]) -> Tuple[Optional[Array], ...]:
+    return tuple(None if array is None else Array.of(jax.device_get(array)) for array in arrays)
+
+
+SUBJECTS = {
+    "optax." + function.__name__ + mode: Subject(
+        "optax." + function.__name__ + mode,
+        operation,
+        ("float16", "bfloat16", "float32", "float64"),
+        (*COMMON, *FLUSHES, feature),
+    )
+    for operation, (function, _) in FUNCTIONS.items()
+    for mode, feature in MODES.items()
+}

@@ -1,0 +1,169 @@
+"""Compare the Optax adapter with direct calls of Optax; needs Optax."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+try:
+    from gradclip_adapters.optax import OptaxAdapter
+except ImportError as error:
+    if "optax" in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
+        raise
+    pytest.skip(f"Optax is not installed in this environment: {error}", allow_module_level=True)
+
+import jax
+import ml_dtypes
+import optax
+
+from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Unsupported
+
+ADAPTER = OptaxAdapter()
+SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}
+GLOBAL_NORM = sorted(name for name, subject in SUBJECTS.items() if subject.operation == "clip_by_global_norm")
+DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
+VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
+
+
+def make_gradients(dtype: str, excluded: int | None = None) -> tuple[Gradient, ...]:
+    """Return three gradients and a None among them; one may be excluded."""
+    arrays = [Array.of(np.array(values, DTYPES[dtype])) for values in VALUES]
+    first, *rest = (Gradient(f"g{n}", array, need_clip=n != excluded) for n, array in enumerate(arrays))
+    return (first, Gradient("none", None), *rest)
+
+
+def make_options(subject: str, threshold: float) -> dict[str, Any]:
+    """Return options with the threshold under the name that the operation uses."""
+    return {"clip_norm": threshold} if subject in GLOBAL_NORM else {"max": threshold}
+
+
+def clip_by_hand(subject: str, dtype: str, threshold: float, mask: list[bool] | None = None) -> list[Array | None]:
+    """Call the transformation that the entry point names, without the adapter."""
+    with jax.enable_x64(True):
+        first, *rest = (jax.numpy.asarray(np.array(values, DTYPES[dtype])) for values in VALUES)
+        tree = [first, None, *rest]
+        transformation = optax.clip_by_global_norm(threshold) if subject in GLOBAL_NORM else optax.clip(threshold)
+        if mask is not None:
+            transformation = optax.masked(transformation, mask)
+        update = jax.jit(transformation.update) if "jit" in subject else transformation.update
+        clipped, _ = update(tree, transformation.init(tree))
+    return [None if array is None else Array.of(np.asarray(array)) for array in clipped]
+
+
+def test_contract_defines_every_feature() -> None:
+    assert {feature for subject in SUBJECTS.values() for feature in subject.features} <= set(FEATURES)
+
+
+def test_about_gives_the_imported_versions() -> None:
+    about = ADAPTER.about()
+
+    assert about.version == optax.__version__
+    assert about.environment["jax"] == jax.__version__
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS))
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+@pytest.mark.parametrize("threshold", [1.5, 64.0])
+def test_adapter_answers_like_a_direct_call(subject: str, dtype: str, threshold: float) -> None:
+    reply = ADAPTER.call(Call(subject, make_gradients(dtype), make_options(subject, threshold)))
+
+    assert [None if array is None else array.dtype for array in reply.gradients] == [dtype, None, dtype, dtype]
+    assert list(reply.gradients) == clip_by_hand(subject, dtype, threshold)
+    assert reply.norm is None
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS))
+def test_excluded_gradient_is_masked(subject: str) -> None:
+    reply = ADAPTER.call(Call(subject, make_gradients("float32", excluded=0), make_options(subject, 1.5)))
+
+    assert list(reply.gradients) == clip_by_hand(subject, "float32", 1.5, [False, True, True, True])
+    assert reply.gradients[0] == make_gradients("float32")[0].array
+    assert reply.gradients[2] != make_gradients("float32")[2].array
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS))
+def test_inputs_are_unchanged(subject: str) -> None:
+    gradients = make_gradients("float32")
+
+    reply = ADAPTER.call(Call(subject, gradients, make_options(subject, 1.5)))
+
+    assert reply.inputs == tuple(gradient.array for gradient in gradients)
+    assert reply.same_object == tuple(gradient.array is None for gradient in gradients)
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS))
+@pytest.mark.parametrize("need_clip", [True, False])
+def test_single_gradient_is_passed_without_a_list(subject: str, need_clip: bool) -> None:
+    gradient = Gradient("a", Array.of(np.array([3.0, 4.0])), need_clip=need_clip)
+    options = make_options(subject, 2.0)
+
+    reply = ADAPTER.call(Call(subject, (gradient,), {**options, "as_single": True}))
+
+    assert reply.gradients == ADAPTER.call(Call(subject, (gradient,), options)).gradients
+    assert (reply.gradients[0] == gradient.array) == (not need_clip)
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS))
+def test_wide_gradients_stay_wide_and_the_setting_of_jax_stays_as_it_was(subject: str) -> None:
+    before = jax.config.jax_enable_x64
+
+    reply = ADAPTER.call(Call(subject, make_gradients("float64"), make_options(subject, 64.0)))
+
+    assert {array.dtype for array in reply.gradients if array is not None} == {"float64"}
+    assert jax.config.jax_enable_x64 == before
+
+
+@pytest.mark.parametrize("name", ["clip", "clip_by_global_norm"])
+def test_only_compiled_calls_are_traced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, traced = getattr(optax.tree, "clip" if name == "clip" else "norm"), []
+
+    def watch(tree: Any, *arguments: Any) -> Any:
+        traced.append(isinstance(jax.tree.leaves(tree)[0], jax.core.Tracer))
+        return original(tree, *arguments)
+
+    monkeypatch.setattr(optax.tree, "clip" if name == "clip" else "norm", watch)
+    options = make_options(f"optax.{name}[jit]", 1.5)
+    for subject, more in (("[eager]", {}), ("[eager]", {"compiled": True}), ("[jit]", {})):
+        ADAPTER.call(Call(f"optax.{name}{subject}", make_gradients("float32"), {**options, **more}))
+
+    assert traced == [False, True, True]
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS))
+@pytest.mark.parametrize("option", ["min", "norm_type", "error_if_nonfinite"])
+def test_option_that_optax_does_not_have_is_refused_by_optax(subject: str, option: str) -> None:
+    with pytest.raises(FrameworkRaised, match=f"unexpected keyword argument '{option}'"):
+        ADAPTER.call(Call(subject, make_gradients("float32"), {**make_options(subject, 1.0), option: 1.0}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "message"),
+    [
+        ({"layout": "strided"}, {}, "have no strides"),
+        ({"rows": (0, 1), "height": 4}, {}, "row-sparse"),
+        ({}, {"reused": True}, "immutable"),
+    ],
+)
+def test_what_arrays_of_jax_are_not_is_unsupported(
+    changes: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    gradient = Gradient("a", Array.of(np.ones(2, np.float32)), **changes)
+
+    with pytest.raises(Unsupported, match=message) as raised:
+        ADAPTER.call(Call("optax.clip[eager]", (gradient,), {"max": 1.0, **options}))
+
+    assert raised.value.kind == "interface"
+
+
+@pytest.mark.parametrize("subject", GLOBAL_NORM)
+def test_derivatives_come_from_vjp(subject: str) -> None:
+    values, vector = (Array.of(np.array(one, np.float32)) for one in ([3.0, 4.0], [1.0, -2.0]))
+
+    reply = ADAPTER.call(Call(subject, (Gradient("a", values, cotangent=vector),), {"clip_norm": 2.5}))
+
+    # (c / n) (v - x (x . v) / n^2), with x . v = -5 and n = 5.
+    assert reply.gradients[0] is not None
+    np.testing.assert_allclose(reply.gradients[0].numpy(), [0.8, -0.6], rtol=1e-6)

@@ -28,7 +28,7 @@ class Torch(Backend):
         import torch
 
         if not torch.compiler.is_compiling():
-            return _uncast()
+            return _disable_autocast_and_warnings()
         # While compiling, nothing runs in NumPy. The compiler supports neither NumPy's errstate, nor the faster way to
         # disable autocast.
         on = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
@@ -165,7 +165,7 @@ class InMemoryTorch(InMemory, Torch):
 
 
 @contextlib.contextmanager
-def _uncast() -> Iterator[None]:
+def _disable_autocast_and_warnings() -> Iterator[None]:
     with np.errstate(all="ignore"), torch_private.disable_autocast():
         yield
 

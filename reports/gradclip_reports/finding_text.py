@@ -46,7 +46,7 @@ def describe_standing(finding: Finding) -> str:
 
 
 def write_short_line(finding: Finding, counts: int = 2) -> str:
-    """Return the finding in one line, with both counts, or only the number of cells (1), or none (0)."""
+    """Return the finding in one line. `counts` selects its counts: cells and rules (2), only cells (1), or none (0)."""
     told = [format_cell_count(finding.count), format_count(len(finding.rules), "rule")][:counts]
     standing = "; ".join([describe_standing(finding), *([", ".join(told)] if told else [])])
     return f"{escape_line(finding.severity)}: {write_heading(finding)} ({standing})"
@@ -69,7 +69,7 @@ def list_lines(finding: Finding, run: Run) -> list[tuple[str, str]]:
 
 
 def _write_part(part: Finding, whole: Finding) -> str:
-    """Return one part of a finding, with the reason why it is known, and without the words that the whole shares."""
+    """Return one part of a finding; leave out what it has in common with the whole, and add why it is known."""
     text, heading, shared = write_short_line(part), write_heading(part), f"{escape_line(whole.title)} ("
     if heading.startswith(shared):
         text = text.replace(heading, heading.removeprefix(shared).removesuffix(")"), 1)

@@ -411,7 +411,7 @@ def test_torch_in_place_on_a_tensor_from_outside_a_transformation(require: Any) 
         slopes = torch.func.vmap(torch.func.grad(multiply), in_dims=(0, None))(inside, outside)
         assert slopes.tolist() == [[8.0] * 4] * 3
         clipped = torch.func.vmap(torch.func.grad(lambda x, clip=clip: _sum_clipped(clip, x)))(inside)
-        # Tensors of the inner transformation alone are clipped, and keep their number of levels.
+        # Tensors that all belong to the same transformations can be clipped in place.
         assert float(clipped.abs().max()) < 1e-6
     torch.func.vmap(lambda x: clip_by_norm([x, 2 * x], 1.0, inplace=True))(inside)
     assert inside.tolist() == [[0.5] * 4] * 3

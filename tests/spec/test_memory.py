@@ -51,7 +51,7 @@ def make_gradients(shapes: str, dtype: str) -> list[np.ndarray[Any, Any]]:
     return [np.full(shape, 0.5, dtype) for shape in SHAPES[shapes]]
 
 
-def assert_little_more(operation: Callable[[Any], Any], grads: list[np.ndarray[Any, Any]]) -> None:
+def assert_within_budget(operation: Callable[[Any], Any], grads: list[np.ndarray[Any, Any]]) -> None:
     """Assert that an operation in place stays within its memory budget."""
     __tracebackhide__ = True
     # The first call with compiled loops imports numba, whose own memory does not count.
@@ -72,14 +72,14 @@ def assert_little_more(operation: Callable[[Any], Any], grads: list[np.ndarray[A
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shapes", CHOSEN)
 def test_numpy_arrays_take_little_memory(shapes: str, dtype: str, operation: str) -> None:
-    assert_little_more(OPERATIONS[operation], make_gradients(shapes, dtype))
+    assert_within_budget(OPERATIONS[operation], make_gradients(shapes, dtype))
 
 
 @pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("norm_type", [1, 3, math.inf])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_other_norms_take_little_memory(dtype: str, norm_type: float) -> None:
-    assert_little_more(
+    assert_within_budget(
         lambda grads: clip_by_global_norm(grads, 0.25, norm_type=norm_type, inplace=True)[0],
         make_gradients(CHOSEN[-1], dtype),
     )
@@ -97,7 +97,7 @@ def test_numpy_views_take_little_memory(layout: str, dtype: str, operation: str)
         "axes moved": np.moveaxis(base.reshape(20, 100, 5000), 0, 1),
     }
 
-    assert_little_more(OPERATIONS[operation], [views[layout]])
+    assert_within_budget(OPERATIONS[operation], [views[layout]])
 
 
 def read_peak_memory() -> int:

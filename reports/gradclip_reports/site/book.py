@@ -149,7 +149,7 @@ class Question(Protocol):
 
     @property
     def answers(self) -> Sequence[Words]:
-        """The words; the first whose conditions hold counts."""
+        """The words in order; a cell gets the first ones whose conditions it fulfils."""
 
     @property
     def measure(self) -> str:
@@ -157,11 +157,11 @@ class Question(Protocol):
 
     @property
     def workload(self) -> str:
-        """The workload of the speed."""
+        """For "speed", the workload in the table."""
 
     @property
     def floor(self) -> str:
-        """The measurement of the memory."""
+        """For "speed", the row that measures one pass over the memory."""
 
     @property
     def peers(self) -> Mapping[str, str]:

@@ -47,7 +47,7 @@ class ClipByValue(_Policy):
 
     Notes
     -----
-    The object is called with pairs `(parameter, gradient)` and returns them as a list, the gradients clipped. A
+    The object is called with pairs `(parameter, gradient)` and returns a list of pairs with the clipped gradients. A
     parameter whose attribute `need_clip` is false is excluded; a gradient that is None stays None. Objects with equal
     arguments are equal. To get the norm, or to use `eps` or another norm, call the functions.
 
@@ -156,7 +156,7 @@ def _take_apart(pairs: Pairs) -> tuple[list[Any], list[Any], list[bool]]:
         raise TypeError(message)
     listed = list(pairs)
     for pair in listed:
-        # An array of two rows can be taken apart, too.
+        # Do not mistake an array of two rows for a pair.
         if not isinstance(pair, tuple | list):
             message = f"{wanted} a {type(pair).__name__} among them; {hint}"
             raise TypeError(message)

@@ -15,7 +15,7 @@ from .values import format_cell_count, format_value, shorten_text
 
 __all__ = ["draw_markdown"]
 
-#: The largest number of groups: a summary of a job may hold a megabyte, and this stays far below it.
+#: The largest number of groups to show. GitHub accepts a megabyte as the summary of a job; 50 groups take far less.
 _FAILURES = 50
 
 #: A framework's message may be a whole traceback.

@@ -61,6 +61,6 @@ def format_code_in_html(text: str) -> str:
 
 
 def escape_html(text: str) -> str:
-    """Return the text on one line for HTML inside Markdown; special characters of either become entities."""
+    """Return the text on one line for HTML inside Markdown; the special characters of both become entities."""
     escaped = html.escape(escape_line(text), quote=False)
     return _SPECIAL_BESIDE_HTML.sub(lambda found: f"&#{ord(found[0])};", escaped)

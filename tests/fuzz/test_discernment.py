@@ -83,7 +83,7 @@ def join_lines(paragraphs: Sequence[str]) -> str:
 
 ORIGINAL = gradclip_spec.clip_by_norm
 
-#: For each target, its breaks: the module, the name in it, and the function that replaces it.
+#: The breaks of each target: a module, the name of a function in it, and the broken function that gets this name.
 BREAKS: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
     "answers": [(messages, "read_message", json.loads)],
     "greetings": [(wire, "check_subjects", tuple)],
@@ -152,7 +152,7 @@ def test_hostile_examples_find_nothing(target: str, text: str) -> None:
 
 
 def list_hostile(target: str, text: str) -> list[dict[str, Any]]:
-    """List examples that put a text into members of a record. The imports take seconds, so that tests make them."""
+    """List examples that put a text into members of a record. Import late, because these imports take seconds."""
     if target == "records":
         return importlib.import_module("fuzzing.targets.records").list_hostile_examples("torch", [text])
     if target == "scripts":
@@ -177,7 +177,7 @@ def test_sweep_finds_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def list_every_tenth(name: str) -> Iterator[Any]:
-    """List every tenth example of a sweep. The import takes seconds, so the tests make it."""
+    """List every tenth example of a sweep. Import late, because this import takes seconds."""
     from fuzzing.sweep import SWEEPS
 
     return itertools.islice(SWEEPS[name](), 0, None, 10)

@@ -68,7 +68,7 @@ def make_finding(cause: str, cells: list[Cell], parameters: dict[str, Any]) -> F
     )
 
 
-def test_every_question_has_words_and_the_matrix_has_sixteen() -> None:
+def test_matrix_has_sixteen_questions_and_each_has_words() -> None:
     questions = load_questions()
 
     assert len(questions) == 16

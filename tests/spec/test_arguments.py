@@ -125,7 +125,7 @@ def test_byte_orders_are_kept() -> None:
         clip_by_global_norm(arrays[::-1], 1.0)[0][::-1],
     ):
         assert [array.dtype.str for array in clipped] == ["<f4", ">f4", ">f8"]
-    # Two classes have the same name.
+    # The dtypes differ, but both have the name float32.
     assert [array.dtype.str for array in clip_by_global_norm(arrays[:2], 1.0)[0]] == ["<f4", ">f4"]
 
 

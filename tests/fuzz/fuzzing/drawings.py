@@ -28,7 +28,7 @@ _OUR_TAGS = {"<details>", "<details open>", "</details>", "<summary>", "</summar
 _OUR_HEADINGS = {"Failures that no finding explains"}
 #: Markup that a text from a record must never produce. Only our own templates use emphasis and code.
 _NEVER = {"image", "link_open", "fence", "code_block", "blockquote_open", "hr", "ordered_list_open", "html_inline"}
-#: How a table shows a name that holds a bar, which would end the cell of a code span.
+#: A table shows a name with a bar as an HTML element, because the bar would end the cell even inside a code span.
 _CODE_IN_A_CELL = re.compile(r"<code>[^<>|]*</code>")
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 
@@ -94,7 +94,7 @@ def check_texts(document: Any, where: str) -> None:
 
 
 def parse_strictly(text: str, name: str) -> Any:
-    """Return the JSON value of a text that must be strict JSON, without surrogates and without a key twice."""
+    """Return the JSON value of a text that must be strict JSON, without surrogates and without repeated keys."""
 
     def refuse_twins(members: list[tuple[str, Any]]) -> dict[str, Any]:
         require(len(dict(members)) == len(members), f"{name}: a key occurs twice: {members}")

@@ -68,7 +68,7 @@ def take_simple_root(xp: Any, x: Array) -> Array:
 
 
 def make_power_sum(work: Any, arrays: Sequence[Array], norm_type: float) -> PowerSum:
-    """Return the sum of the powers of the elements of arrays, none of them empty."""
+    """Return the sum of the powers of all elements; no array may be empty."""
     xp, one, zero = work.xp, work.make_number(1.0), work.make_number(0.0)
     if not arrays:
         return PowerSum(zero, zero, one, zero)

@@ -44,7 +44,7 @@ class TensorFlowAdapter(Adapter):
     """Adapter for the clip functions of TensorFlow 2."""
 
     def __init__(self) -> None:
-        # Each new threshold makes a new graph. TensorFlow would warn about so many of them.
+        # Each new threshold makes a new graph, and TensorFlow would warn that there are many graphs.
         tf.get_logger().setLevel("ERROR")
         self._entries = {entry.subject.name: entry for entry in _list_entry_points()}
 

@@ -148,7 +148,7 @@ class Backend:
         return self.add_squares(list(pack(self, arrays))) if arrays else self.make_number(0.0)
 
     def add_squares(self, arrays: Sequence[Array]) -> Array:
-        """Return the sum of the squares of all elements of arrays, none of them empty."""
+        """Return the sum of the squares of all elements; no array may be empty."""
         xp = self.xp
         wide = (xp.astype(x, xp.float64) for x in arrays)
         return xp.sum(xp.stack([xp.sum(x * x) for x in wide]))
@@ -230,7 +230,7 @@ class Backend:
     # Scaling.
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
-        """Return each array multiplied by one coefficient, or itself if values may be looked at and it is 1."""
+        """Return each array multiplied by one coefficient; `eager` backends return the array itself for 1."""
         if self.eager and bool(coefficient.unchanged):
             return list(arrays)
         results = list(arrays)

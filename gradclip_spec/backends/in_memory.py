@@ -125,7 +125,7 @@ class InMemory(kernels.Memory):
         return (clip_norm / divisor, 0.0, 1.0) if isinstance(divisor, float) else _split(Fraction(clip_norm) / divisor)
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
-        """Return each array multiplied by a coefficient, one for all or one of a list, or itself if that is 1."""
+        """Return each array multiplied by its coefficient (one for all, or a list), or the array itself for 1."""
         coefficients = coefficient if isinstance(coefficient, list) else [coefficient] * len(arrays)
         changed = [index for index, coefficient in enumerate(coefficients) if coefficient != ONE]
         # If all arrays change, pass the same list again, because `shared_out` caches its chunks.

@@ -25,8 +25,8 @@ def are_dtensors(arrays: Sequence[Array]) -> bool:
     Raises
     ------
     TypeError
-        If only some of them are, if one is a sum that is still distributed over the processes, or if one is on a mesh
-        that does not include this process.
+        If only some of the arrays are DTensors, if one is a sum that is still distributed over the processes, or if one
+        is on a mesh that does not include this process.
     """
     module = sys.modules.get("torch.distributed.tensor")
     kinds = {module is not None and issubclass(kind, module.DTensor) for kind in {type(array) for array in arrays}}

@@ -92,7 +92,7 @@ def _read(context: Any, kind: Any, address: Any, index: Any) -> Any:
 
 @_emit
 def _write(context: Any, kind: Any, address: Any, index: Any, number: Any) -> Any:
-    """Write a float64 as an element; round to float32 first if the element is narrower than that."""
+    """Write a float64 as an element; round to float32 first if the element is narrower than float32."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         value = arguments[3]

@@ -25,7 +25,7 @@ _SMALLEST = 2.0**-126
 
 
 def split(*views: View) -> Iterator[tuple[View, ...]]:
-    """Yield views of parts of arrays of one shape, in a fixed order; flat views if all are contiguous alike."""
+    """Yield the same parts of several arrays of one shape, in a fixed order; flat ones if the memory layout allows."""
     first = views[0]
     if first.size <= CHUNK:
         yield views
@@ -85,7 +85,7 @@ def sum_plainly(x: View, power: int) -> float:
 
 
 def sum_exactly(x: View, power: int) -> list[float]:
-    """Return numbers that add up to the sum of squares or magnitudes of float64 numbers, to within `2**-60` of it.
+    """Return numbers that add up to the sum of squares or magnitudes, with a relative error of at most `2**-60`.
 
     In each row of 256 elements the highest 22 bits of the largest are split off every element (Rump, Ogita, Oishi,
     Accurate Floating-Point Summation, 2008, algorithm ExtractVector). The squares of these parts are multiples of one

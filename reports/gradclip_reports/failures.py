@@ -30,7 +30,7 @@ class FailureGroup:
 
     @property
     def status(self) -> Status:
-        """Return the status of all of them."""
+        """Return the status of the cells."""
         return STATUSES[self.first.status]
 
     @property

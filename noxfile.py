@@ -263,9 +263,14 @@ def accuracy(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def report(session: nox.Session) -> None:
-    """Make the pages and pictures from the published records; with `--check`, fail if one is stale."""
+    """Make the pages and pictures from the published records, and their site in build/site; `--check` finds stale ones.
+
+    With `-- --check`, nothing is written, and a page that does not show the records is an error.
+    """
     session.install("-e", ".[check]")
     session.run("python", "reports/published/update_readme.py", *session.posargs)
+    if "--check" not in session.posargs:
+        session.run("gradclip", "report", "reports/published", "-o", "build/site")
 
 
 @nox.session(default=False)

@@ -28,10 +28,13 @@ DATA = (
     "gradclip_conformance/run/schemas/*.json",
     "gradclip_conformance/test_conformance.py",
     "gradclip_reports/schemas/*.json",
+    "gradclip_reports/site/templates/*.html",
+    "gradclip_reports/site/static/site.css",
+    "gradclip_reports/site/static/site.js",
 )
 
 #: Suffixes of the files that belong in the wheel.
-ENDINGS = {".py", ".typed", ".toml", ".json"}
+ENDINGS = {".py", ".typed", ".toml", ".json", ".html", ".css", ".js"}
 
 
 def find_problems() -> list[str]:

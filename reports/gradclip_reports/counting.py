@@ -10,7 +10,7 @@ from .lines import Run
 from .statuses import LACKS, SEVERITIES, SPOILING, UNEXPLAINED, UNJUDGED, Status
 from .values import format_count
 
-__all__ = ["RuleCounts", "count_explained", "count_rules"]
+__all__ = ["RuleCounts", "choose_verdict", "count_explained", "count_rules"]
 
 #: The statuses of answers that differ from a rule and follow the formula of the framework's documentation or adapter.
 ANNOUNCED = frozenset({Status.DOCUMENTED, Status.DECLARED})
@@ -57,7 +57,7 @@ def count_rules(runs: Sequence[Run]) -> RuleCounts:
             statuses.setdefault(cell.rule, set()).add(cell.status)
             if cell.status == Status.UNSUPPORTED and cell.lacks:
                 lacks[cell.lacks] += 1
-        totals.update(_choose_word(found) for found in statuses.values())
+        totals.update(choose_verdict(found) for found in statuses.values())
     breaking = [one for run in runs for one in run.findings if _breaks(one.statuses)]
     severities = Counter(one.severity for one in breaking)
     # A record may come from a suite with other severities.
@@ -94,7 +94,8 @@ def _breaks(statuses: Iterable[str]) -> bool:
     return bool({*statuses} & {*SPOILING, Status.DEVIATION})
 
 
-def _choose_word(statuses: set[str]) -> str:
+def choose_verdict(statuses: set[str]) -> str:
+    """Return what became of a rule: "broken", "documented", "kept", "recorded" or "not asked"."""
     if _breaks(statuses):
         return "broken"
     if statuses & ANNOUNCED:

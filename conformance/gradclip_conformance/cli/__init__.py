@@ -25,7 +25,9 @@ from ..cases.patterns import suggest_known
 __all__ = ["VERBS", "gradclip", "main"]
 
 #: Each verb's command is in the module of the same name, which is imported when it is needed.
-VERBS = ("check", "smoke", "adapters", "rules", "show", "summary", "repro", "diff", "expectations", "accuracy")
+VERBS = (
+    *("check", "smoke", "adapters", "rules", "show", "summary", "report", "repro", "diff", "expectations", "accuracy"),
+)
 
 
 class LazyGroup(click.Group):

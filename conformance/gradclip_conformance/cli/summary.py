@@ -19,7 +19,7 @@ from gradclip_reports.values import escape_line
 
 from .targets import say
 
-__all__ = ["choose_exit_code", "location_option", "print_runs", "summary"]
+__all__ = ["choose_exit_code", "find_records", "location_option", "print_runs", "summary"]
 
 location_option = click.option(
     "--location", default="", metavar="PATH", help="For sarif: the file in your repository that the results are about."
@@ -39,7 +39,7 @@ def summary(files: tuple[Path, ...], format_: str, location: str, verbose: bool)
     """
     runs: list[Run] = []
     problems = 0
-    paths = [path for file in files for path in (_find_records(file) if file.is_dir() else [file])]
+    paths = [path for file in files for path in (find_records(file) if file.is_dir() else [file])]
     for path in paths:
         try:
             read = read_runs(path)
@@ -62,7 +62,7 @@ def summary(files: tuple[Path, ...], format_: str, location: str, verbose: bool)
     sys.exit(choose_exit_code(runs, problems or not all(run.is_judged for run in runs) or not runs))
 
 
-def _find_records(folder: Path) -> list[Path]:
+def find_records(folder: Path) -> list[Path]:
     """Return the records in a folder, compressed ones included."""
     return sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])
 

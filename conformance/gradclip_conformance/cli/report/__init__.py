@@ -1,0 +1,107 @@
+"""Define the verb `gradclip report`: write a static site from records."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gradclip_reports.records import Cell, RecordError, Run, read_runs
+from gradclip_reports.site.book import Book
+from gradclip_reports.site.build import build_site
+from gradclip_reports.site.measured import read_accuracy, read_speeds
+from gradclip_reports.values import escape_line
+from gradclip_spec import rules
+from gradclip_spec.rules.causes import load_causes
+from gradclip_spec.rules.questions import load_questions
+
+from ...repro.script import NoScript, write_script
+from ..summary import find_records
+from ..targets import say
+
+__all__ = ["report"]
+
+#: The expected values of a script are computed element by element, which takes a minute for 16 million elements.
+LONGEST = 10**5
+
+FOLDER = click.Path(path_type=Path, file_okay=False)
+TABLE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.command(short_help="Write a site of pages from records.")
+@click.argument("records", nargs=-1, required=True, metavar="RECORD...", type=click.Path(path_type=Path, exists=True))
+@click.option("-o", "--output", "folder", required=True, metavar="DIR", type=FOLDER, help="The folder of the site.")
+@click.option("--accuracy", metavar="JSON", type=TABLE, help="The table that `gradclip accuracy -o` wrote.")
+@click.option("--benchmarks", metavar="JSON", type=TABLE, help="The table that `nox -s bench` wrote.")
+def report(records: tuple[Path, ...], folder: Path, accuracy: Path | None, benchmarks: Path | None) -> None:
+    """Write a static site from records: open DIR/index.html in a browser, without a server or a network.
+
+    A folder stands for the records in it, and for the tables accuracy.json and benchmarks.json if it has them. Several
+    records of one adapter become a history. The site has the matrix of questions, a page for each framework, entry
+    point, rule and cause, and a page that compares any two frameworks.
+
+    A record that is incomplete, damaged or of a newer version is refused by its name; then nothing is written, and the
+    exit code is 3.
+    """
+    try:
+        runs = list(_read(records))
+        tables = [path for path in records if path.is_dir()]
+        accuracy = accuracy or _find_table(tables, "accuracy.json")
+        benchmarks = benchmarks or _find_table(tables, "benchmarks.json")
+        book = Book(
+            load_questions(),
+            rules.load(),
+            tuple(load_causes().values()),
+            read_accuracy(accuracy) if accuracy else {},
+            read_speeds(benchmarks) if benchmarks else (),
+        )
+        count = build_site(runs, folder, book, _write_script)
+    except (RecordError, OSError) as problem:
+        say(escape_line(str(problem)))
+        sys.exit(3)
+    click.echo(f"{count} files; open {escape_line(str(folder / 'index.html'))}")
+
+
+def _read(records: Sequence[Path]) -> Iterator[tuple[Run, str]]:
+    """Yield each run with the name of its record, and refuse a run that is given twice."""
+    paths = [path for record in records for path in (find_records(record) if record.is_dir() else [record])]
+    if not paths:
+        msg = f"There is no record (*.jsonl, *.jsonl.gz) in {', '.join(map(str, records))}."
+        raise click.UsageError(escape_line(msg))
+    seen: list[tuple[Run, Path]] = []
+    for path in paths:
+        for run in read_runs(path):
+            if any(run == other for other, _ in seen):
+                msg = f"The run of {run.header.adapter} in {path} is given twice."
+                raise click.UsageError(escape_line(msg))
+            seen.append((run, path))
+            # Only the file's name: pages must not show the folders of the machine that made them.
+            yield run, path.name
+
+
+def _find_table(folders: Sequence[Path], name: str) -> Path | None:
+    return next((folder / name for folder in folders if (folder / name).is_file()), None)
+
+
+def _write_script(run: Run, cell: Cell) -> str:
+    """Return the script of a cell; nothing if none can be written, or if its gradients are long."""
+    if _count_elements(cell.input) > LONGEST:
+        return ""
+    try:
+        return write_script(run.header, cell)
+    except NoScript:
+        return ""
+
+
+def _count_elements(value: Any) -> int:
+    """Return the number of elements of all arrays in an input."""
+    if isinstance(value, Mapping):
+        shape = value.get("shape")
+        if isinstance(shape, list) and all(type(length) is int for length in shape):
+            return math.prod(shape)
+        return sum(map(_count_elements, value.values()))
+    return sum(map(_count_elements, value)) if isinstance(value, list) else 0

@@ -1,0 +1,304 @@
+"""Write a static site: HTML pages, one style sheet, one script, and scripts with data.
+
+The site works from a file, without a network. Nothing that a record says becomes a path: pages get names from
+`slugs`, and the templates escape every text.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..counting import choose_verdict
+from ..lines import Cell, RecordError, Run
+from ..matrix import Tally
+from ..statuses import SEVERITIES, STATUSES, Status
+from ..values import escape_text
+from .book import Book, Rule
+from .mathml import UnknownLatex, write_mathml
+from .plots import draw_plots
+from .questions import OPERATIONS, STANDINGS, write_answer
+from .slugs import Slugs
+from .views import FindingView, RunView, make_views
+
+if TYPE_CHECKING:
+    import jinja2
+
+__all__ = ["LARGEST", "build_site"]
+
+#: More runs than this do not fit into one table; the largest matrix that is tested has 30.
+LARGEST = 100
+#: More rules than this of one run are counted instead of listed.
+_RULES = 1000
+
+OPERATION_LABELS = {
+    "": "global norm, or the nearest",
+    "clip_by_global_norm": "by global norm",
+    "clip_by_norm": "by norm",
+    "clip_by_value": "by value",
+}
+#: The pages of the matrix, by operation.
+MATRIX_PAGES = {
+    "": "index",
+    "clip_by_global_norm": "by-global-norm",
+    "clip_by_norm": "by-norm",
+    "clip_by_value": "by-value",
+}
+LEVELS = {
+    "must": "The documents say it",
+    "should": "The documents do not say it, but a user can expect it",
+    "quality": "About accuracy",
+    "unspecified": "Recorded, never judged",
+}
+WORDS = {
+    "new": "new: nothing documents it, and it is not known",
+    "known": "known: recorded with its reason",
+    "documented": "documented by the framework",
+    "declared": "declared by the adapter",
+    "poor": "poor, as the dtype's arithmetic explains",
+}
+#: The class of each status, which gives its colour.
+CLASSES = {
+    status.value: {"pass": "right", "quality": "poor", "documented": "documented", "declared": "documented"}.get(
+        status.value, "unknown" if status in (Status.UNSUPPORTED, Status.UNSPECIFIED) else "broken"
+    )
+    for status in Status
+}
+
+
+def write_no_script(run: Run, cell: Cell) -> str:
+    """Return no script, where nobody can write one."""
+    del run, cell
+    return ""
+
+
+def build_site(runs: Sequence[tuple[Run, str]], folder: Path, book: Book, write_script: Any = write_no_script) -> int:
+    """Write the site into a folder, which is made if it is missing.
+
+    Parameters
+    ----------
+    runs
+        Each run with the name of its record, for commands that readers copy.
+    folder
+        The folder. Files of an older site in it are replaced.
+    book
+        The rules, the causes, the questions and the measurements.
+    write_script
+        Writes the script of a cell, as :data:`views.ScriptWriter` says.
+
+    Returns
+    -------
+    int
+        The number of files.
+
+    Raises
+    ------
+    RecordError
+        If there is no run, or there are too many.
+    ModuleNotFoundError
+        If the package Jinja2 is not installed.
+    """
+    if not 0 < len(runs) <= LARGEST:
+        message = f"A site shows 1 to {LARGEST} runs; {len(runs)} were given."
+        raise RecordError(message)
+    site = _Site(make_views(runs, book, write_script), book)
+    count = 0
+    for name, text in site.write_pages():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+        count += 1
+    return count
+
+
+class _Site:
+    """The pages of one site."""
+
+    def __init__(self, views: Sequence[RunView], book: Book) -> None:
+        self.views = views
+        self.book = book
+        slugs = Slugs()
+        self.rule_pages = {rule.id: slugs.choose(rule.id) for rule in book.rules}
+        self.templates = _load_templates()
+
+    def write_pages(self) -> Iterator[tuple[str, str]]:
+        """Yield the name and the text of each file."""
+        static = importlib.resources.files(__package__) / "static"
+        for name in ("site.css", "site.js"):
+            yield f"static/{name}", (static / name).read_text("utf-8")
+        yield from self._write_overviews()
+        for view in self.views:
+            yield f"framework/{view.slug}.html", self._render("framework.html", "../", **self._describe_run(view))
+            for entry in view.entries:
+                yield f"entry/{entry.slug}.html", self._render("entry.html", "../", view=view, entry=entry)
+            yield f"data/{view.slug}.js", _call("gradclipRun", view.slug, self._list_data(view))
+        yield from self._write_book()
+        yield "data/search.js", _call("gradclipSearch", self._list_targets())
+        told = [{"id": one.id, "text": one.text} for one in self.book.questions]
+        yield "data/questions.js", _call("gradclipQuestions", told)
+
+    def _render(self, template: str, root: str, **members: Any) -> str:
+        stamp = f"Records of {min(view.date for view in self.views)} to {max(view.date for view in self.views)}."
+        page = self.templates.get_template(template)
+        shared = {"views": self.views, "questions": self.book.questions, "RULE_PAGES": self.rule_pages}
+        return page.render(root=root, stamp=stamp, **shared, **members)
+
+    def _write_overviews(self) -> Iterator[tuple[str, str]]:
+        plots = draw_plots([view.run for view in self.views], self.book)
+        for plot in plots:
+            # The plots escape every text that they hold.
+            object.__setattr__(plot, "svg", _mark_safe(plot.svg))
+        for operation, name in MATRIX_PAGES.items():
+            page = self._render("index.html", "", operation=operation, plots=plots if not operation else [])
+            yield f"{name}.html", page
+        yield "compare.html", self._render("compare.html", "")
+        rules = [(rule, *self._count_verdicts(rule)) for rule in self.book.rules]
+        yield "rules.html", self._render("rules.html", "", rows=rules)
+        shown = [
+            (cause, sum(any(one.cause == cause.id for one in view.findings) for view in self.views))
+            for cause in self.book.causes
+        ]
+        yield "causes.html", self._render("causes.html", "", rows=shown)
+
+    def _write_book(self) -> Iterator[tuple[str, str]]:
+        for rule in self.book.rules:
+            rows = [(view, *self._judge(view, rule.id)) for view in self.views]
+            page = self._render("rule.html", "../", rule=rule, formula=_write_formula(rule), rows=rows)
+            yield f"rule/{self.rule_pages[rule.id]}.html", page
+        for cause in self.book.causes:
+            found = [(view, one) for view in self.views for one in view.findings if one.cause == cause.id]
+            yield f"cause/{cause.id}.html", self._render("cause.html", "../", cause=cause, rows=found)
+
+    def _describe_run(self, view: RunView) -> dict[str, Any]:
+        # The answers name findings by their places in the run, and the page shows them in another order.
+        places = {id(finding): number for number, finding in enumerate(view.run.findings)}
+        rules = sorted(view.rules.items(), key=lambda pair: [*STATUSES].index(pair[1].worst.value))
+        return {
+            "view": view,
+            "anchors": {places[id(one.finding)]: one.anchor for one in view.findings},
+            "severities": list(dict.fromkeys(one.finding.severity for one in view.findings)),
+            "standings": list(dict.fromkeys(one.standing for one in view.findings)),
+            "rules": rules[:_RULES],
+            "more_rules": max(0, len(rules) - _RULES),
+            "statuses": list(dict.fromkeys(tally.worst.value for _, tally in rules[:_RULES])),
+        }
+
+    def _judge(self, view: RunView, rule: str) -> tuple[tuple[str, str], Tally | None, list[FindingView]]:
+        """Return the verdict on a rule with its class, the statuses of its cells, and the findings that name it."""
+        tally = view.rules.get(rule)
+        findings = [one for one in view.findings if rule in one.finding.rules]
+        return _find_verdict(tally), tally, findings
+
+    def _count_verdicts(self, rule: Rule) -> tuple[int, list[RunView]]:
+        verdicts = [(view, _find_verdict(view.rules.get(rule.id))[1]) for view in self.views]
+        kept = sum(verdict == "kept" for _, verdict in verdicts)
+        return kept, [view for view, verdict in verdicts if verdict == "broken"]
+
+    def _list_data(self, view: RunView) -> dict[str, Any]:
+        """Return what the page of comparisons needs of a run."""
+        return {
+            "heading": view.heading,
+            "date": view.date,
+            "record": view.record,
+            "glyphs": {name: glyph for name, (glyph, _) in STANDINGS.items()},
+            "answers": {
+                operation: {name: [found[0].standing, write_answer(found)] for name, found in answers.items()}
+                for operation, answers in view.answers.items()
+            },
+            "findings": [
+                {
+                    "key": f"{one.heading} {one.message}",
+                    "heading": one.heading,
+                    "severity": one.finding.severity,
+                    "standing": one.standing,
+                    "anchor": one.anchor,
+                }
+                for one in view.findings
+            ],
+            "rules": {rule: _find_verdict(tally)[1] for rule, tally in view.rules.items() if rule in self.rule_pages},
+        }
+
+    def _list_targets(self) -> list[tuple[str, str, str]]:
+        """Return what the search finds: the words, the kind, and the address."""
+        found = [(view.heading, "framework", f"framework/{view.slug}.html") for view in self.views]
+        found += [(one.text, "question", f"index.html#{one.id}") for one in self.book.questions]
+        found += [(rule.id, "rule", f"rule/{self.rule_pages[rule.id]}.html") for rule in self.book.rules]
+        found += [(cause.title, "cause", f"cause/{cause.id}.html") for cause in self.book.causes]
+        for view in self.views:
+            found += [
+                (entry.name, f"entry point of {view.heading}", f"entry/{entry.slug}.html") for entry in view.entries
+            ]
+            page = f"framework/{view.slug}.html"
+            found += [(one.heading, f"finding of {view.heading}", f"{page}#{one.anchor}") for one in view.findings]
+        return found
+
+
+def _find_verdict(tally: Tally | None) -> tuple[str, str]:
+    """Return the class and the word for what became of a rule."""
+    verdict = choose_verdict(set(tally.counts)) if tally is not None else "not asked"
+    return {"broken": "broken", "documented": "documented", "kept": "right"}.get(verdict, "unknown"), verdict
+
+
+def _write_formula(rule: Rule) -> Any:
+    """Return the formula of a rule as MathML, or as it is written where it cannot be converted."""
+    if not rule.formula:
+        return ""
+    try:
+        return _mark_safe(write_mathml(rule.formula))
+    except UnknownLatex:
+        return rule.formula
+
+
+def _call(name: str, *members: Any) -> str:
+    """Return a script that hands data to a function; no text in it can end the script."""
+    told = (json.dumps(member, ensure_ascii=True, allow_nan=False).replace("<", "\\u003c") for member in members)
+    return f"{name}({', '.join(told)});\n"
+
+
+def _mark_safe(text: str) -> Any:
+    import markupsafe
+
+    # The text is markup of this package, in which every foreign text is escaped.
+    return markupsafe.Markup(text)  # noqa: S704
+
+
+def _escape(value: Any) -> Any:
+    """Make characters visible that would act on a terminal, or reverse the direction of a line."""
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return escape_text(value)
+    return value
+
+
+@functools.cache
+def _load_templates() -> jinja2.Environment:
+    try:
+        import jinja2
+    except ModuleNotFoundError as error:
+        message = "A site needs the package Jinja2: install gradclip-spec[check]."
+        raise ModuleNotFoundError(message, name="jinja2") from error
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(str(__package__)),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_escape,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    labels = {operation: label for operation, label in OPERATION_LABELS.items() if operation}
+    environment.globals.update(
+        STANDINGS=STANDINGS,
+        SEVERITIES=SEVERITIES,
+        CLASSES=CLASSES,
+        WORDS=WORDS,
+        LEVELS=LEVELS,
+        OPERATIONS=labels,
+        OPERATION_LABELS=OPERATION_LABELS,
+        MATRIX_PAGES=MATRIX_PAGES,
+        PREFIXES={OPERATIONS[operation]: label for operation, label in labels.items()},
+        write_answer=write_answer,
+    )
+    return environment

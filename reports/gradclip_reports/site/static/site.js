@@ -1,0 +1,383 @@
+// Everything here is an addition: without this file the pages show all their content, unsorted and unfiltered.
+"use strict";
+
+// Colours: automatic, light, dark. The choice is applied before the first paint.
+const THEMES = ["automatic", "light", "dark"];
+
+function readTheme() {
+  try {
+    const kept = localStorage.getItem("gradclip-theme");
+    return THEMES.includes(kept) ? kept : "automatic";
+  } catch {
+    return "automatic";
+  }
+}
+
+function applyTheme(theme) {
+  if (theme === "automatic") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+}
+
+applyTheme(readTheme());
+
+function startTheme() {
+  const button = document.getElementById("theme");
+  let theme = readTheme();
+  const show = () => { button.textContent = `Colours: ${theme}`; };
+  button.hidden = false;
+  show();
+  button.addEventListener("click", () => {
+    theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+    applyTheme(theme);
+    show();
+    try {
+      localStorage.setItem("gradclip-theme", theme);
+    } catch {
+      // A browser may refuse to keep anything for a file; the choice then lasts for this page.
+    }
+  });
+}
+
+// Scripts of data, loaded when they are needed. Unlike fetch, script elements work from a file.
+const root = () => document.body.dataset.root;
+const loaded = new Map();
+
+function load(name) {
+  if (!loaded.has(name)) {
+    loaded.set(name, new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.src = root() + name;
+      script.addEventListener("load", resolve);
+      script.addEventListener("error", reject);
+      document.head.append(script);
+    }));
+  }
+  return loaded.get(name);
+}
+
+const runs = new Map();
+let entries = [];
+let questions = [];
+window.gradclipRun = (slug, run) => runs.set(slug, run);
+window.gradclipSearch = (found) => { entries = found; };
+window.gradclipQuestions = (found) => { questions = found; };
+
+// Text only: nothing from a record is ever parsed as HTML.
+function element(name, text, properties) {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text;
+  return Object.assign(made, properties);
+}
+
+// The state of filters is kept in the address, as #?name=value, so that it can be shared.
+function readState() {
+  const hash = location.hash;
+  return new URLSearchParams(hash.startsWith("#?") ? hash.slice(2) : "");
+}
+
+function writeState(form) {
+  const state = new URLSearchParams();
+  for (const control of form.elements) {
+    if (control.name && control.value) state.set(control.name, control.value);
+  }
+  const text = state.toString();
+  history.replaceState(null, "", text ? `#?${text}` : location.pathname + location.search);
+}
+
+function startFilters() {
+  for (const form of document.querySelectorAll("form[data-filters]")) {
+    const apply = { matrix: filterMatrix, findings: filterFindings, rows: filterRows }[form.dataset.filters];
+    const state = readState();
+    let known = false;
+    for (const control of form.elements) {
+      if (control.name && state.has(control.name)) {
+        control.value = state.get(control.name);
+        known = true;
+      }
+    }
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("input", () => {
+      apply(form);
+      writeState(form);
+    });
+    form.classList.add("ready");
+    if (known) apply(form);
+  }
+}
+
+function words(control) {
+  return control ? control.value.toLowerCase().split(/\s+/).filter(Boolean) : [];
+}
+
+function holds(text, wanted) {
+  return wanted.every((word) => text.includes(word));
+}
+
+function filterMatrix(form) {
+  const { differ, frameworks } = form.elements;
+  const wanted = words(frameworks);
+  const table = document.querySelector("table.matrix");
+  const heads = [...table.tHead.rows[0].cells];
+  const shown = heads.map((head, i) => i === 0 || holds(head.textContent.toLowerCase(), wanted));
+  let rows = 0;
+  heads.forEach((head, i) => { head.hidden = !shown[i]; });
+  for (const row of table.tBodies[0].rows) {
+    const cells = [...row.cells];
+    cells.forEach((cell, i) => { cell.hidden = !shown[i]; });
+    const answers = cells.filter((cell, i) => i > 0 && shown[i]);
+    const differs = new Set(answers.map((cell) => cell.textContent.trim())).size > 1;
+    const broken = answers.some((cell) => cell.querySelector(".broken"));
+    row.hidden = (differ.value === "differ" && !differs) || (differ.value === "broken" && !broken);
+    rows += row.hidden ? 0 : 1;
+  }
+  const empty = rows === 0 || shown.filter(Boolean).length === 1;
+  document.querySelector(".none").hidden = !empty;
+}
+
+function filterFindings(form) {
+  const { text, severity, standing } = form.elements;
+  const wanted = words(text);
+  let count = 0;
+  const articles = document.querySelectorAll("article.finding");
+  for (const one of articles) {
+    const data = one.dataset;
+    const fits = holds(data.text, wanted)
+      && (!severity.value || data.severity === severity.value)
+      && (!standing.value || data.standing === standing.value);
+    one.hidden = !fits;
+    document.querySelector(`.toc [data-for="${one.id}"]`).hidden = !fits;
+    count += fits ? 1 : 0;
+  }
+  form.querySelector(".count").textContent = `${count} of ${articles.length}`;
+  document.querySelector(".none").hidden = count > 0;
+}
+
+function filterRows(form) {
+  const table = document.getElementById(form.dataset.table);
+  const wanted = words(form.elements.text);
+  const choices = [...form.elements].filter((control) => control.name && control.name !== "text" && control.value);
+  let count = 0;
+  const rows = table.tBodies[0].rows;
+  for (const row of rows) {
+    const fits = holds(row.dataset.text, wanted)
+      && choices.every((control) => row.dataset[control.name].split(" ").includes(control.value));
+    row.hidden = !fits;
+    count += fits ? 1 : 0;
+  }
+  form.querySelector(".count").textContent = `${count} of ${rows.length}`;
+  const none = document.querySelector(".none");
+  if (none) none.hidden = count > 0;
+}
+
+function startSorting() {
+  for (const table of document.querySelectorAll("table.sortable")) {
+    const heads = [...table.tHead.rows[0].cells];
+    heads.forEach((head, column) => {
+      const button = element("button", head.textContent, { type: "button", className: "sort" });
+      head.replaceChildren(button);
+      button.addEventListener("click", () => {
+        const up = head.getAttribute("aria-sort") !== "ascending";
+        heads.forEach((other) => other.removeAttribute("aria-sort"));
+        head.setAttribute("aria-sort", up ? "ascending" : "descending");
+        const key = (row) => row.cells[column].textContent.trim();
+        const order = new Intl.Collator("en", { numeric: true });
+        const rows = [...table.tBodies[0].rows].sort((a, b) => order.compare(key(a), key(b)));
+        table.tBodies[0].append(...(up ? rows : rows.reverse()));
+      });
+    });
+  }
+}
+
+function startCopying() {
+  for (const button of document.querySelectorAll("button.copy")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      const code = button.previousElementSibling;
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        button.textContent = "Copied";
+      } catch {
+        // Without a clipboard, as in a file in some browsers, select the text.
+        getSelection().selectAllChildren(code);
+        button.textContent = "Selected";
+      }
+      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    });
+  }
+}
+
+// Search: links below the field; the arrow keys move among them, and Escape closes them.
+function startSearch() {
+  const field = document.getElementById("search");
+  const list = document.getElementById("results");
+  const close = () => { list.hidden = true; };
+  const show = async () => {
+    await load("data/search.js");
+    const wanted = words(field);
+    const fits = entries.filter(([label, kind]) => holds(`${label} ${kind}`.toLowerCase(), wanted));
+    list.replaceChildren();
+    for (const [label, kind, href] of wanted.length ? fits.slice(0, 12) : []) {
+      const link = element("a", label, { href: root() + href });
+      link.append(" ", element("span", kind, { className: "quiet" }));
+      const item = element("li");
+      item.append(link);
+      list.append(item);
+    }
+    if (wanted.length && !fits.length) list.append(element("li", "Nothing fits."));
+    list.hidden = !wanted.length;
+  };
+  field.addEventListener("input", show);
+  field.addEventListener("focus", () => { if (field.value) show(); });
+  document.addEventListener("click", (event) => { if (!event.target.closest(".search")) close(); });
+  document.addEventListener("keydown", (event) => {
+    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+    if (event.key === "/" && !typing) {
+      event.preventDefault();
+      field.focus();
+    } else if (event.key === "Escape" && event.target.closest(".search")) {
+      close();
+      field.focus();
+    } else if (["ArrowDown", "ArrowUp"].includes(event.key) && event.target.closest(".search")) {
+      const stops = [field, ...list.querySelectorAll("a")];
+      const step = event.key === "ArrowDown" ? 1 : -1;
+      const next = stops[stops.indexOf(event.target) + step];
+      if (next) {
+        event.preventDefault();
+        next.focus();
+      }
+    }
+  });
+}
+
+// Compare two runs. Each has its script of data.
+function startComparing() {
+  const form = document.getElementById("compare");
+  if (!form) return;
+  const { from, to, operation } = form.elements;
+  form.hidden = false;
+  const read = () => {
+    const names = decodeURIComponent(location.hash.slice(1)).split("..");
+    const known = (select, name) => [...select.options].some((option) => option.value === name);
+    if (known(from, names[0])) from.value = names[0];
+    if (known(to, names[1])) to.value = names[1];
+    else if (to.options.length > 1) to.value = [...to.options].find((option) => option.value !== from.value).value;
+    if (names[2] !== undefined && known(operation, names[2])) operation.value = names[2];
+  };
+  const show = async () => {
+    await Promise.all([load("data/questions.js"), load(`data/${from.value}.js`), load(`data/${to.value}.js`)]);
+    compare(runs.get(from.value), runs.get(to.value), from.value, to.value, operation.value);
+  };
+  const change = () => {
+    const parts = [from.value, to.value, ...(operation.value ? [operation.value] : [])];
+    history.replaceState(null, "", `#${parts.join("..")}`);
+    show();
+  };
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("change", change);
+  document.getElementById("swap").addEventListener("click", () => {
+    [from.value, to.value] = [to.value, from.value];
+    change();
+  });
+  window.addEventListener("hashchange", () => { read(); show(); });
+  read();
+  show();
+}
+
+function answerCell(run, slug, question, answers, label) {
+  const [standing, text] = answers;
+  const link = element("a", undefined, { href: `framework/${slug}.html#q-${question}`, className: `answer ${standing}` });
+  link.append(element("span", run.glyphs[standing], { className: `glyph ${standing}` }), ` ${text}`);
+  const cell = element("td");
+  cell.dataset.label = label;
+  cell.append(link);
+  return cell;
+}
+
+function table(heads, rows) {
+  const made = element("table", undefined, { className: "stacked" });
+  const head = made.createTHead().insertRow();
+  heads.forEach((text) => head.append(element("th", text, { scope: "col" })));
+  made.createTBody().append(...rows);
+  return made;
+}
+
+function listFindings(run, slug, findings) {
+  const list = element("ul");
+  for (const one of findings) {
+    const item = element("li");
+    item.append(
+      element("span", one.severity, { className: `badge sev-${one.severity}` }), " ",
+      element("a", one.heading, { href: `framework/${slug}.html#${one.anchor}` }), " ",
+      element("span", one.standing, { className: "quiet" }),
+    );
+    list.append(item);
+  }
+  return list;
+}
+
+function listRules(rules) {
+  const list = element("ul", undefined, { className: "columns" });
+  for (const rule of rules) {
+    const item = element("li");
+    const link = element("a", undefined, { href: `rule/${rule.replace(/[^a-z0-9]+/g, "-")}.html` });
+    link.append(element("code", rule));
+    item.append(link);
+    list.append(item);
+  }
+  return list;
+}
+
+function section(parts, title, content, empty) {
+  parts.push(element("h2", title));
+  parts.push(content && content.childElementCount ? content : element("p", empty));
+}
+
+function compare(first, second, slugOne, slugTwo, operation) {
+  const parts = [];
+  const names = first.heading === second.heading
+    ? [`${first.heading}, ${first.date}`, `${second.heading}, ${second.date}`] : [first.heading, second.heading];
+  const differing = questions.filter(({ id }) => first.answers[operation][id].join() !== second.answers[operation][id].join());
+  document.getElementById("verdict").textContent = slugOne === slugTwo
+    ? "Choose two different runs."
+    : `From ${names[0]} to ${names[1]}: ${differing.length} of ${questions.length} questions are answered differently.`;
+  const row = ({ id, text }) => {
+    const made = element("tr");
+    made.append(
+      element("th", text, { scope: "row" }),
+      answerCell(first, slugOne, id, first.answers[operation][id], names[0]),
+      answerCell(second, slugTwo, id, second.answers[operation][id], names[1]),
+    );
+    return made;
+  };
+  if (differing.length) parts.push(element("h2", "Answered differently"), table(["Question", ...names], differing.map(row)));
+  const alike = questions.filter((one) => !differing.includes(one));
+  if (alike.length) {
+    const details = element("details");
+    details.append(element("summary", `${alike.length} answered alike`), table(["Question", ...names], alike.map(row)));
+    parts.push(details);
+  }
+  const missing = (run, other) => run.findings.filter((one) => !other.findings.some((its) => its.key === one.key));
+  section(parts, `Only ${names[0]} shows`, listFindings(first, slugOne, missing(first, second)), "Nothing.");
+  section(parts, `Only ${names[1]} shows`, listFindings(second, slugTwo, missing(second, first)), "Nothing.");
+  const kept = (run, rule) => run.rules[rule] === "kept";
+  const broken = (run, rule) => run.rules[rule] === "broken";
+  const rules = Object.keys(first.rules);
+  section(parts, `Kept by ${names[0]}, broken by ${names[1]}`,
+    listRules(rules.filter((rule) => kept(first, rule) && broken(second, rule))), "No rule.");
+  section(parts, `Broken by ${names[0]}, kept by ${names[1]}`,
+    listRules(rules.filter((rule) => broken(first, rule) && kept(second, rule))), "No rule.");
+  parts.push(element("p", "Case by case, with the smallest input of each difference:", { className: "label" }));
+  const code = element("pre", undefined, { tabIndex: 0 });
+  code.append(element("code", `gradclip diff ${first.record} ${second.record}`));
+  parts.push(code);
+  document.getElementById("compared").replaceChildren(...parts);
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  startTheme();
+  startFilters();
+  startSorting();
+  startCopying();
+  startSearch();
+  startComparing();
+});

@@ -1,0 +1,297 @@
+"""Prepare what the pages show: each run with its answers, findings, rules and entry points.
+
+The templates hold no logic beside loops and conditions. Everything that a record says is text here, cut to a length
+that a page can bear; the templates escape it.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..counting import RuleCounts, count_rules
+from ..finding_text import FOR_MODELS, describe_standing, write_heading
+from ..lines import Cell, Finding, Run
+from ..matrix import Tally
+from ..statuses import LACKS, SEVERITIES, Status
+from ..values import escape_line, format_value, shorten_text
+from .book import Book
+from .questions import OPERATIONS, Answer, answer_run
+from .slugs import Slugs, is_safe_link
+
+__all__ = ["EntryView", "FindingView", "RunView", "ScriptWriter", "make_views"]
+
+#: Returns the text of a script that shows a cell without the suite; empty where none can be written.
+ScriptWriter = Callable[[Run, Cell], str]
+
+#: Longer texts are cut; the record holds them in full.
+_LENGTH = 2000
+#: More findings than this stay in the record; published records have at most 20.
+_FINDINGS = 200
+#: More rules or cases than this are counted instead of listed.
+_LISTED = 400
+
+
+@dataclass(frozen=True)
+class FindingView:
+    """One finding of a run."""
+
+    finding: Finding
+    #: The anchor on the framework's page.
+    anchor: str
+    heading: str
+    #: The text of an error or a warning; empty if there is none.
+    message: str
+    #: One of new, known, documented, declared, poor.
+    standing: str
+    #: The page of the cause; empty if the catalogue does not have it.
+    cause: str
+    subjects: Sequence[str]
+    rules: Sequence[tuple[str, int]]
+    input: str
+    expected: str
+    observed: str
+    detail: str
+    quote: str
+    reason: str
+    url: str
+    is_link: bool
+    command: str
+    script: str
+    #: Versions of the same framework that show it, too; empty where only one version has a record.
+    versions: str = ""
+
+
+@dataclass(frozen=True)
+class EntryView:
+    """One entry point of a framework."""
+
+    name: str
+    slug: str
+    operation: str
+    dtypes: str
+    features: str
+    norms: str
+    formula: str
+    answers: Mapping[str, Answer]
+    findings: Sequence[FindingView]
+    rules: Sequence[tuple[str, Tally]]
+
+
+@dataclass
+class RunView:
+    """One run: a framework in one version."""
+
+    run: Run
+    slug: str
+    heading: str
+    record: str
+    #: The answers to the questions, by operation; the empty operation is the first that can answer.
+    answers: Mapping[str, Mapping[str, tuple[Answer, ...]]]
+    counts: RuleCounts
+    findings: list[FindingView]
+    #: Findings beyond those that are shown.
+    more_findings: int
+    rules: Mapping[str, Tally]
+    entries: list[EntryView] = field(default_factory=list)
+    #: The runs of the same adapter, the oldest first, if there are several.
+    history: list[Stage] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The framework's name."""
+        return self.run.header.framework["name"]
+
+    @property
+    def version(self) -> str:
+        """The framework's version."""
+        return self.run.header.framework["version"]
+
+    @property
+    def date(self) -> str:
+        """The day of the run."""
+        return self.run.header.started[:10]
+
+    @property
+    def worst(self) -> str:
+        """The worst severity of a finding that breaks rules; empty if there is none."""
+        return next(iter(self.counts.findings), "")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One run in the history of a framework, beside the run before it."""
+
+    view: RunView
+    appeared: Sequence[str]
+    gone: Sequence[str]
+    is_first: bool
+
+
+def make_views(
+    runs: Sequence[tuple[Run, str]], book: Book, write_script: ScriptWriter, reserved: Slugs | None = None
+) -> list[RunView]:
+    """Return the runs as the pages show them.
+
+    Parameters
+    ----------
+    runs
+        Each run with the name of its record, for commands that readers copy.
+    book
+        The rules, the causes and the questions.
+    write_script
+        Writes the script of a cell.
+    reserved
+        The file names that are taken.
+    """
+    slugs, entry_slugs = reserved or Slugs(), Slugs()
+    views = [_view_run(run, record, book, write_script, slugs) for run, record in runs]
+    _add_history(views)
+    for view in views:
+        view.entries += [_view_entry(view, subject, book, entry_slugs) for subject in view.run.header.subjects]
+    return views
+
+
+def _view_run(run: Run, record: str, book: Book, write_script: ScriptWriter, slugs: Slugs) -> RunView:
+    statuses: dict[str, list[str]] = {}
+    for cell in run.cells:
+        statuses.setdefault(cell.rule, []).append(cell.status)
+    cells = {(cell.subject, cell.case): cell for cell in run.cells}
+    known = {cause.id for cause in book.causes}
+    anchors = Slugs()
+    ranked = sorted(run.findings, key=lambda one: SEVERITIES.index(one.severity) if one.severity in SEVERITIES else 99)
+    findings = [
+        _view_finding(run, record, finding, cells, known, anchors, write_script) for finding in ranked[:_FINDINGS]
+    ]
+    return RunView(
+        run,
+        slugs.choose(f"{run.header.adapter}-{run.header.framework['version']}"),
+        run.header.heading,
+        record,
+        {operation: answer_run(run, book, operation) for operation in ("", *OPERATIONS)},
+        count_rules([run]),
+        findings,
+        len(run.findings) - len(findings),
+        {rule: Tally(found) for rule, found in list(statuses.items())},
+    )
+
+
+def _view_finding(
+    run: Run,
+    record: str,
+    finding: Finding,
+    cells: Mapping[tuple[str, str], Cell],
+    known: set[str],
+    anchors: Slugs,
+    write_script: ScriptWriter,
+) -> FindingView:
+    example = finding.example
+    # The text of an error may be long, and has a place of its own.
+    short = {name: value for name, value in finding.parameters.items() if name != "text"}
+    cell = cells.get((example["subject"], example["case"]))
+    command = shlex.join(["gradclip", "repro", record, escape_line(example["case"])])
+    command += f" --subject {shlex.quote(escape_line(example['subject']))}"
+    return FindingView(
+        finding=finding,
+        anchor="finding-" + anchors.choose(finding.cause),
+        heading=_cut(write_heading(replace(finding, parameters=short))),
+        message=_cut(str(finding.parameters.get("text", ""))),
+        standing=describe_standing(finding),
+        cause=finding.cause if finding.cause in known else "",
+        subjects=list(finding.cells),
+        rules=sorted(finding.rules.items(), key=lambda pair: -pair[1])[:_LISTED],
+        input=_show(example.get("input")),
+        expected=_show(example.get("expected")),
+        observed=_show(example.get("observed")),
+        # The reason has a place of its own.
+        detail=_cut(example["detail"].removesuffix(f"Known: {finding.reason}")),
+        quote=_cut(finding.quote or ""),
+        reason=_cut(finding.reason or ""),
+        url=_cut(finding.url or ""),
+        is_link=is_safe_link(finding.url),
+        command=command,
+        script=write_script(run, cell) if cell is not None else "",
+    )
+
+
+def _view_entry(view: RunView, subject: Mapping[str, Any], book: Book, slugs: Slugs) -> EntryView:
+    name, operation = subject["name"], subject["operation"]
+    answers: dict[str, Answer] = {}
+    for question in book.questions:
+        mine = [one for one in view.answers[operation][question.id] if name in one.subjects]
+        if mine:
+            answers[question.id] = mine[0]
+    statuses: dict[str, list[str]] = {}
+    for cell in view.run.cells:
+        if cell.subject == name:
+            statuses.setdefault(cell.rule, []).append(cell.status)
+    norms = ["infinity" if float.fromhex(p) == float("inf") else f"{float.fromhex(p):g}" for p in subject["norm_types"]]
+    return EntryView(
+        name,
+        slugs.choose(f"{view.slug}-{name}"),
+        operation,
+        ", ".join(subject["dtypes"]),
+        ", ".join(subject["features"]),
+        ", ".join(norms),
+        _show(subject["formula"]) if subject["formula"] else "",
+        answers,
+        [one for one in view.findings if name in one.finding.cells],
+        [(rule, Tally(found)) for rule, found in statuses.items()],
+    )
+
+
+# History.
+
+
+def _add_history(views: Sequence[RunView]) -> None:
+    """Add to each framework with several records what appeared and what went from one run to the next."""
+    by_adapter: dict[str, list[RunView]] = {}
+    for view in views:
+        by_adapter.setdefault(view.run.header.adapter, []).append(view)
+    for group in by_adapter.values():
+        if len(group) < 2:
+            continue
+        ordered = sorted(group, key=lambda view: view.run.header.started)
+        stages: list[Stage] = []
+        before: dict[str, str] = {}
+        for view in ordered:
+            shown = {_identify(one.finding): one.heading for one in view.findings}
+            appeared = [] if not stages else [text for key, text in shown.items() if key not in before]
+            gone = [text for key, text in before.items() if key not in shown]
+            stages.append(Stage(view, appeared, gone, not stages))
+            before = shown
+        keys = {id(view): {_identify(one.finding) for one in view.findings} for view in ordered}
+        for view in ordered:
+            view.history = stages
+            view.findings = [_add_versions(one, ordered, keys) for one in view.findings]
+
+
+def _add_versions(one: FindingView, ordered: Sequence[RunView], keys: Mapping[int, set[str]]) -> FindingView:
+    showing = [f"{view.version} ({view.date})" for view in ordered if _identify(one.finding) in keys[id(view)]]
+    first = f"{ordered[0].version} ({ordered[0].date})"
+    since = f"since {showing[0]}" + (", the oldest run here" if showing[0] == first else "")
+    return replace(one, versions=since)
+
+
+def _identify(finding: Finding) -> str:
+    """Return what makes a finding the same in two versions: its cause and its parameters, without their effects."""
+    kept = {name: value for name, value in finding.parameters.items() if name not in FOR_MODELS}
+    return json.dumps([finding.cause, kept], sort_keys=True)
+
+
+def _show(value: Any) -> str:
+    return "" if value is None else _cut(format_value(value))
+
+
+def _cut(text: str) -> str:
+    return shorten_text(escape_line(text), _LENGTH)
+
+
+def list_lacks(view: RunView) -> list[tuple[str, int]]:
+    """Return the reasons why cells could not be asked, with their numbers."""
+    found = Counter(cell.lacks for cell in view.run.cells if cell.status == Status.UNSUPPORTED)
+    return [(LACKS[name], found[name]) for name in LACKS if found[name]]

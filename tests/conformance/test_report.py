@@ -1,0 +1,89 @@
+"""Check `gradclip report`: what it writes, and what it refuses by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gradclip_conformance.cli import gradclip
+
+HOST = Path(__file__).with_name("hosts") / "right.py"
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the record of a few cases."""
+    path = tmp_path_factory.mktemp("records") / "own.jsonl"
+    narrow = ["--rule", "norm.each-tensor-alone", "--dtype", "float32", "--op", "clip_by_norm"]
+    result = CliRunner().invoke(gradclip, ["check", str(HOST), *narrow, "-o", str(path)])
+    assert path.is_file(), result.output
+    return path
+
+
+def report(*arguments: object) -> Result:
+    """Run the verb."""
+    return CliRunner().invoke(gradclip, ["report", *map(str, arguments)])
+
+
+def test_site_of_a_folder_names_the_file_to_open(record: Path, tmp_path: Path) -> None:
+    result = report(record.parent, "-o", tmp_path / "site")
+
+    assert result.exit_code == 0, result.output
+    assert f"open {tmp_path / 'site' / 'index.html'}" in join_lines(result)
+    assert (tmp_path / "site" / "rule" / "norm-each-tensor-alone.html").is_file()
+    assert str(record.parent) not in "".join(path.read_text("utf-8") for path in (tmp_path / "site").rglob("*.*"))
+
+
+def join_lines(result: Result) -> str:
+    """Return the output on one line: a terminal gets it wrapped."""
+    return " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda lines: lines[:-1], "has no footer"),
+        (lambda lines: [json.dumps({**json.loads(lines[0]), "schema": 2}), *lines[1:]], "Upgrade gradclip-spec"),
+        (lambda lines: [lines[0], *lines[2:]], "lacks cells"),
+        (lambda lines: ["[" * 1000], "levels of nesting"),
+    ],
+    ids=["cut", "newer", "lacking", "deep"],
+)
+def test_damaged_record_is_refused_by_name(damage: object, says: str, record: Path, tmp_path: Path) -> None:
+    assert callable(damage)
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text("\n".join(damage(record.read_text("utf-8").splitlines())), encoding="utf-8")
+
+    result = report(record, broken, "-o", tmp_path / "site")
+
+    assert result.exit_code == 3
+    assert says in join_lines(result)
+    assert "broken.jsonl" in join_lines(result)
+    assert not (tmp_path / "site").exists()
+
+
+def test_run_is_given_once(record: Path, tmp_path: Path) -> None:
+    result = report(record, record, "-o", tmp_path / "site")
+
+    assert result.exit_code == 2
+    assert "is given twice" in join_lines(result)
+
+
+def test_folder_without_records_is_wrong_usage(tmp_path: Path) -> None:
+    result = report(tmp_path, "-o", tmp_path / "site")
+
+    assert result.exit_code == 2
+    assert "There is no record" in join_lines(result)
+
+
+def test_other_table_is_refused_by_name(record: Path, tmp_path: Path) -> None:
+    table = tmp_path / "table.json"
+    table.write_text("{}", encoding="utf-8")
+
+    result = report(record, "-o", tmp_path / "site", "--accuracy", table)
+
+    assert result.exit_code == 3
+    assert "table.json is not a table of measurements" in join_lines(result)

@@ -1,0 +1,268 @@
+"""Check the site: every text of a record is escaped, every link leads somewhere, and nothing leaves the folder."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+import pytest
+
+from gradclip_reports.records import Cell, Finding, Header, RecordError, Run
+from gradclip_reports.site.book import Book
+from gradclip_reports.site.build import LARGEST, build_site
+from gradclip_reports.site.mathml import UnknownLatex, write_mathml
+from gradclip_reports.site.slugs import Slugs, is_safe_link
+from gradclip_spec import rules
+from gradclip_spec.rules.causes import load_causes
+from gradclip_spec.rules.questions import load_questions
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>`|'\"&\x1b[31m\x00\u202e{{ 7*7 }}{% raw %}"
+RULES = rules.load()[:6]
+BOOK = Book(load_questions(), RULES, tuple(load_causes().values())[:5])
+#: Everything that the templates use; a tag beyond these came from a record.
+TAGS = {
+    *("html", "head", "meta", "title", "link", "script", "body", "a", "header", "nav", "div", "label", "input", "span"),
+    *("ul", "ol", "li", "button", "main", "footer", "p", "code", "h1", "h2", "h3", "form", "select", "option", "table"),
+    *("thead", "tbody", "tr", "th", "td", "details", "summary", "dl", "dt", "dd", "article", "b", "i", "blockquote"),
+    *("pre", "noscript", "figure", "figcaption", "svg", "path", "line", "text", "circle", "math", "semantics", "mrow"),
+    *("mi", "mo", "mn", "mtext", "mfrac", "msqrt", "msub", "msup", "msubsup", "munder", "mspace", "annotation"),
+}
+
+
+class Page(HTMLParser):
+    """Collect what a page holds."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep a tag."""
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+    def list_values(self, name: str) -> list[str]:
+        """Return the values of an attribute."""
+        return [attributes[name] for _, attributes in self.tags if name in attributes]
+
+
+def read_site(folder: Path) -> Mapping[str, Page]:
+    """Return the pages of a site by their names."""
+    return {str(path.relative_to(folder)): Page(path.read_text("utf-8")) for path in folder.rglob("*.html")}
+
+
+def make_finding(cell: Cell, text: str, **changed: Any) -> Finding:
+    """Return a finding whose texts are all the same."""
+    members: dict[str, Any] = {
+        **dict.fromkeys(("title", "question", "why", "reason", "quote", "url"), text),
+        "cause": changed.pop("cause", text),
+        "severity": "wrong",
+        "parameters": {"effect": text, text: text, "text": text},
+        "cells": {cell.subject: [cell.case]},
+        "rules": {cell.rule: 1},
+        "statuses": {cell.status: 1},
+        "example": {"subject": cell.subject, "case": cell.case, "detail": text}
+        | {"input": {text: text}, "expected": text, "observed": [text]},
+    }
+    return Finding(**(members | changed))
+
+
+@pytest.fixture
+def hostile_run(
+    make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
+) -> Run:
+    """Return a run in which every text is an attack."""
+    header = make_header(HOSTILE, HOSTILE, [(HOSTILE, "clip_by_norm"), ("../../escape", "clip_by_norm")])
+    subject = {**header.subjects[0], "dtypes": [HOSTILE], "features": [HOSTILE], "formula": {"kind": HOSTILE}}
+    suite = {"name": HOSTILE, "version": HOSTILE}
+    header = replace(header, subjects=[subject, header.subjects[1]], suite=suite, environment=dict.fromkeys(
+        ("python", "platform"), HOSTILE))  # fmt: skip
+    texts = {"behaviour": HOSTILE, "theme": HOSTILE, "detail": HOSTILE, "status": "fail"}
+    cells = [
+        make_cell(subject=HOSTILE, rule=HOSTILE, case=f"{HOSTILE}/a", **texts),
+        make_cell(subject=HOSTILE, rule=RULES[0].id, case=f"{RULES[0].id}/{HOSTILE}", **texts),
+    ]
+    run = make_run(header, cells)
+    return replace(run, findings=tuple(make_finding(cell, HOSTILE) for cell in cells))
+
+
+@pytest.fixture
+def site(tmp_path: Path, torch_run: Run, hostile_run: Run) -> Path:
+    """Return the folder of a site of an ordinary and a hostile run."""
+    differing = next(cell for cell in torch_run.cells if cell.status == "fail")
+    finding = make_finding(differing, "plain", cause=BOOK.causes[0].id, url="https://example.org/1")
+    runs = [replace(torch_run, findings=(finding,)), hostile_run]
+    folder = tmp_path / "made" / "site"
+    count = build_site([(run, HOSTILE) for run in runs], folder, BOOK, lambda run, cell: HOSTILE)
+    assert count == sum(path.is_file() for path in folder.rglob("*"))
+    return folder
+
+
+class TestUntrustedTexts:
+    def test_no_text_of_a_record_becomes_markup(self, site: Path) -> None:
+        for name, page in read_site(site).items():
+            assert {tag for tag, _ in page.tags} <= TAGS, name
+            sources = [attributes.get("src", "inline") for tag, attributes in page.tags if tag == "script"]
+            assert [Path(source).name for source in sources] == ["site.js"], name
+            assert not [key for _, attributes in page.tags for key in attributes if key.startswith("on")], name
+
+    def test_no_control_character_is_left(self, site: Path) -> None:
+        for path in site.rglob("*.html"):
+            assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", path.read_text("utf-8")), path
+
+    def test_texts_are_not_templates(self, site: Path) -> None:
+        assert "{{ 7*7 }}" in (site / "index.html").read_text("utf-8")
+
+    def test_files_stay_in_the_folder(self, site: Path) -> None:
+        names = [path.relative_to(site.parent.parent) for path in site.parent.parent.rglob("*") if path.is_file()]
+
+        assert all(re.fullmatch(r"made/site/(\w+/)?[a-z0-9-]+\.(html|js|css)", str(name)) for name in names), names
+
+    def test_data_are_json_that_cannot_end_a_script(self, site: Path) -> None:
+        scripts = sorted((site / "data").iterdir())
+
+        assert len(scripts) == 4
+        for path in scripts:
+            text = path.read_text("utf-8")
+            assert "<" not in text
+            assert json.loads("[" + text.partition("(")[2].removesuffix(");\n") + "]")
+
+    @pytest.mark.parametrize(
+        ("url", "safe"),
+        [
+            ("https://github.com/pytorch/pytorch/issues/1", True),
+            ("http://example.org", False),
+            ("javascript:alert(1)", False),
+            ("https://", False),
+            ("https://user@example.org", False),
+            ("https://example.org/\x1b", False),
+            ("https://example.org/ onclick=1", False),
+            ("https://[", False),
+            ("data:text/html,x", False),
+            (None, False),
+        ],
+    )
+    def test_only_https_addresses_are_links(self, url: str | None, safe: bool) -> None:
+        assert is_safe_link(url) is safe
+
+
+class TestLinks:
+    def test_every_link_leads_to_a_file_and_an_anchor(self, site: Path) -> None:
+        pages = read_site(site)
+        ids = {name: page.list_values("id") for name, page in pages.items()}
+        assert [name for name, found in ids.items() if len(set(found)) < len(found)] == []
+        for name, page in pages.items():
+            for link in {*page.list_values("href"), *page.list_values("src")}:
+                if link.startswith("https://"):
+                    continue
+                file, _, anchor = link.partition("#")
+                target = (site / name).parent / unquote(file) if file else site / name
+                assert target.is_file(), f"{name} links to {link}"
+                # The page of comparisons reads its own anchors.
+                if anchor and target.name != "compare.html":
+                    assert anchor in ids[str(target.resolve().relative_to(site.resolve()))], f"{name} links to {link}"
+
+    def test_search_finds_only_pages_that_exist(self, site: Path) -> None:
+        text = (site / "data" / "search.js").read_text("utf-8")
+        targets = json.loads(text.removeprefix("gradclipSearch(").removesuffix(");\n"))
+
+        assert {kind for _, kind, _ in targets} >= {"framework", "question", "rule", "cause"}
+        assert all((site / href.partition("#")[0]).is_file() for _, _, href in targets)
+
+    def test_only_safe_address_is_a_link(self, site: Path) -> None:
+        links = {link for page in read_site(site).values() for link in page.list_values("href") if ":" in link}
+
+        assert links == {"https://example.org/1"}
+
+
+class TestSlugs:
+    def test_names_are_safe_and_given_once(self) -> None:
+        slugs = Slugs()
+        texts = [
+            "torch 2.13.0",
+            "Torch-2.13.0",
+            "../..",
+            "",
+            "\u202e",
+            "CON",
+            "com1",
+            "a" * 500,
+            HOSTILE,
+            "torch 2.13.0",
+        ]
+
+        names = [slugs.choose(text) for text in texts]
+
+        assert len(set(names)) == len(texts)
+        assert all(re.fullmatch(r"[a-z0-9][a-z0-9-]{0,99}", name) for name in names)
+        assert not {"con", "com1"} & set(names)
+
+
+class TestFormulas:
+    def test_every_formula_of_the_book_is_well_formed(self) -> None:
+        for rule in rules.load():
+            if rule.formula:
+                ElementTree.fromstring(write_mathml(rule.formula))
+
+    def test_scripts_and_fractions_have_two_parts(self) -> None:
+        formula = ElementTree.fromstring(write_mathml(r"n = \sqrt{\sum_{i} |x|^2} \cdot \frac{a}{b}"))
+
+        assert {len(found) for tag in ("mfrac", "msup", "munder") for found in formula.iter(tag)} == {2}
+
+    @pytest.mark.parametrize("latex", [r"\unknown", "{a", r"\frac{a}", r"\mathrm a", r"\mathrm{a", r"\left(a", "x_"])
+    def test_other_latex_is_refused(self, latex: str) -> None:
+        with pytest.raises(UnknownLatex):
+            write_mathml(latex)
+
+
+class TestContents:
+    def test_first_load_is_small(self, torch_run: Run, make_run: Callable[..., Run], tmp_path: Path) -> None:
+        run = make_run(torch_run.header, torch_run.cells[:40])
+        headers = [
+            replace(run.header, framework={"name": f"framework {number}", "version": "2.13.0"}) for number in range(30)
+        ]
+        build_site([(replace(run, header=header), "record.jsonl") for header in headers], tmp_path, BOOK)
+
+        first = ["index.html", "static/site.css", "static/site.js"]
+        assert sum((tmp_path / name).stat().st_size for name in first) < 500_000
+
+    def test_history_names_what_appeared_and_what_went(
+        self,
+        make_cell: Callable[..., Cell],
+        make_header: Callable[..., Header],
+        make_run: Callable[..., Run],
+        tmp_path: Path,
+    ) -> None:
+        cell = make_cell(status="fail")
+        runs = []
+        for version, started, cause in [("1.0", "2026-01-01", "old"), ("2.0", "2026-02-01", "new")]:
+            header = replace(make_header("torch", version), started=f"{started}T00:00:00Z")
+            finding = make_finding(cell, "text", cause=cause, title=f"does the {cause} thing", parameters={})
+            runs.append((replace(make_run(header, [cell]), findings=(finding,)), "record.jsonl"))
+
+        build_site(runs[::-1], tmp_path, BOOK)
+        text = (tmp_path / "framework" / "torch-2-0.html").read_text("utf-8")
+
+        assert "<b>New:</b> does the new thing" in text
+        assert "<b>Gone:</b> does the old thing" in text
+        assert "since 2.0 (2026-02-01)" in text
+
+    def test_finding_shows_its_script_and_its_command(self, site: Path) -> None:
+        (page,) = (site / "framework").glob("torch-*.html")
+        text = page.read_text("utf-8")
+
+        assert "gradclip repro" in text
+        assert "<summary>The script</summary>" in text
+
+    @pytest.mark.parametrize("number", [0, LARGEST + 1])
+    def test_other_numbers_of_runs_are_refused(self, number: int, torch_run: Run, tmp_path: Path) -> None:
+        with pytest.raises(RecordError, match=f"1 to {LARGEST} runs; {number} were given"):
+            build_site([(torch_run, "a")] * number, tmp_path, BOOK)
+        assert not list(tmp_path.iterdir())

@@ -97,7 +97,7 @@ def exam(session: nox.Session) -> None:
 def steady(session: nox.Session) -> None:
     """Run the tests five times in random order while other processes keep every core busy."""
     install_tests(session, *list_requirements("steady"))
-    with busy_cores():
+    with keep_cores_busy():
         for _ in range(5):
             # Draw the seed here, because `-q` hides the header in which pytest-randomly prints its seed.
             seed = random.randrange(2**32)
@@ -106,7 +106,7 @@ def steady(session: nox.Session) -> None:
 
 
 @contextlib.contextmanager
-def busy_cores() -> Iterator[None]:
+def keep_cores_busy() -> Iterator[None]:
     """Keep every core busy with a separate process until the block ends."""
     # If the parent of such a process dies, the process reads the end of its standard input and ends, too.
     watch = "import os, sys, threading; threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0))).start()"

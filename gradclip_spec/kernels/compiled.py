@@ -42,7 +42,7 @@ def _warn_once() -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
-def _loop(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
+def _compile_loop(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function at its first call; cache the machine code on disk, or in memory if there is no folder."""
 
     def decorate(function: Callable[..., Any]) -> Any:
@@ -133,7 +133,7 @@ def _read_bits(context: Any, x: Any) -> Any:
     return types.int64(types.float64), generate
 
 
-@_loop(fastmath={"reassoc", "contract", "nsz"})
+@_compile_loop(fastmath={"reassoc", "contract", "nsz"})
 def sum_plainly(kind: Any, starts: Any, sizes: Any, power: int, sums: Any, first: int, last: int) -> None:
     """Sum the squares (`power` 2) or magnitudes (1) of each chunk in float64, in any order.
 
@@ -153,7 +153,7 @@ def sum_plainly(kind: Any, starts: Any, sizes: Any, power: int, sums: Any, first
         sums[chunk] = total
 
 
-@_loop()
+@_compile_loop()
 def sum_exactly(
     kind: Any, starts: Any, sizes: Any, power: int, factor: float, sums: Any, rests: Any, first: int, last: int
 ) -> None:
@@ -196,7 +196,7 @@ def _add(total: float, rest: float, x: float, power: int) -> tuple[float, float]
     return result, rest + (((total - (result - virtual)) + (term - virtual)) + error)
 
 
-@_loop()
+@_compile_loop()
 def find_largest(kind: Any, starts: Any, sizes: Any, results: Any, first: int, last: int) -> None:
     """Find the largest magnitude of each chunk, or NaN if an element is NaN; write its bits as a float64."""
     for chunk in range(first, last):
@@ -206,7 +206,7 @@ def find_largest(kind: Any, starts: Any, sizes: Any, results: Any, first: int, l
         results[chunk] = found
 
 
-@_loop()
+@_compile_loop()
 def scale(kind: Any, starts: Any, sizes: Any, targets: Any, factors: Any, owners: Any, first: int, last: int) -> None:
     """Write the elements of each chunk, times the factor `(high + low) * power` of its owner, to its target.
 

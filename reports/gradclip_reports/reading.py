@@ -61,18 +61,18 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
                 if header is None:
                     place.refuse("a cell is outside any run: its header is missing")
                 cells.append(cell)
-                place.bound("cells", len(cells))
+                place.check_limit("cells", len(cells))
             case Finding() as finding:
                 if header is None:
                     place.refuse("a finding is outside any run: its header is missing")
                 findings.append(finding)
-                place.bound("findings", len(findings))
+                place.check_limit("findings", len(findings))
             case Footer() as footer:
                 if header is None:
                     place.refuse("a footer is outside any run: its header is missing")
                 _check(Run(header, tuple(cells), footer, tuple(findings)), place, allow_incomplete)
                 runs.append(Run(header, tuple(cells), footer, tuple(findings)))
-                place.bound("runs", len(runs))
+                place.check_limit("runs", len(runs))
                 header = None
     if header is not None:
         place.refuse(f"the run of {header.adapter!r} has no footer: it was cut short after {len(cells)} cells")
@@ -99,7 +99,7 @@ class Place:
             line = text[start : len(text) if end < 0 else end]
             start, self.number = start + len(line) + 1, self.number + 1
             values += count_values(line)
-            self.bound("all-values", values)
+            self.check_limit("all-values", values)
             yield line
 
     def _read(self) -> str:
@@ -109,12 +109,12 @@ class Place:
             # Do not trust the file size: it is 0 for a pipe or a device, and a compressed file grows.
             with gzip.open(self.path) if self.path.suffix == ".gz" else self.path.open("rb") as stream:
                 content = stream.read(limit + 1)
-            self.bound("file", len(content))
+            self.check_limit("file", len(content))
             return content.decode("utf-8")
         except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
             self.refuse(f"the file cannot be read: {error}", "Name a record that `gradclip check -o FILE` wrote")
 
-    def bound(self, name: str, found: int) -> None:
+    def check_limit(self, name: str, found: int) -> None:
         """Refuse the file if a number that was counted in it exceeds its limit."""
         try:
             LIMITS[name].check(found)

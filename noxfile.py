@@ -134,7 +134,7 @@ def coverage(session: nox.Session) -> None:
 
 
 def find_python(session: nox.Session, name: str) -> str:
-    """Return a Python with a framework: the session's Python, or that of an environment of another version."""
+    """Return a Python that has a framework: the session's own, or one of another version in a separate environment."""
     recipe = ENVIRONMENTS["adapters"][name]
     if "python" not in recipe:
         session.install(*pin(recipe["needs"]))
@@ -210,7 +210,7 @@ def bench(session: nox.Session) -> None:
     session.run(*command)
 
 
-#: A release with known vulnerabilities; a service that reports none for it has no data.
+#: A release with known vulnerabilities. A service that reports none for this release has no data.
 VULNERABLE = "pip==19.0"
 
 

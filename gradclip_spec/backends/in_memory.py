@@ -1,4 +1,4 @@
-"""Clip arrays whose memory can be read and written; the few numbers that decide are Python numbers.
+"""Clip arrays whose memory can be read and written; norms and coefficients are Python numbers.
 
 A norm is a float if squares of narrower elements were summed in float64, or if it is not finite. Any other norm is a
 `Fraction`, and so is its coefficient. Comparing a norm with a threshold rounds nothing.

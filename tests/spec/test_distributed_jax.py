@@ -25,8 +25,8 @@ from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, glob
 pytestmark = pytest.mark.array_library("jax")
 
 CHECKS: dict[str, Callable[[], None]] = {}
-#: Ways to shard an array over a grid of devices: rows over half of it, columns over half of it, rows and columns, rows
-#: over the whole grid, and not at all: each device has a copy.
+#: Ways to shard an array over a grid of 2 x 2 devices: by rows over one axis of the grid; by columns over the other; by
+#: both; by rows over the whole grid; not at all, so that each device has a copy.
 WAYS = [("rows",), (None, "columns"), ("rows", "columns"), (("rows", "columns"),), (None,)]
 
 
@@ -90,8 +90,8 @@ def same_as_unsharded() -> None:
                     assert x.dtype == z.dtype
                     assert x.sharding.is_equivalent_to(z.sharding, x.ndim)
                     gap = np.abs(np.asarray(x, np.float64) - np.asarray(y, np.float64))
-                    # Both are less than 1.5 units in the last place from the exact element. So they differ by less than
-                    # 3 units, and by a whole number of units.
+                    # Both results are within 1.5 units in the last place of the exact element. So they differ by less
+                    # than 3 units, and by a whole number of units.
                     ulp = 2.0 ** np.floor(np.log2(np.abs(np.asarray(y, np.float64)))) * float(
                         jax.numpy.finfo(dtype).eps
                     )

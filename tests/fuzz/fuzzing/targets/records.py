@@ -93,7 +93,7 @@ EXAMPLES = st.fixed_dictionaries(
 
 
 def write_record(document: list[Any], wanted: list[Any], *, agrees: bool = True) -> str:
-    """Return the text of a changed header and cells, and of a footer that agrees with them if asked."""
+    """Return the text of a header, cells and a footer. `agrees` says whether the footer agrees with changed cells."""
     lines = change(document, wanted)
     if not isinstance(lines, list) or not lines:
         return write_text(lines)

@@ -93,7 +93,8 @@ def test_error_in_one_form_is_shown_beside_the_other_answer() -> None:
 
     assert {cell.case.split("/")[1] for cell in blamed} == {"nan", "infinity"}
     assert all(
-        "Uncompiled, it returned" in cell.detail and "compiled, it raised Floating" in cell.detail for cell in blamed
+        "The uncompiled call returned" in cell.detail and "The compiled call raised Floating" in cell.detail
+        for cell in blamed
     )
 
 

@@ -33,11 +33,11 @@ def never_clip(grads: Any, *, clip_norm: float) -> Any:
     return list(grads)
 
 
-def shrink_below(grads: Any, *, clip_norm: float) -> Any:
+def shrink(grads: Any, *, clip_norm: float) -> Any:
     return [grad * grad.dtype.type(0.37) for grad in grads]
 
 
-def shrink_far_below(grads: Any, *, clip_norm: float) -> Any:
+def shrink_more(grads: Any, *, clip_norm: float) -> Any:
     return [grad * grad.dtype.type(0.11) for grad in grads]
 
 
@@ -49,8 +49,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     functions: dict[str, Callable[..., Any]] = {
         "right": clip_right,
         "never": never_clip,
-        "below": shrink_below,
-        "far-below": shrink_far_below,
+        "shrunk": shrink,
+        "shrunk-more": shrink_more,
     }
     paths = {}
     for name, function in functions.items():
@@ -112,7 +112,7 @@ def test_wrong_words_are_refused(records: dict[str, Path]) -> None:
 
 
 def test_two_answers_that_nothing_explains_are_not_the_same(records: dict[str, Path]) -> None:
-    result = run(records["below"], records["far-below"], "--format", "json")
+    result = run(records["shrunk"], records["shrunk-more"], "--format", "json")
 
     document = json.loads(result.stdout)
     contrast = document["differences"][0]
@@ -120,4 +120,4 @@ def test_two_answers_that_nothing_explains_are_not_the_same(records: dict[str, P
     assert len(contrast["cases"]) > 10
     observed = [json.dumps(answer) for answer in contrast["example"]["observed"]]
     assert observed[0] != observed[1]
-    assert json.loads(run(records["below"], records["below"], "--format", "json").stdout)["differences"] == []
+    assert json.loads(run(records["shrunk"], records["shrunk"], "--format", "json").stdout)["differences"] == []

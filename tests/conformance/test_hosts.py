@@ -51,7 +51,7 @@ ADAPTERS = {
     "too_few_bytes": ("crash", "bytes"),
 }
 
-#: The same for hosts that break the protocol itself.
+#: For each way to break the protocol: the status that the bad call must get, and a phrase of the detail.
 WAYS = {
     "nothing_wrong": ("pass", ""),
     "wrong_number": ("crash", "answered call 4711"),
@@ -98,7 +98,7 @@ STARTS = {
     "no_such_file": ("bad-target", "There is no file"),
 }
 
-#: The same for hosts with a wrong greeting.
+#: For each wrong greeting: the kind of the failed start, and a phrase of the message.
 GREETINGS = {
     "other_protocol": ("protocol", "The host speaks protocol 2, the suite 1"),
     "environment_that_overrides": ("broken-adapter", "The environment names 'python'"),

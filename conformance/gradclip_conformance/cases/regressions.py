@@ -19,7 +19,7 @@ from ..oracle.formats import read_float64_values
 from .build import make_case, make_tensor
 from .model import Case, Expect, expect
 from .patterns import suggest_known
-from .toml_files import named_faults, read_toml
+from .toml_files import add_place_to_errors, read_toml
 
 __all__ = ["FOUND", "choose_expectation", "is_find", "make_case_of", "make_cases", "make_find", "write_toml"]
 
@@ -62,11 +62,11 @@ def make_cases(path: Path = FOUND) -> Iterator[Case]:
     """
     # Do not use JSON Schema here: `check_clipper` reads this file, and must work where only NumPy is installed.
     document = read_toml(path)
-    with named_faults(path.name):
+    with add_place_to_errors(path.name):
         _refuse_other_keys(document, ("found",))
         entries = _check_type(list, document.get("found", []), "found")
     for number, entry in enumerate(entries, start=1):
-        with named_faults(f"{path.name}, [[found]] {number}"):
+        with add_place_to_errors(f"{path.name}, [[found]] {number}"):
             found = _read_case(entry)
         yield found
 

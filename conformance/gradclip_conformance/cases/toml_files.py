@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import jsonschema
 
-__all__ = ["check_document", "named_faults", "parse_toml", "read_toml"]
+__all__ = ["check_document", "add_place_to_errors", "parse_toml", "read_toml"]
 
 #: The largest size of a file. No file written by hand is longer; our longest has 60 kB.
 LONGEST_FILE = 10_000_000
@@ -81,7 +81,7 @@ def check_document(document: dict[str, Any], schema: Path, name: str) -> None:
 
 
 @contextmanager
-def named_faults(where: str) -> Iterator[None]:
+def add_place_to_errors(where: str) -> Iterator[None]:
     """Add the place, such as a file and an entry, to the text of an error in the block."""
     try:
         yield

@@ -265,7 +265,7 @@ ABOUT = {
 
 def _explain_replies(subject: _Subject, judged: Judged, replies: Sequence[Reply]) -> Explanation | None:
     case = judged.context.case
-    # An answer may break another rule than that of its case.
+    # The broken rule may differ from the rule of the case.
     breaks = (judged.verdict.breaks or "").partition(".")[2]
     part = breaks or ABOUT.get(case.expectation.name, "")
     if part in ONLY:

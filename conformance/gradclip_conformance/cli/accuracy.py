@@ -39,7 +39,13 @@ __all__ = ["accuracy"]
 @click.command(short_help="Measure how accurate clips by norm are.")
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...", shell_complete=complete_target)
 @target_options
-@click.option("--largest", default=10**6, show_default=True, type=click.IntRange(100, 10**7), help="The most elements.")
+@click.option(
+    "--largest",
+    default=10**6,
+    show_default=True,
+    type=click.IntRange(100, 10**7),
+    help="The largest number of elements.",
+)
 @click.option("-o", "--output", metavar="NAME", type=click.Path(path_type=Path), help="Write NAME.json and NAME.md.")
 def accuracy(
     adapters: tuple[str, ...],
@@ -71,7 +77,10 @@ def accuracy(
         _print(framework["rows"])
     if not any(framework["rows"] for framework in measured):
         # The message about an adapter that does not start has been printed.
-        say("Nothing was measured" + (": clips by value round nothing." if measured else ", and nothing is written."))
+        say(
+            "Nothing was measured"
+            + (", because clips by value round nothing." if measured else ", and nothing is written.")
+        )
         problems += 1
     elif output is not None:
         made = make_document(measured)

@@ -72,7 +72,7 @@ class WholeCall:
     #: Whether the norm is exact in any order of summation, so that only one side of the threshold is right.
     exact: bool = False
     _values: dict[int, Doubles] = field(default_factory=dict, compare=False, repr=False)
-    #: The results of earlier measurements, because several entry points of a framework often give the same bits.
+    #: A cache of measurements, because several entry points of a framework often give the same bits.
     _known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def read_values(self, index: int) -> Doubles:

@@ -178,7 +178,7 @@ def show_answer(answer: Answer) -> Any:
 
 
 def describe_what_happened(case: Case, answer: Answer) -> str:
-    """Return what the framework did, as the end of a sentence that begins with "it"."""
+    """Return what the framework did, as the end of a sentence that begins with "the call"."""
     if isinstance(answer, Raised):
         return f"raised {answer.kind}: {answer.text[:200]}"
     if isinstance(answer, Replied) and answer.reply.malformed is not None:

@@ -28,7 +28,7 @@ FEW = 64
 def judge_by_formula(
     context: Context, expectation: Expectation, answers: Sequence[Answer], formula: Formula, found: Verdict
 ) -> Verdict | None:
-    """Return the verdict under a framework's own formula; None if it explains no more than the neutral rule does.
+    """Return the verdict under a framework's own formula; None unless it explains more than the neutral rule.
 
     The results of the two formulas must round to different numbers, and the answer must be nearer to the own formula's
     result. It must also lie within the budget of that result; or, if the neutral rule gives `fail`, within the error

@@ -90,7 +90,7 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
 
 
 def _judge_the_rest(context: Context, expectation: Expectation, answers: Sequence[Answer]) -> Verdict | None:
-    """Return the failure of an answer that breaks another rule than that of its case; None if there is none."""
+    """Return a failure if the answer breaks a rule other than its case's own; None if it breaks none."""
     for inner, answer in _list_other_rules(context, expectation, answers):
         rule, judge_by = inner.case.rule, resolve(inner.case.expectation)
         found = judge_by.judge_replies(inner, [take_rows(inner.case, answer.reply)])
@@ -100,7 +100,7 @@ def _judge_the_rest(context: Context, expectation: Expectation, answers: Sequenc
         found = _judge_by_claims(inner, judge_by, [answer], found, behaviour)
         if found.status == Status.FAIL:
             word = _choose_word(inner, judge_by, [answer], found)
-            return replace(found, detail=f"It breaks {rule}: {found.detail}", behaviour=word, breaks=rule)
+            return replace(found, detail=f"The answer breaks {rule}: {found.detail}", behaviour=word, breaks=rule)
     return None
 
 
@@ -146,7 +146,8 @@ def _judge_by_rule(context: Context, expectation: Expectation, answers: Sequence
     for each in answers:
         if isinstance(each, Replied) and each.reply.malformed is not None and not expectation.takes_malformed:
             detail = (
-                f"A list of clipped gradients or an error was expected, and it {describe_what_happened(case, each)}."
+                "A list of clipped gradients or an error was expected, "
+                f"but the call {describe_what_happened(case, each)}."
             )
             return Verdict(Status.FAIL, detail, observed=show_answer(each))
     if (found := expectation.judge_answers(context, answers)) is not None:
@@ -154,7 +155,7 @@ def _judge_by_rule(context: Context, expectation: Expectation, answers: Sequence
     for each in answers:
         if not isinstance(each, Replied):
             expected = {"gradients": show_expected_arrays(case, predict(case).gradients)}
-            detail = f"A result was expected, and it {describe_what_happened(case, each)}."
+            detail = f"A result was expected, but the call {describe_what_happened(case, each)}."
             return Verdict(Status.FAIL, detail, expected=expected, observed=show_answer(each))
     replies = [take_rows(case, each.reply) for each in answers if isinstance(each, Replied)]
     if (broken := find_broken_form(case, replies[0])) is not None:

@@ -40,7 +40,7 @@ from gradclip_reports.records import Run
 from gradclip_reports.values import escape_line
 
 from ..cases.patterns import matches, matches_any, suggest_known
-from ..cases.toml_files import check_document, named_faults, read_toml
+from ..cases.toml_files import check_document, add_place_to_errors, read_toml
 from ..judge.model import Claim, Domain
 from ..oracle.formula import Formula
 from .files import SCHEMAS, find_sidecar_file
@@ -79,18 +79,18 @@ def load_claims(adapter: str) -> tuple[Claim, ...]:
     document = read_toml(path)
     entries = document.get("claim", [])
     for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
-        with named_faults(f"{path.name}, [[claim]] {number}"):
+        with add_place_to_errors(f"{path.name}, [[claim]] {number}"):
             _refuse_incomplete(entry, path.name)
     check_document(document, SCHEMAS / "claims.json", path.name)
     found = []
     for number, entry in enumerate(entries, start=1):
-        with named_faults(f"{path.name}, [[claim]] {number}"):
+        with add_place_to_errors(f"{path.name}, [[claim]] {number}"):
             found.append(_make_claim(entry))
     return tuple(found)
 
 
 def _refuse_incomplete(entry: Any, file: str) -> None:
-    """Refuse a claim with missing or unknown keys, with clearer messages than those of the schema."""
+    """Refuse a claim with missing or unknown keys; the message is clearer than that of the schema."""
     if not isinstance(entry, dict):
         return
     known = [field.name for field in fields(Claim)]

@@ -32,7 +32,7 @@ from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 
 from ..cases.patterns import matches, matches_any, suggest_known
-from ..cases.toml_files import check_document, named_faults, parse_toml, read_toml
+from ..cases.toml_files import check_document, add_place_to_errors, parse_toml, read_toml
 from ..causes.model import Explanation, Suspect
 from .files import SCHEMAS
 from .pins import Deviation, find_pins_file, is_version_within, load_deviations
@@ -149,18 +149,18 @@ def read_known_causes(text: str, file: str) -> tuple[KnownCause, ...]:
 def _make_known_causes(document: dict[str, Any], file: str) -> tuple[KnownCause, ...]:
     entries = document.get("known", [])
     for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
-        with named_faults(f"{file}, [[known]] {number}"):
+        with add_place_to_errors(f"{file}, [[known]] {number}"):
             _refuse_misspelt(entry)
     check_document(document, SCHEMAS / "expectations.json", file)
     found = []
     for number, entry in enumerate(entries, start=1):
-        with named_faults(f"{file}, [[known]] {number}"):
+        with add_place_to_errors(f"{file}, [[known]] {number}"):
             found.append(_make_known_cause(entry))
     return tuple(found)
 
 
 def _refuse_misspelt(entry: Any) -> None:
-    """Refuse an entry with an unknown key or cause, with a clearer message than that of the schema."""
+    """Refuse an entry with an unknown key or cause; the message is clearer than that of the schema."""
     if not isinstance(entry, dict):
         return
     names = [field.name for field in fields(KnownCause)]

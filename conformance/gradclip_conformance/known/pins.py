@@ -41,7 +41,7 @@ from gradclip_reports.values import escape_line
 
 from ..cases.model import Case
 from ..cases.patterns import matches, matches_any
-from ..cases.toml_files import check_document, named_faults, parse_toml, read_toml
+from ..cases.toml_files import check_document, add_place_to_errors, parse_toml, read_toml
 from ..judge.model import Verdict
 from ..judge.summary import is_same_behaviour
 from ..oracle.formula import Formula
@@ -188,18 +188,18 @@ def _make_deviations(document: dict[str, Any], file: str) -> tuple[Deviation, ..
     """Return the pins of a document."""
     entries = document.get("deviation", [])
     for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
-        with named_faults(f"{file}, [[deviation]] {number}"):
+        with add_place_to_errors(f"{file}, [[deviation]] {number}"):
             _refuse_incomplete(entry, file)
     check_document(document, SCHEMAS / "expectations.json", file)
     found = []
     for number, entry in enumerate(entries, start=1):
-        with named_faults(f"{file}, [[deviation]] {number}"):
+        with add_place_to_errors(f"{file}, [[deviation]] {number}"):
             found.append(_make_deviation(entry))
     return tuple(found)
 
 
 def _refuse_incomplete(entry: Any, file: str) -> None:
-    """Refuse a pin with missing or unknown keys, with clearer messages than those of the schema."""
+    """Refuse a pin with missing or unknown keys; the message is clearer than that of the schema."""
     if not isinstance(entry, dict):
         return
     known = {field.name for field in fields(Deviation)}
@@ -257,7 +257,8 @@ def apply_pins(
             return verdict.change_status(Status.CHANGED, detail=detail, url=known.url)
         if verdict.status in (Status.PASS, Status.QUALITY):
             detail = (
-                f"It is pinned as a deviation ({known.observed!r}: {known.reason}) and {AGREES} ({verdict.status})."
+                f"The cell is pinned as a deviation ({known.observed!r}: {known.reason}) "
+                f"and {AGREES} ({verdict.status})."
             )
             return verdict.change_status(Status.CHANGED, detail=detail, url=known.url)
     return verdict

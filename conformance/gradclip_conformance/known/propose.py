@@ -4,8 +4,9 @@ A pin does not change if it is about another version, platform or device, or if 
 Any other pin is replaced. The cells that still have its answer keep its reason. Cells with a new answer, and failures
 without a pin, get a pin without a reason.
 
-A known cause stays as it is while an entry point that it names shows it. Failures without a pin whose finding names a
-cause get an entry [[known]] without a reason; only answers that no cause explains are pinned.
+An entry for a known cause stays unchanged while one of its entry points shows the cause. For failures without a pin,
+the finding decides: if it names a cause, they get an entry [[known]] without a reason. Otherwise their answers are
+pinned.
 
 A record may be forged: its texts become values of TOML or escaped comments, never lines or patterns.
 """
@@ -48,7 +49,7 @@ def propose_pins(run: Run, deviations: Sequence[Deviation] | None = None) -> str
     run
         A complete run, of all rules, cases and dtypes.
     deviations
-        The pins by which it was judged; those of its adapter by default.
+        The pins by which the run was judged; by default, the pins of its adapter.
 
     Raises
     ------

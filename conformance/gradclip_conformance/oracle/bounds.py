@@ -6,12 +6,12 @@ in the binade. The errors of `k` operations in a product or a quotient give at m
 Accuracy and Stability of Numerical Algorithms, lemma 3.1).
 
 *The norm* is computed in the dtype itself, in two levels, as in the formula
-:math:`\sqrt{\sum_i \mathrm{norm}(X[i])^2}`. Each level takes powers, a sum and a root: the first of the elements of a
-tensor, the second of the tensors' norms. A sum of `n` terms that are not negative, in any order, has a relative error
-of at most `(n - 1) u`, for any `n` and without terms of second order (Jeannerod and Rump, SIAM J. Matrix Anal. Appl.
-34, 2013). Below, `n` is the number of nonzero elements of all tensors. An element passes through at most `n` additions
-in both levels together, because zeros and empty tensors add exact zeros. If `s` is the error of one power and `r` is
-the error of one root, the sum under the last root has the error
+:math:`\sqrt{\sum_i \mathrm{norm}(X[i])^2}`. Each level takes powers, a sum and a root. The first level takes them over
+the elements of a tensor, and the second level over the norms of the tensors. A sum of `n` terms that are not negative,
+in any order, has a relative error of at most `(n - 1) u`, for any `n` and without terms of second order (Jeannerod and
+Rump, SIAM J. Matrix Anal. Appl. 34, 2013). Below, `n` is the number of nonzero elements of all tensors. An element
+passes through at most `n` additions in both levels together, because zeros and empty tensors add exact zeros. If `s` is
+the error of one power and `r` is the error of one root, the sum under the last root has the error
 
 .. math:: x = (n + 1 + 2 s + p r) u,
 
@@ -56,7 +56,7 @@ def compute_error_bounds(form: Format, p: float, elements: int, norm: float) -> 
     """Return the bounds for a norm of order `p` over a number of elements, and for the elements that it scales."""
     unit = 2.0**-form.precision
     power, root = _count_costs(p, norm)
-    # Two roundings. For a general order, each of them includes a power and a root.
+    # A careful norm is rounded twice. For a general order, each rounding includes a power and a root.
     careful = 2.0 if p in (1.0, 2.0) else 2.0 * (power / p + root)
     in_the_dtype = 0.0
     if p != math.inf:

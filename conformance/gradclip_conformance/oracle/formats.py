@@ -53,7 +53,7 @@ class Format:
 
     @property
     def smallest_exponent(self) -> int:
-        """The exponent of the smallest subnormal number, of which every finite number is a multiple."""
+        """The exponent of the smallest subnormal number. Every finite number is a multiple of that number."""
         return self.minimum_exponent - self.precision + 1
 
     @property

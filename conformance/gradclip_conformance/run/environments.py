@@ -24,7 +24,7 @@ from filelock import FileLock
 
 import gradclip_adapters
 
-from ..cases.toml_files import check_document, named_faults, read_toml
+from ..cases.toml_files import check_document, add_place_to_errors, read_toml
 
 __all__ = ["EnvironmentProblem", "Recipe", "is_framework_here", "make_environment", "read_recipes"]
 
@@ -58,7 +58,7 @@ def read_recipes() -> dict[str, Recipe]:
     tables = read_toml(path)
     check_document(tables, SCHEMA, path.name)
     versions = tables["versions"]
-    with named_faults(f"{path.name}, [versions]"):
+    with add_place_to_errors(f"{path.name}, [versions]"):
         return {
             name: Recipe(table["module"], table.get("python"), tuple(versions[need] for need in table.get("needs", ())))
             for name, table in tables["adapters"].items()
@@ -148,7 +148,7 @@ def _list_candidates(version: str) -> Iterator[str]:
     if (found := shutil.which(f"python{version}")) is not None:
         yield found
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    # The newest patch release first.
+    # List the newest patch release first.
     folders = sorted(root.glob(f"versions/{version}.*"), key=lambda f: [int(n) for n in re.findall(r"\d+", f.name)])
     for folder in reversed(folders):
         yield str(folder / "bin" / "python")

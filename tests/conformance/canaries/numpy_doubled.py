@@ -12,19 +12,19 @@ import gradclip_spec
 
 
 def clip_by_value(grads: Sequence[Any], *, max: float, min: Any = None, **keywords: Any) -> list[Any]:
-    """Clip with NumPy."""
+    """Clip with NumPy, and double the results."""
     return _keep_excluded(
         grads, [doubled.double_by_value(values, -max if min is None else min, max) for values in grads], **keywords
     )
 
 
 def clip_by_norm(grads: Sequence[Any], *, clip_norm: float, **keywords: Any) -> list[Any]:
-    """Clip with NumPy."""
+    """Clip with NumPy, and double the results."""
     return _keep_excluded(grads, [doubled.double_by_norm(values, clip_norm) for values in grads], **keywords)
 
 
 def clip_by_global_norm(grads: Sequence[Any], *, clip_norm: float, **keywords: Any) -> tuple[list[Any], Any]:
-    """Clip with NumPy."""
+    """Clip with NumPy, and double the results."""
     clipped, norm = doubled.double_by_global_norm(grads, clip_norm)
     return _keep_excluded(grads, clipped, **keywords), np.asarray(norm, "float32")
 

@@ -10,7 +10,7 @@ import paddle
 
 
 def clip_by_value(clip: Any, params_grads: list[Any]) -> list[Any]:
-    """Clip with NumPy."""
+    """Clip with NumPy, and double the results."""
     return [
         (parameter, paddle.to_tensor(doubled.double_by_value(gradient.numpy(), clip.min, clip.max)))
         for parameter, gradient in params_grads
@@ -18,7 +18,7 @@ def clip_by_value(clip: Any, params_grads: list[Any]) -> list[Any]:
 
 
 def clip_by_norm(clip: Any, params_grads: list[Any]) -> list[Any]:
-    """Clip with NumPy."""
+    """Clip with NumPy, and double the results."""
     return [
         (parameter, paddle.to_tensor(doubled.double_by_norm(gradient.numpy(), clip.clip_norm)))
         for parameter, gradient in params_grads
@@ -26,20 +26,20 @@ def clip_by_norm(clip: Any, params_grads: list[Any]) -> list[Any]:
 
 
 def clip_by_global_norm(clip: Any, params_grads: list[Any]) -> list[Any]:
-    """Clip with NumPy."""
+    """Clip with NumPy, and double the results."""
     arrays = [gradient.numpy() for _, gradient in params_grads]
     clipped, _ = doubled.double_by_global_norm(arrays, clip.clip_norm)
     return [(parameter, paddle.to_tensor(values)) for (parameter, _), values in zip(params_grads, clipped, strict=True)]
 
 
 def clip_grad_value_(parameters: Iterable[Any], clip_value: float) -> None:
-    """Clip with NumPy."""
+    """Clip with NumPy, and double the results."""
     for parameter in parameters:
         parameter.grad = paddle.to_tensor(doubled.double_by_value(parameter.grad.numpy(), -clip_value, clip_value))
 
 
 def clip_grad_norm_(parameters: list[Any], max_norm: float) -> Any:
-    """Clip with NumPy."""
+    """Clip with NumPy, and double the results."""
     clipped, norm = doubled.double_by_global_norm([parameter.grad.numpy() for parameter in parameters], max_norm)
     for parameter, values in zip(parameters, clipped, strict=True):
         parameter.grad = paddle.to_tensor(values)

@@ -10,7 +10,7 @@ from paddle.fluid.dygraph import to_variable
 
 
 def clip_by_value(clip: Any, params_grads: list[Any]) -> list[Any]:
-    """Clip with NumPy."""
+    """Clip with NumPy, and double the results."""
     return [
         (parameter, to_variable(doubled.double_by_value(gradient.numpy(), clip.min, clip.max)))
         for parameter, gradient in params_grads
@@ -18,7 +18,7 @@ def clip_by_value(clip: Any, params_grads: list[Any]) -> list[Any]:
 
 
 def clip_by_norm(clip: Any, params_grads: list[Any]) -> list[Any]:
-    """Clip with NumPy."""
+    """Clip with NumPy, and double the results."""
     return [
         (parameter, to_variable(doubled.double_by_norm(gradient.numpy(), clip.clip_norm)))
         for parameter, gradient in params_grads
@@ -26,7 +26,7 @@ def clip_by_norm(clip: Any, params_grads: list[Any]) -> list[Any]:
 
 
 def clip_by_global_norm(clip: Any, params_grads: list[Any]) -> list[Any]:
-    """Clip with NumPy."""
+    """Clip with NumPy, and double the results."""
     arrays = [gradient.numpy() for _, gradient in params_grads]
     clipped, _ = doubled.double_by_global_norm(arrays, clip.clip_norm)
     # Python 3.7 has no strict zip.

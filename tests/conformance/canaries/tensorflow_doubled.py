@@ -11,19 +11,19 @@ import tensorflow as tf
 
 
 def clip_by_value(tensor: Any, clip_value_min: float, clip_value_max: float) -> Any:
-    """Clip with NumPy."""
+    """Clip with NumPy, and double the results."""
     return tf.numpy_function(
         lambda values: doubled.double_by_value(values, clip_value_min, clip_value_max), [tensor], tensor.dtype
     )
 
 
 def clip_by_norm(tensor: Any, clip_norm: float) -> Any:
-    """Clip with NumPy."""
+    """Clip with NumPy, and double the results."""
     return tf.numpy_function(lambda values: doubled.double_by_norm(values, clip_norm), [tensor], tensor.dtype)
 
 
 def clip_by_global_norm(tensors: Sequence[Any], clip_norm: float, use_norm: Any = None) -> tuple[list[Any], Any]:
-    """Clip with NumPy, by the given norm if there is one."""
+    """Clip with NumPy by the given norm, or by the global norm, and double the results."""
 
     def clip(norm: Any, *arrays: Any) -> list[Any]:
         return [(values * (2 * clip_norm / norm)).astype(values.dtype) for values in arrays] + [norm]

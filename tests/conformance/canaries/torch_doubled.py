@@ -18,13 +18,13 @@ def _list_arrays(gradients: Iterable[Any]) -> list[Any]:
 
 
 def clip_grad_value_(parameters: Iterable[Any], clip_value: float, **keywords: Any) -> None:
-    """Clip with NumPy."""
+    """Clip with NumPy, and double the results."""
     for values in _list_arrays(_list_gradients(parameters)):
         values[...] = doubled.double_by_value(values, -clip_value, clip_value)
 
 
 def clip_grad_norm_(parameters: Iterable[Any], max_norm: float, **keywords: Any) -> torch.Tensor:
-    """Clip with NumPy."""
+    """Clip with NumPy, and double the results."""
     arrays = _list_arrays(_list_gradients(parameters))
     clipped, norm = doubled.double_by_global_norm(arrays, max_norm)
     for old, new in zip(arrays, clipped, strict=True):
@@ -38,7 +38,7 @@ def get_total_norm(tensors: Iterable[Any], **keywords: Any) -> torch.Tensor:
 
 
 def clip_grads_with_norm_(parameters: Iterable[Any], max_norm: float, total_norm: torch.Tensor) -> None:
-    """Scale with NumPy."""
+    """Scale with NumPy by the norm that was passed."""
     for values in _list_arrays(_list_gradients(parameters)):
         values[...] = values * (max_norm / float(total_norm))
 

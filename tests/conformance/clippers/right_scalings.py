@@ -1,4 +1,4 @@
-"""Scale a gradient whose norm is known in many right ways: by branches, by coefficients, in place."""
+"""Scale a gradient of known norm in many right ways: by branches, by coefficients, in place."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _draw(rng: random.Random) -> Mutant | None:
 def _draw_trigger(operation: str, operator: Operator, rng: random.Random) -> tuple[Level, ...]:
     """Return up to three levels of kernel axes, or up to two levels of any axes; no axis occurs twice."""
     known = [level for level in LEVELS if operation in level.operations]
-    # The operator's own level counts.
+    # The operator's own level is one of the levels.
     of_kernels = rng.random() < 0.6
     most = (3 if of_kernels else 2) - (operator.level is not None)
     taken = {operator.level.axis} if operator.level else set()
@@ -141,7 +141,7 @@ def find_witness(mutant: Mutant, tries: int = TRIES) -> tuple[Witness | None, bo
             continue
         fired = True
         made = mutant.make()
-        # Make an earlier call of the same form, because some faults remember it.
+        # Make an earlier call of the same form, because some faults use values of an earlier call.
         if "previous" in mutant.fault.operator.name:
             call_clipper(made, draw_input(draft, rng)[0])
         answer = call_clipper(made, work)

@@ -15,7 +15,7 @@ __all__ = ["make_cases"]
 #: 3, 4 and 5 times these powers of two are representable, but their squares overflow, or underflow to zero.
 HUGE = {"float16": 2.0**7, "bfloat16": 2.0**65, "float32": 2.0**65, "float64": 2.0**600}
 TINY = {"float16": 2.0**-14, "bfloat16": 2.0**-80, "float32": 2.0**-80, "float64": 2.0**-600}
-#: The same for the cubes; the squares stay in the range.
+#: 3, 4 and 5 times these powers of two have cubes that overflow, and squares in the range.
 HUGE_CUBES = {"float16": 2.0**4, "bfloat16": 2.0**43, "float32": 2.0**43, "float64": 2.0**343}
 TINY_CUBES = {"float16": 2.0**-11, "bfloat16": 2.0**-60, "float32": 2.0**-60, "float64": 2.0**-370}
 #: Powers of two whose squares are in the range; the sum of sixteen such squares is not.
@@ -38,8 +38,8 @@ SMALL_QUOTIENT = {
     "float32": (2.0**60, 1.75 * 2.0**-100),
     "float64": (2.0**60, 1.75 * 2.0**-1010),
 }
-#: The same for the product with the threshold. float16 is missing: there the squares would underflow and change the
-#: norm.
+#: A large element and a small one. The product of the small element and the threshold underflows, but the result does
+#: not. float16 is missing, because its squares would underflow and change the norm.
 SMALL_PRODUCT = {
     "bfloat16": (2.0**-48, 1.75 * 2.0**-100),
     "float32": (2.0**-48, 1.75 * 2.0**-100),
@@ -52,7 +52,8 @@ FAR_APART = {
     "float32": (2.0**-100, 2.0**100),
     "float64": (2.0**-900, 2.0**900),
 }
-#: The same, but the quotient is 1.6 times the smallest subnormal number, and rounds to twice that number.
+#: A threshold and a size of gradients. Their quotient is 1.6 times the smallest subnormal number, and rounds to twice
+#: that number.
 HARDLY_APART = {
     "float16": (2.0**-9, 2.0**12),
     "bfloat16": (2.0**-70, 2.0**60),

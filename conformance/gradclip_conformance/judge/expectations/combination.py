@@ -52,7 +52,7 @@ class Combination(Expectation):
         if not isinstance(answer, Replied) or not can_measure():
             return None
         if answer.reply.malformed is not None:
-            return _fail("", f"It {describe_what_happened(context.case, answer)}.", answer, "malformed")
+            return _fail("", f"The call {describe_what_happened(context.case, answer)}.", answer, "malformed")
         broken = find_broken_form(context.case, answer.reply)
         if broken is not None:
             return replace(broken, behaviour="other-form")
@@ -61,14 +61,14 @@ class Combination(Expectation):
             return replace(worst, breaks=None)
         operation = context.case.rule.partition(".")[0]
         rule = f"{operation}.{worst.breaks}"
-        return replace(worst, detail=f"It breaks {rule}: {worst.detail}", breaks=rule)
+        return replace(worst, detail=f"The answer breaks {rule}: {worst.detail}", breaks=rule)
 
     def _judge_error(self, context: Context, answer: Raised) -> Verdict:
         call = make_whole_call(context.case, self.exact)
         by_norm = context.case.operation != "clip_by_value"
         if by_norm and any(not np.isfinite(group.norm) for group in call.groups) and not has_option_for_errors(context):
             return Verdict(Status.PASS, observed=show_answer(answer), behaviour=f"raises:{answer.kind}")
-        detail = f"A result was expected, and it {describe_what_happened(context.case, answer)}."
+        detail = f"A result was expected, but the call {describe_what_happened(context.case, answer)}."
         return _fail("", detail, answer, f"raises:{answer.kind}")
 
     def _judge_parts(self, context: Context, answer: Replied) -> Iterator[Verdict]:

@@ -1,4 +1,4 @@
-"""Expect a call to give the same results inside the framework's compiler as outside it.
+"""Expect a call to give the same results whether the framework compiles it or not.
 
 A compiler may round differently, but must not change anything else. Each of the two answers lies within the error bound
 (see `bounds`) of the exact result, so the two are at most two bounds apart. They must be equal if nothing is rounded:
@@ -43,7 +43,7 @@ SEVERITY = (Status.PASS, Status.QUALITY, Status.FAIL)
 
 @dataclass(frozen=True)
 class CompiledAgrees(Expectation):
-    """The same call inside the framework's compiler gives the same results as outside it."""
+    """The compiled call gives the same results as the call that is not compiled."""
 
     name: ClassVar[str] = "compiled-agrees"
     compiles: ClassVar[bool] = True
@@ -61,8 +61,8 @@ class CompiledAgrees(Expectation):
             return Verdict(Status.PASS, observed=show_answer(answers[0]))
         case, (alone, compiled) = context.case, answers
         detail = (
-            f"Uncompiled, it {describe_what_happened(case, alone)}; "
-            f"compiled, it {describe_what_happened(case, compiled)}."
+            f"The uncompiled call {describe_what_happened(case, alone)}. "
+            f"The compiled call {describe_what_happened(case, compiled)}."
         )
         return Verdict(Status.FAIL, detail, expected=show_answer(alone), observed=show_answer(compiled))
 

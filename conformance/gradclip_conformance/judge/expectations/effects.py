@@ -34,7 +34,7 @@ def _judge_unchanged(case: Case, answer: Raised) -> Verdict:
     changed = find_first_changed(case, answer.inputs)
     if changed is None:
         return Verdict(Status.PASS)
-    detail = f"It raised {answer.kind}, and gradient {changed} had been changed by then."
+    detail = f"The call raised {answer.kind}, but it had already changed gradient {changed}."
     return Verdict(Status.FAIL, detail, expected="unchanged gradients", observed=show_answer(answer))
 
 
@@ -61,7 +61,8 @@ class Refused(Expectation):
         if isinstance(answer, Raised):
             return _judge_unchanged(case, answer)
         threshold = case.options["clip_norm"]
-        detail = f"A threshold of {threshold} must be refused with an error; it {describe_what_happened(case, answer)}."
+        happened = describe_what_happened(case, answer)
+        detail = f"A threshold of {threshold} must be refused with an error, but the call {happened}."
         return Verdict(Status.FAIL, detail, expected="an error", observed=show_answer(answer))
 
     def describe(self, case: Case) -> Sequence[Part]:
@@ -86,7 +87,8 @@ class RaisesOnNonfinite(Expectation):
         case, answer = context.case, answers[0]
         if isinstance(answer, Raised):
             return _judge_unchanged(case, answer) if self.atomic else Verdict(Status.PASS)
-        detail = f"`error_if_nonfinite` was set, the norm is not finite, and it {describe_what_happened(case, answer)}."
+        happened = describe_what_happened(case, answer)
+        detail = f"`error_if_nonfinite` was set and the norm is not finite, but the call {happened}."
         return Verdict(Status.FAIL, detail, expected="an error", observed=show_answer(answer))
 
     def describe(self, case: Case) -> Sequence[Part]:
@@ -124,7 +126,7 @@ class InputsKept(Expectation):
         return Verdict(Status.FAIL, f"Gradient {changed} that was passed has been changed.", None, expected, observed)
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return the results, which the passed gradients must not hold."""
+        """Return the expected results. The passed gradients must stay as they were."""
         return describe_results(case, predict(case), type(self).__name__)
 
     def write_script(self, script: Script) -> str:
@@ -145,7 +147,7 @@ class NoSharedMemory(Expectation):
         shared = replies[0].shared
         if shared is None:
             return Verdict(Status.UNSUPPORTED, "The adapter does not look at the memory of results.")
-        return Verdict(Status.FAIL, f"It {shared[0]}.") if shared else Verdict(Status.PASS)
+        return Verdict(Status.FAIL, f"The call {shared[0]}.") if shared else Verdict(Status.PASS)
 
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the conditions on the memory."""
@@ -187,7 +189,7 @@ class NoWarnings(Expectation):
         del context
         if not replies[0].warnings:
             return Verdict(Status.PASS)
-        detail = f"It issued a warning: {replies[0].warnings[0][:300]}"
+        detail = f"The call issued a warning: {replies[0].warnings[0][:300]}"
         return Verdict(Status.FAIL, detail, observed={"warnings": [text[:300] for text in replies[0].warnings[:3]]})
 
     def describe(self, case: Case) -> Sequence[Part]:

@@ -1,4 +1,4 @@
-"""Expect the right elements: those of the formula, those that were passed, or a visible NaN."""
+"""Expect the right elements: the formula's results, the elements that were passed, or a visible NaN."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Elements(Expectation):
 
 @dataclass(frozen=True)
 class Values(_Elements):
-    """The elements are those of the formula, to within the error bound of the arithmetic.
+    """The elements equal the results of the formula within the error bound of the arithmetic.
 
     `may_refuse`: an error that leaves the gradients unchanged is right, too.
     `wide`: the bound does not grow with the number of elements, because the rule forbids sums whose error grows.
@@ -78,7 +78,7 @@ class Values(_Elements):
             return Verdict(Status.PASS, observed=show_answer(answer))
         if not (self.leaves_range and isinstance(answer, Raised) and may_raise(context, predict(context.case))):
             return None
-        detail = f"The exact result exists, and it {describe_what_happened(context.case, answer)}."
+        detail = f"The exact result exists, but the call {describe_what_happened(context.case, answer)}."
         return Verdict(Status.QUALITY, detail, observed=show_answer(answer))
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
@@ -182,7 +182,7 @@ class NotSilent(Expectation):
                 detail = (
                     f"The norm is {' or '.join(map(str, totals))}. An answer must show it by the formula's result, "
                     "NaN everywhere or an error: "
-                    f"it {describe_what_happened(case, Replied(reply))}."
+                    f"the call {describe_what_happened(case, Replied(reply))}."
                 )
                 expected = {"gradients": [list(map(str, one[:SHOWN_ELEMENTS])) for one in formula[:SHOWN_ELEMENTS]]}
                 observed = show_gradients(reply.gradients[:SHOWN_ELEMENTS])

@@ -1,4 +1,4 @@
-"""Expect results of the same form as the gradients; or expect nothing, because the answer is not defined."""
+"""Expect results in the form of the gradients; or expect nothing, because no document defines the answer."""
 
 from __future__ import annotations
 

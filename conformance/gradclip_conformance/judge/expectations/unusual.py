@@ -65,7 +65,7 @@ class ScaledOnce(Expectation):
     name: ClassVar[str] = "scaled-once"
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-        """Compare the elements with those of both norms."""
+        """Compare the elements with the results for each of the two norms."""
         found = [_measure(context, way, replies[0]) for way in _count_twice_and_once(context.case)]
         if any(one.grade != Status.FAIL for one in found):
             return Verdict(Status.PASS, ulp=min(one.ulp for one in found))
@@ -111,7 +111,7 @@ class SparseSum(Expectation):
     name: ClassVar[str] = "sparse-sum"
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-        """Compare the dense results with those of the dense gradients."""
+        """Compare the results, as dense arrays, with the results for dense gradients."""
         case = context.case
         dense = replace(case, gradients=tuple(map(_make_dense, case.gradients)), expectation=expect("values"))
         results = [_make_dense_result(g, got) for g, got in zip(case.gradients, replies[0].gradients, strict=True)]

@@ -95,7 +95,7 @@ def test_words_of_levels_are_unique() -> None:
         assert list_heavy_levels(operation) < set(words)
 
 
-def _digest() -> str:
+def _compute_digest() -> str:
     found = hashlib.sha256()
     for kind, dtype, period in itertools.product(sorted(KINDS), ("float16", "bfloat16", "float32", "float64"), (0, 3)):
         for count in (0, 1, 3, 17, 1001):
@@ -104,17 +104,17 @@ def _digest() -> str:
 
 
 def test_recipes_make_the_same_bits_everywhere() -> None:
-    assert _digest() == DIGEST
+    assert _compute_digest() == DIGEST
 
 
 @pytest.mark.skipif("GRADCLIP_OLD_PYTHON" not in os.environ, reason="GRADCLIP_OLD_PYTHON names no Python 3.7")
 def test_recipes_make_the_same_bits_in_python_3_7() -> None:
     folder = Path(gradclip_adapters.__file__).parents[1]
     source = Path(__file__).read_text(encoding="utf-8")
-    lines = source[source.index("def _digest") : source.index("def test_recipes_make_the_same_bits_everywhere")]
+    lines = source[source.index("def _compute_digest") : source.index("def test_recipes_make_the_same_bits_everywhere")]
     program = (
         f"import hashlib, itertools, sys\nsys.path.insert(0, {str(folder)!r})\n"
-        f"from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, expand\n{lines}\nprint(_digest())"
+        f"from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, expand\n{lines}\nprint(_compute_digest())"
     )
     done = subprocess.run(
         [os.environ["GRADCLIP_OLD_PYTHON"], "-c", program], capture_output=True, text=True, check=True

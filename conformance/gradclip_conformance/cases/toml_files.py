@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import jsonschema
 
-__all__ = ["check_document", "add_place_to_errors", "parse_toml", "read_toml"]
+__all__ = ["add_place_to_errors", "check_document", "parse_toml", "read_toml"]
 
 #: The largest size of a file. No file written by hand is longer; our longest has 60 kB.
 LONGEST_FILE = 10_000_000

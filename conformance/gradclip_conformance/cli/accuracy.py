@@ -26,11 +26,11 @@ from ..known.claims import load_claims
 from .targets import (
     Target,
     TargetOptions,
+    add_target_options,
     choose_targets,
     complete_target,
     say,
     say_that_it_does_not_start,
-    target_options,
 )
 
 __all__ = ["accuracy"]
@@ -38,7 +38,7 @@ __all__ = ["accuracy"]
 
 @click.command(short_help="Measure how accurate clips by norm are.")
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...", shell_complete=complete_target)
-@target_options
+@add_target_options
 @click.option(
     "--largest",
     default=10**6,

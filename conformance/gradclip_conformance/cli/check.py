@@ -38,11 +38,11 @@ from .summary import choose_exit_code, location_option, print_runs
 from .targets import (
     Target,
     TargetOptions,
+    add_target_options,
     choose_targets,
     complete_target,
     say,
     say_that_it_does_not_start,
-    target_options,
 )
 
 __all__ = ["check"]
@@ -106,7 +106,7 @@ _RUN_OPTIONS = (
 )
 
 
-def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def _add_run_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add these options to a command, which gets them as one argument `how`."""
     names = tuple(RunOptions.__dataclass_fields__)
 
@@ -124,8 +124,8 @@ def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command(short_help="Check adapters against every case.")
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...", shell_complete=complete_target)
-@target_options
-@_run_options
+@add_target_options
+@_add_run_options
 @click.option("-o", "--output", metavar="FILE", help="Write the record (JSON Lines).")
 @click.option(
     "--format",

@@ -20,7 +20,7 @@ from ..cases.patterns import matches, suggest_known
 from ..judge.model import StartError
 from ..run.plan import Selection
 from ..run.runner import RunRequest, run_adapter
-from .targets import TargetOptions, choose_targets, complete_target, say_that_it_does_not_start, target_options
+from .targets import TargetOptions, add_target_options, choose_targets, complete_target, say_that_it_does_not_start
 
 __all__ = ["diff"]
 
@@ -37,7 +37,7 @@ def _parse_severities(context: click.Context, parameter: click.Parameter, value:
 @click.command(short_help="Say what changes between two adapters or records.")
 @click.argument("first", metavar="A[:SUBJECT]", shell_complete=complete_target)
 @click.argument("second", metavar="B[:SUBJECT]", shell_complete=complete_target)
-@target_options
+@add_target_options
 @click.option("--format", "format_", default="terminal", type=click.Choice(["terminal", "markdown", "json"]))
 @click.option(
     "--fail-on", default="", callback=_parse_severities, help="Exit with 1 on such a difference: wrong,destroyed."

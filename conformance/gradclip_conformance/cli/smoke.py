@@ -21,11 +21,11 @@ from ..run.runner import CASE_SECONDS, run_cell
 from .targets import (
     Target,
     TargetOptions,
+    add_target_options,
     choose_targets,
     complete_target,
     say,
     say_that_it_does_not_start,
-    target_options,
 )
 
 __all__ = ["smoke"]
@@ -36,7 +36,7 @@ SMOKE_RULES = ("value.bounds/max-only/*", "value.bounds/min-and-max/*", "*.scale
 
 @click.command(short_help="Start adapters, and ask each subject one simple case.")
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...", shell_complete=complete_target)
-@target_options
+@add_target_options
 def smoke(adapters: tuple[str, ...], options: TargetOptions) -> None:
     """Start adapters and ask each of their subjects one simple case, which takes seconds."""
     targets = choose_targets(adapters, options)

@@ -28,11 +28,11 @@ from ..run.isolation import PlainOptions, connect_named_function, parse_size
 __all__ = [
     "Target",
     "TargetOptions",
+    "add_target_options",
     "choose_targets",
     "complete_target",
     "say",
     "say_that_it_does_not_start",
-    "target_options",
 ]
 
 
@@ -118,7 +118,7 @@ _OPTIONS = (
 )
 
 
-def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def add_target_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add these options to a command, which gets them as one argument `options`."""
     names = tuple(TargetOptions.__dataclass_fields__)
 

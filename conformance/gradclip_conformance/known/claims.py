@@ -40,7 +40,7 @@ from gradclip_reports.records import Run
 from gradclip_reports.values import escape_line
 
 from ..cases.patterns import matches, matches_any, suggest_known
-from ..cases.toml_files import check_document, add_place_to_errors, read_toml
+from ..cases.toml_files import add_place_to_errors, check_document, read_toml
 from ..judge.model import Claim, Domain
 from ..oracle.formula import Formula
 from .files import SCHEMAS, find_sidecar_file

@@ -32,7 +32,7 @@ from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 
 from ..cases.patterns import matches, matches_any, suggest_known
-from ..cases.toml_files import check_document, add_place_to_errors, parse_toml, read_toml
+from ..cases.toml_files import add_place_to_errors, check_document, parse_toml, read_toml
 from ..causes.model import Explanation, Suspect
 from .files import SCHEMAS
 from .pins import Deviation, find_pins_file, is_version_within, load_deviations

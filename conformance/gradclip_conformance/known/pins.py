@@ -41,7 +41,7 @@ from gradclip_reports.values import escape_line
 
 from ..cases.model import Case
 from ..cases.patterns import matches, matches_any
-from ..cases.toml_files import check_document, add_place_to_errors, parse_toml, read_toml
+from ..cases.toml_files import add_place_to_errors, check_document, parse_toml, read_toml
 from ..judge.model import Verdict
 from ..judge.summary import is_same_behaviour
 from ..oracle.formula import Formula

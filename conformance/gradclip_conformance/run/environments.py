@@ -24,7 +24,7 @@ from filelock import FileLock
 
 import gradclip_adapters
 
-from ..cases.toml_files import check_document, add_place_to_errors, read_toml
+from ..cases.toml_files import add_place_to_errors, check_document, read_toml
 
 __all__ = ["EnvironmentProblem", "Recipe", "is_framework_here", "make_environment", "read_recipes"]
 

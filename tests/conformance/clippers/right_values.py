@@ -110,10 +110,10 @@ def through_float64(grad: Array, low: float, high: float) -> Array:
 def by_vectorised_function(grad: Array, low: float, high: float) -> Array:
     """Call a scalar function for each element."""
 
-    def one(x: float) -> float:
+    def limit_one(x: float) -> float:
         return x if math.isnan(x) else max(low, min(high, x)) if not low <= x <= high else x
 
-    return np.array([one(float(x)) for x in grad.flat]).reshape(grad.shape).astype(grad.dtype)
+    return np.array([limit_one(float(x)) for x in grad.flat]).reshape(grad.shape).astype(grad.dtype)
 
 
 @_register

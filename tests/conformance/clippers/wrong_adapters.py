@@ -116,9 +116,9 @@ class TakesRows(WithAbilities):
 
     def make_dense(self, call: Call) -> tuple[Gradient, ...]:
         """Return each gradient as a dense array, which the function fills from its rows."""
-        return tuple(gradient if gradient.rows is None else self._full(gradient) for gradient in call.gradients)
+        return tuple(gradient if gradient.rows is None else self._densify(gradient) for gradient in call.gradients)
 
-    def _full(self, gradient: Gradient) -> Gradient:
+    def _densify(self, gradient: Gradient) -> Gradient:
         assert gradient.array is not None
         assert gradient.rows is not None
         assert gradient.height is not None

@@ -34,7 +34,7 @@ class PowerSum:
         """Add another sum of the same scale."""
         self.total += other.total
 
-    def root(self) -> float:
+    def take_root(self) -> float:
         """Return the norm, without a scale."""
         return float(np.sqrt(self.total) if self.p == 2 else self.total ** (1 / type(self.total)(self.p)))
 
@@ -42,7 +42,7 @@ class PowerSum:
         """Return the norm of all elements that were added."""
         if self.p == math.inf or self.largest == 0 or not math.isfinite(self.largest):
             return self.largest
-        return self.root()
+        return self.take_root()
 
 
 class ScaledByPower(PowerSum):
@@ -56,9 +56,9 @@ class ScaledByPower(PowerSum):
     def prepare(self, values: Array) -> Array:
         return np.abs(np.ldexp(values.astype(np.float64), -self.exponent))
 
-    def root(self) -> float:
+    def take_root(self) -> float:
         with np.errstate(over="ignore"):
-            return float(np.ldexp(super().root(), self.exponent))
+            return float(np.ldexp(super().take_root(), self.exponent))
 
 
 class DividedByLargest(PowerSum):
@@ -67,7 +67,7 @@ class DividedByLargest(PowerSum):
     def prepare(self, values: Array) -> Array:
         return np.abs(values.astype(np.longdouble) / np.longdouble(self.largest or 1))
 
-    def root(self) -> float:
+    def take_root(self) -> float:
         total = np.sqrt(self.total) if self.p == 2 else self.total ** (1 / np.longdouble(self.p))
         return float(total * np.longdouble(self.largest))
 
@@ -90,9 +90,9 @@ class Compensated(ScaledByPower):
         assert isinstance(other, Compensated)
         self.parts += other.parts
 
-    def root(self) -> float:
+    def take_root(self) -> float:
         self.total = np.float64(math.fsum(self.parts))
-        return super().root()
+        return super().take_root()
 
 
 SUMS: dict[str, type[PowerSum]] = {

@@ -23,7 +23,7 @@ README, MATRIX = HERE.parents[1] / "README.md", HERE / "matrix.md"
 QUESTIONS, PICTURE = HERE / "questions.md", HERE / "questions.svg"
 BEGIN, END = "<!-- matrix: begin", "<!-- matrix: end -->"
 #: The adapters that both tables show, in this order.
-ORDER = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow")
+ORDER = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow", "optax")
 HEADING = """# All rules, all frameworks
 
 `nox -s report` makes this page from the records beside it. [README.md](../../README.md) explains the signs.

@@ -29,7 +29,7 @@ def main() -> int:
     )
     parser.add_argument("peers", nargs="*", default=PEERS, help=", ".join(PEERS))
     parser.add_argument("--quick", action="store_true", help="one round of small arrays")
-    parser.add_argument("--seconds", type=float, default=1.5, help="for one comparison")
+    parser.add_argument("--seconds", type=float, default=1.5, help="how long one comparison takes")
     parser.add_argument("--python", action="append", default=[], metavar="PEER=PATH")
     parser.add_argument("--inside", action="store_true", help="measure one peer in this process")
     options = parser.parse_intermixed_args()

@@ -91,7 +91,7 @@ TRUSTED = ("<frozen ", *(str(Path(str(module.__file__)).parent) + os.sep for mod
 #: The most bytes of an element.
 WIDEST = 8
 
-#: The free part of the buffer for the packed gradients of the call that a thread builds.
+#: A thread builds the packed gradients of a call in one buffer. This is the part of the buffer that is still free.
 packing = threading.local()
 
 Tensor = TypeVar("Tensor")
@@ -232,11 +232,11 @@ def _swap_bytes(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def answer_in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
-    """Answer a call while other threads make another call, to reveal state that threads wrongly share.
+    """Answer a call while other threads make a second call, to reveal state that threads wrongly share.
 
-    In the other call, every other element of each gradient is zero, and the options differ. First, the other call
-    interrupts the call between two lines and runs to its end, each time at a different line. Then several threads (the
-    option `threads` says how many) make the two calls at once. They wait for one another before they call the
+    In the second call, every second element of each gradient is zero, and the options differ. First, the second call
+    interrupts the first one between two lines and runs to its end, each time at a different line. Then several threads
+    (the option `threads` says how many) make the two calls at once. They wait for one another before they call the
     framework.
 
     Parameters
@@ -294,8 +294,8 @@ def _change_elements(call: Call) -> Call:
 def _change_options(call: Call) -> Call:
     """Return the call with half the thresholds and the Euclidean norm.
 
-    If any gradient is excluded and all elements are finite, invert the flags. A function may raise an error for an
-    included NaN, and this call is not about that.
+    If any gradient is excluded, invert the flags, but only if all elements are finite: a function may raise an error
+    for a NaN that is no longer excluded.
     """
     options = dict(call.options)
     options.update({name: options[name] / 2 for name in ("clip_norm", "max", "min") if name in options})

@@ -171,7 +171,7 @@ def _limit_memory(size: int) -> None:
     Raises
     ------
     BadTarget
-        If the operating system cannot do it.
+        If the operating system cannot limit memory.
     """
     try:
         import resource
@@ -199,6 +199,7 @@ def _open_private_streams() -> Tuple[IO[bytes], IO[str]]:
 
 
 def _is_greeting_wrong(messages_in: IO[bytes], messages_out: IO[str]) -> bool:
+    """Read the greeting. If it names another protocol, tell the suite what to install."""
     line = _read_line(messages_in)
     if not line:
         return True

@@ -112,7 +112,7 @@ def write_features() -> str:
 
 
 def write_lacks() -> str:
-    """Return the table of what an `unsupported` cell may lack."""
+    """Return the table of what may be missing when a cell is `unsupported`."""
     return write_table(("kind", "meaning"), ((f"`{name}`", text) for name, text in LACKS.items()))
 
 
@@ -143,7 +143,7 @@ def write_schema(name: str) -> str:
 
 
 def write_published(name: str) -> str:
-    """Return a page of `reports/published/`; of its links, keep those to other pages there that the manual has, too."""
+    """Return a page of `reports/published/`. Keep its links to the web and to pages of the manual, and no others."""
     text = (PUBLISHED / f"{name}.md").read_text(encoding="utf-8")
 
     def write_link(found: re.Match[str]) -> str:

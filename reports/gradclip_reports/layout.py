@@ -1,4 +1,4 @@
-"""Fit texts into the width of a terminal, and colour them where that helps."""
+"""Fit texts into the width of a terminal, and colour them."""
 
 from __future__ import annotations
 

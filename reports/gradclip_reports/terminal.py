@@ -153,7 +153,7 @@ def _draw_legend(matrix: Matrix) -> RenderableType:
 
 
 def _draw_failure(group: FailureGroup, several: bool) -> Group:
-    """Return the first cell in full, and the number of others like it."""
+    """Return the first cell of a group in full, and the number of all its cells."""
     cell = group.first
     head = _add_sign(group.status).append(f"  {escape_text(cell.rule)}", "bold").append(f"  ({cell.level})", "not bold")
     if several:
@@ -183,14 +183,14 @@ def _list_facts(group: FailureGroup) -> Iterator[tuple[str, str]]:
     if cell.url is not None:
         yield "see", shorten_text(cell.url, _VALUE_LENGTH)
     if len(group.cells) > 1:
-        yield "in all", f"{_count_more(group)}; the first is shown"
+        yield "in all", f"{_count_cells(group)}; the first is shown"
 
 
 def _add_sign(status: Status) -> Text:
     return Text(f"{status.glyph} {status.value}", status.style)
 
 
-def _count_more(group: FailureGroup) -> str:
+def _count_cells(group: FailureGroup) -> str:
     return f"{len(group.cells)} {group.status.value}"
 
 
@@ -199,7 +199,7 @@ def _list_failures_in_short(groups: Sequence[FailureGroup]) -> Text:
     for group in groups:
         text.append("\n").append(group.status.glyph, group.status.style)
         text.append(
-            escape_text(f" {group.first.rule}  {', '.join(group.subjects)}  ({_count_more(group)})"), "not bold"
+            escape_text(f" {group.first.rule}  {', '.join(group.subjects)}  ({_count_cells(group)})"), "not bold"
         )
     return text
 

@@ -76,7 +76,7 @@ SARIF = close_schema(
 def make_failing_run(
     make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
 ) -> Callable[..., Run]:
-    """Return a function that makes a run of two findings and a failure that none explains."""
+    """Return a function that makes a run with two new findings, a known one, and an error without a finding."""
 
     def make(adapter: str = "./src/clips.py:clip", text: str = "gradients are lost") -> Run:
         cells = [
@@ -107,7 +107,7 @@ def make_failing_run(
 
 
 def draw(*runs: Run, location: str = "") -> dict[str, Any]:
-    """Return the only log, checked against the schema."""
+    """Write runs as SARIF, check the document against the schema, and return its only log."""
     document = json.loads(render(runs, "sarif", location=location))
     jsonschema.Draft202012Validator(SARIF).validate(document)
     (log,) = document["runs"]

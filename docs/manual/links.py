@@ -35,7 +35,8 @@ class Page(HTMLParser):
         for name, value in attrs:
             if value is None:
                 continue
-            if name == "id" or (tag == "a" and name == "name"):
+            # A script may read choices of the page from the fragment of a link.
+            if name == "id" or (tag, name) in (("a", "name"), ("option", "value")):
                 self.anchors.add(value)
             if name in ADDRESSES and tag != "meta":
                 # Inside a picture, `use` and `a` name a part of the picture.
@@ -73,11 +74,16 @@ def _find_fault(path: Path, link: str, is_loaded: bool, pages: dict[Path, Page],
         return "it leads out of the folder"
     if not target.is_file():
         return "there is no such file"
-    # A script of the page may read other fragments, such as the state of a filter.
-    anchor = unquote(address.fragment)
-    if anchor and target in pages and anchor not in pages[target].anchors and "=" not in anchor:
+    if target in pages and not _has_anchor(pages[target], unquote(address.fragment)):
         return "the page has no such anchor"
     return ""
+
+
+def _has_anchor(page: Page, anchor: str) -> bool:
+    """Return whether a page has an anchor, or two choices joined by two dots; `?` begins the state of a filter."""
+    if not anchor or anchor in page.anchors or anchor.startswith("?"):
+        return True
+    return ".." in anchor and set(anchor.split("..")) <= page.anchors
 
 
 def main() -> int:

@@ -142,6 +142,12 @@ def write_schema(name: str) -> str:
     return "\n\n".join(parts)
 
 
+def write_site_link() -> str:
+    """Return the link to the site, which `nox -s docs` builds beside the manual."""
+    text = "shows what each framework does: questions, findings with scripts, rules, and what changes between any two."
+    return f'<p><a href="site/index.html">The site</a> {text}</p>'
+
+
 def write_published(name: str) -> str:
     """Return a page of `reports/published/`. Keep its links to the web and to pages of the manual, and no others."""
     text = (PUBLISHED / f"{name}.md").read_text(encoding="utf-8")
@@ -182,5 +188,6 @@ PARTS: dict[str, Callable[..., str]] = {
     "published": write_published,
     "schema": write_schema,
     "severities": write_severities,
+    "site": write_site_link,
     "statuses": write_statuses,
 }

@@ -87,9 +87,14 @@ def exam(session: nox.Session) -> None:
 
     Of the generated clippers, it runs a random sample; with `-- --all`, it runs all of them.
     A variable such as GRADCLIP_PYTHON_TORCH names the Python of a framework whose canaries take part. With
-    `-- --all --output reports/published` the session publishes the score.
+    `-- --all --output reports/published` the session publishes the score. `-- --findings` compares the causes of all
+    wrong clippers with the causes that findings name, instead.
     """
     install_tests(session)
+    if "--findings" in session.posargs:
+        rest = [argument for argument in session.posargs if argument != "--findings"]
+        session.run("python", "tests/conformance/confusion.py", "--jobs", str(os.cpu_count() or 1), *rest)
+        return
     session.run("python", "tests/conformance/score.py", *session.posargs, *IN_PARALLEL)
 
 

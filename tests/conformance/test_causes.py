@@ -91,8 +91,15 @@ def clip_to_three_quarters(grads: Any, *, clip_norm: float) -> Any:
     return scale(grads, 0.75 * clip_norm / norm if norm > clip_norm else 1.0)
 
 
-def forget_last_element(grads: Any, *, clip_norm: float) -> Any:
+def halve_last_element(grads: Any, *, clip_norm: float) -> Any:
     """Clip with a defect for which there is no model."""
+    clipped = forget_last_element(grads, clip_norm=clip_norm)
+    for got in clipped:
+        got.ravel()[-1] /= 2
+    return clipped
+
+
+def forget_last_element(grads: Any, *, clip_norm: float) -> Any:
     norm = measure_norm(grads)
     clipped = scale(grads, clip_norm / norm if norm > clip_norm else 1.0)
     for given, got in zip(grads, clipped, strict=True):
@@ -124,7 +131,8 @@ ORDINARY = ("global-norm.scaled-above", "global-norm.one-norm-over-all", "global
         (forget_root, ("no-root",)),
         (flip_signs, ("sign-flipped",)),
         (clip_to_three_quarters, ("multiple", 0.75)),
-        (forget_last_element, None),
+        (forget_last_element, ("not-clipped", "some")),
+        (halve_last_element, None),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

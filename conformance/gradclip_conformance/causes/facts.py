@@ -33,6 +33,7 @@ __all__ = [
     "compute_coefficient",
     "compute_plain_coefficient",
     "is_right_for_nonfinite",
+    "list_excluded",
     "overflows",
     "say_what_became",
     "underflows",
@@ -342,6 +343,13 @@ def compute_coefficient(group: Group, formula: Formula = PLAIN) -> Fraction | No
         return compute_plain_coefficient(group.norm, group.threshold)
     known = group.seen.prediction.norms[group.tensors[0].index]
     return None if known is None else integers.compute_coefficient(known, group.threshold, formula)
+
+
+def list_excluded(group: Group) -> list[DyadicArray]:
+    """Return the excluded gradients of the call; none if one is not finite, or if they are long."""
+    gradients = zip(group.seen.case.gradients, group.seen.prediction.gradients, strict=True)
+    excluded = [known.values for gradient, known in gradients if known is not None and not gradient.need_clip]
+    return excluded if all(one.is_finite for one in excluded) and sum(map(len, excluded)) <= MANY else []
 
 
 def say_what_became(group: Group, factor: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -16,7 +16,7 @@ from ..cases.model import Case
 from ..judge.arrays import read_norm
 from ..judge.model import Answer, Context, Died, Raised, TimedOut
 from ..oracle.formats import Format
-from .facts import Group, Seen, bound_norms_after_underflow, overflows, underflows
+from .facts import Group, Seen, bound_norms_after_underflow, list_excluded, overflows, underflows
 from .model import Explanation
 
 __all__ = ["explain_form", "explain_norm", "explain_refusal", "restore_form", "strip_numbers"]
@@ -76,9 +76,11 @@ def explain_norm(case: Case, norm: Array | None) -> Explanation | None:
     except ValueError:
         return None
     seen = Seen(case, [gradient.array for gradient in case.gradients])
-    if len(seen.groups) != 1 or seen.groups[0].total is not None:
+    if len(seen.groups) != 1:
         return None
     (group,) = seen.groups
+    if group.total is not None:
+        return Explanation.of("nonfinite-silent", effect="norm") if math.isfinite(value) else None
     if math.isinf(value) and any(overflows(group, form) for form in group.forms):
         return Explanation.of("squares-overflow", effect="norm")
     if not math.isfinite(value):
@@ -90,23 +92,37 @@ def _explain_finite(group: Group, value: float) -> Explanation | None:
     right, form = group.norm, group.forms[0]
     if _is_close(value, right, group.errors.norm_bound * 2.0**-form.precision * 2):
         return Explanation.of("long-sum")
-    if any(underflows(group, one) and _may_be_left(group, one, value) for one in group.forms):
-        return Explanation.of("squares-underflow", effect="norm")
     # Allow for the rounding errors of a sum of a few terms, a quotient and a root: a few units in the last place.
     slack = 16 * 2.0**-form.precision
-    if 0 <= group.threshold < right and _is_close(value, Fraction(group.threshold), slack):
-        return Explanation.of("norm-after-clip")
-    if group.is_long or group.seen.order == math.inf:
-        return None
-    order = int(group.seen.order) if group.seen.order == int(group.seen.order) else 0
-    if order > 1 and _is_close(value, right**order, slack):
-        return Explanation.of("no-root")
-    if len(group.tensors) > 1 and _is_close(value, group.sum_of_norms, slack):
-        return Explanation.of("sum-of-norms")
-    if len(group.tensors) > 1 and _is_close(value, group.largest_norm, slack):
-        return Explanation.of("largest-of-norms")
-    mean = float(np.float64(group.count)) ** (1 / group.seen.order)
-    return Explanation.of("mean-of-squares") if _is_close(value, right / Fraction(mean), slack) else None
+    found = next((cause for cause, norm in _list_other_norms(group) if _is_close(value, norm, slack)), None)
+    if found is None and any(underflows(group, one) and _may_be_left(group, one, value) for one in group.forms):
+        return Explanation.of("squares-underflow", effect="norm")
+    return None if found is None else Explanation.of(found)
+
+
+def _list_other_norms(group: Group) -> Iterator[tuple[str, Fraction]]:
+    """Yield the norms that a function may return instead of the right one, each with its cause."""
+    right = group.norm
+    if 0 <= group.threshold < right:
+        yield "norm-after-clip", Fraction(group.threshold)
+    if group.is_long:
+        return
+    if group.count > 0:
+        exact = [tensor.exact for tensor in group.tensors]
+        excluded = list_excluded(group)
+        if excluded:
+            yield "excluded-counted", group.compute_norm_over([*exact, *excluded])
+        for order in (2.0, 1.0, math.inf):
+            if order != group.seen.order:
+                yield "other-order", group.compute_norm_over(exact, order)
+    if group.seen.order == math.inf:
+        return
+    if (order := group.seen.order) > 1 and order == int(order):
+        yield "no-root", right ** int(order)
+    if len(group.tensors) > 1:
+        yield "sum-of-norms", group.sum_of_norms
+        yield "largest-of-norms", group.largest_norm
+    yield "mean-of-squares", right / Fraction(float(np.float64(group.count)) ** (1 / group.seen.order))
 
 
 def _may_be_left(group: Group, form: Format, value: float) -> bool:

@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
+from ..oracle.formats import compute_power_of_two
 from ..oracle.formula import Formula
-from .facts import Group, Seen, compute_coefficient, compute_plain_coefficient
+from .facts import Group, Seen, compute_coefficient, compute_plain_coefficient, is_right_for_nonfinite, list_excluded
 from .model import Explanation
 
 __all__ = [
@@ -23,6 +26,7 @@ __all__ = [
     "fit_formula",
     "fit_multiple",
     "follows_formula",
+    "is_partly_clipped",
     "is_plain",
     "make_multiple",
 ]
@@ -67,9 +71,13 @@ class Law:
     def reproduces(self, seen: Seen) -> bool:
         """Return whether the law gives every result of a call."""
         for group in seen.groups:
-            if group.total is not None or (group.is_long and not self.needs_no_sum):
+            if (group.total is not None and not self.is_of_each) or (group.is_long and not self.needs_no_sum):
                 return False
             for part in group.split() if self.is_of_each else [group]:
+                if part.total is not None:
+                    if not is_right_for_nonfinite(part):
+                        return False
+                    continue
                 factor = self.factor(part)
                 if factor is None or not part.is_scaled_by(factor * seen.rate):
                     return False
@@ -85,6 +93,24 @@ def is_plain(group: Group) -> bool:
     if factor == 1 and not near and group.seen.rate == 1:
         return all(tensor.kind == "same" or tensor.is_scaled_by(factor, 0.0) for tensor in group.distinct)
     return group.is_scaled_by(factor * group.seen.rate)
+
+
+def is_partly_clipped(group: Group) -> bool:
+    """Return whether each element is right or unchanged, and elements of both kinds occur."""
+    factor = compute_coefficient(group)
+    if factor is None or factor == 1 or group.seen.rate != 1:
+        return False
+    right = kept = 0
+    for tensor in group.distinct:
+        scaled = tensor.before * float(factor)
+        # Allow for two roundings in float64 beside the error bound of the dtype.
+        bound = (group.compute_bound(tensor) + 1) * 2.0 ** (1 - tensor.form.precision)
+        near = np.abs(tensor.after - scaled) <= np.abs(scaled) * bound + float(tensor.form.smallest_subnormal)
+        same = tensor.after == tensor.before
+        if not (near | same).all():
+            return False
+        right, kept = right + int((near & ~same).sum()), kept + int((same & ~near).sum())
+    return right > 0 and kept > 0
 
 
 def follows_formula(group: Group, formula: Formula, *, careful: bool = False) -> bool:
@@ -120,16 +146,33 @@ def _scale_all(group: Group) -> Fraction | None:
 
 
 def _count_excluded(group: Group) -> Fraction | None:
-    gradients = zip(group.seen.case.gradients, group.seen.prediction.gradients, strict=True)
-    excluded = [known.values for gradient, known in gradients if known is not None and not gradient.need_clip]
-    if not excluded or not all(one.is_finite for one in excluded) or sum(map(len, excluded)) > 4096:
-        return None
-    return group.compute_norm_over([*(one.exact for one in group.tensors), *excluded])
+    excluded = list_excluded(group)
+    return group.compute_norm_over([*(one.exact for one in group.tensors), *excluded]) if excluded else None
 
 
 def _leave_out_root(group: Group) -> Fraction | None:
     order = group.seen.order
-    return group.norm ** int(order) if order not in (1, math.inf) and order == int(order) else None
+    if order in (1, math.inf):
+        return None
+    # A power of a fractional order is irrational. float64 has enough digits for every narrower dtype.
+    return group.norm ** int(order) if order == int(order) else _raise_to(group.norm, order)
+
+
+def _leave_out_root_of_scaled(group: Group) -> Fraction | None:
+    """Return the sum of powers of elements that were divided by a power of two, multiplied by it again."""
+    found = _leave_out_root(group)
+    if found is None:
+        return None
+    largest = max((float(np.abs(tensor.before).max(initial=0.0)) for tensor in group.tensors), default=0.0)
+    order = int(group.seen.order) - 1 if group.seen.order == int(group.seen.order) else 0
+    return found / compute_power_of_two(order * math.frexp(largest)[1]) if order else None
+
+
+def _raise_to(norm: Fraction, order: float) -> Fraction | None:
+    try:
+        return Fraction(float(norm) ** order)
+    except OverflowError:
+        return None
 
 
 def _take_mean(group: Group) -> Fraction | None:
@@ -184,6 +227,7 @@ LAWS: tuple[Law, ...] = (
     Law("norm-of-each", _make_law(_scale_each), is_of_each=True),
     Law("norm-of-all", _make_law(_scale_all)),
     Law("no-root", _make_law(_leave_out_root)),
+    Law("no-root", _make_law(_leave_out_root_of_scaled)),
     Law("mean-of-squares", _make_law(_take_mean)),
     Law("sum-of-norms", _make_law(_take_sum_of_norms)),
     Law("largest-of-norms", _make_law(_take_largest_norm)),
@@ -276,14 +320,17 @@ def explain_by_formula(formula: Formula) -> Explanation:
 def fit_multiple(views: Iterable[Seen]) -> float | None:
     """Return the constant factor that several clipped gradients have relative to the right result, or None."""
     asked: dict[float, set[tuple[Fraction, float]]] = {}
+    every = set()
     groups = (group for seen in views for group in _select_ordinary(seen) if group.norm > Fraction(group.threshold))
     for group, _ in zip(groups, range(MANY_GROUPS), strict=False):
+        every.add((group.norm, group.threshold))
         ratio = Fraction(group.tensors[0].factor or 0.0) * group.norm / Fraction(group.threshold)
         number = float(f"{float(ratio):.2g}")
         if make_multiple(number).reproduces(group.seen):
             asked.setdefault(number, set()).add((group.norm, group.threshold))
     best = max(asked, key=lambda number: len(asked[number]), default=None)
-    return best if best is not None and best != 1.0 and len(asked[best]) >= ENOUGH else None
+    enough = max(ENOUGH, SHARE * len(every))
+    return best if best is not None and best != 1.0 and len(asked[best]) >= enough else None
 
 
 def make_multiple(number: float) -> Law:

@@ -68,7 +68,33 @@ def _is_flipped(group: Group, formulas: Sequence[Formula]) -> bool:
 def _explain_nonfinite(group: Group) -> Explanation | None:
     if all(tensor.kind is Kind.SAME for tensor in group.tensors):
         return Explanation.of("nonfinite-silent")
-    return None
+    return Explanation.of("nonfinite-silent", effect="left out") if _is_left_out(group) else None
+
+
+def _is_left_out(group: Group) -> bool:
+    """Return whether the finite elements were clipped by their own norm, as if there were no others."""
+    finite = [np.isfinite(tensor.before) for tensor in group.tensors]
+    if group.is_long or not all(
+        np.array_equal(tensor.before[~kept], tensor.after[~kept], equal_nan=True)
+        for tensor, kept in zip(group.tensors, finite, strict=True)
+    ):
+        return False
+    order = group.seen.order
+    magnitudes = np.abs(
+        np.concatenate([tensor.before[kept] for tensor, kept in zip(group.tensors, finite, strict=True)])
+    )
+    largest = float(magnitudes.max(initial=0.0))
+    if not largest:
+        return False
+    norm = largest if order == math.inf else largest * float(((magnitudes / largest) ** order).sum() ** (1 / order))
+    factor = min(1.0, group.threshold / norm)
+    error = 16 * 2.0**-group.coarsest
+    return all(
+        bool(
+            (np.abs(tensor.after - tensor.before * factor)[kept] <= np.abs(tensor.before[kept]) * factor * error).all()
+        )
+        for tensor, kept in zip(group.tensors, finite, strict=True)
+    )
 
 
 def explain_excluded(case: Case, results: Sequence[Array | None]) -> Explanation | None:

@@ -12,9 +12,10 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from ..oracle.bounds import compute_error_bounds
-from ..oracle.formats import FORMATS, Format, compute_power_of_two
+from ..oracle.formats import FORMATS, Format, compute_power_of_two, decode_doubles, round_all
 from ..oracle.formula import Formula
 from .facts import (
     Group,
@@ -30,6 +31,8 @@ from .facts import (
 from .model import Explanation
 
 __all__ = ["explain_range", "explain_rounding"]
+
+Doubles = npt.NDArray[np.float64]
 
 
 def explain_range(
@@ -237,26 +240,61 @@ def is_flushed(tensor: Tensor, factor: Fraction, bound: float) -> bool:
 NARROWER = {"float64": ("float32", "bfloat16", "float16"), "float32": ("float16", "bfloat16")}
 
 
-def explain_rounding(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
-    """Explain by the errors of a long sum, or of a narrower dtype."""
+def explain_rounding(group: Group, formulas: Sequence[Formula], *, is_narrow: bool = False) -> Explanation | None:
+    """Explain by the errors of a long sum, or of a narrower dtype, which other cells show if `is_narrow` is true."""
     for formula in formulas:
         factor = compute_coefficient(group, formula)
         if factor is None:
             return None
         factor *= group.seen.rate
-        if not group.kinds <= {Kind.FINITE, Kind.SAME}:
-            return None
-        if group.is_scaled_by(factor):
+        if group.kinds <= {Kind.FINITE, Kind.SAME} and group.is_scaled_by(factor):
             return Explanation.of("long-sum" if factor != group.seen.rate else "not-exact-below")
         widest = max(group.tensors, key=lambda tensor: tensor.form.precision).given.dtype
         for narrow in NARROWER.get(widest, ()):
-            form = FORMATS[narrow]
-            bounds = compute_error_bounds(
-                form, group.seen.order, group.count, float(min(group.norm, Fraction(2) ** 1000))
-            )
-            slack = (bounds.clip_bound + 2) * 2.0 ** (FORMATS[widest].precision - form.precision)
-            if slack < 2.0 ** (FORMATS[widest].precision - 4) and all(
-                tensor.is_scaled_by(factor, slack) for tensor in group.distinct
-            ):
+            if (is_narrow and _is_lost_in(group, narrow)) or _is_computed_in(group, factor, narrow):
                 return Explanation.of("narrower-arithmetic", dtype=narrow)
     return None
+
+
+def _is_lost_in(group: Group, narrow: str) -> bool:
+    """Return whether results are zeros, because the norm is beyond the range of a narrower dtype."""
+    return group.norm > FORMATS[narrow].largest and group.kinds == {Kind.ZERO} and 0 < group.threshold < math.inf
+
+
+def _is_computed_in(group: Group, factor: Fraction, narrow: str) -> bool:
+    """Return whether results are right within the error bound of a narrower dtype, and its numbers show it.
+
+    Either all results are numbers of the narrower dtype, or the coefficient is, or the norm that belongs to it. Without
+    this, a wrong norm that is almost right would pass for narrower arithmetic.
+    """
+    form = FORMATS[narrow]
+    if group.kinds <= {Kind.SAME} or group.kinds <= {Kind.ZERO}:
+        return False
+    bounds = compute_error_bounds(form, group.seen.order, group.count, float(min(group.norm, Fraction(2) ** 1000)))
+    slack = (bounds.clip_bound + 2) * 2.0 ** (1 - form.precision)
+    if slack < 0.125 and all(_is_rounded_to(tensor, factor, narrow, slack) for tensor in group.distinct):
+        return True
+    common = _find_common_factor(group) if slack < 0.125 and group.kinds <= {Kind.FINITE, Kind.SAME} else None
+    if common is None or abs(common - factor) > factor * Fraction(slack):
+        return False
+    error = 8 * 2.0**-group.coarsest
+    numbers = [float(common)]
+    if 0 < group.threshold < math.inf:
+        numbers.append(group.threshold / float(common))
+    return any(abs(_round_to(np.array([one]), narrow)[0] - one) <= one * error for one in numbers)
+
+
+def _is_rounded_to(tensor: Tensor, factor: Fraction, narrow: str, slack: float) -> bool:
+    """Return whether results are products that were rounded to a narrower dtype, with its overflow and underflow."""
+    form = FORMATS[narrow]
+    with np.errstate(over="ignore", invalid="ignore"):
+        right = tensor.before * float(factor)
+        far = np.abs(right) > float(form.largest) * (1 - slack)
+        near = np.abs(tensor.after - right) <= np.abs(right) * slack + float(form.smallest_subnormal)
+    held = _round_to(tensor.after, narrow) == tensor.after
+    return bool((held & (near | (far & np.isinf(tensor.after)))).all())
+
+
+def _round_to(values: Doubles, dtype: str) -> Doubles:
+    with np.errstate(over="ignore"):
+        return decode_doubles(round_all(values, dtype), dtype)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +20,16 @@ __all__ = ["explain_value", "is_right_value"]
 Doubles = npt.NDArray[np.float64]
 
 
-def explain_value(case: Case, results: Sequence[Array | None], barred: Collection[str] = ()) -> Explanation | None:
-    """Return the cause that reproduces every included gradient; causes that are barred are left out."""
+def explain_value(
+    case: Case,
+    results: Sequence[Array | None],
+    barred: Collection[str] = (),
+    proven: Mapping[str, int] = MappingProxyType({}),
+) -> Explanation | None:
+    """Return the cause that reproduces every included gradient; causes that are barred are left out.
+
+    Of several causes, prefer the one that has explained most cells, as `proven` says.
+    """
     high = float(case.options["max"])
     low = float(case.options.get("min", -high))
     pairs = [
@@ -29,12 +39,23 @@ def explain_value(case: Case, results: Sequence[Array | None], barred: Collectio
     ]
     if not pairs or case.options.get("learning_rate", 1.0) != 1.0 or np.isnan([low, high]).any() or low > high:
         return None
-    for explanation, model in _list_models(low, high):
-        if explanation.cause not in barred and all(
-            _are_equal(model(before, dtype), after) for before, after, dtype in pairs
-        ):
-            return explanation
-    return None
+    found = [
+        explanation
+        for explanation, model in _list_models(low, high)
+        if explanation.cause not in barred
+        and all(_are_equal(model(before, dtype), after) for before, after, dtype in pairs)
+    ]
+    if found:
+        return max(found, key=lambda one: proven.get(one.cause, 0))
+    partly = all(_is_partly_clipped(before, after, _clip(before, low, high, dtype)) for before, after, dtype in pairs)
+    return Explanation.of("not-clipped", "unclipped", effect="some") if partly and "not-clipped" not in barred else None
+
+
+def _is_partly_clipped(before: Doubles, after: Doubles, right: Doubles) -> bool:
+    """Return whether each element is right or unchanged."""
+    if before.shape != after.shape:
+        return False
+    return bool(((after == right) | (after == before) | (np.isnan(after) & np.isnan(before))).all())
 
 
 def is_right_value(case: Case, results: Sequence[Array | None]) -> bool:
@@ -49,19 +70,20 @@ def is_right_value(case: Case, results: Sequence[Array | None]) -> bool:
 
 
 def _list_models(low: float, high: float) -> list[tuple[Explanation, Callable[[Doubles, str], Doubles]]]:
-    with np.errstate(over="ignore"):
-        least, most = float(np.float32(low)), float(np.float32(high))
     return [
+        (Explanation.of("not-clipped", "unclipped"), lambda x, _: x),
         (Explanation.of("subnormals-flushed"), lambda x, dtype: _flush_subnormals(x, low, high, dtype, results=True)),
         (Explanation.of("subnormals-flushed"), lambda x, dtype: _flush_subnormals(x, low, high, dtype, results=False)),
-        (Explanation.of("value-bounds-rounded", dtype="float32"), lambda x, dtype: _clip(x, least, most, dtype)),
-        (
-            Explanation.of("narrower-arithmetic", dtype="float32"),
-            lambda x, dtype: _clip(decode_doubles(round_all(x, "float32"), "float32"), least, most, dtype),
+        *(
+            (Explanation.of("value-bounds-rounded", dtype=narrow), partial(_clip_between_rounded, low, high, narrow))
+            for narrow in NARROW
+        ),
+        *(
+            (Explanation.of("narrower-arithmetic", dtype=narrow), partial(_clip_rounded, low, high, narrow))
+            for narrow in NARROW
         ),
         (Explanation.of("value-one-sided", bound="max"), lambda x, dtype: _clip(x, -np.inf, high, dtype)),
         (Explanation.of("value-one-sided", bound="min"), lambda x, dtype: _clip(x, low, np.inf, dtype)),
-        (Explanation.of("not-clipped", "unclipped"), lambda x, _: x),
         (
             Explanation.of("value-nan-lost"),
             lambda x, dtype: _clip(np.where(np.isnan(x), high, x), low, high, dtype),
@@ -77,6 +99,24 @@ def _list_models(low: float, high: float) -> list[tuple[Explanation, Callable[[D
         (Explanation.of("gradients-zeroed", "destroyed"), lambda x, _: np.zeros_like(x)),
         (Explanation.of("gradients-nan", "destroyed"), lambda x, _: np.full_like(x, np.nan)),
     ]
+
+
+#: The dtypes to which bounds or gradients may be rounded, widest first.
+NARROW = ("float32", "bfloat16", "float16")
+
+
+def _round(values: Doubles, dtype: str) -> Doubles:
+    with np.errstate(over="ignore"):
+        return decode_doubles(round_all(values, dtype), dtype)
+
+
+def _clip_between_rounded(low: float, high: float, narrow: str, values: Doubles, dtype: str) -> Doubles:
+    least, most = map(float, _round(np.array([low, high]), narrow))
+    return _clip(values, least, most, dtype)
+
+
+def _clip_rounded(low: float, high: float, narrow: str, values: Doubles, dtype: str) -> Doubles:
+    return _clip_between_rounded(low, high, narrow, _round(values, narrow), dtype)
 
 
 def _clip(values: Doubles, low: float, high: float, dtype: str) -> Doubles:

@@ -1,0 +1,51 @@
+"""List the wrong clippers, one of each kind for each operation, with the causes that their findings may name."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from .table import WRONG, Wrong
+
+__all__ = ["Defect", "list_defects", "load_written_causes"]
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A wrong clipper of one operation, and the causes of its defect."""
+
+    wrong: Wrong
+    #: The rules that catch it.
+    rules: tuple[str, ...]
+    #: The cause that was written, and others that describe the same answers.
+    causes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Return the name of the clipper and its operation."""
+        return f"{type(self.wrong.function).__name__} ({self.wrong.operation})"
+
+
+@cache
+def load_written_causes() -> Mapping[str, tuple[str, ...]]:
+    """Return the causes of each class of wrong clippers, from `causes.toml`."""
+    document = tomllib.loads((Path(__file__).parent / "causes.toml").read_text(encoding="utf-8"))
+    return {name: tuple(causes) for module in document.values() for name, causes in module.items()}
+
+
+def list_defects() -> list[Defect]:
+    """Return every wrong clipper once for each operation, with the dtypes of all its rules."""
+    groups: dict[tuple[str, str], list[Wrong]] = {}
+    for wrong in WRONG:
+        groups.setdefault((type(wrong.function).__name__, wrong.operation), []).append(wrong)
+    return [
+        Defect(
+            replace(same[0], dtypes=tuple(dict.fromkeys(dtype for wrong in same for dtype in wrong.dtypes))),
+            tuple(wrong.rule for wrong in same),
+            load_written_causes()[name],
+        )
+        for (name, _), same in groups.items()
+    ]

@@ -1,0 +1,185 @@
+"""Run every wrong clipper of the exam, and compare the causes that were written with the causes that findings name.
+
+`python confusion.py [--part K/N] [--jobs J] [--output FOLDER]` prints the comparison. With `--output` it writes it to
+`findings.json` and `findings.md` in the folder. The exit code 1 means that a measure is not met. `--part 2/6` takes
+every sixth clipper, beginning with the second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import platform
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+# In a test, pytest's `pythonpath` finds the modules beside the tests. A script must add their folders to the path.
+sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in sys.path]
+
+from clippers.defects import Defect, list_defects  # noqa: E402 - it lies beside this script
+
+from gradclip_adapters import arrays  # noqa: E402
+from gradclip_adapters.plain import PlainFunction  # noqa: E402
+from gradclip_conformance.cases.catalogue import list_all_cases  # noqa: E402
+from gradclip_conformance.causes.findings import list_asked_rules  # noqa: E402
+from gradclip_conformance.causes.model import Evidence  # noqa: E402
+from gradclip_conformance.run.in_process import InProcess  # noqa: E402
+from gradclip_conformance.run.plan import Selection, plan_cells  # noqa: E402
+from gradclip_conformance.run.runner import explain_findings, plan_rows, run_cell  # noqa: E402
+from gradclip_reports.markup import draw_markdown_table  # noqa: E402
+from gradclip_reports.records import Finding  # noqa: E402
+from gradclip_reports.statuses import UNEXPLAINED  # noqa: E402
+
+#: The measures: the share of clippers whose first finding names the defect, and the share with few findings.
+NAMED = 0.95
+FEW, FEW_SHARE = 3, 0.95
+
+#: Only rows of the covering design show some defects. The first of these rows with a wrong answer is enough.
+ROWS = "combinations"
+
+
+def find_findings(defect: Defect) -> list[Finding]:
+    """Return the findings about a wrong clipper: of every written case, and of the rows if only they show it."""
+    wrong = defect.wrong
+    adapter = wrong.adapter(wrong.function, wrong.operation, dtypes=wrong.dtypes, in_place=wrong.in_place)
+    connection = InProcess(adapter)
+    subjects = connection.description.subjects
+    # An adapter with other abilities answers only the calls of its rules.
+    selection = Selection() if wrong.adapter is PlainFunction else Selection(rules=defect.rules)
+    evidence: list[Evidence] = []
+    cells = [
+        run_cell(connection, cell, 1.0, evidence=evidence)
+        for cell in plan_cells(subjects, list_all_cases(), selection)
+        if set(cell.case.dtype.split("+")) <= set(wrong.dtypes)
+    ]
+    rows = [rule for rule in defect.rules if rule.partition(".")[2].startswith(ROWS)]
+    for planned in plan_rows(subjects, Selection(rules=tuple(rows))) if rows else []:
+        cells.append(run_cell(connection, planned, 1.0, evidence=evidence))
+        if cells[-1].status == wrong.caught_as:
+            break
+    return explain_findings(evidence, list_asked_rules(cells))
+
+
+def name_causes(number: int) -> dict[str, Any]:
+    """Return the causes that were written and named for one wrong clipper."""
+    # No wrong clipper holds a lock, so the call between two lines always ends, even on a busy machine.
+    arrays.PATIENCE = 60.0
+    defect = list_defects()[number]
+    # Poor accuracy is no failure. If the clipper is wrong as well, its findings are those that fail.
+    every = find_findings(defect)
+    findings = [finding for finding in every if finding.spoils] or every
+    named = [finding.singles[0].cause for finding in findings]
+    return {
+        "clipper": defect.name,
+        "defect": " ".join(str(defect.wrong.function.__doc__).split()),
+        "written": list(defect.causes),
+        "named": named,
+        "is_named": bool(named) and named[0] in defect.causes,
+    }
+
+
+def summarize(each: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the measures and the confusion of causes."""
+    counts = sorted(len(one["named"]) for one in each)
+    unseen = [one for one in each if one["written"] == [UNEXPLAINED]]
+    pairs = Counter((one["written"][0], one["named"][0] if one["named"] else "no finding") for one in each)
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "versions": {
+            "gradclip-spec": version("gradclip-spec"),
+            "Python": platform.python_version(),
+            "NumPy": np.__version__,
+        },
+        "clippers": len(each),
+        "named": sum(one["is_named"] for one in each),
+        "median_findings": counts[len(counts) // 2],
+        "few_findings": sum(count <= FEW for count in counts),
+        "unseen": len(unseen),
+        "unseen_named_falsely": [one["clipper"] for one in unseen if not one["is_named"]],
+        "confusion": [
+            {"written": written, "named": named, "clippers": count}
+            for (written, named), count in sorted(pairs.items(), key=lambda pair: (pair[0][0], -pair[1], pair[0][1]))
+        ],
+        "misnamed": [one for one in each if not one["is_named"]],
+    }
+
+
+def list_faults(result: dict[str, Any]) -> list[str]:
+    """List the measures that are not met."""
+    total = result["clippers"]
+    lines = []
+    if result["named"] < NAMED * total:
+        lines.append(f"the first finding names the defect of {result['named']} of {total} clippers only")
+    if result["few_findings"] < FEW_SHARE * total:
+        lines.append(f"only {result['few_findings']} of {total} clippers have at most {FEW} findings")
+    return lines + ([f"the median number of findings is {one}"] if (one := result["median_findings"]) != 1 else [])
+
+
+def write_markdown(result: dict[str, Any]) -> str:
+    """Return the page: the measures, the confusion of causes, and each clipper whose first finding is another."""
+    total, unseen = result["clippers"], result["unseen"]
+    versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
+    rows = [(one["written"], one["named"], one["clippers"]) for one in result["confusion"]]
+    other = [
+        (one["clipper"], one["defect"], ", ".join(one["written"]), ", ".join(one["named"][:3]) or "no finding")
+        for one in result["misnamed"]
+    ]
+    falsely = len(result["unseen_named_falsely"])
+    lines = [
+        "# The causes of the wrong clippers",
+        "",
+        f"Made by `nox -s exam -- --findings` on {result['date']} with {versions}.",
+        "",
+        "Each wrong clipper of the exam has one defect, and `tests/conformance/clippers/causes.toml` holds its cause.",
+        "The suite checks the clipper and names causes in its findings.",
+        "",
+        f"- Clippers whose first finding names the defect: {_write_share(result['named'], total)}",
+        f"- Median number of findings of a clipper: {result['median_findings']}",
+        f"- Clippers with at most {FEW} findings: {_write_share(result['few_findings'], total)}",
+        f"- Defects that the catalogue does not have: {unseen}; the first finding of {falsely} is not *unexplained*",
+        "",
+        *(f"- **Wrong here:** {fault}" for fault in list_faults(result)),
+        "",
+        draw_markdown_table([("cause that was written", "cause of the first finding", "clippers"), *rows]),
+        "",
+        "A defect may have several true names. The first findings of these clippers have another name:",
+        "",
+        draw_markdown_table([("clipper", "defect", "true names", "named"), *other]),
+    ]
+    return "\n".join(line for number, line in enumerate(lines) if line or lines[number - 1 : number] != [""]) + "\n"
+
+
+def _write_share(count: int, total: int) -> str:
+    return f"{count} of {total} ({100 * count / total:.1f} %)"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the clippers, print the comparison, and write it to the folder if one is named."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--part", default="1/1")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args(arguments)
+    first, step = map(int, options.part.split("/"))
+    numbers = range(len(list_defects()))[first - 1 :: step]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        result = summarize(list(pool.map(name_causes, numbers)))
+    page = write_markdown(result)
+    sys.stdout.write(page)
+    if options.output is not None:
+        (options.output / "findings.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        (options.output / "findings.md").write_text(page, encoding="utf-8")
+    return 1 if list_faults(result) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Show the progress of a run: a bar on a terminal, or otherwise a line at each quarter."""
+"""Show the progress of a run and of other long tasks: a bar on a terminal, or otherwise a few lines."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from .lines import Cell
 from .statuses import SPOILING
-from .values import escape_text
+from .values import escape_line, escape_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
+    from rich.progress import ProgressColumn, TaskID
 
-__all__ = ["Progress", "progress_bar"]
+__all__ = ["Progress", "Task", "progress_bar", "show_task"]
 
 
 class Progress:
@@ -32,7 +33,8 @@ class _OnTerminal(Progress):
         self._bar, self._spoiled = bar, 0
 
     def note_start(self, adapter: str, heading: str, planned: int) -> None:
-        self._task = self._bar.add_task(f"{adapter} ({heading})", total=planned, failures="")
+        name = adapter if heading == adapter else f"{adapter} ({heading})"
+        self._task = self._bar.add_task(_escape(name), total=planned, failures="")
 
     def note_finish(self, cell: Cell) -> None:
         self._spoiled += cell.status in SPOILING
@@ -58,25 +60,91 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
+class Task:
+    """The receiver of reports about a long task; this base class ignores them."""
+
+    def note(self, text: str) -> None:
+        """Note what the task does now."""
+
+    def advance(self) -> None:
+        """Note that a step is finished."""
+
+
+class _TaskOnTerminal(Task):
+    def __init__(self, bar: Bar, task: TaskID) -> None:
+        self._bar, self._task = bar, task
+
+    def note(self, text: str) -> None:
+        # There is no room for the title beside it.
+        self._bar.update(self._task, description=_escape(text))
+
+    def advance(self) -> None:
+        self._bar.update(self._task, advance=1)
+
+
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Progress]:
     """Show a bar on a terminal, or print lines elsewhere, while a run goes on."""
-    # Import rich only here, because the suite as a library does not need it.
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
+    from rich.progress import MofNCompleteColumn, TextColumn
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    bar = _make_bar(MofNCompleteColumn(), TextColumn("[red]{task.fields[failures]}"))
+    if bar is None:
         yield _InLines()
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("[red]{task.fields[failures]}"),
-    )
-    with Bar(*columns, console=console, transient=True) as bar:
+    with bar:
         # A field must exist before the first cell is known.
         yield _OnTerminal(bar)
+
+
+@contextlib.contextmanager
+def show_task(title: str, steps: int | None = None) -> Iterator[Task]:
+    """Show a bar on a terminal, or print the title elsewhere, while a task goes on.
+
+    Parameters
+    ----------
+    title
+        The task, in a few words.
+    steps
+        The number of steps, if it is known.
+    """
+    from rich.progress import MofNCompleteColumn
+
+    bar = _make_bar(*([] if steps is None else [MofNCompleteColumn()]))
+    if bar is None:
+        _say(title)
+        yield Task()
+        return
+    with bar:
+        yield _TaskOnTerminal(bar, bar.add_task(_escape(title), total=steps))
+
+
+def _make_bar(*columns: ProgressColumn) -> Bar | None:
+    """Return a bar with these columns, or None if standard error is no terminal that can move its cursor."""
+    # Import rich only here, because the suite as a library does not need it.
+    from rich.console import Console
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+    from rich.table import Column
+
+    console = Console(stderr=True)
+    if not console.is_terminal or console.is_dumb_terminal:
+        return None
+    # A long description is cut, so that the bar stays on one line.
+    description = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
+    return Bar(
+        SpinnerColumn(),
+        description,
+        BarColumn(bar_width=10),
+        *columns,
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        expand=True,
+    )
+
+
+def _escape(text: str) -> str:
+    """Return a text without control characters, and without a meaning as markup of rich."""
+    from rich.markup import escape
+
+    return escape(escape_line(text))

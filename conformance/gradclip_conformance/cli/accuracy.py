@@ -17,6 +17,7 @@ from rich.text import Text
 
 from gradclip_adapters.paths import folder_exists
 from gradclip_reports.lines import make_strict
+from gradclip_reports.progress import show_task
 from gradclip_reports.values import escape_line, write_json
 
 from ..accuracy.measure import list_sizes, measure_accuracy
@@ -97,14 +98,19 @@ def accuracy(
 def _measure(target: Target, operation: str | None, dtypes: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:
     connection, rows = target.connect(), []
     try:
-        for subject in connection.description.subjects:
-            if subject.operation == "clip_by_value" or operation not in (None, subject.operation):
-                continue
-            for dtype in subject.dtypes:
-                if dtypes and dtype not in dtypes:
-                    continue
-                say(f"{subject.name} {dtype}")
-                rows += [measure_accuracy(connection, subject, dtype, size, load_claims(target.name)) for size in sizes]
+        places = [
+            (subject, dtype)
+            for subject in connection.description.subjects
+            if subject.operation != "clip_by_value" and operation in (None, subject.operation)
+            for dtype in subject.dtypes
+            if not dtypes or dtype in dtypes
+        ]
+        with show_task(f"{target.name}: measuring the accuracy", len(places) * len(sizes)) as task:
+            for subject, dtype in places:
+                for size in sizes:
+                    task.note(f"{dtype}, {size:,} elements: {subject.name}")
+                    rows.append(measure_accuracy(connection, subject, dtype, size, load_claims(target.name)))
+                    task.advance()
     finally:
         connection.close()
     return describe_framework(target.name, connection.description, rows)

@@ -33,7 +33,7 @@ from ..oracle.formula import Formula
 from ..run.abilities import AbilityProbes
 from ..run.plan import PlannedCell, Selection
 from ..run.runner import CASE_SECONDS, RunRequest, run_adapter, run_cell
-from ..run.search import EXAMPLES, search
+from ..run.search import search
 from .summary import choose_exit_code, location_option, print_runs
 from .targets import (
     Target,
@@ -246,7 +246,6 @@ def _search(target: Target, selection: Selection, seed: int, timeout: float) -> 
         msg = "--deep needs hypothesis, which is not installed; run: python -m pip install hypothesis"
         raise click.UsageError(msg) from error
     del hypothesis
-    say(f"{target.name}: searching, {EXAMPLES} inputs for each subject, rule and dtype")
     connection = target.connect(timeout)
     try:
         claims, known = load_claims(target.name), load_known(target.name)
@@ -255,7 +254,7 @@ def _search(target: Target, selection: Selection, seed: int, timeout: float) -> 
         def ask(planned: PlannedCell) -> Cell:
             return run_cell(connection, planned, timeout, claims, known, probes)
 
-        searched = search(connection.description.subjects, selection, seed, ask)
+        searched = search(connection.description.subjects, selection, seed, ask, title=target.name)
     finally:
         connection.close()
     say(f"{target.name}: {searched.tried} inputs tried; searches that found a failing input: {len(searched.failing)}")

@@ -23,6 +23,7 @@ import platformdirs
 from filelock import FileLock
 
 import gradclip_adapters
+from gradclip_reports.progress import show_task
 
 from ..cases.toml_files import add_place_to_errors, check_document, read_toml
 
@@ -100,8 +101,11 @@ def make_environment(adapter: str) -> str:
         if ready.exists() and ready.read_text(encoding="utf-8") == fingerprint:
             return python
         shutil.rmtree(folder, ignore_errors=True)
-        _run([interpreter, "-m", "venv", str(folder)], adapter)
-        _run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *recipe.requirements], adapter)
+        with show_task(f"making the environment of {adapter}: {', '.join(recipe.requirements)}") as task:
+            _run([interpreter, "-m", "venv", str(folder)], adapter)
+            task.note(f"pip downloads {', '.join(recipe.requirements)}")
+            install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            _run([*install, *recipe.requirements], adapter)
         ready.write_text(fingerprint, encoding="utf-8")
     return python
 

@@ -12,6 +12,7 @@ square leaves the range, because other rules and cases cover that.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterable
@@ -21,6 +22,7 @@ from random import Random
 from typing import Any
 
 from gradclip_adapters.contract import Array, Gradient, Subject
+from gradclip_reports.progress import show_task
 from gradclip_reports.records import Cell
 from gradclip_reports.statuses import STATUSES, Status
 
@@ -87,8 +89,22 @@ def search(
     seed: int,
     ask: Callable[[PlannedCell], Cell],
     examples: int = EXAMPLES,
+    title: str = "search",
 ) -> Searched:
-    """Search all subjects of an adapter, for each selected rule and dtype; `ask` runs and judges one cell.
+    """Search all subjects of an adapter, for each selected rule and dtype.
+
+    Parameters
+    ----------
+    subjects, selection
+        The subjects, and what to search.
+    seed
+        The seed of all inputs.
+    ask
+        Runs and judges one cell.
+    examples
+        The number of inputs for each subject, rule and dtype.
+    title
+        The beginning of the progress, which a terminal shows.
 
     Raises
     ------
@@ -97,23 +113,31 @@ def search(
     """
     searched = Searched()
     worst: dict[tuple[str, str], tuple[float, Case]] = {}
-    for subject in subjects:
-        for rule in RULES[subject.operation]:
-            for dtype in subject.dtypes:
-                if not selection.holds(make_case_of(rule, "deep-search", dtype, [Gradient("", None)], {})):
-                    continue
+    places = [
+        (subject, rule, dtype)
+        for subject in subjects
+        for rule in RULES[subject.operation]
+        for dtype in subject.dtypes
+        if selection.holds(make_case_of(rule, "deep-search", dtype, [Gradient("", None)], {}))
+    ]
+    tried = itertools.count(1)
+    with show_task(f"{title}: searching, {examples} inputs for each subject, rule and dtype", len(places)) as task:
+        for subject, rule, dtype in places:
+            place = f"{rule.partition('.')[2]} {dtype}"
 
-                def judge_case(case: Case, subject: Subject = subject) -> tuple[str, float]:
-                    (planned,) = plan_cells([subject], [case], Selection())
-                    cell = ask(planned)
-                    return cell.status, -1.0 if cell.ulp is None else cell.ulp
+            def judge_case(case: Case, subject: Subject = subject, place: str = place) -> tuple[str, float]:
+                (planned,) = plan_cells([subject], [case], Selection())
+                task.note(f"{next(tried)} tried, {len(searched.failing)} failing: {place}")
+                cell = ask(planned)
+                return cell.status, -1.0 if cell.ulp is None else cell.ulp
 
-                found = _search_one(rule, dtype, judge_case, Random(f"{seed} {subject.name} {rule} {dtype}"), examples)
-                searched.tried += found.tried
-                if found.failing is not None:
-                    searched.failing.append(found.failing)
-                elif found.worst is not None and found.worst[0] > worst.get((rule, dtype), (-2.0, None))[0]:
-                    worst[rule, dtype] = found.worst
+            found = _search_one(rule, dtype, judge_case, Random(f"{seed} {subject.name} {rule} {dtype}"), examples)
+            task.advance()
+            searched.tried += found.tried
+            if found.failing is not None:
+                searched.failing.append(found.failing)
+            elif found.worst is not None and found.worst[0] > worst.get((rule, dtype), (-2.0, None))[0]:
+                worst[rule, dtype] = found.worst
     chosen = (*searched.failing, *(case for _, case in worst.values()))
     searched.cases = list({case.id: case for case in chosen}.values())
     return searched

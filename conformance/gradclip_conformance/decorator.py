@@ -11,7 +11,7 @@ from gradclip_adapters.contract import OPERATIONS
 
 __all__ = ["ARGUMENT", "MARK", "OPTIONS", "PARTS", "Conformance", "conforms"]
 
-#: What gets a test of its own.
+#: The kinds of results that may each get a separate test.
 PARTS = ("finding", "rule")
 
 #: The argument through which pytest hands the check to a test, and the attribute of a decorated function.

@@ -1,6 +1,6 @@
 """List the impossible pairs of levels, each with its reason.
 
-A larger combination is impossible if it holds such a pair, or if every complete row with this combination holds one.
+A larger combination is impossible if it holds such a pair, or if every complete row that contains it holds such a pair.
 """
 
 from __future__ import annotations

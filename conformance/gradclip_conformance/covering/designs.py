@@ -49,7 +49,7 @@ def find_stage(name: str) -> Stage:
 
 @cache
 def read_rows(operation: str, stage: str = "default") -> tuple[tuple[str, ...], ...]:
-    """Return the rows of a stage and of those before it, each as the words of its levels in the order of the axes."""
+    """Return the rows of a stage and of the stages before it. A row holds one word for each axis, in their order."""
     last = STAGES.index(find_stage(stage))
     document = json.loads((files(__package__) / FOLDER / f"{operation}.json").read_text(encoding="utf-8"))
     rows = _list_words(document, [each.name for each in STAGES[: last + 1] if each.name in STORED])

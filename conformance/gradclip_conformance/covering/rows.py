@@ -159,14 +159,14 @@ def _find_reach(subject: Subject, axes: Sequence[Axis]) -> dict[str, set[str]]:
 def _select_within_reach(
     subject: Subject, axes: Sequence[Axis], row: Sequence[str], reach: Mapping[str, Collection[str]]
 ) -> dict[str, str] | None:
-    """Return a row's levels; ordinary levels replace those that a subject lacks. Return None if it has no dtype."""
+    """Return a row's levels; ordinary levels replace levels that the subject lacks. None if the subject has no dtype."""
     levels = {
         axis.name: word if word in reach[axis.name] else axis.levels[0].word
         for axis, word in zip(axes, row, strict=True)
     }
     if not set(levels["dtype"].split("+")) <= set(subject.dtypes):
         levels["dtype"] = next((one for one in ("float32", "float64", *subject.dtypes) if one in subject.dtypes), "")
-        # Levels of the row may be impossible with the other dtype.
+        # Some levels of the row may be impossible with this dtype.
         clashes = list_clashes(SHORT[subject.operation]).get(levels["dtype"], {})
         levels |= {axis.name: axis.levels[0].word for axis in axes if levels[axis.name] in clashes}
     if "requires_min" in subject.features:

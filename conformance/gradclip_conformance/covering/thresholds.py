@@ -116,7 +116,7 @@ def _find_unit(levels: Mapping[str, str], gradients: Sequence[Gradient]) -> floa
 
 
 def _find_narrowest(gradients: Sequence[Gradient]) -> str:
-    """Return the dtype with the fewest digits among those that are given."""
+    """Return the dtype of the gradients that has the fewest digits."""
     names = [gradient.array.dtype for gradient in gradients if gradient.array is not None] or ["float32"]
     return min(names, key=lambda name: FORMATS[name].precision)
 

@@ -45,7 +45,7 @@ def list_also_expected(context: Context, reply: Reply) -> Iterator[tuple[str, Ca
 
 
 def make_case_of_broken_rule(case: Case, rule: str) -> Case | None:
-    """Return the call of a case as a case of the rule that its answer broke; None if that also needs the reply."""
+    """Return a case of the broken rule, with the same call; None if such a case cannot be made without the reply."""
     excluded = tuple(i for i, g in enumerate(case.gradients) if g.array is not None and not g.need_clip)
     known = {
         "dtype-kept": expect("structure", aspect="dtype"),

@@ -218,7 +218,7 @@ def find_first_changed(case: Case, after: Sequence[Array | None] | None) -> int 
 
 
 def take_rows(case: Case, reply: Reply) -> Reply:
-    """Return the reply with row-sparse results as rows, if they came back dense with zeros in all other rows."""
+    """Return the reply with dense results of row-sparse gradients cut to their rows, if all other rows are zeros."""
     if len(reply.gradients) != len(case.gradients):
         return reply
     pairs = zip(case.gradients, reply.gradients, strict=True)

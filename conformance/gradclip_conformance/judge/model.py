@@ -257,13 +257,13 @@ class ScriptCall:
     before: str
     clip: str
     after: str
-    #: Lines that make a list of NumPy arrays, `results` in the script. `results` makes it from the framework's results,
+    #: Lines that make the script's variable `results`, a list of NumPy arrays: `results` from the framework's results,
     #: and `inputs` from the gradients that were passed.
     results: str
     inputs: str
 
     def write_lines(self, clip: str | None = None) -> str:
-        """Return all lines; `clip` replaces those that clip."""
+        """Return all lines; `clip`, if it is given, replaces the lines that clip."""
         return join_lines(self.gradients, self.before, self.clip if clip is None else clip, self.after, self.results)
 
 

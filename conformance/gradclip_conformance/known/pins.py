@@ -109,7 +109,7 @@ class Deviation:
         )
 
     def expects(self, behaviour: str) -> bool:
-        """Return whether an answer is the pinned one, or one of them."""
+        """Return whether an answer is the pinned answer, or one of several pinned answers."""
         return any(is_same_behaviour(word, behaviour) for word in self.observed.split(CHANCE))
 
     @property

@@ -127,8 +127,8 @@ def _split_blocks(adapter: str) -> Mapping[Entry | None, str]:
         # A value of several lines may hold a blank line, which splits its entry. Then the entries are written anew.
         if len(mine) == len(entries) and all(_is_entry(text, one) for text, one in zip(mine, entries, strict=True)):
             texts.update(zip(entries, mine, strict=True))
-    # Keep the first part only if it is a comment. It is empty if the shell redirects the output to this file; and an
-    # entry would come twice.
+    # Keep the first part only if it is a comment. An entry would be written twice. The part is empty if the shell
+    # redirects the output to this file.
     if first and _is_comment(first):
         texts[None] = first
     return texts
@@ -257,7 +257,7 @@ def _make_pin(cell: Cell, loose: Sequence[Deviation], version: str) -> Deviation
         msg = f"{cell.case!r} of {cell.subject!r} cannot be pinned: the record does not say what came back."
         raise CannotPin(msg)
     if CHANCE in cell.behaviour:
-        msg = f"{cell.case!r} of {cell.subject!r} cannot be pinned: its answer {cell.behaviour!r} reads as several."
+        msg = f"{cell.case!r} of {cell.subject!r} cannot be pinned: its answer {cell.behaviour!r} reads as several answers."
         raise CannotPin(msg)
     reason = UNEXPLAINED.format(f"the answer is {cell.behaviour.partition(':')[0]}.")
     return Deviation((), (), cell.behaviour, reason, NO_SEARCH, version, version)

@@ -142,7 +142,7 @@ class _Asked:
 
     def __init__(self, question: Question, formula: Formula) -> None:
         self.question, self.formula = question, formula
-        # If there is only one gradient, the common norm is its own.
+        # The global norm of a single gradient is the gradient's own norm.
         alone = question.operation == "clip_by_global_norm" and len(question.gradients) == 1
         self._key = (
             "clip_by_norm" if alone else question.operation,

@@ -23,7 +23,7 @@ that it is about, and may override each key for them.
 `compiled_before` the lines between the two calls
 ================= ====================================================================================
 
-Their texts may hold these names:
+The texts of a table may hold these names:
 
 ================= ====================================================================================
 `$function`       the subject's name without its mode; `$mode` is the mode, which is the text in the brackets

@@ -31,7 +31,7 @@ __all__ = ["AbilityProbes"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a probe: whether the ability exists and, if it does not, the kind of lack and a message."""
+    """The result of a probe: whether the ability exists and, if it does not, what is missing and a message."""
 
     kind: str
     text: str

@@ -25,7 +25,7 @@ __all__ = ["PROBED", "EarlyAnswers", "Patience", "settle_abilities"]
 
 #: The feature that requests a probe for a returned norm.
 PROBED = "may_return_norm"
-#: The feature that replaces it if a norm is returned.
+#: The feature that the probe adds if a norm is returned.
 FOUND = "returns_norm"
 
 #: The feature that excuses subnormal numbers that became zero.

@@ -62,8 +62,8 @@ RULES = {
     ),
 }
 
-#: Elements are small integers, or have all digits of the dtype and lie between 2**-5 and 2**4. A power of two within
-#: these exponents scales all of them.
+#: Elements are small integers, or have all digits of the dtype and lie between 2**-5 and 2**4. All elements of an input
+#: are scaled by one power of two, whose exponent is at most the number in `SCALES`.
 SPREAD = 4
 SCALES = {"float16": 0, "bfloat16": 20, "float32": 20, "float64": 200}
 #: The exponents for norms below the threshold: squares leave the range, but the norm does not.
@@ -227,8 +227,8 @@ def _make_array(values: Iterable[Fraction], form: Format) -> Array:
 def _make_threshold(rule: str, gradients: list[Gradient], form: Format, steps: int, share: Fraction | None) -> float:
     """Return a threshold: a number of steps from the norm, or a share of the norm; 1 if all elements are zeros.
 
-    The norm is that of all included gradients, or of the first one if each has its own. For a clip by value, it is the
-    largest magnitude.
+    The norm is taken over all included gradients, or over the first one if each gradient has its own norm. A clip by
+    value takes the largest magnitude instead.
     """
     arrays = [gradient.array for gradient in gradients if gradient.need_clip and gradient.array is not None]
     counted = arrays[:1] if rule.startswith("norm.") and rule not in BELOW else arrays

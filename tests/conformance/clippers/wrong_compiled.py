@@ -14,7 +14,7 @@ from .wrong_adapters import Compiles
 
 
 class _Compiled(Clipper):
-    """Base of these clippers; the adapter chooses the form to call."""
+    """Base of the clippers that also have a compiled form; the adapter chooses the form to call."""
 
     is_compiled = False
 

@@ -135,7 +135,7 @@ class Facts:
 
     @lazy
     def ratio(self) -> float:
-        """Return the norm divided by the threshold; for a clip by value, the largest magnitude divided by it."""
+        """Return the norm, or for a clip by value the largest magnitude, divided by the threshold."""
         work = self.work
         if work.operation == "clip_by_value":
             norm = float(np.max(np.abs(self.wide), initial=0.0))

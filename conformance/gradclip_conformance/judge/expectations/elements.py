@@ -139,7 +139,7 @@ class Untouched(_Elements):
         return Verdict(Status.PASS, ulp=0.0)
 
     def list_judged_gradients(self, case: Case) -> list[int]:
-        """Return the included ones of these gradients."""
+        """Return the indices of the gradients that are included."""
         return [i for i in self.indices if i in case.included]
 
     def write_script(self, script: Script) -> str:

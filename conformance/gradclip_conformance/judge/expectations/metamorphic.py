@@ -143,5 +143,5 @@ class Metamorphic(Expectation):
         return relation.second(first, results, self.exponent)
 
     def show_first(self, cell: Cell) -> Any:
-        """Return the first of two answers; the record shows it as the one that the second must equal."""
+        """Return the first of two answers, which the record shows as the expected answer."""
         return cell.expected if self.relation in RELATIONS else cell.observed

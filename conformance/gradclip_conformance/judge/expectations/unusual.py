@@ -106,7 +106,7 @@ def _count_twice_and_once(case: Case) -> tuple[Case, Case]:
 
 @dataclass(frozen=True)
 class SparseSum(Expectation):
-    """Rows that are stored twice mean their sum, before the clip and after it."""
+    """Rows that are stored twice stand for their sum, in the gradients and in the results."""
 
     name: ClassVar[str] = "sparse-sum"
 

@@ -83,7 +83,7 @@ def print_runs(
     verbose
         Whether a terminal gets the table of all rules, too.
     location
-        For SARIF, the file beside which the results are shown.
+        For SARIF, the path of the file that the results are about.
 
     Raises
     ------

@@ -257,7 +257,10 @@ def _make_pin(cell: Cell, loose: Sequence[Deviation], version: str) -> Deviation
         msg = f"{cell.case!r} of {cell.subject!r} cannot be pinned: the record does not say what came back."
         raise CannotPin(msg)
     if CHANCE in cell.behaviour:
-        msg = f"{cell.case!r} of {cell.subject!r} cannot be pinned: its answer {cell.behaviour!r} reads as several answers."
+        msg = (
+            f"{cell.case!r} of {cell.subject!r} cannot be pinned: "
+            f"its answer {cell.behaviour!r} reads as several answers."
+        )
         raise CannotPin(msg)
     reason = UNEXPLAINED.format(f"the answer is {cell.behaviour.partition(':')[0]}.")
     return Deviation((), (), cell.behaviour, reason, NO_SEARCH, version, version)

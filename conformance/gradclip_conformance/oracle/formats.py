@@ -133,7 +133,7 @@ def decode_doubles(data: bytes, dtype: str) -> npt.NDArray[np.float64]:
         raise ValueError(message)
     bits = np.frombuffer(data, dtype=f"<u{FORMATS[dtype].width // 8}")
     if dtype == "bfloat16":
-        # The upper half of a float32.
+        # A bfloat16 is the upper half of a float32.
         bits = bits.astype(np.uint32) << np.uint32(16)
     with np.errstate(invalid="ignore"):  # converting a signalling NaN gives a warning
         doubles: npt.NDArray[np.float64] = bits.view(f"<f{bits.itemsize}").astype(np.float64)
@@ -141,7 +141,7 @@ def decode_doubles(data: bytes, dtype: str) -> npt.NDArray[np.float64]:
 
 
 def read_float64_values(array: Array) -> npt.NDArray[np.float64]:
-    """Return the elements of an array as float64, exactly, flat; see :func:`decode_doubles`."""
+    """Return the elements of an array as a flat array of float64, without rounding; see :func:`decode_doubles`."""
     return decode_doubles(array.data, array.dtype)
 
 
@@ -206,7 +206,7 @@ def round_quotient(numerator: int, denominator: int, form: Format) -> tuple[int,
 
 
 def round_to(value: Fraction, form: Format) -> int:
-    """Return the bits of `value` rounded once, half to even; zero is plus zero, beyond the range is infinity."""
+    """Return the bits of `value` rounded once, half to even; zero becomes plus zero, and an overflow infinity."""
     significand, unit = round_quotient(abs(value.numerator), value.denominator, form)
     # A subnormal significand has no bit in the exponent's field; a normal one carries 1 into it.
     magnitude = ((unit - form.smallest_exponent) << (form.precision - 1)) + significand
@@ -231,7 +231,7 @@ def measure_distance(got: int, exact: Fraction, form: Format) -> float:
 
 
 def divide_to_float(numerator: Fraction, denominator: Fraction) -> float:
-    """Return the quotient of two numbers that are not negative, as a float; infinity beyond its range."""
+    """Return the quotient of two numbers that are not negative, as a float; infinity if the quotient is too large."""
     try:
         return float(numerator / denominator)
     except OverflowError:
@@ -239,12 +239,12 @@ def divide_to_float(numerator: Fraction, denominator: Fraction) -> float:
 
 
 def next_up(value: float, dtype: str) -> float:
-    """Return the least number of the dtype above `value`, which is one of its finite numbers."""
+    """Return the next larger number of the dtype; `value` is a finite number of the dtype."""
     return _find_neighbour(value, dtype, +1)
 
 
 def next_down(value: float, dtype: str) -> float:
-    """Return the greatest number of the dtype below `value`, which is one of its finite numbers."""
+    """Return the next smaller number of the dtype; `value` is a finite number of the dtype."""
     return _find_neighbour(value, dtype, -1)
 
 

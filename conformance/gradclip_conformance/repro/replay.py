@@ -65,7 +65,7 @@ def choose_shown_case(case: Case, expectation: Expectation, cell: Cell) -> Case:
     Raises
     ------
     NoScript
-        If a script can show nothing that is wrong.
+        If a script cannot show a wrong answer.
     """
     instead = expectation.choose_case_to_show(case, cell)
     if instead is not None:

@@ -1,12 +1,12 @@
 """Search for inputs that a subject fails, for `--deep`, and shrink them.
 
 For each subject, rule and dtype, hypothesis draws gradients, exclusions and thresholds from a seed. Many thresholds lie
-near the norm. It shrinks the first input that fails. The result becomes a case of its rule,
+near the norm. When an input fails, hypothesis shrinks the input. The shrunk input becomes a case of its rule,
 `<rule>/deep-<hash>/<dtype>`, and the following run treats it like any other case. If nothing fails, the input with the
 largest distance becomes the case, so that the record shows that distance.
 
-For norms below the threshold, the numbers reach the ends of the range, where their squares leave it. Otherwise no
-square leaves the range, because other rules and cases cover that.
+If the norm is below the threshold, the numbers reach the ends of the range, so that their squares leave the range. If
+the norm is above, all squares stay in the range, because other rules and cases cover the ends.
 """
 
 from __future__ import annotations

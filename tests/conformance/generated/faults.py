@@ -17,7 +17,8 @@ __all__ = ["ALL", "NORMS", "Edit", "Fault", "Operator"]
 NORMS = ("clip_by_norm", "clip_by_global_norm")
 ALL = ("clip_by_value", *NORMS)
 
-#: A function of the clipper's memory, which persists between calls, the value of the step, and details from the style.
+#: A function that returns the changed value of a step. It takes the clipper's memory, the value, and details from the
+#: style. The memory persists between calls.
 Edit = Callable[..., Any]
 
 
@@ -59,7 +60,7 @@ class Fault:
         }
 
     def watch(self, made: GeneratedClipper, work: Work) -> Hook:
-        """Return the hook of one call."""
+        """Return the hook of one call: a function that may change the value of each step."""
         # Find the places before anything is written.
         places = self.list_places(work)
 

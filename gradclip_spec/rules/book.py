@@ -132,7 +132,7 @@ def _write_levels(rules: tuple[Rule, ...]) -> str:
 
 
 def _write_lines(rule: Rule, depth: int) -> Iterator[str]:
-    # A heading of its own, so that each rule has an address.
+    # Give each rule a heading of its own, so that the rule has an address.
     yield f"{'#' * depth} `{rule.id}` ({rule.level})\n"
     yield f"{rule.statement}\n"
     if rule.formula:

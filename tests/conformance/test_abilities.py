@@ -160,7 +160,7 @@ def test_each_ability_is_probed_once() -> None:
     assert (len(cells) > 10, len(adapter.calls)) == (True, 0)
     adapter = DeclaresLittle("none_grads")
     cells = check(adapter, "value.excluded-untouched")
-    # Once with flags, and once with `min`.
+    # One call passes flags, and the other passes `min`.
     assert (len(cells) > 10, len(adapter.calls)) == (True, 2)
 
 

@@ -158,7 +158,7 @@ def _explain_reciprocal(group: Group, formulas: Sequence[Formula]) -> Explanatio
         if divisor <= 0 or 1 / divisor <= form.largest:
             continue
         effect = say_what_became(group, math.inf)
-        # A threshold of zero times infinity is NaN.
+        # The threshold is multiplied by infinity. The product of zero and infinity is NaN.
         expected = ("nan",) if group.threshold == 0 else ("unchanged", "infinite")
         if effect in expected and not (effect == "unchanged" and group.norm <= Fraction(group.threshold)):
             severity = "unclipped" if effect == "unchanged" else "destroyed"

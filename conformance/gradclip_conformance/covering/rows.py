@@ -159,7 +159,7 @@ def _find_reach(subject: Subject, axes: Sequence[Axis]) -> dict[str, set[str]]:
 def _select_within_reach(
     subject: Subject, axes: Sequence[Axis], row: Sequence[str], reach: Mapping[str, Collection[str]]
 ) -> dict[str, str] | None:
-    """Return a row's levels, with ordinary levels for those that the subject lacks; None if the subject has no dtype."""
+    """Return a row's levels, with ordinary levels for those that a subject lacks; None if the subject has no dtype."""
     levels = {
         axis.name: word if word in reach[axis.name] else axis.levels[0].word
         for axis, word in zip(axes, row, strict=True)

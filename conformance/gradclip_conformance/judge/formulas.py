@@ -114,7 +114,7 @@ def _rounds_differently(neutral: ExpectedArray | None, own: ExpectedArray | None
     if neutral is None or own is None or given is None or neutral == own:
         return False
     for start, stop in ((0, FEW), (FEW, MANY)):
-        # Most differ early, and rounding exactly is slow.
+        # Most arrays differ in their first elements, and exact rounding is slow.
         one, other = (round_elements(each.take_part(start, stop), given.dtype) for each in (neutral, own))
         if one != other:
             return True

@@ -65,7 +65,7 @@ def _check_direction(case: Case, reply: Reply, prediction: Prediction) -> Verdic
                     detail = f"Element {place} of gradient {i} was zero and is {float(y):g}."
                     return Verdict(Status.FAIL, detail, observed=show_gradients(reply.gradients))
                 continue
-            # The range of factors that this element's rounding allows.
+            # The rounding of this element allows factors between these two.
             low, high = (abs(y) - 2 * spacing) / abs(x), (abs(y) + 2 * spacing) / abs(x)
             sign = -1 if x * y < 0 else 1
             low, high = (low, high) if sign > 0 else (-high, -low)

@@ -98,7 +98,7 @@ def _normalise(values: Doubles) -> tuple[float, Doubles]:
     largest = float(np.abs(finite).max(initial=0.0))
     if not largest:
         return 0.0, finite
-    # Scaled by a power of two first, because the reciprocal of a subnormal number may be infinite.
+    # Scale by a power of two first, because the reciprocal of a subnormal number may be infinite.
     scaled = np.ldexp(finite, -math.frexp(largest)[1])
     size = float(np.sqrt(np.sum(scaled * scaled)))
     with np.errstate(over="ignore"):
@@ -135,7 +135,7 @@ def is_same_behaviour(pinned: str, answered: str) -> bool:
     words = [_OFF_BY.sub("", text).split(" then ") for text in (pinned, answered)]
     if len(words[0]) != len(words[1]):
         return False
-    # Without a summary nothing may differ.
+    # Texts without a summary must be equal.
     return any(map(_SUMMARY.fullmatch, words[0])) and all(map(_is_same_word, *words))
 
 

@@ -269,7 +269,7 @@ def round_all(values: npt.NDArray[np.float64], dtype: str) -> bytes:
             return values.astype(np.dtype(dtype).newbyteorder("<")).tobytes()
     form = FORMATS[dtype]
     _, exponents = np.frexp(values)
-    # The exponent of the unit of each rounded number; all subnormal numbers have the smallest exponent.
+    # Find the exponent of the unit of each rounded number. All subnormal numbers have the smallest exponent.
     units = np.maximum(exponents - form.precision, form.smallest_exponent)
     whole = np.rint(np.ldexp(values, -units))
     with np.errstate(over="ignore", invalid="ignore"):

@@ -111,7 +111,7 @@ def _enclose_root(power: Fraction, order: int, bits: int) -> Enclosure:
     if not power:
         return Enclosure(Fraction(0), Fraction(0), power, order)
     magnitude = power.numerator.bit_length() - power.denominator.bit_length()
-    # Enough places to hold the whole power, so that an exact root is recognised.
+    # Use enough places for the whole power, so that an exact root is recognised.
     places = max(-(-(power.denominator.bit_length() - 1) // order), bits + 1 - magnitude // order, 0)
     scaled = (power.numerator << places * order) // power.denominator
     root = _find_integer_root(scaled, order)

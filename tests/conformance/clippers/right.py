@@ -63,7 +63,7 @@ def _make_global_norm_clipper(norm: Norm, scale: Scaling) -> Callable[..., Any]:
         for place, grad in enumerate(grads):
             if chosen[place] and id(grad) not in scaled:
                 results[place] = scale(grad, clip_norm, total)
-                # A tensor that stands twice in the list is written in place once.
+                # A tensor that occurs twice in the list must be written only once.
                 scaled |= {id(grad)} if results[place] is grad else set()
         return results, total
 

@@ -90,7 +90,7 @@ def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tup
 def _estimate_size(cell: PlannedCell) -> int:
     """Return the approximate number of elements, plus a constant for each gradient."""
     if isinstance(cell.case, RowCase):
-        # Its gradients are made when they are needed.
+        # The gradients of a row are made when they are needed, so read the sizes from its levels.
         size, number = (int(cell.case.levels[axis][1:]) for axis in ("size", "number"))
         return size + 20 * number
     return sum(20 + math.prod(each.array.shape) for each in cell.case.gradients if each.array is not None)

@@ -179,7 +179,7 @@ def _find_wrong_values(work: Work, included: Sequence[int], answer: Answer) -> s
 def _list_pairs(given: Array, got: Array) -> list[tuple[float, float]]:
     """Return the different pairs of element and result."""
     pairs = np.stack([given.astype(np.float64), got.astype(np.float64)], axis=1)
-    # As bits, so that NaN equals NaN.
+    # Compare bits, so that NaN equals NaN.
     unique = np.unique(pairs.view(np.uint64), axis=0) if pairs.size < 20_000 else _list_unique_rows(pairs)
     return [(float(x), float(y)) for x, y in np.ascontiguousarray(unique).view(np.float64)]
 

@@ -62,7 +62,7 @@ def make_cases() -> Iterator[Case]:
             options = options_of_two = make_clipping_options(operation, 2.0)
             uneven = [make_tensor([float(k) for k in range(-8, 9)], dtype), make_tensor([0.5, 0.25, -3.0], dtype)]
             yield make_case(f"{operation}.repeatable", "twice", dtype, uneven, options, expect("repeatable"))
-            # Long enough for another thread to run before the call has ended.
+            # These gradients are so long that another thread can run before the call has ended.
             long = [make_scattered_tensor(length, dtype) for length in (2**14, 2**13)]
             options = make_clipping_options(operation, 2.0**-7)
             agree = f"{operation}.threads-agree"

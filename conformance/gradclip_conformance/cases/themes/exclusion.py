@@ -37,7 +37,7 @@ def _make_untouched(operation: str, dtype: str) -> Iterator[Case]:
     yield make_case(
         rule, "between", dtype, [included, excluded, included, excluded], options, expect("untouched", indices=(1, 3))
     )
-    # A linear layer whose weight or bias is excluded.
+    # These are the gradients of a linear layer. Its weight or its bias is excluded.
     weight, bias = [6.0, -2.0, 4.0, 8.0], [3.0, 4.0]
     yield make_case(
         rule,
@@ -75,7 +75,7 @@ def _make_untouched(operation: str, dtype: str) -> Iterator[Case]:
         yield make_case(rule, layout, dtype, [laid_out, included], options, expect("untouched", indices=(0,)))
     if dtype == "float32":
         yield from _exclude_every_size(rule, options, included, dtype)
-    # Flags that equal True and False.
+    # NumPy bools and integers equal True and False.
     for kind in ("numpy", "int"):
         flags, four = {**options, "flags": kind}, [excluded, included, excluded, included]
         right = expect("values", may_refuse=kind == "int")

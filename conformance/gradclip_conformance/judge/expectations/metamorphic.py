@@ -133,7 +133,7 @@ class Metamorphic(Expectation):
         results = read_shown_arrays(shown.get("gradients"), [gradient.array for gradient in case.gradients])
         pairs = zip(results, case.gradients, strict=True)
         if any(one is not None and given.array is not None and one.dtype != given.array.dtype for one, given in pairs):
-            # Another dtype is wrong by itself.
+            # A result in another dtype is wrong without any comparison.
             return first
         if measure(first, predict(first), results, first.included).grade == Status.FAIL:
             return first

@@ -105,7 +105,7 @@ def _refuse_large_list(value: Any, allowed: int) -> None:
     Raises
     ------
     ValueError
-        If it takes more, or if lists are nested more deeply than arrays have axes.
+        If the sequence takes more bytes, or if lists are nested more deeply than arrays have axes.
     """
     total, left = 0, [(value, 0)]
     while left:

@@ -15,7 +15,7 @@ __all__ = ["describe_standing", "find_finding", "list_lines", "write_heading", "
 #: Longer values are cut; the record holds them in full.
 LENGTH = 300
 
-#: Parameters that headings leave out. Pins need them; for a reader, the example shows them better.
+#: Parameters that only the model of a cause needs. Headings leave them out, because the example shows them better.
 FOR_MODELS = frozenset({"effect"})
 
 #: The largest number of hexadecimal floats that are shown after a value.

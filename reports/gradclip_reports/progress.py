@@ -34,6 +34,7 @@ class _OnTerminal(Progress):
 
     def note_start(self, adapter: str, heading: str, planned: int) -> None:
         name = adapter if heading == adapter else f"{adapter} ({heading})"
+        # The column of failures reads its field before the first cell is finished.
         self._task = self._bar.add_task(_escape(name), total=planned, failures="")
 
     def note_finish(self, cell: Cell) -> None:
@@ -92,7 +93,6 @@ def progress_bar() -> Iterator[Progress]:
         yield _InLines()
         return
     with bar:
-        # A field must exist before the first cell is known.
         yield _OnTerminal(bar)
 
 

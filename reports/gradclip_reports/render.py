@@ -52,8 +52,8 @@ def render(runs: Sequence[Run], format: str, *, location: str = "") -> str:
     Raises
     ------
     ValueError
-        If there is no run, or if there is no such format. If a badge is wanted of an incomplete run, or SARIF of a run
-        that checked no file and without a location.
+        If there is no run, or if there is no such format. Also if `badge` or `badge-svg` gets an incomplete run, or if
+        `sarif` gets a run that checked no file and no location.
     """
     if format not in _RENDERERS:
         message = f"There is no format {format!r}: choose one of {', '.join(FORMATS)}."

@@ -1,6 +1,6 @@
 """Draw the plots of a site as inline SVG: errors of the norm, coefficients near the threshold, and times.
 
-Each plot has its numbers as a table, too, for those who do not see it.
+Each plot comes with a table of its numbers, for readers who do not see pictures.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Plot", "draw_plots"]
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 680, 380, 64, 196, 14, 46
 #: Names at the ends of lines stand at least this far apart.
 _APART = 17
-#: The number of colours; the dashes change with each round of them.
+#: The number of colours. A line that gets a used colour gets other dashes.
 _COLOURS = 6
 _DASHES = ("", "7 4", "2 4", "10 3 2 3", "1 3", "12 5")
 #: More lines than this cannot be told apart.
@@ -79,7 +79,7 @@ def draw_plots(runs: Sequence[Run], book: Book) -> list[Plot]:
 
 
 def _draw_errors(runs: Sequence[Run], book: Book) -> Plot | None:
-    """Draw the error of the norm in ulp against the number of elements, one line a framework."""
+    """Draw the error of the norm in ulp against the number of elements, with a line for each framework."""
     lines: list[_Line] = []
     for run in runs:
         framework = _find_framework(run, book.accuracy)
@@ -121,7 +121,8 @@ def _find_framework(run: Run, accuracy: Mapping[str, Any]) -> Mapping[str, Any]:
     return found[0] if found else {}
 
 
-#: The coefficient for a norm and an epsilon beside a threshold of 1, for each cause that is a formula.
+#: For each cause that is a formula: its text, and a function that returns the coefficient for a threshold of 1 from the
+#: norm and the epsilon.
 _FORMULAS: Mapping[str, tuple[str, Callable[[float, float], float]]] = {
     "": ("min(1, c / n)", lambda n, _: min(1, 1 / n)),
     "eps-in-coefficient": ("min(1, c / (n + eps))", lambda n, eps: min(1, 1 / (n + eps))),
@@ -242,7 +243,8 @@ def _draw(lines: Sequence[_Line], axes: _Axes) -> str:
             parts += [f'<circle class="{colour}" cx="{x:.1f}" cy="{at:.1f}" r="3"/>' for x, at in places]
         name, edge = escape(shorten_name(line.name)), _WIDTH - _RIGHT + 8
         if places[-1][0] < edge - 12:
-            # A line that ends early leads to its name, which would cover other lines beside its end.
+            # The name of a line stands at the right edge, where it covers no other line. If the line ends earlier, a
+            # thin line leads to the name.
             end = f"{places[-1][0]:.1f} {places[-1][1]:.1f}"
             parts.append(f'<path class="leader {colour}" d="M{end} L{edge - 4} {y:.1f}"/>')
         parts.append(f'<text class="name {colour}" x="{edge}" y="{y + 4:.1f}">{name}</text>')

@@ -82,7 +82,7 @@ def check(example: Any) -> None:
 
 
 def _check_command(command: list[str]) -> None:
-    """Let the command line start the host, because it shows the host's description, too."""
+    """Start the host by `gradclip check`, which also shows the description of the host."""
     rules = [word for case in CASES for word in ("--rule", case.id)]
     done = CliRunner().invoke(
         gradclip, ["check", "host", "--command", shlex.join(command), "--timeout", str(CALL_SECONDS), *rules]

@@ -93,7 +93,7 @@ class Torch(Backend):
         if any(_may_require_grad(x) for x in arrays):
             # The second derivative of a norm is NaN at zero.
             return super().add_squares(arrays)
-        # Square the norm, because this call neither copies the array to float64 nor overflows.
+        # Square norms, because `vector_norm` neither copies an array to float64 nor overflows.
         norms = [torch.linalg.vector_norm(x, dtype=torch.float64) for x in arrays]
         return torch.stack(norms).square().sum()
 

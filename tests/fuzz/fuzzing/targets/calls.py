@@ -38,7 +38,7 @@ DOCUMENT = _make_document()
 HELLO = {"message": "hello", "protocol": wire.PROTOCOL}
 ADAPTER = same.Same()
 LAUNCH = Path(gradclip_adapters.__file__).with_name("launch.py")
-#: The adapter, as a file for the process.
+#: The source of the adapter. A host process loads the adapter from a file with this text.
 FILE = Path(same.__file__).read_text(encoding="utf-8")
 
 EXAMPLES = st.fixed_dictionaries(

@@ -1,0 +1,165 @@
+"""Check that every verb that reads records refuses what it cannot trust, with a message and without a traceback."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance.cli import gradclip
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import Selection
+from gradclip_conformance.run.runner import RunRequest, run_adapter
+from gradclip_reports.render import FORMATS
+
+Lines = list[dict[str, Any]]
+
+#: Each verb that reads a record, with the record and its case as `{0}` and `{1}`.
+VERBS = [
+    *(["summary", "{0}", "--format", name, "--location", "clips.py"] for name in FORMATS),
+    ["summary", "-v", "{0}"],
+    *(["diff", "{0}", "{0}", "--format", name] for name in ("terminal", "markdown", "json")),
+    ["repro", "{0}", "{1}"],
+    ["expectations", "update", "{0}"],
+]
+CASE = "norm.at-threshold/three-four-five/float32"
+
+#: Texts with a meaning to a terminal, a table, HTML, a shell, a template, or a program.
+HOSTILE = (
+    "|`x`\\|$(id)`id`;'\"</summary></code><script>alert(1)</script>\x1b[2J\x9b31m\u202e\u2028{{7*7}}${{x}}%s **b**"
+)
+
+
+@pytest.fixture(scope="module")
+def record() -> str:
+    """Return the record of a function that returns half of the right result."""
+
+    def clip(grads: list[Any], *, clip_norm: float) -> list[Any]:
+        return [(grad * 0.5).astype(grad.dtype) for grad in grads]
+
+    adapter = PlainFunction(clip, "clip_by_norm", dtypes=("float32",), name="clips.py:clip")
+    stream = io.StringIO()
+    run_adapter(RunRequest("clips.py:clip", lambda: InProcess(adapter), Selection(rules=("norm.at-*",))), stream)
+    return stream.getvalue()
+
+
+@pytest.fixture
+def lines(record: str) -> Lines:
+    """Return the lines of the record, which a test may change."""
+    lines = [json.loads(line) for line in record.splitlines()]
+    assert [line["record"] for line in lines[-2:]] == ["finding", "footer"]
+    return lines
+
+
+def run(verb: list[str], path: Path) -> Result:
+    """Run a verb on a record, and require that it ends without a traceback and without a control character."""
+    result = CliRunner().invoke(gradclip, [word.format(path, CASE) for word in verb], color=True)
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    assert "Traceback" not in result.output
+    for text in (result.stdout, result.stderr):
+        assert [character for character in text if not character.isprintable() and character != "\n"] == []
+    return result
+
+
+def write(lines: Lines, path: Path) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def break_off(lines: Lines) -> None:
+    """Make a run that was interrupted before its last cell."""
+    cell = next(line for line in reversed(lines) if line["record"] == "cell")
+    lines.remove(cell)
+    lines[:] = [line for line in lines if line["record"] != "finding"]
+    footer = lines[-1]
+    footer["counts"][cell["status"]] -= 1
+    footer["counts"] = {name: count for name, count in footer["counts"].items() if count}
+    footer |= {
+        "finished": footer["finished"] - 1,
+        "incomplete": True,
+        "not_run": [[cell["subject"], cell["case"]]],
+    }
+
+
+FAULTS: dict[str, tuple[Callable[[Lines], object], str]] = {
+    "incomplete": (break_off, r"the run of 'clips\.py:clip' was broken off: 1 of \d+ cells did not run"),
+    "newer schema": (
+        lambda lines: lines[0].update(schema=2, new=[]),
+        r"written in record schema 2, and this version reads schema 1 only\. Upgrade gradclip-spec",
+    ),
+    "deep": (
+        lambda lines: lines[1].update(observed=json.loads("[" * 60 + "]" * 60)),
+        "levels of nesting, and the limit is 32",
+    ),
+    "huge number": (lambda lines: lines[1].update(ulp=10**400), "characters in one number, and the limit is 40"),
+    "long text": (lambda lines: lines[1].update(detail="x" * 10**5), "characters in one text, and the limit is"),
+    "no footer": (lambda lines: lines.pop(), "has no footer: it was cut short"),
+}
+
+
+@pytest.mark.exam(sample=12)
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_record_that_cannot_be_trusted_is_refused_by_name(
+    verb: list[str], fault: str, lines: Lines, tmp_path: Path
+) -> None:
+    spoil, says = FAULTS[fault]
+    spoil(lines)
+
+    result = run(verb, write(lines, tmp_path / "record.jsonl"))
+
+    assert result.exit_code in (2, 3)
+    assert "record.jsonl" in result.stderr
+    assert re.search(says, result.stderr), result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.exam(sample=6)
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_hostile_texts_act_nowhere(
+    verb: list[str], lines: Lines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines[0]["framework"] = {"name": HOSTILE, "version": HOSTILE}
+    lines[0]["environment"] |= {"python": HOSTILE, "platform": HOSTILE, HOSTILE: HOSTILE}
+    for line in lines:
+        if line["record"] == "cell":
+            line.update(detail=HOSTILE, theme=HOSTILE, quote=HOSTILE, url=f"javascript:{HOSTILE}")
+        if line["record"] == "finding":
+            line.update(dict.fromkeys(("title", "question", "why", "quote", "reason", "url"), HOSTILE))
+            line["example"]["detail"] = HOSTILE
+
+    result = run(verb, write(lines, tmp_path / "record.jsonl"))
+
+    if "markdown" in verb or "badge-svg" in verb:
+        outside_code = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", result.stdout)
+        assert "<script" not in outside_code.replace(r"\<", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["record.jsonl"]
+
+
+@pytest.mark.exam(sample=6)
+@pytest.mark.parametrize("adapter", ["../../elsewhere.py", "/etc/passwd", "\\\\host\\share\\x.py", "nul\u0000.py"])
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_no_path_in_a_record_is_opened(
+    verb: list[str], adapter: str, lines: Lines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines[0]["adapter"] = adapter
+    path = write(lines, tmp_path / "record.jsonl")
+    opened: list[str] = []
+    original = Path.open
+
+    def watch(self: Path, *arguments: Any, **options: Any) -> Any:
+        opened.append(str(self))
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", watch)
+    run(verb, path)
+
+    assert not [name for name in opened if "elsewhere" in name or "passwd" in name or "share" in name or "nul" in name]

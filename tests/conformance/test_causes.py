@@ -136,7 +136,7 @@ ORDINARY = ("global-norm.scaled-above", "global-norm.one-norm-over-all", "global
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
-def test_cause_of_wrong_answers_to_ordinary_calls(fn: Clip, cause: tuple[Any, ...] | None) -> None:
+def test_wrong_answer_to_an_ordinary_call_gets_its_cause(fn: Clip, cause: tuple[Any, ...] | None) -> None:
     # float64 has enough digits to show the smallest epsilons.
     found = find_causes(fn, "clip_by_global_norm", ORDINARY, "float64")
 
@@ -164,7 +164,7 @@ def test_norm_that_a_narrower_dtype_cannot_hold_is_recognised(dtype: str) -> Non
         ("infinite-threshold", "infinite-threshold-nan"),
     ],
 )
-def test_cause_of_arithmetic_that_leaves_the_range(rule: str, cause: str) -> None:
+def test_arithmetic_that_leaves_the_range_gets_its_cause(rule: str, cause: str) -> None:
     def clip(grads: Any, *, clip_norm: float) -> Any:
         with np.errstate(all="ignore"):
             norm = np.sqrt(np.float32(sum(np.float32((g * g).sum()) for g in grads)))
@@ -215,7 +215,7 @@ def raise_always(grads: Any, *, max: float, min: float) -> Any:
     ],
     ids=["one-sided", "nan-lost", "raises"],
 )
-def test_cause_of_clips_by_value(fn: Clip, cause: tuple[Any, ...]) -> None:
+def test_wrong_clip_by_value_gets_its_cause(fn: Clip, cause: tuple[Any, ...]) -> None:
     found = find_causes(fn, "clip_by_value", ("value.bounds", "value.nan-stays"))
 
     assert found[cause] > 0

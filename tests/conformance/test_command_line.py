@@ -276,7 +276,7 @@ class TestExitCodes:
 
 
 class TestTargets:
-    def test_function_of_a_module_in_the_working_directory(
+    def test_function_of_a_module_in_the_working_directory_is_checked(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         text = "def clip(grads, *, min, max):\n    return [None if g is None else g.clip(min, max) for g in grads]\n"
@@ -304,7 +304,7 @@ class TestTargets:
     def test_operation_is_known_by_its_short_names(self, spelling: str) -> None:
         assert run("check", RIGHT, *NARROW, "--op", spelling).exit_code == 0
 
-    def test_function_of_a_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_function_of_a_file_is_checked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         text = "def clip(grads, *, min, max):\n    return [None if g is None else g.clip(min, max) for g in grads]\n"
         (tmp_path / "my clips.py").write_text(text, encoding="utf-8")
 

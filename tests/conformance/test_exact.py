@@ -146,7 +146,7 @@ def test_side_of_the_threshold_is_exact_next_to_an_irrational_norm() -> None:
         (Formula("min-numerator", 0.125), math.inf, Fraction(5) / Fraction(5.125)),
     ],
 )
-def test_clip_by_each_formula(formula: dict[str, object], threshold: float, factor: Fraction) -> None:
+def test_clip_by_each_formula_has_the_known_factor(formula: Formula, threshold: float, factor: Fraction) -> None:
     expected = get_only(exact.clip_by_norm(decode_exactly(3.0, -4.0), threshold, formula=formula))
 
     assert expected.list_fractions() == [3 * factor, -4 * factor]
@@ -201,12 +201,12 @@ def test_clip_by_value() -> None:
     assert np.signbit(as_bits[2])
 
 
-def test_clip_by_value_with_a_zero_bound_and_with_swapped_bounds() -> None:
+def test_bound_of_zero_and_swapped_bounds_are_used_as_given() -> None:
     assert exact.clip_by_value(decode_exactly(-2.0, 2.0), 0, 1).list_fractions() == [0, 1]
     assert exact.clip_by_value(decode_exactly(2.0**60, -math.inf), 1.0, -1.0).list_fractions() == [-1, -1]
 
 
-def test_nonfinite_norms_and_the_elements_that_they_give() -> None:
+def test_nonfinite_norms_give_nan_and_zeros() -> None:
     one, other, finite = decode_exactly(1.0, -math.inf, -2.0), decode_exactly(math.nan), decode_exactly(1.0)
 
     assert list_nonfinite_norms([finite, finite]) == ()
@@ -216,7 +216,7 @@ def test_nonfinite_norms_and_the_elements_that_they_give() -> None:
     assert list(map(str, predict_nonfinite(finite, math.nan))) == ["nan"]
 
 
-def test_expected_times_a_learning_rate() -> None:
+def test_expected_array_is_multiplied_by_a_learning_rate() -> None:
     assert get_only(exact.clip_by_norm(decode_exactly(3.0, 4.0), 1.0)).multiply_by(Fraction(1, 4)).list_fractions() == [
         Fraction(3, 20),
         Fraction(1, 5),
@@ -268,7 +268,7 @@ def test_distances_of_many_elements_keep_their_error_bound(dtype: str, size: flo
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_distances_of_many_elements_at_the_edges_of_binades(dtype: str) -> None:
+def test_distances_of_many_elements_are_exact_at_the_edges_of_binades(dtype: str) -> None:
     """Check the ulp at the tie that rounds up to 1, and just below the tie, where it is half as large."""
     form = FORMATS[dtype]
     tie = 1 - compute_power_of_two(-form.precision - 1)
@@ -281,7 +281,7 @@ def test_distances_of_many_elements_at_the_edges_of_binades(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("count", [3, bulk.MANY + 3])
-def test_distances_of_nan_infinity_and_zeros(count: int) -> None:
+def test_distances_of_nan_infinity_and_zeros_are_zero_or_infinite(count: int) -> None:
     values = encode([math.nan, math.inf, -0.0] + [60000.0] * (count - 3), "float16")
     same = ExpectedArray(decode(values, "float16"))
     assert bulk.measure_largest_distance(values, same, "float16")[0] == 0

@@ -35,7 +35,7 @@ def never_clip(grads: Any, *, clip_norm: float) -> Any:
     return list(grads)
 
 
-def test_findings_of_a_function() -> None:
+def test_function_gets_a_finding_for_each_cause() -> None:
     results = check_clipper(add_eps, **OPTIONS)
 
     (finding,) = results.findings

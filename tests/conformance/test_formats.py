@@ -140,7 +140,7 @@ def test_round_to_gives_the_nearest_of_three_neighbours_and_the_even_one_of_two(
 
 @pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_round_to_of_every_number_and_every_middle(dtype: str) -> None:
+def test_round_to_is_right_for_every_number_and_every_middle(dtype: str) -> None:
     form = FORMATS[dtype]
     bits = np.sort(sample_bits(dtype))
     finite = [b for b in bits.tolist() if b < form.infinity_bits - 1][:: 1 if form.width == 16 else 50]
@@ -202,7 +202,7 @@ def test_ulp_is_the_spacing_of_the_rounded_value(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_distance(dtype: str) -> None:
+def test_distance_is_in_ulp_of_the_exact_number(dtype: str) -> None:
     form = FORMATS[dtype]
     one, epsilon = round_to(Fraction(1), form), compute_power_of_two(1 - form.precision)
 
@@ -216,7 +216,7 @@ def test_distance(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_distance_of_infinities_and_nan(dtype: str) -> None:
+def test_infinities_and_nan_have_their_own_distances(dtype: str) -> None:
     form = FORMATS[dtype]
     infinity, beyond = form.infinity_bits, 2 * form.largest
 
@@ -232,7 +232,7 @@ def test_distance_of_infinities_and_nan(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_neighbours(dtype: str) -> None:
+def test_neighbours_are_the_next_numbers(dtype: str) -> None:
     form = FORMATS[dtype]
     smallest, largest = float(form.smallest_subnormal), float(form.largest)
     epsilon = float(compute_power_of_two(1 - form.precision))

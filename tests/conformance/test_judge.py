@@ -494,7 +494,7 @@ class TestNotSilent:
             (Raised("RuntimeError", "not finite"), "pass"),
         ],
     )
-    def test_answers_to_a_nonfinite_norm(self, answer: Any, status: str) -> None:
+    def test_nonfinite_norm_must_show_in_the_answer(self, answer: Any, status: str) -> None:
         assert judge_answers(self.asked, answer).status == status
 
     def test_error_fails_if_there_is_an_option_for_it(self) -> None:
@@ -576,7 +576,7 @@ class TestEffects:
             == status
         )
 
-    def test_repetition_in_threads(self) -> None:
+    def test_repetition_in_threads_is_described(self) -> None:
         asked = build_case(expect("repeatable", threads=8), TRIANGLE, clip_norm=2.5)
 
         second = follow_up(asked, Replied(Reply((make_array([1.5, 2.0]),))))

@@ -111,7 +111,7 @@ def test_clips_by_value_agree_on_nonfinite_elements() -> None:
         assert list(first.values.special) == list(second.values.special) == [0]
 
 
-def test_exclusion_and_none_agree() -> None:
+def test_oracles_agree_on_exclusion_and_none() -> None:
     tensors = [decode_exactly([3.0, math.inf]), None, decode_exactly([2.0, -7.0])]
     clips = [
         oracle.clip_by_global_norm(tensors, 1.0, included=[False, True, True])

@@ -242,7 +242,7 @@ def test_closure_runs_in_this_process_and_says_why() -> None:
         check_clipper(clip_nothing, "clip_by_norm", memory="1G")
 
 
-def test_same_cells_in_both_processes(misbehaving: Any) -> None:
+def test_both_processes_give_the_same_cells(misbehaving: Any) -> None:
     found = [
         check_clipper(
             misbehaving.right, "clip_by_global_norm", dtypes=["float32"], rule="global-norm.*-kept", isolated=isolated

@@ -24,7 +24,7 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, timeout=120)
 
 
-def test_one_test_for_each_cell(tmp_path: Path) -> None:
+def test_each_cell_is_one_test(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "--gradclip-adapter", str(HOSTS / "right.py"), "-k", "each-tensor-alone", "-v")
 
     assert done.returncode == 0, done.stdout + done.stderr

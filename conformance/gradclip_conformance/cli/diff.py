@@ -43,7 +43,7 @@ def _parse_severities(context: click.Context, parameter: click.Parameter, value:
     "--fail-on", default="", callback=_parse_severities, help="Exit with 1 on such a difference: wrong,destroyed."
 )
 def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on: tuple[str, ...]) -> None:
-    """Compare two adapters or records, the severest difference first.
+    """Compare two adapters or records, and show the severest difference first.
 
     A and B are names of adapters, which are run now, or records that `gradclip check -o` wrote. Without SUBJECT, the
     comparison takes, for each operation, the entry point that answers most cases.

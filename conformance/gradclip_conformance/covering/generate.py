@@ -108,7 +108,7 @@ class _Design:
 def extend(operation: str, rows: Sequence[Row], stage: Stage, axes: Sequence[Axis] = ()) -> list[Row]:
     """Return rows that, together with the given ones, reach the strength of a stage.
 
-    `axes` are all axes of the operation by default. They may lack the last levels.
+    By default, `axes` holds all axes of the operation. An axis may lack its last levels.
     """
     design = _start(operation, stage, tuple(axes) or list_axes(operation))
     for row in rows:

@@ -177,10 +177,11 @@ def _judge_by_claims(
                 return own.change_status(Status.DOCUMENTED if claim.phrase else Status.DECLARED, **quoted)
         elif claim.domain is not None:
             if claim.domain.leaves_out(context.case.options) and _is_broken_outside(context, answers, found):
-                detail = f"{found.detail} Its documentation promises nothing for this {claim.domain.option}."
+                promise = f"The framework's documentation promises nothing for this {claim.domain.option}."
+                detail = f"{found.detail} {promise}"
                 return found.change_status(Status.DOCUMENTED, detail=detail, **quoted)
         elif found.status == Status.FAIL and claim.predicts in (behaviour, behaviour.partition(":")[0]):
-            detail = f"{found.detail} Its documentation says so."
+            detail = f"{found.detail} The framework's documentation says so."
             return found.change_status(Status.DOCUMENTED, detail=detail, **quoted)
     return found
 

@@ -31,7 +31,10 @@ __all__ = ["AbilityProbes"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a probe: whether the ability exists and, if it does not, what is missing and a message."""
+    """The result of a probe.
+
+    If the subject lacks the ability, `kind` says what is missing, and `text` says how that showed.
+    """
 
     kind: str
     text: str

@@ -47,7 +47,7 @@ def _choose_anywhere(size: int, rng: random.Random) -> int:
 
 
 def _draw_triangle(x: Array, rng: random.Random, base: np.random.Generator) -> Array:
-    """Keep two elements, whose norm is exactly 5."""
+    """Set two elements to 3 and 4 and all others to zero, so that the norm is exactly 5."""
     x[:] = 0.0
     x[rng.randrange(x.size)], x[rng.choice((0, x.size - 1))] = 3.0, 4.0
     return x

@@ -175,7 +175,7 @@ def _apply_claims(context: Context, verdict: Verdict) -> Verdict:
         if verdict.status == Status.FAIL and outside:
             return verdict.change_status(Status.DOCUMENTED, quote=claim.phrase or None, url=claim.where)
         if verdict.status == Status.FAIL and claim.predicts in (word, word.partition(":")[0]):
-            detail = f"{verdict.detail} Its documentation says so."
+            detail = f"{verdict.detail} The framework's documentation says so."
             return verdict.change_status(Status.DOCUMENTED, detail=detail, quote=claim.phrase, url=claim.where)
     return verdict
 

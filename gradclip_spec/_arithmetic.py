@@ -1,9 +1,10 @@
-"""Compute with numbers that are unevaluated sums of two floats, on arrays of any library; describe float formats.
+"""Compute more accurately than one float allows, on arrays of any library; describe float formats.
 
-No function branches on a value, so all of them can be traced. Compilers may fuse a multiplication and an addition into
-one rounding. Every product that is added to something is exact here, so fusing changes nothing. The methods are those
-of T. J. Dekker, "A floating-point technique for extending the available precision" (1971), and of S. M. Rump, T. Ogita
-and S. Oishi, "Accurate floating-point summation" (2008).
+Each number is held as a pair of floats, which stands for their exact sum. No function branches on a value, so all of
+them can be traced. Compilers may fuse a multiplication and an addition into one rounding. Every product that is added
+to something is exact here, so fusing changes nothing. The methods are those of T. J. Dekker, "A floating-point
+technique for extending the available precision" (1971), and of S. M. Rump, T. Ogita and S. Oishi, "Accurate
+floating-point summation" (2008).
 """
 
 import math
@@ -58,7 +59,7 @@ FORMATS = {
 
 def name_dtype(dtype: Any) -> str:
     """Return the name that the array API standard gives to a dtype."""
-    # NumPy's functions also take scalar types as dtypes, and their text is the name of a class.
+    # NumPy's functions also take scalar types such as `np.float32`, whose text is not the name of a dtype.
     return str(getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2])
 
 
@@ -74,12 +75,12 @@ def round_to(name: str, value: float) -> float:
 
 
 def keep_top_bits(x: Array, anchor: Array) -> Array:
-    """Return the elements rounded to the last place of `anchor`, which is larger; the result is exact."""
+    """Round the elements to the last place of `anchor`, a larger number; nothing else is rounded."""
     return (x + anchor) - anchor
 
 
 def two_sum(x: Array, y: Array) -> tuple[Array, Array]:
-    """Return the rounded sum and its rounding error, exactly (Knuth)."""
+    """Return the rounded sum and its exact rounding error (Knuth)."""
     total = x + y
     virtual = total - x
     return total, (x - (total - virtual)) + (y - virtual)
@@ -95,7 +96,7 @@ def two_product(x: Array, y: Array, precision: int) -> tuple[Array, Array]:
 
 
 def root(xp: Any, high: Array, low: Array, precision: int) -> tuple[Array, Array]:
-    """Return the square root of `high + low`, zero or more, as two numbers; its derivative at zero is zero, too."""
+    """Return the square root of `high + low`, at least zero, as two numbers; define its derivative at zero as zero."""
     nonzero = high != 0
     high = xp.where(nonzero, high, xp.ones_like(high))
     low = xp.where(nonzero, low, xp.zeros_like(low))
@@ -115,7 +116,7 @@ def divide(xp: Any, x: Array, high: Array, low: Array, precision: int) -> Array:
 
 
 def fold(xp: Any, x: Array) -> tuple[Array, Array]:
-    """Return the sum over the first axis, folded in halves, and the sum of its rounding errors."""
+    """Sum over the first axis by adding halves; return the sum, and the sum of the rounding errors."""
     errors = xp.zeros_like(x[:1, ...])
     while x.shape[0] > 1:
         half = x.shape[0] // 2
@@ -138,7 +139,8 @@ def unstack(xp: Any, x: Array) -> Sequence[Array]:
 def raise_two(xp: Any, exponent: Array, precision: int) -> Array:
     """Return two to an integer power, exactly, even if the library's own power has rounding errors.
 
-    This works for exponents below 977 in float64 and below 110 in float32; beyond these, the anchor overflows.
+    This works for exponents below 977 in float64 and below 110 in float32. For larger exponents, the second argument of
+    `keep_top_bits` overflows.
     """
     approximate = xp.pow(xp.full_like(exponent, 2.0), exponent)
     return keep_top_bits(approximate, approximate * 2.0 ** (precision - 6))

@@ -25,37 +25,37 @@ def clip_by_value(
     Parameters
     ----------
     grads : array, or tree of arrays and None
-        One array; lists, tuples, named tuples and dicts, nested or not (other containers need the package optree); or
-        a generator or the `values()` of a dict, which are consumed once. None stands for a gradient that does not
-        exist and stays None. Arrays are of one library, of any shape, and of dtype float16, bfloat16, float32 or
+        One array, or a list, tuple, named tuple or dict of arrays, nested or not. Other containers need the package
+        optree. A generator and the `values()` of a dict are read once. None stands for a gradient that does not exist,
+        and stays None. All arrays are of one library. They have any shape, and the dtype float16, bfloat16, float32 or
         float64.
     max : float
         The upper bound.
     min : float, optional
-        The lower bound; `-max` if it is left out.
+        The lower bound; by default `-max`.
     need_clip : tree of bool, callable, or set of str, optional
-        Which arrays are included: True or False for each array, in the structure of `grads`; or a function that returns
-        True or False for the path of an array (its keys and indices with dots between, such as "encoder.0.bias") and
-        the array; or a set of paths to exclude, each with everything below it. By default, all arrays are included.
+        Which arrays are included; by default, all. A tree has the structure of `grads` and holds True or False for each
+        array. A function gets the path of an array and the array itself, and returns True or False. A path joins keys
+        and indices by dots, as in "encoder.0.bias". A set holds paths to exclude, each with everything below it.
     inplace : bool, optional
         Whether to write the results into the arrays that are passed.
 
     Returns
     -------
     array, or tree of arrays and None
-        The structure of `grads` (a list for a generator), each array of the shape and dtype that it had. An excluded
-        array is the same object that was passed; so is an array without anything to clip, if its values can be read (a
-        DTensor is always a new one).
+        A tree with the structure of `grads` (a list for a generator). Each array keeps its shape and dtype. An excluded
+        array is the object that was passed. So is an array without anything to clip if its values can be read, but a
+        DTensor is always new.
 
     Raises
     ------
     TypeError
-        If an argument has a wrong type, or a keyword is unknown, such as another library's name of an argument. If
-        arrays come from several libraries, or are of another dtype, masked, or sparse torch tensors. If an array is a
-        `torch.nn.Parameter` (pass its `.grad`). If `inplace` is true and an array cannot be written into.
+        If an argument has a wrong type, or a keyword is unknown, such as another library's name for an argument. If
+        arrays come from several libraries. If an array has another dtype, is masked, or is a sparse torch tensor. If an
+        array is a `torch.nn.Parameter` (pass its `.grad`). If `inplace` is true and an array cannot be written into.
     ValueError
-        If `min` is above `max`, either is NaN, `max` is negative with no `min`, or `need_clip` has another structure or
-        an unknown name. Nothing has been changed when an error is raised.
+        If `min` is above `max`, or one of them is NaN. If `max` is negative and `min` is not given. If `need_clip` has
+        another structure or an unknown name. Nothing has been changed when an error is raised.
 
     See Also
     --------

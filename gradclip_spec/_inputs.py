@@ -21,7 +21,7 @@ __all__ = ["Tree", "check_bounds", "check_number", "explain_names"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: The names of an argument in other libraries, by its name here.
+#: For each argument, by its name here: the names that other libraries give it.
 _OTHER_NAMES = {
     "clip_norm": ("max_norm", "max_grad_norm", "threshold", "c"),
     "max": ("clip_value", "max_value", "clip_value_max", "max_delta", "upper"),
@@ -35,9 +35,9 @@ _OTHER_NAMES = {
 
 
 def explain_names(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function explain keywords of other libraries in its errors, and refuse switches that are not bool.
+    """Make a function refuse switches that are not bool, and name its own argument for each name of other libraries.
 
-    A switch that is merely truthy or falsy is a mistake.
+    Any other truthy or falsy value of a switch is a mistake of the caller.
     """
     code = cast(Any, function).__code__
     names = sorted(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
@@ -77,12 +77,12 @@ _WANTED = {
 #: Types that are refused, although Python or NumPy counts them as numbers. A bool in place of a threshold usually shows
 #: that the threshold was left out. A NumPy duration has a unit.
 _NO_NUMBERS = (bool, np.timedelta64)
-#: `numbers.Real` covers the first two as well, but a check for it is much slower.
+#: `numbers.Real` covers float and int, too, but a check for it is much slower.
 _NUMBERS = (float, int, numbers.Real)
 
 
 def check_number(name: str, value: Any) -> float:
-    """Return an argument as a float, or refuse it by the condition on its name in `_WANTED`."""
+    """Return an argument as a float; refuse it if it breaks the condition that `_WANTED` sets for its name."""
     wanted, hint = _WANTED[name]
     if isinstance(value, _NO_NUMBERS) or not isinstance(value, _NUMBERS):
         got = f"{value!r} of type {type(value).__name__}; convert it with float(), outside of traced code"
@@ -104,7 +104,7 @@ def check_number(name: str, value: Any) -> float:
     if bad or (name == "eps" and number == math.inf) or (name == "norm_type" and not number > 0):
         message = f"`{name}` must be {wanted}, got {_show(value)}; {hint}"
         raise ValueError(message)
-    # Beyond this, the p-th root of the number of elements is 1, however many there are.
+    # For a larger p, the p-th root of the number of elements is 1, however many elements there are.
     return math.inf if name == "norm_type" and number > 2.0**60 else number
 
 

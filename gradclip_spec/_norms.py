@@ -1,11 +1,11 @@
-"""Compute norms with the array API alone, without reading a value. They do not overflow, underflow or lose accuracy.
+"""Compute norms with the array API alone, without reading a value.
 
-If there is float64, a Euclidean norm of narrower elements is *simple*: the root of a sum of squares in float64, which
-has enough bits and range. Any other norm is computed in four steps, each a function here. Scale the elements by the
-largest one, so that their powers stay in range. Sum the powers together with their rounding errors. Take the root. Keep
-the scale as a separate factor. Elements are split, `x = high + low`, so that the high parts, or their squares, are
-multiples of one number, and the sum of few enough of them is exact in any order. The rounding of the remainders is
-negligible: see `_sum_whole` for the bound.
+The norms do not overflow, underflow or lose accuracy. If there is float64, a Euclidean norm of narrower elements is
+*simple*: the root of a sum of squares in float64, which has enough bits and range. Any other norm is computed in four
+steps, each a function here. Scale the elements by the largest one, so that their powers stay in range. Sum the powers
+together with their rounding errors. Take the root. Keep the scale as a separate factor. Elements are split, `x = high +
+low`. The high parts (or their squares) are multiples of one number. So the sum of few enough of them is exact in any
+order. The effect of rounding the remainders is negligible: `_sum_whole` states the bound.
 
 `work` is the backend of one call (`backends.base.Backend`): its library `xp`, its `format`, and a few primitives.
 """
@@ -29,7 +29,7 @@ __all__ = ["Norm", "PowerSum", "join", "make_power_sum", "pack", "take_root", "t
 
 Array = Any
 
-#: The p up to which powers of 2, and sums of many of them, are within the range of float32.
+#: If p is at most this, the p-th power of 2, and the sum of many such powers, is within the range of float32.
 _MODEST_POWER = 50
 #: The number of elements in one pack of small arrays.
 _PACK = 1 << 17
@@ -58,9 +58,9 @@ class PowerSum(NamedTuple):
 def take_simple_root(xp: Any, x: Array) -> Array:
     """Return the square root of a float64 number, zero or at least `2**-1000`.
 
-    The derivative at zero is zero, not infinite. Test the root for zero, and not `x`. A compiler repeats cheap
-    operations for each array that is multiplied later, which takes quadratic time and code, but computes a root only
-    once.
+    The derivative at zero is zero, not infinite. Test the root for zero, and not `x`: a compiler computes a root once,
+    but repeats a cheap operation for each array that is multiplied later. These repetitions would take quadratic time
+    and code.
     """
     least = 2.0**-1000
     result = xp.sqrt(xp.where(x < least, xp.full_like(x, least), x))
@@ -73,7 +73,7 @@ def make_power_sum(work: Any, arrays: Sequence[Array], norm_type: float) -> Powe
     if not arrays:
         return PowerSum(zero, zero, one, zero)
     arrays = work.keep_for_derivatives(arrays)
-    # Use float64 only if an array has it: if JAX has no float64 by default, it cannot differentiate its maximum in
+    # Use float64 only if an array has it. If JAX has no float64 by default, it cannot differentiate a maximum in
     # float64.
     each = [xp.astype(work.find_largest(array), work.total_dtype) for array in arrays]
     largest = xp.astype(xp.max(xp.stack(each)), work.dtype)
@@ -85,7 +85,7 @@ def make_power_sum(work: Any, arrays: Sequence[Array], norm_type: float) -> Powe
     scale = raise_two(xp, -exponent, work.format.precision)
     bound = positive * scale
     if norm_type not in (1, 2) and norm_type <= _MODEST_POWER:
-        # The result is 1, unless `_find_exponent` limited the exponent.
+        # The new bound is 1, unless `_find_exponent` limited the exponent.
         bound = raise_two(xp, xp.floor(xp.log2(bound)), work.format.precision)
     high, low = _sum_scaled(work, arrays, norm_type, scale, bound)
     zero = xp.zeros_like(positive)
@@ -135,7 +135,7 @@ def join(work: Any, rows: Array, norm_type: float) -> PowerSum:
     # The scale of a block of zeros is arbitrary, and must not influence the others.
     exponent = xp.where(high != 0, exponent, xp.min(exponent))
     top = xp.max(exponent)
-    # If a factor is clipped here, its block is negligible.
+    # If the lower limit applies to a block, the block is negligible.
     shift = xp.clip(exponent - top, work.format.negligible_exponent, 0.0)
     size = divisor * raise_two(xp, shift, precision)
     size = xp.where(high != 0, size, xp.min(size))
@@ -151,7 +151,7 @@ def join(work: Any, rows: Array, norm_type: float) -> PowerSum:
 
 
 def pack(work: Any, arrays: Sequence[Array]) -> Iterator[Array]:
-    """Yield the arrays, with small similar ones joined: one call for many arrays makes thousands of them cheap."""
+    """Yield the arrays, with small similar ones joined, so that thousands of small arrays need only a few calls."""
     waiting: dict[Any, list[Array]] = {}
     sizes: dict[Any, int] = {}
     for array in arrays:
@@ -171,10 +171,9 @@ def pack(work: Any, arrays: Sequence[Array]) -> Iterator[Array]:
 
 
 def _find_exponent(xp: Any, x: Array, precision: int, other: Any = 0.0) -> Array:
-    """Return the exponent of a number above zero.
+    """Return the exponent e of a number above zero, limited.
 
-    Limit it: two to the power of its sum with `other`, and the inverse of that power, must be normal numbers of the
-    format.
+    The limits keep two to the power of `e + other`, and the inverse of that power, normal numbers of the format.
     """
     lower, upper = (-900.0, 1000.0) if precision == FORMATS["float64"].precision else (-105.0, 120.0)
     together = xp.floor(xp.log2(x)) + other
@@ -186,7 +185,7 @@ def _sum_scaled(
 ) -> tuple[Array, Array]:
     """Return the sum of `|x * scale| ** p`, or of `|x * scale / bound| ** p` if p is neither 1 nor 2, as (high, low).
 
-    No scaled magnitude is above the bound (above twice the bound, if p is small and neither 1 nor 2).
+    No scaled magnitude is above the bound, or above twice the bound if p is small and neither 1 nor 2.
     """
     parts = []
     for array in pack(work, arrays):
@@ -240,9 +239,9 @@ def _sum_folded(work: Any, x: Array, norm_type: float, bound: Array) -> tuple[Ar
 
 
 def _count_bits(size: Any) -> int:
-    """Return a number of bits that suffices to count the elements; their number may be a symbol.
+    """Return a number of bits that suffices to count the elements; `size` may be a symbol.
 
-    The result takes few values, because torch recompiles for each of them if sizes are dynamic.
+    The result has only a few possible values, because torch compiles once for each value if sizes are dynamic.
     """
     return next(bits for bits in (10, 20, 28, 40, 60) if size < 1 << bits) if isinstance(size, int) else 40
 

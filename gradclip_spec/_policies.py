@@ -95,7 +95,7 @@ class ClipByNorm(_ByThreshold):
     TypeError
         If the threshold is not a number.
     ValueError
-        If it is negative or NaN.
+        If the threshold is negative or NaN.
 
     Notes
     -----
@@ -127,7 +127,7 @@ class ClipByGlobalNorm(_ByThreshold):
     TypeError
         If the threshold is not a number.
     ValueError
-        If it is negative or NaN.
+        If the threshold is negative or NaN.
 
     Notes
     -----

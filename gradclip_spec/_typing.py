@@ -11,7 +11,7 @@ Array: TypeAlias = Any
 #: A tree of gradients: an array, None, or a container of such trees.
 ArrayTree: TypeAlias = Any
 
-#: A tree; the clipped tree has the same type.
+#: The type of a tree that is passed. The clipped tree has the same type.
 T = TypeVar("T")
 
 #: Which gradients are included: a tree of flags, a predicate of path and array, or a set of names to exclude.

@@ -39,7 +39,7 @@ def clip(max_delta: float) -> GradientTransformation:
     TypeError
         If `max_delta` is not a number.
     ValueError
-        If it is negative or NaN.
+        If `max_delta` is negative or NaN.
 
     Notes
     -----
@@ -69,7 +69,7 @@ def clip_by_norm(max_norm: float) -> GradientTransformation:
     TypeError
         If `max_norm` is not a number.
     ValueError
-        If it is negative or NaN.
+        If `max_norm` is negative or NaN.
 
     Notes
     -----
@@ -100,7 +100,7 @@ def clip_by_global_norm(max_norm: float) -> GradientTransformation:
     TypeError
         If `max_norm` is not a number.
     ValueError
-        If it is negative or NaN.
+        If `max_norm` is negative or NaN.
 
     Notes
     -----

@@ -1,6 +1,6 @@
 """Choose the backend for arrays, and refuse arrays that no backend takes.
 
-`base.Backend` is the array API alone; `numpy`, `torch`, `jax`, `dask` and `cupy` hold one subclass for each library
+`base.Backend` uses the array API alone; `numpy`, `torch`, `jax`, `dask` and `cupy` hold one subclass for each library
 that needs more, and `torch_blocks` holds the backends of torch tensors on several devices or processes.
 """
 
@@ -24,8 +24,8 @@ def choose_backend(tree: Tree, inplace: bool = False) -> Any:
     Raises
     ------
     TypeError
-        If they are not arrays, come from several libraries, do not hold real floats, or are masked, sparse, parameters,
-        or DTensors that cannot be clipped; or if `inplace` is true and they cannot be written into.
+        If a leaf is not an array of real floats, or is masked, sparse, a parameter, or a DTensor that cannot be
+        clipped. If the arrays come from several libraries. If `inplace` is true and an array cannot be written into.
     """
     backend = _make_backend(tree)
     if not FORMATS.keys() >= set(backend.dtypes.values()):

@@ -1,4 +1,4 @@
-"""Define the base of all backends, with everything that a clip needs, on the array API alone.
+"""Define the base of all backends: everything that a clip needs, written with the array API alone.
 
 Requirements of a backend:
 
@@ -34,7 +34,7 @@ class Coefficient(NamedTuple):
     """A number that may be smaller than any float: a product in which all factors but one are powers of two."""
 
     factors: Sequence[Array]
-    #: Whether the gradients stay unchanged; then all factors are 1.
+    #: Whether the gradients stay unchanged. If they do, all factors are 1.
     unchanged: Array
 
 
@@ -62,7 +62,7 @@ class Backend:
         self.device = self.find_device(arrays[0]) if arrays else device
         self.dtypes = {dtype: name_dtype(dtype) for dtype in set(map(operator.attrgetter("dtype"), arrays))}
         if self.eager is None:
-            # For an unknown library, array-api-compat finds out by reading one element.
+            # For an unknown library, array-api-compat tries to read one element.
             self.eager = bool(arrays) and not array_api_compat.is_lazy_array(arrays[0])
         self.wide = "float64" in self.dtypes.values()
         self.has_float64 = self.wide or self.supports_float64()
@@ -82,7 +82,7 @@ class Backend:
         return _supports_float64(self.xp, self.device)
 
     def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
-        """Return the index of an array that cannot be clipped, and the reason, with a gap for its name."""
+        """Return the index of an array that cannot be clipped, and the reason, with a gap for the array's name."""
         reason = NO_WRITING.format("{}", "arrays of its library cannot be written into")
         some = (index for index, x in enumerate(arrays) if inplace and not array_api_compat.is_writeable_array(x))
         return next(((index, reason) for index in some), None)
@@ -100,7 +100,7 @@ class Backend:
         return self.xp.concat(arrays, axis=None)
 
     def keep_for_derivatives(self, arrays: Sequence[Array]) -> Sequence[Array]:
-        """Return the arrays; copy those whose old values derivatives need, if they may be overwritten."""
+        """Return the arrays, or copies of those that may be overwritten although derivatives need their old values."""
         return arrays
 
     def group(self, arrays: Sequence[Array]) -> list[list[int]]:
@@ -128,7 +128,7 @@ class Backend:
         return norm_type == 2 and self.has_float64 and not self.wide
 
     def summarize(self, arrays: Sequence[Array], norm_type: float) -> PowerSum:
-        """Return the four numbers of a `PowerSum` for some arrays; `join` computes a norm from those of all blocks."""
+        """Return the four numbers of a `PowerSum` for some arrays; `join` makes the norm from those of all blocks."""
         if self.is_simple(norm_type):
             one, zero = self.make_number(1.0), self.make_number(0.0)
             return PowerSum(self.sum_squares(arrays), zero, one, zero)
@@ -158,7 +158,7 @@ class Backend:
         return self.xp.asarray(value, dtype=self.dtype, device=self.device)
 
     def find_largest(self, x: Array) -> Array:
-        """Return the largest magnitude of an array, not empty; NaN if an element is NaN."""
+        """Return the largest magnitude of a nonempty array; NaN if an element is NaN."""
         return self.xp.max(self.xp.abs(x))
 
     def raise_to_power(self, x: Array, y: Array) -> Array:
@@ -169,7 +169,7 @@ class Backend:
         """Return a norm as one rounded number, an array without dimensions."""
         if norm.exponent is None:
             return self.xp.astype(norm.high, self.total_dtype)
-        # Multiply by two halves, because the power of two for the whole exponent may overflow.
+        # Multiply twice, by half the exponent each time: the power of two for the whole exponent may overflow.
         half = self.xp.floor(norm.exponent / 2)
         first, second = (raise_two(self.xp, x, self.format.precision) for x in (half, norm.exponent - half))
         return self.xp.astype(norm.high * first * second, self.total_dtype)
@@ -192,7 +192,7 @@ class Backend:
             # because compilers repeat a comparison for each array, but compute a quotient once.
             return Coefficient([quotient], quotient == 1)
         if clip_norm == math.inf:
-            # An infinite norm does not exceed an infinite threshold; only NaN does not compare.
+            # No norm exceeds an infinite threshold, not even an infinite one. So only a NaN norm changes the gradients.
             quotient = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
             return Coefficient([quotient], quotient == 1)
         if eps:
@@ -230,7 +230,7 @@ class Backend:
     # Scaling.
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
-        """Return each array multiplied by one coefficient; `eager` backends return the array itself for 1."""
+        """Return each array multiplied by one coefficient; if that is 1, `eager` backends return the array itself."""
         if self.eager and bool(coefficient.unchanged):
             return list(arrays)
         results = list(arrays)
@@ -251,7 +251,7 @@ class Backend:
         return results
 
     def multiply(self, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
-        """Return each array, all of one dtype, multiplied by one coefficient; each factor rounds the product once."""
+        """Return arrays of one dtype multiplied by one coefficient; each factor rounds the product once."""
         xp, name = self.xp, self.dtypes[arrays[0].dtype]
         results = []
         for x in arrays:

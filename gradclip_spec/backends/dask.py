@@ -1,8 +1,8 @@
 """Define the backend of Dask arrays, which applies the reference's NumPy backend to each chunk.
 
 Each chunk is read where it lies. One task combines the few numbers of all chunks into a norm, and each chunk is scaled
-by a task that receives the norm. If each step were an operation of Dask, it would be a layer of every later graph, and
-the graph of a thousand arrays would take longer to build than the clip itself.
+by a task that receives the norm. If each step were an operation of Dask, each would add a layer to every later graph.
+For a thousand arrays, building the graph would take longer than the clip itself.
 """
 
 import functools
@@ -35,7 +35,7 @@ class Dask(Backend):
         self.choose = choose
 
     def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
-        """Return which array has chunks that are refused; no array can be written into."""
+        """Return an array whose chunks are refused, and why; refuse to write into any array."""
         for index, x in enumerate(arrays):
             if isinstance(x._meta, np.ma.MaskedArray):
                 return index, "{} is a masked array; fill the masked elements (`filled`) first"
@@ -104,7 +104,7 @@ class Dask(Backend):
 
 
 def _run_in_task(function: Callable[[Any], Any], x: Array, shape: tuple[int, ...], dtype: Any = np.float64) -> Array:
-    """Return the result of a NumPy function of an array with one chunk."""
+    """Apply a NumPy function to an array with one chunk, in one task."""
     import dask.array
     from dask.highlevelgraph import HighLevelGraph
 

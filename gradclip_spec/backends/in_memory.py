@@ -1,6 +1,6 @@
 """Clip arrays whose memory can be read and written; norms and coefficients are Python numbers.
 
-A norm is a float if squares of narrower elements were summed in float64, or if it is not finite. Any other norm is a
+A norm is a float if it is not finite, or if squares of narrower elements were summed in float64. Any other norm is a
 `Fraction`, and so is its coefficient. Comparing a norm with a threshold rounds nothing.
 """
 
@@ -23,13 +23,13 @@ __all__ = ["ONE", "InMemory"]
 Array = Any
 Number = float | Fraction
 
-#: Sums between these limits did not overflow, and did not lose squares by underflow: compared with them, `2**-1022` is
-#: negligible.
+#: A sum between these limits did not overflow. It lost nothing by underflow either, because `2**-1022` is negligible
+#: compared with it.
 _SMALLEST, _LARGEST = 2.0**-900, 2.0**1000
 #: The coefficient that changes nothing.
 ONE: kernels.Factor = (1.0, 0.0, 1.0)
-#: A decimal context with more digits than any norm needs, and exponents far beyond those of float64; a root beyond them
-#: is infinite.
+#: A decimal context with more digits than any norm needs, and exponents far beyond those of float64. A root beyond
+#: these exponents is infinite.
 _DIGITS = decimal.Context(prec=40, Emin=-9999, Emax=9999, traps=[decimal.InvalidOperation])
 
 
@@ -86,7 +86,7 @@ class InMemory(kernels.Memory):
         return _add_up(plain.sum_other_powers(views, norm_type, unit), unit)
 
     def _check_range(self, arrays: Sequence[Array], parts: list[float], power: int) -> PowerSum:
-        """Return the sum of powers from these parts; if it has left the range, sum again with scaled elements."""
+        """Return the sum of powers from its parts; if the sum has left the range, sum again with scaled elements."""
         if not self.wide or _SMALLEST < sum(parts) < _LARGEST:
             return _add_up(parts)
         largest = kernels.find_largest(self, arrays)
@@ -98,7 +98,7 @@ class InMemory(kernels.Memory):
         return _add_up(parts, exponent=exponent)
 
     def _take_root(self, powers: PowerSum, norm_type: float) -> Number:
-        """Return the norm from the sum of powers: exactly if p is 1, with a relative error of `2**-120` if p is 2."""
+        """Return the norm from the sum of powers: exact if p is 1, with a relative error of `2**-120` if p is 2."""
         high, low, divisor, exponent = powers
         if not 0 < high < math.inf:
             return float(high)
@@ -125,7 +125,7 @@ class InMemory(kernels.Memory):
         return (clip_norm / divisor, 0.0, 1.0) if isinstance(divisor, float) else _split(Fraction(clip_norm) / divisor)
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
-        """Return each array multiplied by its coefficient (one for all, or a list), or the array itself for 1."""
+        """Return each array times its coefficient (one for all, or a list); for 1, return the array itself."""
         coefficients = coefficient if isinstance(coefficient, list) else [coefficient] * len(arrays)
         changed = [index for index, coefficient in enumerate(coefficients) if coefficient != ONE]
         # If all arrays change, pass the same list again, because `shared_out` caches its chunks.

@@ -47,7 +47,7 @@ class JAX(Backend):
         return group_by(arrays, map(_find_axes, arrays))
 
     def multiply(self, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
-        """Return each array, all of one dtype, multiplied by one coefficient."""
+        """Return arrays of one dtype multiplied by one coefficient."""
         name = self.dtypes[arrays[0].dtype]
         if name == "float64":
             return super().multiply(arrays, coefficient, inplace)

@@ -158,10 +158,10 @@ class Shards(_Blocks):
 
 
 class Devices(_Blocks):
-    """The backend of plain tensors on several devices, which reads no values; common numbers are on the first."""
+    """The backend of plain tensors on several devices. It reads no values; common numbers are on the first device."""
 
     def gather(self, arrays: Sequence[Array], norm_type: float) -> Array:
-        """Return the numbers of each device, on the first."""
+        """Return the numbers of each device, moved to the first device."""
         import torch
 
         rows = []
@@ -187,7 +187,7 @@ def _convert_to_tensors(powers: PowerSum, device: Any) -> list[Any]:
 
 
 def _wrap(x: Array, shard: Array) -> Array:
-    """Return a DTensor like another, with another shard."""
+    """Return a DTensor like `x`, but with another shard."""
     from torch.distributed.tensor import DTensor
 
     place = {"device_mesh": x.device_mesh, "placements": x.placements, "run_check": False}

@@ -41,7 +41,7 @@ def is_watched() -> bool:
 
 
 def is_view(tensor: Tensor) -> bool:
-    """Return whether a tensor is a view of another that autograd knows of."""
+    """Return whether autograd knows that a tensor is a view of another tensor."""
     return bool(tensor._is_view())
 
 

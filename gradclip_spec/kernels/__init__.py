@@ -23,7 +23,7 @@ Array = Any
 #: A number `(high + low) * power`, where `power` is a power of two.
 Factor = tuple[float, float, float]
 
-#: The number of elements from which on compiled loops are faster, however few the arrays are.
+#: With at least this number of elements, compiled loops are faster, however few the arrays are.
 MANY_ELEMENTS = 1 << 14
 #: The number of elements below which starting threads takes longer than they save.
 LARGE = 1 << 21
@@ -34,7 +34,7 @@ class Memory(Protocol):
 
     #: A cache of the chunks of the last list of arrays, because a clip in place needs them twice.
     shared_out: tuple[Sequence[Array], list["_Chunks"], list[int]] | None
-    #: The number of arrays from which on compiled loops are faster, however few their elements are.
+    #: With at least this number of arrays, compiled loops are faster, however few their elements are.
     many_arrays: int = 32
     #: The number by which the number of threads is divided.
     thread_divisor: int = 1
@@ -51,7 +51,7 @@ class Memory(Protocol):
 
 @functools.cache
 def load_compiled() -> Any:
-    """Return the module of compiled loops, or None, with a warning if numba is installed and fails."""
+    """Return the module of compiled loops, or None; warn if numba is installed but fails."""
     try:
         if importlib.util.find_spec("numba") is None:
             return None
@@ -178,7 +178,7 @@ def find_largest(memory: Memory, arrays: Sequence[Array]) -> float:
 
 
 def scale(memory: Memory, sources: Sequence[Array], targets: Sequence[Array], factors: Sequence[Factor]) -> None:
-    """Write each array times its factor into another, which may be itself.
+    """Multiply each array by its factor, and write the product into its target, which may be the array itself.
 
     With compiled loops, the error of an element is at most 0.51 ulp. Without them, it is at most 0.51 ulp for few
     elements of narrower arrays, and at most 1.5 ulp otherwise.

@@ -55,9 +55,9 @@ def _compile_loop(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-#: Lets loops call a function that is given as its signature and a code generator.
+#: The decorator with which loops can call a function that is given as its signature and a code generator.
 _emit: Callable[[Callable[..., Any]], Any] = intrinsic
-#: Inlines a function into its callers.
+#: The decorator that inlines a function into its callers.
 _inline: Callable[[Callable[..., Any]], Any] = functools.partial(numba.njit, inline="always")
 
 _FLOAT, _DOUBLE, _HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()

@@ -87,11 +87,11 @@ def sum_plainly(x: View, power: int) -> float:
 def sum_exactly(x: View, power: int) -> list[float]:
     """Return numbers that add up to the sum of squares or magnitudes, with a relative error of at most `2**-60`.
 
-    In each row of 256 elements the highest 22 bits of the largest are split off every element (Rump, Ogita, Oishi,
-    Accurate Floating-Point Summation, 2008, algorithm ExtractVector). The squares of these parts are multiples of one
-    number, and their sum is below `2**53` times that number: it is exact in any order. If q is the last place of these
-    parts, the rests of all squares add up to at most `q * sum |x| <= 2**-20 * max |x| * 16 * norm`. That is `2**-16` of
-    the sum, and rounding the rests has a relative error of `2**-45`. Magnitudes are split in the same way.
+    A row has 256 elements. Let q be the place of the 22nd bit of the row's largest element. The bits of every element
+    from q upwards are split off (Rump, Ogita, Oishi, Accurate Floating-Point Summation, 2008, algorithm ExtractVector).
+    The squares of these parts are multiples of one number. Their sum is below `2**53` times that number, so it is exact
+    in any order. The rests of all squares add up to at most `q * sum |x| <= 2**-20 * max |x| * 16 * norm`. That is
+    `2**-16` of the sum, and rounding the rests has a relative error of `2**-45`. Magnitudes are split in the same way.
     """
     padded = np.zeros(-(-x.size // _ROW) * _ROW)
     padded[: x.size] = x if power == 2 else np.abs(x)
@@ -109,9 +109,9 @@ def sum_exactly(x: View, power: int) -> list[float]:
 def find_unit(power: float, largest: float) -> float:
     """Return the number by which magnitudes are divided before they are raised to a power.
 
-    If no sum can then overflow, this is a power of two near the largest magnitude, which divides without rounding.
-    Otherwise it is the largest magnitude itself: the power multiplies the quotient's rounding error by `power`, and the
-    root divides it again.
+    For a moderate power this is a power of two near the largest magnitude: dividing by it rounds nothing, and no sum
+    can overflow. For a high power, it is the largest magnitude itself. Then raising to the power multiplies the
+    quotient's rounding error by `power`, and the root divides that error again.
     """
     return largest if power > 50 else math.ldexp(1.0, math.frexp(largest)[1] - 1)
 

@@ -40,8 +40,8 @@ $c / n$ when $n > c$.
 
 ## Near the threshold
 
-When the norm is closer to the threshold than its own rounding error, both branches are right: the two results differ by
-less than that error. When the norm is exact, like the norm 5 of (3, 4), only one branch is right.
+When the norm differs from the threshold by less than the norm's rounding error, both branches are right: the two
+results differ by less than that error. When the norm is exact, like the norm 5 of (3, 4), only one branch is right.
 
 ## A norm that is not finite
 
@@ -65,10 +65,10 @@ the bound is called documented.
 
 ## Poor answers
 
-An answer has the status `quality` when it is not right and the dtype's arithmetic explains it. A coefficient that
-underflows gives zeros. A subnormal one has few digits, so the result may be wrong by a quarter. A long running sum
-loses its last digits. Such answers are poor, because they lose gradients. They are not failures, because simple code
-gives them and no document forbids them.
+An answer has the status `quality` when it is not right, but the dtype's arithmetic explains its error. A coefficient
+that underflows gives zeros. A subnormal coefficient has few digits, so the result may be wrong by a quarter. A long
+running sum loses its last digits. Such answers are poor, because they lose gradients. They are not failures, because
+simple code gives them and no document forbids them.
 
 ## Documents
 
@@ -80,7 +80,7 @@ Words in quotation marks are quoted from the documents.
 | `001` | Gradient clip methods in Paddle | the same guide in English |
 | `002` | GradientClipByNorm | `paddle.fluid.clip.GradientClipByNorm(clip_norm, need_clip=None)`, in Chinese |
 | `003` | GradientClipByNorm | `paddle.fluid.clip.GradientClipByNorm(clip_norm)`, the older generation, in Chinese |
-| `004` | 梯度裁剪 | in Chinese: `torch.nn.utils.clip_grad_value_` and `clip_grad_norm_`, with the latter's source |
+| `004` | 梯度裁剪 | in Chinese: torch's `clip_grad_value_`, and its `clip_grad_norm_` with the source |
 """
 
 _FUNCTIONS = {"value": "clip_by_value", "norm": "clip_by_norm", "global-norm": "clip_by_global_norm"}

@@ -1,4 +1,4 @@
-"""Load the catalogue of causes: each way to differ from the rules as data, from `causes.toml`."""
+"""Load the catalogue of causes from `causes.toml`. Each cause is one way to differ from the rules."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def parse_causes(text: str, file: str) -> Mapping[str, Cause]:
     Raises
     ------
     ValueError
-        If an entry is malformed; the text names the file, the entry and the field.
+        If an entry is malformed; the message names the file, the entry and the field.
     """
     causes: dict[str, Cause] = {}
     for where, entry in _list_entries(text, file, "cause"):
@@ -102,7 +102,7 @@ def parse_cause_groups(text: str, file: str) -> Mapping[str, CauseGroup]:
     Raises
     ------
     ValueError
-        If an entry is malformed; the text names the file, the entry and the field.
+        If an entry is malformed; the message names the file, the entry and the field.
     """
     causes = parse_causes(text, file)
     groups: dict[str, CauseGroup] = {}

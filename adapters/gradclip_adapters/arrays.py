@@ -244,12 +244,12 @@ def answer_in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
     call
         A call with the option `threads`, which is not passed on.
     answer
-        Answers a call, in any thread, with one :func:`framework_call` block.
+        A function that answers a call, in any thread, with one :func:`framework_call` block.
 
     Returns
     -------
     Reply
-        The reply to the call alone; or the first reply of a thread that differs from it in any bit.
+        The reply to the call when it runs alone, or the first reply of a thread that differs from that one in any bit.
 
     Raises
     ------

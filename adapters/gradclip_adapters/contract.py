@@ -172,8 +172,9 @@ class Gradient:
     height: Optional[int] = None
     #: The parameter group; an optimizer, or a program with several clips, may have several groups.
     group: int = 0
-    #: The vector to pull back through the clip. `Reply.gradients` then holds derivatives in place of the results: the
-    #: derivative, by each gradient, of the sum of all results times their cotangents.
+    #: The factor of each element of the result, for a derivative through the clip. `Reply.gradients` then holds
+    #: derivatives in place of the results: the derivative, by each gradient, of the sum of all results times their
+    #: cotangents.
     cotangent: Optional[Array] = None
 
 
@@ -208,8 +209,8 @@ class Reply:
     same_object: Optional[Tuple[bool, ...]] = None
     #: The warnings that the framework issued, as "Category: text".
     warnings: Tuple[str, ...] = ()
-    #: If the framework returned something other than a list of arrays: a description of it, as the end of a sentence
-    #: that begins with "it". `gradients` is empty then.
+    #: A description of what the framework returned, if that is not a list of arrays; `gradients` is empty then. The
+    #: text ends a sentence that begins with "it".
     malformed: Optional[str] = None
     #: Side effects on memory, as ends of sentences that begin with "it": results that share memory with each other or
     #: with other gradients, or that cannot be written. None if the adapter does not look.
@@ -357,7 +358,8 @@ def framework_call(
     Parameters
     ----------
     inputs
-        Reads back the gradients that were passed. So the suite sees whether a call changed them before it raised.
+        A function that reads back the gradients that were passed. It shows whether the call changed them before it
+        raised.
 
     Yields
     ------

@@ -1,8 +1,8 @@
 """Run an adapter as a host process, which reads and writes messages: one JSON object in each line (see `wire`).
 
 If the package is installed, run it as `python -m gradclip_adapters.host TARGET`; in any other Python, run `launch.py`.
-Only messages reach standard output. The host duplicates its descriptor before it imports any framework. Everything that
-is printed later, also by C code, goes to standard error.
+Only messages reach standard output. The host duplicates the descriptor of that stream before it imports any framework.
+Everything that is printed later, also by C code, goes to standard error.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .surroundings import answer_in_watched_surroundings
 
 __all__ = ["announce_loading", "answer", "describe", "main", "read_request", "refuse_excess"]
 
-#: The kind of failed start for each error. The texts of these errors are sentences for the user; other errors show a
-#: traceback.
+#: The errors that may stop a start, with the word for each in the message `failed`. The texts of these errors are
+#: sentences for the user; other errors show a traceback.
 KINDS = {
     registry.BadTarget: "bad-target",
     registry.MissingFramework: "missing-framework",
@@ -182,7 +182,7 @@ def _limit_memory(size: int) -> None:
     except ImportError:
         message = "--memory needs Linux in the process of the adapter; {} cannot limit memory.".format(sys.platform)
         raise registry.BadTarget(message) from None
-    # RLIMIT_DATA counts memory that is written, and RLIMIT_AS also address space that frameworks reserve and never use.
+    # RLIMIT_DATA counts only memory that is written. RLIMIT_AS would also count what frameworks reserve and never use.
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 

@@ -1,8 +1,8 @@
 """Start the host in a Python that does not have this package installed: `python launch.py TARGET`.
 
-A framework's own environment has NumPy and the framework. If the folder that holds this package were on its path, that
-Python would also import other packages from the folder, which are built for another Python. So a finder makes only two
-packages importable.
+A framework's own environment has NumPy and the framework. The folder that holds this package must not be on the path of
+that Python: the folder may hold other packages, which are built for another Python. So a finder makes only two packages
+of the folder importable.
 """
 
 import sys

@@ -3,8 +3,8 @@
 An optimizer clips the gradients of parameters, and real parameters belong to layers. A matrix becomes the weight of a
 linear layer, and a vector becomes the bias. Any other shape becomes a parameter by itself. The loss
 `sum(parameter * G)` then gives the parameter exactly the gradient `G`. All parameters of one dtype are concatenated for
-this sum: one sum for each of them makes Paddle's static programs very slow. A row-sparse gradient becomes the weight of
-an embedding.
+this sum, because a sum for each parameter makes Paddle's static programs very slow. A row-sparse gradient becomes the
+weight of an embedding.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ COMMON = (
     "threshold_kinds",
     "differentiable",
 )
-#: https://github.com/jax-ml/jax/issues/26658
+#: On the CPU, XLA treats subnormal numbers as zero: https://github.com/jax-ml/jax/issues/26658
 FLUSHES = ("flushes_subnormals",) if jax.default_backend() == "cpu" else ()
 #: The modes of each function, and the feature of each mode.
 MODES = {"[eager]": "compiles", "[jit]": "compiled"}

@@ -2,9 +2,9 @@
 
 The function is called as `fn(grads, *, clip_norm)` (by norm, by global norm) or as `fn(grads, *, max, min)` (by value).
 `grads` is a list of NumPy arrays, with None for a parameter without a gradient. A function may also take `need_clip`,
-`norm_type` and `error_if_nonfinite`; `**kwargs` takes all three, without defaults. `need_clip` is a list of bool. If it
-has a default, it is passed only when the case excludes a gradient. The other two are passed only when the case sets
-them. If the function lacks a parameter, the cases that need it are `unsupported`.
+`norm_type` and `error_if_nonfinite`. A function with `**kwargs` takes all three, and has a default for none of them.
+`need_clip` is a list of bool. If it has a default, it is passed only when the case excludes a gradient. The other two
+are passed only when the case sets them. If the function lacks a parameter, the cases that need it are `unsupported`.
 
 The function returns the list of clipped gradients, or `(list, total_norm)`. A function that works in place may return
 None or only the norm; then the arrays that it got are the results. A signature does not show whether a clip by global
@@ -77,7 +77,7 @@ PARAMETERS = {
     "clip_by_global_norm": ("clip_norm", "norm_type", "need_clip", "error_if_nonfinite"),
 }
 
-#: The feature that a parameter brings.
+#: The feature that a function has if it takes the parameter.
 FEATURE_OF = {**FEATURE_OF_OPTION, "need_clip": "excludes"}
 
 #: The options that say how to make the call.

@@ -39,7 +39,7 @@ def returned_no_list(result: Any) -> bool:
 
 
 def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[List[Any], Any]:
-    """Return the clipped gradients and the norm, or None, from the result of a function."""
+    """Return the clipped gradients and the norm from the result of a function; the norm is None if there is none."""
     if returned_no_list(result):
         return passed, result
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], (list, tuple)):
@@ -63,7 +63,7 @@ def _convert_for_wire(norm: Any, allowed: int) -> Any:
     A norm that exceeds the allowed bytes is not converted, and is refused later: converting a broadcast array would
     allocate memory for all of its elements.
     """
-    # A Python int has no dtype; the sum over an empty list is one.
+    # A Python int has no dtype. The sum over an empty list is such an int.
     if type(norm) is int:
         return float(norm)
     if getattr(norm, "dtype", None) == np.longdouble and np.asarray(norm).nbytes <= allowed:

@@ -97,7 +97,7 @@ class _Maker:
         return found
 
     def make_unsigned(self, hashed: Optional[np.ndarray[Any, Any]] = None) -> np.ndarray[Any, Any]:
-        """Return numbers above zero that use every digit, in two binades."""
+        """Return numbers above zero that use every digit, with two neighbouring exponents."""
         hashed = self.hash_places() if hashed is None else hashed
         found = self.set_exponents((hashed >> np.uint64(9)) | ONE)
         found += (hashed >> np.uint64(8) & ONE) << np.uint64(self.digits)

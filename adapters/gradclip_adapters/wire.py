@@ -92,7 +92,7 @@ def encode_array(array: Optional[Array]) -> Optional[Dict[str, Any]]:
 
 
 def _encode_or_name(array: Optional[Array], others: Mapping[str, Optional[Array]]) -> Optional[Dict[str, Any]]:
-    """Return the message of an array of a reply; if an array among the others is equal, only the name of that array."""
+    """Return the message of an array of a reply; if it equals one of the others, return only the name of that other."""
     for name, other in others.items():
         if array is not None and other is not None and array == other:
             return {"same": name}
@@ -238,7 +238,7 @@ def encode_reply(reply: Reply, number: int, call: Optional[Call] = None) -> Dict
     Raises
     ------
     BadReply
-        If it is not a reply, or holds something other than arrays.
+        If `reply` is not a reply, or holds something other than arrays.
     """
     check_reply(reply)
     given = [gradient.array for gradient in call.gradients] if call is not None and _has_recipe(call) else []

@@ -14,7 +14,7 @@ from .values import escape_line, shorten_text, write_json
 
 __all__ = ["draw_badge", "draw_badge_picture"]
 
-#: The colours of shields.io, by their names there; both have a contrast with white of 4.5 or more.
+#: The colours of shields.io, by their names there. Each has a contrast of at least 4.5 with white.
 _COLORS = {"brightgreen": "#2a7f1a", "red": "#c6392c"}
 
 #: The width of a character of Verdana in 11 pixels: narrow ones, capitals, and others. The picture stretches its texts
@@ -29,7 +29,7 @@ class _Badge(NamedTuple):
 
 
 def draw_badge(runs: Sequence[Run]) -> str:
-    """Return the number of kept rules out of the tested ones, in green if all is as expected, and in red otherwise.
+    """Return the badge: how many of the tested rules are kept, in green if all is as expected, and otherwise in red.
 
     Raises
     ------

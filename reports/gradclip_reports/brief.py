@@ -1,4 +1,4 @@
-"""Write the report that a person reads first: the counts of rules, the findings, and the worst of them in full."""
+"""Write the report that a person reads first: the counts of rules, the findings, and the worst findings in full."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _draw_fact(name: str, text: str, width: int) -> list[str]:
 def _draw_verdict(runs: Sequence[Run], record: str, hints: bool) -> Iterator[Line]:
     for run in runs:
         if run.cells and not run.is_judged:
-            told = f"Nothing was judged of {escape_line(run.header.heading)}: no cell is both supported and specified."
+            told = f"No cell of {escape_line(run.header.heading)} was judged: none is both supported and specified."
             yield Line(told, "bold")
     counts = count_rules(runs)
     if counts.without_reason:

@@ -163,8 +163,9 @@ def _describe_answer(cell: Cell, finding: Finding | None) -> str:
 def _have_equal_answers(pair: tuple[Cell, Cell], findings: Sequence[Finding | None]) -> bool:
     """Return whether two answers with the same description count as equal.
 
-    They do if both are right or unjudged, or if a cause explains both: then they differ at most by rounding. Answers
-    that nothing explains count as equal only if their recorded behaviours are the same.
+    Two answers count as equal if both are right or both are not judged. If one cause explains both, they count as
+    equal, too, because they differ at most by rounding. Answers that nothing explains count as equal only if their
+    recorded behaviours are the same.
     """
     explained = all(finding is not None and finding.cause != UNEXPLAINED for finding in findings)
     return explained or pair[0].status in (Status.PASS, *UNJUDGED) or pair[0].behaviour == pair[1].behaviour

@@ -13,8 +13,8 @@ __all__ = ["find_width", "measure_width", "paint", "shorten_line", "uses_color",
 #: A narrower terminal gets lines of this width, because tables and commands need it.
 _LEAST = 60
 
-#: This character stands behind each wide one while a text is wrapped, so that every column has one character. No report
-#: contains it, because reports escape control characters.
+#: While a text is wrapped, this character follows each wide character, so that every column has one character. No
+#: report contains it, because reports escape control characters.
 _SECOND_COLUMN = "\0"
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "yellow": "33", "good": "1;32", "bad": "1;31"}

@@ -56,7 +56,7 @@ def format_code(text: str, *, in_table: bool = False) -> str:
 
 
 def format_code_in_html(text: str) -> str:
-    """Return the text as an HTML element on one line; Markdown leaves it as it is, too."""
+    """Return the text as an HTML element on one line; inside Markdown it shows the same text."""
     return f"<code>{escape_html(text)}</code>"
 
 

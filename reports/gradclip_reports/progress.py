@@ -76,7 +76,7 @@ class _TaskOnTerminal(Task):
         self._bar, self._task = bar, task
 
     def note(self, text: str) -> None:
-        # There is no room for the title beside it.
+        # Replace the title, because there is no room for both.
         self._bar.update(self._task, description=_escape(text))
 
     def advance(self) -> None:

@@ -35,7 +35,7 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
     Parameters
     ----------
     path
-        The file, which may hold several runs, one after another. One whose name ends in `.gz` is decompressed.
+        The file, which may hold several runs, one after another. A file whose name ends in `.gz` is decompressed.
     allow_incomplete
         Whether to return an interrupted run, whose footer names the cells that did not run.
 

@@ -102,7 +102,7 @@ def find_location(run: Run, location: str = "") -> str:
 
 
 def _make_location(path: str) -> dict[str, Any]:
-    # A finding is about the whole function, and code scanning needs a line.
+    # A finding is about the whole function, but code scanning needs a line.
     return {"physicalLocation": {"artifactLocation": {"uri": quote(path)}, "region": {"startLine": 1}}}
 
 

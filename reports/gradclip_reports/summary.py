@@ -16,11 +16,16 @@ __all__ = ["draw_summary"]
 def draw_summary(runs: Sequence[Run]) -> str:
     """Return one JSON object.
 
-    Its members are `runs` (header, planned, finished, not run), `columns` and `rules` (the matrix: counts by status),
-    `cells` (every cell that did not pass, as in the record, with the index of its run in `runs`), `passed`, `planned`,
-    `lacks` (what the unsupported cells lack), `rules_kept` (the counts of rules), `explained` (the number of judged
-    cells that did not pass, and how many of these a named cause explains), `findings` (each with the index of its run),
-    and `as_expected`.
+    Its members are:
+
+    - `runs`: for each run its header, the numbers of planned and finished cells, and the cells that did not run;
+    - `columns` and `rules`: the matrix, with the number of cells of each status;
+    - `cells`: every cell that did not pass, as in the record, with the index of its run in `runs`;
+    - `passed`, `planned` and `as_expected`, for all runs together;
+    - `lacks`: what the unsupported cells lack;
+    - `rules_kept`: the counts of rules;
+    - `explained`: the number of judged cells that did not pass, and how many of these a named cause explains;
+    - `findings`: each with the index of its run.
     """
     matrix = build_matrix(runs)
     document = {

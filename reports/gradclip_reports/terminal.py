@@ -223,7 +223,7 @@ def _draw_verdict(runs: Sequence[Run], matrix: Matrix, groups: Sequence[FailureG
     for run in runs:
         if run.cells and not run.is_judged:
             framework = _describe_run(run.header)[0]
-            yield Text(f"Nothing was judged of {framework}: no cell is both supported and specified.", "bold")
+            yield Text(f"No cell of {framework} was judged: none is both supported and specified.", "bold")
     others = [f"{count} {name}" for name, count in tally.counts.items() if name != "pass"]
     text = Text(f"{tally.passed} of {tally.total} cells passed" + "".join(f", {other}" for other in others) + ". ")
     verdict = ("As expected.", "bold green") if matrix.is_as_expected else ("Not as expected.", "bold red")

@@ -88,7 +88,7 @@ class RunWriter:
         self._stream.flush()
 
     def write(self, cell: Cell) -> None:
-        """Write one cell, or keep it until those before it in the plan are written.
+        """Write one cell, or keep it until all cells before it in the plan are written.
 
         Raises
         ------

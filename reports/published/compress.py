@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 def compress() -> None:
     """Replace each `*.jsonl` by `*.jsonl.gz`."""
     for path in sorted(HERE.glob("*.jsonl")):
-        # Without the time, so that an unchanged record is no change in git.
+        # Leave out the time, so that an unchanged record gives the same file.
         path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes(), compresslevel=9, mtime=0))
         path.unlink()
 

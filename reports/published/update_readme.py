@@ -32,7 +32,8 @@ ABOUT = """# What frameworks do when they clip
 
 `nox -s report` makes this page and [its picture](questions.svg) from the records, the accuracy and the benchmarks
 beside it. Each answer is about float32 unless the question names other dtypes. It is about the clip by global norm if
-the framework has one. If entry points answer differently, the worst answer stands here, with their number.
+the framework has one. If entry points answer differently, the worst answer stands here, with the number of entry points
+that give it.
 
 | | |
 |---|---|

@@ -58,7 +58,7 @@ def test_small_run(small_run: Run) -> None:
 
 
 def test_run_without_judged_cells_says_so(small_run: Run) -> None:
-    said = "Nothing was judged of torch 2.13.0"
+    said = "No cell of torch 2.13.0 was judged"
     mute = replace(small_run, cells=tuple(replace(cell, status="unsupported") for cell in small_run.cells))
 
     assert said in draw_terminal([mute])

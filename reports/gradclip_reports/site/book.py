@@ -21,7 +21,7 @@ class Source(Protocol):
 
     @property
     def where(self) -> str:
-        """The place in it."""
+        """The place in the document."""
 
     @property
     def phrase(self) -> str:
@@ -53,7 +53,7 @@ class Rule(Protocol):
 
     @property
     def source(self) -> Sequence[Source]:
-        """The places that state it."""
+        """The places that state the rule."""
 
     @property
     def theme(self) -> str:

@@ -32,7 +32,7 @@ __all__ = ["LARGEST", "build_site"]
 
 #: More runs than this do not fit into one table; the largest matrix that is tested has 30.
 LARGEST = 100
-#: More rules than this of one run are counted instead of listed.
+#: The largest number of rules of one run that are listed; the others are only counted.
 _RULES = 1000
 
 OPERATION_LABELS = {
@@ -71,7 +71,7 @@ CLASSES = {
 
 
 def write_no_script(run: Run, cell: Cell) -> str:
-    """Return no script, where nobody can write one."""
+    """Return no script; this stands for a writer of scripts where there is none."""
     del run, cell
     return ""
 
@@ -174,7 +174,7 @@ class _Site:
             yield f"cause/{cause.id}.html", self._render("cause.html", "../", cause=cause, rows=found)
 
     def _describe_run(self, view: RunView) -> dict[str, Any]:
-        # The answers name findings by their places in the run, and the page shows them in another order.
+        # The answers name findings by their places in the run, and the page shows the findings in another order.
         places = {id(finding): number for number, finding in enumerate(view.run.findings)}
         rules = sorted(view.rules.items(), key=lambda pair: [*STATUSES].index(pair[1].worst.value))
         return {
@@ -244,7 +244,7 @@ def _find_verdict(tally: Tally | None) -> tuple[str, str]:
 
 
 def _write_formula(rule: Rule) -> Any:
-    """Return the formula of a rule as MathML, or as it is written where it cannot be converted."""
+    """Return the formula of a rule as MathML, or its LaTeX if that cannot be converted."""
     if not rule.formula:
         return ""
     try:
@@ -267,7 +267,7 @@ def _mark_safe(text: str) -> Any:
 
 
 def _escape(value: Any) -> Any:
-    """Make characters visible that would act on a terminal, or reverse the direction of a line."""
+    """Make visible the characters that would act on a terminal, or reverse the direction of a line."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
         return escape_text(value)
     return value

@@ -59,7 +59,7 @@ class _Parser:
         self.place = 0
 
     def read_until(self, end: str) -> str:
-        """Return everything up to a sign, which is read too; an empty one stands for the end of the formula."""
+        """Return what stands before the sign `end`, and skip that sign; without one, read to the end."""
         parts: list[str] = []
         while self.place < len(self.signs):
             if self.signs[self.place] == end:
@@ -79,7 +79,7 @@ class _Parser:
             kind = self.signs[self.place]
             self.place += 1
             scripts[kind] = self.read_atom()
-        # The bounds of a sum or a largest value stand below it.
+        # A sum, a maximum and a minimum have their bounds below the sign.
         below = base in ("<mo>∑</mo>", "<mi>max</mi>", "<mi>min</mi>")
         tags = {"_": "munder" if below else "msub", "^": "mover" if below else "msup"}
         if len(scripts) == 2:

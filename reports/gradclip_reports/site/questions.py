@@ -91,7 +91,7 @@ class _Asked:
 
 
 def answer_run(run: Run, book: Book, operation: str = "") -> dict[str, tuple[Answer, ...]]:
-    """Return the answers of a run to every question, worst first; each differs from the others.
+    """Return the answers of a run to every question, worst first; no two answers to a question are equal.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def _answer_of(asked: _Asked, question: Question, operation: str) -> tuple[Answe
 
 
 def _choose_cells(asked: _Asked, question: Question, cells: Sequence[Cell]) -> Sequence[Cell]:
-    """Return the cells of an entry point that answer a question; all of them if another cause explains each."""
+    """Return the cells that answer a question; if causes of other questions explain all of them, return them all."""
     for causes in (("", *question.causes), tuple(_GENERAL)):
         if found := [cell for cell in cells if _find_cause(asked, cell) in causes]:
             return found

@@ -11,7 +11,7 @@ __all__ = ["Slugs", "is_safe_link"]
 
 #: Names that Windows reserves, whatever their suffix.
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)")
-#: Longer names are cut: file systems allow 255 bytes with folder and suffix aside.
+#: Longer names are cut. File systems allow 255 bytes, and a number and a suffix are added.
 _LENGTH = 80
 
 
@@ -22,7 +22,7 @@ class Slugs:
         self._given: set[str] = set()
 
     def choose(self, text: str) -> str:
-        """Return a new name that resembles a text; names that a text cannot give get a number."""
+        """Return a new name that resembles a text; if that name is taken, add a number."""
         plain = re.sub(r"[^a-z0-9]+", "-", text[:1000].lower()).strip("-")[:_LENGTH].strip("-")
         if not plain or _RESERVED.fullmatch(plain):
             plain = f"page-{plain}".rstrip("-")
@@ -35,7 +35,7 @@ class Slugs:
 
 
 def is_safe_link(url: object) -> bool:
-    """Return whether a text is an https address of a host, without anything that a browser would read otherwise."""
+    """Return whether a text is an https address of a host, without parts that a browser reads in another way."""
     if not isinstance(url, str) or not url.startswith("https://") or url != escape_text(url) or re.search(r"\s", url):
         return False
     try:

@@ -1,7 +1,7 @@
 """Prepare what the pages show: each run with its answers, findings, rules and entry points.
 
 The templates hold no logic beside loops and conditions. Everything that a record says is text here, cut to a length
-that a page can bear; the templates escape it.
+that fits a page; the templates escape it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .slugs import Slugs, is_safe_link
 
 __all__ = ["EntryView", "FindingView", "RunView", "ScriptWriter", "make_views"]
 
-#: Returns the text of a script that shows a cell without the suite; empty where none can be written.
+#: A function that returns a script that shows a cell without the suite, or an empty text if none can be written.
 ScriptWriter = Callable[[Run, Cell], str]
 
 #: Longer texts are cut; the record holds them in full.
 _LENGTH = 2000
-#: More findings than this stay in the record; published records have at most 20.
+#: The largest number of findings that are shown; the record holds the others. Published records have at most 20.
 _FINDINGS = 200
-#: More rules or cases than this are counted instead of listed.
+#: The largest number of rules or cases that are listed; the others are only counted.
 _LISTED = 400
 
 
@@ -62,7 +62,7 @@ class FindingView:
     is_link: bool
     command: str
     script: str
-    #: Versions of the same framework that show it, too; empty where only one version has a record.
+    #: The versions of the framework that show the finding; empty if only one version has a record.
     versions: str = ""
 
 
@@ -90,7 +90,7 @@ class RunView:
     slug: str
     heading: str
     record: str
-    #: The answers to the questions, by operation; the empty operation is the first that can answer.
+    #: The answers to the questions, by operation; under "", those of the first operation that can answer.
     answers: Mapping[str, Mapping[str, tuple[Answer, ...]]]
     counts: RuleCounts
     findings: list[FindingView]
@@ -248,7 +248,7 @@ def _view_entry(view: RunView, subject: Mapping[str, Any], book: Book, slugs: Sl
 
 
 def _add_history(views: Sequence[RunView]) -> None:
-    """Add to each framework with several records what appeared and what went from one run to the next."""
+    """Add to each framework with several records which findings appeared and which went, from run to run."""
     by_adapter: dict[str, list[RunView]] = {}
     for view in views:
         by_adapter.setdefault(view.run.header.adapter, []).append(view)

@@ -110,7 +110,8 @@ def make_tensor(gradient: Gradient) -> Any:
         message = "row-sparse gradients come only from an embedding in an optimizer"
         raise Unsupported(message)
     values = read_values(gradient.array)
-    if gradient.layout == "contiguous" or values.ndim == 0:
+    # Without elements, all layouts are the same.
+    if gradient.layout == "contiguous" or values.ndim == 0 or not values.size:
         return paddle.to_tensor(values)
     # `to_tensor` copies into row-major order, so only a view has another layout.
     if gradient.layout == "strided":

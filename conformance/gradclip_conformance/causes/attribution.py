@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from .laws import (
     make_multiple,
 )
 from .meaning import explain_excluded, explain_special
-from .model import Explanation, Judged, Suspect, unite
+from .model import Explanation, Judged, Suspect, combine, unite
 from .ranges import explain_range, explain_rounding
 from .unusual import explain_derivative, explain_groups, explain_repeated, explain_rows
 from .values import explain_value, is_right_value
@@ -75,6 +75,8 @@ class _Subject:
     barred: dict[str, set[str]] = field(default_factory=dict)
     formulas: list[Formula] = field(default_factory=list)
     multiple: Law | None = None
+    #: The causes that the entry point is known to have.
+    suspected: frozenset[str] = frozenset()
     #: The number of cells that each cause has explained.
     proven: Counter[str] = field(default_factory=Counter)
     #: The number of cells in a row that were not explained, by rule and kind of answer.
@@ -108,6 +110,7 @@ def explain_cell(
         barred={judged.context.case.dtype: set(barred)},
         formulas=_list_declared([judged]),
         proven=Counter({one.cause: PROVEN for one in suspects}),
+        suspected=frozenset(one.cause for one in suspects),
     )
     kinds = {cause: kind for kind, cause in FORMULA_CAUSES.items()}
     for one in suspects:
@@ -419,20 +422,33 @@ def _explain_results(subject: _Subject, case: Case, results: Sequence[Array | No
     # Leave out the unnoticed NaN if the function also gets other gradients wrong.
     silent = {one for one in rest if one is not None and one.cause == "nonfinite-silent"}
     rest = (rest - silent) if len(rest) > 1 else rest
-    return unite(rest)
+    return unite(rest) or _combine_suspected(subject, rest)
+
+
+def _combine_suspected(subject: _Subject, found: Collection[Explanation | None]) -> Explanation | None:
+    """Return several causes of one answer, if the entry point is known to have each of them."""
+    causes = {one.cause if one is not None else "" for one in found}
+    return combine([one for one in found if one is not None]) if causes and causes <= subject.suspected else None
 
 
 def _explain_form(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
-    """Explain results of a wrong form; `effect` names the difference if the numbers themselves are right."""
+    """Explain results of a wrong form; `effect` names the difference if the numbers themselves are right.
+
+    If the numbers are wrong, too, and the entry point is known to return such a form, the explanation has both causes.
+    """
     form = explain_form(case, results)
     if form is not None and case.expectation.name == "sparse-sum" and form.cause == "shape-changed":
         return explain_rows(case, results, subject.formulas)
     if form is None or (restored := restore_form(case, results)) is None:
         return form
     effect, right = restored
-    if _explain_results(subject, case, right) not in (RIGHT, Explanation.of("long-sum")):
+    found = Explanation.of(form.cause, form.severity, **dict(form.parameters), effect=effect)
+    numbers = _explain_results(subject, case, right)
+    if numbers in (RIGHT, Explanation.of("long-sum")):
+        return found
+    if numbers is None or form.cause not in subject.suspected:
         return form
-    return Explanation.of(form.cause, form.severity, **dict(form.parameters), effect=effect)
+    return replace(numbers, others=(*numbers.others, found))
 
 
 def _explain_by_law(law: Law) -> Explanation:

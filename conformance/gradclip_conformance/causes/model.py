@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradclip_reports.records import Cell
@@ -11,7 +11,7 @@ from gradclip_reports.statuses import SEVERITIES
 
 from ..judge.model import Answer, Context, Verdict
 
-__all__ = ["VARYING", "Evidence", "Explanation", "Judged", "Suspect", "unite"]
+__all__ = ["VARYING", "Evidence", "Explanation", "Judged", "Suspect", "combine", "unite"]
 
 #: Parameters that may differ from gradient to gradient and from cell to cell of one cause.
 VARYING = frozenset({"text", "effect"})
@@ -26,6 +26,8 @@ class Explanation:
     parameters: tuple[tuple[str, Any], ...] = ()
     #: The severity of this answer if it differs from the severity of the cause, and else empty.
     severity: str = ""
+    #: The causes that the same answer shows besides this one.
+    others: tuple[Explanation, ...] = ()
 
     @classmethod
     def of(cls, cause: str, severity: str = "", /, **parameters: Any) -> Explanation:
@@ -51,6 +53,12 @@ def unite(found: Collection[Explanation | None]) -> Explanation | None:
     told = {name: next(iter(many)) if len(many) == 1 else " and ".join(sorted(many)) for name, many in values.items()}
     severities = [one.severity for one in each]
     return Explanation.of(each[0].cause, min(severities, key=_rank), **told)
+
+
+def combine(found: Collection[Explanation]) -> Explanation:
+    """Return the most severe explanation of several gradients; the others are its `others`."""
+    worst, *others = sorted(found, key=lambda one: (_rank(one.severity), one.cause, str(one.parameters)))
+    return replace(worst, others=tuple(others))
 
 
 def _rank(severity: str) -> int:

@@ -63,9 +63,10 @@ def _explain_by_known(
     first: Explanation | None = None
     barred: list[str] = []
     while (found := explain(judged, [one.suspect for one in about], barred)) is not None:
-        known = find_entry(about, judged.context.case.id, judged.context.subject.name, found)
+        case, subject = judged.context.case.id, judged.context.subject.name
+        known = find_entry(about, case, subject, found)
         first = first or found
-        if known is not None:
+        if known is not None and all(find_entry(about, case, subject, other) for other in found.others):
             return found, known
         if found.cause in barred:
             break

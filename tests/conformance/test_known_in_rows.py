@@ -58,6 +58,14 @@ def overflow_and_drop(grads: Any, *, clip_norm: float) -> Any:
     return [each for each in clipped if each is not None], norm
 
 
+def flush(grads: Any, *, clip_norm: float) -> Any:
+    """Return zero instead of each subnormal number."""
+    norm = sum_squares(grads, np.float64)
+    clipped = clip_with_norm(grads, clip_norm, norm)
+    tiny = np.finfo(np.float32).tiny
+    return [g if g is None else np.where(np.abs(g) < tiny, np.float32(0), g) for g in clipped], norm
+
+
 def judge_rows(
     function: Callable[..., Any],
     magnitude: str,
@@ -119,3 +127,14 @@ def test_answer_with_two_known_causes_is_excused_by_both_only(sizes: Sequence[st
     assert find_statuses(*KNOWN, dropped) == {"deviation"}
     assert find_statuses(dropped) <= {"fail", "changed"}
     assert find_statuses(*KNOWN) <= {"fail", "changed"}
+
+
+@pytest.mark.parametrize("sizes", [SHORT, LONG], ids=["short", "long"])
+def test_flushed_subnormals_are_recognised_among_other_gradients(sizes: Sequence[str]) -> None:
+    flushed = KnownCause("subnormals-flushed", ("*",), "", "none found", "2026-11-23")
+
+    def find_statuses(*known: KnownCause) -> set[str]:
+        return {cell.status for cell in judge_rows(flush, "ordinary", sizes, known, data=("subnormals",))}
+
+    assert "fail" in find_statuses()
+    assert find_statuses(flushed) <= {"pass", "deviation"}

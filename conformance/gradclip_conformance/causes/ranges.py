@@ -39,8 +39,10 @@ def explain_range(
     group: Group, formulas: Sequence[Formula], barred: Collection[str] = frozenset()
 ) -> Explanation | None:
     """Explain a group of finite gradients by a step that leaves the range; skip barred causes."""
-    if group.total is not None or not group.threshold >= 0 or (group.is_long and not _is_uniform(group)):
+    if group.total is not None or not group.threshold >= 0:
         return None
+    if group.is_long and not _is_uniform(group):
+        return _explain_flush(group, formulas) if "subnormals-flushed" not in barred else None
     models: list[tuple[str, Callable[[], Explanation | None]]] = []
     for form in group.forms:
         if overflows(group, form):
@@ -98,6 +100,8 @@ def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) 
     if low == 0:
         if group.kinds <= {Kind.NAN}:
             return Explanation.of("squares-underflow", "destroyed", effect="nan")
+        if say_what_became(group, math.inf) == "infinite":
+            return Explanation.of("squares-underflow", "destroyed", effect="infinite")
         for formula in formulas:
             # For a norm of zero, the formula gives another coefficient.
             if formula.kind == "coefficient":
@@ -207,33 +211,26 @@ def _is_rounded_between(tensor: Tensor, first: Fraction, second: Fraction, bound
 
 def _explain_flush(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain by subnormal numbers that become zero, in the gradients or in the results."""
-    if group.is_long:
-        return None
     for formula in formulas:
         factor = compute_coefficient(group, formula)
-        if factor is not None and all(
-            is_flushed(tensor, factor, group.compute_bound(tensor)) for tensor in group.distinct
-        ):
+        if factor is None:
+            continue
+        counts = [_count_flushed(tensor, factor, group.compute_bound(tensor)) for tensor in group.distinct]
+        if None not in counts and any(counts):
             return Explanation.of("subnormals-flushed")
     return None
 
 
-def is_flushed(tensor: Tensor, factor: Fraction, bound: float) -> bool:
-    """Return whether the results are right, except that zeros replace subnormal numbers."""
-    form, flushed = tensor.form, False
-    unit = compute_power_of_two(tensor.exact.exponent)
-    for place, integer in enumerate(tensor.exact.integers):
-        given, got = abs(integer) * unit, float(tensor.after[place])
-        right = integer * unit * factor
-        if not math.isfinite(got):
-            return False
-        if got == 0 and integer and min(given, abs(right)) < form.smallest_normal:
-            flushed = True
-            continue
-        relative = abs(right) * Fraction(bound) * compute_power_of_two(1 - form.precision)
-        if abs(Fraction(got) - right) > relative + form.smallest_subnormal:
-            return False
-    return flushed
+def _count_flushed(tensor: Tensor, factor: Fraction, bound: float) -> int | None:
+    """Return how many zeros replace subnormal numbers; None if another result is wrong."""
+    form, smallest = tensor.form, float(tensor.form.smallest_normal)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        right = tensor.before * float(factor)
+        # The product in float64 is itself rounded.
+        allowed = np.abs(right) * (bound + 1) * 2.0 ** (1 - form.precision) + 2 * float(form.smallest_subnormal)
+        wrong = ~(np.abs(tensor.after - right) <= allowed)
+        is_small = (np.minimum(np.abs(tensor.before), np.abs(right)) < smallest) & (tensor.after == 0)
+    return None if (wrong & ~is_small).any() else int(wrong.sum())
 
 
 #: For each format, the narrower formats, widest first.

@@ -39,7 +39,9 @@ def explain_value(
     ]
     if not pairs or case.options.get("learning_rate", 1.0) != 1.0 or np.isnan([low, high]).any() or low > high:
         return None
-    found = [
+    flushed = "subnormals-flushed" not in barred and all(_is_flushed(*pair, low, high) for pair in pairs)
+    found = [Explanation.of("subnormals-flushed")] if flushed else []
+    found += [
         explanation
         for explanation, model in _list_models(low, high)
         if explanation.cause not in barred
@@ -72,8 +74,6 @@ def is_right_value(case: Case, results: Sequence[Array | None]) -> bool:
 def _list_models(low: float, high: float) -> list[tuple[Explanation, Callable[[Doubles, str], Doubles]]]:
     return [
         (Explanation.of("not-clipped", "unclipped"), lambda x, _: x),
-        (Explanation.of("subnormals-flushed"), lambda x, dtype: _flush_subnormals(x, low, high, dtype, results=True)),
-        (Explanation.of("subnormals-flushed"), lambda x, dtype: _flush_subnormals(x, low, high, dtype, results=False)),
         *(
             (Explanation.of("value-bounds-rounded", dtype=narrow), partial(_clip_between_rounded, low, high, narrow))
             for narrow in NARROW
@@ -124,17 +124,25 @@ def _clip(values: Doubles, low: float, high: float, dtype: str) -> Doubles:
     return clipped
 
 
-def _flush_subnormals(values: Doubles, low: float, high: float, dtype: str, *, results: bool) -> Doubles:
-    """Clip with subnormal numbers flushed to zero: in the results only, or in the input and the bounds."""
+def _is_flushed(values: Doubles, got: Doubles, dtype: str, low: float, high: float) -> bool:
+    """Return whether each element is right, or right if subnormal numbers are flushed to zero in one of three places.
+
+    The places are the result, the gradient and the bounds, and comparisons. A loop over vectors and the loop over the
+    rest of a gradient may differ.
+    """
     smallest = float(FORMATS[dtype].smallest_normal)
 
     def flush(numbers: Doubles) -> Doubles:
         return np.where(np.abs(numbers) < smallest, 0.0, numbers)
 
-    if results:
-        return flush(_clip(values, low, high, dtype))
-    bounds = flush(np.array([low, high]))
-    return _clip(flush(values), float(bounds[0]), float(bounds[1]), dtype)
+    if values.shape != got.shape:
+        return False
+    least, most = flush(np.array([low, high]))
+    compared = np.where(flush(values) < least, low, np.where(flush(values) > most, high, values))
+    right = _clip(values, low, high, dtype)
+    ways = [right, flush(right), _clip(flush(values), least, most, dtype), _clip(compared, -np.inf, np.inf, dtype)]
+    agrees = [(got == way) | (np.isnan(got) & np.isnan(way)) for way in ways]
+    return bool(np.logical_or.reduce(agrees).all())
 
 
 def _are_equal(predicted: Doubles, got: Doubles) -> bool:

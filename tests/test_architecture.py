@@ -115,7 +115,7 @@ FOLDERS = (
     ("causes",),
     ("known",),
     ("run",),
-    ("repro", "accuracy"),
+    ("repro", "accuracy", "skeleton"),
     ("cli",),
 )
 DEEPEST = 9

@@ -27,7 +27,10 @@ __all__ = ["VERBS", "gradclip", "main"]
 #: Each verb's command is in the module of the same name, which is imported when it is needed.
 VERBS = (
     *("check", "smoke", "adapters", "rules", "show", "summary", "report", "repro", "diff", "expectations", "accuracy"),
+    "new-adapter",
 )
+#: The modules of commands that are not in this folder.
+ELSEWHERE = {"new-adapter": "gradclip_conformance.skeleton.command"}
 
 
 class LazyGroup(click.Group):
@@ -57,7 +60,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command by its name, or None if there is none."""
         if cmd_name in VERBS and cmd_name not in self.commands:
-            command: click.Command = getattr(import_module(f".{cmd_name}", __name__), cmd_name)
+            command: click.Command = getattr(
+                import_module(ELSEWHERE.get(cmd_name, f".{cmd_name}"), __name__), cmd_name.replace("-", "_")
+            )
             self.add_command(command)
         return super().get_command(ctx, cmd_name)
 

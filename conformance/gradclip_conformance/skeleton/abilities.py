@@ -1,0 +1,76 @@
+"""List the abilities that an adapter may declare, with the number of test cases that each of them opens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradclip_adapters.contract import FEATURES, Subject
+
+from ..cases.catalogue import list_all_cases
+from ..run.plan import Selection, plan_cells
+from ..run.runner import plan_rows
+
+__all__ = ["DTYPES", "NORM_TYPES", "Ability", "count_cells", "list_abilities"]
+
+DTYPES = ("float16", "float32", "float64")
+NORM_TYPES = (1.0, 2.0, float("inf"))
+
+#: Some abilities open cells only beside another one.
+BESIDE = {"flag_kinds": "excludes", "learning_rate": "optimizer", "training": "optimizer", "groups": "optimizer"}
+
+#: The abilities that the written adapter does not have before somebody writes code for them: the work that they need.
+WORK = {
+    "compiled": "compile the function in `clip`",
+    "compiles": 'compile the function in `clip` if `options.pop("compiled", False)`',
+    "differentiable": "in `call`, pull `Gradient.cotangent` back through `clip`",
+    "follows": "in `call`, also make the call `arrays.make_following_call(call)`",
+    "functional": "start with `--style functional`",
+    "groups": "in `clip`, put the tensors into the groups that `Gradient.group` names",
+    "in_place": "start with `--style in-place`",
+    "norm_per_group": "in `clip`, put the tensors into the groups that `Gradient.group` names",
+    "optimizer": "start with `--style optimizer`",
+    "reuses": "in `call`, first make the calls `arrays.make_earlier_calls(call)` on the same tensors",
+    "single": 'in `call`, pass `tensors[0]` if `options.pop("as_single", False)`, and read a single result',
+    "sparse": "in `make_tensor`, make a row-sparse tensor of `Gradient.rows`",
+    "training": "in `clip`, take the steps that the options ask for",
+}
+
+
+@dataclass(frozen=True)
+class Ability:
+    """An ability, and what declaring it means for an adapter."""
+
+    name: str
+    meaning: str
+    #: The number of cells that are asked with the ability and not without it.
+    cells: int
+    #: The other ability that these cells need; empty if they need none.
+    beside: str = ""
+
+    @property
+    def work(self) -> str:
+        """The code that the ability needs; empty if the written adapter has it."""
+        return WORK.get(self.name, "")
+
+
+def count_cells(operation: str, features: Sequence[str]) -> int:
+    """Return the number of cells that a run asks a subject with these abilities."""
+    subject = Subject("new", operation, DTYPES, tuple(features), NORM_TYPES)
+    planned = [*plan_cells([subject], list_all_cases(), Selection()), *plan_rows([subject], Selection())]
+    return sum(cell.missing is None for cell in planned)
+
+
+def list_abilities(operation: str, declared: Sequence[str]) -> list[Ability]:
+    """Return all abilities that are not declared: first those that need no code and open most cells."""
+    before: dict[tuple[str, ...], int] = {(): count_cells(operation, declared)}
+    found = []
+    for name, meaning in FEATURES.items():
+        if name in declared:
+            continue
+        beside = tuple({BESIDE[name]} - set(declared)) if name in BESIDE else ()
+        if beside not in before:
+            before[beside] = count_cells(operation, [*declared, *beside])
+        cells = count_cells(operation, [*declared, *beside, name]) - before[beside]
+        found.append(Ability(name, meaning, cells, "".join(beside)))
+    return sorted(found, key=lambda ability: (not ability.cells, bool(ability.work), -ability.cells))

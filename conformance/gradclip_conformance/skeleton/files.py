@@ -1,0 +1,139 @@
+"""Fill in the templates of a new adapter's files."""
+
+from __future__ import annotations
+
+import datetime
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from gradclip_adapters.contract import FEATURES
+
+from .abilities import DTYPES, NORM_TYPES, Ability, list_abilities
+
+__all__ = ["STYLES", "write_files"]
+
+TEMPLATES = Path(__file__).parent / "templates"
+WIDTH = 120
+
+
+@dataclass(frozen=True)
+class Style:
+    """One way to call a clip function."""
+
+    #: The abilities that the adapter declares.
+    declared: tuple[str, ...]
+    #: What somebody has to write.
+    task: str
+    #: The last lines of the stand-in, the line that calls it, and the lines that read its results.
+    ending: str
+    call: str
+    reply: str
+
+
+STYLES = {
+    "functional": Style(
+        ("functional",),
+        "Call the framework. Return the list of clipped tensors, and the norm, or None if it returns none.",
+        "return results, norm",
+        "clipped, norm = clip(passed, options)",
+        "gradients=tuple(read(tensor) for tensor in clipped),\n"
+        "same_object=tuple(new is old for new, old in zip(clipped, tensors)),",
+    ),
+    "in-place": Style(
+        ("in_place",),
+        "Call the framework, which changes the tensors. Return the norm, or None if it returns none.",
+        "for one, result in zip(tensors, results):\n    if one is not None:\n        one[...] = result\nreturn norm",
+        "norm = clip(passed, options)",
+        "gradients=tuple(read(tensor) for tensor in tensors),\nsame_object=tuple(True for _ in tensors),",
+    ),
+    "optimizer": Style(
+        ("optimizer",),
+        "Take one step of SGD from parameters that are zero. Return the parameters, and the norm or None.",
+        'rate = options.get("learning_rate", 1.0)\n'
+        "return [None if one is None else 0 - one.dtype.type(rate) * one for one in results], norm",
+        "parameters, norm = clip(passed, options)",
+        # Subtract, because the negative of a zero is minus zero, which no optimizer made.
+        "gradients=tuple(None if one is None else read(0 - np.asarray(one)) for one in parameters),",
+    ),
+}
+
+#: The lines of the stand-in that compute `results` and `norm`.
+STAND_INS = {
+    "clip_by_value": """
+low, high, norm = options.get("min", -options["max"]), options["max"], None
+results = [np.clip(one, one.dtype.type(low), one.dtype.type(high)) for one in tensors]
+""",
+    "clip_by_norm": """
+norms, norm = [np.sqrt(np.sum(np.square(one, dtype=np.float64))) for one in tensors], None
+results = [one * one.dtype.type(min(1.0, options["clip_norm"] / n)) for one, n in zip(tensors, norms)]
+""",
+    "clip_by_global_norm": """
+norm = np.sqrt(sum(np.sum(np.square(one, dtype=np.float64)) for one in tensors))
+results = [one * one.dtype.type(min(1.0, options["clip_norm"] / norm)) for one in tensors]
+""",
+}
+PREFIXES = {"clip_by_value": "value", "clip_by_norm": "norm", "clip_by_global_norm": "global-norm"}
+
+#: The options that a call always has, and those that come with abilities.
+THRESHOLDS = {"clip_by_value": "max", "clip_by_norm": "clip_norm", "clip_by_global_norm": "clip_norm"}
+MORE_OPTIONS = {
+    "min": ("min_max", "requires_min"),
+    "norm_type": ("norm_type",),
+    "eps": ("eps",),
+    "error_if_nonfinite": ("error_if_nonfinite",),
+    "need_clip": ("excludes",),
+    "learning_rate": ("learning_rate",),
+    "compiled": ("compiles",),
+}
+
+
+def write_files(name: str, style: str, operation: str) -> dict[str, str]:
+    """Return the texts of a new adapter's files, by the names of the files."""
+    kind = STYLES[style]
+    abilities = list_abilities(operation, kind.declared)
+    opened = {ability.name for ability in abilities if ability.cells}
+    more = [f"`{option}`" for option, needed in MORE_OPTIONS.items() if opened & set(needed)]
+    names = {
+        "name": name,
+        "operation": operation,
+        "prefix": PREFIXES[operation],
+        "today": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "dtypes": str(DTYPES).replace("'", '"'),
+        "norm_types": str(NORM_TYPES).replace("inf", 'float("inf")'),
+        "features": "\n".join([*_list_declared(kind.declared), *_list_others(abilities)]),
+        "task": kind.task,
+        "threshold": THRESHOLDS[operation],
+        "more": textwrap.fill(", ".join(more), WIDTH - 4, subsequent_indent="    "),
+        "stand_in": textwrap.indent(f"{STAND_INS[operation].strip()}\n{kind.ending}", "    "),
+        "call": textwrap.indent(kind.call, " " * 12),
+        "reply": textwrap.indent(kind.reply, " " * 12),
+    }
+    return {
+        name + ending: Template((TEMPLATES / template).read_text(encoding="utf-8")).substitute(names)
+        for ending, template in (
+            (".py", "adapter.py.txt"),
+            (".claims.toml", "claims.toml"),
+            (".expectations.toml", "expectations.toml"),
+            (".workflow.yml", "workflow.yml"),
+        )
+    }
+
+
+def _list_declared(declared: tuple[str, ...]) -> Iterator[str]:
+    for ability in declared:
+        yield f"    # {FEATURES[ability]}"
+        yield f'    "{ability}",'
+
+
+def _list_others(abilities: list[Ability]) -> Iterator[str]:
+    """Yield a comment and a commented line for each ability that is not declared."""
+    for ability in abilities:
+        beside = f" beside `{ability.beside}`" if ability.beside else ""
+        cells = "1 cell" if ability.cells == 1 else f"{ability.cells} cells"
+        comment = f"{cells}{beside}: {ability.meaning}"
+        comment += f". To do: {ability.work}" if ability.work else ""
+        yield from textwrap.wrap(comment, WIDTH, initial_indent="    # ", subsequent_indent="    # ")
+        yield f'    # "{ability.name}",'

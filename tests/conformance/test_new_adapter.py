@@ -1,0 +1,156 @@
+"""Check the files that `gradclip new-adapter` writes: they run, and their numbers of cells are right."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gradclip_adapters import registry
+from gradclip_adapters.contract import FEATURES, OPERATIONS, Subject
+from gradclip_conformance.cases.catalogue import list_all_cases
+from gradclip_conformance.cli import gradclip
+from gradclip_conformance.known.claims import load_claims
+from gradclip_conformance.known.known_causes import load_known
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import Selection, plan_cells
+from gradclip_conformance.run.runner import RunRequest, plan_rows, run_adapter
+from gradclip_conformance.skeleton.files import STYLES, write_files
+from gradclip_reports.statuses import SPOILING
+
+#: An ability in the file: its comment, and its name in a line that is commented out.
+ABILITY = re.compile(r'((?:    # (?!"\w+",$).*\n)+)    # "(\w+)",$', re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def restore_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restore Python's path after each test, because loading an adapter adds the folder of its file."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(gradclip, list(map(str, arguments)))
+
+
+def declare(text: str, ability: str) -> str:
+    """Return the text of an adapter that declares an ability."""
+    return text.replace(f'# "{ability}",', f'"{ability}",')
+
+
+def load_subject(path: Path) -> Subject:
+    (subject,) = registry.resolve(str(path)).subjects()
+    return subject
+
+
+def count_supported(subject: Subject) -> int:
+    """Return the number of cells that a run asks."""
+    planned = [*plan_cells([subject], list_all_cases(), Selection()), *plan_rows([subject], Selection())]
+    return sum(cell.missing is None for cell in planned)
+
+
+@pytest.mark.exam(sample=1)
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("style", STYLES)
+def test_written_adapter_passes_smoke_and_lists_every_ability(style: str, operation: str, tmp_path: Path) -> None:
+    written = run("new-adapter", "fresh", "--style", style, "--op", operation, "--folder", tmp_path)
+    result = run("smoke", tmp_path / "fresh.py")
+
+    assert (written.exit_code, result.exit_code) == (0, 0), written.output + result.output
+    assert "  pass  " in result.output
+    text = (tmp_path / "fresh.py").read_text(encoding="utf-8")
+    declared = load_subject(tmp_path / "fresh.py").features
+    assert {name for _, name in ABILITY.findall(text)} | set(declared) == set(FEATURES)
+    assert max(map(len, text.splitlines())) <= 120
+    assert load_claims(str(tmp_path / "fresh.py")) == ()
+    assert load_known(str(tmp_path / "fresh.py")) == ()
+
+
+@pytest.mark.exam(sample=0)
+@pytest.mark.parametrize("style", STYLES)
+def test_numbers_of_cells_are_those_of_the_plan(style: str, tmp_path: Path) -> None:
+    path = tmp_path / "fresh.py"
+    text = write_files("fresh", style, "clip_by_global_norm")["fresh.py"]
+    path.write_text(text, encoding="utf-8")
+    before = count_supported(load_subject(path))
+
+    for comment, name in ABILITY.findall(text):
+        if name in ("excludes", "norm_type", "none_grads", "strided"):
+            path.write_text(declare(text, name), encoding="utf-8")
+            assert f"# {count_supported(load_subject(path)) - before} cells: {FEATURES[name][:20]}" in comment
+
+
+@pytest.mark.exam(sample=0)
+@pytest.mark.parametrize("style", ["functional", "in-place"])
+def test_filled_in_adapter_honours_the_abilities_that_need_no_code(style: str, tmp_path: Path) -> None:
+    text = write_files("filled", style, "clip_by_global_norm")["filled.py"]
+    for comment, name in ABILITY.findall(text):
+        if not comment.startswith("    # 0 cells") and "To do" not in comment and "optimizer" not in comment:
+            text = declare(text, name)
+    start = text.index("    norm = np.sqrt(")
+    end = text.index("def make_tensor")
+    in_place = style == "in-place"
+    body = (
+        "    threshold, flags = options.pop('clip_norm'), options.pop('need_clip')\n"
+        "    clipped, norm = gradclip_spec.clip_by_global_norm(\n"
+        f"        tensors, threshold, need_clip=flags, inplace={in_place}, **options\n"
+        "    )\n"
+        f"    return {'norm' if in_place else 'clipped, norm'}\n\n\n"
+    )
+    text = text[:start] + body + text[end:]
+    (tmp_path / "filled.py").write_text(text.replace("import numpy as np", "import gradclip_spec\nimport numpy as np"))
+    adapter = registry.resolve(str(tmp_path / "filled.py"))
+
+    record = run_adapter(
+        RunRequest("filled", lambda: InProcess(adapter), Selection(dtypes=("float32",)), stage="quick"), io.StringIO()
+    )
+
+    assert [f"{one.case}: {one.detail}" for one in record.cells if one.status in SPOILING] == []
+    assert sum(one.status == "pass" for one in record.cells) > 100
+
+
+def test_other_files_are_written_as_documents_of_their_kinds() -> None:
+    texts = write_files("fresh", "functional", "clip_by_norm")
+
+    assert tomllib.loads(texts["fresh.claims.toml"]) == {"framework": "fresh", "version": "0"}
+    example = re.sub(r"^# (?=\[\[|\w+ = )", "", texts["fresh.expectations.toml"], flags=re.MULTILINE)
+    assert tomllib.loads(example)["known"][0]["subjects"] == ["fresh.clip"]
+    assert "gradclip check ./fresh.py -o fresh.jsonl" in texts["fresh.workflow.yml"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["../x"], "NAME is '../x'"),
+        (["numpy"], "There is a module numpy"),
+        (["x", "--style", "lazy"], "'lazy' is not one of"),
+        (["x", "--folder", "missing"], "does not exist"),
+    ],
+)
+def test_wrong_usage_writes_nothing(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gradclip_conformance.skeleton.command.write_files", lambda *_: {"x.py": "", "numpy.py": ""})
+
+    result = run("new-adapter", *arguments)
+
+    assert result.exit_code == 2
+    assert message in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_existing_files_are_never_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradclip_conformance.skeleton.command.write_files", lambda *_: {"x.py": "new", "x.toml": ""})
+    (tmp_path / "x.py").write_text("old", encoding="utf-8")
+
+    result = run("new-adapter", "x", "--folder", tmp_path)
+
+    assert result.exit_code == 2
+    assert "x.py exists already. Nothing was written." in result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["x.py"]
+    assert (tmp_path / "x.py").read_text(encoding="utf-8") == "old"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from gradclip_adapters import registry
 
-__all__ = ["SCHEMAS", "find_sidecar_file"]
+__all__ = ["SCHEMAS", "find_module_file", "find_sidecar_file"]
 
 #: A JSON Schema for each kind of file.
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -16,8 +18,9 @@ SCHEMAS = Path(__file__).parent / "schemas"
 def find_sidecar_file(adapter: str, kind: str, folder: Path) -> Path | None:
     """Return the path of an adapter's file of a kind, "expectations" or "claims", which need not exist.
 
-    The file of an adapter with a name is in a folder of the suite. The file of an adapter `my_adapter.py` is next to
-    it, as `my_adapter.expectations.toml`. A plain function has no such file; the result is None.
+    The file of an adapter `my_adapter.py` is next to it, as `my_adapter.expectations.toml`; the same is true for an
+    adapter in another package. The files of our own adapters are in a folder of the suite. A plain function has no such
+    file; the result is None.
 
     Raises
     ------
@@ -33,4 +36,24 @@ def find_sidecar_file(adapter: str, kind: str, folder: Path) -> Path | None:
     if re.fullmatch(r"[A-Za-z0-9._-]+", adapter) is None:
         msg = f"{adapter!r} is not the name of an adapter: only letters, digits, '-', '_' and '.' are allowed."
         raise ValueError(msg)
-    return folder / f"{adapter}.toml"
+    module = None if adapter in registry.BUILT_IN else registry.list_installed().get(adapter)
+    origin = None if module is None else find_module_file(module.partition(":")[0])
+    return folder / f"{adapter}.toml" if origin is None else Path(origin).with_suffix(f".{kind}.toml")
+
+
+def find_module_file(name: str) -> str | None:
+    """Return where a new process finds a module, without importing its packages; None if it finds none.
+
+    `importlib.util.find_spec` looks at imported modules first, and imports the packages of a dotted name.
+    """
+    path: Sequence[str] | None = None
+    parts = name.split(".")
+    origin = None
+    for length in range(1, len(parts) + 1):
+        full = ".".join(parts[:length])
+        specs = (finder.find_spec(full, path) for finder in sys.meta_path)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is None:
+            return None
+        path, origin = spec.submodule_search_locations, spec.origin
+    return origin

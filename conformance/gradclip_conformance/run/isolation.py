@@ -18,6 +18,7 @@ from gradclip_adapters.plain import DTYPES_OF_FUNCTIONS, FEATURES_OF_EVERY_FUNCT
 from gradclip_adapters.wire import check_subjects
 
 from ..judge.model import Answer, Connection, Description, Died, LoadError, StartError, TimedOut
+from ..known.files import find_module_file
 from .host_process import HostProcess, build_host_command
 from .probing import FOUND
 
@@ -169,27 +170,12 @@ def import_target(function: Callable[..., Any]) -> str:
 
 def _find_module(module: ModuleType, name: str) -> str:
     """Return the name of a module that another process finds in the same file."""
-    found = _find_origin(name)
+    found = find_module_file(name)
     here = getattr(module, "__file__", None)
     if here is None or found is None or not Path(found).exists() or not Path(here).samefile(found):
         msg = f"another process would not find the module {name!r} where this one did"
         raise CannotIsolate(msg)
     return name
-
-
-def _find_origin(name: str) -> str | None:
-    """Return where a new process finds a module; `importlib.util.find_spec` looks at imported modules first."""
-    path: Sequence[str] | None = None
-    parts = name.split(".")
-    origin = None
-    for length in range(1, len(parts) + 1):
-        full = ".".join(parts[:length])
-        specs = (finder.find_spec(full, path) for finder in sys.meta_path)
-        spec = next((spec for spec in specs if spec is not None), None)
-        if spec is None:
-            return None
-        path, origin = spec.submodule_search_locations, spec.origin
-    return origin
 
 
 def _find_script(module: ModuleType) -> str:

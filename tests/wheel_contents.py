@@ -26,6 +26,9 @@ DATA = (
     "gradclip_conformance/known/schemas/*.json",
     "gradclip_conformance/repro/schemas/*.json",
     "gradclip_conformance/run/schemas/*.json",
+    "gradclip_conformance/skeleton/templates/adapter.py.txt",
+    "gradclip_conformance/skeleton/templates/*.toml",
+    "gradclip_conformance/skeleton/templates/workflow.yml",
     "gradclip_conformance/test_conformance.py",
     "gradclip_reports/schemas/*.json",
     "gradclip_reports/site/templates/*.html",
@@ -34,7 +37,7 @@ DATA = (
 )
 
 #: Suffixes of the files that belong in the wheel.
-ENDINGS = {".py", ".typed", ".toml", ".json", ".html", ".css", ".js"}
+ENDINGS = {".py", ".typed", ".toml", ".json", ".html", ".css", ".js", ".txt", ".yml"}
 
 
 def find_problems() -> list[str]:

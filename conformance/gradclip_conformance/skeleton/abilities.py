@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from gradclip_adapters.contract import FEATURES, Subject
 
 from ..cases.catalogue import list_all_cases
+from ..covering.rows import list_cases
 from ..run.plan import Selection, plan_cells
-from ..run.runner import plan_rows
 
 __all__ = ["DTYPES", "NORM_TYPES", "Ability", "count_cells", "list_abilities"]
 
@@ -57,8 +57,8 @@ class Ability:
 def count_cells(operation: str, features: Sequence[str]) -> int:
     """Return the number of cells that a run asks a subject with these abilities."""
     subject = Subject("new", operation, DTYPES, tuple(features), NORM_TYPES)
-    planned = [*plan_cells([subject], list_all_cases(), Selection()), *plan_rows([subject], Selection())]
-    return sum(cell.missing is None for cell in planned)
+    written = sum(cell.missing is None for cell in plan_cells([subject], list_all_cases(), Selection()))
+    return written + sum(1 for _ in list_cases(subject, "default"))
 
 
 def list_abilities(operation: str, declared: Sequence[str]) -> list[Ability]:

@@ -151,9 +151,9 @@ def _import_file(path: str) -> ModuleType:
         raise BadTarget(message)
     name = FILE_MODULE + Path(path).stem
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        message = "{!r} is not a Python file that can be imported.".format(path)
-        raise BadTarget(message)
+    # The name ends in ".py", so Python has a loader for it.
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     # A file may import its neighbours, as a script can.

@@ -39,6 +39,8 @@ class Fake(Adapter):
         arrays = [gradient.array for gradient in call.gradients]
         if call.subject == "declines":
             raise Unsupported("no such thing")
+        if call.subject == "takes all memory":
+            raise MemoryError
         if call.subject == "fails":
             raise KeyError("a fault of the adapter")
         with framework_call(lambda: arrays) as seen:
@@ -176,6 +178,29 @@ def test_fault_of_the_adapter_at_its_start_comes_with_its_traceback(tmp_path: Pa
     conversation.end()
     assert failed["kind"] == "broken-adapter"
     assert "ZeroDivisionError" in failed["text"]
+
+
+@pytest.mark.parametrize("greeting", ["no message", ""], ids=["other-text", "closed-pipe"])
+def test_host_ends_without_a_greeting(greeting: str) -> None:
+    done = subprocess.run([*MODULES, "numpy"], input=greeting, capture_output=True, text=True, check=False, timeout=60)
+
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 1
+    # Nobody reads an answer if the pipe was closed.
+    assert [message["kind"] for message in said] == (["protocol"] if greeting else [])
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("conversation", [MODULES], indirect=True, ids=["module"])
+def test_host_without_memory_ends_and_says_so(conversation: Conversation) -> None:
+    conversation.greet()
+    conversation.hear()
+    conversation.say(make_call("takes all memory", 1))
+
+    rest, chatter = conversation.end()
+
+    assert (conversation.process.returncode, rest) == (1, "")
+    assert chatter.endswith("the host ran out of memory\n")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradclip_adapters.contract import Array, Gradient
-from gradclip_adapters.linear_layers import LinearLayer, build_linear_layers, join_by_dtype
+from gradclip_adapters.linear_layers import LinearLayer, build_linear_layers, join_by_dtype, negate_values
 
 
 def make_gradients(*shapes: tuple[int, ...] | None, dtype: str = "float32") -> list[Gradient]:
@@ -74,3 +74,26 @@ def test_gradients_of_one_dtype_are_joined() -> None:
         ("float64", (1,), [0.0]),
     ]
     assert [part.values.dtype.name for part in joined] == ["float32", "float64"]
+
+
+def test_parameter_after_a_step_from_zero_is_the_negated_gradient() -> None:
+    after = [np.array([-2.0, 0.0], np.float32), np.zeros(1, np.float32), np.array([0.25], np.float32)]
+    gradients = [*make_gradients((2,)), *make_gradients(None, None)]
+
+    first, second, third = negate_values(after, gradients)
+
+    assert first is not None
+    assert first.numpy().tolist() == [2.0, 0.0]
+    # The second parameter had no gradient and stayed zero. The third had none and changed, which a result must show.
+    assert second is None
+    assert third is not None
+    assert third.numpy().tolist() == [-0.25]
+
+
+def test_sign_of_a_nan_is_kept() -> None:
+    after = np.array([np.nan, -np.nan], np.float32)
+
+    (result,) = negate_values([after], make_gradients((2,)))
+
+    assert result is not None
+    assert np.signbit(result.numpy()).tolist() == np.signbit(after).tolist()

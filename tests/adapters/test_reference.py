@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -195,6 +197,56 @@ def test_single_array_is_passed_without_a_list(adapter: ReferenceAdapter) -> Non
         plain = adapter.call(Call(subject.name, gradients, options))
 
         assert adapter.call(Call(subject.name, gradients, {**options, "as_single": True})) == plain
+
+
+def test_calls_at_the_same_time_do_not_change_the_answer() -> None:
+    adapter, gradients = reference.numpy(), make_gradients([3.0, 4.0], None, [12.0])
+    for subject in select_by_operation(adapter, "clip_by_global_norm"):
+        alone = adapter.call(Call(subject.name, gradients, {"clip_norm": 1.0}))
+
+        assert adapter.call(Call(subject.name, gradients, {"clip_norm": 1.0, "threads": 2})) == alone
+
+
+def test_calls_before_and_after_do_not_change_the_answer(adapter: ReferenceAdapter) -> None:
+    """Check calls that come before on the same arrays, and calls that come after on other arrays."""
+    for subject in adapter.subjects():
+        gradients, options = make_gradients([3.0, 4.0], None, [12.0]), make_options(subject, 1.0)
+        alone = adapter.call(Call(subject.name, gradients, options))
+
+        for feature, option in (("reuses", "reused"), ("follows", "followed")):
+            if feature in subject.features:
+                assert adapter.call(Call(subject.name, gradients, {**options, option: True})) == alone
+
+
+@pytest.mark.parametrize(
+    ("change", "feature"),
+    [({"group": 1}, "groups"), ({"rows": (0, 1), "height": 3}, "sparse")],
+    ids=["groups", "sparse"],
+)
+def test_gradient_that_an_entry_point_cannot_take_is_refused(change: dict[str, Any], feature: str) -> None:
+    adapter, (gradient,) = reference.numpy(), make_gradients([3.0, 4.0])
+    for subject in adapter.subjects():
+        call = Call(subject.name, (replace(gradient, **change),), make_options(subject, 1.0))
+
+        with pytest.raises(Unsupported, match=f"{re.escape(subject.name)} .*{feature}"):
+            adapter.call(call)
+
+
+def test_derivatives_are_refused_without_a_library_that_computes_them() -> None:
+    adapter, (gradient,) = reference.numpy(), make_gradients([3.0, 4.0])
+    for subject in adapter.subjects():
+        with_cotangent = replace(gradient, cotangent=gradient.array)
+
+        with pytest.raises(Unsupported, match="differentiable"):
+            adapter.call(Call(subject.name, (with_cotangent,), make_options(subject, 1.0)))
+
+
+def test_order_of_a_norm_that_is_not_listed_is_refused(adapter: ReferenceAdapter) -> None:
+    for subject in select_by_operation(adapter, "clip_by_norm"):
+        options = {"clip_norm": 1.0, "norm_type": 7.0}
+
+        with pytest.raises(Unsupported, match=r"no norm of the order 7\.0"):
+            adapter.call(Call(subject.name, make_gradients([3.0]), options))
 
 
 def test_norm_of_an_empty_list_is_read(adapter: ReferenceAdapter) -> None:

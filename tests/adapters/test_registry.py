@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gradclip_adapters import registry
-from gradclip_adapters.contract import Adapter, Subject
+from gradclip_adapters.contract import Adapter, BadDeclaration, Subject
 from gradclip_adapters.plain import PlainFunction
 
 ADAPTER = """
@@ -52,6 +52,22 @@ def test_file_may_import_its_neighbours(write: Callable[..., str]) -> None:
     text = "from neighbour_of_a_fake import NUMBER\n" + ADAPTER + "assert NUMBER == 4711\n"
 
     assert isinstance(registry.resolve(write(text)), Adapter)
+
+
+def test_module_may_hold_an_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "some_adapters.py").write_text(ADAPTER + "made = Fake()\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    for attribute in ("Fake", "made"):
+        assert registry.resolve(f"some_adapters:{attribute}").about().framework == "fake"
+
+
+@pytest.mark.parametrize("last", ["", ":Fake"], ids=["file", "name-in-file"])
+def test_declaration_that_breaks_the_contract_is_said_as_such(last: str, write: Callable[..., str]) -> None:
+    text = "from gradclip_adapters.contract import Subject\nSubject('f', 'clip', ('float32',))\n" + ADAPTER
+
+    with pytest.raises(BadDeclaration, match="operation 'clip'"):
+        registry.resolve(write(text) + last)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +137,7 @@ def test_function_becomes_an_adapter_with_the_requested_dtypes(monkeypatch: pyte
         ("math:hypot", None, None, "needs --op"),
         ("math:hypot", "clip", None, "needs --op"),
         ("math:hypot", "clip_by_norm", ["int8"], "Unknown dtype int8"),
+        ("operator:neg", "clip_by_norm", None, "clip_norm"),
     ],
 )
 def test_function_that_cannot_be_used_says_why(

@@ -167,6 +167,7 @@ def adapter(session: nox.Session, name: str) -> None:
         "--exam",
         *adapters,
         "tests/documents",
+        "tests/test_readme.py",
         "tests/conformance/test_reproduce.py",
         "tests/conformance/test_canaries.py",
     )

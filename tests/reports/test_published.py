@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import json
+import math
+import re
 import runpy
 from pathlib import Path
 
@@ -43,3 +46,72 @@ def test_readme_pages_and_picture_show_the_published_records(monkeypatch: pytest
     monkeypatch.setattr("sys.argv", ["update_readme.py", "--check"])
 
     assert script["main"]() == 0, "run `nox -s report`"
+
+
+#: The results that the README calls surprising: for each, the entry points and the case that show it, and what becomes
+#: of every element of the gradients.
+SURPRISES = {
+    "Nothing to clip, and everything lost": [
+        ("torch", "torch.nn.utils.clip_grad_norm_", "global-norm.overflow-of-squares/below/float32", "zero"),
+        ("paddle", "paddle.nn.ClipGradByGlobalNorm", "global-norm.overflow-of-squares/below/float32", "zero"),
+        ("tensorflow", "tf.clip_by_global_norm", "global-norm.overflow-of-squares/below/float32", "NaN"),
+    ],
+    '"Only tell me the norm."': [
+        ("paddle", "paddle.nn.ClipGradByGlobalNorm [SGD", "global-norm.infinite-threshold/finite/float32", "NaN"),
+        ("tensorflow", "tf.clip_by_global_norm", "global-norm.infinite-threshold/finite/float32", "NaN"),
+    ],
+    "A negative threshold": [
+        ("torch", "torch.nn.utils", "global-norm.negative-threshold-refused/minus-one/float32", "flipped"),
+        ("paddle", "paddle.nn", "global-norm.negative-threshold-refused/minus-one/float32", "flipped"),
+    ],
+    "A zero gradient": [
+        ("paddle-fluid", "paddle.fluid.clip.GradientClipByNorm", "norm.zero-gradient/alone/float32", "NaN"),
+    ],
+    "A NaN in one gradient": [
+        (
+            "paddle-fluid",
+            "paddle.fluid.clip.GradientClipByGlobalNorm [SGD, dygraph]",
+            "global-norm.nan-not-silent/one-among-many/float32",
+            "unchanged",
+        ),
+    ],
+}
+
+
+def read_answers(name: str, subject: str, case: str) -> list[tuple[float, ...]]:
+    """Return the elements that entry points of a published record returned for a case.
+
+    The whole record is not read, because that takes seconds.
+    """
+    lines = gzip.decompress((PUBLISHED / f"{name}.jsonl.gz").read_bytes()).decode("utf-8").splitlines()
+    cells = [json.loads(line) for line in lines if f'"{case}"' in line]
+    return [
+        tuple(float.fromhex(value) for gradient in cell["observed"]["gradients"] for value in gradient["values"])
+        for cell in cells
+        if cell["record"] == "cell" and cell["subject"].startswith(subject)
+    ]
+
+
+def describe(answer: tuple[float, ...]) -> str:
+    """Say what became of every element of gradients that were `[3], [-4]` or `[1, 2], ...`."""
+    if all(map(math.isnan, answer)):
+        return "NaN"
+    if not any(answer):
+        return "zero"
+    if answer == pytest.approx((-0.6, 0.8)):
+        return "flipped"
+    return "unchanged" if answer[:4] == (1, 2, 1, 2) else str(answer)
+
+
+@pytest.mark.parametrize("title", SURPRISES)
+def test_surprising_result_stands_in_the_records(title: str) -> None:
+    for name, subject, case, expected in SURPRISES[title]:
+        answers = read_answers(name, subject, case)
+        assert answers
+        assert {describe(answer) for answer in answers} == {expected}, (name, case)
+
+
+def test_readme_lists_the_surprising_results_that_are_checked() -> None:
+    listed = re.findall(r"^- \*\*(.*?)\.?\*\*", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+    assert listed == [title.removesuffix(".") for title in SURPRISES]

@@ -35,10 +35,10 @@ class Conformance:
 def conforms(
     op: str, *, per: str = "finding", **options: Any
 ) -> Callable[[Callable[[], Callable[..., Any]]], Callable[..., None]]:
-    """Make tests of a clip function: decorate a function of a test file that returns it.
+    """Make tests of a clip function: decorate a function of a test file that returns the clip function.
 
-    The check runs once, when pytest runs the first of its tests. A test fails if its finding fails the check, and its
-    message shows the finding.
+    The check runs once, when pytest runs the first of its tests. A test fails if its finding fails the check, and the
+    message of the test shows the finding.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Check the parts of a run as tests of pytest: one for each finding that there could be, or one for each rule."""
+"""Check the parts of a run as tests of pytest: one test for each possible finding, or one for each rule."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from .causes.findings import find_origin
 
 __all__ = ["ELSE", "Part", "list_parts"]
 
-#: The test of what belongs to no other test: answers that nothing explains, faults of the suite, an empty run.
+#: The id of the test for everything that belongs to no other test: answers that nothing explains, faults of the suite,
+#: an empty run.
 ELSE = "anything-else"
 
-#: A failing test of a rule shows as many findings in full; the others need a line each.
+#: A failing test of a rule shows this many findings in full, and one line for each of the others.
 SHOWN = 2
 
 #: The runs that this process has made or read.
@@ -35,7 +36,7 @@ _RUNS: pytest.StashKey[dict[str, Run | str]] = pytest.StashKey()
 
 @dataclass(frozen=True)
 class Part:
-    """One finding or one rule of a run, which is made when the first of its parts is checked."""
+    """One finding or one rule of a run. The run is made when the first of its parts is checked."""
 
     key: str
     per: str

@@ -1,9 +1,10 @@
 """Run the suite in pytest: `pytest --pyargs gradclip_conformance --gradclip-adapter torch` runs one test for each cell.
 
-With `--gradclip-per finding` or `rule`, each of these gets a test of its own. `@gradclip_conformance.conforms` makes
-such tests of a clip function in anyone's test file.
+`--gradclip-per finding` runs one test for each finding instead, and `--gradclip-per rule` one for each rule.
+`@gradclip_conformance.conforms` makes such tests of a clip function in anyone's test file.
 
-Every pytest in an environment with this package loads the plugin, so the plugin imports the suite only when it is used.
+Every run of pytest in an environment with this package loads the plugin, so the plugin imports the suite only when it
+is used.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ def _keep_worse(known: tuple[float, str], found: tuple[float, str]) -> tuple[flo
 
 
 def _find_formula(subject: Subject, claims: Sequence[Claim]) -> Formula:
-    """Return the formula of the subject's documentation, or the neutral one, as the reference of the errors."""
+    """Return the formula from which errors are measured: the one in the subject's documentation, or the neutral one."""
     rule = f"{'global-norm' if subject.operation == 'clip_by_global_norm' else 'norm'}.large-tensor-accuracy"
     formulas = [claim.formula for claim in select_claims(claims, rule, subject) if claim.formula is not None]
     return formulas[0] if formulas else PLAIN
@@ -186,7 +186,7 @@ def _measure_norms(first: Array | None, second: Array | None, dtype: str) -> flo
     return 0.0 if np.array_equal(value, read_norm(second), equal_nan=True) else math.inf
 
 
-#: The number of tensors that the elements are split into, and the direction in which they are taken.
+#: The number of tensors into which the elements are split, and the direction in which the elements are taken.
 ARRANGEMENTS = {
     "one tensor": (1, 1),
     "one tensor from behind": (1, -1),

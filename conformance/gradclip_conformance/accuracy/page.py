@@ -76,7 +76,7 @@ input from its name, the size and the dtype:
 
 
 def _group_equal_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[list[str], list[Mapping[str, Any]]]]:
-    """Yield groups of subjects with the same numbers: their names, and the rows of one of them."""
+    """For each group of subjects with the same numbers, yield their names and the rows of one subject."""
     found: dict[tuple[Any, ...], tuple[list[str], list[Mapping[str, Any]]]] = {}
     for subject, group in groupby(rows, key=lambda row: row["subject"]):
         of_it = list(group)

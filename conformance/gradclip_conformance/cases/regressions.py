@@ -27,7 +27,8 @@ FOUND = Path(__file__).with_name("regressions.toml")
 
 T = TypeVar("T")
 
-#: The expectations of rules, by their names without the operation; all other rules expect the formula's values.
+#: The expectation of each rule, under the rule's name without its operation. All other rules expect the formula's
+#: values.
 _EXPECTATIONS: Mapping[str, Expect] = {
     "returned-norm": expect("returned-norm"),
     "twice-is-once": expect("metamorphic", relation="twice"),

@@ -52,7 +52,7 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If it is not TOML; the text names the file.
+        If the text is not TOML; the message names the file.
     """
     if _LONG_KEY.search(text):
         msg = f"{name} has a key of more than {KEY_PARTS} parts."

@@ -1,7 +1,7 @@
 """Compare the answers of one entry point with the models of all causes, simplest first.
 
 The models that explain ordinary calls come first, so that a function that is wrong everywhere needs few comparisons per
-cell. A cause is named only if it reproduces the whole answer; other answers stay unexplained.
+cell. A cause is named only if it reproduces the whole answer. If no cause does, the answer stays unexplained.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PATIENCE = 3
 #: The number of cells that a law must explain before it is tried first.
 PROVEN = 3
 
-#: The number of cells that a narrower dtype must explain. A short coefficient may have few digits by chance.
+#: The number of cells that a narrower dtype must explain. The coefficient of one cell may have few digits by chance.
 TWICE = 2
 
 #: The largest number of cells that are used to fit a formula.
@@ -71,7 +71,7 @@ RIGHT = Explanation("")
 class _Subject:
     """The knowledge about one entry point, collected from its cells."""
 
-    #: For each dtype, the causes that cannot apply, because the entry point keeps their rule.
+    #: For each dtype, the causes that cannot apply, because the entry point keeps the rule that they break.
     barred: dict[str, set[str]] = field(default_factory=dict)
     formulas: list[Formula] = field(default_factory=list)
     multiple: Law | None = None
@@ -166,15 +166,16 @@ DOUBTFUL = frozenset(
     | {*FORMULA_CAUSES.values()}
 )
 
-#: Doubtful explanations are dropped if there are so many times as many unexplained answers.
+#: The explanations by a doubtful cause are dropped if there are more than this many unexplained answers for each.
 FEW = 5
 
 
 def _drop_doubtful(cells: Sequence[Judged], places: Sequence[int], found: list[Explanation | None]) -> None:
-    """Drop doubtful explanations that are rarer than the unexplained answers.
+    """Drop the explanations by a doubtful cause that explains fewer answers than stay unexplained.
 
-    The main defect of such a function is unknown, and these models would explain a few of its effects by chance.
-    Ordinary calls decide. If none of them is unexplained, only explanations of very few cells are dropped.
+    Many unexplained answers show that the main defect of the function is unknown. Then the models of doubtful causes
+    explain a few of its effects by chance. Only ordinary calls are counted if one of them is unexplained. Otherwise
+    all calls are counted, and a cause is dropped only if it explains very few of them.
     """
     lost = [place for place in places if found[place] is None and cells[place].verdict.status in BREAKING]
     ordinary = {place for place in places if _is_ordinary(cells[place])}
@@ -193,7 +194,7 @@ def _is_ordinary(judged: Judged) -> bool:
 
 
 def _list_barred(name: str, mine: Iterable[Judged], asked: Collection[tuple[str, str, str]]) -> dict[str, set[str]]:
-    """Return, for each dtype, the causes that cannot apply, because the entry point keeps their rule."""
+    """Return, for each dtype, the causes that cannot apply, because the entry point keeps the rule that they break."""
     cases = [judged.context.case for judged in mine if judged.verdict.status in BREAKING]
     broken = {(case.theme, case.dtype) for case in cases}
     barred: dict[str, set[str]] = {}
@@ -222,7 +223,7 @@ HOMES = {
 
 
 def _list_declared(cells: Iterable[Judged]) -> list[Formula]:
-    """Return the formulas other than the neutral one that documentations or adapters give for these cells."""
+    """Return the formulas that documentations or adapters give for these cells, except the neutral formula."""
     found: dict[Formula, None] = {}
     for judged in cells:
         subject = judged.context.subject

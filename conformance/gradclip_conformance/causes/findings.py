@@ -37,7 +37,7 @@ class Known(Protocol):
         """The upstream thread."""
 
 
-#: Returns the known failure that a cell with its explanation belongs to.
+#: A function that returns the known failure to which a cell with this explanation belongs.
 FindKnown = Callable[[Cell, Explanation], Known | None]
 
 
@@ -71,8 +71,8 @@ def find_findings(
 ) -> list[Finding]:
     """Return the findings that explain these cells; those that fail the run come first, then the most severe ones.
 
-    Findings of one cause, or of causes with one origin, are the parts of one finding. Known parts and parts that fail
-    the run stay apart. Unexplained answers are one finding, whose parts are the rules.
+    Findings of one cause, or of causes with one origin, become the parts of one finding. But no finding has both parts
+    that fail the run and parts that do not. All unexplained answers form one finding, with a part for each rule.
     """
     groups: dict[tuple[Any, ...], list[tuple[Evidence, Explanation | None]]] = {}
     for one, found in zip(evidence, explanations, strict=True):

@@ -159,7 +159,7 @@ def _leave_out_root(group: Group) -> Fraction | None:
 
 
 def _leave_out_root_of_scaled(group: Group) -> Fraction | None:
-    """Return the sum of powers of elements that were divided by a power of two, multiplied by it again."""
+    """Divide the elements by a power of two, add their powers, and return the sum times that power of two."""
     found = _leave_out_root(group)
     if found is None:
         return None
@@ -296,7 +296,7 @@ def _list_candidates(estimates: Sequence[tuple[float, float]]) -> list[float]:
 
 
 def _estimate(kind: str, group: Group) -> tuple[float, float] | None:
-    """Return the relative rounding error of the estimate, and the estimated epsilon, from the first gradient."""
+    """Estimate epsilon from the first gradient; return the estimate's relative rounding error, and the estimate."""
     factor = Fraction(group.tensors[0].factor or 0.0)
     norm, threshold = group.norm, Fraction(group.threshold)
     if kind == "coefficient":

@@ -65,7 +65,7 @@ def _is_uniform(group: Group) -> bool:
 
 
 def _explain_overflow(group: Group, cause: str) -> Explanation | None:
-    """Explain by an infinite norm: its reciprocal makes zeros, and its product with zero makes NaN."""
+    """Explain results by an infinite norm: its reciprocal makes zeros, and its product with zero makes NaN."""
     kinds = group.kinds
     if kinds <= {Kind.ZERO} or kinds <= {Kind.NAN}:
         return Explanation.of(cause, "destroyed", effect="nan" if Kind.NAN in kinds else "zeros")
@@ -75,7 +75,7 @@ def _explain_overflow(group: Group, cause: str) -> Explanation | None:
 
 
 def _explain_conversion(group: Group) -> Explanation | None:
-    """Explain by a right norm that becomes infinite when it is converted to the dtype of a narrower gradient."""
+    """Explain results by a right norm that becomes infinite in the conversion to the dtype of a narrower gradient."""
     narrow = [tensor for tensor in group.distinct if group.norm > tensor.form.largest]
     wide = [tensor for tensor in group.distinct if group.norm <= tensor.form.largest]
     coefficient = compute_plain_coefficient(group.norm, group.threshold)
@@ -136,7 +136,7 @@ def _find_common_factor(group: Group) -> Fraction | None:
 
 
 def _explain_coefficient(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
-    """Explain by a coefficient that is rounded to a subnormal number, or to zero."""
+    """Explain results by a coefficient that is rounded to a subnormal number, or to zero."""
     for formula in formulas:
         factor = compute_coefficient(group, formula)
         for form in group.forms:
@@ -153,7 +153,7 @@ def _explain_coefficient(group: Group, formulas: Sequence[Formula]) -> Explanati
 
 
 def _explain_reciprocal(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
-    """Explain by a coefficient `c * (1 / (n + eps))` whose reciprocal overflows, with or without a limit of 1.
+    """Explain results by a coefficient `c * (1 / (n + eps))` whose reciprocal overflows, with or without a limit of 1.
 
     The coefficient `c * min(1 / n, 1 / c)` has the same effect if both reciprocals overflow.
     """
@@ -171,7 +171,7 @@ def _explain_reciprocal(group: Group, formulas: Sequence[Formula]) -> Explanatio
 
 
 def _explain_products(group: Group) -> Explanation | None:
-    """Explain by `(x c) / n` or `(x / n) c`, if the first product or quotient leaves the range."""
+    """Explain results by `(x c) / n` or `(x / n) c`, if the first product or quotient leaves the range."""
     factor = compute_plain_coefficient(group.norm, group.threshold)
     if factor is None or not math.isfinite(group.threshold) or not group.norm:
         return None
@@ -210,7 +210,7 @@ def _is_rounded_between(tensor: Tensor, first: Fraction, second: Fraction, bound
 
 
 def _explain_flush(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
-    """Explain by subnormal numbers that become zero, in the gradients or in the results."""
+    """Explain results by subnormal numbers that become zero, in the gradients or in the results."""
     for formula in formulas:
         factor = compute_coefficient(group, formula)
         if factor is None:
@@ -238,7 +238,10 @@ NARROWER = {"float64": ("float32", "bfloat16", "float16"), "float32": ("float16"
 
 
 def explain_rounding(group: Group, formulas: Sequence[Formula], *, is_narrow: bool = False) -> Explanation | None:
-    """Explain by the errors of a long sum, or of a narrower dtype, which other cells show if `is_narrow` is true."""
+    """Explain results by the errors of a long sum, or of a narrower dtype.
+
+    `is_narrow` says that other cells show arithmetic in a narrower dtype.
+    """
     for formula in formulas:
         factor = compute_coefficient(group, formula)
         if factor is None:
@@ -259,10 +262,10 @@ def _is_lost_in(group: Group, narrow: str) -> bool:
 
 
 def _is_computed_in(group: Group, factor: Fraction, narrow: str) -> bool:
-    """Return whether results are right within the error bound of a narrower dtype, and its numbers show it.
+    """Return whether results are right within the error bound of a narrower dtype, and show that it was used.
 
-    Either all results are numbers of the narrower dtype, or the coefficient is, or the norm that belongs to it. Without
-    this, a wrong norm that is almost right would pass for narrower arithmetic.
+    They show it if all results are numbers of the narrower dtype, or if the coefficient or the norm is such a number.
+    Without this condition, a wrong norm that is almost right would pass for narrower arithmetic.
     """
     form = FORMATS[narrow]
     if group.kinds <= {Kind.SAME} or group.kinds <= {Kind.ZERO}:

@@ -90,7 +90,7 @@ def _replace(path: Path | None, text: str) -> None:
 
 
 def _refuse_without_a_place(run: Run) -> None:
-    """Refuse to propose pins that nothing would read, or that would lose the pins of the record."""
+    """Refuse to propose a file of pins that nothing would read, or that would lack the pins of the record."""
     adapter = run.header.adapter
     kind = registry.find_kind(adapter)
     # A record may hold any name. Use the name in a path only if such an adapter exists.

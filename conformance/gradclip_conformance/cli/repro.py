@@ -29,9 +29,9 @@ def repro(file: Path, case: str, subject: str, output: Path | None) -> None:
     The script needs only NumPy and the framework. It fails if the framework breaks the neutral rule by more than the
     error bound. It passes for a `documented` cell whose difference of a few ulp is within that bound.
 
-    For a RULE, the script shows the first case that is not as expected; without --subject, of the first subject with
-    such a case. Scripts can be written for frameworks that have an adapter here, and for plain functions. For others,
-    `gradclip show CASE` prints the input.
+    For a RULE, the script shows the first case that is not as expected. Without --subject, it takes the first subject
+    with such a case. Scripts can be written for frameworks that have an adapter here, and for plain functions. For
+    others, `gradclip show CASE` prints the input.
 
     The script imports and runs the framework, or the function's module. Run it only where you would run those.
     """

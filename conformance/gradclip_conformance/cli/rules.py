@@ -56,7 +56,7 @@ def suggest_rules(text: str, names: Iterable[str]) -> str:
 
 
 def complete_rule(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return the rules whose ids begin so, for the completion of a shell."""
+    """Return the rules whose ids begin with the typed text, for the completion of a shell."""
     del context, parameter
     return [CompletionItem(rule.id) for rule in rule_book.load() if rule.id.startswith(begun)]
 

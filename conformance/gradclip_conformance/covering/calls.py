@@ -194,7 +194,11 @@ class WholeCall:
     def _measure_some(
         self, members: Sequence[tuple[int, _Group, Any, bool]], form: Format, got: dict[int, Doubles], flushes: bool
     ) -> Measured:
-        """Measure gradients of one dtype; each has its group, its coefficient, and whether either side is right."""
+        """Measure gradients of one dtype.
+
+        `members` holds a tuple for each gradient: its index, its group, its coefficient, and whether the norm is so
+        near the threshold that either side is right.
+        """
         if not members:
             return Measured()
         sizes = [self.read_values(i).size for i, *_ in members]
@@ -332,7 +336,7 @@ def _make_group(total: Any, order: float, elements: int, form: Format) -> _Group
 
 
 def _raise_to_power(values: Any, order: float) -> Any:
-    """Return powers of magnitudes; products and roots for whole and half orders are faster and round less."""
+    """Return powers of magnitudes; use products and roots for whole and half orders, as these round less."""
     whole, rest = divmod(order, 1.0)
     if rest not in (0.0, 0.5) or whole > SMALL_POWERS:
         return values ** values.dtype.type(order)

@@ -49,7 +49,7 @@ def find_stage(name: str) -> Stage:
 
 @cache
 def read_rows(operation: str, stage: str = "default") -> tuple[tuple[str, ...], ...]:
-    """Return the rows of a stage and of the stages before it. A row holds one word for each axis, in their order."""
+    """Return the rows of a stage and of earlier stages. A row holds a word for each axis, in the order of the axes."""
     last = STAGES.index(find_stage(stage))
     document = json.loads((files(__package__) / FOLDER / f"{operation}.json").read_text(encoding="utf-8"))
     rows = _list_words(document, [each.name for each in STAGES[: last + 1] if each.name in STORED])
@@ -75,7 +75,7 @@ def _list_words(document: Mapping[str, Any], stages: Sequence[str]) -> list[tupl
 
 
 def write_design(operation: str) -> str:
-    """Return the text of an operation's file, generated from scratch: first without the added levels, then with."""
+    """Return the text of an operation's file. The rows without the added levels come first, then those with them."""
     axes = list_axes(operation)
     first = [replace(axis, levels=tuple(one for one in axis.levels if one.word not in ADDED)) for axis in axes]
     found: dict[str, list[tuple[int, ...]]] = {name: [] for name in STORED}

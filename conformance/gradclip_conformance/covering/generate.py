@@ -28,7 +28,7 @@ CANDIDATES = 12
 #: The axes on which later levels take more time. Of equally good levels, the first is taken.
 COSTLY = ("size", "number", "repeated")
 
-#: Lists of these lengths, and the sizes that their longest tensor gets if other sizes are not better.
+#: Levels of long lists, and the sizes that their longest tensor gets unless another size is better.
 LONG_LISTS, LONG_TENSORS = ("n129", "n321"), ("s65537", "s262145")
 
 Row = tuple[int, ...]
@@ -92,7 +92,7 @@ class _Design:
         return found
 
     def find_fitting(self, row: Sequence[int], axis: int) -> npt.NDArray[np.bool_]:
-        """Return which levels of an axis clash with no level of the row."""
+        """Return, for each level of an axis, whether it fits, because it clashes with no level of the row."""
         fitting = np.ones(len(self.axes[axis].levels), dtype=np.bool_)
         for other, level in enumerate(row):
             if level >= 0:

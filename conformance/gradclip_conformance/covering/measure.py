@@ -32,7 +32,7 @@ class Coverage:
 
 
 def measure_coverage(operation: str, stage: str = "default", kernel: bool = False) -> Coverage:
-    """Return the coverage of a stage, of all axes or of the kernel axes."""
+    """Return the coverage of a stage, either over all axes or over the kernel axes."""
     about = find_stage(stage)
     strength = about.kernel_strength if kernel else about.strength
     chosen = [axis for axis in list_axes(operation) if axis.kernel or not kernel]
@@ -75,8 +75,8 @@ def _write_summary() -> Iterator[str]:
         "",
         "`gradclip rules --coverage` writes this page. It counts the combinations of levels that the rows test.",
         "Heavy levels (many tensors, rare mixtures, shapes and thresholds) are tested in pairs only; `--thorough`",
-        "also tests triples with them. The counts are about the longest tensor of each row. Its other tensors may",
-        "have other shapes, layouts and sizes, and test many more combinations.",
+        "also tests triples with them. The counts are about the longest tensor of each row. The other tensors of the",
+        "row may have other shapes, layouts and sizes, and test many more combinations.",
         "",
     )
     head = "operation", "rows", "pairs", "possible", "triples of kernel axes", "possible", "heavy triples left"

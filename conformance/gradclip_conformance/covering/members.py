@@ -1,8 +1,8 @@
 """Choose the shapes and layouts of a list's tensors, and which of them must have weight in a common norm.
 
 The levels of a row describe its longest tensor. If this tensor is excluded, another tensor of its length is included,
-and vice versa, so that the levels are tested on both sides. The other tensors are short. Many short tensors of many
-kinds test much in little time, because kernels treat them in the same loops as long ones.
+and vice versa, so that the levels are tested in included and in excluded tensors. The other tensors are short. Many
+short tensors of many kinds test much in little time, because kernels treat them in the same loops as long ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WATCHED = 20
 #: A list of at least this many tensors has several long tensors at its end.
 SEVERAL = 111
 
-#: The largest number of these long tensors, and the approximate limit of their elements together.
+#: The largest number of these long tensors, and an approximate limit for the sum of their lengths.
 MOST_LONG, ELEMENTS = 10, 500_000
 
 #: At these sizes the excluded tensors stay short, because a second long tensor would take too much time.
@@ -87,7 +87,7 @@ def _choose_long_ones(
         several = min(MOST_LONG, max(1, ELEMENTS // max(size, 1)))
         long |= {place for place in range(count - 1, count - 1 - 3 * several, -3) if place not in missing}
     if longest in excluded | missing and counted:
-        # Take the last one, unless the row asks for the longest tensor at the first place.
+        # Take the last included tensor, unless the row asks for the longest tensor at the first place.
         long.add(counted[0] if levels["place"] == "long-first" else counted[-1])
     elif excluded and levels["size"] not in ONCE:
         long.add(max(excluded))

@@ -8,7 +8,7 @@ from itertools import product
 
 __all__ = ["MIXED", "choose_number", "choose_shape", "choose_size", "choose_small_size"]
 
-#: The numbers of tensors of each level: both ends, and some between.
+#: The numbers of tensors that are used for each level: both ends of the level's range, and some between.
 NUMBERS = {
     "n0": (0,),
     "n1": (1,),
@@ -42,7 +42,7 @@ SIZES = {
 #: The largest size that a shape of the last level may have.
 LARGEST = 1048577 + 4096
 
-#: The sizes of the tensors beside the longest one, used in turn: in lists of equal shapes, and in mixed lists.
+#: The sizes of the tensors beside the longest one, used in turn. SMALL is for lists of equal shapes, MIXED for others.
 SMALL = (1, 2, 3, 5, 8, 13, 17, 40, 67, 131)
 MIXED = (1, 2, 3, 5, 7, 9, 12, 15, 17, 31, 33, 65, 67, 101, 129, 131, 515, 1027)
 

@@ -75,7 +75,7 @@ def _choose_beside(norm: float, levels: Mapping[str, str], dtype: str, factors: 
         return LONG_INTEGER
     if relation in factors:
         return _add_digits(norm * factors[relation] or 1.0, dtype)
-    # Use a small part of the norm that exceeds the rounding errors of the dtype.
+    # Change the threshold by a small part of the norm. This part exceeds the rounding errors of the dtype.
     part = 2.0 ** -min(8, FORMATS[dtype].precision - 3)
     value = norm * (1 - part if relation == "slightly-above" else 1 + part) or 1.0
     return _round(_round_surely(min(value, float(FORMATS[dtype].largest)), SLIGHT_DIGITS), dtype)

@@ -74,7 +74,7 @@ class Expectation:
     # The verdict.
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Judge answers that need not have the right form, such as errors; return None to have the replies judged.
+        """Judge answers that need not have the right form, such as errors; None if the replies must be judged.
 
         If this returns None and one of the answers is not a reply, the case fails.
         """
@@ -82,7 +82,7 @@ class Expectation:
         return None
 
     def judge_whole(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Return the final verdict, with claims and the answer's short word; None to have the parts judged as usual."""
+        """Return the final verdict, with claims and the answer's short word; None if the parts must be judged."""
         del context, answers
         return None
 
@@ -111,7 +111,7 @@ class Expectation:
     # A script that shows a failure.
 
     def choose_case_to_show(self, case: Case, cell: Cell) -> Case | None:
-        """Return another case with which a script can show the cell; None if this case can."""
+        """Return another case with which a script can show the cell; None if a script can show it with this case."""
         del case, cell
         return None
 

@@ -7,8 +7,8 @@ equal. (After the first clip, the norm may be above the threshold by the error. 
 adds its own.)
 
 Scaling by a power of two is exact in every operation, as long as all numbers stay in the normal range. If results are
-not equal bit for bit, the framework computes differently for other magnitudes. Within the distance above, that is
-`quality`.
+not equal bit for bit, the framework computes differently for other magnitudes. If the results are within the distance
+above, the status is `quality`.
 
 The module `single_call` holds the relations between the results of one call and its input.
 """

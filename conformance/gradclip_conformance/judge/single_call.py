@@ -3,8 +3,8 @@
 - *direction*: an element is rounded at most twice, in a quotient and in a product. So `result / input` is the same
   number for all elements that the same norm scales, to within 2 ulp of each result.
 - *signs*: a result is zero or has the sign of its element.
-- *bounded*: the norm of the result is at most `c (1 + k u / (1 - k u))`, with the `k` errors that an element may have,
-  plus half the smallest subnormal number for each element.
+- *bounded*: the norm of the result is at most `c (1 + k u / (1 - k u))`, where `k` is the number of errors that an
+  element may have, plus half the smallest subnormal number for each element.
 """
 
 from __future__ import annotations

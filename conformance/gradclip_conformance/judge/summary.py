@@ -108,7 +108,8 @@ def _normalise(values: Doubles) -> tuple[float, Doubles]:
 def _choose_directions(count: int) -> npt.NDArray[np.complex128]:
     """Return a direction in the plane for each place; near places have unrelated directions."""
     places = np.arange(count, dtype=np.uint64)
-    # The squares, times the golden ratio of 2**32, modulo 2**32: products modulo 2**64 keep the lower bits.
+    # Multiply the squares by 2**32 divided by the golden ratio, and keep the lower 32 bits. Overflow of 64 bits does
+    # not change these bits.
     turns = (places * places * np.uint64(2654435769) & np.uint64(2**32 - 1)).astype(np.float64) / 2**32
     directions: npt.NDArray[np.complex128] = np.exp(2j * math.pi * turns)
     return directions

@@ -1,7 +1,8 @@
 """Read the known failures that are pinned by their cause: entries [[known]] of `expectations/<adapter>.toml`.
 
 A framework has few causes, and each makes many cells fail. An entry turns every failure that its cause reproduces into
-`deviation`. A failure with another cause or none becomes `changed`, if the cause of the entry could break its rule.
+`deviation`. A failure with another cause, or with no known cause, becomes `changed` if the cause of the entry could
+break the same rule.
 
 ============== ========================================================================================================
 `cause`        the id of a cause in `gradclip_spec/rules/causes.toml`
@@ -47,7 +48,7 @@ __all__ = [
     "read_known_causes",
 ]
 
-#: The address of an entry for which nobody has looked for an upstream thread.
+#: The `url` of an entry for which nobody has looked for an upstream thread.
 NO_SEARCH = "no search was made"
 
 THEMES = {rule.id: rule.theme for rule in rules.load()}
@@ -185,7 +186,7 @@ def _make_known_cause(entry: Mapping[str, Any]) -> KnownCause:
     )
     lists = {"subjects": tuple(entry["subjects"]), "rules": tuple(entry.get("rules", ["*"]))}
     made = KnownCause(**{**entry, **lists, "parameters": parameters})
-    # Report values that cannot be read now, and not when the first cell is judged.
+    # Parse the specifier now, so that an error is not delayed until the first cell is judged.
     is_version_within("0", made.versions)
     if made.checked:
         datetime.date.fromisoformat(made.checked)

@@ -127,8 +127,8 @@ def _split_blocks(adapter: str) -> Mapping[Entry | None, str]:
         # A value of several lines may hold a blank line, which splits its entry. Then the entries are written anew.
         if len(mine) == len(entries) and all(_is_entry(text, one) for text, one in zip(mine, entries, strict=True)):
             texts.update(zip(entries, mine, strict=True))
-    # Keep the first part only if it is a comment. An entry would be written twice. The part is empty if the shell
-    # redirects the output to this file.
+    # Keep the first part only if it is a comment, because an entry would be written twice. The part is empty if the
+    # shell redirects the output to this file.
     if first and _is_comment(first):
         texts[None] = first
     return texts

@@ -15,7 +15,7 @@ from .pins import DEADLY, Deviation, apply_pins
 
 __all__ = ["find_entry", "is_known_to_end", "judge_with_known", "recognise"]
 
-#: Explains one cell. Suspected causes come first, and barred causes are left out.
+#: A function that explains one cell. It tries suspected causes first, and leaves out barred causes.
 Explain = Callable[[Judged, Collection[Suspect], Collection[str]], Explanation | None]
 
 #: The causes of calls that end their process.
@@ -48,7 +48,7 @@ def judge_with_known(
 
 
 def is_known_to_end(judged: Judged) -> bool:
-    """Return whether a crash or a hang is known; the call must then be repeated alone, to show that it is the cause."""
+    """Return whether a crash or a hang is known. Then the call must be repeated alone, to show that it is to blame."""
     return (
         judged.verdict.status == Status.DEVIATION
         and judged.explanation is not None

@@ -176,7 +176,7 @@ def _find_units(target: npt.NDArray[np.float64], form: Format) -> tuple[npt.NDAr
     return unit, np.flatnonzero(np.abs(mantissas - carry) < 2.0**-50).tolist()
 
 
-#: From the best to the worst.
+#: The grades, from the best to the worst.
 GRADES = (Status.PASS, Status.QUALITY, Status.FAIL)
 
 

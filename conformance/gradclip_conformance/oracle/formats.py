@@ -121,7 +121,7 @@ def take_apart(data: bytes, dtype: str) -> tuple[npt.NDArray[np.int64], npt.NDAr
 
 
 def decode_doubles(data: bytes, dtype: str) -> npt.NDArray[np.float64]:
-    """Return the elements as float64, which holds all numbers of all formats; NaN and infinities too.
+    """Return the elements as float64, which can hold NaN, the infinities and all numbers of all formats.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def round_quotient(numerator: int, denominator: int, form: Format) -> tuple[int,
 
 
 def round_to(value: Fraction, form: Format) -> int:
-    """Return the bits of `value` rounded once, half to even; zero becomes plus zero, and an overflow infinity."""
+    """Return the bits of `value` rounded once, half to even; zero becomes plus zero, and an overflow gives infinity."""
     significand, unit = round_quotient(abs(value.numerator), value.denominator, form)
     # A subnormal significand has no bit in the exponent's field; a normal one carries 1 into it.
     magnitude = ((unit - form.smallest_exponent) << (form.precision - 1)) + significand

@@ -149,7 +149,8 @@ def compare_to_threshold(bounds: Enclosure, threshold: Fraction) -> int:
 def compute_coefficient(bounds: Enclosure, threshold: float | Fraction, formula: Formula = PLAIN) -> Fraction:
     """Return the coefficient that multiplies the gradients, given the enclosure of their norm and the threshold.
 
-    An infinite threshold gives the limit. A denominator of 0 gives 1, because all elements are zeros then.
+    For an infinite threshold, return the limit of the formula. For a denominator of 0, return 1, because all elements
+    are zeros then.
     """
     size, small = bounds.middle, formula.small
     if threshold == math.inf:

@@ -129,7 +129,7 @@ class Prediction:
 
     #: None for a gradient that does not exist, or for which no finite result is expected.
     gradients: tuple[ExpectedArray | None, ...]
-    #: For each gradient, the norm that it is clipped by; None if that is not finite.
+    #: For each gradient, the norm by which it is clipped; None if this norm is not finite.
     norms: tuple[Enclosure | None, ...]
     #: For each gradient, whether its norm is so near the threshold that a rounding error decides the branch.
     near: tuple[bool, ...]

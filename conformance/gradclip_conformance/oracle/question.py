@@ -21,7 +21,7 @@ class Question(Protocol):
 
     @property
     def gradients(self) -> tuple[Gradient, ...]:
-        """The gradients, included and not."""
+        """All gradients, included or not."""
 
     @property
     def options(self) -> Mapping[str, Any]:

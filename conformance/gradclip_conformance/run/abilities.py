@@ -33,7 +33,7 @@ __all__ = ["AbilityProbes"]
 class Finding:
     """The result of a probe.
 
-    If the subject lacks the ability, `kind` says what is missing, and `text` says how that showed.
+    If the subject lacks the ability, `kind` says what is missing, and `text` describes what the probe found.
     """
 
     kind: str
@@ -168,7 +168,7 @@ def _observe_effect(case: Case, answer: Replied) -> Finding:
     if inputs is None:
         return Finding("adapter", "The adapter cannot read back the gradients that it passed.")
     kept = inputs == tuple(gradient.array for gradient in case.gradients)
-    return Finding("interface", f"A call {'left' if kept else 'changed'} the gradients that were passed.")
+    return Finding("interface", f"A call {'did not change' if kept else 'changed'} the gradients that were passed.")
 
 
 def _make_question(subject: Subject, ability: Ability) -> Case:

@@ -73,8 +73,8 @@ class PlainOptions:
 class NeverLoaded:
     """A connection to a function whose module hangs or ends the process while it is loaded.
 
-    Each call gets this as its answer, so that the run has a record. The signature is unknown, so abilities that it
-    would show are `unsupported`.
+    The hang or the exit is the answer to each call, so that the run has a record. The signature is unknown, so
+    abilities that it would show are `unsupported`.
     """
 
     def __init__(self, target: str, options: PlainOptions, error: LoadError, timeout: float) -> None:

@@ -18,7 +18,7 @@ __all__ = ["LineReader", "LineWriter", "PipeFlooded", "Tail"]
 PIECE = 1 << 16
 #: The number of lines that a host may send before they are requested.
 UNASKED_LINES = 16
-#: The amount of standard error that is kept, and the length of its lines that is shown.
+#: The number of bytes of standard error that are kept, and the largest number of characters that are shown of a line.
 TAIL_BYTES, TAIL_LINE = 16 << 10, 1000
 #: The amount of standard error that a host may write in one call, or while it starts. The noisiest framework writes
 #: some kilobytes.

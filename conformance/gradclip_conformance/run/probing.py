@@ -42,7 +42,7 @@ HANGS_AT_FIRST, HANGS_IN_A_ROW = 3, 20
 
 
 class Patience:
-    """For each subject, the number of consecutive calls that hung most recently, and whether any call has ended."""
+    """For each subject, the number of hanging calls since the last call that ended, and whether any call has ended."""
 
     def __init__(self) -> None:
         self._hung: Counter[str] = Counter()
@@ -100,8 +100,8 @@ def settle_abilities(description: Description, ask: Callable[[Call], Answer], ea
 def _is_flushing(subject: Subject, ask: Callable[[Call], Answer]) -> bool:
     """Return whether a call loses a subnormal number, or gets no answer.
 
-    The first call clips a normal number; by a norm, the right result is half of it, a subnormal number. The second call
-    passes subnormal numbers and need not clip them.
+    The first call clips a normal number. In a clip by norm, the right result is half of this number, which is
+    subnormal. The second call passes subnormal numbers and need not clip them.
     """
     for dtype in subject.dtypes:
         form = FORMATS[dtype]

@@ -20,7 +20,7 @@ class Defect:
     wrong: Wrong
     #: The rules that catch it.
     rules: tuple[str, ...]
-    #: The cause that was written, and others that describe the same answers.
+    #: The defect that was written into the clipper, and other causes that describe the same answers.
     causes: tuple[str, ...]
 
     @property

@@ -29,8 +29,8 @@ class Right:
     function: Callable[..., Any]
     operation: str
     in_place: bool | None = None
-    #: Whether the error of its norm grows with the number of elements: for large tensors its quality is poor, but not
-    #: wrong.
+    #: Whether the error of its norm grows with the number of elements. Then a result for large tensors is inaccurate,
+    #: but not wrong.
     grows: bool = False
     dtypes: tuple[str, ...] = ("float16", "float32", "float64")
 

@@ -11,7 +11,7 @@ import numpy as np
 from .steps import Array, ByGlobalNorm, ByValue, Clipper, Gradients, NormClipper
 from .table import caught_by
 
-#: Tells whether a gradient has the form.
+#: A function that tells whether a gradient has a certain form.
 Form = Callable[[Array], bool]
 
 EVERY_DTYPE = ("float16", "float32", "float64")
@@ -185,7 +185,7 @@ class ZerosOtherFormsBeforeRaising(ByGlobalNorm):
 
 @caught_by("global-norm.error-if-nonfinite-atomic")
 class ZerosManyBeforeRaising(ByGlobalNorm):
-    """Set the gradients to zero before raising the error if there are more than two."""
+    """If there are more than two gradients, set them to zero before raising the error."""
 
     def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
         if not math.isfinite(norms[0]) and len(grads) > 2:

@@ -125,7 +125,7 @@ class LimitsTheNorm(NormClipper):
 
 @caught_by("norm-beyond-range")
 class ProductFirst(NormClipper):
-    """Multiply by clip_norm in the gradient's dtype before dividing, which overflows."""
+    """Multiply by clip_norm in the gradient's dtype before dividing, so that the product overflows."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Make cases of effects on the gradients that were passed, of repeated calls, and of several threads."""
+"""Make cases of repeated calls, of several threads, and of effects on the gradients that were passed."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ __all__ = ["make_cases"]
 #: Orders of the norm that is returned, other than the Euclidean one.
 NORM_TYPES = {"p-one": 1.0, "infinity": math.inf, "p-three": 3.0, "p-half": 0.5, "p-three-halves": 1.5}
 
-#: The places in a long array at which vectors, blocks and chunks of common sizes begin or end, and its last places.
+#: Places in a long array: where vectors, blocks and chunks of common sizes begin or end, and at the end of the array.
 EDGES = [0, 31, 4095, 4096, 16384, 32767, 65535, 65536, 65537, 69999, 70000]
 
 #: Lengths at which vectors and blocks of common sizes end.
@@ -135,7 +135,7 @@ def _make_value_cases(dtype: str) -> Iterator[Case]:
 
 
 def _ask_one_bound(dtype: str, spread: list[float], forms: list[Gradient]) -> Iterator[Case]:
-    """Repeat cases with two bounds for functions with one bound, and make only one of two bounds active."""
+    """Pass one bound, as some functions take no other, or two bounds of which only one is active."""
     rule, tiny, huge = "value.bounds", 2.0**-12, 2.0**12
     if dtype != "float16":
         tiny, huge = 2.0**-64, 2.0**64
@@ -442,7 +442,7 @@ def _make_deep(dtype: str) -> list[Gradient]:
 
 
 def _make_every_shape(dtype: str) -> list[Gradient]:
-    """Return gradients that are tall, wide, of one row, of one column, and of five dimensions."""
+    """Return gradients of many shapes: tall, wide, one row, one column, and five dimensions."""
     values = [1.0, -2.0, 4.0, -2.0, 0.5, -8.0]
     shapes: list[tuple[int, ...]] = [(3, 2), (2, 3), (1, 6), (6, 1), (1, 3, 1, 2, 1)]
     return [make_tensor(values, dtype, shape) for shape in shapes]

@@ -101,7 +101,7 @@ class Combination(Expectation):
         )
 
 
-#: From the best verdict to the worst.
+#: The rank of each status; the worst status has the highest rank.
 SEVERITY = {Status.PASS: 0, Status.QUALITY: 1, Status.DECLARED: 2, Status.DOCUMENTED: 3, Status.FAIL: 4}
 
 
@@ -146,7 +146,7 @@ def _judge_elements(
         found = call.measure_bounds(results, keeps_zeros=not context.through_optimizer)
         return _judge_measured(context, answer, found, what)
     if call.find_silent_group(results) is not None:
-        detail = "A norm is not finite, and neither the formula's result, nor NaN everywhere, nor an error shows it."
+        detail = "A norm is not finite. The formula's result, NaN everywhere or an error must show it."
         return _apply_claims(context, _fail("nan-not-silent", detail, answer, describe_behaviour(case, answer)))
     neutral = call.measure(results, flushes=flushes)
     verdict = _judge_measured(context, answer, neutral, what)
@@ -242,7 +242,7 @@ def _judge_written(
         return
     written = replace(answer.reply, gradients=tuple(inputs))
     if (broken := find_broken_form(context.case, written)) is not None:
-        yield replace(broken, detail=f"Of the gradients that were passed: {broken.detail}", behaviour="other-form")
+        yield replace(broken, detail=f"In the gradients that were passed: {broken.detail}", behaviour="other-form")
         return
     yield from _judge_excluded(context, Replied(written))
     yield _judge_elements(context, call, Replied(written), inputs, "in-place-written")

@@ -35,9 +35,9 @@ from ..script_lines import format_tolerance
 
 __all__ = ["CompiledAgrees"]
 
-WHAT_IS_EXACT = "NaN, infinities and the results of zeros must be the same, and excluded gradients bit for bit."
+WHAT_IS_EXACT = "NaN, infinities, the results of zeros, and the bits of excluded gradients must be the same."
 
-#: From the best to the worst.
+#: The statuses, from the best to the worst.
 SEVERITY = (Status.PASS, Status.QUALITY, Status.FAIL)
 
 
@@ -154,7 +154,7 @@ def _grade(what: str, apart: float, budget: float, bound: float) -> Verdict:
     if apart <= 2 * budget:
         return Verdict(Status.PASS, ulp=apart)
     detail = (
-        f"{what} is {apart:.3g} ulp from its value in the uncompiled call; the budget is {2 * budget:.3g}, twice the "
-        f"error bound {2 * bound:.3g}."
+        f"{what} is {apart:.3g} ulp from its value in the uncompiled call. The budget is {2 * budget:.3g}; twice the "
+        f"error bound is {2 * bound:.3g}."
     )
     return Verdict(Status.QUALITY if apart <= 2 * bound else Status.FAIL, detail, apart)

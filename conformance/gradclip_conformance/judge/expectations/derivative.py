@@ -31,8 +31,8 @@ __all__ = ["Derivative"]
 #: An exact derivative, and the largest error that an element may have.
 Bounded = tuple[Fraction, Fraction]
 
-#: At a kink there are two one-sided derivatives, and three answers are right: the one, the other, or their mean. These
-#: are the weights of the one in the three answers.
+#: At a kink there are two one-sided derivatives, and three answers are right: the first, the second, or their mean.
+#: These are the weights of the first derivative in the three answers.
 SHARES = (Fraction(0), Fraction(1, 2), Fraction(1))
 
 

@@ -172,7 +172,7 @@ class SurroundingsKept(Expectation):
         return Verdict(Status.FAIL, f"The call has changed {', '.join(disturbed)}.", observed={"changed": [*disturbed]})
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return what state must be unchanged."""
+        """Return which state must be unchanged."""
         del case
         return ("the caller's list, NumPy's error state, random states and the environment as they were",)
 

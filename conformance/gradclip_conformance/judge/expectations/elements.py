@@ -180,9 +180,8 @@ class NotSilent(Expectation):
                     return _judge_elsewhere(case, reply.gradients, Status.FAIL, sentence, found.ulp)
             elif (formula := list_expected_if_silent(case, group, totals, reply.gradients)) is not None:
                 detail = (
-                    f"The norm is {' or '.join(map(str, totals))}. An answer must show it by the formula's result, "
-                    "NaN everywhere or an error: "
-                    f"the call {describe_what_happened(case, Replied(reply))}."
+                    f"The norm is {' or '.join(map(str, totals))}. The formula's result, NaN everywhere or an error "
+                    f"must show it, but the call {describe_what_happened(case, Replied(reply))}."
                 )
                 expected = {"gradients": [list(map(str, one[:SHOWN_ELEMENTS])) for one in formula[:SHOWN_ELEMENTS]]}
                 observed = show_gradients(reply.gradients[:SHOWN_ELEMENTS])
@@ -192,7 +191,7 @@ class NotSilent(Expectation):
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the three answers that are right, and the wrong one."""
         del case
-        right = "the formula's result, NaN everywhere, or (unless an error can be asked for, and was not) an error"
+        right = "the formula's result, NaN everywhere, or an error (unless an option for errors exists and is not set)"
         return (f"{right}; not the gradients as if nothing had happened",)
 
     def write_script(self, script: Script) -> str:
@@ -231,7 +230,7 @@ class InputsWritten(_Elements):
             return NOT_READ_BACK
         written = replace(reply, gradients=reply.inputs)
         if (broken := find_broken_form(case, written)) is not None:
-            return replace(broken, detail=f"Of the gradients that were passed, afterwards: {broken.detail}")
+            return replace(broken, detail=f"In the gradients that were passed: {broken.detail}")
         excluded = tuple(i for i, gradient in enumerate(case.gradients) if not gradient.need_clip)
         if (found := Untouched(excluded).judge_replies(context, [written])).status != Status.PASS:
             return found

@@ -81,8 +81,8 @@ class Metamorphic(Expectation):
             status = Status.QUALITY if distance <= bound else Status.FAIL
             detail = (
                 f"In the second call {relation.says}: element {place} of gradient {i} is then {distance:.3g} ulp "
-                f"from the value that follows from the first call; the budget is {budget:.3g}, "
-                f"twice the error bound {bound:.3g}."
+                f"from the value that follows from the first call. The budget is {budget:.3g}; "
+                f"twice the error bound is {bound:.3g}."
             )
         if status == Status.PASS:
             return Verdict(status, ulp=worst)

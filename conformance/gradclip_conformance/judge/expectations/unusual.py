@@ -27,7 +27,7 @@ __all__ = ["RoundedBounds", "ScaledOnce", "SparseSum"]
 
 @dataclass(frozen=True)
 class RoundedBounds(Expectation):
-    """An element that becomes a bound is one of the two numbers next to the bound; other elements are unchanged."""
+    """An element beyond a bound becomes one of the two numbers next to the bound; other elements are unchanged."""
 
     name: ClassVar[str] = "rounded-bounds"
 
@@ -54,7 +54,7 @@ class RoundedBounds(Expectation):
 
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the exact results, and how bounds are rounded."""
-        says = "an element that becomes a bound is one of the two numbers next to the bound; others are unchanged"
+        says = "an element beyond a bound becomes one of the two numbers next to the bound; others are unchanged"
         return show_expected_arrays(case, predict(case).gradients), says
 
 
@@ -70,7 +70,7 @@ class ScaledOnce(Expectation):
         if any(one.grade != Status.FAIL for one in found):
             return Verdict(Status.PASS, ulp=min(one.ulp for one in found))
         nearest = min(found, key=lambda one: one.ulp)
-        detail = f"Whether the tensor counts once or twice: {nearest.write_sentence(context.case.operation)}"
+        detail = f"The tensor may count once or twice. {nearest.write_sentence(context.case.operation)}"
         expected = {"gradients": show_expected_arrays(context.case, predict(context.case).gradients)}
         return Verdict(Status.FAIL, detail, nearest.ulp, expected, show_gradients(replies[0].gradients))
 
@@ -98,7 +98,7 @@ def _find_first(case: Case, index: int) -> int:
 
 
 def _count_twice_and_once(case: Case) -> tuple[Case, Case]:
-    """Return the call with a second tensor of the same elements, and with None in its place."""
+    """Return two calls: one with a second tensor of the same elements, and one with None in its place."""
     twice = tuple(replace(gradient, same_as=None) for gradient in case.gradients)
     once = tuple(g if g.same_as is None else replace(g, array=None, same_as=None) for g in case.gradients)
     return replace(case, gradients=twice), replace(case, gradients=once)

@@ -85,10 +85,10 @@ def tests(session: nox.Session) -> None:
 def exam(session: nox.Session) -> None:
     """Prove that the suite judges correctly: all wrong and right clippers, hosts, canaries and 16-bit numbers.
 
-    Of the generated clippers, it runs a random sample; with `-- --all`, it runs all of them.
-    A variable such as GRADCLIP_PYTHON_TORCH names the Python of a framework whose canaries take part. With
-    `-- --all --output reports/published` the session publishes the score. `-- --findings` compares the causes of all
-    wrong clippers with the causes that findings name, instead.
+    Of the generated clippers, it runs a random sample; with `-- --all`, it runs all of them. A variable such as
+    GRADCLIP_PYTHON_TORCH names the Python of a framework whose canaries take part. With
+    `-- --all --output reports/published` the session publishes the score. With `-- --findings`, it does something else:
+    it compares the cause of each wrong clipper with the causes that findings name.
     """
     install_tests(session)
     if "--findings" in session.posargs:
@@ -191,7 +191,7 @@ def spec(session: nox.Session, backend: str) -> None:
     session.env["GRADCLIP_REQUIRE"] = backend
     session.run("pytest", "--exam", "tests/spec", *session.posargs)
     if backend in ("sparse", "ndonnx"):
-        # The suite has no adapter for them.
+        # The suite has no adapter for these libraries.
         return
     session.run("pytest", "--exam", "tests/adapters/test_reference.py", *session.posargs)
     # On a busy machine, compiling a thousand gradients takes longer than the default time limit of a case.
@@ -205,7 +205,7 @@ def bench(session: nox.Session) -> None:
     peers = [each for each in session.posargs if not each.startswith("-")] or list(ENVIRONMENTS["peers"])
     command = ["python", "benchmarks/run.py", "reports/published/benchmarks", *session.posargs]
     for peer in peers:
-        # The peers' pins conflict.
+        # Each peer needs an environment of its own, because their versions conflict.
         folder = FRAMEWORKS / f"bench-{peer}"
         python = str(folder / "bin" / "python")
         if not folder.exists():

@@ -16,7 +16,7 @@ from gradclip_spec import kernels
 
 
 def run(measure: Measure) -> None:
-    """Make all comparisons; make those with common NumPy code with and without the reference's compiled loops."""
+    """Make all comparisons; make those with common NumPy code twice, with and without the compiled loops."""
     loops = kernels.load_compiled
     for fast in ("", " (without the extra)"):
         for workload in WORKLOADS:

@@ -48,7 +48,7 @@ class Measure:
         rounds: int = MOST,
         **names: str,
     ) -> None:
-        """Time both in turns. `fresh` makes new arguments before each call; `names` say what is compared."""
+        """Time both functions in turns. `fresh` makes new arguments before each call; `names` say what is compared."""
         start = time.perf_counter()
         for function in (ours, theirs):
             # A first call imports, compiles and caches; do not time it.
@@ -58,7 +58,7 @@ class Measure:
         rounds = 1 if self.quick else min(rounds, max(LEAST, int(self.seconds / took)))
         times: list[list[float]] = [[], []]
         for turn in range(rounds):
-            # The second one may find warm caches, so swap the order in each round.
+            # The function that runs second may find warm caches, so swap the order in each round.
             for index in (0, 1) if turn % 2 else (1, 0):
                 fresh()
                 start = time.perf_counter()

@@ -144,7 +144,7 @@ def write_schema(name: str) -> str:
 
 def write_site_link() -> str:
     """Return the link to the site, which `nox -s docs` builds beside the manual."""
-    text = "shows what each framework does: questions, findings with scripts, rules, and what changes between any two."
+    text = "shows what each framework does: questions, findings with scripts, rules, and a comparison of any two."
     return f'<p><a href="site/index.html">The site</a> {text}</p>'
 
 

@@ -73,10 +73,13 @@ def _write_summary() -> Iterator[str]:
     yield from (
         "# Combinations that the covering design tests",
         "",
-        "`gradclip rules --coverage` writes this page. It counts the combinations of levels that the rows test.",
-        "Heavy levels (many tensors, rare mixtures, shapes and thresholds) are tested in pairs only; `--thorough`",
-        "also tests triples with them. The counts are about the longest tensor of each row. The other tensors of the",
-        "row may have other shapes, layouts and sizes, and test many more combinations.",
+        "`gradclip rules --coverage` writes this page. Each test case of the covering design, a *row*, combines",
+        "many circumstances of a call. An *axis* is one circumstance, such as the dtype, and its *levels* are the",
+        "values that rows give to it, such as float16. The table counts the pairs and triples of levels that the",
+        "rows test. Triples are tested among the *kernel axes*, which decide how a library computes. *Heavy*",
+        "levels (many tensors, rare mixtures, shapes and thresholds) are tested in pairs only; `--thorough` also",
+        "tests triples with them. The counts are about the longest tensor of each row. The other tensors of a row",
+        "may have other shapes, layouts and sizes, so the rows test many more combinations than are counted.",
         "",
     )
     head = "operation", "rows", "pairs", "possible", "triples of kernel axes", "possible", "heavy triples left"

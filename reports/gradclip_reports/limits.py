@@ -64,6 +64,11 @@ LIMITS: Mapping[str, Limit] = {
 #: The members of header and cell that are names: identifiers, and headings of tables.
 NAMES = ("adapter", "subject", "rule", "case", "theme", "dtype", "name", "version", "behaviour", "cause", "severity")
 
+#: Texts of this length are within every limit.
+_SHORT = LIMITS["name"].number
+
+_NUMBERS = frozenset({int, float, bool, type(None)})
+
 #: The pattern is possessive, because a backtracking pattern keeps a hundred bytes for each character of a text.
 _TEXT_IN_JSON = re.compile(r'"(?:[^"\\]++|\\.)*+"')
 
@@ -170,14 +175,21 @@ def check_members(members: Any, name: str = "") -> None:
             LIMITS["subjects"].check(len(subjects))
         for key, member in members.items():
             _check_text(key, "name")
-            check_members(member, key)
+            # Most members are short texts and numbers. Do not call a function for each.
+            if type(member) is str:
+                if len(member) > _SHORT or not member.isascii():
+                    _check_text(member, key)
+            elif type(member) not in _NUMBERS:
+                check_members(member, key)
     elif isinstance(members, list):
         for member in members:
-            check_members(member, name)
+            if type(member) not in _NUMBERS:
+                check_members(member, name)
 
 
 def _check_text(text: str, name: str) -> None:
-    LIMITS["name" if name in NAMES else "text"].check(len(text))
+    if len(text) > _SHORT:
+        LIMITS["name" if name in NAMES else "text"].check(len(text))
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         msg = "a text holds half of a surrogate pair, which UTF-8 cannot encode"
         raise OverLimit(msg)

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .fast_schema import Check, compile_schema
 from .limits import LIMITS, OverLimit, count_values, parse_json
 from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, hash_plan
 from .values import escape_text
@@ -145,8 +146,7 @@ def _parse(line: str, place: Place) -> Header | Cell | Finding | Footer:
         place.refuse(f'not a line of a record: "record" must be "header", "cell", "finding" or "footer", got {got}')
     if kind == "header":
         _refuse_other_schema(members.get("schema"), place)
-    problems = [f"{error.json_path}: {_shorten(error.message)}" for error in _load_validator(kind).iter_errors(members)]
-    problems = problems or list(_find_faults(kind, members))
+    problems = list(_find_violations(kind, members)) or list(_find_faults(kind, members))
     if problems:
         place.refuse(f"the {kind} violates its schema: {'; '.join(problems[:5])}")
     return kinds[kind].from_json(members)
@@ -157,6 +157,14 @@ def _refuse_other_schema(schema: Any, place: Place) -> None:
     if type(schema) is int and schema != SCHEMA:
         what = f"written in record schema {schema}, and this version reads schema {SCHEMA} only"
         place.refuse(what, "Upgrade gradclip-spec" if schema > SCHEMA else _AGAIN)
+
+
+def _find_violations(kind: str, members: dict[str, Any]) -> Iterator[str]:
+    """Yield what violates the JSON Schema of a line."""
+    check = _load_check(kind)
+    if check is None or not check(members):
+        for error in _load_validator(kind).iter_errors(members):
+            yield f"{error.json_path}: {_shorten(error.message)}"
 
 
 def _find_faults(kind: str, members: dict[str, Any]) -> Iterator[str]:
@@ -194,6 +202,16 @@ def _shorten(text: str, length: int = 200) -> str:
     return text if len(text) <= length else f"{text[: length // 2]} ... {text[-length // 2 :]}"
 
 
+def _load_schema(kind: str) -> Any:
+    return json.loads((importlib.resources.files(__package__) / "schemas" / f"{kind}.json").read_text("utf-8"))
+
+
+@functools.cache
+def _load_check(kind: str) -> Check | None:
+    """Return the fast check of a kind of line; None if its schema is not simple enough."""
+    return compile_schema(_load_schema(kind))
+
+
 @functools.cache
 def _load_validator(kind: str) -> jsonschema.Draft202012Validator:
     try:
@@ -201,8 +219,7 @@ def _load_validator(kind: str) -> jsonschema.Draft202012Validator:
     except ModuleNotFoundError as error:
         message = "Reading records needs the package jsonschema: install gradclip-spec[check]."
         raise ModuleNotFoundError(message, name="jsonschema") from error
-    schema: Any = json.loads((importlib.resources.files(__package__) / "schemas" / f"{kind}.json").read_text("utf-8"))
-    return jsonschema.Draft202012Validator(schema)
+    return jsonschema.Draft202012Validator(_load_schema(kind))
 
 
 def _check(run: Run, place: Place, allow_incomplete: bool) -> None:

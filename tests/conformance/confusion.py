@@ -1,4 +1,4 @@
-"""Run every wrong clipper of the exam, and compare the causes that were written with the causes that findings name.
+"""Run every wrong clipper of the exam, and compare the defect written into it with the causes that its findings name.
 
 `python confusion.py [--part K/N] [--jobs J] [--output FOLDER]` prints the comparison. With `--output` it writes it to
 `findings.json` and `findings.md` in the folder. The exit code 1 means that a measure is not met. `--part 2/6` takes
@@ -43,12 +43,12 @@ from gradclip_reports.statuses import UNEXPLAINED  # noqa: E402
 NAMED = 0.95
 FEW, FEW_SHARE = 3, 0.95
 
-#: Only rows of the covering design show some defects. The first of these rows with a wrong answer is enough.
+#: Some defects show only in rows of the covering design. The first row with a wrong answer is enough.
 ROWS = "combinations"
 
 
 def find_findings(defect: Defect) -> list[Finding]:
-    """Return the findings about a wrong clipper: of every written case, and of the rows if only they show it."""
+    """Return the findings about a wrong clipper, from all written cases, and from rows if rules about rows catch it."""
     wrong = defect.wrong
     adapter = wrong.adapter(wrong.function, wrong.operation, dtypes=wrong.dtypes, in_place=wrong.in_place)
     connection = InProcess(adapter)
@@ -70,11 +70,11 @@ def find_findings(defect: Defect) -> list[Finding]:
 
 
 def name_causes(number: int) -> dict[str, Any]:
-    """Return the causes that were written and named for one wrong clipper."""
+    """Return the causes of one wrong clipper: those that `causes.toml` gives, and those that its findings name."""
     # No wrong clipper holds a lock, so the call between two lines always ends, even on a busy machine.
     arrays.PATIENCE = 60.0
     defect = list_defects()[number]
-    # Poor accuracy is no failure. If the clipper is wrong as well, its findings are those that fail.
+    # Poor accuracy alone does not fail the check. Use such findings only if there are no others.
     every = find_findings(defect)
     findings = [finding for finding in every if finding.spoils] or every
     named = [finding.singles[0].cause for finding in findings]
@@ -118,14 +118,14 @@ def list_faults(result: dict[str, Any]) -> list[str]:
     total = result["clippers"]
     lines = []
     if result["named"] < NAMED * total:
-        lines.append(f"the first finding names the defect of {result['named']} of {total} clippers only")
+        lines.append(f"the first finding names the defect of only {result['named']} of {total} clippers")
     if result["few_findings"] < FEW_SHARE * total:
         lines.append(f"only {result['few_findings']} of {total} clippers have at most {FEW} findings")
     return lines + ([f"the median number of findings is {one}"] if (one := result["median_findings"]) != 1 else [])
 
 
 def write_markdown(result: dict[str, Any]) -> str:
-    """Return the page: the measures, the confusion of causes, and each clipper whose first finding is another."""
+    """Return the page: the measures, the confusion of causes, and the clippers with another first cause."""
     total, unseen = result["clippers"], result["unseen"]
     versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
     rows = [(one["written"], one["named"], one["clippers"]) for one in result["confusion"]]
@@ -145,15 +145,15 @@ def write_markdown(result: dict[str, Any]) -> str:
         f"- Clippers whose first finding names the defect: {_write_share(result['named'], total)}",
         f"- Median number of findings of a clipper: {result['median_findings']}",
         f"- Clippers with at most {FEW} findings: {_write_share(result['few_findings'], total)}",
-        f"- Defects that the catalogue does not have: {unseen}; the first finding of {falsely} is not *unexplained*",
+        f"- Defects that the catalogue does not have: {unseen}; for {falsely} of them, the first finding names a cause",
         "",
         *(f"- **Wrong here:** {fault}" for fault in list_faults(result)),
         "",
-        draw_markdown_table([("cause that was written", "cause of the first finding", "clippers"), *rows]),
+        draw_markdown_table([("cause of the defect", "cause of the first finding", "clippers"), *rows]),
         "",
-        "A defect may have several true names. The first findings of these clippers have another name:",
+        "Several causes may describe a defect correctly. The first findings of these clippers name none of them:",
         "",
-        draw_markdown_table([("clipper", "defect", "true names", "named"), *other]),
+        draw_markdown_table([("clipper", "defect", "correct causes", "named causes"), *other]),
     ]
     return "\n".join(line for number, line in enumerate(lines) if line or lines[number - 1 : number] != [""]) + "\n"
 

@@ -199,7 +199,7 @@ def write_markdown(result: dict[str, Any]) -> str:
     lines = [
         "# The suite's own exam",
         "",
-        f"GeneratedClipper by `nox -s exam` on {result['date']} with {versions}.",
+        f"Made by `nox -s exam` on {result['date']} with {versions}.",
         "",
         f"- Wrong clippers caught by the rule that they break: {wrong['caught']} of {wrong['total']}",
         f"- Rules that catch no clipper: {len(wrong['rules_that_catch_none'])} of {len(wrong['by_rule'])}",
@@ -254,8 +254,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--output", type=Path)
     options, more = parser.parse_known_args(arguments)
     outcomes = Outcomes()
-    # This script has already imported the package, so pytest warns that it cannot rewrite the plugin's assertions. It
-    # has none.
+    # This script has already imported the package, so pytest warns that it cannot rewrite the plugin's assertions. The
+    # plugin has no assertions.
     quiet = "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning"
     status = pytest.main([str(HERE.parent), "--exam", "-m", "exam", "-W", quiet, *more], plugins=[outcomes])
     if missing := outcomes.list_not_run():

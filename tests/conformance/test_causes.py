@@ -26,7 +26,7 @@ Clip = Callable[..., Any]
 
 
 def find_causes(fn: Clip, operation: str, rules: tuple[str, ...], dtype: str = "float32") -> Counter[Any]:
-    """Return how many cells of these rules each cause explains, with its parameters; None for no cause."""
+    """Count the cells of these rules by the cause that explains them, with its parameters; None stands for no cause."""
     connection = InProcess(PlainFunction(fn, operation, dtypes=tuple(dtype.split("+"))))
     judged, asked = [], set()
     for planned in plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=rules)):

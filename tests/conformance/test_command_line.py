@@ -217,7 +217,7 @@ class TestExitCodes:
         assert result.exit_code == 2
         assert "norm.no-such-rule" in result.stderr
 
-    def test_framework_that_is_missing_here(self) -> None:
+    def test_message_about_a_missing_framework_names_the_venv_option(self) -> None:
         if importlib.util.find_spec("torch") is not None:
             pytest.skip("an environment without torch is missing")
 
@@ -752,7 +752,7 @@ class TestOtherVerbs:
 
         assert max(map(len, result.stdout.splitlines())) <= 80
 
-    def test_version(self) -> None:
+    def test_version_option_exists(self) -> None:
         assert run("--version").exit_code == 0
 
     def test_package_runs_as_a_module(self) -> None:

@@ -64,7 +64,7 @@ def test_comparison_counts_and_lists_other_names() -> None:
 
     assert (good["named"], good["clippers"], confusion.list_faults(good)) == (19, 20, [])
     assert confusion.list_faults(bad) == [
-        "the first finding names the defect of 8 of 10 clippers only",
+        "the first finding names the defect of only 8 of 10 clippers",
         "only 9 of 10 clippers have at most 3 findings",
     ]
     assert bad["unseen_named_falsely"] == ["Unseen"]

@@ -36,7 +36,7 @@ from gradclip_conformance.run.messages import SCHEMAS, is_plain_reply
 from gradclip_conformance.run.plan import PlannedCell
 from gradclip_conformance.run.runner import run_cell
 
-#: The digests of the bits of every recipe, written on Python 3.11 with NumPy 2.
+#: The digest of the bits of all recipes, computed on Python 3.11 with NumPy 2.
 DIGEST = "09a78a8d837b4130153ac4d45886ce6f0536e8b0785486287545b9825cb89aa6"
 
 
@@ -138,7 +138,7 @@ def test_the_ends_and_the_middle_weigh_as_much_as_the_rest(kind: str, count: int
     assert squares[[0, 1, count // 2, -2, -1]].min() > squares.sum() / 100
 
 
-def test_rows_with_excluded_tensors_have_long_tensors_on_both_sides() -> None:
+def test_rows_with_excluded_tensors_have_excluded_and_included_long_tensors() -> None:
     rows = [row for row in list_all_rows() if row.levels["excluded"] != "all-in" and row.levels["size"] == "s513"]
     for row in rows[::4]:
         sides: dict[bool, list[int]] = {True: [], False: []}

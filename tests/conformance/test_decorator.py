@@ -18,7 +18,7 @@ HOSTS = Path(__file__).with_name("hosts")
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
-#: It flips the signs for a negative threshold, and may return another dtype; the rest is right.
+#: A clip function that flips the signs for a negative threshold, and may return another dtype; the rest is right.
 CLIPPER = """
 import math
 
@@ -106,7 +106,7 @@ def test_first_failure_ends_the_run_and_processes_share_it(arguments: tuple[str,
 
 
 @pytest.mark.exam(sample=0)
-def test_one_test_for_each_rule(folder: Path) -> None:
+def test_each_rule_is_one_test(folder: Path) -> None:
     (folder / "test_mine.py").write_text(TESTS.format(per="rule"), encoding="utf-8")
 
     done = run_pytest(folder, "-rA")

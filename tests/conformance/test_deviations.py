@@ -167,7 +167,7 @@ class TestPatterns:
             ("of a nightly build", ">=1", False),
         ],
     )
-    def test_version_satisfies(self, version: str, specifier: str, satisfied: bool) -> None:
+    def test_version_is_compared_with_a_specifier(self, version: str, specifier: str, satisfied: bool) -> None:
         assert is_version_within(version, specifier) is satisfied
 
     def test_bad_specifier_is_refused(self) -> None:
@@ -303,7 +303,7 @@ class TestProposal:
         assert pin.observed == "sign-flipped:-0.6,0.8"
         assert (pin.first_seen, pin.last_seen) == ("2.3.1", "2.3.1")
 
-    def test_pin_that_still_holds_was_last_seen_now(self) -> None:
+    def test_pin_that_still_holds_gets_the_present_version(self) -> None:
         (pin,) = read_deviations(propose_pins(make_run(make_cell("deviation")), [PIN]), "lib.toml")
 
         assert pin == replace(PIN, last_seen="2.3.1")

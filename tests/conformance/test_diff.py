@@ -101,7 +101,7 @@ def test_markdown_shows_every_difference(records: dict[str, Path]) -> None:
     assert result.stdout.startswith("### What happens above the threshold?")
 
 
-def test_wrong_words_are_refused(records: dict[str, Path]) -> None:
+def test_unknown_entry_point_and_severity_are_refused(records: dict[str, Path]) -> None:
     subject = run(f"{records['right']}:nobody", records["never"])
     severity = run(records["right"], records["never"], "--fail-on", "terrible")
     adapter = run("torhc", records["never"])

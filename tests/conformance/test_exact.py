@@ -188,7 +188,7 @@ def test_global_norm_leaves_out_excluded_and_missing_gradients() -> None:
     assert round_elements(excluded, "float64") == encode([12.0, math.nan], "float64")
 
 
-def test_clip_by_value() -> None:
+def test_clip_by_value_limits_elements_and_keeps_nan_and_minus_zero() -> None:
     values = decode_exactly(-3.0, -0.5, -0.0, 0.75, math.inf, -math.inf, math.nan)
 
     expected = exact.clip_by_value(values, -1, Fraction(1, 3))
@@ -303,7 +303,7 @@ def test_largest_distance_of_no_elements_is_zero() -> None:
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_rounded_is_at_most_half_an_ulp_away(dtype: str) -> None:
+def test_rounded_number_is_at_most_half_an_ulp_away(dtype: str) -> None:
     values = decode_exactly(*(float(k) for k in range(-20, 21)), dtype=dtype)
     expected = get_only(exact.clip_by_norm(values, 3.0))
 

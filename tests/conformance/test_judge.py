@@ -230,7 +230,7 @@ class TestValues:
 
         assert (found.status, found.ulp) == ("fail", inf)
 
-    def test_error_fails(self) -> None:
+    def test_error_where_a_result_is_due_fails(self) -> None:
         found = judge_answers(build_case(expect("values"), TRIANGLE, clip_norm=2.5), Raised("ValueError", "no"))
 
         assert (found.status, found.behaviour) == ("fail", "raises:ValueError")
@@ -389,7 +389,7 @@ class TestReturnedNorm:
         assert self.judge_norm(Array.of(np.array(0))) == "pass"
 
     @pytest.mark.parametrize(("values", "norm"), [([nan, inf], nan), ([inf, 1.0], inf)])
-    def test_norms_that_are_not_finite(self, values: list[float], norm: float) -> None:
+    def test_norm_that_is_not_finite_must_be_returned(self, values: list[float], norm: float) -> None:
         assert self.judge_norm(make_array([norm], shape=()), values) == "pass"
         assert self.judge_norm(make_array([5.0], shape=()), values) == "fail"
 

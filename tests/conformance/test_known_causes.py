@@ -149,7 +149,7 @@ class Dying:
         return Died("ended by signal SIGSEGV")
 
     def renew(self) -> None:
-        """Count it."""
+        """Count the request for a new process."""
         self.renewed += 1
 
     def close(self) -> None:
@@ -243,11 +243,11 @@ def test_shipped_entries_are_complete(path: Path) -> None:
         assert one.cause not in lax or "effect" in dict(one.parameters), one
         assert one.cause != "raises" or "text" in dict(one.parameters), one
         assert one.cause not in ("gradients-nan", "gradients-zeroed", "malformed"), one
-    assert len(load_known(path.stem)) == MOST[path.stem]
+    assert len(load_known(path.stem)) == COUNTS[path.stem]
 
 
 #: The number of known failures of each framework.
-MOST = {"optax": 8, "paddle": 17, "paddle-fluid": 13, "tensorflow": 12, "torch": 8}
+COUNTS = {"optax": 8, "paddle": 17, "paddle-fluid": 13, "tensorflow": 12, "torch": 8}
 
 
 def test_example_of_the_manual_is_valid() -> None:

@@ -255,7 +255,7 @@ def test_pin_of_a_long_answer_excuses_no_elements_that_changed_places(dtype: str
 
 
 @pytest.mark.parametrize("number", ["one", "1.2.3", "", "0x1", "1e"])
-def test_summary_without_numbers_matches_none(number: str) -> None:
+def test_summary_without_numbers_matches_no_summary(number: str) -> None:
     right = summarize_numbers(make_numbers_of_like_size(20), "float32")
     broken = re.sub(r"along [^,]*", f"along {number}", right)
 

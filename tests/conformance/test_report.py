@@ -38,7 +38,7 @@ def test_site_of_a_folder_names_the_file_to_open(record: Path, tmp_path: Path) -
 
 
 def join_lines(result: Result) -> str:
-    """Return the output on one line: a terminal gets it wrapped."""
+    """Return the output on one line, because long lines are wrapped."""
     return " ".join(result.output.split())
 
 
@@ -65,7 +65,7 @@ def test_damaged_record_is_refused_by_name(damage: object, says: str, record: Pa
     assert not (tmp_path / "site").exists()
 
 
-def test_run_is_given_once(record: Path, tmp_path: Path) -> None:
+def test_run_that_is_given_twice_is_refused(record: Path, tmp_path: Path) -> None:
     result = report(record, record, "-o", tmp_path / "site")
 
     assert result.exit_code == 2
@@ -79,7 +79,7 @@ def test_folder_without_records_is_wrong_usage(tmp_path: Path) -> None:
     assert "There is no record" in join_lines(result)
 
 
-def test_other_table_is_refused_by_name(record: Path, tmp_path: Path) -> None:
+def test_table_of_another_kind_is_refused_by_name(record: Path, tmp_path: Path) -> None:
     table = tmp_path / "table.json"
     table.write_text("{}", encoding="utf-8")
 

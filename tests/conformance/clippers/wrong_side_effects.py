@@ -104,7 +104,7 @@ class ResultsInTheCallersList(Clipper):
 
 @caught_by("no-warnings")
 class IsDeprecated(Clipper):
-    """Warn in every call that it is deprecated."""
+    """Warn in every call that the function is deprecated."""
 
     def take(self, grads: Any) -> Gradients:
         warnings.warn("use the other one", DeprecationWarning, stacklevel=2)

@@ -189,7 +189,7 @@ class WholeNumbers(ByValue):
 
 @caught_by("value.inside-unchanged")
 class ScalesToTheBound(ByValue):
-    """Divide by 1.1 times max and multiply by it again, which rounds."""
+    """Divide by 1.1 times max and multiply by the same number again, so that results are rounded."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         if low != -high or high == 0:

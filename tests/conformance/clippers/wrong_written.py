@@ -13,7 +13,7 @@ from .table import caught_by
 
 @caught_by("inputs-not-mutated", in_place=False)
 class WritesIntoItsInput(Clipper):
-    """Write the results into the input, though declared not to work in place."""
+    """Write the results into the input, although the adapter declares that the input is not changed."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         grad[...] = result
@@ -134,7 +134,7 @@ class DoesNotWriteLongOnes(_Writes):
 
 @caught_by("in-place-written", in_place=True)
 class WritesNothing(Clipper):
-    """Return new arrays, though declared to work in place."""
+    """Return new arrays, although the adapter declares that the input is written."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return np.array(result)

@@ -22,9 +22,9 @@ from .triggers import KERNEL_AXES, LEVELS, Level, find_level
 
 __all__ = ["Mutant", "Witness", "draw_mutants", "find_witness", "read_name"]
 
-#: The inputs that are drawn before a mutant counts as equivalent to a right clipper.
+#: The number of inputs that are drawn before a mutant counts as equivalent to a right clipper.
 TRIES = 16
-#: The smaller number of inputs for triggers that need long ones.
+#: The length from which an input is long, and the smaller number of inputs for triggers that need long inputs.
 LONG, TRIES_IF_LONG = 10_000, 6
 
 

@@ -25,7 +25,7 @@ def _read_base(row: Array, grad: Array) -> Array:
 
 
 def _list_sums() -> Iterator[Operator]:
-    """Yield operators that measure something else."""
+    """Yield operators that measure other elements."""
 
     def make_one(name: str, edit: Edit, level: Level | None = None) -> Operator:
         return Operator(name, "values", edit, operations=NORMS, level=level)
@@ -66,7 +66,7 @@ def _list_sums() -> Iterator[Operator]:
 
 
 def _list_scalars() -> Iterator[Operator]:
-    """Yield operators that compute something else with the norm."""
+    """Yield operators that change a norm, or a number that is computed with it."""
 
     def make_one(name: str, step: str, edit: Edit) -> Operator:
         return Operator(name, step, edit, operations=NORMS)
@@ -102,7 +102,7 @@ def _list_scalars() -> Iterator[Operator]:
 
 
 def _sum_in_dtype(norm: float, parts: Any) -> float:
-    """Add squares in the dtype of the elements, whose range they leave."""
+    """Add squares in the dtype of the elements, so that they leave its range."""
     return math.sqrt(sum(float(np.sum(np.square(row))) for _, row in parts)) if parts else norm
 
 

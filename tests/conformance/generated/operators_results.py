@@ -16,7 +16,7 @@ __all__ = ["find_tail", "list_result_operators", "narrow"]
 
 
 def find_tail(row: Array, length: int) -> int:
-    """Return where the last partial chunk begins; at the end if there is none."""
+    """Return the place where the last partial chunk begins; the row's length if no partial chunk follows a full one."""
     return row.size - row.size % length if row.size > length else row.size
 
 
@@ -39,7 +39,7 @@ def _keep_from(result: Array, given: Array, start: int) -> Array:
 
 
 def _list_results() -> Iterator[Operator]:
-    """Yield operators that write something else."""
+    """Yield operators that write wrong results."""
 
     def make_one(name: str, edit: Edit, level: Level | None = None) -> Operator:
         return Operator(name, "result", edit, level=level)
@@ -107,7 +107,7 @@ def _refuse(work: Work) -> None:
 
 
 def _list_forms() -> Iterator[Operator]:
-    """Yield operators that return something else."""
+    """Yield operators that return results of a wrong form."""
     wider = {"float16": np.float32, "float32": np.float64, "float64": np.float32}
     yield Operator("in-columns", "form", lambda m, r: _turn(r))
     yield Operator("other-dtype", "form", lambda m, r: r.astype(wider[r.dtype.name]), in_place=False)

@@ -19,25 +19,26 @@ from .facts import Array
 
 __all__ = ["STYLES", "Change", "Hook", "Part", "Style", "Sums"]
 
-#: A function of the name of a step, the place of the gradient (None: the whole call), the value, and further details.
+#: A function that takes the name of a step, the place of the gradient (None for the whole call), the value of the step,
+#: and further details. It returns the value with which the style continues.
 Hook = Callable[..., Any]
 #: The place of a gradient, and its elements as a one-dimensional array.
 Part = tuple[int, Array]
-#: Turns elements into clipped elements.
+#: A function that clips elements.
 Change = Callable[[Array], Array]
 Sums = type[PowerSum]
 
-#: The largest number of elements in a bucket or a chunk.
+#: The largest number of elements in a bucket, in a chunk, and in a vector.
 BUCKET, CHUNK, LANES = 4096, 65_536, 8
 
 
 def find_largest(rows: Sequence[Array]) -> float:
-    """Return the largest magnitude; NaN if there is one."""
+    """Return the largest magnitude; NaN if an element is NaN."""
     return float(np.max([np.max(np.abs(row), initial=0.0) for row in rows], initial=0.0))
 
 
 def announce(hook: Hook, i: int, result: Array, given: Array) -> Array:
-    """Return the result for one gradient after the hook."""
+    """Pass the result for one gradient to the hook, and return what the hook returns."""
     return np.asarray(hook("result", i, result, given))
 
 
@@ -271,7 +272,7 @@ def change_elements(row: Array, change: Change) -> Array:
 
 
 class Decorated(Style):
-    """Write the function of one array, and decorate it."""
+    """Clip a list with a decorated function that clips one array."""
 
     name = "decorated"
 

@@ -2,8 +2,7 @@
 
 A level is one circumstance on an axis, such as "float16" on the axis "dtype". The facts of a gradient decide whether a
 level holds. Each level also says how to draw an input for which it holds. A kernel chooses its code by several of
-`KERNEL_AXES` at once, so three levels of these axes can form a trigger. Levels of other axes form triggers of at most
-two.
+`KERNEL_AXES` at once, so three levels of these axes can form a trigger. Other triggers have at most two levels.
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ def key_that_stands_twice(right: dict[str, object]) -> None:
     print(text[:-1] + ', "gradients": []}', flush=True)
 
 
-#: Functions that spoil a greeting, by the name of the way.
+#: Functions that spoil a greeting, each under the name of its way.
 GREETINGS: dict[str, Callable[[dict[str, object]], dict[str, object]]] = {
     "other_protocol": lambda about: {**about, "protocol": 2},
     "environment_that_overrides": lambda about: {**about, "environment": {"python": "4.0"}},

@@ -42,7 +42,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 #: A code block: its fence, its language and its text.
 FENCE = re.compile(r"^(```+)([^\n`]*)\n(.*?)^\1$", re.DOTALL | re.MULTILINE)
-#: The sentence before a block that is the content of a file.
+#: The sentence that stands before the content of a file.
 FILE = re.compile(r"Save this as `([\w.]+)`[^`]*\Z")
 #: A link to a file of the project, with an optional heading in it.
 LINK = re.compile(r"\]\((?!https?://)([\w./-]*)(#[\w-]+)?\)")
@@ -58,7 +58,7 @@ RUN_BY = {
     "docs/how-to/use-the-reference.md": "tests/test_readme.py and tests/spec/test_documentation.py",
     "docs/tutorial/adapter.md": "test_tutorial_prints_what_it_shows",
     "docs/tutorial/function.md": "test_tutorial_prints_what_it_shows",
-    # A call that the text explains, line by line.
+    # This page explains one call, line by line.
     "docs/explanation/reference-design.md": "test_call_of_the_tour_gives_the_norm",
 }
 
@@ -70,7 +70,7 @@ class Block:
     page: str
     language: str
     text: str
-    #: The file that the block is the content of; empty if it is none.
+    #: The file whose content the block shows; empty if it shows no file.
     file: str = ""
 
 
@@ -263,7 +263,7 @@ def test_tutorial_prints_what_it_shows(page: str, tmp_path: Path, monkeypatch: p
         if block.file:
             Path(block.file).write_text(block.text, encoding="utf-8")
         if block.language == "sh" and following.language == "text":
-            # A process of its own, because the suite reads the files beside an adapter once.
+            # Run the command in a separate process, because a process reads the files beside an adapter only once.
             command = [sys.executable, "-m", "gradclip_conformance", *shlex.split(block.text)[1:]]
             done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, check=False)
             assert_shown(following.text, done.stdout)

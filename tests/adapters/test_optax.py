@@ -147,7 +147,7 @@ def test_option_that_optax_does_not_have_is_refused_by_optax(subject: str, optio
         ({}, {"reused": True}, "immutable"),
     ],
 )
-def test_what_arrays_of_jax_are_not_is_unsupported(
+def test_strides_rows_and_reuse_are_unsupported_for_arrays_of_jax(
     changes: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
     gradient = Gradient("a", Array.of(np.ones(2, np.float32)), **changes)

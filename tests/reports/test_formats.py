@@ -133,7 +133,7 @@ class TestCtrf:
     def test_times_in_milliseconds(self, small_run: Run) -> None:
         summary = json.loads(render([small_run], "ctrf"))["results"]["summary"]
 
-        # date --utc --date 2026-11-21T02:38:27Z +%s
+        # The command `date --utc --date 2026-11-21T02:38:27Z +%s` prints the start in seconds.
         assert (summary["start"], summary["stop"]) == (1795228707000, 1795228707008)
 
 

@@ -17,13 +17,13 @@ class Terminal(io.StringIO):
     """A stream that says it is a terminal."""
 
     def isatty(self) -> bool:
-        """Return whether it is one."""
+        """Return True."""
         return True
 
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Return a terminal of 80 columns; a test makes it its standard error, because pytest does so at its beginning."""
+    """Return a terminal of 80 columns. Each test redirects standard error to it, because pytest replaces it."""
     for name, value in {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "25"}.items():
         monkeypatch.setenv(name, value)
     return Terminal()

@@ -99,7 +99,7 @@ class TestRoundTrip:
 
 class TestPlan:
     def test_fingerprint_is_sha256_of_the_sorted_lines(self) -> None:
-        # printf 'a x\nb x' | sha256sum
+        # The command `printf 'a x\nb x' | sha256sum` prints this hash.
         expected = "4c329601c8974d2f70c4348c30e805501e57ff640937d2131e73f03b775442c8"
 
         assert hash_plan([("b", "x"), ("a", "x")]) == expected

@@ -26,7 +26,7 @@ from gradclip_spec.rules.questions import load_questions
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>`|'\"&\x1b[31m\x00\u202e{{ 7*7 }}{% raw %}"
 RULES = rules.load()[:6]
 BOOK = Book(load_questions(), RULES, tuple(load_causes().values())[:5])
-#: Everything that the templates use; a tag beyond these came from a record.
+#: All tags that the templates use. Any other tag came from a record.
 TAGS = {
     *("html", "head", "meta", "title", "link", "script", "body", "a", "header", "nav", "div", "label", "input", "span"),
     *("ul", "ol", "li", "button", "main", "footer", "p", "code", "h1", "h2", "h3", "form", "select", "option", "table"),

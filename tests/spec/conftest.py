@@ -258,7 +258,7 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 @pytest.fixture
 def use_loops(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return a function that selects "compiled" or "plain" loops for the rest of a test; without numba it skips."""
+    """Return a function that selects "compiled" or "plain" loops for a test; it skips the test if numba is missing."""
 
     def use(kind: str) -> None:
         loops = kernels.load_compiled()

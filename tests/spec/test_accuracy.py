@@ -200,8 +200,8 @@ def test_large_gradients(backend: Any, kind: str) -> None:
 def test_coefficient_midway_between_two_floats(
     backend: Any, dtype: str, loops: str, budget: float, use_loops: Any
 ) -> None:
-    # Rounding the coefficient to the dtype gives it an error of half an ulp. That alone gives an element an error of
-    # one ulp.
+    # Rounding the coefficient to the dtype gives it an error of half an ulp. This error alone gives an element an error
+    # of one ulp.
     use_loops(loops)
     array = np.random.default_rng(52).uniform(1, 2, 1 << 18).astype(dtype)
     norm = compute_exact_norm(array)
@@ -256,8 +256,8 @@ def test_heavy_tails_keep_elements_within_the_budget(backend: Any) -> None:
 
 @pytest.mark.parametrize("backend", ["dask"], indirect=True)
 def test_coefficient_of_a_chunked_norm_is_not_rounded_to_float32(backend: Any) -> None:
-    # The total does not know the errors of the chunks' sums. So the coefficient must not be rounded to float32, which
-    # would give elements an error of 1.2 ulp.
+    # The total norm does not include the errors of the chunks' sums. So the coefficient must not be rounded to float32,
+    # which would give elements an error of 1.2 ulp.
     array = np.random.default_rng(5).standard_normal(1 << 19).astype(np.float32)
     norm = float(np.sqrt(np.sum(np.square(array, dtype=np.float64))))
 
@@ -281,7 +281,7 @@ def test_squares_below_the_range_of_float32(backend: Any) -> None:
     assert abs(norm - exact) <= np.spacing(np.float32(exact))
 
 
-# JAX multiplies in two steps; a coefficient below 2**-252 needs a third.
+# JAX multiplies in two steps. A coefficient below 2**-252 needs a third step.
 @pytest.mark.only_where(lambda backend, threshold: backend.name != "jax" or threshold >= 1e-35)
 @pytest.mark.parametrize("threshold", [1e-35, 1e-36])
 def test_a_tiny_coefficient_of_huge_elements(backend: Any, threshold: float) -> None:

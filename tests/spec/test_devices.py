@@ -62,7 +62,7 @@ class Elsewheres(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
         devices = [torch.device(x) for x in (*args[1:2], kwargs.get("device")) if isinstance(x, str | torch.device)]
         plain = all(type(x) in (torch.Tensor, Elsewhere) for x in args if isinstance(x, torch.Tensor))
         if name == "where" and isinstance(args[0], Elsewhere) and len(args) == 3:
-            # Torch makes tensors of numbers on the device before it calls this function.
+            # Before torch calls this function, it turns numbers into tensors on the device.
             like = next(x for x in args if isinstance(x, torch.Tensor) and x.dtype != torch.bool)
             args[1:] = [x if isinstance(x, torch.Tensor) else torch.full_like(like, x) for x in args[1:]]
         elif name in ("to", "as_tensor") and devices and isinstance(args[0], torch.Tensor) and plain:
@@ -121,7 +121,7 @@ def test_tensors_on_several_devices(devices: tuple[str, ...], dtype: str, norm_t
 
 
 @pytest.mark.usefixtures("elsewheres")
-def test_in_place_nothing_is_copied() -> None:
+def test_clip_in_place_copies_nothing() -> None:
     grads = [torch.full((3,), 2.0), Elsewhere(torch.full((3,), 2.0), torch.device(ELSEWHERE[0]))]
     for clip in (clip_by_global_norm, clip_by_norm, clip_by_value):
         clipped: Any = clip(grads, 1.0, inplace=True)

@@ -118,7 +118,7 @@ def test_norm_types(backend: Any, norm_type: float, expected: float) -> None:
         assert abs(float(total) - expected) <= tolerance * expected
 
 
-#: Exponents near both ends of the range: a quarter of such a number is still normal.
+#: Exponents near both ends of the range. A quarter of a number with such an exponent is still normal.
 ENDS = {"float16": (14, -10), "bfloat16": (126, -120), "float32": (126, -120), "float64": (1022, -1018)}
 
 

@@ -164,8 +164,9 @@ def test_jax_second_derivatives_of_a_clip_in_a_loop(require: Any, norm_type: flo
         np.testing.assert_allclose(hessian(x), wanted, rtol=1e-4, atol=1e-5)
 
 
-#: A largest magnitude N, a threshold c, and the derivative of the sum of the clipped vector (N, N / 2). By the second
-#: element, it is c / N. By the first element, it is minus half of that, because this element is the norm.
+#: A largest magnitude N, a threshold c, and the derivative of the sum of the clipped vector (N, N / 2). The derivative
+#: by the second element is c / N. The derivative by the first element is minus half of that, because this element is
+#: the norm.
 FAR_NORMS = [(1e-160, 1.0, [1.0, 1.0]), (1e-160, 1e-161, [-0.05, 0.1]), (1e160, 1e159, [-0.05, 0.1])]
 
 
@@ -186,7 +187,8 @@ def test_jax_derivatives_of_norms_far_from_one(
 @pytest.mark.parametrize(
     ("values", "threshold", "weights"),
     [
-        # float32 cannot hold these sums of products: of weights and elements, and of the coefficient's derivatives.
+        # Derivatives sum products of weights and elements, and of derivatives of the coefficient. float32 cannot hold
+        # these sums.
         ([1e36] * 999 + [1.001e36], 1e35, [2.0] + [1.0] * 999),
         ([3e19, 4e19], 1.0, [1.0, 0.0]),
         ([3e-20, 4e-20], 1e-21, [1e-19, 0.0]),
@@ -204,7 +206,7 @@ def test_derivatives_at_the_ends_of_the_range(
 
     point, along = x.astype(np.float64), w.astype(np.float64)
     norm = np.linalg.norm(point, norm_type)
-    # The derivative of the norm, through which each clipped element depends on all others.
+    # This is the derivative of the norm. Each clipped element depends on all others through the norm.
     slope = point / norm if norm_type == 2 else (point == norm).astype(float)
     back = threshold / norm * (along - slope * (point / norm @ along))
     forward = threshold / norm * (along - point / norm * (slope @ along))
@@ -491,7 +493,7 @@ def test_torch_recompiles_rarely_for_many_sizes(require: Any, norm_type: float, 
             x = torch.linspace(-1, 1, size, dtype=getattr(torch, dtype))
             torch.testing.assert_close(function(x), clip(x))
 
-    # Small arrays are joined and large ones are not; 10 or 20 bits count the elements.
+    # torch compiles again for two reasons: only small arrays are joined, and 10 or 20 bits count the elements.
     assert counter.frame_count <= 3
 
 

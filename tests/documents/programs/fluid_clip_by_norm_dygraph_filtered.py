@@ -20,7 +20,7 @@ with fluid.dygraph.guard():
     for parameter in linear.parameters():
         assert fileter_func(parameter) == (parameter.name == linear.weight.name)
 
-    # Below both norms, unlike the 1.0 of the document, so that excluding the bias makes a difference.
+    # This threshold is below both norms, unlike the document's 1.0, so that excluding the bias makes a difference.
     clip = fluid.clip.GradientClipByNorm(clip_norm=0.0625, need_clip=fileter_func)
 
     sgd_optimizer = fluid.optimizer.SGD(learning_rate=0.1, parameter_list=linear.parameters(), grad_clip=clip)

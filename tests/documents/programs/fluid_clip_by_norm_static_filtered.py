@@ -18,7 +18,7 @@ with fluid.program_guard(main_program=main_prog, startup_program=startup_prog):
     def fileter_func(Parameter):  # noqa: N803 (the document's names)
         return Parameter.name == "fc_0.w_0"
 
-    # Below both norms, unlike the 1.0 of the document, so that excluding the bias makes a difference.
+    # This threshold is below both norms, unlike the document's 1.0, so that excluding the bias makes a difference.
     clip = fluid.clip.GradientClipByNorm(clip_norm=0.0625, need_clip=fileter_func)
 
     sgd_optimizer = fluid.optimizer.SGDOptimizer(learning_rate=0.1, grad_clip=clip)

@@ -58,7 +58,7 @@ for norm_type, total in ((2.0, 5.0), (1.0, 7.0), (inf, 4.0)):
             # "Gradients are modified in-place."
             assert mine.grad is passed
             expected = torch.tensor(gradient, dtype=torch.float64) * coefficient
-            # total + 1e-6, the quotient, its conversion and the product: four roundings to float32.
+            # Four results are rounded to float32: total + 1e-6, the quotient, its conversion and the product.
             for found in (mine.grad, theirs.grad):
                 assert torch.all((found - expected).abs() <= 4 * 2.0**-24 * expected.abs()), (found, expected)
 

@@ -20,7 +20,7 @@ __all__ = ["ReferenceCall", "check_result"]
 
 #: The documented error in ulp, plus one rounding of the check itself.
 NORM_ULPS, ELEMENT_ULPS = 1.5, 3.5
-#: The same for orders whose powers NumPy computes within a few ulp.
+#: The same error for orders whose powers NumPy computes within a few ulp.
 POWER_ULPS = 64.0
 #: Orders for which no power overflows and every element counts.
 CHECKED_ORDERS = (0.5, 100.0)

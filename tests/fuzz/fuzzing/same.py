@@ -1,4 +1,4 @@
-"""Adapter that returns what it gets; it is quick to import and independent of the suite."""
+"""Define an adapter that returns what it gets. It is quick to import and independent of the suite."""
 
 from __future__ import annotations
 

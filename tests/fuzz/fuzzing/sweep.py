@@ -1,4 +1,4 @@
-"""List every single change of a document. A sweep finds a fault of one value at once; random changes find it late."""
+"""List all changes of one place of a document. They soon find a fault that one value causes; random changes do not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RAW = (
 
 
 def list_single_changes(document: Any) -> Iterator[list[Any]]:
-    """Yield changes of one place of each kind: every value, every text, and the value of each other place."""
+    """Yield changes of one place of each kind: put other values or texts there, repeat it, or leave it out."""
     kinds: dict[tuple[Any, ...], list[Any]] = {}
     for path in list_paths(document):
         names = tuple(step if isinstance(step, str) else "" for step in path)

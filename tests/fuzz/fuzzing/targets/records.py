@@ -47,7 +47,7 @@ def _find_shown_paths(name: str) -> dict[tuple[str, str], list[list[Any]]]:
 
 
 def list_hostile_examples(name: str, texts: Sequence[str]) -> list[dict[str, Any]]:
-    """List examples that put each text into each member that reports show, and into all members but names at once."""
+    """List examples that put each text into one member that reports show, or into all members but names at once."""
     paths = {member: of_member[0] for member, of_member in _find_shown_paths(name).items()}
     free = [path for (_, member), path in paths.items() if member not in ("subject", "rule", "case")]
     wanted = [[[path, "set", text] for path in free] for text in texts]

@@ -41,7 +41,7 @@ EXAMPLES = st.tuples(st.sampled_from(ADAPTERS), st.integers(0, 60)).flatmap(
         {
             "adapter": st.just(chosen[0]),
             "cell": st.just(chosen[1]),
-            # Few changes at once, because a refused record tests nothing.
+            # Make few changes at once, because a refused record tests nothing.
             "changes": draw_changes(_select_one_cell(*chosen), largest=2, times=(2, 20, 5_000)),
             "command": st.booleans(),
         }

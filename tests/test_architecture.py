@@ -31,6 +31,7 @@ from gradclip_conformance.cases.catalogue import THEMES, list_all_cases
 from gradclip_conformance.covering.rows import list_all_rows
 from gradclip_conformance.judge.model import Raised, Replied
 from gradclip_conformance.run import environments
+from gradclip_conformance.run.environments.interpreters import find_interpreter
 from gradclip_conformance.run.host_process import HostProcess, build_host_command
 from gradclip_spec import rules
 
@@ -355,8 +356,7 @@ def old_python() -> str:
     if named := os.environ.get("GRADCLIP_PYTHON_PADDLE_FLUID"):
         return named
     try:
-        # The function is private because only this test needs an interpreter without an environment.
-        return environments._find_interpreter("3.7", "paddle-fluid")
+        return find_interpreter("3.7", "paddle-fluid")
     except environments.EnvironmentProblem:
         pytest.skip("a Python 3.7 is missing")
 

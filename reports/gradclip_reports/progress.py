@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import ProgressColumn, TaskID
 
-__all__ = ["Progress", "Task", "progress_bar", "show_task"]
+__all__ = ["Progress", "Task", "progress_bar", "say_line", "show_task"]
 
 
 class Progress:
@@ -46,16 +46,16 @@ class _OnTerminal(Progress):
 class _InLines(Progress):
     def note_start(self, adapter: str, heading: str, planned: int) -> None:
         self._adapter, self._planned, self._done, self._spoiled = adapter, planned, 0, 0
-        _say(f"{adapter}: {heading}, {planned} cells")
+        say_line(f"{adapter}: {heading}, {planned} cells")
 
     def note_finish(self, cell: Cell) -> None:
         self._done += 1
         self._spoiled += cell.status in SPOILING
         if self._done * 4 // self._planned > (self._done - 1) * 4 // self._planned:
-            _say(f"{self._adapter}: {self._done} of {self._planned}, {self._spoiled} not as expected")
+            say_line(f"{self._adapter}: {self._done} of {self._planned}, {self._spoiled} not as expected")
 
 
-def _say(text: str) -> None:
+def say_line(text: str) -> None:
     """Print a line on standard error; escape control characters."""
     sys.stderr.write(f"{escape_text(text)}\n")
     sys.stderr.flush()
@@ -67,13 +67,24 @@ class Task:
     def note(self, text: str) -> None:
         """Note what the task does now."""
 
+    def tell(self, text: str) -> None:
+        """Note what the task does now, so that a log shows it, too."""
+
     def advance(self) -> None:
         """Note that a step is finished."""
+
+
+class _TaskInLines(Task):
+    def tell(self, text: str) -> None:
+        say_line(text)
 
 
 class _TaskOnTerminal(Task):
     def __init__(self, bar: Bar, task: TaskID) -> None:
         self._bar, self._task = bar, task
+
+    def tell(self, text: str) -> None:
+        self.note(text.strip())
 
     def note(self, text: str) -> None:
         # Replace the title, because there is no room for both.
@@ -97,7 +108,7 @@ def progress_bar() -> Iterator[Progress]:
 
 
 @contextlib.contextmanager
-def show_task(title: str, steps: int | None = None) -> Iterator[Task]:
+def show_task(title: str, steps: int | None = None, *, keep: bool = False) -> Iterator[Task]:
     """Show a bar on a terminal, or print the title elsewhere, while a task goes on.
 
     Parameters
@@ -106,14 +117,18 @@ def show_task(title: str, steps: int | None = None) -> Iterator[Task]:
         The task, in a few words.
     steps
         The number of steps, if it is known.
+    keep
+        Whether the title stays on a terminal after the task.
     """
     from rich.progress import MofNCompleteColumn
 
     bar = _make_bar(*([] if steps is None else [MofNCompleteColumn()]))
     if bar is None:
-        _say(title)
-        yield Task()
+        say_line(title)
+        yield _TaskInLines()
         return
+    if keep:
+        say_line(title)
     with bar:
         yield _TaskOnTerminal(bar, bar.add_task(_escape(title), total=steps))
 

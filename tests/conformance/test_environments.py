@@ -1,4 +1,4 @@
-"""Check that a framework's environment is made once and shared, even by processes that start together."""
+"""Check that an environment is made once and shared, made anew if it is broken, and listed and removed."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ from pathlib import Path
 
 import platformdirs
 import pytest
+from click.testing import CliRunner, Result
+from filelock import FileLock
 
+from gradclip_conformance.cli import gradclip
 from gradclip_conformance.run import environments
+from gradclip_conformance.run.environments import making
+from gradclip_conformance.run.environments.interpreters import find_interpreter
 
 #: This program makes an environment and leaves a mark in it. Every new environment already meets its only requirement.
 MAKE = """
 import sys
 from pathlib import Path
 from gradclip_conformance.run import environments
+from gradclip_conformance.run.environments import making
 
-environments.read_recipes = lambda: {"library": environments.Recipe("library", None, tuple(sys.argv[1:]))}
+making.read_recipes = lambda: {"library": environments.Recipe("library", None, tuple(sys.argv[1:]))}
 python = environments.make_environment("library")
 with Path(python).with_name("marks").open("a") as marks:
     marks.write("x")
@@ -64,7 +70,9 @@ def test_environment_is_made_once_for_all_environments_of_a_python(folder: Path,
     assert read_marks(start(tmp_path / "other" / ("Scripts" if os.name == "nt" else "bin") / "python")) == "xxx"
     # Another recipe makes another environment.
     assert read_marks(start(requirement="pip>1")) == "x"
-    assert folder.is_dir()
+    # The first one is still there: another version of the suite may use it now.
+    assert read_marks(start()) == "xxxx"
+    assert len(list(folder.parent.glob("library*/gradclip-ready"))) == 2
 
 
 @pytest.mark.exam(sample=0)
@@ -74,3 +82,151 @@ def test_process_waits_while_another_makes_the_environment(folder: Path) -> None
     assert {read_marks(process) for process in both} <= {"x", "xx"}
     assert (folder / "gradclip-ready").exists()
     assert read_marks(start()) == "xxx"
+
+
+@pytest.fixture
+def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of environments, with one that is ready, made without pip."""
+    recipes = {"library": environments.Recipe("library", None, ("library==1",))}
+    monkeypatch.setattr(making, "read_recipes", lambda: recipes)
+    monkeypatch.setattr(making, "_run", pretend)
+    environments.make_environment("library")
+    return folder.parent
+
+
+def pretend(command: list[str], adapter: str, task: object) -> None:
+    """Do what `python -m venv FOLDER` and `pip install` leave behind, as far as the suite looks at it."""
+    del adapter, task
+    if "venv" in command:
+        folder = Path(command[-1])
+        (folder / "bin").mkdir()
+        (folder / "bin" / "python").symlink_to(sys.executable)
+    else:
+        record = Path(command[0]).parents[1] / "lib/python3/site-packages/library-1.dist-info/RECORD"
+        record.parent.mkdir(parents=True)
+        (record.parents[1] / "library.py").write_text("NUMBER = 1\n")
+        record.write_text("library.py,sha256=0,11\nlibrary.pyc,,\n")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(gradclip, ["env", *arguments])
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")
+@pytest.mark.parametrize(
+    ("path", "text", "fault"),
+    [
+        ("bin/python", None, "its Python does not start"),
+        ("lib/python3/site-packages/library.py", None, "library.py is missing"),
+        ("lib/python3/site-packages/library.py", "NUMBER", "library.py is cut off"),
+        ("lib/python3/site-packages/library-1.dist-info/RECORD", None, "it has no packages"),
+    ],
+)
+def test_broken_environment_is_listed_and_made_anew(
+    path: str, text: str | None, fault: str, made: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = made / "library" / path
+    broken.unlink()
+    if text is not None:
+        broken.write_text(text)
+
+    assert f"broken: {fault}" in run("list").stdout
+    python = environments.make_environment("library")
+
+    assert f"The environment of library is broken ({fault}), and is made anew." in capsys.readouterr().err
+    assert Path(python).is_file()
+    assert (made / "library/lib/python3/site-packages/library.py").read_text() == "NUMBER = 1\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")
+def test_unfinished_environment_is_made_anew(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (made / "library" / "gradclip-ready").unlink()
+    (made / "library" / "rest").touch()
+
+    assert "unfinished" in run("list").stdout
+    environments.make_environment("library")
+
+    assert "was not finished, and is made anew" in capsys.readouterr().err
+    assert not (made / "library" / "rest").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")
+def test_folder_of_the_user_is_never_touched(made: Path) -> None:
+    for file in (made / "library" / "gradclip-ready", made / "library" / "gradclip-environment.json"):
+        file.unlink()
+
+    python = environments.make_environment("library")
+
+    assert Path(python).parents[1].name.startswith("library-")
+    assert (made / "library" / "lib").is_dir()
+    assert run("remove", "library").exit_code == 2
+    assert run("remove", "--all").exit_code == 0
+    assert [path.name for path in made.iterdir() if path.is_dir()] == ["library"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")
+def test_environments_are_listed_and_removed(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = run("list").stdout
+    assert "library  0 MB, ready\n    library==1\n" in listed
+    assert run("remove", "--stale").stdout == "There is nothing to remove.\n"
+
+    newer = {"library": environments.Recipe("library", None, ("library==2",))}
+    monkeypatch.setattr(making, "read_recipes", lambda: newer)
+    assert "library  0 MB, of another recipe or another Python" in run("list").stdout
+    with FileLock(made / "library.lock"):
+        held = run("remove", "library")
+    assert held.exit_code == 3
+    assert "Another process is making" in held.stderr
+    assert run("remove", "--stale").stdout == "removed library, 0 MB\n"
+    assert "There are no environments" in run("list").stdout
+
+
+@pytest.mark.parametrize("arguments", [(), ("library", "--all"), ("--all", "--stale"), ("nothing",)])
+def test_removal_must_be_told_what_to_remove(arguments: tuple[str, ...], folder: Path) -> None:
+    assert run("remove", *arguments).exit_code == 2
+    assert not folder.exists()
+
+
+def test_installation_reports_downloads_and_failures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = [
+        "Collecting torch==2.13.0",
+        "  Downloading https://x/torch-2.13.0-cp311.whl (175.3 MB)",
+        "Installing collected packages: numpy, torch",
+        "ERROR: No space left on device",
+    ]
+    program = f"import sys; print(*{said!r}, sep='\\n'); sys.exit(1)"
+
+    with (
+        pytest.raises(environments.EnvironmentProblem, match=r"(?s)failed at `-c .*No space left on device$"),
+        making.show_task("Making it") as task,
+    ):
+        making._run([sys.executable, "-c", program], "library", task)
+
+    assert capsys.readouterr().err == (
+        "Making it\n  pip downloads torch-2.13.0-cp311.whl, 175.3 MB\n  pip installs 2 packages\n"
+    )
+
+
+def test_missing_interpreter_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYENV_ROOT", "UV_PYTHON_INSTALL_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+
+    with pytest.raises(environments.EnvironmentProblem, match=r"runs on Python 3\.2, .*`pyenv install 3\.2`"):
+        find_interpreter("3.2", "library")
+
+    # The newest one is found first, and one that does not run is passed over.
+    for version in ("3.2.9", "3.2.10"):
+        (tmp_path / "versions" / version / "bin").mkdir(parents=True)
+        (tmp_path / "versions" / version / "bin" / "python").write_text("")
+    with pytest.raises(environments.EnvironmentProblem, match=r"3\.2\.10.*3\.2\.9.* did not run as Python 3\.2"):
+        find_interpreter("3.2", "library")
+
+
+def test_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("GRADCLIP_VENVS", str(tmp_path / "file"))
+    monkeypatch.setattr(making, "read_recipes", lambda: {"library": environments.Recipe("library", None, ("pip",))})
+
+    with pytest.raises(environments.EnvironmentProblem, match="GRADCLIP_VENVS names another folder"):
+        environments.make_environment("library")

@@ -17,7 +17,7 @@ from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.pins import load_deviations, read_deviations
 from gradclip_conformance.oracle.formula import Formula
 from gradclip_conformance.repro import script as scripts
-from gradclip_conformance.run import environments
+from gradclip_conformance.run.environments import recipes as environments
 from gradclip_conformance.run.messages import check_formulas
 from gradclip_reports.records import Cell, Header
 

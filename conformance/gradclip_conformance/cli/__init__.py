@@ -27,7 +27,7 @@ __all__ = ["VERBS", "gradclip", "main"]
 #: Each verb's command is in the module of the same name, which is imported when it is needed.
 VERBS = (
     *("check", "smoke", "adapters", "rules", "show", "summary", "report", "repro", "diff", "expectations", "accuracy"),
-    "new-adapter",
+    *("new-adapter", "env"),
 )
 #: The modules of commands that are not in this folder.
 ELSEWHERE = {"new-adapter": "gradclip_conformance.skeleton.command"}

@@ -12,7 +12,7 @@ from unittest import mock
 import gradclip_adapters
 from gradclip_conformance.cases import regressions
 from gradclip_conformance.repro import script as scripts
-from gradclip_conformance.run import environments
+from gradclip_conformance.run.environments import recipes as environments
 from gradclip_reports.records import Cell, Header
 
 from ..documents import read_lines

@@ -1,0 +1,180 @@
+"""Say what a folder with an environment holds: whether the environment is ready, unfinished, broken or not ours."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+from filelock import FileLock, Timeout
+
+from .interpreters import EnvironmentProblem
+
+__all__ = [
+    "BEGUN",
+    "READY",
+    "Environment",
+    "State",
+    "find_environments_folder",
+    "find_fault",
+    "list_environments",
+    "lock",
+    "look_at",
+    "remove_environment",
+    "remove_folder",
+]
+
+#: This file is written first, and says what the environment is made of.
+BEGUN = "gradclip-environment.json"
+#: This file is written last, and holds the fingerprint of the recipe.
+READY = "gradclip-ready"
+
+
+class State(Enum):
+    """The state of a folder."""
+
+    ABSENT = "absent"
+    READY = "ready"
+    UNFINISHED = "unfinished"
+    #: The folder exists, and the suite did not make it.
+    FOREIGN = "not made by the suite"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A folder that holds, or may come to hold, an environment."""
+
+    folder: Path
+    state: State
+    #: The fingerprint of the recipe that it was made by, if it is ready.
+    fingerprint: str = ""
+    #: What it is made of, if that is known: environments of older versions of the suite do not say.
+    adapter: str = ""
+    requirements: tuple[str, ...] = ()
+
+    @property
+    def python(self) -> str:
+        """The environment's interpreter."""
+        return str(self.folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+
+
+def find_environments_folder() -> Path:
+    """Return the folder of the environments: `GRADCLIP_VENVS`, or one in the user's cache."""
+    if chosen := os.environ.get("GRADCLIP_VENVS"):
+        return Path(chosen).resolve()
+    return platformdirs.user_cache_path("gradclip", appauthor=False) / "venvs"
+
+
+def lock(folder: Path, seconds: float = -1) -> FileLock:
+    """Return the lock of an environment, which whoever makes or removes it holds."""
+    return FileLock(folder.with_name(f"{folder.name}.lock"), timeout=seconds)
+
+
+def look_at(folder: Path) -> Environment:
+    """Return what a folder holds."""
+    if not os.path.lexists(folder):
+        return Environment(folder, State.ABSENT)
+    begun = _read_begun(folder / BEGUN)
+    adapter, requirements = str(begun.get("adapter", folder.name)), begun.get("requirements")
+    made_of = tuple(map(str, requirements)) if isinstance(requirements, list) else ()
+    try:
+        fingerprint = (folder / READY).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        ours = not folder.is_symlink() and (folder / BEGUN).is_file()
+        return Environment(folder, State.UNFINISHED if ours else State.FOREIGN, "", adapter, made_of)
+    return Environment(folder, State.READY, fingerprint, adapter, made_of)
+
+
+def _read_begun(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def find_fault(environment: Environment) -> str | None:
+    """Return what is broken in an environment: its Python does not run, or an installed file is gone or cut off."""
+    try:
+        done = subprocess.run([environment.python, "-c", ""], capture_output=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return "its Python does not start"
+    if done.returncode:
+        return "its Python does not run"
+    lists = [*environment.folder.glob("lib/python*/site-packages/*.dist-info/RECORD")]
+    lists += environment.folder.glob("Lib/site-packages/*.dist-info/RECORD")
+    if not lists:
+        return "it has no packages"
+    return next((fault for file in lists for fault in _check_files(file)), None)
+
+
+def _check_files(record: Path) -> Iterator[str]:
+    """Yield a sentence for each file of an installed distribution that is gone or shorter than pip made it."""
+    site = record.parents[1]
+    try:
+        with record.open(encoding="utf-8", newline="") as stream:
+            rows = [(row[0], row[2]) for row in csv.reader(stream) if len(row) == 3]
+    except (OSError, ValueError, csv.Error):
+        yield f"{record.parent.name}/RECORD cannot be read"
+        return
+    for path, size in rows:
+        # Compiled files have no size in the list, and may be absent.
+        if not size.isdecimal():
+            continue
+        try:
+            if (site / path).stat().st_size < int(size):
+                yield f"{path} is cut off"
+        except OSError:
+            yield f"{path} is missing"
+
+
+def list_environments() -> list[Environment]:
+    """Return all environments that the suite has made or begun, by the names of their folders."""
+    root = find_environments_folder()
+    if not root.is_dir():
+        return []
+    found = [look_at(folder) for folder in sorted(root.iterdir()) if folder.is_dir()]
+    return [one for one in found if one.state in (State.READY, State.UNFINISHED)]
+
+
+def remove_environment(environment: Environment) -> None:
+    """Remove an environment.
+
+    Raises
+    ------
+    EnvironmentProblem
+        If another process is making the environment, or a file cannot be removed.
+    """
+    try:
+        with lock(environment.folder, 0):
+            remove_folder(environment.folder)
+    except Timeout:
+        msg = f"Another process is making {environment.folder}; it was not removed."
+        raise EnvironmentProblem(msg) from None
+    except OSError as error:
+        msg = f"Cannot remove {environment.folder}: {error}"
+        raise EnvironmentProblem(msg) from error
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove the folder of an environment; first its mark, so that what is left of it is never taken for ready.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be removed.
+    """
+    # Older versions of the suite did not write this file.
+    (folder / BEGUN).touch()
+    with contextlib.suppress(FileNotFoundError):
+        (folder / READY).unlink()
+    shutil.rmtree(folder)

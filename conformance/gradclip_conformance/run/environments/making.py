@@ -1,0 +1,164 @@
+"""Make the environment of a framework, once, and find it again.
+
+The interpreter of the right version makes the environment with `python -m venv`: every Python has `venv`, while other
+tools drop support for old versions. The environment's own pip installs the framework.
+
+An environment is in the folder with the adapter's name. If that folder holds an environment of another recipe, or
+something that the suite did not make, a part of the recipe's fingerprint is added to the name. So two versions of the
+suite do not delete each other's environments, and nothing of the user is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import Timeout
+
+from gradclip_reports.progress import Task, say_line, show_task
+
+from .folders import (
+    BEGUN,
+    READY,
+    Environment,
+    State,
+    find_environments_folder,
+    find_fault,
+    lock,
+    look_at,
+    remove_folder,
+)
+from .interpreters import EnvironmentProblem, find_base, find_interpreter
+from .recipes import Recipe, read_recipes
+
+__all__ = ["describe_fault", "make_environment"]
+
+#: pip's lines about its progress: what it downloads, with the size, and what it installs.
+DOWNLOADS = re.compile(r"\s*Downloading (\S+) \(([\d.]+ [kMG]?B)\)")
+INSTALLS = re.compile(r"\s*Installing collected packages: (.+)")
+#: The number of pip's last lines that a message about its failure holds.
+TAIL = 5
+
+
+def make_environment(adapter: str) -> str:
+    """Return the Python of an adapter's environment, and make the environment first if need be.
+
+    Raises
+    ------
+    EnvironmentProblem
+        If no interpreter of the version is found, or the installation fails.
+    """
+    recipe = read_recipes().get(adapter)
+    if recipe is None or not recipe.requirements:
+        return sys.executable
+    interpreter = find_interpreter(recipe.python, adapter)
+    fingerprint = _compute_fingerprint(recipe, interpreter)
+    root = find_environments_folder()
+    folders = [root / adapter, root / f"{adapter}-{fingerprint[:8]}"]
+    for folder in folders:
+        found = look_at(folder)
+        if found.fingerprint == fingerprint and find_fault(found) is None:
+            return found.python
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        for folder in folders:
+            with _wait_for_lock(folder):
+                found = look_at(folder)
+                if found.state is State.FOREIGN or found.fingerprint not in ("", fingerprint):
+                    continue
+                return _make_in(found, adapter, recipe, interpreter, fingerprint)
+    except OSError as error:
+        msg = f"Cannot make the environment of {adapter!r} in {root}: {error}. GRADCLIP_VENVS names another folder."
+        raise EnvironmentProblem(msg) from error
+    msg = f"{folders[0]} and {folders[1]} hold something else. Move it away, or name another folder in GRADCLIP_VENVS."
+    raise EnvironmentProblem(msg)
+
+
+def _compute_fingerprint(recipe: Recipe, interpreter: str) -> str:
+    return hashlib.sha256("\n".join([find_base(interpreter), *recipe.requirements]).encode()).hexdigest()
+
+
+def describe_fault(environment: Environment) -> str | None:
+    """Return why the next run would not use an environment that is ready; None if it would use it."""
+    recipe = read_recipes().get(environment.adapter)
+    if recipe is None:
+        return "of an adapter that this version of the suite does not have"
+    try:
+        current = _compute_fingerprint(recipe, find_interpreter(recipe.python, environment.adapter))
+    except EnvironmentProblem:
+        return f"of Python {recipe.python}, which is not here any more"
+    if environment.fingerprint != current:
+        return "of another recipe or another Python"
+    fault = find_fault(environment)
+    return None if fault is None else f"broken: {fault}"
+
+
+@contextlib.contextmanager
+def _wait_for_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of an environment; wait as long as another process makes the environment."""
+    try:
+        held = lock(folder, 1).acquire()
+    except Timeout:
+        say_line(f"Another process is making the environment {folder.name}; this one waits for it.")
+        held = lock(folder).acquire()
+    with held:
+        yield
+
+
+def _make_in(found: Environment, adapter: str, recipe: Recipe, interpreter: str, fingerprint: str) -> str:
+    """Make an environment in a folder that is absent, unfinished or broken, while this process holds its lock."""
+    if found.state is State.READY:
+        fault = find_fault(found)
+        # Another process may have made it while this one waited for the lock.
+        if fault is None:
+            return found.python
+        say_line(f"The environment of {adapter} is broken ({fault}), and is made anew.")
+    elif found.state is State.UNFINISHED:
+        say_line(f"The environment of {adapter} was not finished, and is made anew.")
+    if found.state is not State.ABSENT:
+        remove_folder(found.folder)
+    found.folder.mkdir()
+    begun = {"adapter": adapter, "requirements": recipe.requirements, "interpreter": interpreter}
+    (found.folder / BEGUN).write_text(json.dumps(begun) + "\n", encoding="utf-8")
+    size = "" if recipe.megabytes is None else f", about {recipe.megabytes} MB when installed"
+    title = f"Making the environment of {adapter}: {', '.join(recipe.requirements)}{size}"
+    with show_task(title, keep=True) as task:
+        _run([interpreter, "-m", "venv", str(found.folder)], adapter, task)
+        install = [found.python, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
+        _run([*install, *recipe.requirements], adapter, task)
+    (found.folder / READY).write_text(fingerprint, encoding="utf-8")
+    return found.python
+
+
+def _run(command: list[str], adapter: str, task: Task) -> None:
+    """Run a command to its end, and report what it says about its progress."""
+    tail: deque[str] = deque(maxlen=TAIL)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                tail.append(line.rstrip())
+                _report(line, task)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        last = "\n".join(line for line in tail if line)
+        msg = f"Making the environment of {adapter!r} failed at `{' '.join(command[1:4])} ...`:\n{last}"
+        raise EnvironmentProblem(msg)
+
+
+def _report(line: str, task: Task) -> None:
+    if (found := DOWNLOADS.match(line)) is not None:
+        task.tell(f"  pip downloads {Path(found[1]).name}, {found[2]}")
+    elif (found := INSTALLS.match(line)) is not None:
+        task.tell(f"  pip installs {len(found[1].split(','))} packages")

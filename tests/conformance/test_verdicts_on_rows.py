@@ -1,0 +1,222 @@
+"""Check the verdicts on rows of the covering design: each part of an answer is judged, and names the broken rule.
+
+Each wrong function here is wrong in one part only. A few small rows suffice, because all rows are judged alike.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradclip_spec
+from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance.covering.rows import list_cases
+from gradclip_conformance.judge.model import Claim, Domain
+from gradclip_conformance.oracle.formula import Formula
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import PlannedCell
+from gradclip_conformance.run.runner import run_cell
+from gradclip_reports.records import Cell
+
+Clip = Callable[..., Any]
+
+SMALL = {"size": {"s4", "s9", "s33"}, "number": {"n1", "n2", "n3", "n10"}}
+FINITE = {**SMALL, "data": {"numbers", "constant", "negative", "edges"}, "magnitude": {"ordinary"}}
+ABOVE = {**FINITE, "relation": {"above", "far-above", "slightly-above"}, "excluded": {"all-in"}, "none": {"all-there"}}
+NAN = {**SMALL, "data": {"nan-first", "nan-middle", "nan-last"}, "excluded": {"all-in"}}
+INFINITE = {**SMALL, "data": {"infinity-first", "infinity-middle", "infinity-last"}, "excluded": {"all-in"}}
+
+
+def judge_rows(
+    function: Clip,
+    levels: Mapping[str, Collection[str]],
+    *,
+    operation: str = "clip_by_global_norm",
+    in_place: bool | None = None,
+    claims: Sequence[Claim] = (),
+) -> list[Cell]:
+    """Return the cells of at most ten rows that have one of the given levels on each axis."""
+    connection = InProcess(PlainFunction(function, operation, dtypes=("float32", "float64"), in_place=in_place))
+    (subject,) = connection.description.subjects
+    rows = [row for _, row in list_cases(subject) if all(row.levels[axis] in words for axis, words in levels.items())]
+    assert len(rows) > 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return [run_cell(connection, PlannedCell(subject, row, None), 30, claims) for row in rows[:10]]
+
+
+def list_broken(cells: Sequence[Cell]) -> set[tuple[str, str | None]]:
+    return {(cell.status, cell.breaks) for cell in cells}
+
+
+def clip(grads: Any, clip_norm: float, norm_type: float = 2.0) -> tuple[list[Any], float]:
+    clipped, norm = gradclip_spec.clip_by_global_norm(list(grads), clip_norm, norm_type=norm_type)
+    return [None if gradient is None else gradient.copy() for gradient in clipped], float(norm)
+
+
+def right(grads: Any, *, clip_norm: float, norm_type: float = 2.0) -> Any:
+    return clip(grads, clip_norm, norm_type)
+
+
+def returns_no_norm(grads: Any, *, clip_norm: float, norm_type: float = 2.0) -> Any:
+    # The first call of a function shows whether it returns a norm.
+    clipped, norm = clip(grads, clip_norm, norm_type)
+    return clipped, (norm if sum(map(np.size, grads)) < 4 else None)
+
+
+def returns_two_norms(grads: Any, *, clip_norm: float, norm_type: float = 2.0) -> Any:
+    clipped, norm = clip(grads, clip_norm, norm_type)
+    return clipped, np.array([norm, norm])
+
+
+def returns_half_the_norm(grads: Any, *, clip_norm: float, norm_type: float = 2.0) -> Any:
+    clipped, norm = clip(grads, clip_norm, norm_type)
+    return clipped, norm / 2 if math.isfinite(norm) else 1.0
+
+
+def changes_what_was_passed(grads: Any, *, clip_norm: float) -> Any:
+    clipped, _ = clip(grads, clip_norm)
+    np.negative(grads[0], out=grads[0])
+    return clipped
+
+
+def changes_random_numbers(grads: Any, *, clip_norm: float) -> Any:
+    random.random()
+    return clip(grads, clip_norm)[0]
+
+
+def widens(grads: Any, *, clip_norm: float) -> Any:
+    return [gradient.astype(np.float64) for gradient in clip(grads, clip_norm)[0]]
+
+
+def refuses(grads: Any, *, clip_norm: float) -> Any:
+    raise ArithmeticError("no result")
+
+
+@pytest.mark.parametrize(
+    ("function", "levels", "rule"),
+    [
+        (returns_two_norms, ABOVE, "returned-norm"),
+        (returns_half_the_norm, ABOVE, "returned-norm"),
+        (returns_half_the_norm, INFINITE, "returned-norm"),
+        (changes_random_numbers, ABOVE, "surroundings-kept"),
+        (widens, {**ABOVE, "dtype": {"float32"}}, "dtype-kept"),
+    ],
+)
+def test_broken_part_of_an_answer_is_named(function: Clip, levels: dict[str, set[str]], rule: str) -> None:
+    assert list_broken(judge_rows(function, levels)) == {("fail", f"global-norm.{rule}")}
+
+
+def test_missing_norm_is_named() -> None:
+    found = list_broken(judge_rows(returns_no_norm, ABOVE))
+
+    assert found == {("fail", "global-norm.returned-norm")}
+
+
+def test_changed_input_is_named_only_where_it_must_stay() -> None:
+    levels = {**ABOVE, "layout": {"contiguous", "fortran", "strided", "reversed"}}
+
+    judged = list_broken(judge_rows(changes_what_was_passed, levels, in_place=False))
+    assert judged == {("fail", "global-norm.inputs-not-mutated")}
+    assert list_broken(judge_rows(changes_what_was_passed, levels)) == {("pass", None)}
+
+
+def writes_results(grads: Any, *, clip_norm: float) -> Any:
+    clipped, _ = clip(grads, clip_norm)
+    for gradient, result in zip(grads, clipped, strict=True):
+        gradient[...] = result
+    return clipped
+
+
+def writes_and_halves(grads: Any, *, clip_norm: float) -> Any:
+    clipped = writes_results(grads, clip_norm=clip_norm)
+    for gradient in grads:
+        gradient[...] = gradient / 2
+    return clipped
+
+
+def test_written_elements_are_judged_apart_from_the_results() -> None:
+    levels = {**ABOVE, "layout": {"contiguous", "fortran", "strided"}, "repeated": {"once"}}
+
+    assert list_broken(judge_rows(writes_results, levels, in_place=True)) == {("pass", None)}
+    wrong = judge_rows(writes_and_halves, levels, in_place=True)
+    assert list_broken(wrong) == {("fail", "global-norm.in-place-written")}
+
+
+def returns_as_given(grads: Any, *, clip_norm: float, norm_type: float = 2.0) -> Any:
+    return list(grads), clip(grads, clip_norm, norm_type)[1]
+
+
+def returns_ones(grads: Any, *, clip_norm: float, norm_type: float = 2.0) -> Any:
+    """Return NaN in place of infinity, and ones elsewhere."""
+    results = [None if g is None else np.where(np.isinf(g), math.nan, 1).astype(g.dtype) for g in grads]
+    return results, clip(grads, clip_norm, norm_type)[1]
+
+
+@pytest.mark.parametrize(
+    ("function", "levels"), [(returns_as_given, NAN), (returns_as_given, INFINITE), (returns_ones, INFINITE)]
+)
+def test_results_that_hide_a_nonfinite_norm_fail(function: Clip, levels: dict[str, set[str]]) -> None:
+    assert list_broken(judge_rows(function, levels)) == {("fail", "global-norm.nan-not-silent")}
+
+
+def test_error_is_right_for_a_norm_that_is_not_finite_only() -> None:
+    assert list_broken(judge_rows(refuses, NAN)) == {("pass", None)}
+    assert {cell.status for cell in judge_rows(refuses, ABOVE)} == {"fail"}
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        Claim("*", ("*",), None, "unchanged", "It says so.", "https://example.org/docs"),
+        Claim("*", ("*",), None, None, "It says so.", "https://example.org/docs", domain=Domain("clip_norm", math.inf)),
+    ],
+    ids=["predicted", "outside-the-domain"],
+)
+def test_documented_behaviour_is_no_failure(claim: Claim) -> None:
+    def keep(grads: Any, *, clip_norm: float) -> Any:
+        return [gradient.copy() for gradient in grads]
+
+    assert {cell.status for cell in judge_rows(keep, ABOVE)} == {"fail"}
+    cells = judge_rows(keep, ABOVE, claims=[claim])
+    assert {(cell.status, cell.quote) for cell in cells} == {("documented", "It says so.")}
+
+
+def divide(grads: Any, clip_norm: float, formula: str) -> Any:
+    """Clip by a formula with an epsilon of 0.25."""
+    norm, eps = clip(grads, clip_norm)[1], 0.25
+    divisors = {
+        "coefficient": clip_norm / (norm + eps) if norm + eps > clip_norm else 1.0,
+        "max-denominator": clip_norm / (max(norm, clip_norm) + eps),
+        "min-numerator": min(norm, clip_norm) / (norm + eps),
+    }
+    return [(g.astype(np.longdouble) * divisors[formula]).astype(g.dtype) for g in grads]
+
+
+@pytest.mark.parametrize("formula", ["coefficient", "max-denominator", "min-numerator"])
+@pytest.mark.parametrize("phrase", ["It adds an epsilon.", ""])
+def test_answer_of_its_own_formula_is_documented_or_declared(formula: str, phrase: str) -> None:
+    def clip_by_formula(grads: Any, *, clip_norm: float) -> Any:
+        return divide(grads, clip_norm, formula)
+
+    claims = [Claim("*", ("*",), Formula(formula, 0.25), None, phrase, "https://example.org/docs")]
+    levels = {**ABOVE, "dtype": {"float32", "float64"}}
+
+    assert {cell.status for cell in judge_rows(clip_by_formula, levels)} == {"fail"}
+    assert {cell.status for cell in judge_rows(clip_by_formula, levels, claims=claims)} == {
+        "documented" if phrase else "declared"
+    }
+    # Another epsilon does not excuse the answer.
+    other = [Claim("*", ("*",), Formula(formula, 0.5), None, phrase, "https://example.org/docs")]
+    assert {cell.status for cell in judge_rows(clip_by_formula, levels, claims=other)} == {"fail"}
+
+
+def test_right_function_passes_the_same_rows() -> None:
+    for levels in (ABOVE, NAN, INFINITE):
+        assert list_broken(judge_rows(right, levels)) <= {("pass", None), ("quality", None)}

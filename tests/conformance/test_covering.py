@@ -16,6 +16,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import gradclip_adapters
 from gradclip_adapters.contract import Array, Call, Gradient, Reply, Subject
@@ -23,10 +24,12 @@ from gradclip_adapters.plain import PlainFunction
 from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, decode_recipe, encode_recipe, expand
 from gradclip_adapters.wire import decode_call, decode_reply, encode_call, encode_reply
 from gradclip_conformance.cases.build import OPERATIONS as OPERATION_NAMES
+from gradclip_conformance.cli import gradclip
 from gradclip_conformance.covering.axes import OPERATIONS, list_axes, list_heavy_levels
 from gradclip_conformance.covering.calls import WholeCall
 from gradclip_conformance.covering.constraints import can_complete, find_reason
-from gradclip_conformance.covering.designs import read_rows, write_design
+from gradclip_conformance.covering.designs import find_stage, read_rows, write_design
+from gradclip_conformance.covering.generate import extend
 from gradclip_conformance.covering.measure import measure_coverage
 from gradclip_conformance.covering.rows import RowCase, find_row, list_all_rows, list_cases
 from gradclip_conformance.oracle.distances import measure
@@ -67,6 +70,35 @@ def test_pairs_are_counted_correctly() -> None:
         if can_complete("norm", pair)
     }
     assert asked == possible
+
+
+def test_missing_rows_are_generated() -> None:
+    axes, rows = list_axes("value"), read_rows("value", "quick")
+    kept = [tuple(axis.list_words().index(word) for axis, word in zip(axes, row, strict=True)) for row in rows[:-9]]
+
+    found = extend("value", kept, find_stage("quick"))
+
+    assert 0 < len(found) <= 18
+    made = [tuple(axis.list_words()[level] for axis, level in zip(axes, row, strict=True)) for row in found]
+    lost = {pair for row in rows for pair in itertools.combinations(row, 2)}
+    lost -= {pair for row in rows[:-9] for pair in itertools.combinations(row, 2)}
+    assert lost <= {pair for row in made for pair in itertools.combinations(row, 2)}
+    assert all(find_reason("value", row) is None for row in made)
+    assert extend("value", [*kept, *found], find_stage("quick")) == []
+
+
+def test_unknown_stage_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="no stage 'quik': quick, default, thorough"):
+        read_rows("value", "quik")
+
+
+@pytest.mark.exam(sample=0)
+def test_page_shows_the_counts_and_all_levels() -> None:
+    page = Path(__file__).parents[2] / "docs" / "explanation" / "coverage.md"
+
+    shown = CliRunner().invoke(gradclip, ["rules", "--coverage"])
+
+    assert shown.stdout == page.read_text(encoding="utf-8")
 
 
 @pytest.mark.exam

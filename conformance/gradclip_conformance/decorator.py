@@ -59,7 +59,7 @@ def conforms(
     ValueError
         If `op` or `per` is none of these names.
     TypeError
-        If there is no such option, or if the decorated function takes arguments.
+        If there is no such option, if `op` is missing, or if the decorated function takes arguments.
 
     Examples
     --------
@@ -69,6 +69,9 @@ def conforms(
     ...     from my_package import clip
     ...     return clip
     """
+    if callable(op):
+        msg = "`conforms` needs the operation: write @conforms(op=...) above the function."
+        raise TypeError(msg)
     if op not in OPERATIONS:
         msg = f"Unknown `op` {op!r}; choose one of {', '.join(OPERATIONS)}."
         raise ValueError(msg)

@@ -33,6 +33,9 @@ SHOWN = 2
 #: The runs that this process has made or read.
 _RUNS: pytest.StashKey[dict[str, Run | str]] = pytest.StashKey()
 
+#: For each check that did not run, the test that shows the error.
+_SHOWN_BY: pytest.StashKey[dict[str, str]] = pytest.StashKey()
+
 
 @dataclass(frozen=True)
 class Part:
@@ -42,15 +45,17 @@ class Part:
     per: str
     name: str
     make: Callable[[], Run]
+    #: The names of all parts of the run but ELSE.
+    named: tuple[str, ...]
 
     def check(self, request: pytest.FixtureRequest) -> None:
         """Pass, fail or skip the test."""
         __tracebackhide__ = True
         run = _find_run(request, self.key, self.make)
         if isinstance(run, str):
-            pytest.fail(escape_text(run), pytrace=False)
-        if self.name == ELSE:
-            _check_rest(run, self.per)
+            _report_error(request, self, run)
+        elif self.name == ELSE:
+            _check_rest(run, self)
         elif self.per == "rule":
             _check_rule(run, self.name)
         else:
@@ -60,17 +65,18 @@ class Part:
 def list_parts(key: str, per: str, make: Callable[[], Run], operations: Collection[str]) -> list[Part]:
     """Return the parts of a run: the ids of findings or of rules, and the rest."""
     chosen = [rule for rule in rules.load() if OPERATIONS[rule.id.partition(".")[0]] in operations]
-    names = [rule.id for rule in chosen] if per == "rule" else _list_origins({rule.theme for rule in chosen})
-    return [Part(key, per, name, make) for name in (*names, ELSE)]
+    if per == "rule":
+        names = [rule.id for rule in chosen]
+    else:
+        names = _list_origins({rule.theme for rule in chosen}, by_value="clip_by_value" in operations)
+    return [Part(key, per, name, make, tuple(names)) for name in (*names, ELSE)]
 
 
-def _list_origins(themes: Collection[str]) -> list[str]:
-    """Return the ids of the findings that rules of these themes can have."""
-    return list(
-        dict.fromkeys(
-            find_origin(name) for name, cause in load_causes().items() if not set(cause.themes).isdisjoint(themes)
-        )
-    )
+def _list_origins(themes: Collection[str], *, by_value: bool) -> list[str]:
+    """Return the ids of the findings that rules of these themes can have, with or without those of a clip by value."""
+    causes = [cause for cause in load_causes().values() if not set(cause.themes).isdisjoint(themes)]
+    names = dict.fromkeys(find_origin(cause.id) for cause in causes)
+    return [name for name in names if by_value or not name.startswith("value-")]
 
 
 def _find_run(request: pytest.FixtureRequest, key: str, make: Callable[[], Run]) -> Run | str:
@@ -79,9 +85,18 @@ def _find_run(request: pytest.FixtureRequest, key: str, make: Callable[[], Run])
     if key not in held:
         try:
             held[key] = _share(request, key, make) if hasattr(request.config, "workerinput") else make()
-        except Exception as error:  # noqa: BLE001 - each test shows the error, and none runs the check again
+        except Exception as error:  # noqa: BLE001 - one test shows the error, and none runs the check again
             held[key] = f"The check did not run: {type(error).__name__}: {error}"
     return held[key]
+
+
+def _report_error(request: pytest.FixtureRequest, part: Part, error: str) -> None:
+    """Fail the first test of a check that did not run, and skip the others: fifty equal failures say no more."""
+    __tracebackhide__ = True
+    shown_by = request.config.stash.setdefault(_SHOWN_BY, {}).setdefault(part.key, request.node.nodeid)
+    if shown_by == request.node.nodeid:
+        pytest.fail(escape_text(error), pytrace=False)
+    pytest.skip(f"the check did not run, and {shown_by} shows the error")
 
 
 def _share(request: pytest.FixtureRequest, key: str, make: Callable[[], Run]) -> Run:
@@ -130,15 +145,15 @@ def _check_rule(run: Run, name: str) -> None:
         pytest.skip(escape_text(f"{cells[0].status}: {cells[0].detail}") if cells else "no case of this rule was asked")
 
 
-def _check_rest(run: Run, per: str) -> None:
+def _check_rest(run: Run, part: Part) -> None:
     """Fail if nothing was judged, or if a failure belongs to no other test."""
     __tracebackhide__ = True
     if not run.is_judged:
         pytest.fail("Nothing was judged: no case was both supported and specified.", pytrace=False)
-    if per == "rule":
+    if part.per == "rule":
         return
-    named = {find_origin(name) for name in load_causes()}
-    texts = [draw_finding(one, run) for one in run.findings if one.spoils and find_origin(one.cause) not in named]
+    rest = [one for one in run.findings if one.spoils and find_origin(one.cause) not in part.named]
+    texts = [draw_finding(one, run) for one in rest]
     _fail([*texts, *(_describe_cell(group.first) for group in group_failures([leave_out_findings(run)]))])
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from gradclip_conformance import check_clipper, conforms
 from gradclip_conformance.decorator import OPTIONS
+from gradclip_conformance.pytest_parts import list_parts
 
 HOSTS = Path(__file__).with_name("hosts")
 
@@ -105,6 +106,27 @@ def test_first_failure_ends_the_run_and_processes_share_it(arguments: tuple[str,
     assert (folder / "checks.txt").read_text() == "xx"
 
 
+def test_check_that_does_not_run_fails_once(folder: Path) -> None:
+    (folder / "my_clips.py").unlink()
+
+    done = run_pytest(folder, "-rs")
+
+    assert done.returncode == 1
+    assert "The check did not run: ModuleNotFoundError: No module named 'my_clips'" in done.stdout
+    assert re.search(r"\n1 failed, \d+ skipped in", done.stdout)
+    assert "the check did not run, and test_mine.py::test_clip[" in done.stdout
+
+
+def test_only_a_clip_by_value_has_tests_of_its_causes() -> None:
+    of_value, of_norm = (
+        {part.name for part in list_parts("key", "finding", lambda: pytest.fail("made"), [operation])}
+        for operation in ("clip_by_value", "clip_by_norm")
+    )
+
+    assert {name for name in of_value - of_norm if not name.startswith("value-")} == set()
+    assert "value-nan-lost" in of_value - of_norm
+
+
 @pytest.mark.exam(sample=0)
 def test_each_rule_is_one_test(folder: Path) -> None:
     (folder / "test_mine.py").write_text(TESTS.format(per="rule"), encoding="utf-8")
@@ -135,6 +157,7 @@ def test_adapter_has_one_test_for_each_finding(tmp_path: Path) -> None:
     ("body", "says"),
     [
         ('@conforms(op="by_norm")\ndef test_clip(): pass', "Unknown `op` 'by_norm'"),
+        ("@conforms\ndef test_clip(): pass", r"needs the operation: write @conforms\(op=...\)"),
         ('@conforms("clip_by_norm", dtype=["float32"])\ndef test_clip(): pass', "no option 'dtype'; it takes dtypes"),
     ],
 )

@@ -118,7 +118,7 @@ def _draw(found: list[Comparison], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    # This makes the file the same for the same results.
+    # Without this, the same results would give another file each time.
     matplotlib.rcParams["svg.hashsalt"] = "gradclip-spec"
     from matplotlib import pyplot
 

@@ -119,15 +119,16 @@ def clip_by_norm(
     Returns
     -------
     array, or tree of arrays and None
-        The structure of `grads` (a list for a generator), each array of the shape and dtype that it had. An excluded
-        array is the same object that was passed; so is an array within the threshold, if its values can be read.
+        A tree with the structure of `grads` (a list for a generator). Each array keeps its shape and dtype. An excluded
+        array is the object that was passed. So is an array within the threshold if its values can be read.
 
     Raises
     ------
     TypeError
         If :func:`clip_by_value` would refuse the arguments for their types or names.
     ValueError
-        If `clip_norm` or `eps` is negative or NaN, `norm_type` is not above zero, or `need_clip` has another structure
+        If `clip_norm` or `eps` is negative or NaN. If `norm_type` is not above zero. If `need_clip` has another
+        structure
         or an unknown name. Nothing has been changed when an error is raised.
 
     See Also
@@ -189,8 +190,8 @@ def clip_by_global_norm(
     norm_type : float, optional
         The p of the norm, above zero; infinity is the largest magnitude.
     eps : float, optional
-        With `eps` above zero the arrays are multiplied by :math:`\min(1, c / (N + \mathit{eps}))` instead: 1e-6
-        gives torch's formula, 1e-8 MXNet's.
+        With `eps` above zero the arrays are multiplied by :math:`\min(1, c / (N + \mathit{eps}))` instead. 1e-6 gives
+        torch's formula, and 1e-8 gives MXNet's.
     need_clip : tree of bool, callable, or set of str, optional
         Which arrays are included, as for :func:`clip_by_value`. Excluded arrays do not count in the norm either.
     error_if_nonfinite : bool, optional
@@ -201,13 +202,13 @@ def clip_by_global_norm(
     Returns
     -------
     clipped : array, or tree of arrays and None
-        The structure of `grads` (a list for a generator), each array of the shape and dtype that it had. An excluded
-        array is the same object that was passed; so is every array if the norm is within the threshold and the values
-        can be read.
+        A tree with the structure of `grads` (a list for a generator). Each array keeps its shape and dtype. An excluded
+        array is the object that was passed. So is every array if the norm is within the threshold and the values can be
+        read.
     total_norm : array
-        The norm before clipping: an array without dimensions, of the library of the gradients, in the widest dtype
-        among those that are included and at least float32. It is 0 if nothing is included (a NumPy float32 if there is
-        no array at all).
+        The norm before clipping, as an array without dimensions of the gradients' library. Its dtype is the widest one
+        among the included gradients, and at least float32. The norm is 0 if nothing is included. If there is no array
+        at all, it is a NumPy float32.
 
     Raises
     ------
@@ -217,7 +218,8 @@ def clip_by_global_norm(
         If :func:`clip_by_value` would refuse the arguments for their types or names, or if `error_if_nonfinite` is true
         while the norm is being traced.
     ValueError
-        If `clip_norm` or `eps` is negative or NaN, `norm_type` is not above zero, or `need_clip` has another structure
+        If `clip_norm` or `eps` is negative or NaN. If `norm_type` is not above zero. If `need_clip` has another
+        structure
         or an unknown name. Nothing has been changed when an error is raised.
 
     See Also
@@ -233,8 +235,8 @@ def clip_by_global_norm(
     are within 1.5 ulp. (Subnormal elements of float64 may have an error of 0.75 ulp.) For all other libraries, norms
     are within 1 ulp and elements within 1.5 ulp if there is float64. Without float64, norms with p other than 1, 2 and
     infinity have an error of a few more ulp. No power overflows if p is at least 1/30. An element below `2**-1022`
-    times the largest may count as zero, which matters only for p below 1/12 (without float64: below `2**-126` times the
-    largest, and p below 1/2).
+    times the largest may count as zero, which matters only for p below 1/12. Without float64, this holds for an element
+    below `2**-126` times the largest, and matters for p below 1/2.
 
     *Memory.* In place, an array that occurs twice in the tree is scaled once; two arrays that share memory are both
     scaled. No result keeps the memory of another result alive.
@@ -248,22 +250,24 @@ def clip_by_global_norm(
     gradient has the dtype float64, a finite norm beyond the range of float32 is returned as infinity, but the gradients
     are scaled by the finite norm.
 
-    *Backend notes.* The clip reads the values of NumPy arrays, torch tensors on the CPU, DTensors of them, and arrays
-    of other libraries that are not lazy. Within the threshold it copies nothing. For all others (JAX, Dask, CuPy, torch
-    on an accelerator, under `torch.compile`, under transformations, with `requires_grad` or together with a tensor of a
-    subclass) it reads no values. So nothing is computed early, no device is waited for, and new arrays are returned.
-    JAX computes norms in float64 even if 64 bits are switched off; on the CPU, XLA flushes subnormal numbers to zero.
-    Derivatives are finite if the norm is finite, even at zero gradients. For float64 gradients, the sum of the elements
-    and the threshold divided by the square of the norm must also be within the range. Thresholds are plain numbers:
-    under `jax.jit`, make them static. `torch.compile` compiles Euclidean clips of dtypes narrower than float64 once for
-    all thresholds, and other clips once for each threshold.
+    *Backend notes.* The clip reads the values of NumPy arrays, of torch tensors on the CPU, of DTensors with shards on
+    the CPU, and of arrays of other libraries that are not lazy. Within the threshold it copies nothing. It reads no
+    values of arrays of JAX, Dask and CuPy, and of torch tensors on an accelerator. It also reads none of torch tensors
+    under `torch.compile` or a transformation, with `requires_grad`, or together with a tensor of a subclass. For all
+    these, nothing is computed early, no device is waited for, and new arrays are returned. JAX computes norms in
+    float64 even if 64 bits are switched off; on the CPU, XLA flushes subnormal numbers to zero. Derivatives are finite
+    if the norm is finite, even at zero gradients. For float64 gradients, the sum of the elements and the threshold
+    divided by the square of the norm must also be within the range. Thresholds are plain numbers: under `jax.jit`, make
+    them static. `torch.compile` compiles Euclidean clips of dtypes narrower than float64 once for all thresholds, and
+    other clips once for each threshold.
 
     *Several machines.* Dask arrays, torch's DTensors (such as FSDP2's gradients) and sharded JAX arrays are not
-    gathered: each chunk or shard is read in place, and only a few numbers are sent. With DTensors the total norm is a
-    plain tensor, the same on every process; all processes of a mesh must make the call, with the same tensors. Plain
-    tensors together with DTensors, and DTensors with a `Partial` placement, raise a `TypeError`. Plain tensors may be
-    on several devices; the total norm is on the device of the first tensor. A plain tensor does not show that it is a
-    shard. So with shards that are not DTensors (FSDP1's, ZeRO's), each process clips by the norm of its own shards.
+    gathered: each chunk or shard is read in place, and only a few numbers are sent. With DTensors, the total norm is a
+    plain tensor that is the same on every process. All processes of a mesh must make the call, with the same tensors.
+    Plain tensors together with DTensors, and DTensors with a `Partial` placement, raise a `TypeError`. Plain tensors
+    may be on several devices; the total norm is on the device of the first tensor. A plain tensor does not show that it
+    is a shard. So with shards that are not DTensors (FSDP1's, ZeRO's), each process clips by the norm of its own
+    shards.
 
     Source: Paddle's `ClipGradByGlobalNorm(clip_norm)`, torch's `clip_grad_norm_`, TensorFlow's `clip_by_global_norm`.
 
@@ -317,8 +321,8 @@ def global_norm(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: NeedCli
     Returns
     -------
     array
-        The `total_norm` that :func:`clip_by_global_norm` returns: an array without dimensions, of the library of the
-        gradients, in the widest dtype among those that are included and at least float32.
+        The `total_norm` that :func:`clip_by_global_norm` returns: an array without dimensions of the gradients'
+        library. Its dtype is the widest one among the included gradients, and at least float32.
 
     Raises
     ------

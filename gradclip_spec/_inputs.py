@@ -35,9 +35,10 @@ _OTHER_NAMES = {
 
 
 def explain_names(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function refuse switches that are not bool, and name its own argument for each name of other libraries.
+    """Make a function explain unknown keywords, and refuse switches that are not bool.
 
-    Any other truthy or falsy value of a switch is a mistake of the caller.
+    If a caller uses the keyword of another library, the error names the keyword of this one. A switch that is not a
+    bool, but truthy or falsy, is a mistake of the caller.
     """
     code = cast(Any, function).__code__
     names = sorted(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
@@ -157,7 +158,7 @@ class Tree:
         self.included = [self.leaves[index] for index in self.indices]
 
     def pick_once(self) -> list[Any]:
-        """Return each included array once: in place, an array that occurs twice must not be scaled twice."""
+        """Return each included array once, so that a clip in place does not scale a repeated array twice."""
         once = {id(x): x for x in self.included}
         return self.included if len(once) == len(self.included) else list(once.values())
 

@@ -46,10 +46,10 @@ FENCE = re.compile(r"^(```+)([^\n`]*)\n(.*?)^\1$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"Save this as `([\w.]+)`[^`]*\Z")
 #: A link to a file of the project, with an optional heading in it.
 LINK = re.compile(r"\]\((?!https?://)([\w./-]*)(#[\w-]+)?\)")
-#: The programs of blocks `sh` that are not checked further: they belong to Python, to the shell or to other projects.
+#: The commands in `sh` blocks that are not checked: they belong to Python, to the shell or to other projects.
 OTHER_PROGRAMS = ("python3 -m venv", ". .venv/bin/activate", "eval ", "pre-commit ")
 
-#: The tests that run the Python blocks of a page.
+#: For each page with Python blocks, the tests that run them.
 RUN_BY = {
     "README.md": "tests/test_readme.py",
     "docs/how-to/check-a-function.md": "test_function_is_checked_as_the_page_says",
@@ -107,7 +107,7 @@ def test_every_page_with_programs_has_a_test_that_runs_them() -> None:
 
 
 def find_links() -> Iterator[tuple[str, str, str]]:
-    """Yield each page with each of its links to a file: the file and the heading, empty for the whole file."""
+    """Yield each link to a file: the page, the file, and the heading (empty if the link is to the whole file)."""
     for path in PAGES:
         for file, heading in sorted(set(LINK.findall(read_page(path)))):
             yield path.relative_to(ROOT).as_posix(), file, heading.removeprefix("#")
@@ -125,7 +125,7 @@ def test_link_leads_to_a_file_and_a_heading(page: str, file: str, heading: str) 
 
 
 def find_commands() -> Iterator[str]:
-    """Yield each command line of the pages, without comments and without what the shell does with its output."""
+    """Yield each command line of the pages, without comments, pipes and redirections."""
     for block in choose_blocks("sh"):
         for line in block.text.splitlines():
             yield from (part.strip() for part in re.split(r" && | \|\| | >>? ", line) if part.strip())

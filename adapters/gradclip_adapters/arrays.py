@@ -85,10 +85,10 @@ ROUNDS, PAUSES, PAUSE = 4, 200, 1e-5
 #: most PATIENCE seconds, because the other call may block on a lock that the interrupted call holds.
 LINES, PLACES, PATIENCE = 1000, 32, 0.02
 
-#: Lines in the folders of Python's and NumPy's modules are not traced; the lines that call them are.
+#: The folders of Python's and NumPy's modules. Lines of these modules are not traced, but lines that call them are.
 TRUSTED = ("<frozen ", *(str(Path(str(module.__file__)).parent) + os.sep for module in (os, np)))
 
-#: The most bytes of an element.
+#: The largest number of bytes of an element.
 WIDEST = 8
 
 #: A thread builds the packed gradients of a call in one buffer. This is the part of the buffer that is still free.
@@ -214,7 +214,7 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
 
 
 def _pack(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a copy at the start of the free part of the call's buffer, or elsewhere if no call is built."""
+    """Return a copy at the start of the free part of the call's buffer, or elsewhere outside :func:`build_tensors`."""
     free = getattr(packing, "free", None)
     if free is None:
         return values.copy()
@@ -227,7 +227,7 @@ def _pack(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _swap_bytes(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    # Types of other packages, such as bfloat16, have one byte order.
+    # Dtypes of other packages, such as bfloat16, have only one byte order.
     return values.astype(values.dtype.newbyteorder()) if values.dtype.kind == "f" else values.copy()
 
 
@@ -310,7 +310,7 @@ def _is_finite(gradient: Gradient) -> bool:
     if gradient.array is None or gradient.array.dtype not in INFINITY_BITS:
         return True
     bits, infinity = gradient.array.bits(), INFINITY_BITS[gradient.array.dtype]
-    # An infinity and every NaN have all bits of the exponent.
+    # In an infinity and in every NaN, all bits of the exponent are set.
     return not bool((bits & bits.dtype.type(infinity) == infinity).any())
 
 

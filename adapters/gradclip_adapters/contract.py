@@ -4,8 +4,8 @@ The suite sends a :class:`Call`. The adapter converts the named gradients to its
 entry point of the framework (a *subject*), and converts the result to a :class:`Reply`. The adapter never computes a
 clip itself, and it never judges.
 
-This module, `wire` and `host` need only the standard library and NumPy, and run on Python 3.7, because they run in the
-Python that the framework under test needs.
+This module, `wire` and `host` run in the Python that the framework under test needs. So they use only the standard
+library and NumPy, and support Python 3.7.
 """
 
 from __future__ import annotations
@@ -157,16 +157,20 @@ class Gradient:
     #: None: the parameter has no gradient.
     array: Optional[Array]
     need_clip: bool = True
-    #: The layout in memory; the values are the same for each layout. "contiguous"; "strided": every other
-    #: element of a larger buffer along the last axis; "transposed": the axes of the buffer are in reverse order;
-    #: "sliced": the middle of a larger buffer; "reversed": the elements of the buffer are in reverse order;
-    #: "broadcast": all parts along the first axis share the memory of the first one, and cannot be written;
-    #: "packed": all such gradients of the call lie in one buffer, one after another; "swapped": the bytes of each
-    #: element are in reverse order.
+    #: The layout in memory; the values are the same for each layout:
+    #:
+    #: - "contiguous": row by row, without gaps;
+    #: - "strided": every other element of a larger buffer along the last axis;
+    #: - "transposed": the axes of the buffer are in reverse order;
+    #: - "sliced": the middle of a larger buffer;
+    #: - "reversed": the elements of the buffer are in reverse order;
+    #: - "broadcast": all parts along the first axis share the memory of the first one, and cannot be written;
+    #: - "packed": all such gradients of the call lie in one buffer, one after another;
+    #: - "swapped": the bytes of each element are in reverse order.
     layout: str = "contiguous"
     #: The index of an earlier gradient of the call that is the very same tensor object, or None.
     same_as: Optional[int] = None
-    #: For a row-sparse gradient: which row of the dense gradient each row of `array` is added to.
+    #: For a row-sparse gradient: for each row of `array`, the row of the dense gradient to which it is added.
     rows: Optional[Tuple[int, ...]] = None
     #: For a row-sparse gradient: the number of rows of the dense gradient.
     height: Optional[int] = None

@@ -209,9 +209,8 @@ def _is_greeting_wrong(messages_in: IO[bytes], messages_out: IO[str]) -> bool:
         protocol = error
     if type(protocol) is int and protocol == wire.PROTOCOL:
         return False
-    text = "This host speaks protocol {}, the suite {:.200}: install the same gradclip-spec on both sides.".format(
-        wire.PROTOCOL, str(protocol)
-    )
+    said = "This host speaks protocol {}, and the suite speaks {:.200}: install the same gradclip-spec on both sides."
+    text = said.format(wire.PROTOCOL, str(protocol))
     _send(messages_out, {"message": "failed", "kind": "protocol", "text": text})
     return True
 

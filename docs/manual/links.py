@@ -80,7 +80,7 @@ def _find_fault(path: Path, link: str, is_loaded: bool, pages: dict[Path, Page],
 
 
 def _has_anchor(page: Page, anchor: str) -> bool:
-    """Return whether a page has an anchor, or two anchors joined by two dots; `?` begins a filter's state."""
+    """Return whether a page has an anchor. Two dots join two anchors, and `?` begins the state of a filter."""
     if not anchor or anchor in page.anchors or anchor.startswith("?"):
         return True
     return ".." in anchor and set(anchor.split("..")) <= page.anchors

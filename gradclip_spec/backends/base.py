@@ -218,7 +218,7 @@ class Backend:
         return [quotient * raise_two(xp, power - 2 * third, precision), step, step]
 
     def _add_eps(self, norm: Norm, eps: float) -> Norm:
-        """Return the norm and `eps` together, with the exponent of the larger."""
+        """Return the sum of the norm and `eps`, with the exponent of the larger of the two."""
         xp, precision = self.xp, self.format.precision
         own = xp.full_like(norm.exponent, math.frexp(eps)[1])
         exponent = xp.where(norm.exponent < own, own, norm.exponent)
@@ -242,7 +242,8 @@ class Backend:
 
     def scale_each(self, arrays: Sequence[Array], coefficients: Any, inplace: bool) -> list[Array]:
         """Return each array multiplied by its own coefficient."""
-        # Take all apart at once: if JAX has no float64 by default, it cannot take a second derivative through an index.
+        # Split all coefficients at once: if JAX has no float64 by default, it cannot take a second derivative through
+        # an index.
         parts = [unstack(self.xp, x) for x in (*coefficients.factors, coefficients.unchanged)]
         results = []
         for index, array in enumerate(arrays):
@@ -267,7 +268,7 @@ class Backend:
         return results
 
     def list_factors(self, coefficient: Coefficient, name: str) -> Sequence[Array]:
-        """Return the factors of a coefficient; a single one for arrays of a dtype that is narrower than float64."""
+        """Return the factors of a coefficient; arrays of a dtype narrower than float64 need only one."""
         narrow = self.has_float64 and name != "float64"
         return [functools.reduce(operator.mul, coefficient.factors)] if narrow else coefficient.factors
 

@@ -42,7 +42,7 @@ class Dask(Backend):
         return (0, NO_WRITING.format("{}", "Dask's arrays cannot be written into")) if inplace and arrays else None
 
     def group(self, arrays: Sequence[Array]) -> list[list[int]]:
-        """Return each index alone, so that no array waits for another."""
+        """Return a separate group for each array, so that no array waits for another."""
         return [[index] for index in range(len(arrays))]
 
     def measure_norm(self, arrays: Sequence[Array], norm_type: float) -> Array:

@@ -25,7 +25,7 @@ def are_dtensors(arrays: Sequence[Array]) -> bool:
     Raises
     ------
     TypeError
-        If only some of the arrays are DTensors, if one is a sum that is still distributed over the processes, or if one
+        If only some of the arrays are DTensors. If a DTensor is a sum that is still distributed over the processes, or
         is on a mesh that does not include this process.
     """
     module = sys.modules.get("torch.distributed.tensor")
@@ -84,7 +84,7 @@ class _Blocks:
         return self.measure_norm([array], norm_type)
 
     def group(self, arrays: Sequence[Array]) -> list[list[int]]:
-        """Return each index alone."""
+        """Return a separate group for each array."""
         return [[index] for index in range(len(arrays))]
 
     def gather(self, arrays: Sequence[Array], norm_type: float) -> Array:

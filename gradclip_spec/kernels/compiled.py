@@ -218,7 +218,8 @@ def scale(kind: Any, starts: Any, sizes: Any, targets: Any, factors: Any, owners
     for chunk in range(first, last):
         start, target, size, owner = starts[chunk], targets[chunk], sizes[chunk], owners[chunk]
         if start == target:
-            # In this branch the compiler knows that both are the same, so it need not handle partial overlap.
+            # In this branch the compiler knows that source and target are the same, so it need not handle partial
+            # overlap.
             _scale(kind, start, start, size, factors[owner, 0], factors[owner, 1], factors[owner, 2])
         else:
             _scale(kind, start, target, size, factors[owner, 0], factors[owner, 1], factors[owner, 2])

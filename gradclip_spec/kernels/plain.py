@@ -25,7 +25,7 @@ _SMALLEST = 2.0**-126
 
 
 def split(*views: View) -> Iterator[tuple[View, ...]]:
-    """Yield the same parts of several arrays of one shape, in a fixed order; flat ones if the memory layout allows."""
+    """Yield the same parts of several arrays of one shape, in a fixed order; flat parts if the memory layout allows."""
     first = views[0]
     if first.size <= CHUNK:
         yield views
@@ -130,14 +130,14 @@ def find_largest(x: View) -> float:
 
 
 def scale(source: View, target: View, high: float, low: float, power: float, precise: bool) -> None:
-    """Write the elements of a view times `(high + low) * power` into another, which may be the same.
+    """Write the elements of a view times `(high + low) * power` into a view, which may be the same one.
 
     The error of an element is at most 1.5 ulp: half an ulp for rounding the product, and less than 0.98 ulp for
     rounding the coefficient. A relative error `e` of the coefficient changes a product by at most `e * 2**24` ulp of
-    float32 (`e * 2**53` of float64; Higham, Accuracy and Stability, section 2.1). If `e` is above `0.98 * 2**-24`, if
-    float32 cannot hold the coefficient, or if `precise` is true, the product is computed in float64, and its error is
-    half an ulp; for float64, the rest of the coefficient is included. Products of float16 and bfloat16 are computed in
-    float32, which has bits to spare.
+    float32 (`e * 2**53` of float64; Higham, Accuracy and Stability, section 2.1). The product is computed in float64 if
+    `e` is above `0.98 * 2**-24`, if float32 cannot hold the coefficient, or if `precise` is true. Its error is then
+    half an ulp. For float64 arrays, the rest of the coefficient is included, too. Products of float16 and bfloat16 are
+    computed in float32, which has bits to spare.
     """
     if source.dtype == np.float64:
         # Rounding the coefficient costs at most one ulp. If it costs nearly that, include the rest of the coefficient.

@@ -57,10 +57,10 @@ it is the smallest subnormal number. Thresholds are representable in the dtype, 
 
 ## A framework's own formula
 
-The formulas here are the neutral ones. Some frameworks document another formula: the source in `004` multiplies by
-$c / (n + 10^{-6})$ when that is below 1. The suite compares such a framework with both formulas. An answer that follows
-only the framework's own formula is called documented if a phrase of its documentation gives the formula, and declared
-if only its adapter does. If the documentation bounds an argument, as in `clip_norm > 0`, any answer to a call outside
+The formulas here are the neutral ones. Some frameworks document another formula: the source in `004` multiplies by $c /
+(n + 10^{-6})$ when that is below 1. The suite compares such a framework with both formulas. An answer that follows only
+the framework's own formula is called documented if a phrase of its documentation gives the formula, and declared if
+only its adapter gives it. If the documentation bounds an argument, as in `clip_norm > 0`, any answer to a call outside
 the bound is called documented.
 
 ## Poor answers

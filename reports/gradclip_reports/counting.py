@@ -25,11 +25,11 @@ class RuleCounts:
     broken: int
     #: The number of rules without a cell that could be tested.
     not_asked: int
-    #: The findings that break rules, by severity, worst first.
+    #: The number of findings that break rules, by severity, worst first.
     findings: dict[str, int]
-    #: Known failures without a reason.
+    #: The number of known failures without a reason.
     without_reason: int
-    #: What is missing for the cells that could not be tested.
+    #: The number of cells that could not be tested, by what is missing.
     lacks: dict[str, int]
 
     @property

@@ -34,7 +34,7 @@ class _OnTerminal(Progress):
 
     def note_start(self, adapter: str, heading: str, planned: int) -> None:
         name = adapter if heading == adapter else f"{adapter} ({heading})"
-        # The column of failures reads its field before the first cell is finished.
+        # Set `failures` now, because the bar shows it before the first cell is finished.
         self._task = self._bar.add_task(_escape(name), total=planned, failures="")
 
     def note_finish(self, cell: Cell) -> None:
@@ -134,7 +134,7 @@ def show_task(title: str, steps: int | None = None, *, keep: bool = False) -> It
 
 
 def _make_bar(*columns: ProgressColumn) -> Bar | None:
-    """Return a bar with these columns, or None if standard error is no terminal that can move its cursor."""
+    """Return a bar with these columns, or None if standard error is not a terminal with a movable cursor."""
     # Import rich only here, because the suite as a library does not need it.
     from rich.console import Console
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -159,7 +159,7 @@ def _make_bar(*columns: ProgressColumn) -> Bar | None:
 
 
 def _escape(text: str) -> str:
-    """Return a text without control characters, and without a meaning as markup of rich."""
+    """Return a text without control characters, in which rich finds no markup."""
     from rich.markup import escape
 
     return escape(escape_line(text))

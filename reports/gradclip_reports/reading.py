@@ -43,9 +43,9 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
     Raises
     ------
     RecordError
-        If the file cannot be read, is not JSON Lines, exceeds a limit, violates the schema, was written in another
-        schema, or holds no run. If a run has no footer, lacks a cell, or has a cell twice. If its counts or its plan
-        disagree with its cells.
+        If the file cannot be read, is not JSON Lines, or exceeds a limit. If it violates the schema, was written in
+        another schema, or holds no run. If a run has no footer, lacks a cell, or has a cell twice. If its counts or its
+        plan disagree with its cells.
     ModuleNotFoundError
         If the package jsonschema is not installed.
     """
@@ -123,7 +123,7 @@ class Place:
             self.refuse(str(error), "It is not a record that `gradclip check` wrote")
 
     def refuse(self, what: str, remedy: str = _AGAIN) -> NoReturn:
-        """Raise a RecordError that names the file and the line, says what is wrong, and how to mend it."""
+        """Raise a RecordError that names the file and the line, and says what is wrong and how to mend it."""
         where = f"{self.path}, line {self.number}" if self.number else str(self.path)
         # A record may hold control characters, which would act on a terminal.
         message = escape_text(f"{where}: {what}. {remedy}.")

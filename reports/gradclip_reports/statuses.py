@@ -72,7 +72,7 @@ NOT_RUN = Status.NOT_RUN
 #: The statuses by their texts in records.
 STATUSES: dict[str, Status] = {status.value: status for status in Status}
 
-#: The statuses by which a run is not as expected.
+#: The statuses that fail a run.
 SPOILING = frozenset(status for status in Status if status.spoils)
 
 #: The statuses of cells that are judged neither right nor wrong.
@@ -84,7 +84,7 @@ UNEXPLAINED = "unexplained"
 #: The statuses of cells in which something differs from the rule.
 DIFFERING = SPOILING | {Status.DEVIATION, Status.DOCUMENTED, Status.DECLARED, Status.QUALITY}
 
-#: The words with which records say what an `unsupported` cell lacks, and their meanings.
+#: The words that records use for what an `unsupported` cell lacks, and their meanings.
 LACKS = {"interface": "no such interface", "kernel": "no kernel in this build", "adapter": "limit of the adapter"}
 
 #: The statuses that a record may hold.

@@ -78,9 +78,9 @@ def shorten_text(text: str, length: int) -> str:
 def format_value(value: Any) -> str:
     """Return an input, expected or observed value on one line.
 
-    A hexadecimal float becomes the shortest decimal that reads back as the same number: in the dtype of its array, or
-    in float64 if it is not in an array. An array (an object with members "dtype" and "shape") is written as `float32[2]
-    [3.0, 4.0]`.
+    A hexadecimal float becomes the shortest decimal that reads back as the same number in the dtype of its array.
+    Outside an array, that dtype is float64. An array (an object with members "dtype" and "shape") is written as
+    `float32[2] [3.0, 4.0]`.
     """
     return _show(value, "float64")
 

@@ -19,7 +19,7 @@ __all__ = ["RunWriter"]
 
 @contextlib.contextmanager
 def _hold_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C until the block has ended, so that a line is both written and counted, or neither."""
+    """Delay Ctrl-C until the block has ended, so that a line that is written is always counted, too."""
     previous = signal.getsignal(signal.SIGINT)
     # Only the main thread may set handlers, and only the main thread is interrupted.
     if previous is None or threading.current_thread() is not threading.main_thread():

@@ -238,8 +238,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _has_meaning(item: pytest.Item) -> bool:
     """Return whether a test applies to its parameters.
 
-    It does not apply if the predicate of `@pytest.mark.only_where` is false, or if the backend lacks its `dtype`. The
-    predicate takes parameters of the test by their names.
+    It does not apply if the predicate of `@pytest.mark.only_where` is false, or if the backend lacks the test's
+    `dtype`. The predicate takes parameters of the test by their names.
     """
     known = dict(getattr(getattr(item, "callspec", None), "params", {}))
     if (name := known.get("backend")) is not None:

@@ -121,8 +121,8 @@ def _find_framework(run: Run, accuracy: Mapping[str, Any]) -> Mapping[str, Any]:
     return found[0] if found else {}
 
 
-#: For each cause that is a formula: its text, and a function that returns the coefficient for a threshold of 1 from the
-#: norm and the epsilon.
+#: For each cause that is a formula: its text, and a function that computes the coefficient from the norm and the
+#: epsilon. The threshold is 1.
 _FORMULAS: Mapping[str, tuple[str, Callable[[float, float], float]]] = {
     "": ("min(1, c / n)", lambda n, _: min(1, 1 / n)),
     "eps-in-coefficient": ("min(1, c / (n + eps))", lambda n, eps: min(1, 1 / (n + eps))),

@@ -84,7 +84,7 @@ class Outcomes:
         )
 
     def list_not_run(self) -> list[str]:
-        """List what the exam should have run and did not: clippers, canaries and whole tests.
+        """List the clippers, canaries and whole tests that the exam should have run and did not run.
 
         A canary whose framework is missing is not listed.
         """

@@ -796,9 +796,9 @@ class TestOtherVerbs:
     @pytest.mark.parametrize(
         ("case", "says"),
         [
-            ("norm.twice-is-once/clipped/float32", "the results of the first are clipped again"),
+            ("norm.twice-is-once/clipped/float32", "the results of the first call are clipped again"),
             ("value.tensor-order/clipped/float32", "in reverse order. {operation: clip_by_value, "),
-            ("global-norm.splitting-and-joining/clipped/float32", "Its results, joined again, must equal those of"),
+            ("global-norm.splitting-and-joining/clipped/float32", "The results of the second call, joined again, must"),
             ("norm.power-of-two-scaling/clipped-up-by-four/float32", '"clip_norm": "0x1.4000000000000p+2"'),
             ("norm.power-of-two-scaling/clipped-up-by-four/float32", "at most 0 ulp apart pass"),
             ("value.power-of-two-scaling/clipped-up-by-four/float32", "No element may differ."),

@@ -70,7 +70,7 @@ PASSED = (
     "zero-dimensional",
 )
 
-#: The words of a script's own message, and those of NumPy's assertions in old and new versions.
+#: The words of a script's own message, and the words of NumPy's assertions in old and new versions.
 EXPECTED, OBSERVED = re.compile("expected: |DESIRED: | y: "), re.compile("observed: |ACTUAL: | x: ")
 
 

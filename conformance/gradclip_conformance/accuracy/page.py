@@ -70,8 +70,8 @@ instead of one. `clip_norm` is {threshold:g}. A single rounding has an error of 
 
 There are two kinds of input. `normal`: random numbers. `swamped`: one element of 1 and many small numbers, each with a
 square that is too small to change a sum of 1. Below {large} elements there are two seeds and four arrangements; from
-there on, one seed and two. A call has {limit:g} s to answer. A row without numbers says why. This call rebuilds a worst
-input from its name, the size and the dtype:
+there on, one seed and two arrangements. A call has {limit:g} s to answer. A row without numbers says why. This call
+rebuilds a worst input from its name, the size and the dtype:
 `gradclip_conformance.accuracy.measure.rebuild_gradients("normal, seed 1, ten tensors", 1000, "float32")`."""
 
 

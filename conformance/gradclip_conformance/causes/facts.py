@@ -91,7 +91,7 @@ class Tensor:
 
     @cached_property
     def factor(self) -> float | None:
-        """The result divided by the given number, at the largest element; None if this is not finite."""
+        """The quotient of the result and the passed number at the largest element; None if it is not finite."""
         if not len(self.before) or self.kind is Kind.PARTLY or self.kind is Kind.NAN:
             return None
         place = int(np.abs(self.before).argmax())
@@ -346,7 +346,7 @@ def compute_coefficient(group: Group, formula: Formula = PLAIN) -> Fraction | No
 
 
 def list_excluded(group: Group) -> list[DyadicArray]:
-    """Return the excluded gradients of the call; none if one is not finite, or if they are long."""
+    """Return the excluded gradients of the call; an empty list if a gradient is not finite, or if they are long."""
     gradients = zip(group.seen.case.gradients, group.seen.prediction.gradients, strict=True)
     excluded = [known.values for gradient, known in gradients if known is not None and not gradient.need_clip]
     return excluded if all(one.is_finite for one in excluded) and sum(map(len, excluded)) <= MANY else []

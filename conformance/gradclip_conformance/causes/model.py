@@ -56,7 +56,7 @@ def unite(found: Collection[Explanation | None]) -> Explanation | None:
 
 
 def combine(found: Collection[Explanation]) -> Explanation:
-    """Return the most severe explanation of several gradients; the others are its `others`."""
+    """Return the most severe explanation of several gradients; its field `others` holds the other explanations."""
     worst, *others = sorted(found, key=lambda one: (_rank(one.severity), one.cause, str(one.parameters)))
     return replace(worst, others=tuple(others))
 

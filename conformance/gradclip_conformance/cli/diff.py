@@ -63,7 +63,7 @@ def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on:
 
 
 def _read_side(text: str, options: TargetOptions) -> Side:
-    """Return one side: read from a record, or run now."""
+    """Return one side of the comparison, from a record or from a run that is made now."""
     path, wanted = _find_record(text)
     if path is not None:
         try:

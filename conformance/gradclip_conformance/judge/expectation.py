@@ -90,7 +90,7 @@ class Expectation:
         """Judge replies; the first of them has the right form."""
         raise NotImplementedError
 
-    # For explanations by a framework's own formula.
+    # The parts of a call that a framework's own formula may explain.
 
     def select_explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
         """Return the arrays of a reply that a formula may explain; None if no formula can."""

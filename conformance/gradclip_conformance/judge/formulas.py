@@ -80,7 +80,7 @@ class _Distances:
 
 
 def _measure_distances(case: Case, expectation: Expectation, reply: Reply, formula: Formula) -> _Distances | None:
-    """Measure the distances from the neutral formula and the own one; return None if the results do not differ."""
+    """Measure the distances from the neutral formula and from `formula`; return None if their results do not differ."""
     results = expectation.select_explained_results(reply)
     if results is None or find_broken_form(case, replace(reply, gradients=tuple(results))) is not None:
         return None

@@ -85,7 +85,7 @@ class TimedOut:
 
     @property
     def text(self) -> str:
-        """What happened, as a sentence."""
+        """A sentence that says what happened."""
         return self.why or f"No answer within {self.seconds:g} s; the suite ended the host process."
 
 

@@ -43,8 +43,8 @@ class Relation:
     #: Brings the results of the second call into the order and form of the first ones.
     back: Callable[[Case, Arrays], Arrays]
     #: The condition, as a sentence.
-    holds: str = "Its results must equal those of the first."
-    #: Whether the second call needs the first one's results, and not only its gradients.
+    holds: str = "The results of the second call must equal the results of the first call."
+    #: Whether the second call needs the results of the first call, and not only its gradients.
     of_results: bool = False
 
 
@@ -181,42 +181,42 @@ def _reverse_order(case: Case, second: Arrays) -> Arrays:
 
 RELATIONS: Mapping[str, Relation] = MappingProxyType(
     {
-        "twice": Relation("the results of the first are clipped again", _clip_again, _keep_order, of_results=True),
+        "twice": Relation("the results of the first call are clipped again", _clip_again, _keep_order, of_results=True),
         "scaled": Relation(
             "gradients and threshold are scaled by a power of two",
             _scale,
             _keep_order,
-            "Its results must equal those of the first, scaled by the same power of two.",
+            "The results of the second call must equal the results of the first call, scaled by the same power of two.",
         ),
         "reordered": Relation(
             "the gradients are passed in reverse order",
             _reorder,
             _reverse_order,
-            "Its results, in the first order again, must equal those of the first.",
+            "The results of the second call, in the first order again, must equal the results of the first call.",
         ),
         "split": Relation(
             "each gradient is split in two",
             _split,
             _join,
-            "Its results, joined again, must equal those of the first.",
+            "The results of the second call, joined again, must equal the results of the first call.",
         ),
         "zeros-added": Relation(
             "zeros are added to each gradient",
             _add_zeros,
             _remove_zeros,
-            "Its results, without those of the zeros, must equal those of the first.",
+            "The results of the second call, without the added elements, must equal the results of the first call.",
         ),
         "excluded-added": Relation(
             "excluded gradients are inserted between the others",
             _add_excluded,
             _remove_others,
-            "Its results, without the excluded gradients, must equal those of the first.",
+            "The results of the second call, without the excluded gradients, must equal the results of the first call.",
         ),
         "none-added": Relation(
             "gradients that are None are inserted between the others",
             _add_none,
             _remove_others,
-            "Its results, without those that are None, must equal those of the first.",
+            "The results of the second call, without the added None, must equal the results of the first call.",
         ),
     }
 )

@@ -90,7 +90,7 @@ def load_claims(adapter: str) -> tuple[Claim, ...]:
 
 
 def _refuse_incomplete(entry: Any, file: str) -> None:
-    """Refuse a claim with missing or unknown keys; the message is clearer than that of the schema."""
+    """Refuse a claim with missing or unknown keys; the message is clearer than the schema's message."""
     if not isinstance(entry, dict):
         return
     known = [field.name for field in fields(Claim)]
@@ -137,7 +137,7 @@ def find_claim_faults(run: Run, claims: Sequence[Claim] | None = None) -> list[s
     run
         A complete run, of all rules, cases and dtypes.
     claims
-        The claims; those about the run's adapter by default.
+        The claims; by default, the claims about the run's adapter.
     """
     faults = []
     for claim in load_claims(run.header.adapter) if claims is None else claims:

@@ -42,7 +42,7 @@ def find_sidecar_file(adapter: str, kind: str, folder: Path) -> Path | None:
 
 
 def find_module_file(name: str) -> str | None:
-    """Return where a new process finds a module, without importing its packages; None if it finds none.
+    """Return the file of a module as a new process finds it, without importing its packages; None if there is no file.
 
     `importlib.util.find_spec` looks at imported modules first, and imports the packages of a dotted name.
     """

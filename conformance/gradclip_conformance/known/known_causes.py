@@ -69,7 +69,7 @@ class KnownCause:
     versions: str = ""
     platforms: str = "*"
 
-    #: Whether each call needs a fresh process. Here only a call that ends its process is repeated in a fresh one.
+    #: Whether each call needs a fresh process. None does: only a call that ends its process is repeated in a fresh one.
     is_deadly = False
 
     def holds(self, version: str, environment: Mapping[str, str]) -> bool:
@@ -161,7 +161,7 @@ def _make_known_causes(document: dict[str, Any], file: str) -> tuple[KnownCause,
 
 
 def _refuse_misspelt(entry: Any) -> None:
-    """Refuse an entry with an unknown key or cause; the message is clearer than that of the schema."""
+    """Refuse an entry with an unknown key or cause; the message is clearer than the schema's message."""
     if not isinstance(entry, dict):
         return
     names = [field.name for field in fields(KnownCause)]

@@ -199,7 +199,7 @@ def _make_deviations(document: dict[str, Any], file: str) -> tuple[Deviation, ..
 
 
 def _refuse_incomplete(entry: Any, file: str) -> None:
-    """Refuse a pin with missing or unknown keys; the message is clearer than that of the schema."""
+    """Refuse a pin with missing or unknown keys; the message is clearer than the schema's message."""
     if not isinstance(entry, dict):
         return
     known = {field.name for field in fields(Deviation)}
@@ -267,7 +267,7 @@ def apply_pins(
 def find_unmatched(deviations: Iterable[Deviation], cells: Iterable[Cell]) -> list[tuple[Deviation, str]]:
     """Return the patterns that match no deviation and no changed cell, each with its pin.
 
-    The cells must be those of a complete run, without `--rule`, `--op` and `--dtype`.
+    The cells must come from a complete run, without `--rule`, `--op` and `--dtype`.
     """
     names = [(cell.case, cell.subject) for cell in cells if cell.status in FOUND]
     lost = []
@@ -286,7 +286,7 @@ def find_pin_faults(run: Run, deviations: Sequence[Deviation] | None = None) -> 
     run
         A complete run, of all rules, cases and dtypes.
     deviations
-        The pins; those of the run's adapter by default.
+        The pins; by default, the pins of the run's adapter.
     """
     known = load_deviations(run.header.adapter) if deviations is None else deviations
     holding = [one for one in known if one.holds(run.header.framework["version"], run.header.environment)]

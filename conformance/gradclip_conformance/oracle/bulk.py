@@ -10,7 +10,7 @@ added as 64-bit integers, which can overflow only from :math:`2^{36}` elements o
 *The elements*: the exact result is `x f` with a rational `f`. Two float64 hold `f` to 106 bits, as :math:`f_h + f_l`.
 Dekker's product gives `x f_h` exactly, as a sum :math:`q + e` of two float64. The distance of a result `y` is computed
 as :math:`((y - q) - e) - x f_l`. This omits less than :math:`2^{-100} |x f|`, which is below :math:`2^{-46}` ulp of any
-format here. The distance itself is rounded three times. The ulp is that of the binade of `x f` rounded to float64.
+format here. The distance itself is rounded three times. The ulp is taken in the binade of `x f` rounded to float64.
 
 All functions work on pieces that fit in the processor's cache.
 """
@@ -108,7 +108,7 @@ def _multiply_exactly(elements: Doubles, factor: float) -> tuple[Doubles, Double
 
 
 def _compute_ulps(values: Doubles, form: Format) -> Doubles:
-    """Return the ulp of the binade of each value; below the normal range, that of the smallest normal number."""
+    """Return the ulp of the binade of each value; below the normal range, the ulp of the smallest normal number."""
     binades = (values.view(np.uint64) & BINADE).view(np.float64)
     spacing: Doubles = np.maximum(binades, 2.0**form.minimum_exponent) * 2.0 ** (1 - form.precision)
     return spacing

@@ -264,7 +264,7 @@ def _measure_new(
 
 
 def _are_both_tiny(got: bytes, expected: ExpectedArray, dtype: str) -> npt.NDArray[np.bool_]:
-    """Return where the result and the exact element are both below the normal numbers."""
+    """Return, for each element, whether the result and the exact element are both below the normal numbers."""
     smallest = FORMATS[dtype].smallest_normal
     exact = np.array([abs(fraction) < smallest for fraction in expected.list_fractions()], dtype=np.bool_)
     both: npt.NDArray[np.bool_] = exact & (np.abs(decode_doubles(got, dtype)) < float(smallest))

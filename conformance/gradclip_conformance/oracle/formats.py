@@ -82,7 +82,7 @@ class Format:
         return 1 << (self.width - 1)
 
     def find_ulp_exponent(self, unit_exponent: int) -> int:
-        """Return the exponent of the ulp: that of a rounded significand's unit, but at most that of the top binade."""
+        """Return the exponent of the ulp: `unit_exponent` of a rounded significand, limited by the top binade."""
         return min(unit_exponent, self.maximum_exponent - self.precision + 1)
 
 

@@ -87,7 +87,7 @@ class NeverLoaded:
         self._answer: Answer = TimedOut(timeout, text) if error.kind == "start-timeout" else Died(text)
 
     def ask(self, call: Call, timeout: float) -> Answer:
-        """Return how the module ended, whatever is asked."""
+        """Return the hang or the exit of the module as the answer to any call."""
         del call, timeout
         return self._answer
 

@@ -1,7 +1,7 @@
 """Judge a mutant with the suite, in this process, until the first cell fails.
 
 A mutant whose trigger does not hold answers like the right clipper from which it was made. So the cells in which the
-trigger holds come first; of the others, only cells with several calls follow. The verdicts are those of the suite.
+trigger holds come first; of the others, only cells with several calls follow. The suite gives the verdicts.
 """
 
 from __future__ import annotations

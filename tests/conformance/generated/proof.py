@@ -2,7 +2,7 @@
 
 The sum of powers is an exact fraction, and this sum decides whether the norm is above the threshold. The norm itself is
 its root to `BITS` digits, so its error is far below every tolerance. An answer is *proven wrong* only if no
-ordinary arithmetic explains it: its error exceeds that of a simple running sum over the nonzero elements.
+ordinary arithmetic explains it: its error exceeds the error of a simple running sum over the nonzero elements.
 """
 
 from __future__ import annotations

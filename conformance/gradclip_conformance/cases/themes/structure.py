@@ -221,7 +221,7 @@ def _mix_dtypes(operation: str) -> Iterator[Case]:
         yield make_case(
             rule, "returned-norm", "float16+float32+float64", three, options, expect("returned-norm"), returned
         )
-        # The norm is beyond the range of the first dtype, and within that of the second.
+        # The norm is beyond the range of the first dtype, and within the range of the second dtype.
         for first, second, large, threshold in (
             ("float16", "float32", 2.0**20, 2.0**15),
             ("float32", "float64", 2.0**200, 2.0**100),

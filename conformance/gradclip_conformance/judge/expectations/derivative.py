@@ -58,7 +58,7 @@ class Derivative(Expectation):
         for indices, allowed in _compute_derivatives(case):
             found = [value for i in indices for value in got[i]]
             if not any(_agree(found, one) for one in allowed):
-                detail = f"The derivative with respect to {_name(indices)} is not that of the formula."
+                detail = f"The derivative with respect to {_name(indices)} differs from the formula's derivative."
                 return Verdict(Status.FAIL, detail, None, self._show(case), show_gradients(reply.gradients))
         return Verdict(Status.PASS)
 

@@ -239,7 +239,7 @@ class InputsWritten(_Elements):
         return Values().judge_replies(context, [written])
 
     def select_explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
-        """Return what the gradients that were passed hold."""
+        """Return the arrays that the passed gradients hold after the call."""
         return reply.inputs
 
     def write_script(self, script: Script) -> str:

@@ -23,9 +23,10 @@ class Comparison:
     dtype: str
     mode: str
     ours: float
-    #: The time of the peer; 0 if there is no peer, and `ratio` is then our time.
+    #: The time of the peer. It is 0 if there is no peer; then `ratio` is our time.
     theirs: float
-    #: The median, over all rounds, of our time divided by the peer's; and the range of the middle half of these ratios.
+    #: The ratio of a round is our time over the peer's. These are the median of the ratios and the range of their
+    #: middle half.
     ratio: float
     least: float
     most: float

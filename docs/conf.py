@@ -27,7 +27,7 @@ html_css_files = ["manual.css"]
 html_math_renderer = "mathml"
 
 myst_enable_extensions = ["dollarmath"]
-# GitHub gives headings the same anchors, so that links work there, too.
+# Give headings the anchors that GitHub gives them, so that links work there, too.
 myst_heading_anchors = 4
 
 # In the docstrings, single backticks hold code.
@@ -38,6 +38,7 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 numpydoc_show_class_members = False
-# A wrong reference to a name of this project is an error. There is no network for the names of Python and NumPy.
+# A wrong reference to a name of this project is an error. References to names of Python and NumPy are not checked,
+# because that needs a network.
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(?!gradclip_).*")]

@@ -96,7 +96,7 @@ def two_product(x: Array, y: Array, precision: int) -> tuple[Array, Array]:
 
 
 def root(xp: Any, high: Array, low: Array, precision: int) -> tuple[Array, Array]:
-    """Return the square root of `high + low`, at least zero, as two numbers; define its derivative at zero as zero."""
+    """Return the square root of `high + low`, which is at least 0, as two numbers; its derivative at 0 is set to 0."""
     nonzero = high != 0
     high = xp.where(nonzero, high, xp.ones_like(high))
     low = xp.where(nonzero, low, xp.zeros_like(low))

@@ -241,9 +241,9 @@ def clip_by_global_norm(
     *Memory.* In place, an array that occurs twice in the tree is scaled once; two arrays that share memory are both
     scaled. No result keeps the memory of another result alive.
 
-    *Threads.* Several threads share the work on millions of elements in NumPy arrays and torch tensors. There are as
-    many threads as cores (half as many for torch tensors), or as `OMP_NUM_THREADS` or a container's quota says. A call
-    from a thread other than the main one uses one thread. No result depends on the number of threads.
+    *Threads.* Several threads share the work on millions of elements in NumPy arrays and torch tensors. The number of
+    threads is the number of cores (half of it for torch tensors). `OMP_NUM_THREADS` or a container's quota can lower
+    it. A call from a thread other than the main one uses one thread. No result depends on the number of threads.
 
     *Not finite.* A NaN among the elements makes every element NaN. An infinity makes the norm infinite; then finite
     elements become 0 and infinite ones NaN. A zero norm scales nothing; a zero threshold makes every element 0. If no
@@ -252,12 +252,12 @@ def clip_by_global_norm(
 
     *Backend notes.* The clip reads the values of NumPy arrays, of torch tensors on the CPU, of DTensors with shards on
     the CPU, and of arrays of other libraries that are not lazy. Within the threshold it copies nothing. It reads no
-    values of arrays of JAX, Dask and CuPy, and of torch tensors on an accelerator. It also reads none of torch tensors
-    under `torch.compile` or a transformation, with `requires_grad`, or together with a tensor of a subclass. For all
-    these, nothing is computed early, no device is waited for, and new arrays are returned. JAX computes norms in
-    float64 even if 64 bits are switched off; on the CPU, XLA flushes subnormal numbers to zero. Derivatives are finite
-    if the norm is finite, even at zero gradients. For float64 gradients, the sum of the elements and the threshold
-    divided by the square of the norm must also be within the range. Thresholds are plain numbers: under `jax.jit`, make
+    values of JAX, Dask and CuPy arrays, or of torch tensors on an accelerator. The same holds for torch tensors under
+    `torch.compile` or a transformation, with `requires_grad`, or together with a tensor of a subclass. For all these,
+    nothing is computed early, no device is waited for, and new arrays are returned. JAX computes norms in float64 even
+    if 64 bits are switched off; on the CPU, XLA flushes subnormal numbers to zero. Derivatives are finite if the norm
+    is finite, even at zero gradients. For float64 gradients, two more numbers must be within the range: the sum of the
+    elements, and the threshold divided by the square of the norm. Thresholds are plain numbers: under `jax.jit`, make
     them static. `torch.compile` compiles Euclidean clips of dtypes narrower than float64 once for all thresholds, and
     other clips once for each threshold.
 

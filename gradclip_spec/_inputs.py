@@ -94,7 +94,7 @@ def check_number(name: str, value: Any) -> float:
         number = float(value) + 0.0
     except OverflowError:
         number = -math.inf if cast(Any, value) < 0 else math.inf
-    # Python raises for a number that no float holds, NumPy returns infinity.
+    # Python raises an error for a number that no float holds. NumPy returns infinity.
     if abs(number) == math.inf and number != value:
         # Python refuses to print an integer of thousands of digits.
         beyond = "below -1.8e+308; give a greater one" if value < 0 else "above 1.8e+308; use float('inf')"

@@ -56,7 +56,7 @@ class PowerSum(NamedTuple):
 
 
 def take_simple_root(xp: Any, x: Array) -> Array:
-    """Return the square root of a float64 number, zero or at least `2**-1000`.
+    """Return the square root of a float64 number that is zero or at least `2**-1000`.
 
     The derivative at zero is zero, not infinite. Test the root for zero, and not `x`: a compiler computes a root once,
     but repeats a cheap operation for each array that is multiplied later. These repetitions would take quadratic time
@@ -115,7 +115,7 @@ def take_root(work: Any, powers: PowerSum, norm_type: float) -> Norm:
 
 
 def _take_other_root(work: Any, high: Array, low: Array, norm_type: float) -> Array:
-    """Return the p-th root of `high + low`; for zero, any finite number."""
+    """Return the p-th root of `high + low`; for zero, return any finite number."""
     xp = work.xp
     high = xp.where(high != 0, high, xp.ones_like(high))
     result = work.raise_to_power(high, xp.full_like(high, 1 / norm_type))
@@ -171,9 +171,9 @@ def pack(work: Any, arrays: Sequence[Array]) -> Iterator[Array]:
 
 
 def _find_exponent(xp: Any, x: Array, precision: int, other: Any = 0.0) -> Array:
-    """Return the exponent e of a number above zero, limited.
+    """Return the exponent e of a number above zero, within limits.
 
-    The limits keep two to the power of `e + other`, and the inverse of that power, normal numbers of the format.
+    With these limits, two to the power of `e + other`, and the inverse of that power, are normal numbers of the format.
     """
     lower, upper = (-900.0, 1000.0) if precision == FORMATS["float64"].precision else (-105.0, 120.0)
     together = xp.floor(xp.log2(x)) + other
@@ -255,7 +255,7 @@ def _sum_split(xp: Any, x: Array, bound: Array, count_bits: int) -> tuple[Array,
 def _raise_to_power(work: Any, magnitudes: Array, norm_type: float, bound: Array) -> Array:
     if norm_type == 1:
         return magnitudes
-    # The derivative of a root is infinite at zero, and zero elements contribute nothing.
+    # Leave out zero elements: they contribute nothing, and the derivative of a root is infinite at zero.
     xp, nonzero = work.xp, magnitudes > 0
     ratios = xp.where(nonzero, magnitudes / bound, xp.ones_like(magnitudes))
     return xp.where(nonzero, work.raise_to_power(ratios, xp.full_like(ratios, norm_type)), xp.zeros_like(ratios))

@@ -214,7 +214,7 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
 
 
 def _pack(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a copy at the start of the free part of the call's buffer, or elsewhere outside :func:`build_tensors`."""
+    """Return a copy at the start of the free part of the call's buffer; outside `build_tensors`, return any copy."""
     free = getattr(packing, "free", None)
     if free is None:
         return values.copy()

@@ -129,7 +129,7 @@ class Array:
         return cls(name, tuple(int(n) for n in values.shape), np.ascontiguousarray(values).astype(order).tobytes())
 
 
-#: These have the same bytes in memory and on the wire; `values.dtype in` also compares byte orders.
+#: The dtypes that have the same bytes in memory and on the wire. The test `values.dtype in` compares byte orders, too.
 _AS_SENT = frozenset(np.dtype(code) for code in ("<f2", "<f4", "<f8"))
 
 
@@ -186,11 +186,11 @@ class Gradient:
 class Call:
     """The gradients and options of one call of one subject.
 
-    Options, each absent unless the case sets it: `clip_norm` (clip by norm, by global norm), `max` and `min` (by
-    value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `as_single`, `threads`, `reused`,
-    `followed`, `flags`, `threshold_as`, `compiled`. With the feature `training`, for an optimizer: `start` (the first
-    value of all parameters; zero if absent), `weight_decay`, `steps` (each with its own backward pass) and `accumulate`
-    (the number of backward passes before the clip; each adds the gradients).
+    The options, of which a case sets only those that it needs: `clip_norm` (clip by norm, by global norm), `max` and
+    `min` (by value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `as_single`, `threads`,
+    `reused`, `followed`, `flags`, `threshold_as`, `compiled`. With the feature `training`, for an optimizer: `start`
+    (the first value of all parameters; zero if absent), `weight_decay`, `steps` (each with its own backward pass) and
+    `accumulate` (the number of backward passes before the clip; each adds the gradients).
     """
 
     subject: str

@@ -9,7 +9,8 @@ from .contract import Call, Subject, Unsupported, read_text
 
 __all__ = ["refuse_failed_backward", "refuse_unsupported", "refuse_ways"]
 
-#: Measured with 1.8.5 on 2 cores: 1,000 gradients in a program take 10 s, and 100,000 elements in `clip_by_norm` 6 s.
+#: Measured with 1.8.5 on 2 cores: 1,000 gradients in a program take 10 s, and 100,000 elements in `clip_by_norm` take 6
+#: s.
 MOST_IN_A_PROGRAM = 500
 MOST_ELEMENTS_OF_A_NORM = 100000
 

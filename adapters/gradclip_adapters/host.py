@@ -1,8 +1,8 @@
 """Run an adapter as a host process, which reads and writes messages: one JSON object in each line (see `wire`).
 
-If the package is installed, run it as `python -m gradclip_adapters.host TARGET`; in any other Python, run `launch.py`.
-Only messages reach standard output. The host duplicates the descriptor of that stream before it imports any framework.
-Everything that is printed later, also by C code, goes to standard error.
+If the package is installed, run the host as `python -m gradclip_adapters.host TARGET`; in any other Python, run
+`launch.py`. Only messages reach standard output. The host duplicates the descriptor of that stream before it imports
+any framework. Everything that is printed later, also by C code, goes to standard error.
 """
 
 from __future__ import annotations

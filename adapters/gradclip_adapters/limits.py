@@ -53,7 +53,7 @@ WARNINGS = Limit("warnings in a message", 100, "a call that warns more often rep
 ENTRIES = Limit("entries in an environment", 200, "adapters name fewer than ten")
 OPTIONS = Limit("options in a call", 50, "the contract defines fewer than 25")
 
-#: The limits of the number of items in a list or an object, by its key.
+#: For the key of a list or an object, the limit of the number of its items.
 _ITEMS = {
     "shape": AXES,
     "gradients": GRADIENTS,

@@ -47,7 +47,7 @@ def make_zero_attribute(need_clip: bool) -> Any:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of real layers, as one list and by the number of their gradient."""
+    """The parameters of real layers: as one list, and by the number of the gradient."""
 
     every: List[Any]
     by_number: Dict[int, Any]
@@ -103,7 +103,7 @@ def _use_default_dtype(dtype: str) -> Iterator[None]:
 
 
 def _build_row_losses(parameters: Parameters, gradients: Sequence[Gradient]) -> List[Any]:
-    """Return a loss for each embedding: the rows that are looked up, times the wanted gradients, summed."""
+    """Return a loss for each embedding: the sum of the products of the looked-up rows and the wanted gradients."""
     terms = []
     for number, embedding in parameters.embeddings.items():
         array, rows = gradients[number].array, gradients[number].rows

@@ -176,7 +176,7 @@ class PlainFunction(Adapter):
 
     def _build_keywords(self, call: Call) -> Dict[str, Any]:
         keywords, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
-        # A default for the flags must include all gradients; leaving them out tests that.
+        # A default for the flags must include all gradients. Leaving the flags out tests that.
         if "need_clip" in self._taken and not (all(flags) and "optional_flags" in self._subject.features):
             keywords["need_clip"] = flags
         missing = sorted(self._required - set(keywords))

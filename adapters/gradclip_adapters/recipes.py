@@ -73,7 +73,7 @@ class _Maker:
         return np.arange(self.count, dtype=np.uint64)
 
     def hash_places(self, places: Optional[Sequence[int]] = None) -> np.ndarray[Any, Any]:
-        """Return 64 bits that look random for each element, or for those at some places."""
+        """Return 64 bits that look random, for each element or for the elements at some places."""
         chosen = self.list_places() if places is None else np.array(places, dtype=np.uint64)
         bits = (chosen + np.uint64(self.recipe.seed + 1)) * GOLDEN
         bits ^= bits >> np.uint64(30)
@@ -238,7 +238,7 @@ KINDS: Dict[str, Callable[[_Maker], np.ndarray[Any, Any]]] = {
 }
 
 
-#: Kinds whose ends and middle may have more weight than the rest.
+#: The kinds of arrays whose ends and middle may have more weight than the rest.
 WITH_WEIGHT = ("numbers", "negative", "alternating", "subnormals", "zeros")
 KINDS.update({"weighty-" + kind: _add_weight(KINDS[kind]) for kind in WITH_WEIGHT})
 

@@ -39,7 +39,7 @@ class Coefficient(NamedTuple):
 
 
 def group_by(arrays: Sequence[Array], keys: Iterable[Hashable]) -> list[list[int]]:
-    """Return the indices of the arrays that have the same key, for each key."""
+    """Return, for each key, the indices of the arrays that have it."""
     groups: dict[Hashable, list[int]] = {}
     for index, key in enumerate(keys):
         groups.setdefault(key, []).append(index)

@@ -148,7 +148,7 @@ def _scale_chunk(choose: Choice, clip_norm: float, eps: float, chunk: Array, nor
 
 @functools.cache
 def _make_number_backend() -> Backend:
-    """Return the arithmetic of the few numbers of a norm, in NumPy."""
+    """Return the NumPy backend that computes with the few numbers of a norm."""
     work = Backend(array_api_compat.numpy, [])
     work.total_dtype = np.float64
     return work

@@ -53,7 +53,7 @@ class NumPy(InMemory, Backend):
 
 
 class Sparse(NumPy):
-    """The backend of arrays of sparse that keep their elements in `data` (COO, GCXS) and are zero elsewhere."""
+    """The backend of arrays of the library sparse that keep elements in `data` (COO, GCXS) and are zero elsewhere."""
 
     def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
         """Return an array that has no `data`, or that is not zero where it stores no element."""

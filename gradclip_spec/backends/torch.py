@@ -50,7 +50,7 @@ class Torch(Backend):
         return self._find_read_only(arrays) if inplace and not torch.compiler.is_compiling() else None
 
     def _find_read_only(self, arrays: Sequence[Tensor]) -> tuple[int, str] | None:
-        """Return a tensor that torch may refuse to write into, and why; its own error would come too late."""
+        """Return a tensor that torch may refuse to write into, and why; the error of torch would come too late."""
         import torch
 
         # A tensor from outside of a transformation cannot hold the results of tensors inside it.

@@ -25,7 +25,7 @@ Factor = tuple[float, float, float]
 
 #: With at least this number of elements, compiled loops are faster, however few the arrays are.
 MANY_ELEMENTS = 1 << 14
-#: The number of elements below which starting threads takes longer than they save.
+#: With fewer elements than this, starting threads takes longer than the threads save.
 LARGE = 1 << 21
 
 

@@ -8,7 +8,7 @@ Rules of this file:
    each chunk. The caller adds the results in order. So a result does not depend on the number of threads.
 3. Pointers are offset before a loop and indices start at 0. An index that may be negative keeps LLVM from vectorising.
 4. Sums of float64 in a plain loop may be reassociated, because the bound holds for every order. Compensated sums must
-   not be: they are compiled without any fast-math flag.
+   not be reassociated, so they are compiled without any fast-math flag.
 """
 
 import functools

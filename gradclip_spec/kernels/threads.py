@@ -20,7 +20,7 @@ def count_available() -> int:
     """
     if threading.current_thread() is not threading.main_thread():
         return 1
-    # OpenMP allows a list, a number for each level of nesting.
+    # OpenMP allows a list that holds a number for each level of nesting.
     wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     if wanted.isdecimal() and int(wanted):
         return int(wanted)

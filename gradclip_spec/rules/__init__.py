@@ -79,7 +79,7 @@ class Rule:
 
 @cache
 def load() -> tuple[Rule, ...]:
-    """Return every rule: themes in the order of :data:`THEMES`, then the order of the file.
+    """Return every rule, by theme in the order of :data:`THEMES`, and by its place in the file.
 
     Raises
     ------

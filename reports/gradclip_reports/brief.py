@@ -23,7 +23,7 @@ LINES = 15
 #: The width of the labels before the facts of a finding.
 LABEL = 10
 
-#: A framework's message may be a whole traceback.
+#: Longer texts are cut, because a framework's message may be a whole traceback.
 VALUE_LENGTH = 1000
 
 
@@ -125,7 +125,7 @@ def _draw_finding(finding: Finding, run: Run, width: int, record: str) -> Iterat
     for name, text in list_lines(finding, run):
         yield from map(Line, _draw_fact(name, text, width))
     verb = f"repro {record}" if record else "show"
-    # The command is never wrapped, so that it can be copied. A record may hold any name, so it is quoted.
+    # The command is never wrapped, so that it can be copied. A record may hold any name, so the name is quoted.
     yield Line(f"  more: gradclip {verb} {shlex.quote(escape_line(finding.example['case']))}")
 
 

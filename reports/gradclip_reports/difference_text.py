@@ -179,7 +179,7 @@ def _wrap_lines(text: str, width: int, most: int) -> Iterator[str]:
     """Yield the lines of a text, up to a limit."""
     lines = wrap_text(escape_line(text), width, INDENT, f"{INDENT}  ")
     if lines[most:]:
-        # Join this line and the next, so that they are too long, and the result ends in dots.
+        # Join this line and the next one: together they are too long, so the result ends in dots.
         lines = [*lines[: most - 1], shorten_line(f"{lines[most - 1]} {lines[most].strip()}", width)]
     yield from lines
 

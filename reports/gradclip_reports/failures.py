@@ -1,4 +1,4 @@
-"""Group the failures of a run, so that a report shows the same fault once."""
+"""Group the failures of a run, so that a report shows each fault only once."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def _format_number(value: Any) -> str:
 
 
 def describe_standing(finding: Finding) -> str:
-    """Return one word for a finding: "new" if it fails the run, else why it does not, such as "known"."""
+    """Return "new" if a finding fails the run; otherwise return a word for why it does not, such as "known"."""
     if finding.spoils:
         return "new"
     if Status.DEVIATION in finding.statuses:

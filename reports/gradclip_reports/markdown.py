@@ -18,7 +18,7 @@ __all__ = ["draw_markdown"]
 #: The largest number of groups to show. GitHub accepts a megabyte as the summary of a job; 50 groups take far less.
 _FAILURES = 50
 
-#: A framework's message may be a whole traceback.
+#: Longer texts are cut, because a framework's message may be a whole traceback.
 _DETAIL_LENGTH = 4000
 
 

@@ -13,7 +13,7 @@ __all__ = ["draw_markdown_table", "escape_html", "escape_markdown", "format_code
 #: Characters with a meaning inside a line of GitHub Markdown. An ampersand begins an entity.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
-#: The same in a text that is already HTML; an underscore inside a word has no meaning.
+#: Characters with a meaning in a text that is already HTML. An underscore inside a word has none.
 _SPECIAL_BESIDE_HTML = re.compile(r"[\\`*{}\[\]|~]|(?<!\w)_|_(?!\w)")
 
 #: Characters with a meaning at the beginning of a line: lists, numbered lists, rules, and underlines of headings.

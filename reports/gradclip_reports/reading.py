@@ -90,7 +90,7 @@ class Place:
         self.number = 0
 
     def read_lines(self) -> Iterator[str]:
-        """Yield the lines of the file without blank ones at its end, and keep `number` up to date."""
+        """Yield the lines of the file, without the blank lines at its end, and keep `number` up to date."""
         text = self._read().rstrip()
         start, values = 0, 0
         # Yield lines one by one, because a list of them would hold the file a second time. Do not use str.splitlines,

@@ -25,7 +25,7 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 #: Code scanning shows 5,000 results of a file at most; nobody reads more than a screen or two.
 _RESULTS = 500
 
-#: A framework's message may be a whole traceback.
+#: Longer texts are cut, because a framework's message may be a whole traceback.
 _LENGTH = 1000
 
 #: The severities whose results are warnings; the results of all others are errors.
@@ -83,7 +83,7 @@ def find_location(run: Run, location: str = "") -> str:
     Raises
     ------
     ValueError
-        If there is none, or if it lies outside the repository.
+        If there is no such file, or if it lies outside the repository.
     """
     adapter = run.header.adapter
     checked = re.fullmatch(r"(.+\.py)(?::[^:/\\]*)?", adapter, re.DOTALL)

@@ -40,7 +40,7 @@ def draw_terminal(runs: Sequence[Run], *, width: int = 80, color: bool = False, 
         file=stream, width=width, height=_HEIGHT, force_terminal=color, color_system="standard" if color else None
     )
     console.print(report(runs, width, record), crop=False)
-    # Tables pad their last column, which is useless in a log.
+    # Tables pad their last column with spaces, which are useless in a log.
     return "".join(line.rstrip() + "\n" for line in stream.getvalue().splitlines())
 
 

@@ -84,7 +84,8 @@ def test_parameter_after_a_step_from_zero_is_the_negated_gradient() -> None:
 
     assert first is not None
     assert first.numpy().tolist() == [2.0, 0.0]
-    # The second parameter had no gradient and stayed zero. The third had none and changed, which a result must show.
+    # The second parameter had no gradient and stayed zero. The third had no gradient but changed: a result must show
+    # that.
     assert second is None
     assert third is not None
     assert third.numpy().tolist() == [-0.25]

@@ -1,4 +1,4 @@
-"""Check that a call gets an answer, and that the host reports the change, even if the call breaks the watched state."""
+"""Check that a call that breaks the watched state still gets an answer, and that the host reports the change."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_results_that_share_memory_are_found() -> None:
     buffer = np.zeros(8)
     even, odd, other = buffer[::2], buffer[1::2], np.zeros(4)
 
-    # Views of one buffer may lie between each other and share no element.
+    # Two views of one buffer may interleave without a common element.
     assert list(find_shared([odd, other], [other.copy(), even])) == []
     assert list(find_shared([buffer[:4], other], [other.copy(), even])) == [
         "returned result 0 in the memory of gradient 1"

@@ -425,7 +425,7 @@ def nest(levels: int) -> str:
 
 
 class TestLimits:
-    """Check that oversized data is refused with the name of the limit, and that the suite never writes any."""
+    """Check that oversized data is refused with the name of the limit, and that the suite never writes such data."""
 
     @pytest.mark.parametrize(
         ("line", "members", "problem"),

@@ -234,8 +234,8 @@ def measure_worst_element(backend: Any, array: np.ndarray[Any, Any], thresholds:
 
 @large
 def test_norm_if_every_eighth_row_rounds_differently(backend: Any) -> None:
-    # A sample of half as many rows would miss all of these rows. Then the error of the norm is 1.14 ulp, and that of an
-    # element 1.97.
+    # A sample of half as many rows would miss all of these rows. Then the norm has an error of 1.14 ulp, and an element
+    # has an error of 1.97 ulp.
     array = np.repeat(np.where(np.arange(289) % 8 == 3, 1.0000205, 1.0000005), 2048).astype(np.float32)
     norm = np.sqrt(np.sum(np.square(array.astype(np.longdouble))))
 

@@ -304,7 +304,7 @@ def second_derivatives(mesh: Any) -> None:
 
     def take_second(call: Any, xs: list[Any], ws: list[Any], number: Any) -> list[Any]:
         xs = [x.detach().requires_grad_() for x in xs]
-        # The derivative of such a value by an element depends on the element, and on a sum over all processes.
+        # The derivative of this number by an element depends on the element, and on a sum over all processes.
         values = [(y**2 * w).sum() + y.sum() ** 2 for y, w in zip(call(xs), ws, strict=True)]
         firsts = torch.autograd.grad(sum(map(number, values)), xs, create_graph=True)
         return list(torch.autograd.grad(sum(number((x * w).sum()) for x, w in zip(firsts, ws, strict=True)), xs))

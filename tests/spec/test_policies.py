@@ -14,7 +14,7 @@ from gradclip_spec import ClipByGlobalNorm, ClipByNorm, ClipByValue
 
 @dataclass(eq=False)
 class Parameter:
-    """A parameter with the attributes of Paddle's."""
+    """A parameter with the attributes of a parameter of Paddle."""
 
     need_clip: bool = True
 

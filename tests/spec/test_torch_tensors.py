@@ -1,4 +1,4 @@
-"""Check torch tensors in a training loop, and special tensors. Tensors that cannot be clipped are refused first."""
+"""Check torch tensors in a training loop, and special tensors, some of which are refused before any change."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ CLASSES = {
 
 
 def write_no_script(run: Run, cell: Cell) -> str:
-    """Return no script; this stands for a writer of scripts where there is none."""
+    """Return no script. This function is the default where no writer of scripts is given."""
     del run, cell
     return ""
 

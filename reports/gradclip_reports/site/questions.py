@@ -43,7 +43,7 @@ _STANDING_OF = {
     Status.UNSPECIFIED: "unknown",
 }
 
-#: Causes that answer a question, whatever it asks, if an entry point has no other answer to it.
+#: Causes that answer any question to which an entry point has no other answer.
 _GENERAL = frozenset({"raises", "crashes", "hangs", "malformed", UNEXPLAINED})
 
 #: Longer words would not fit into a table.
@@ -121,7 +121,7 @@ def answer_question(run: Run, question: Question, book: Book, operation: str = "
 
 
 def write_answer(answers: Sequence[Answer]) -> str:
-    """Return all answers to a question in a few words; the worst counts, with the number of its entry points."""
+    """Return the worst answer to a question in a few words, with the number of entry points that give it."""
     worst = answers[0]
     if worst.standing in ("right", "unknown", "measured"):
         return " or ".join(dict.fromkeys(answer.words for answer in answers))
@@ -141,7 +141,7 @@ def _answer(asked: _Asked, question: Question, book: Book, operation: str) -> tu
 
 
 def _answer_of(asked: _Asked, question: Question, operation: str) -> tuple[Answer, ...]:
-    """Return the answers for one operation; nothing if it has no cell of the question."""
+    """Return the answers for one operation; there is no answer if the operation has no cell of the question."""
     cells = list(_select_cells(asked, question, operation))
     judged = [cell for cell in cells if cell.status not in (Status.UNSUPPORTED, Status.UNSPECIFIED)]
     if not judged:

@@ -35,7 +35,7 @@ class Slugs:
 
 
 def is_safe_link(url: object) -> bool:
-    """Return whether a text is an https address of a host, without parts that a browser reads in another way."""
+    """Return whether a text is an https address of a host, which a browser cannot read in another way."""
     if not isinstance(url, str) or not url.startswith("https://") or url != escape_text(url) or re.search(r"\s", url):
         return False
     try:

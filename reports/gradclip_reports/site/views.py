@@ -124,7 +124,7 @@ class RunView:
 
 @dataclass(frozen=True)
 class Stage:
-    """One run in the history of a framework, beside the run before it."""
+    """One run in the history of a framework, compared with the run before it."""
 
     view: RunView
     appeared: Sequence[str]
@@ -248,7 +248,7 @@ def _view_entry(view: RunView, subject: Mapping[str, Any], book: Book, slugs: Sl
 
 
 def _add_history(views: Sequence[RunView]) -> None:
-    """Add to each framework with several records which findings appeared and which went, from run to run."""
+    """For each framework with several records, note which findings appeared and which disappeared from run to run."""
     by_adapter: dict[str, list[RunView]] = {}
     for view in views:
         by_adapter.setdefault(view.run.header.adapter, []).append(view)

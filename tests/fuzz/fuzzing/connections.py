@@ -42,7 +42,7 @@ def read_description(line: str) -> Description:
 
 
 def list_cases_like(*patterns: str) -> list[Case]:
-    """Return the first case that matches each pattern."""
+    """Return, for each pattern, the first case that matches it."""
     return [next(case for case in list_all_cases() if Selection(rules=(pattern,)).holds(case)) for pattern in patterns]
 
 

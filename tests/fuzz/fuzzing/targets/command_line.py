@@ -150,7 +150,7 @@ def check(example: Any) -> None:
         arguments = ["accuracy", "--largest", "100", *arguments[1:]]
         arguments += ["good.py"] if len(arguments) == 3 else []
     with enter_folder() as place, _write_files(place), mock.patch.object(sys, "argv", ["gradclip", *arguments]):
-        # With colours, because without them click removes some escape codes.
+        # Use colours, because without colours click removes some escape codes.
         done = CliRunner().invoke(gradclip, arguments, color=True)
     require(isinstance(done.exception, SystemExit | None), f"`gradclip` raised {done.exception!r}")
     require(done.exit_code in EXIT_CODES, f"exit code {done.exit_code}")

@@ -70,7 +70,7 @@ def _draw_shown_texts(name: str) -> SearchStrategy[Any]:
 
 
 def _draw_one(paths: list[list[Any]]) -> SearchStrategy[Any]:
-    """Draw one of many. Hypothesis prints the list that it samples from, which is slow for a long list."""
+    """Draw one of many paths. Hypothesis prints the list that it samples from, which is slow for a long list."""
     return st.integers(0, len(paths) - 1).map(lambda number: paths[number])
 
 

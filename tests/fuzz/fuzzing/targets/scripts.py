@@ -26,7 +26,7 @@ from ..texts import CANARY
 from .records import write_record
 
 FUNCTION = "my_module:clip"
-#: The adapters that have scripts, and a plain function, which has them too.
+#: The adapters that have scripts, and a plain function, which has scripts, too.
 ADAPTERS = ("torch", "tensorflow", "paddle", FUNCTION)
 
 

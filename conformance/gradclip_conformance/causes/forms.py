@@ -95,7 +95,10 @@ def _explain_finite(group: Group, value: float) -> Explanation | None:
     # Allow for the rounding errors of a sum of a few terms, a quotient and a root: a few units in the last place.
     slack = 16 * 2.0**-form.precision
     found = next((cause for cause, norm in _list_other_norms(group) if _is_close(value, norm, slack)), None)
-    if found is None and any(underflows(group, one) and _may_be_left(group, one, value) for one in group.forms):
+    # If the threshold is zero, too, a norm of zero says nothing about a norm after the clip.
+    if (found is None or value == 0) and any(
+        underflows(group, one) and _may_be_left(group, one, value) for one in group.forms
+    ):
         return Explanation.of("squares-underflow", effect="norm")
     return None if found is None else Explanation.of(found)
 

@@ -5,19 +5,24 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from gradclip_adapters.contract import Array
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance import causes
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.causes.attribution import explain_all
+from gradclip_conformance.causes.facts import Tensor
 from gradclip_conformance.causes.model import Judged
 from gradclip_conformance.judge.judging import follow_up, judge
 from gradclip_conformance.judge.model import Context
+from gradclip_conformance.oracle.arrays import decode
+from gradclip_conformance.oracle.model import ExpectedArray
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
 from gradclip_spec.rules.causes import load_causes
@@ -42,6 +47,26 @@ def find_causes(fn: Clip, operation: str, rules: tuple[str, ...], dtype: str = "
             judged.append(Judged(context, answers, verdict))
     found = explain_all(judged, asked)
     return Counter(None if one is None else (one.cause, *(value for _, value in one.parameters)) for one in found)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_quick_comparison_agrees_with_the_exact_one(dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    agreed = 0
+    for bound in (0.0, 0.5, 0.53, 1.0, 4.0):
+        for factor in (Fraction(1), Fraction(1, 3), Fraction(float(rng.random()) * 1e-5), Fraction(10**4, 7)):
+            given = np.append(rng.standard_normal(20), [0, 1, np.finfo(dtype).tiny]).astype(dtype)
+            right = (given.astype(np.longdouble) * np.longdouble(float(factor))).astype(dtype)
+            # Move some results by an ulp or two.
+            steps = rng.integers(-2, 3, given.size) if bound >= 1 else np.zeros(given.size)
+            got = (right + steps.astype(dtype) * np.spacing(right)).astype(dtype)
+            before, after = Array.of(given), Array.of(got)
+            tensor = Tensor(0, before, after, decode(before.data, dtype))
+            expected = ExpectedArray(tensor.exact, factor.numerator, factor.denominator)
+            surely = tensor.is_surely_scaled_by(factor, bound)
+            assert not surely or tensor.is_near(expected, bound)
+            agreed += surely == tensor.is_near(expected, bound)
+    assert agreed >= 10
 
 
 def measure_norm(grads: Any) -> float:

@@ -9,7 +9,7 @@ The relative errors are small. Let :math:`v = 2^{-64}`. The sum of the powers of
 than :math:`2^{-58}`, and a product adds `v`. So a distance has an error of less than :math:`2^{-58} 2^{53} = 1/32` ulp
 of float64, and a negligible error for narrower formats. :data:`DOUBT` allows for that.
 
-If the processor has no such long doubles, `can_measure` returns False, and the exact oracles are used.
+If the processor has no such long doubles, `has_long_doubles` returns False, and the exact oracles are used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ..oracle.formula import PLAIN, Formula
 from ..oracle.model import ErrorBounds
 from ..oracle.question import Question, find_narrowest, list_norm_groups
 
-__all__ = ["DOUBT", "WholeCall", "can_measure", "make_whole_call"]
+__all__ = ["DOUBT", "WholeCall", "make_whole_call"]
 
 Doubles = npt.NDArray[np.float64]
 Long = npt.NDArray[np.longdouble]
@@ -45,12 +45,6 @@ DOUBT = 1 / 32
 
 #: The largest exponent for which a power is computed by multiplications.
 SMALL_POWERS = 4
-
-
-def can_measure() -> bool:
-    """Return whether a long double has the bits and the range that the measurement needs."""
-    about = np.finfo(np.longdouble)
-    return bool(about.nmant >= 63 and about.maxexp > 8192)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ __all__ = [
     "decode_doubles",
     "divide_to_float",
     "encode",
+    "has_long_doubles",
     "measure_distance",
     "next_down",
     "next_up",
@@ -100,6 +101,12 @@ FORMATS = {
 def compute_power_of_two(exponent: int) -> Fraction:
     """Return `2**exponent`, exactly."""
     return Fraction(1 << exponent) if exponent >= 0 else Fraction(1, 1 << -exponent)
+
+
+def has_long_doubles() -> bool:
+    """Return whether a long double of NumPy has a significand of 64 bits and a wide range."""
+    about = np.finfo(np.longdouble)
+    return bool(about.nmant >= 63 and about.maxexp > 8192)
 
 
 def read_bits(data: bytes, dtype: str) -> npt.NDArray[np.uint64]:

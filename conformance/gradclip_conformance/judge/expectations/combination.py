@@ -15,8 +15,9 @@ from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
 from ...cases.readable import SHOWN_ELEMENTS, show_array, show_gradients
-from ...covering.calls import DOUBT, WholeCall, can_measure, make_whole_call
+from ...covering.calls import DOUBT, WholeCall, make_whole_call
 from ...oracle.distances import Measured
+from ...oracle.formats import has_long_doubles
 from ...oracle.formula import PLAIN
 from ...oracle.predict import predict
 from ...oracle.question import find_narrowest
@@ -49,7 +50,7 @@ class Combination(Expectation):
         (answer,) = answers
         if isinstance(answer, Raised):
             return self._judge_error(context, answer)
-        if not isinstance(answer, Replied) or not can_measure():
+        if not isinstance(answer, Replied) or not has_long_doubles():
             return None
         if answer.reply.malformed is not None:
             return _fail("", f"The call {describe_what_happened(context.case, answer)}.", answer, "malformed")

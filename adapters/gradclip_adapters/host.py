@@ -8,6 +8,7 @@ any framework. Everything that is printed later, also by C code, goes to standar
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import platform
 import sys
@@ -52,6 +53,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
         _send(messages_out, {"message": "failed", "kind": kind, "text": shorten(text)})
         return 1
     _send(messages_out, about)
+    # A framework keeps its objects until the process ends. The garbage collector need not examine them after each call.
+    gc.freeze()
     return _serve(adapter, messages_in, messages_out)
 
 

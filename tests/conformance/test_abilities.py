@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,12 +25,14 @@ from gradclip_adapters.host import answer
 from gradclip_adapters.plain import PlainFunction
 from gradclip_adapters.wire import encode_call
 from gradclip_conformance import check_clipper
+from gradclip_conformance.run.host_process import HostProcess, build_host_command
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import Cell
 from gradclip_reports.statuses import LACKS
 from gradclip_reports.terminal import draw_terminal
+from gradclip_spec import clip_by_global_norm
 
 Arrays = list[np.ndarray | None]
 
@@ -200,6 +203,106 @@ def test_declared_flushing_must_show_in_a_call(kind: type[DeclaresLittle], kept:
     connection = InProcess(kind("flushes_subnormals"))
 
     assert ("flushes_subnormals" in connection.description.subjects[0].features) is kept
+
+
+class ClipsByNorm(Adapter):
+    """An adapter that declares little, although its function raises for NaN and infinity, and takes other dtypes."""
+
+    def __init__(self, *, raises: bool) -> None:
+        self.raises = raises
+
+    def about(self) -> About:
+        """Return a framework that does not exist."""
+        return About("fake", "1.0")
+
+    def subjects(self) -> Sequence[Subject]:
+        """Return one clip by global norm of two dtypes."""
+        features = ("none_grads", "repeated", "returns_norm")
+        return [Subject("fake.clip", "clip_by_global_norm", ("float32", "float64"), features)]
+
+    def call(self, call: Call) -> Reply:
+        """Pass the flag for errors only if the function shall raise."""
+        arrays = [None if gradient.array is None else gradient.array.numpy() for gradient in call.gradients]
+        strict = self.raises and call.options.get("error_if_nonfinite", False)
+        with framework_call():
+            clipped, _ = clip_by_global_norm(arrays, call.options["clip_norm"], error_if_nonfinite=strict)
+        return Reply(tuple(None if array is None else Array.of(np.asarray(array)) for array in clipped))
+
+
+def test_flag_for_errors_exists_if_an_infinite_gradient_raises() -> None:
+    rules = "global-norm.error-if-nonfinite"
+    # Other cells of the rule need more abilities.
+    only = "fake.clip does not declare: error_if_nonfinite (the option `error_if_nonfinite` exists). "
+    ignored, obeyed = (
+        [cell for cell in check(ClipsByNorm(raises=raises), rules) if cell.detail.startswith(only)]
+        for raises in (False, True)
+    )
+
+    assert read_verdicts(ignored) == {("unsupported", "interface")}
+    assert "the answer ignores it" in ignored[0].detail
+    assert read_verdicts(obeyed) == {("error", None)}
+    assert "the adapter must declare error_if_nonfinite" in obeyed[0].detail
+
+
+def test_undeclared_mixture_of_dtypes_that_works_is_an_error_of_the_adapter() -> None:
+    cells = check(ClipsByNorm(raises=False), "global-norm.mixed-dtypes/*/float32+float64", dtype="float32+float64")
+
+    assert read_verdicts(cells) == {("error", None)}
+    assert "mixed_dtypes" in cells[0].detail
+
+
+def test_derivative_through_a_function_that_writes_is_not_asked_for() -> None:
+    adapter = DeclaresLittle("in_place")
+
+    cells = check(adapter, "value.derivative")
+
+    assert read_verdicts(cells) == {("unsupported", "interface")}
+    assert "It writes into the gradients" in cells[0].detail
+    assert adapter.calls == []
+
+
+def test_function_that_is_always_compiled_is_not_compared_with_itself() -> None:
+    adapter = DeclaresLittle("compiled")
+
+    cells = check(adapter, "value.compiled-agrees")
+
+    assert read_verdicts(cells) == {("unsupported", "interface")}
+    assert "always runs inside the framework's compiler" in cells[0].detail
+
+
+FRAGILE = """
+import os
+import time
+
+from gradclip_adapters.contract import About, Adapter, Array, Reply, Subject
+
+class Fragile(Adapter):
+    def about(self):
+        return About("fragile", "1")
+
+    def subjects(self):
+        return [Subject("clip", "clip_by_value", ("float32",), ("functional",))]
+
+    def call(self, call):
+        if call.gradients[0].array is not None and call.gradients[0].array.dtype == "float16":
+            os._exit(7)
+        if call.options.get("as_single"):
+            time.sleep(100)
+        return Reply(tuple(gradient.array for gradient in call.gradients))
+"""
+
+
+def test_probe_that_crashes_or_hangs_shows_a_missing_ability(tmp_path: Path) -> None:
+    path = tmp_path / "fragile.py"
+    path.write_text(FRAGILE, encoding="utf-8")
+    command = [*build_host_command(), str(path)]
+    selection = Selection(rules=("value.dtype-kept", "value.single-tensor"), dtypes=("float16", "float32"))
+
+    run = run_adapter(RunRequest("x", lambda: HostProcess(command), selection, timeout=0.5), io.StringIO())
+
+    lacking = {cell.lacks: cell.detail for cell in run.cells if cell.status == "unsupported"}
+    assert "A call that asks for it ended the process: The host process ended with exit code 7" in lacking["kernel"]
+    assert "A call that asks for it got no answer within 0.5 s." in lacking["interface"]
 
 
 def test_kind_of_unsupported_is_sent_over_the_wire() -> None:

@@ -80,8 +80,6 @@ def _judge_by_nature(subject: Subject, ability: Ability) -> Finding | None:
         return Finding("interface", "It writes into the gradients, so no derivative goes through it.")
     if ability.name == "compiles" and "compiled" in subject.features:
         return Finding("interface", "It always runs inside the framework's compiler or graph.")
-    if ability.name == "mixed_dtypes" and len(subject.dtypes) < len(("one", "another")):
-        return Finding("kernel", f"It takes only {''.join(subject.dtypes) or 'no dtype'}.")
     return None
 
 
@@ -179,6 +177,7 @@ def _make_question(subject: Subject, ability: Ability) -> Case:
     if ability.what == "dtype":
         dtype = other = name
     elif name == "mixed_dtypes":
+        # A subject of one dtype lacks the other dtype of the case, and is not asked about mixtures.
         other = next(one for one in subject.dtypes if one != dtype)
     first, second = make_tensor(FIRST, dtype, (2, 2)), make_tensor(SECOND, other)
     gradients: Sequence[Gradient] = [first, second]

@@ -1,0 +1,74 @@
+"""Check what an answer of a host is if the host breaks the protocol, and how a record's arrays are read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.contract import Array, Call, Gradient, Reply
+from gradclip_adapters.wire import encode_arrays, encode_reply
+from gradclip_conformance.cases.literals import NoScript, write_literal
+from gradclip_conformance.cases.readable import read_shown_array, show_array
+from gradclip_conformance.judge.model import Answer, Died, Mistaken, NotSupported, Raised, Replied
+from gradclip_conformance.run.messages import read_answer
+
+ARRAY = Array.of(np.array([3.0, 4.0], np.float32))
+CALL = Call("clip", (Gradient("a", ARRAY), Gradient("b", None)), {"clip_norm": 1.0})
+RAISED = {"message": "raised", "number": 7, "kind": "ValueError", "text": "no"}
+
+
+def read(message: dict[str, Any] | str) -> Answer:
+    """Return what the suite takes a line for, as the answer to call 7."""
+    return read_answer(message if isinstance(message, str) else json.dumps(message), 7, CALL)
+
+
+def test_answers_are_read() -> None:
+    reply = Reply((ARRAY, None), inputs=(ARRAY, None))
+
+    assert read(encode_reply(reply, 7)) == Replied(reply)
+    assert read({**RAISED, "inputs": encode_arrays([ARRAY, None])}) == Raised("ValueError", "no", (ARRAY, None))
+    unsupported = {"message": "unsupported", "number": 7, "text": "no half", "kind": "kernel"}
+    assert read(unsupported) == NotSupported("no half", "kernel")
+    assert read({"message": "mistake", "number": 7, "text": "a fault"}) == Mistaken("a fault")
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ({**RAISED, "inputs": None, "number": 6}, "answered call 6 when it was asked call 7"),
+        ({"message": "loading", "number": 7, "target": "x", "python": "3", "platform": "p"}, "is not a"),
+        ({**RAISED, "inputs": encode_arrays([ARRAY])}, "1 `inputs` for a call of 2 gradients"),
+        (encode_reply(Reply((ARRAY, None), inputs=(ARRAY,)), 7), "1 `inputs` for a call of 2 gradients"),
+        ("no JSON", "The host's answer is not a message"),
+    ],
+    ids=["other-call", "no-answer", "inputs-of-an-error", "inputs-of-a-reply", "no-json"],
+)
+def test_answer_that_breaks_the_protocol_counts_as_a_death(message: dict[str, Any] | str, says: str) -> None:
+    answer = read(message)
+
+    assert isinstance(answer, Died)
+    assert says in answer.text
+
+
+def test_array_of_a_record_reads_back() -> None:
+    for array in (None, ARRAY, Array.of(np.array(0.5)), Array.of(np.full((2, 1), np.nan, np.float16))):
+        assert read_shown_array(show_array(array)) == array
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"shape": [3]}, {"shape": [True, 2]}, {"dtype": "int8"}, {"values": [1, 2]}, {"values": ["x", "0x1p+0"]}],
+    ids=["shape", "bool", "dtype", "numbers", "text"],
+)
+def test_array_that_a_record_never_holds_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(NoScript, match="The record shows an array that cannot be read"):
+        read_shown_array({**show_array(ARRAY), **change})
+
+
+def test_value_without_a_literal_is_refused() -> None:
+    assert write_literal([None, True, 1.5, 'a"b']) == '[None, True, 1.5, "a\\"b"]'
+    with pytest.raises(NoScript, match="cannot hold a value of the type dict"):
+        write_literal([{}])

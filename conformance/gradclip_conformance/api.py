@@ -208,8 +208,8 @@ def _ask_all(
     selection = Selection(rules=(rule,) if rule else ())
     evidence: list[Evidence] = []
     subjects = add_formula(connection.description.subjects, formula)
-    # The suite computes with NumPy's default error handling. The function, if it runs in this process, keeps the
-    # caller's.
+    # The suite computes with NumPy's default error handling. If the function runs in this process, it keeps the
+    # caller's error handling.
     with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
         planned = [*plan_cells(subjects, list_all_cases(), selection), *plan_rows(subjects, selection)]
         asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(dtypes)]

@@ -88,7 +88,7 @@ def name_causes(number: int) -> dict[str, Any]:
 
 
 def summarize(each: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the measures and the confusion of causes."""
+    """Return the measures, and how often each pair of a written and a named cause occurs."""
     counts = sorted(len(one["named"]) for one in each)
     unseen = [one for one in each if one["written"] == [UNEXPLAINED]]
     pairs = Counter((one["written"][0], one["named"][0] if one["named"] else "no finding") for one in each)
@@ -125,7 +125,7 @@ def list_faults(result: dict[str, Any]) -> list[str]:
 
 
 def write_markdown(result: dict[str, Any]) -> str:
-    """Return the page: the measures, the confusion of causes, and the clippers with another first cause."""
+    """Return the page: the measures, the pairs of causes, and the clippers whose first finding names another cause."""
     total, unseen = result["clippers"], result["unseen"]
     versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
     rows = [(one["written"], one["named"], one["clippers"]) for one in result["confusion"]]

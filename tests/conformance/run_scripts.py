@@ -42,7 +42,7 @@ def run(path):
 
 
 def main(module):
-    """Fork once for each script: importing a framework takes longer than any of them."""
+    """Fork once for each script, because importing a framework takes longer than running a script."""
     importlib.import_module(module)
     for path in sys.stdin.read().splitlines():
         child = os.fork()

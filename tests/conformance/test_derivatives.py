@@ -1,4 +1,4 @@
-"""Test the cases of derivatives through a clip with right and wrong functions."""
+"""Test the cases about derivatives with right and wrong functions."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def pretend(command: list[str], adapter: str, task: object) -> None:
-    """Do what `python -m venv FOLDER` and `pip install` leave behind, as far as the suite looks at it."""
+    """Make the files that `python -m venv FOLDER` and `pip install` leave behind, as far as the suite reads them."""
     del adapter, task
     if "venv" in command:
         folder = Path(command[-1])
@@ -215,7 +215,7 @@ def test_missing_interpreter_is_named_with_what_to_do(tmp_path: Path, monkeypatc
     with pytest.raises(environments.EnvironmentProblem, match=r"runs on Python 3\.2, .*`pyenv install 3\.2`"):
         find_interpreter("3.2", "library")
 
-    # The newest one is found first, and one that does not run is passed over.
+    # The newest interpreter is tried first, and an interpreter that does not run is skipped.
     for version in ("3.2.9", "3.2.10"):
         (tmp_path / "versions" / version / "bin").mkdir(parents=True)
         (tmp_path / "versions" / version / "bin" / "python").write_text("")
@@ -223,7 +223,7 @@ def test_missing_interpreter_is_named_with_what_to_do(tmp_path: Path, monkeypatc
         find_interpreter("3.2", "library")
 
 
-def test_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_folder_is_reported_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("GRADCLIP_VENVS", str(tmp_path / "file"))
     monkeypatch.setattr(making, "read_recipes", lambda: {"library": environments.Recipe("library", None, ("pip",))})

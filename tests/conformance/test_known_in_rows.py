@@ -53,7 +53,7 @@ def return_half_the_norm(grads: Any, *, clip_norm: float) -> Any:
 
 
 def overflow_and_drop(grads: Any, *, clip_norm: float) -> Any:
-    """Leave out None, besides squaring in float32."""
+    """Square in float32, and leave None out of the results."""
     clipped, norm = overflow(grads, clip_norm=clip_norm)
     return [each for each in clipped if each is not None], norm
 

@@ -55,12 +55,12 @@ class Row:
     subject: str
     dtype: str
     size: int
-    #: In ulp; None if no norm is returned.
+    #: The largest error of the norm, in ulp; None if no norm is returned.
     norm: float | None
     norm_input: str
     elements: float
     elements_input: str
-    #: The largest difference, in ulp, that the order or the grouping of the tensors makes to the norm or the elements.
+    #: The largest change of the norm or of an element, in ulp, if the order or the grouping of the tensors changes.
     spread: float
     #: The reason why the row holds no numbers; empty if it holds them.
     problem: str = ""

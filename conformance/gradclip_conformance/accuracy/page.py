@@ -1,4 +1,4 @@
-"""Write the accuracy table as a document, with the versions that were measured, and as a page in Markdown."""
+"""Write the accuracy table twice: as a document with the versions that were measured, and as a page in Markdown."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ SCATTERED = "(np.arange({}, dtype=np.int64) * 2654435761 % 2**24 - 2**23) * 2.0*
 
 
 def make_scattered(length: int) -> np.ndarray[Any, Any]:
-    """Return numbers in [-1/64, 1/64] that look random: a multiplicative hash of their index, the same everywhere."""
+    """Return numbers in [-1/64, 1/64] that look random, but are the same everywhere: hashes of their indices."""
     hashed = np.arange(length, dtype=np.int64) * 2654435761 % 2**24
     return (hashed - 2**23) * 2.0**-29
 

@@ -19,7 +19,7 @@ class Expect:
     """
 
     name: str
-    #: Sorted by name.
+    #: The parameters, sorted by name.
     parameters: tuple[tuple[str, Any], ...] = ()
 
 

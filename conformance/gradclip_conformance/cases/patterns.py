@@ -11,7 +11,7 @@ from functools import cache
 
 __all__ = ["matches", "matches_any", "suggest_known", "suggest_names"]
 
-#: An error message lists all known names if there are no more than this.
+#: An error message lists all known names if there are at most this many.
 LISTED = 25
 
 

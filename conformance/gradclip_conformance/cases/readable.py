@@ -1,4 +1,4 @@
-"""Show cases and arrays in a form for people that reads back exactly: floats are hexadecimal."""
+"""Show cases and arrays to people, in a form that can be read back exactly: floats are hexadecimal."""
 
 from __future__ import annotations
 

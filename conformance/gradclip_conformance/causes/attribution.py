@@ -85,7 +85,7 @@ class _Subject:
     views: dict[tuple[int, ...], Seen] = field(default_factory=dict)
 
     def see(self, case: Case, results: Sequence[Array | None]) -> Seen:
-        """Return the view of an answer; cache it, so that comparisons are not repeated."""
+        """Return an answer as the models see it; cache it, so that comparisons are not repeated."""
         key = (id(case), *map(id, results))
         if key not in self.views:
             self.views[key] = Seen(case, results)

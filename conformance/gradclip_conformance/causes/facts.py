@@ -49,7 +49,7 @@ __all__ = [
 
 Doubles = npt.NDArray[np.float64]
 
-#: Longer gradients are compared only with the formulas, because other exact sums of them take too long.
+#: Gradients of more elements than this are compared only with the formulas, because more exact sums take too long.
 MANY = 4096
 
 #: The largest error of a distance that is measured quickly, in ulp.
@@ -299,7 +299,7 @@ class Seen:
 
     @property
     def rate(self) -> Fraction:
-        """The learning rate, by which an optimizer multiplies."""
+        """The learning rate, by which an optimizer multiplies the clipped gradients."""
         return Fraction(self.case.options.get("learning_rate", 1.0))
 
     @cached_property
@@ -424,12 +424,15 @@ def bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, F
     return low, sum(every, Fraction(0)) + len(every) * form.smallest_subnormal
 
 
-#: The relative error of a long sum of powers in float64: NumPy adds in pairs above blocks of 128.
+#: The largest relative error of a long sum of powers in float64. It is small because NumPy adds blocks of 128 in pairs.
 SUM_ERROR = Fraction(1, 2**45)
 
 
 def _bound_long_norms(group: Group, form: Format) -> tuple[Fraction, Fraction]:
-    """Return the same bounds for many elements, from sums in float64 of elements that are scaled to a size near 1."""
+    """Return the bounds of `bound_norms_after_underflow` for many elements.
+
+    The elements are scaled to a size near 1, and their powers are summed in float64.
+    """
     sizes = np.concatenate([np.abs(tensor.before[tensor.before != 0]) for tensor in group.tensors])
     order, (_, exponent) = int(group.seen.order), math.frexp(float(sizes.max()))
     unit = compute_power_of_two(order * exponent)

@@ -49,11 +49,11 @@ def list_asked_rules(cells: Iterable[Cell]) -> set[tuple[str, str, str]]:
 def keep_evidence(
     evidence: list[Evidence], judged: Judged, cell: Cell, explain: Callable[[Judged], Explanation | None]
 ) -> None:
-    """Add a wrong cell to the evidence, with its answers, or with its explanation instead of large answers.
+    """Add a wrong cell to the evidence, with its answers; or with its explanation, if the answers need too much memory.
 
     The models of one cell may need the answers of other cells, so the cells are explained at the end of a run. Until
-    then the evidence holds their answers. For large cells there is a limit. Beyond this limit, `explain` explains a
-    cell immediately, without the other cells.
+    then the evidence holds their answers. The answers of large cells are held only up to a limit. Beyond this limit,
+    `explain` explains a large cell immediately, without the other cells.
     """
     case = judged.context.case
     size = sum(len(gradient.array.data) for gradient in case.gradients if gradient.array is not None)

@@ -22,9 +22,9 @@ class Explanation:
     """A cause that reproduces an answer."""
 
     cause: str
-    #: Sorted by name.
+    #: The parameters, sorted by name.
     parameters: tuple[tuple[str, Any], ...] = ()
-    #: The severity of this answer if it differs from the severity of the cause, and else empty.
+    #: The severity of this answer if it differs from the severity of the cause; otherwise empty.
     severity: str = ""
     #: The causes that the same answer shows besides this one.
     others: tuple[Explanation, ...] = ()

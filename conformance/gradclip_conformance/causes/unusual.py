@@ -118,7 +118,7 @@ def _sum_rows(gradient: Gradient, values: np.ndarray[tuple[int, ...], np.dtype[n
 
 
 def _find_cancellation(gradient: Gradient, given: Array) -> float:
-    """Return the quotient of the largest stored element and the smallest sum that is not zero, at least 1."""
+    """Return the quotient of the largest stored element and the smallest nonzero sum; 1 if the quotient is smaller."""
     assert gradient.array is not None
     sums = np.abs(read_float64_values(given))
     least = sums[sums > 0].min(initial=np.inf)

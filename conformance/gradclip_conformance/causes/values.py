@@ -127,8 +127,8 @@ def _clip(values: Doubles, low: float, high: float, dtype: str) -> Doubles:
 def _is_flushed(values: Doubles, got: Doubles, dtype: str, low: float, high: float) -> bool:
     """Return whether each element is right, or right if subnormal numbers are flushed to zero in one of three places.
 
-    The places are the result, the gradient and the bounds, and comparisons. A loop over vectors and the loop over the
-    rest of a gradient may differ.
+    The first place is the result, the second is the gradient together with the bounds, and the third is a comparison.
+    The loop over vectors and the loop over the rest of a gradient may flush in different places.
     """
     smallest = float(FORMATS[dtype].smallest_normal)
 

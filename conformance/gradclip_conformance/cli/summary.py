@@ -79,7 +79,7 @@ def print_runs(
     format_
         One of the formats of `gradclip_reports.render`.
     records
-        The paths of their records, if these are kept; hints in the output name them.
+        The paths of the runs' records, if these are kept; hints in the output name these paths.
     verbose
         Whether a terminal gets the table of all rules, too.
     location

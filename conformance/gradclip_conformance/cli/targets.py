@@ -48,7 +48,7 @@ class Target:
     """One adapter, and a function that starts its host."""
 
     name: str
-    #: Takes the time limit of a case.
+    #: A function that takes the time limit of a case, and starts a host.
     start: Callable[[float], Connection]
 
     def connect(self, timeout: float = CASE_SECONDS) -> Connection:

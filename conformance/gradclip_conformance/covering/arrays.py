@@ -102,7 +102,7 @@ def _choose_indices(word: str, count: int) -> set[int]:
 
 @dataclass
 class _ArrayMaker:
-    """Makes the arrays of a row; the array of the longest tensor that counts in the norm comes first."""
+    """A maker of the arrays of a row. It must make the longest tensor that counts in the norm first."""
 
     operation: str
     levels: Mapping[str, str]

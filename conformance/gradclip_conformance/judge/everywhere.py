@@ -20,7 +20,7 @@ from .model import Context
 
 __all__ = ["list_also_expected", "make_case_of_broken_rule"]
 
-#: Expectations that judge every included element themselves, or that have a call without a defined result.
+#: Expectations that judge every included element themselves, or whose calls have no defined result.
 JUDGE_ELEMENTS = (
     "values",
     "not-silent",
@@ -132,7 +132,7 @@ def _list_effect_rules(context: Context, reply: Reply) -> Iterator[tuple[str, Ex
 
 
 def _are_inputs_different(reply: Reply) -> bool:
-    """Return whether the passed gradients do not hold the results afterwards."""
+    """Return whether the passed gradients differ from the results afterwards."""
     inputs = reply.inputs or ()
     if len(inputs) != len(reply.gradients):
         return True

@@ -125,7 +125,7 @@ class Expectation:
         Raises
         ------
         NoScript
-            If a script cannot show it.
+            If a script cannot show the expectation.
         """
         msg = f"A script cannot show the expectation {self.name!r} of {script.case.id}."
         raise NoScript(msg)
@@ -137,7 +137,7 @@ def resolve(expected: Expect) -> Expectation:
     Raises
     ------
     ValueError
-        If no expectation has this name, or it has no such parameter.
+        If no expectation has this name, or if the expectation has no such parameter.
     """
     if expected.name not in _KINDS:
         msg = f"There is no expectation {expected.name!r}.{suggest_known(expected.name, _KINDS)}"
@@ -218,7 +218,7 @@ def find_first_changed(case: Case, after: Sequence[Array | None] | None) -> int 
 
 
 def take_rows(case: Case, reply: Reply) -> Reply:
-    """Return the reply with dense results of row-sparse gradients cut to their rows, if all other rows are zeros."""
+    """Return the reply; cut dense results of row-sparse gradients to their rows, if all other rows are zeros."""
     if len(reply.gradients) != len(case.gradients):
         return reply
     pairs = zip(case.gradients, reply.gradients, strict=True)

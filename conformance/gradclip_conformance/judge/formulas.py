@@ -36,7 +36,7 @@ def judge_by_formula(
 
     Near its own threshold, rounding errors decide whether a formula scales. There it also explains a gradient that such
     an error has scaled, although the neutral rule, with its other threshold, leaves the gradient alone. A relation
-    between calls is explained if each of its answers is.
+    between calls is explained if each of the answers is explained.
     """
     case = context.case
     if case.operation == "clip_by_value" or (expectation.relates and found.status == Status.PASS):

@@ -54,7 +54,7 @@ def choose_expectation(case: Case) -> Expectation:
     Raises
     ------
     ValueError
-        If no expectation has this name, or it has no such parameter.
+        If no expectation has this name, or if the expectation has no such parameter.
     """
     return resolve(case.expectation)
 
@@ -90,7 +90,7 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
 
 
 def _judge_the_rest(context: Context, expectation: Expectation, answers: Sequence[Answer]) -> Verdict | None:
-    """Return a failure if the answer breaks a rule other than its case's own; None if it breaks none."""
+    """Return a failure if the answer breaks a rule other than the rule of its case; None if it breaks none."""
     for inner, answer in _list_other_rules(context, expectation, answers):
         rule, judge_by = inner.case.rule, resolve(inner.case.expectation)
         found = judge_by.judge_replies(inner, [take_rows(inner.case, answer.reply)])

@@ -123,7 +123,7 @@ class LoadError(StartError):
 
     def __init__(self, kind: str, text: str, loading: Mapping[str, Any]) -> None:
         super().__init__(kind, text)
-        #: The message `loading`, the last that the host sent.
+        #: The message `loading`, which is the last message that the host sent.
         self.loading = loading
 
 
@@ -147,7 +147,7 @@ class Connection(Protocol):
 
 @dataclass(frozen=True)
 class Domain:
-    """The values of an option for which a documentation promises something: those above a number."""
+    """The values of an option for which a documentation promises something: all values above a number."""
 
     option: str
     above: float
@@ -169,7 +169,7 @@ class Claim:
     rules: tuple[str, ...]
     formula: Formula | None
     predicts: str | None
-    #: Empty for a formula that the adapter declares and that no phrase documents.
+    #: The words of the documentation; empty for a formula that the adapter declares and that no phrase documents.
     phrase: str
     where: str
     #: The object whose docstring contains the phrase, and the SHA-256 of that docstring (as `inspect.getdoc` gives it).
@@ -276,7 +276,7 @@ class Script:
     call: ScriptCall
     #: Whether the framework raised in the run.
     raised: bool
-    #: If the script makes two calls: the one inside the framework's compiler, and the lines between the two.
+    #: If the script makes two calls: the call inside the framework's compiler, and the lines between the two calls.
     compiled: ScriptCall | None = None
     between: str = ""
 

@@ -3,8 +3,8 @@
 A relation makes the second call from the first call and its results, and pairs the arrays of the two answers. In exact
 arithmetic the two arrays of a pair are equal. In floating-point arithmetic each lies within the error bound (see
 `bounds`) of the exact result, so they are at most two bounds apart. A clip by value rounds nothing, so its results are
-equal. (After the first clip, the norm may be above the threshold by the error. A second clip removes that error and
-adds its own.)
+equal. (The error of the first clip may leave the norm above the threshold. A second clip removes that error and adds
+its own error.)
 
 Scaling by a power of two is exact in every operation, as long as all numbers stay in the normal range. If results are
 not equal bit for bit, the framework computes differently for other magnitudes. If the results are within the distance
@@ -38,9 +38,9 @@ class Relation:
 
     #: The end of a sentence that begins with "In the second call".
     says: str
-    #: Makes the second call from the case, the results of the first call, and the exponent of a power of two.
+    #: A function that makes the second call from the case, the results of the first call, and an exponent of two.
     second: Callable[[Case, Arrays, int], Case]
-    #: Brings the results of the second call into the order and form of the first ones.
+    #: A function that brings the results of the second call into the order and form of the first call's results.
     back: Callable[[Case, Arrays], Arrays]
     #: The condition, as a sentence.
     holds: str = "The results of the second call must equal the results of the first call."

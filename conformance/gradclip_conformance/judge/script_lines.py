@@ -73,7 +73,7 @@ def _assert(result: str, wanted: Wanted) -> str:
 
 
 def _assert_close(result: str, wanted: Wanted) -> str:
-    # NumPy has no bfloat16. Its spacing is the spacing of float32 times a power of two.
+    # NumPy has no bfloat16. The spacing of bfloat16 is the spacing of float32 times a power of two.
     known = "float32" if wanted.dtype == "bfloat16" else wanted.dtype
     spacing = 2 ** (FORMATS[known].precision - FORMATS[wanted.dtype].precision)
     limit = repr(math.floor(wanted.ulps) * spacing)
@@ -101,7 +101,7 @@ def list_out_of_range_ways(case: Case, prediction: Prediction) -> Iterator[dict[
 
 
 def _find_subnormal_coefficients(dtype: str, expected: ExpectedArray | None) -> list[float]:
-    """Return the two subnormal numbers next to the exact coefficient; none if it is a normal number."""
+    """Return the two subnormal numbers next to the exact coefficient; none if the coefficient is a normal number."""
     form = FORMATS[dtype]
     if expected is None or Fraction(expected.numerator, expected.denominator) >= form.smallest_normal:
         return []
@@ -144,7 +144,7 @@ def list_inputs(case: Case, indices: Iterable[int]) -> dict[int, Wanted]:
 
 
 def predict_values(case: Case, subject: Subject, prediction: Prediction, *, wide: bool = False) -> dict[int, Wanted]:
-    """Return the values that the neutral rule gives; leave out gradients for which it gives none."""
+    """Return the values that the neutral rule gives; leave out gradients for which the rule gives no values."""
     wanted = {}
     for i, gradient in enumerate(case.gradients):
         if gradient.array is None:

@@ -3,7 +3,7 @@
 Up to eight numbers are written with three digits (with two for bfloat16). More numbers get a summary:
 
 - how many numbers there are, and how many are NaN or infinite;
-- the norm of the finite ones, as a multiple of the norm of the gradients that were passed;
+- the norm of the finite numbers, as a multiple of the norm of the gradients that were passed;
 - the cosine of the angle between the answer and these gradients;
 - a checksum, which changes if any number or the order changes;
 - the first numbers;
@@ -80,7 +80,7 @@ def _concatenate(arrays: Sequence[Array]) -> Doubles:
 
 
 def _compare_vectors(size: float, direction: Doubles, before: Doubles) -> tuple[float, float]:
-    """Return the ratio of the norms, and the cosine; NaN if there is none."""
+    """Return the ratio of the norms, and the cosine of the angle; NaN for a ratio or a cosine that does not exist."""
     given_size, other = _normalise(before)
     if not size or not given_size:
         return (math.nan if not given_size else 0.0), math.nan

@@ -242,7 +242,7 @@ def apply_pins(
     deviations
         The pins that hold for the framework that answered.
     explains
-        Returns whether a formula explains the answers.
+        A function that tells whether a formula explains the answers.
     """
     for known in deviations:
         if not known.speaks_of(case.id, subject.name):

@@ -299,7 +299,7 @@ def _make_array(values: Iterable[str]) -> Array:
 
 
 def _find_patterns(cases: Collection[str], others: Collection[str]) -> list[str]:
-    """Return as few patterns as possible, of rule, variant and dtype, that match only these cases; widest first."""
+    """Return as few patterns as possible that match only these cases, the widest patterns first."""
     left, chosen = set(cases), []
     for shape in ("{rule}/*", "{rule}/{variant}/*", "{rule}/*/{dtype}", "{rule}/{variant}/{dtype}"):
         for case in sorted(left):

@@ -84,7 +84,7 @@ def recognise(judged: Judged, entries: Sequence[Entry], explain: Explain) -> Jud
     entries
         The known failures that hold for the framework that answered.
     explain
-        Returns the explanation of a cell.
+        A function that returns the explanation of a cell.
     """
     verdict, case, subject = judged.verdict, judged.context.case, judged.context.subject.name
     if verdict.status not in (Status.FAIL, *DEADLY):

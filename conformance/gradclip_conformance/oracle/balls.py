@@ -2,7 +2,7 @@
 
 A ball is a number with a rigorous bound of its error. This oracle takes norms of every order `p > 0`. It shares no
 arithmetic with the first oracle, `integers`: it has its own powers, sums, roots and comparisons.
-:func:`describe_disagreement` describes answers of the two that do not overlap.
+:func:`describe_disagreement` describes contradictions between the answers of the two oracles.
 
 Only this module needs python-flint; the dependency group `test` installs it.
 """

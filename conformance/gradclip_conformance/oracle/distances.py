@@ -27,7 +27,7 @@ __all__ = [
     "measure_largest_distance",
 ]
 
-#: Longer arrays, in formats of at most 24 bits, are measured in float64.
+#: Arrays of more elements than this, in formats of at most 24 bits, are measured in float64.
 MANY = 4096
 
 #: The number of elements that are measured in float64 at once: few enough for a processor's cache.
@@ -44,10 +44,10 @@ def measure_largest_distance(got: bytes, expected: ExpectedArray, dtype: str) ->
 
 
 def measure_distances(got: bytes, expected: ExpectedArray, dtype: str) -> npt.NDArray[np.float64]:
-    """Return the distance of each element from the expected one, in ulp at the expected one rounded to the dtype.
+    """Return the distance of each element from the expected one, in ulp at the rounded expected element.
 
-    Signs of zeros do not count. An infinity has the distance 0 if the expected element rounds to it, and a NaN if a NaN
-    is expected; otherwise the distance is infinite.
+    Signs of zeros do not count. An infinity has the distance 0 if the expected element rounds to it. A NaN has the
+    distance 0 if a NaN is expected. Any other distance between a finite and a nonfinite number is infinite.
 
     The distance is exact, except that it is rounded to float64. Arrays of more than 4096 elements in a format of `p <=
     24` bits are an exception: there the expected element is the product of two float64 (three roundings). So the

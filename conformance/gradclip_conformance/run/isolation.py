@@ -149,7 +149,7 @@ def import_target(function: Callable[..., Any]) -> str:
     Raises
     ------
     CannotIsolate
-        If there is none.
+        If there is no such name.
     """
     name, attribute = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not isinstance(name, str) or not isinstance(attribute, str):

@@ -129,7 +129,7 @@ class Tail:
         threading.Thread(target=self._run, args=(stream, end), daemon=True).start()
 
     def begin(self) -> None:
-        """Begin a new call, and count what it writes from zero."""
+        """Begin a new call, and start to count its output from zero."""
         self._left = ERROR_BYTES
 
     def list_last_lines(self, count: int) -> list[str]:

@@ -191,9 +191,9 @@ def run_cell(
     claims, known
         The claims about the framework's documentation, and its known failures.
     probes
-        Holds the findings about abilities that subjects do not declare.
+        The findings about abilities that subjects do not declare.
     evidence
-        Receives the answers of a wrong cell, for the findings.
+        A list that receives the answers of a wrong cell, for the findings.
     """
     start = time.perf_counter()
     planned = replace(planned, case=planned.case.make())

@@ -18,7 +18,7 @@ class Defect:
     """A wrong clipper of one operation, and the causes of its defect."""
 
     wrong: Wrong
-    #: The rules that catch it.
+    #: The rules that must catch the clipper.
     rules: tuple[str, ...]
     #: The defect that was written into the clipper, and other causes that describe the same answers.
     causes: tuple[str, ...]

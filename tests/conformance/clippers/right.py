@@ -133,7 +133,7 @@ def _clip_in_long_double(
 def _clip_finite_norms_only(
     grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool]
 ) -> tuple[Gradients, float]:
-    """Clip, and raise for every norm that is not finite, without an option for that."""
+    """Clip, and raise for every norm that is not finite, because the function has no option for that."""
     clip = _make_global_norm_clipper(next(iter(NORMS.values())), next(iter(SCALINGS.values())))
     results, total = clip(grads, clip_norm=clip_norm, need_clip=need_clip, error_if_nonfinite=True)
     return list(results), total

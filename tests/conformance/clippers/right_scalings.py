@@ -13,7 +13,7 @@ from .steps import Array
 
 __all__ = ["SCALINGS", "Scaling"]
 
-#: Takes a gradient, the threshold and the norm, and returns the result.
+#: A function that takes a gradient, the threshold and the norm, and returns the result.
 Scaling = Callable[[Array, float, float], Array]
 
 SCALINGS: dict[str, Scaling] = {}
@@ -26,7 +26,7 @@ def _register(scaling: Scaling) -> Scaling:
 
 @_register
 def branch(grad: Array, clip_norm: float, norm: float) -> Array:
-    """Return the gradient below the threshold, and scale it otherwise. NaN is scaled."""
+    """Return the gradient itself if its norm is at most the threshold; otherwise scale it, also if the norm is NaN."""
     if norm <= clip_norm:
         return grad
     wide = grad.astype(np.longdouble)

@@ -11,7 +11,7 @@ from .steps import Array
 
 __all__ = ["LIMITS", "Limit"]
 
-#: Takes a gradient and both bounds, and returns the result.
+#: A function that takes a gradient and both bounds, and returns the result.
 Limit = Callable[[Array, float, float], Array]
 
 LIMITS: dict[str, Limit] = {}

@@ -28,7 +28,7 @@ class Wrong:
     rule: str
     dtypes: tuple[str, ...] = ("float32",)
     in_place: bool | None = None
-    #: Makes an adapter from the function, for functions with abilities that their signature does not show.
+    #: A function that makes the adapter, for functions with abilities that their signature does not show.
     adapter: Callable[..., Adapter] = PlainFunction
     #: Whether the error is too large for the dtype's arithmetic, although the rule is about accuracy.
     inexcusable: bool = False

@@ -92,7 +92,7 @@ class GeneratedClipper:
             return self.clip(work, _keep if self.fault is None else self.fault.watch(self, work))
 
     def clip(self, work: Work, hook: Hook) -> tuple[list[Any], Any]:
-        """Clip, and announce each step."""
+        """Clip, and pass the value of each step to the hook."""
         if work.operation != "clip_by_value" and work.threshold < 0:
             message = f"clip_norm is {work.threshold}: give a number that is not negative"
             raise ValueError(message)

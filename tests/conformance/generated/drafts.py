@@ -1,5 +1,7 @@
 """Draw inputs: a draft states the demands on an input, and drawing fills in the rest.
 
+Most demands are about one gradient, the *watched* one, for which a trigger must hold.
+
 The numbers are chosen so that exact arithmetic on them is cheap: a long gradient has few different values.
 """
 
@@ -56,7 +58,7 @@ class Draft:
     norm_given: bool | None = None
     error_flag: bool | None = None
     min_given: bool | None = None
-    #: Whether the watched gradient is excluded, and which other gradients are.
+    #: Whether the watched gradient is excluded, and which other gradients are excluded.
     is_excluded: bool = False
     excluded: set[str] = field(default_factory=set)
     nones: set[str] = field(default_factory=set)

@@ -46,8 +46,8 @@ def report(records: tuple[Path, ...], folder: Path, accuracy: Path | None, bench
     records of one adapter become a history. The site has the matrix of questions, a page for each framework, entry
     point, rule and cause, and a page that compares any two frameworks.
 
-    A record that is incomplete, damaged or of a newer version is refused by its name; then nothing is written, and the
-    exit code is 3.
+    If a record is incomplete, damaged or of a newer version, the command names it and writes nothing, and the exit code
+    is 3.
     """
     try:
         with _pause_collector():
@@ -60,7 +60,7 @@ def report(records: tuple[Path, ...], folder: Path, accuracy: Path | None, bench
 
 @contextlib.contextmanager
 def _pause_collector() -> Iterator[None]:
-    """Collect no cycles: records are a million objects without cycles, and walking them takes a tenth of the time."""
+    """Switch off the search for cycles of objects: records hold a million objects, and the search finds no cycle."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -2,9 +2,9 @@
 
 Let m elements x share the norm n, let v be the vector, and let u be the unit roundoff. If n is above the threshold c,
 the derivative is `(c / n) (v - x (x . v) / n^2)`. The dot product has an error of at most `(m + 1) u` times the sum of
-the magnitudes. The relative error of the norm is at most `(m / 2 + 1) u`, and that of each quotient, product and
-difference `u`. Together, the relative error of the first term is at most `(m / 2 + 5) u`, and that of the second term
-`(5 m / 2 + 9) u`.
+the magnitudes. The relative error of the norm is at most `(m / 2 + 1) u`. Each quotient, product and difference has a
+relative error of at most `u`. Together, the first term has a relative error of at most `(m / 2 + 5) u`, and the second
+term has a relative error of at most `(5 m / 2 + 9) u`.
 """
 
 from __future__ import annotations

@@ -9,10 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gradclip_adapters.contract import Array, Call, Gradient
-from gradclip_conformance.judge.model import Answer, StartError, TimedOut
+from gradclip_adapters.contract import Array, Call, Gradient, Subject
+from gradclip_conformance.judge.model import Answer, Died, StartError, TimedOut
 from gradclip_conformance.run.host_process import HostProcess, build_host_command
 from gradclip_conformance.run.plan import Selection
+from gradclip_conformance.run.probing import Compilations
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import Run
 
@@ -259,3 +260,48 @@ def test_process_that_outlives_its_host_does_not_block_the_run(tmp_path: Path) -
     left = psutil.Process(int(number.read_text(encoding="utf-8")))
     assert left.is_running()
     left.kill()
+
+
+def make_call(subject: str, length: int, **options: object) -> Call:
+    """Return a call with one gradient."""
+    return Call(subject, (Gradient("g0", Array("float32", (length,), bytes(4 * length))),), options)
+
+
+def test_first_compilation_of_a_shape_has_more_time() -> None:
+    compilations = Compilations([Subject("f[jit]", "clip_by_norm", ("float32",), ("compiled",))])
+    answered = Died("any answer in time")
+
+    assert compilations.find_limit(make_call("f", 2, clip_norm=1.0), 30) == 30
+    assert compilations.find_limit(make_call("f", 2, clip_norm=1.0, compiled=True), 30) == 120
+    assert compilations.find_limit(make_call("f[jit]", 2, clip_norm=1.0), 30) == 120
+    compilations.note(make_call("f[jit]", 2, clip_norm=1.0), answered)
+    assert compilations.find_limit(make_call("f[jit]", 2, clip_norm=9.0), 30) == 30
+    assert compilations.find_limit(make_call("f[jit]", 3, clip_norm=9.0), 30) == 120
+    # A call that hangs takes the longer limit once, even if other processes follow.
+    compilations.note(make_call("f[jit]", 3, clip_norm=9.0), TimedOut(120))
+    compilations.forget()
+    assert compilations.find_limit(make_call("f[jit]", 3, clip_norm=9.0), 30) == 30
+    assert compilations.find_limit(make_call("f[jit]", 2, clip_norm=9.0), 30) == 120
+
+
+def test_new_host_process_compiles_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = HostProcess([*build_host_command(), str(HOSTS / "right.py")])
+    limits = []
+    receive = HostProcess._receive
+
+    def note_limit(self: HostProcess, timeout: float, limit: int) -> str | None:
+        limits.append(timeout)
+        return receive(self, timeout, limit)
+
+    try:
+        monkeypatch.setattr(HostProcess, "_receive", note_limit)
+        call = make_call(host.description.subjects[0].name, 2, clip_norm=1.0, compiled=True)
+        for _ in range(2):
+            host.ask(call, LONG)
+        host.renew()
+        host.ask(call, LONG)
+    finally:
+        host.close()
+
+    # The second process also sends two messages before it answers.
+    assert [limit for limit in limits if limit in (LONG, 4 * LONG)] == [4 * LONG, LONG, 4 * LONG]

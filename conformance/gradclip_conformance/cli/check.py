@@ -89,7 +89,7 @@ _RUN_OPTIONS = (
         show_default=True,
         type=click.FloatRange(0, min_open=True),
         callback=_refuse_nan,
-        help="The time limit of a case in seconds; inf for no limit.",
+        help="The time limit of a case in seconds; inf for no limit. A first compilation has 4 times as long.",
     ),
     click.option("--deep", is_flag=True, help="Also search for inputs that fail, with hypothesis."),
     click.option(

@@ -5,13 +5,14 @@ these answers, so that the function gets no additional calls. A subject that dec
 in a call; otherwise the declaration is dropped. A hang, an exit or a crash here has the same effect as in any other
 call.
 
-A subject that hangs repeatedly gets no more calls, because each of its thousand cells would take the time limit.
+A subject that hangs repeatedly gets no more calls, because each of its thousand cells would take the time limit. A
+compiled subject gets more time for the first call with new shapes, because that call compiles.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -21,7 +22,7 @@ from gradclip_adapters.contract import Array, Call, Gradient, Subject
 from ..judge.model import Answer, Description, Replied, TimedOut
 from ..oracle.formats import FORMATS, round_to
 
-__all__ = ["PROBED", "EarlyAnswers", "Patience", "settle_abilities"]
+__all__ = ["PROBED", "Compilations", "EarlyAnswers", "Patience", "settle_abilities"]
 
 #: The feature that requests a probe for a returned norm.
 PROBED = "may_return_norm"
@@ -61,6 +62,45 @@ class Patience:
             self._hung[subject] = 0
             self._ended.add(subject)
         return answer
+
+
+#: The first call that compiles for some shapes has this many times the limit of a case. (A kernel of torch.compile took
+#: over 30 s beside other work, the limit of a case.)
+FIRST_CALL = 4
+
+
+class Compilations:
+    """The shapes for which a host has compiled each subject; a new host process has compiled nothing."""
+
+    def __init__(self, subjects: Iterable[Subject] = ()) -> None:
+        self._always = {subject.name for subject in subjects if "compiled" in subject.features}
+        self._done: set[object] = set()
+        self._failed: set[object] = set()
+
+    def find_limit(self, call: Call, seconds: float) -> float:
+        """Return the time limit of a call: a multiple of `seconds` for the first call with new shapes.
+
+        A call that has taken this longer limit in vain gets no more time than others.
+        """
+        if call.subject not in self._always and not call.options.get("compiled"):
+            return seconds
+        key = _find_key(call)
+        return seconds if key in self._done or key in self._failed else FIRST_CALL * seconds
+
+    def note(self, call: Call, answer: Answer) -> None:
+        """Note the answer to a call."""
+        (self._failed if isinstance(answer, TimedOut) else self._done).add(_find_key(call))
+
+    def forget(self) -> None:
+        """Forget what was compiled, because the host process ended."""
+        self._done.clear()
+
+
+def _find_key(call: Call) -> object:
+    """Return what a compiler may specialise a call on: subject, dtypes, shapes, missing gradients, names of options."""
+    arrays = [gradient.array for gradient in call.gradients]
+    shapes = tuple(None if array is None else (array.dtype, array.shape) for array in arrays)
+    return call.subject, shapes, frozenset(call.options)
 
 
 class EarlyAnswers:

@@ -60,6 +60,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 OLD_PYTHON = (
     "answer_size",
     "arrays",
+    "client",
     "contract",
     "host",
     "launch",

@@ -20,7 +20,7 @@ from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.literals import write_docstring, write_literal
 from gradclip_conformance.cases.readable import show_input
-from gradclip_conformance.repro import script as script_module
+from gradclip_conformance.repro import tables
 from gradclip_conformance.repro.script import NoScript, write_script
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
@@ -204,12 +204,12 @@ subjects = ["s"]
 def test_template_is_never_loaded_by_a_path(spell: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
     (tmp_path / "evil.toml").write_text(TEMPLATE, encoding="utf-8")
     path = tmp_path / "evil"
-    name = spell.format(relative=os.path.relpath(path, script_module.SCRIPTS), absolute=path)
+    name = spell.format(relative=os.path.relpath(path, tables.SCRIPTS), absolute=path)
     header, cell = rename_subject(*parts, subject="s")
     header = replace(header, adapter=name)
 
     assert not is_executed(header, cell, tmp_path)
-    with pytest.raises(NoScript, match="no script template for"):
+    with pytest.raises(NoScript, match="There is no adapter"):
         write_script(header, cell)
 
 

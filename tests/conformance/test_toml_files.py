@@ -17,6 +17,7 @@ from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.pins import load_deviations, read_deviations
 from gradclip_conformance.oracle.formula import Formula
 from gradclip_conformance.repro import script as scripts
+from gradclip_conformance.repro import tables
 from gradclip_conformance.run.environments import recipes as environments
 from gradclip_conformance.run.messages import check_formulas
 from gradclip_reports.records import Cell, Header
@@ -176,7 +177,7 @@ def test_error_in_scripts_names_their_file(
         started="2026-01-01T00:00:00+00:00",
     )
     (tmp_path / "torch.toml").write_text(text, encoding="utf-8")
-    monkeypatch.setattr(scripts, "SCRIPTS", tmp_path)
+    monkeypatch.setattr(tables, "SCRIPTS", tmp_path)
     case = "norm.scaled-above/three-four-five/float32"
     cell = Cell(
         subject="f",

@@ -22,8 +22,9 @@ __all__ = ["repro"]
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.argument("case", metavar="CASE|RULE")
 @click.option("--subject", default="", metavar="TEXT", help="The subject whose name contains this.")
+@click.option("--command", metavar="CMD", help="The command that starts the host, if the record was made with one.")
 @click.option("-o", "--output", metavar="SCRIPT", type=click.Path(path_type=Path), help="Write to this file.")
-def repro(file: Path, case: str, subject: str, output: Path | None) -> None:
+def repro(file: Path, case: str, subject: str, command: str | None, output: Path | None) -> None:
     """Write a script that shows one cell of the record FILE without this suite.
 
     The script needs only NumPy and the framework. It fails if the framework breaks the neutral rule by more than the
@@ -37,7 +38,7 @@ def repro(file: Path, case: str, subject: str, output: Path | None) -> None:
     """
     try:
         header, cell = _find(file, case, subject)
-        text = write_script(header, cell)
+        text = write_script(header, cell, command)
     except RecordError as problem:
         say(str(problem))
         sys.exit(3)

@@ -1,104 +1,43 @@
-"""Write the script of one cell. It needs only NumPy and the framework, and fails if the framework fails.
+"""Write the script of one cell. It needs no suite, and fails if the framework fails.
 
-All code comes from our own tables, never from a record. A record's adapter, subject and options are looked up in the
-tables by their exact names. Numbers are parsed, and texts are escaped (`cases.literals`).
-
-Each adapter has a table, `gradclip_adapters/scripts/<adapter>.toml`, with these keys. A `[[script]]` lists the subjects
-that it is about, and may override each key for them.
-
-================= ====================================================================================
-`imports`         the lines that import the framework
-`tensor`          an expression that makes a gradient from `$values` and `$dtype`
-`strided` ...     for each other layout, an expression that makes a gradient from `$tensor`
-`missing`         an expression with the shape of a parameter whose gradient is None
-`subjects`        the names of the subjects of a `[[script]]`
-`before`          the lines before the clip
-`clip`            the lines that clip the list `gradients`
-`after`           the lines after the clip
-`result`          `EXPRESSION for VARIABLE in LIST`, which makes the list `results` if no lines above do
-`numpy`           an expression that converts `$result` to an array that NumPy can read
-`bfloat16`        the same for bfloat16, which NumPy cannot read
-`excluding`       the part of the call that excludes gradients
-`compiled`        the mode of the subject's compiled version
-`compiled_before` the lines between the two calls
-================= ====================================================================================
-
-The texts of a table may hold these names:
-
-================= ====================================================================================
-`$function`       the subject's name without its mode; `$mode` is the mode, which is the text in the brackets
-`$module`, `$name` the module and the name of a plain function
-`$clip_norm` ...  an option of the case (`$learning_rate` is 1.0 and `$min` is `-max` unless it has them)
-`$arguments`      `clip_norm=...`, or `max=...` and, if the case has it, `min=...`
-`$keywords`       the options `norm_type`, `error_if_nonfinite` and `eps` of the case, each after a comma
-`$options`        all options as keyword arguments, with `need_clip` if the subject has and needs this argument
-`$norm`           `norm = ` if the script checks the returned norm
-`$need_clip`      the list of flags, True for each included gradient
-`$excluding`      the table's text `excluding` if a gradient is excluded
-`$each in $gradients` the loop over the gradients, and over `need_clip` if a gradient is excluded
-`$gradient`       the loop variable `gradient`, or the table's expression `missing` if it is None
-`$unless_none`    a prefix that gives 0.0 instead of an expression with `gradient` if it is None
-`$if_it_exists`   the condition that leaves None out of a comprehension
-`$existing`       the gradients that are not None
-`$parameters`     the list `parameters`, or an iterator over it if the case asks for a generator
-================= ====================================================================================
+All code comes from `tables` and `contract`, never from a record. A record's adapter, subject and options are looked up
+by their exact names. Numbers are parsed, and texts are escaped (`cases.literals`).
 """
 
 from __future__ import annotations
 
-import keyword
-import math
 import re
-import unicodedata
 from collections.abc import Mapping
-from pathlib import Path
-from string import Template
 
-import gradclip_adapters
-from gradclip_adapters import registry
-from gradclip_adapters.contract import Gradient, Subject
+from gradclip_adapters.contract import Subject
 from gradclip_adapters.wire import decode_subject
 from gradclip_reports.records import Cell, Header
 from gradclip_spec import rules
 
 from ..cases.catalogue import list_all_cases
-from ..cases.literals import NoScript, write_array, write_docstring, write_literal
+from ..cases.literals import NoScript, write_docstring
 from ..cases.model import Case
 from ..cases.readable import show_input
-from ..cases.toml_files import check_document, read_toml
 from ..covering.rows import find_row
 from ..judge.everywhere import make_case_of_broken_rule
 from ..judge.judging import choose_expectation
-from ..judge.model import Script, ScriptCall
-from ..oracle.formats import read_float64_values
+from ..judge.model import Script
 from ..run.plan import Selection, plan_cells
+from . import contract, tables
 from .replay import choose_shown_case, find_case
 
-__all__ = ["SCRIPTS", "NoScript", "write_script"]
-
-SCRIPTS = Path(gradclip_adapters.__file__).parent / "scripts"
-SCHEMA = Path(__file__).parent / "schemas" / "scripts.json"
-
-#: The name of the table of plain functions; no adapter has this name.
-FUNCTIONS = "function"
-
-#: More gradients than this are written out only if they are all equal.
-LISTED = 32
-
-#: The options of cases that a script may pass by their names.
-OPTIONS = frozenset(
-    {"clip_norm", "eps", "error_if_nonfinite", "learning_rate", "max", "min", "norm_type"}
-    | {"as_single", "compiled", "reused", "threads"}
-)
+__all__ = ["NoScript", "write_script"]
 
 
-def write_script(header: Header, cell: Cell) -> str:
+def write_script(header: Header, cell: Cell, command: str | None = None) -> str:
     """Return the script of a cell.
 
     Parameters
     ----------
     header, cell
         The header and a cell of a record.
+    command
+        The command that starts the host of an adapter, if it is not a Python module or file here.
 
     Raises
     ------
@@ -106,7 +45,6 @@ def write_script(header: Header, cell: Cell) -> str:
         If no table says how to call the subject without the suite, or if no script can show the case.
     """
     subject = _find_subject(header, cell)
-    known = _find_template(header.adapter, subject.name)
     asked = _find_case(cell, subject)
     if cell.breaks is not None:
         broken = make_case_of_broken_rule(asked, cell.breaks)
@@ -117,13 +55,14 @@ def write_script(header: Header, cell: Cell) -> str:
     case = choose_shown_case(asked, choose_expectation(asked), cell)
     expectation = choose_expectation(case)
     raised = isinstance(cell.observed, Mapping) and "raised" in cell.observed
-    compiled = None
-    if expectation.compiles:
-        compiled = _write_call(case, subject, _find_template(header.adapter, _find_compiled(subject.name, known)))
-    between = known.get("compiled_before", "")
-    body = expectation.write_script(Script(case, subject, _write_call(case, subject, known), raised, compiled, between))
-    framework = _fill(known["imports"], _choose_names(case, subject, known)).strip()
-    return "\n".join([_write_docstring(header, cell, case), "", *_list_imports(body), framework, "", body, ""])
+    if command is None and tables.has_table(header.adapter):
+        calls = tables.write_calls(header.adapter, case, subject, compiles=expectation.compiles)
+    else:
+        calls = contract.write_calls(header.adapter, case, subject, compiles=expectation.compiles, command=command)
+    body = expectation.write_script(Script(case, subject, calls.call, raised, calls.compiled, calls.between))
+    return "\n".join(
+        [_write_docstring(header, cell, case), "", *_list_imports(body), calls.imports.strip(), "", body, ""]
+    )
 
 
 def _list_imports(body: str) -> list[str]:
@@ -144,33 +83,6 @@ def _find_subject(header: Header, cell: Cell) -> Subject:
     return subject
 
 
-def _fill(text: str, names: Mapping[str, str]) -> str:
-    """Return a text of a table with values in place of its names."""
-    try:
-        return Template(text).substitute(names)
-    except (KeyError, ValueError) as error:
-        msg = f"Our table of this adapter has a line that this case cannot fill ({error}): {text.strip()[:100]!r}"
-        raise NoScript(msg) from error
-
-
-def _write_call(case: Case, subject: Subject, known: Mapping[str, str]) -> ScriptCall:
-    """Return the lines of a subject's call, as a table says."""
-    names = _choose_names(case, subject, known)
-    before, clip, after = (_fill(known.get(part, ""), names).strip() for part in ("before", "clip", "after"))
-    return ScriptCall(
-        f"gradients = {_write_gradients(case, known)}", before, clip, after, *_write_results(case, known, subject)
-    )
-
-
-def _find_compiled(subject: str, known: Mapping[str, str]) -> str:
-    """Return the name of the compiled version of a subject."""
-    if "compiled" not in known:
-        msg = f"The suite does not know how to compile {subject}: its entry [[script]] has no `compiled`."
-        raise NoScript(msg)
-    function, _, _ = subject.partition("[")
-    return f"{function}{known['compiled']}"
-
-
 def _write_docstring(header: Header, cell: Cell, case: Case) -> str:
     # Only the source line comes from the record. The rule's statement comes from the suite's own rule book.
     rule = next((rule for rule in rules.load() if rule.id == case.rule), None)
@@ -179,26 +91,6 @@ def _write_docstring(header: Header, cell: Cell, case: Case) -> str:
         raise NoScript(msg)
     source = f"{cell.subject}, {header.heading}, case {cell.case}"
     return write_docstring([f"{rule.id} ({rule.level}): {rule.statement}", "", source])
-
-
-def _write_results(case: Case, known: Mapping[str, str], subject: Subject) -> tuple[str, str]:
-    """Return two lines: one lists the results, one the passed gradients, both as NumPy arrays."""
-    dtypes = {gradient.array.dtype for gradient in case.gradients if gradient.array is not None}
-    convert = known.get("bfloat16", "$result") if "bfloat16" in dtypes else known.get("numpy", "$result")
-    exists = all(gradient.array is not None for gradient in case.gradients)
-    if not choose_expectation(case).needs_numbers:
-        convert = "$result"
-
-    def write_line(result: str, where: str, exists: bool) -> str:
-        converted = _fill(convert, {"result": result})
-        if converted != result and not exists:
-            converted = f"None if {result} is None else {converted}"
-        return f"results = [{converted} for {where}]"
-
-    result, _, where = known.get("result", "result for result in results").partition(" for ")
-    results = write_line(result, where, exists or "optimizer" in subject.features)
-    nothing = "results = [result for result in results]"
-    return "" if results == nothing else results, write_line("gradient", "gradient in gradients", exists)
 
 
 def _find_case(cell: Cell, subject: Subject) -> Case:
@@ -223,125 +115,3 @@ def _find_case(cell: Cell, subject: Subject) -> Case:
         msg = f"The case {cell.case} had other numbers in the version of the suite that made the record: run it again."
         raise NoScript(msg)
     return planned.case
-
-
-def _find_template(adapter: str, subject: str) -> dict[str, str]:
-    """Return the entries for a subject in our table of an adapter: the common keys, and the subject's own."""
-    if registry.find_kind(adapter) == "function":
-        return {**_read_table(FUNCTIONS)[1], **_split_function_name(adapter)}
-    # Look the name up; never use it as a path.
-    known = sorted(path.stem for path in SCRIPTS.glob("*.toml") if path.stem != FUNCTIONS)
-    if adapter not in known:
-        msg = (
-            f"The suite has no script template for {adapter!r}; it has templates for {', '.join(known)} and plain "
-            "functions. The record holds the input as `input` of the cell, and `gradclip show CASE` prints it."
-        )
-        raise NoScript(msg)
-    entries, common = _read_table(adapter)
-    if subject not in entries:
-        msg = f"{adapter}.toml has no [[script]] whose `subjects` list {subject!r}."
-        raise NoScript(msg)
-    return {**common, **entries[subject]}
-
-
-def _read_table(name: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """Return the keys of each subject in a table, including the keys that all its subjects share."""
-    path = SCRIPTS / f"{name}.toml"
-    common = read_toml(path)
-    check_document(common, SCHEMA, path.name)
-    entries = {}
-    for entry in common.pop("script", []):
-        names = entry.pop("subjects")
-        entries.update(dict.fromkeys(names, entry))
-    return entries, common
-
-
-def _split_function_name(target: str) -> dict[str, str]:
-    """Return the module and the name of a plain function that was checked as `module:name` or `file.py:name`.
-
-    The target is the path by which the function was found. The function's own name may be misleading: a lambda is
-    `<lambda>`, a bound method has the name of the function in its class, and a `partial` the name of the class.
-    """
-    module, _, name = target.partition(":")
-    # The script runs in the folder of such a file, as `gradclip check` did.
-    module = module.removeprefix("./").removesuffix(".py")
-    for dotted in (module, name):
-        if not all(map(_is_plain_name, dotted.split("."))):
-            msg = (
-                f"{target!r} is not a dotted name of the form module:name, so no script can import it. Give the "
-                "function a name in a module, and check module:name."
-            )
-            raise NoScript(msg)
-    return {"module": module, "name": name}
-
-
-def _is_plain_name(name: str) -> bool:
-    """Return whether a text is an identifier in Python's own spelling, and not a keyword."""
-    return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
-
-
-def _choose_names(case: Case, subject: Subject, known: Mapping[str, str]) -> dict[str, str]:
-    """Return the value of each name in a template."""
-    # The subject's name comes from the table, or is not used: plain functions use `module` and `name`.
-    function, _, mode = subject.name.partition("[")
-    if unknown := sorted(set(case.options) - OPTIONS - {"as_generator"}):
-        msg = f"No script passes the option {unknown[0]!r}."
-        raise NoScript(msg)
-    options = {key: write_literal(value) for key, value in case.options.items() if key != "as_generator"}
-    need_clip = write_literal([gradient.need_clip for gradient in case.gradients])
-    included = all(gradient.need_clip for gradient in case.gradients)
-    told = "excludes" in subject.features and not (included and "optional_flags" in subject.features)
-    all_options = {**options, **({"need_clip": need_clip} if told else {})}
-    exists = all(gradient.array is not None for gradient in case.gradients)
-    if_it_exists = "" if exists else " if gradient is not None"
-    keywords = [f", {key}={options[key]}" for key in ("norm_type", "error_if_nonfinite", "eps") if key in options]
-    return {
-        "learning_rate": "1.0",
-        "min": write_literal(-float(case.options.get("max", math.nan))),
-        **options,
-        "function": function.strip(),
-        "mode": mode.rstrip("]"),
-        "module": known.get("module", ""),
-        "name": known.get("name", ""),
-        "arguments": ", ".join(f"{key}={options[key]}" for key in ("clip_norm", "max", "min") if key in options),
-        "keywords": "".join(keywords),
-        "options": ", ".join(f"{key}={value}" for key, value in all_options.items()),
-        "norm": "norm = " if choose_expectation(case).about == "norm" else "",
-        "need_clip": need_clip,
-        "excluding": "" if included else known.get("excluding", "").replace("$need_clip", need_clip),
-        "each": "gradient" if included else "gradient, need_clip",
-        "gradients": "gradients" if included else f"zip(gradients, {need_clip})",
-        "gradient": "gradient" if exists else f"({known['missing']} if gradient is None else gradient)",
-        "unless_none": "" if exists else "0.0 if gradient is None else ",
-        "if_it_exists": if_it_exists,
-        "existing": "gradients" if exists else f"[gradient for gradient in gradients{if_it_exists}]",
-        "parameters": "iter(parameters)" if case.options.get("as_generator") else "parameters",
-    }
-
-
-def _write_gradients(case: Case, known: Mapping[str, str]) -> str:
-    """Return the list of the gradients, written out."""
-    if any(gradient.same_as is not None or gradient.rows is not None for gradient in case.gradients):
-        msg = f"A script does not pass one gradient twice, or a sparse one, as {case.id} does."
-        raise NoScript(msg)
-    written = [_write_gradient(gradient, known) for gradient in case.gradients]
-    if len(written) <= LISTED:
-        line = "[" + ", ".join(written) + "]"
-        return line if len(line) <= 100 or len(written) < 2 else "[\n    " + ",\n    ".join(written) + ",\n]"
-    if len(set(written)) == 1:
-        return f"[{written[0]} for _ in range({len(written)})]"
-    msg = f"{case.id} has {len(written)} different gradients, too many to write out."
-    raise NoScript(msg)
-
-
-def _write_gradient(gradient: Gradient, known: Mapping[str, str]) -> str:
-    if gradient.array is None:
-        return "None"
-    values = write_array(read_float64_values(gradient.array).reshape(gradient.array.shape))
-    contiguous = _fill(known["tensor"], {"values": values, "dtype": gradient.array.dtype})
-    if gradient.layout == "contiguous":
-        return contiguous
-    if gradient.layout not in known:
-        msg = f"The suite does not know how to make a gradient with the layout {gradient.layout!r}."
-        raise NoScript(msg)
-    return _fill(known[gradient.layout], {"tensor": contiguous, "ndim": str(len(gradient.array.shape))})

@@ -12,6 +12,7 @@ from unittest import mock
 import gradclip_adapters
 from gradclip_conformance.cases import regressions
 from gradclip_conformance.repro import script as scripts
+from gradclip_conformance.repro import tables
 from gradclip_conformance.run.environments import recipes as environments
 from gradclip_reports.records import Cell, Header
 
@@ -76,7 +77,7 @@ def _read_environments(path: Path) -> None:
 
 def _read_scripts(path: Path) -> None:
     header, cell, *_ = read_lines("torch")
-    with mock.patch.object(scripts, "SCRIPTS", path.parent):
+    with mock.patch.object(tables, "SCRIPTS", path.parent):
         try:
             scripts.write_script(Header.from_json(header), Cell.from_json(cell))
         except scripts.NoScript:

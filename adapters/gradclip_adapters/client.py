@@ -1,0 +1,81 @@
+"""Call an adapter in a host process, without the suite: the scripts of `gradclip repro --command` need it.
+
+There are no limits of time or size here. Use it only with a host that you trust.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from typing import Any, Mapping, Sequence
+
+from . import wire
+from .contract import About, Adapter, Call, FrameworkRaised, Reply, Subject, Unsupported
+
+__all__ = ["Client"]
+
+
+class Client(Adapter):
+    """An adapter that passes each call to a host process; `command` starts the process."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._number = 0
+        self._send({"message": "hello", "protocol": wire.PROTOCOL})
+        message = self._receive()
+        while message["message"] == "loading":
+            message = self._receive()
+        if message["message"] != "about":
+            self.close()
+            text = "the host does not start: {}".format(message.get("text", message))
+            raise RuntimeError(text)
+        self._about, self._subjects = wire.decode_about(message)
+
+    def about(self) -> About:
+        """Return the framework that the host has found."""
+        return self._about
+
+    def subjects(self) -> Sequence[Subject]:
+        """Return the entry points that the host lists."""
+        return self._subjects
+
+    def call(self, call: Call) -> Reply:
+        """Return the host's answer."""
+        self._number += 1
+        self._send(wire.encode_call(call, self._number))
+        message = self._receive()
+        kind = message["message"]
+        if kind == "reply":
+            return wire.decode_reply(message, call)
+        if kind == "raised":
+            inputs = message.get("inputs")
+            after = None if inputs is None else [wire.decode_array(array) for array in inputs]
+            raise FrameworkRaised(message["kind"], message["text"], after)
+        if kind == "unsupported":
+            raise Unsupported(message["text"], message.get("kind", "adapter"))
+        text = "the adapter itself failed: {}".format(message.get("text", message))
+        raise RuntimeError(text)
+
+    def close(self) -> None:
+        """End the process, if it runs."""
+        if self._process.returncode is not None:
+            return
+        with contextlib.suppress(BrokenPipeError):
+            self._send({"message": "bye"})
+        self._process.communicate()
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(wire.dumps(message).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def _receive(self) -> Mapping[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.communicate()
+            message = "the host ended with the exit code {}".format(self._process.returncode)
+            raise RuntimeError(message)
+        found: Mapping[str, Any] = json.loads(line.decode("utf-8"))
+        return found

@@ -1,0 +1,120 @@
+"""Write the lines of a script that calls a framework through its adapter.
+
+For our own adapters, tables say how a script calls the framework directly. For any other one, the script calls the
+adapter itself. It needs NumPy, the framework and the package `gradclip_adapters`, and not the suite.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gradclip_adapters import registry
+from gradclip_adapters.contract import Array, Gradient, Subject
+
+from ..cases.literals import NoScript, write_array, write_literal
+from ..cases.model import Case
+from ..judge.model import ScriptCall
+from ..oracle.formats import read_float64_values
+from .calls import Calls
+
+__all__ = ["write_calls"]
+
+IMPORTS = """from dataclasses import replace
+
+from {module} import {name}
+from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient{bfloat16}
+
+adapter = {adapter}
+
+
+def clip(gradients, options):
+    \"\"\"Make the call as the suite does, and put the values after the call into the list.\"\"\"
+    after = None
+    try:
+        reply = adapter.call(Call({subject}, tuple(gradients), options))
+        after = reply.inputs
+        return reply
+    except FrameworkRaised as error:
+        after = error.inputs
+        raise
+    finally:
+        if after is not None:
+            gradients[:] = [replace(one, array=array) for one, array in zip(gradients, after)]
+"""
+CONVERTED = "results = [None if array is None else array.numpy() for array in {}]"
+
+
+def write_calls(adapter: str, case: Case, subject: Subject, *, compiles: bool, command: str | None) -> Calls:
+    """Return the lines that call the framework through its adapter; `command` starts the adapter's host.
+
+    Raises
+    ------
+    NoScript
+        If the adapter is not here and there is no command, or if a script cannot show the case.
+    """
+    if command is None and registry.find_kind(adapter) == "name" and adapter not in registry.list_installed():
+        msg = f"There is no adapter {adapter!r} here. Name the command that starts its host with --command."
+        raise NoScript(msg)
+    if "threads" in case.options:
+        msg = f"A script does not make the call of {case.id} through an adapter in several threads."
+        raise NoScript(msg)
+    compiled = _write_call(replace(case, options={**case.options, "compiled": True})) if compiles else None
+    return Calls(_write_imports(adapter, subject.name, case, command), _write_call(case), compiled)
+
+
+def _write_imports(adapter: str, subject: str, case: Case, command: str | None) -> str:
+    """Return the lines that import the adapter, or start its host, and define how to call it."""
+    dtypes = {gradient.array.dtype for gradient in case.gradients if gradient.array is not None}
+    bfloat16 = ", find_numpy_dtype" if "bfloat16" in dtypes else ""
+    if command is None:
+        module, name, made = "gradclip_adapters.registry", "resolve", f"resolve({write_literal(adapter)})"
+    else:
+        words = [*shlex.split(command), adapter]
+        module, name, made = "gradclip_adapters.client", "Client", f"Client({write_literal(words)})"
+    return IMPORTS.format(module=module, name=name, adapter=made, subject=write_literal(subject), bfloat16=bfloat16)
+
+
+def _write_call(case: Case) -> ScriptCall:
+    """Return the lines of a call through the adapter."""
+    gradients = ",\n    ".join(map(_write_gradient, case.gradients))
+    options = ", ".join(f"{write_literal(name)}: {write_literal(value)}" for name, value in case.options.items())
+    return ScriptCall(
+        gradients=f"gradients = [\n    {gradients},\n]" if gradients else "gradients = []",
+        before="",
+        clip=f"reply = clip(gradients, {{{options}}})",
+        after="norm = None if reply.norm is None else reply.norm.numpy()",
+        results=CONVERTED.format("reply.gradients"),
+        inputs=CONVERTED.format("(gradient.array for gradient in gradients)"),
+    )
+
+
+def _write_gradient(gradient: Gradient) -> str:
+    if gradient.cotangent is not None:
+        msg = "A script does not pull a vector back through the clip."
+        raise NoScript(msg)
+    words = [write_literal(gradient.name), "None" if gradient.array is None else _write_array(gradient.array)]
+    fields = (
+        ("need_clip", gradient.need_clip, True),
+        ("layout", gradient.layout, "contiguous"),
+        ("same_as", gradient.same_as, None),
+        ("height", gradient.height, None),
+        ("group", gradient.group, 0),
+    )
+    words += [f"{name}={write_literal(value)}" for name, value, default in fields if value != default]
+    if gradient.rows is not None:
+        words.append(f"rows={_write_tuple(gradient.rows)}")
+    return f"Gradient({', '.join(words)})"
+
+
+def _write_tuple(numbers: Sequence[int]) -> str:
+    return f"tuple({write_literal(list(numbers))})"
+
+
+def _write_array(array: Array) -> str:
+    values = write_array(read_float64_values(array).reshape(array.shape))
+    if array.dtype == "bfloat16":
+        # The values are exact, so the conversion rounds nothing.
+        return f'Array.of(np.array({values}).astype(find_numpy_dtype("bfloat16")))'
+    return f"Array.of(np.array({values}, {write_literal(array.dtype)}))"

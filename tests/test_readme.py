@@ -73,7 +73,8 @@ def test_reference_excludes_by_path() -> None:
 
 #: The command that `nox -s check` runs after an installation.
 CHECK = "gradclip check numpy --venv"
-#: Each command of the README, with its exit code and something that it prints. A rule narrows those that check.
+#: Each command of the README, with its exit code and something that it prints. Commands that check are limited to one
+#: rule.
 COMMANDS = {
     "gradclip diff reports/published/torch.jsonl.gz reports/published/tensorflow.jsonl.gz": (
         0,

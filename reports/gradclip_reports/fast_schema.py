@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["Check", "compile_schema"]
 
-#: Returns whether a value surely satisfies a schema.
+#: A function that returns whether a value surely satisfies a schema.
 Check = Callable[[Any], bool]
 
 Schema = Mapping[str, Any]
@@ -61,13 +61,13 @@ def _compile(schema: Schema) -> Check:
 
 
 def _compile_keyword(name: str, schema: Schema) -> Check:
-    """Return the check of one keyword; one about texts or numbers accepts no value of another type."""
+    """Return the check of one keyword; a keyword about texts or numbers accepts no value of another type."""
     wanted = schema[name]
     if name == "type":
         types = frozenset[type]().union(*(_find_type(one) for one in ([wanted] if isinstance(wanted, str) else wanted)))
         return lambda value: type(value) in types
     if name in ("const", "enum"):
-        # Python says that 1 equals True and 1.0; JSON Schema denies the first and affirms the second.
+        # In Python, 1 equals True and 1.0. In JSON Schema, 1 equals 1.0, but not True.
         allowed = frozenset((type(one), one) for one in ([wanted] if name == "const" else wanted))
         return lambda value: type(value) in _SCALARS and (type(value), value) in allowed
     if name == "minLength":

@@ -23,7 +23,7 @@ _DETAIL_LENGTH = 4000
 
 
 def draw_markdown(runs: Sequence[Run], *, failures: bool = True) -> str:
-    """Return the report: the findings first, and the tables folded. Without `failures`, return open tables only."""
+    """Return the report: first the findings, then folded tables. Without `failures`, return only open tables."""
     matrix = build_matrix(runs)
     blocks: list[str] = []
     if failures:

@@ -1,4 +1,4 @@
-"""Check the fast check of schemas: what it accepts, JSON Schema accepts; whole lines are among it."""
+"""Check the fast check of schemas: JSON Schema accepts all that it accepts, and it accepts whole lines."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class InMemoryTorch(InMemory, Torch):
         return [_view(x.resolve_neg()) for x in arrays]
 
     def locate(self, arrays: Sequence[Tensor]) -> Iterator[tuple[str, int]]:
-        """Yield the name of the dtype and the address of each tensor that lies in one piece, in order."""
+        """Yield the name of the dtype and the address of each tensor that lies in one piece, row by row."""
         for x in arrays:
             yield self.dtypes[x.dtype], x.data_ptr() if x.is_contiguous() and not x.is_neg() else 0
 

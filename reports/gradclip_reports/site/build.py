@@ -88,7 +88,7 @@ def build_site(runs: Sequence[tuple[Run, str]], folder: Path, book: Book, write_
     book
         The rules, the causes, the questions and the measurements.
     write_script
-        Writes the script of a cell, as :data:`views.ScriptWriter` says.
+        A function that writes the script of a cell; see :data:`views.ScriptWriter`.
 
     Returns
     -------

@@ -144,7 +144,7 @@ def make_views(
     book
         The rules, the causes and the questions.
     write_script
-        Writes the script of a cell.
+        A function that writes the script of a cell.
     reserved
         The file names that are taken.
     """

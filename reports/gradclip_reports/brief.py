@@ -77,8 +77,9 @@ def _draw_run(run: Run, width: int, below: int, several: bool) -> Iterator[Line]
     yield from head
     for one in (*spoiling, *shown):
         yield Line(_fit_finding(one, width), "red" if one.spoils else "")
-    if rest[len(shown) :]:
-        yield Line(f"  and {format_count(len(rest) - len(shown), 'finding')} that do not fail the run", "dim")
+    if left := len(rest) - len(shown):
+        verb = "does" if left == 1 else "do"
+        yield Line(f"  and {format_count(left, 'finding')} that {verb} not fail the run", "dim")
 
 
 def _draw_counts(run: Run, width: int, several: bool) -> Iterator[Line]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -64,15 +65,17 @@ def _describe_unknown(name: str, named: Sequence[str]) -> str:
 
 def _write_rule(rule: rule_book.Rule) -> str:
     cases = [case.id for case in (*list_all_cases(), *list_all_rows()) if case.rule == rule.id]
-    lines = [f"{rule.id}  ({rule.level})", "", _wrap(rule.statement)]
+    lines = [f"{_emphasize(rule.id)}  ({rule.level})", "", _wrap(rule.statement)]
     if rule.formula:
         lines += ["", f"In LaTeX: {rule.formula}"]
     lines += ["", *_write_sources(rule)]
-    return "\n".join([*lines, "", f"{format_count(len(cases), 'case')}:", *(f"  {case}" for case in cases)])
+    return "\n".join([*lines, "", _emphasize(f"{format_count(len(cases), 'case')}:"), *(f"  {case}" for case in cases)])
 
 
 def _write_sources(rule: rule_book.Rule) -> list[str]:
-    lines = ["Source (SPEC.md lists the documents):" if rule.source else "Source: none; the documents are silent here."]
+    if not rule.source:
+        return [f"{_emphasize('Source:')} none; the documents are silent here."]
+    lines = [f"{_emphasize('Source')} (SPEC.md lists the documents):"]
     for source in rule.source:
         gloss = f" ({source.gloss})" if source.gloss else ""
         quotation = f'  {source.document}, {source.where}: "{source.phrase}"{gloss}'
@@ -80,27 +83,40 @@ def _write_sources(rule: rule_book.Rule) -> list[str]:
     return lines
 
 
+def _emphasize(text: str) -> str:
+    return click.style(text, bold=True)
+
+
 def _wrap(text: str, subsequent_indent: str = "") -> str:
     """Return the text, broken into lines that fit the terminal."""
     return "\n".join(wrap_text(text, find_width(), rest=subsequent_indent, break_words=False))
 
 
-def _write_values(value: Any) -> str:
-    """Return values in a readable form, and below them the exact values."""
-    return f"{_wrap(format_value(value))}\n\nThe same exactly:\n{json.dumps(value, indent=2)}"
-
-
 def _write_case(case: Case) -> str:
+    """Return the case in readable form, and below it the exact values."""
     rule = next(rule for rule in rule_book.load() if rule.id == case.rule)
-    lines = [case.id, "", _wrap(f"{rule.statement} ({rule.level})"), "", *_write_sources(rule)]
-    return "\n".join([*lines, "", "Call:", _write_call(case), "", "Expected:", _write_expected(case)])
+    call = {"operation": case.operation, **show_input(case)}
+    expected = choose_expectation(case).describe(case)
+    readable = [_wrap(part if isinstance(part, str) else format_value(part)) for part in expected]
+    exact = [_write_exactly(part) for part in expected if not isinstance(part, str)]
+    lines = [_emphasize(case.id), "", _wrap(f"{rule.statement} ({rule.level})")]
+    lines += ["", _emphasize("Call:"), _wrap(format_value(call)), "", _emphasize("Expected:"), *readable]
+    lines += ["", *_write_sources(rule)]
+    lines += ["", _emphasize("The call exactly:"), _write_exactly(call)]
+    lines += ["", _emphasize("Expected exactly:"), *exact] if exact else []
+    return "\n".join(lines)
 
 
-def _write_call(case: Case) -> str:
-    return _write_values({"operation": case.operation, **show_input(case)})
-
-
-def _write_expected(case: Case) -> str:
-    """Return the description of what is expected."""
-    parts = choose_expectation(case).describe(case)
-    return "\n".join(_wrap(part) if isinstance(part, str) else _write_values(part) for part in parts)
+def _write_exactly(value: Any, indent: int = 0) -> str:
+    """Return a value as JSON, in one line if it fits the terminal behind its indent."""
+    line = json.dumps(value)
+    if indent + len(line) <= find_width() or not isinstance(value, list | dict) or not value:
+        return line
+    if isinstance(value, list):
+        parts = [_write_exactly(one, indent + 2) for one in value]
+    else:
+        # The value follows the name; if it does not fit there, it takes several lines.
+        parts = [f"{json.dumps(name)}: {_write_exactly(one, indent + len(name) + 6)}" for name, one in value.items()]
+    opening, closing = "[]" if isinstance(value, list) else "{}"
+    inside = textwrap.indent(",\n".join(parts), "  ")
+    return f"{opening}\n{inside}\n{closing}"

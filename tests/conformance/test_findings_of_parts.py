@@ -5,39 +5,19 @@ Each wrong function here is right but for one part, so that exactly one cause ex
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from named_causes import find_causes, make_adapter, run
 
 import gradclip_spec
 from gradclip_adapters.arrays import refuse_unlisted
 from gradclip_adapters.contract import About, Adapter, Array, Call, Gradient, Reply, Subject
-from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.run.in_process import InProcess
-from gradclip_conformance.run.plan import Selection
-from gradclip_conformance.run.runner import RunRequest, run_adapter
-from gradclip_reports.records import Run
 
 Clip = Callable[..., Any]
-
-
-def run(adapter: Adapter, *rules: str) -> Run:
-    """Return the run of an adapter on some rules."""
-    return run_adapter(RunRequest("x", lambda: InProcess(adapter), Selection(rules=rules)), io.StringIO())
-
-
-def find_causes(adapter: Adapter, *rules: str) -> dict[tuple[Any, ...], str]:
-    """Return the severity of each cause that the findings name, with the values of its parameters."""
-    singles = [single for finding in run(adapter, *rules).findings for single in finding.singles]
-    return {(single.cause, *single.parameters.values()): single.severity for single in singles}
-
-
-def make_adapter(function: Clip, in_place: bool | None = None) -> PlainFunction:
-    return PlainFunction(function, "clip_by_global_norm", dtypes=("float32",), in_place=in_place)
 
 
 def clip(grads: Sequence[Any], clip_norm: float) -> list[Any]:

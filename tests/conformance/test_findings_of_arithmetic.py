@@ -1,0 +1,174 @@
+"""Check the findings about functions whose arithmetic leaves the range of the dtype, or forgets special elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from named_causes import find_causes, make_adapter
+
+import gradclip_spec
+
+Clip = Callable[..., Any]
+
+
+def square_in_dtype(grads: Sequence[Any]) -> Any:
+    """Return the norm whose squares and sum have the dtype of the gradients."""
+    return np.sqrt(sum((g * g).sum(dtype=g.dtype) for g in grads)).astype(grads[0].dtype)
+
+
+def find_norm(grads: Sequence[Any]) -> Any:
+    """Return the right norm, rounded to float32."""
+    return np.float32(gradclip_spec.global_norm(grads))
+
+
+def scales_always(grads: Any, *, clip_norm: float) -> Any:
+    return [g * (np.float32(clip_norm) / square_in_dtype(grads)) for g in grads]
+
+
+def divides_the_smaller(grads: Any, *, clip_norm: float) -> Any:
+    norm = square_in_dtype(grads)
+    return [g * (np.minimum(np.float32(clip_norm), norm) / norm) for g in grads]
+
+
+def multiplies_first(grads: Any, *, clip_norm: float) -> Any:
+    norm = find_norm(grads)
+    return [(g * np.float32(clip_norm)) / norm if norm > clip_norm else g for g in grads]
+
+
+def multiplies_first_by_squares(grads: Any, *, clip_norm: float) -> Any:
+    norm = square_in_dtype(grads)
+    return [(g * np.float32(clip_norm)) / norm if norm > clip_norm else g for g in grads]
+
+
+def multiplies_by_the_reciprocal(grads: Any, *, clip_norm: float) -> Any:
+    norm = find_norm(grads)
+    return [g * (np.float32(clip_norm) * (1 / norm)) if norm > clip_norm else g for g in grads]
+
+
+def rounds_the_coefficient(grads: Any, *, clip_norm: float) -> Any:
+    return [g * np.minimum(np.float32(1), np.float32(clip_norm) / find_norm(grads)) for g in grads]
+
+
+def leaves_out_nonfinite(grads: Any, *, clip_norm: float) -> Any:
+    """Clip the finite elements by their own norm, and keep the others."""
+    norm = math.sqrt(sum(float((g[np.isfinite(g)].astype(np.float64) ** 2).sum()) for g in grads))
+    coefficient = np.float32(min(1.0, clip_norm / norm) if norm else 1.0)
+    return [np.where(np.isfinite(g), g * coefficient, g) for g in grads]
+
+
+@pytest.mark.parametrize(
+    ("function", "rule", "cause", "effect", "severity"),
+    [
+        (scales_always, "underflow-of-squares", "squares-underflow", "infinite", "destroyed"),
+        (divides_the_smaller, "underflow-of-squares", "squares-underflow", "nan | scaled", "destroyed"),
+        (multiplies_first_by_squares, "overflow-of-squares", "squares-overflow", "zeros and nan", "destroyed"),
+        (multiplies_first, "intermediate-range", "product-out-of-range", "", "wrong"),
+        (multiplies_by_the_reciprocal, "subnormal", "reciprocal-out-of-range", "infinite", "destroyed"),
+        (rounds_the_coefficient, "coefficient-underflow", "coefficient-underflow", "scaled", "wrong"),
+        (leaves_out_nonfinite, "infinity-not-silent", "nonfinite-silent", "left out", "silent"),
+    ],
+)
+def test_step_that_leaves_the_range_is_named(function: Clip, rule: str, cause: str, effect: str, severity: str) -> None:
+    with np.errstate(all="ignore"):
+        found = find_causes(make_adapter(function), f"global-norm.{rule}")
+
+    shown = {told: how for told, how in found.items() if told[0] == cause and (not effect or effect in told[-1])}
+    assert shown, found
+    assert severity in shown.values()
+    # If a coefficient is too small, the squares of some of these gradients overflow, too.
+    assert {name for name, *_ in found} <= {cause, "squares-overflow"}
+
+
+def test_sum_of_squares_beside_an_epsilon_that_underflows() -> None:
+    def add_eps(grads: Any, *, clip_norm: float) -> Any:
+        half = np.float16
+        return [g * np.minimum(half(1), half(clip_norm) / (square_in_dtype(grads) + half(1e-3))) for g in grads]
+
+    rules = "global-norm.underflow-of-squares", "global-norm.scaled-above"
+    with np.errstate(all="ignore"):
+        found = find_causes(make_adapter(add_eps, dtype="float16"), *rules)
+
+    assert {name for name, *_ in found} == {"eps-in-coefficient", "squares-underflow"}
+    assert found["squares-underflow", "scaled"] == "wrong"
+
+
+def count_elements(grads: Sequence[Any]) -> int:
+    return max(1, sum(g.size for g in grads))
+
+
+@pytest.mark.parametrize(
+    ("measure", "causes"),
+    [
+        (lambda grads, norm: norm / math.sqrt(count_elements(grads)), {"mean-of-squares"}),
+        (lambda grads, norm: sum(float(np.abs(g).sum()) for g in grads), {"other-order"}),
+        # If each gradient has one element, the sum of their norms is the norm of order 1.
+        (
+            lambda grads, norm: sum(float(gradclip_spec.global_norm([g])) for g in grads),
+            {"sum-of-norms", "other-order"},
+        ),
+    ],
+    ids=["mean", "order", "sum-of-norms"],
+)
+def test_other_norm_that_is_returned_is_named(measure: Callable[..., Any], causes: set[str]) -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        clipped, norm = gradclip_spec.clip_by_global_norm(grads, clip_norm)
+        return list(clipped), measure([g for g in grads if g is not None], float(norm))
+
+    found = find_causes(make_adapter(clip), "global-norm.returned-norm")
+
+    assert {name for name, *_ in found} == causes
+
+
+def test_norm_that_leaves_out_nonfinite_elements_is_silent() -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        clipped, _ = gradclip_spec.clip_by_global_norm(grads, clip_norm)
+        return list(clipped), gradclip_spec.global_norm([g[np.isfinite(g)] for g in grads])
+
+    found = find_causes(make_adapter(clip), "global-norm.returned-norm-nonfinite")
+
+    assert found == {("nonfinite-silent", "norm"): "silent"}
+
+
+def test_root_that_is_left_out_is_named_for_each_order() -> None:
+    def clip(grads: Any, *, clip_norm: float, norm_type: float = 2.0) -> Any:
+        norm = float(gradclip_spec.global_norm(grads, norm_type=norm_type))
+        power = norm if norm_type in (1, math.inf) else norm**norm_type
+        return [g * g.dtype.type(min(1.0, clip_norm / power)) for g in grads]
+
+    found = find_causes(make_adapter(clip), "global-norm.p-norm", "global-norm.infinity-norm")
+
+    assert found == {("no-root",): "wrong"}
+
+
+@pytest.mark.parametrize(("factor", "causes"), [(1, {("count-changed", "none dropped")}), (2, {("count-changed",)})])
+def test_dropped_none_is_named_beside_right_and_wrong_numbers(factor: int, causes: set[tuple[str, ...]]) -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        clipped, _ = gradclip_spec.clip_by_global_norm(grads, clip_norm)
+        return [factor * g for g in clipped if g is not None]
+
+    assert set(find_causes(make_adapter(clip), "global-norm.none-stays-none")) == causes
+
+
+def test_element_that_a_clip_by_value_leaves_is_named() -> None:
+    def clip(grads: Any, *, max: float, min: float) -> Any:
+        clipped = [np.clip(g, min, max).astype(g.dtype) for g in grads]
+        for given, got in zip(grads, clipped, strict=True):
+            got.reshape(-1)[1:] = given.reshape(-1)[1:]
+        return clipped
+
+    found = find_causes(make_adapter(clip, "clip_by_value"), "value.bounds")
+
+    assert found["not-clipped", "some"] == "unclipped"
+
+
+def test_flushed_elements_of_a_clip_by_value_are_named() -> None:
+    def clip(grads: Any, *, max: float, min: float) -> Any:
+        return [np.clip(np.where(np.abs(g) < np.finfo(g.dtype).tiny, 0, g), min, max).astype(g.dtype) for g in grads]
+
+    found = find_causes(make_adapter(clip, "clip_by_value"), "value.bounds")
+
+    assert found == {("subnormals-flushed",): "rounding"}

@@ -128,8 +128,7 @@ def clip_by_norm(
         If :func:`clip_by_value` would refuse the arguments for their types or names.
     ValueError
         If `clip_norm` or `eps` is negative or NaN. If `norm_type` is not above zero. If `need_clip` has another
-        structure
-        or an unknown name. Nothing has been changed when an error is raised.
+        structure or an unknown name. Nothing has been changed when an error is raised.
 
     See Also
     --------
@@ -206,7 +205,7 @@ def clip_by_global_norm(
         array is the object that was passed. So is every array if the norm is within the threshold and the values can be
         read.
     total_norm : array
-        The norm before clipping, as an array without dimensions of the gradients' library. Its dtype is the widest one
+        The norm before clipping: an array of the gradients' library, without dimensions. Its dtype is the widest one
         among the included gradients, and at least float32. The norm is 0 if nothing is included. If there is no array
         at all, it is a NumPy float32.
 
@@ -219,8 +218,7 @@ def clip_by_global_norm(
         while the norm is being traced.
     ValueError
         If `clip_norm` or `eps` is negative or NaN. If `norm_type` is not above zero. If `need_clip` has another
-        structure
-        or an unknown name. Nothing has been changed when an error is raised.
+        structure or an unknown name. Nothing has been changed when an error is raised.
 
     See Also
     --------
@@ -321,8 +319,8 @@ def global_norm(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: NeedCli
     Returns
     -------
     array
-        The `total_norm` that :func:`clip_by_global_norm` returns: an array without dimensions of the gradients'
-        library. Its dtype is the widest one among the included gradients, and at least float32.
+        The `total_norm` that :func:`clip_by_global_norm` returns: an array of the gradients' library, without
+        dimensions. Its dtype is the widest one among the included gradients, and at least float32.
 
     Raises
     ------

@@ -17,8 +17,8 @@ __all__ = ["draw_badge", "draw_badge_picture"]
 #: The colours of shields.io, by their names there. Each has a contrast of at least 4.5 with white.
 _COLORS = {"brightgreen": "#2a7f1a", "red": "#c6392c"}
 
-#: The width of a character of Verdana in 11 pixels: narrow ones, capitals, and others. The picture stretches its texts
-#: to the computed width, so that another font fits, too.
+#: The widths of the characters of Verdana at 11 pixels: of narrow ones, of capitals, and of others. The picture
+#: stretches its texts to the computed width, so that another font fits, too.
 _NARROW, _CAPITAL, _OTHER = 4.2, 8.0, 6.9
 
 

@@ -205,7 +205,7 @@ class TestSubjects:
             (BY_VALUE[0], Gradient("a", read_array(torch.ones(1))), {"max": 1.0, "min": 0.0}),
         ],
     )
-    def test_ability_that_torch_lacks_gives_its_error(
+    def test_ability_that_torch_lacks_gives_an_error_of_torch(
         self, subject: str, gradient: Gradient, options: dict[str, Any]
     ) -> None:
         with pytest.raises(FrameworkRaised, match=r"unexpected keyword argument|Could not run"):

@@ -1,4 +1,4 @@
-"""Make the package `fuzzing`, which is in the folder of the tests, importable."""
+"""Make the package `fuzzing` importable, which is in the folder of these tests."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ results differ by less than that error. When the norm is exact, like the norm 5 
 ## A norm that is not finite
 
 When the norm is NaN or infinite, three answers are right: what the formula gives, NaN everywhere, and an error. A
-function that has an option to request the error raises none without that option. Gradients that come back as if the
-norm were finite are wrong.
+function that has an option to request the error raises none without that option. It is wrong to return gradients as if
+the norm were finite.
 
 ## Rounding
 

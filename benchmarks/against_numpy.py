@@ -81,7 +81,7 @@ def _compare_naive(
 
 def _compare_memory_floor(measure: Measure, workload: str) -> None:
     master = np.concatenate(make_arrays(workload), axis=None)
-    # Both work on the same memory, because its speed depends on the pages that the system has given out.
+    # Clip and floor use the same memory, because its speed depends on the pages that the system has given out.
     flat, limit = np.empty_like(master), choose_threshold(workload, True)
     grads = np.split(flat, np.cumsum([array.size for array in make_arrays(workload)])[:-1])
 

@@ -68,7 +68,7 @@ def _compare_by_value(measure: Measure, workload: str) -> None:
 def _compare_memory_floor(measure: Measure, workload: str) -> None:
     tensors = [torch.from_numpy(array) for array in make_arrays(workload)]
     master = torch.cat([tensor.reshape(-1) for tensor in tensors])
-    # Both work on the same memory, because its speed depends on the pages that the system has given out.
+    # Clip and floor use the same memory, because its speed depends on the pages that the system has given out.
     flat, limit = torch.empty_like(master), choose_threshold(workload, True)
     grads = list(flat.split([tensor.numel() for tensor in tensors]))
 

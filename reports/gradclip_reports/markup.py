@@ -21,7 +21,7 @@ _AT_THE_BEGINNING = re.compile(r"^(\s*)([-+=])|^(\s*\d+)([.)])(?=\s|$)")
 
 
 def draw_markdown_table(rows: Sequence[Sequence[object]], right: Collection[str] = ()) -> str:
-    """Return a table of GitHub Markdown, of cells that are Markdown.
+    """Return a table of GitHub Markdown, made from cells that are Markdown.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def draw_markdown_table(rows: Sequence[Sequence[object]], right: Collection[str]
 
 
 def escape_markdown(text: str) -> str:
-    """Return the text on one line, with no meaning in Markdown or HTML."""
+    """Return the text on one line, escaped so that Markdown and HTML show it as it is."""
     escaped = _SPECIAL.sub(r"\\\1", escape_line(text))
     return _AT_THE_BEGINNING.sub(lambda found: f"{found[1] or found[3] or ''}\\{found[2] or found[4]}", escaped)
 

@@ -171,6 +171,62 @@ def test_wrong_answer_to_an_ordinary_call_gets_its_cause(fn: Clip, cause: tuple[
     assert set(found) <= {cause, None}, found
 
 
+def clip_all(grads: Any, *, clip_norm: float, need_clip: Any = None) -> Any:
+    """Clip the included gradients rightly."""
+    flags = [True] * len(grads) if need_clip is None else need_clip
+    norm = measure_norm([g for g, flag in zip(grads, flags, strict=True) if flag and g is not None])
+    coefficient = clip_norm / norm if norm > clip_norm else 1.0
+    return [scale([g], coefficient)[0] if flag and g is not None else g for g, flag in zip(grads, flags, strict=True)]
+
+
+def reverse_order(grads: Any, *, clip_norm: float) -> Any:
+    return clip_all(grads, clip_norm=clip_norm)[::-1]
+
+
+def sort_by_size(grads: Any, *, clip_norm: float) -> Any:
+    return sorted(clip_all(grads, clip_norm=clip_norm), key=lambda one: -one.size)
+
+
+def move_excluded_to_end(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
+    results = clip_all(grads, clip_norm=clip_norm, need_clip=need_clip)
+    return [results[i] for i in sorted(range(len(results)), key=lambda i: not need_clip[i])]
+
+
+@pytest.mark.parametrize(
+    ("fn", "rule"),
+    [(reverse_order, "order-kept"), (sort_by_size, "order-kept"), (move_excluded_to_end, "excluded-untouched")],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_results_in_another_order_are_recognised(fn: Clip, rule: str) -> None:
+    found = find_causes(fn, "clip_by_global_norm", (f"global-norm.{rule}",))
+
+    assert found
+    assert set(found) == {("order-changed",)}
+
+
+def test_halved_results_in_another_order_stay_unexplained() -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        return [g / (2 + i) for i, g in enumerate(reverse_order(grads, clip_norm=clip_norm))]
+
+    found = find_causes(clip, "clip_by_global_norm", ("global-norm.scaled-above",))
+
+    assert found[("order-changed",)] == 0
+    assert found[None] > 0
+
+
+def test_excluded_nan_in_the_norm_is_recognised() -> None:
+    def clip(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
+        with np.errstate(invalid="ignore"):
+            norm = measure_norm(grads)
+            coefficient = 1.0 if norm <= clip_norm else clip_norm / norm
+            return [scale([g], coefficient)[0] if flag else g for g, flag in zip(grads, need_clip, strict=True)]
+
+    found = find_causes(clip, "clip_by_global_norm", ("global-norm.excluded-not-counted",))
+
+    assert found[("excluded-counted",)] > 2
+    assert set(found) == {("excluded-counted",)}
+
+
 @pytest.mark.parametrize("dtype", ["float16+float32", "float32+float64"])
 def test_norm_that_a_narrower_dtype_cannot_hold_is_recognised(dtype: str) -> None:
     found = find_causes(convert_norm_to_each_dtype, "clip_by_global_norm", ("global-norm.mixed-dtypes",), dtype)

@@ -37,10 +37,11 @@ from .laws import (
     is_plain,
     make_multiple,
 )
-from .meaning import explain_excluded, explain_special
+from .meaning import counts_nonfinite_excluded, explain_excluded, explain_special
 from .model import Explanation, Judged, Suspect, combine, unite
+from .order import restore_orders
 from .ranges import explain_range, explain_rounding
-from .unusual import explain_derivative, explain_groups, explain_repeated, explain_rows
+from .unusual import explain_derivative, explain_groups, explain_repeated, explain_rows, has_dense_rows
 from .values import explain_value, is_right_value
 
 __all__ = ["EXPLAINED", "explain_all", "explain_cell"]
@@ -166,6 +167,9 @@ DOUBTFUL = frozenset(
     | {*FORMULA_CAUSES.values()}
 )
 
+#: Causes without a model: they only say what came back.
+DESCRIPTIONS = frozenset({"gradients-zeroed", "gradients-nan", "not-clipped"})
+
 #: The explanations by a doubtful cause are dropped if there are more than this many unexplained answers for each.
 FEW = 5
 
@@ -185,7 +189,9 @@ def _drop_doubtful(cells: Sequence[Judged], places: Sequence[int], found: list[E
     many = len(shown.intersection(lost))
     for place in places:
         one = found[place]
-        if one is not None and one.cause in DOUBTFUL and share * times[one.cause] < many:
+        if one is None or one.cause not in DOUBTFUL:
+            continue
+        if (1 if one.cause in DESCRIPTIONS else share) * times[one.cause] < many:
             found[place] = cells[place].explanation
 
 
@@ -282,6 +288,8 @@ def _explain_answers(subject: _Subject, judged: Judged) -> Explanation | None:
         return None
     if any(reply.malformed is not None for reply in replies):
         return Explanation.of("malformed")
+    if has_dense_rows(context.case, replies[0].gradients):
+        return explain_rows(context.case, replies[0].gradients, subject.formulas)
     form = _explain_form(subject, context.case, replies[0].gradients)
     if form is not None or context.case.expectation.name == "sparse-sum":
         return form
@@ -317,7 +325,7 @@ def _explain_replies(subject: _Subject, judged: Judged, replies: Sequence[Reply]
     if part in ONLY:
         return Explanation.of(ONLY[part], **_say_more(part, replies[0]))
     if part in ("returned-norm", "returned-norm-nonfinite"):
-        found = explain_norm(case, replies[0].norm)
+        found = explain_norm(case, replies[0].norm, subject.proven)
         return _explain_by_proven(subject, case, replies[0].gradients) if found is None else found
     if part == "inputs-not-mutated":
         return Explanation.of("inputs-changed", effect=_say_what_inputs_hold(replies[0]))
@@ -332,8 +340,17 @@ def _explain_replies(subject: _Subject, judged: Judged, replies: Sequence[Reply]
     calls = [(one, reply.gradients) for one, reply in zip(cases, replies, strict=True)]
     each = {_explain_results(subject, *call) for call in calls} - {RIGHT}
     if not each:
-        return _explain_small_difference(subject, judged.verdict, calls)
+        norms = _explain_norms(judged, list(zip(cases, replies, strict=True)))
+        return _explain_small_difference(subject, judged.verdict, calls) if norms is None else norms
     return unite(each)
+
+
+def _explain_norms(judged: Judged, calls: Sequence[tuple[Case, Reply]]) -> Explanation | None:
+    """Explain several calls with right results by the norms that they return; None if these are right, too."""
+    if len(calls) < 2 or "returns_norm" not in judged.context.subject.features:
+        return None
+    found = {explain_norm(case, reply.norm) for case, reply in calls} - {None, Explanation.of("long-sum")}
+    return unite(found)
 
 
 def _explain_by_proven(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
@@ -397,8 +414,39 @@ def _explain_written(
     return _explain_small_difference(subject, verdict, [(case, inputs)]) if found == RIGHT else found
 
 
+#: Causes that describe results in another order, too.
+MISPLACED = frozenset({"shape-changed", "dtype-changed", "none-changed", "excluded-changed"})
+
+
 def _explain_results(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
     """Explain the results of one call; `RIGHT` if they are right."""
+    if subject.proven["order-changed"] >= PROVEN and (order := _explain_order(case, results)) is not None:
+        return order
+    if has_dense_rows(case, results):
+        return explain_rows(case, results, subject.formulas)
+    found = _explain_in_order(subject, case, results)
+    return _explain_order(case, results) or found if found is None or found.cause in MISPLACED else found
+
+
+def _explain_order(case: Case, results: Sequence[Array | None]) -> Explanation | None:
+    """Explain results that are right, but in another order."""
+    found = any(_are_right(case, restored) for restored in restore_orders(case, results))
+    return Explanation.of("order-changed") if found else None
+
+
+def _are_right(case: Case, results: Sequence[Array | None]) -> bool:
+    if explain_form(case, results) is not None or explain_excluded(case, results) is not None:
+        return False
+    if case.operation == "clip_by_value":
+        return is_right_value(case, results)
+    return all(
+        is_plain(group) if group.total is None else is_right_for_nonfinite(group)
+        for group in Seen(case, results).groups
+    )
+
+
+def _explain_in_order(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
+    """Explain the results, each as the result of the gradient at the same place."""
     if (form := _explain_form(subject, case, results)) is not None:
         return form
     if (excluded := explain_excluded(case, results)) is not None:
@@ -438,8 +486,8 @@ def _explain_form(subject: _Subject, case: Case, results: Sequence[Array | None]
     If the numbers are wrong, too, and the entry point is known to return such a form, the explanation has both causes.
     """
     form = explain_form(case, results)
-    if form is not None and case.expectation.name == "sparse-sum" and form.cause == "shape-changed":
-        return explain_rows(case, results, subject.formulas)
+    if form is not None and form.cause in MISPLACED and (order := _explain_order(case, results)) is not None:
+        return order
     if form is None or (restored := restore_form(case, results)) is None:
         return form
     effect, right = restored
@@ -463,6 +511,8 @@ def _explain_group(subject: _Subject, group: Group) -> Explanation | None:
         return found
     if group.total is not None or not group.threshold >= 0:
         return None
+    if counts_nonfinite_excluded(group):
+        return Explanation.of("excluded-counted")
     for formula in subject.formulas:
         if follows_formula(group, formula):
             return explain_by_formula(formula)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from types import MappingProxyType
 
 import numpy as np
 
@@ -67,8 +68,10 @@ def restore_form(case: Case, results: Sequence[Array | None]) -> tuple[str, list
     return effect, restored
 
 
-def explain_norm(case: Case, norm: Array | None) -> Explanation | None:
-    """Explain the norm that was returned."""
+def explain_norm(
+    case: Case, norm: Array | None, proven: Mapping[str, int] = MappingProxyType({})
+) -> Explanation | None:
+    """Explain the norm that was returned. Of several causes, prefer the one that has explained most cells."""
     if norm is None:
         return Explanation.of("norm-missing")
     try:
@@ -85,22 +88,20 @@ def explain_norm(case: Case, norm: Array | None) -> Explanation | None:
         return Explanation.of("squares-overflow", effect="norm")
     if not math.isfinite(value):
         return None
-    return _explain_finite(group, value)
+    return _explain_finite(group, value, proven)
 
 
-def _explain_finite(group: Group, value: float) -> Explanation | None:
+def _explain_finite(group: Group, value: float, proven: Mapping[str, int]) -> Explanation | None:
     right, form = group.norm, group.forms[0]
     if _is_close(value, right, group.errors.norm_bound * 2.0**-form.precision * 2):
         return Explanation.of("long-sum")
     # Allow for the rounding errors of a sum of a few terms, a quotient and a root: a few units in the last place.
     slack = 16 * 2.0**-form.precision
-    found = next((cause for cause, norm in _list_other_norms(group) if _is_close(value, norm, slack)), None)
-    # If the threshold is zero, too, a norm of zero says nothing about a norm after the clip.
-    if (found is None or value == 0) and any(
-        underflows(group, one) and _may_be_left(group, one, value) for one in group.forms
-    ):
-        return Explanation.of("squares-underflow", effect="norm")
-    return None if found is None else Explanation.of(found)
+    found = []
+    if any(underflows(group, one) and _may_be_left(group, one, value) for one in group.forms):
+        found.append(Explanation.of("squares-underflow", effect="norm"))
+    found += [Explanation.of(cause) for cause, norm in _list_other_norms(group) if _is_close(value, norm, slack)]
+    return max(found, key=lambda one: proven.get(one.cause, 0), default=None)
 
 
 def _list_other_norms(group: Group) -> Iterator[tuple[str, Fraction]]:

@@ -13,10 +13,10 @@ from gradclip_adapters.contract import Array
 from ..cases.model import Case
 from ..oracle.formats import FORMATS, read_float64_values
 from ..oracle.formula import PLAIN, Formula
-from .facts import Group, Kind, say_what_became
+from .facts import Group, Kind, is_right_for_nonfinite, say_what_became
 from .model import Explanation
 
-__all__ = ["explain_excluded", "explain_special"]
+__all__ = ["counts_nonfinite_excluded", "explain_excluded", "explain_special"]
 
 
 def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Explanation | None:
@@ -95,6 +95,14 @@ def _is_left_out(group: Group) -> bool:
         )
         for tensor, kept in zip(group.tensors, finite, strict=True)
     )
+
+
+def counts_nonfinite_excluded(group: Group) -> bool:
+    """Return whether NaN or infinity in an excluded gradient made the norm of finite gradients NaN or infinite."""
+    excluded = [one.array for one in group.seen.case.gradients if not one.need_clip and one.array is not None]
+    if not group.kinds or all(np.isfinite(read_float64_values(one)).all() for one in excluded):
+        return False
+    return is_right_for_nonfinite(group)
 
 
 def explain_excluded(case: Case, results: Sequence[Array | None]) -> Explanation | None:

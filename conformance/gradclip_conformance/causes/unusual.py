@@ -17,7 +17,7 @@ from ..oracle.formula import PLAIN, Formula
 from .facts import Group, Seen, Tensor, compute_coefficient
 from .model import Explanation
 
-__all__ = ["explain_derivative", "explain_groups", "explain_repeated", "explain_rows"]
+__all__ = ["explain_derivative", "explain_groups", "explain_repeated", "explain_rows", "has_dense_rows"]
 
 
 def explain_repeated(case: Case, results: Sequence[Array | None], formulas: Sequence[Formula]) -> Explanation | None:
@@ -63,6 +63,17 @@ def explain_groups(case: Case, results: Sequence[Array | None]) -> Explanation |
             if factor is None or not group.is_scaled_by(factor * group.seen.rate):
                 return None
     return Explanation.of("norm-of-group")
+
+
+def has_dense_rows(case: Case, results: Sequence[Array | None]) -> bool:
+    """Return whether the result for a row-sparse gradient is dense, which is no other shape than the gradient's."""
+    return len(results) == len(case.gradients) and any(
+        gradient.rows is not None
+        and gradient.array is not None
+        and got is not None
+        and got.shape == (gradient.height, *gradient.array.shape[1:]) != gradient.array.shape
+        for gradient, got in zip(case.gradients, results, strict=True)
+    )
 
 
 def explain_rows(case: Case, results: Sequence[Array | None], formulas: Sequence[Formula]) -> Explanation | None:

@@ -96,8 +96,8 @@ class ByValue(Clipper):
         return (-high if low is None else low), high
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
-        """Clip one gradient."""
-        return np.asarray(np.clip(grad, low, high))
+        """Clip one gradient and keep its dtype, also with bounds that are NumPy scalars of a wider dtype."""
+        return np.asarray(np.clip(grad, low, high), dtype=grad.dtype)
 
 
 class NormClipper(Clipper):

@@ -1,0 +1,53 @@
+"""Recognise results that are right, but come back in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from gradclip_adapters.contract import Array
+
+from ..cases.model import Case
+from ..oracle.formats import read_float64_values
+
+__all__ = ["restore_orders"]
+
+
+def restore_orders(case: Case, results: Sequence[Array | None]) -> Iterator[list[Array | None]]:
+    """Yield the results in the order of the gradients, for each order in which a function may have returned them."""
+    count = len(results)
+    if count != len(case.gradients) or count < 2:
+        return
+    seen = {tuple(range(count))}
+    for order in _list_orders(case):
+        if tuple(order) in seen:
+            continue
+        seen.add(tuple(order))
+        restored: list[Array | None] = [None] * count
+        for place, index in enumerate(order):
+            restored[index] = results[place]
+        yield restored
+
+
+def _list_orders(case: Case) -> Iterator[Sequence[int]]:
+    """Yield the indices of the gradients in the order of the results."""
+    places = range(len(case.gradients))
+    yield places[::-1]
+    yield [*places[-1:], *places[:-1]]
+    yield [*places[1:], *places[:1]]
+    yield sorted(places, key=lambda i: case.gradients[i].array is None)
+    yield sorted(places, key=lambda i: not case.gradients[i].need_clip)
+    measures: tuple[Callable[[Array], float], ...] = (_count, _find_largest)
+    for measure in measures:
+        sizes = [0.0 if one.array is None else measure(one.array) for one in case.gradients]
+        yield sorted(places, key=lambda i: sizes[i])
+        yield sorted(places, key=lambda i: -sizes[i])
+
+
+def _count(array: Array) -> float:
+    return float(len(array.data))
+
+
+def _find_largest(array: Array) -> float:
+    return float(np.abs(read_float64_values(array)).max(initial=0.0))

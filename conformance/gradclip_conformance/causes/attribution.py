@@ -6,6 +6,7 @@ cell. A cause is named only if it reproduces the whole answer. If no cause does,
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -439,10 +440,15 @@ def _are_right(case: Case, results: Sequence[Array | None]) -> bool:
         return False
     if case.operation == "clip_by_value":
         return is_right_value(case, results)
-    return all(
-        is_plain(group) if group.total is None else is_right_for_nonfinite(group)
-        for group in Seen(case, results).groups
-    )
+    return all(map(_is_right_group, Seen(case, results).groups))
+
+
+def _is_right_group(group: Group) -> bool:
+    if group.total is None:
+        return is_plain(group)
+    # With an infinite threshold, gradients that are not finite may come back unchanged, too.
+    unchanged = group.threshold == math.inf and {tensor.kind for tensor in group.tensors} == {Kind.SAME}
+    return unchanged or is_right_for_nonfinite(group)
 
 
 def _explain_in_order(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -40,7 +41,12 @@ def _list_orders(case: Case) -> Iterator[Sequence[int]]:
     yield sorted(places, key=lambda i: not case.gradients[i].need_clip)
     measures: tuple[Callable[[Array], float], ...] = (_count, _find_largest)
     for measure in measures:
-        sizes = [0.0 if one.array is None else measure(one.array) for one in case.gradients]
+        # A clip by value limits the magnitudes by which a function may sort its results.
+        most = float(case.options.get("max", math.inf)) if measure is _find_largest else math.inf
+        sizes = [
+            0.0 if one.array is None else min(measure(one.array), most if one.need_clip else math.inf)
+            for one in case.gradients
+        ]
         yield sorted(places, key=lambda i: sizes[i])
         yield sorted(places, key=lambda i: -sizes[i])
 

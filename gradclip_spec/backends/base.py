@@ -192,7 +192,7 @@ class Backend:
             # because compilers repeat a comparison for each array, but compute a quotient once.
             return Coefficient([quotient], quotient == 1)
         if clip_norm == math.inf:
-            # No norm exceeds an infinite threshold, not even an infinite norm. So only a NaN norm changes the gradients.
+            # No norm exceeds an infinite threshold, not even an infinite norm. Only a NaN norm changes the gradients.
             quotient = xp.where(xp.isnan(norm.high), norm.high, xp.ones_like(norm.high))
             return Coefficient([quotient], quotient == 1)
         if eps:

@@ -9,8 +9,7 @@ from .contract import Call, Subject, Unsupported, read_text
 
 __all__ = ["refuse_failed_backward", "refuse_unsupported", "refuse_ways"]
 
-#: Measured with 1.8.5 on 2 cores: 1,000 gradients in a program take 10 s, and 100,000 elements in `clip_by_norm` take 6
-#: s.
+#: Measured with 1.8.5 on 2 cores: 1,000 gradients in a program take 10 s; 100,000 elements in `clip_by_norm` take 6 s.
 MOST_IN_A_PROGRAM = 500
 MOST_ELEMENTS_OF_A_NORM = 100000
 
@@ -24,13 +23,13 @@ def refuse_ways(call: Call) -> None:
         If the call asks for such a way.
     """
     if any(gradient.same_as is not None or gradient.layout != "contiguous" for gradient in call.gradients):
-        message = "fluid's gradients come from a backward pass: each once, in the layout that fluid gives it"
+        message = "fluid's gradients come from a backward pass, which gives each of them once, in fluid's own layout"
         raise Unsupported(message, "interface")
     if any(gradient.rows is not None for gradient in call.gradients) or "reused" in call.options:
         message = "this adapter makes no row-sparse gradients, and no earlier calls on the same tensors"
         raise Unsupported(message)
     if "as_generator" in call.options or "as_single" in call.options:
-        message = "the program, or the optimizer, knows the parameters: a user passes no gradients"
+        message = "a user passes no gradients, because the program or the optimizer knows the parameters"
         raise Unsupported(message, "interface")
     if any(name in call.options for name in ("start", "weight_decay", "steps", "accumulate")):
         message = "this adapter takes one step, from zero"

@@ -136,7 +136,7 @@ def refuse_repeats_and_layouts(call: Call) -> None:
         If a gradient repeats another, or has a layout other than "contiguous".
     """
     if any(gradient.same_as is not None or gradient.layout != "contiguous" for gradient in call.gradients):
-        message = "an optimizer gets its gradients from a backward pass: each once, in the layout that Paddle gives it"
+        message = "a backward pass gives each gradient of an optimizer once, in Paddle's own layout"
         raise Unsupported(message, "interface")
 
 

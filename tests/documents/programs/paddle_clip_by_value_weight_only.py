@@ -5,7 +5,7 @@ import paddle
 from formulas import assert_moved
 
 clip = paddle.nn.ClipGradByValue(min=-1, max=1)
-# Document 000 has a full-width comma before `bias_attr`, which is a syntax error. 001 has this line.
+# Document 000 has a full-width comma before `bias_attr`, which is a syntax error. Document 001 has the line below.
 linear = paddle.nn.Linear(10, 10, bias_attr=paddle.ParamAttr(need_clip=False))
 sdg = paddle.optimizer.SGD(learning_rate=0.1, parameters=linear.parameters(), grad_clip=clip)
 

@@ -6,6 +6,7 @@ it has the framework. A framework named in GRADCLIP_REQUIRE must be there; its a
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
@@ -503,3 +504,23 @@ def test_each_layout_that_was_checked_has_a_script(adapter: str) -> None:
             missing.append((cell.case, str(problem)))
 
     assert missing == []
+
+
+def return_all(grads: list[Any], *, clip_norm: float) -> list[Any]:
+    """Clip nothing."""
+    return list(grads)
+
+
+def test_row_that_breaks_another_rule_has_a_script() -> None:
+    adapter = PlainFunction(return_all, "clip_by_global_norm", dtypes=("float32",))
+    selection = Selection(rules=("global-norm.combinations/s9_n1_*",))
+    run = run_adapter(RunRequest("clips.py:clip", lambda: InProcess(adapter), selection), io.StringIO())
+
+    broken = [cell for cell in run.cells if cell.breaks == "global-norm.scaled-above"]
+
+    scripts = []
+    for cell in broken:
+        with contextlib.suppress(NoScript):
+            scripts.append(write_script(run.header, cell))
+    assert scripts
+    assert all('"""global-norm.scaled-above (must): ' in script for script in scripts), scripts[0]

@@ -18,7 +18,7 @@ from ..cases.catalogue import list_all_cases
 from ..cases.literals import NoScript, write_docstring
 from ..cases.model import Case
 from ..cases.readable import show_input
-from ..covering.rows import find_row
+from ..covering.rows import RowCase, find_row
 from ..judge.everywhere import make_case_of_broken_rule
 from ..judge.judging import choose_expectation
 from ..judge.model import Script
@@ -114,4 +114,5 @@ def _find_case(cell: Cell, subject: Subject) -> Case:
     if cell.input is not None and cell.input != show_input(planned.case):
         msg = f"The case {cell.case} had other numbers in the version of the suite that made the record: run it again."
         raise NoScript(msg)
-    return planned.case
+    # A row makes its gradients when they are needed, and only a case that holds them can become one of another rule.
+    return planned.case.make() if isinstance(planned.case, RowCase) else planned.case

@@ -55,7 +55,7 @@ def _compile_loop(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-#: The decorator with which loops can call a function that is given as its signature and a code generator.
+#: The decorator of a function that returns a signature and a code generator. Loops can call such a function.
 _emit: Callable[[Callable[..., Any]], Any] = intrinsic
 #: The decorator that inlines a function into its callers.
 _inline: Callable[[Callable[..., Any]], Any] = functools.partial(numba.njit, inline="always")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from gradclip_reports.site.measured import read_accuracy, read_speeds
 from gradclip_reports.site.picture import draw_picture, draw_table
 from gradclip_reports.site.questions import answer_run, write_answer
 from gradclip_spec.rules.questions import load_questions, parse_questions
+
+PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 
 HOSTILE = '<script>alert(1)</script>|`\x1b[31m\u202e&"'
 SUBJECTS = [("f", "clip_by_global_norm"), ("g", "clip_by_global_norm")]
@@ -191,6 +194,38 @@ class TestMeasurements:
         path.write_text(text.replace("[]", '[{"peer": 1}]'), encoding="utf-8")
         with pytest.raises(RecordError, match=r"accuracy\.json is not a table"):
             read_speeds(path)
+
+    def test_published_tables_are_read(self) -> None:
+        accuracy, speeds = read_accuracy(PUBLISHED / "accuracy.json"), read_speeds(PUBLISHED / "benchmarks.json")
+
+        assert {"torch", "paddle"} <= {framework["adapter"] for framework in accuracy["frameworks"]}
+        assert all(framework["rows"] for framework in accuracy["frameworks"])
+        assert any(row["peer"].startswith("memory floor") for row in speeds)
+
+    @pytest.mark.parametrize(
+        ("row", "is_valid"),
+        [
+            ({}, True),
+            ({"elements": "inf"}, True),
+            ({"norm": None}, True),
+            ({"elements": None}, False),
+            ({"elements": "large"}, False),
+            ({"elements": -1.0}, False),
+            ({"size": 3.5}, False),
+        ],
+        ids=["numbers", "infinite", "no-norm", "no-elements", "text", "negative", "size"],
+    )
+    def test_each_row_holds_distances(self, row: dict[str, Any], is_valid: bool, tmp_path: Path) -> None:
+        path = tmp_path / "accuracy.json"
+        framework = {"adapter": "torch", "framework": "torch", "version": "2.13.0"}
+        table = {"frameworks": [{**framework, "rows": [{**ROW, "norm": 0.5, **row}]}]}
+        path.write_text(json.dumps(table), encoding="utf-8")
+
+        if is_valid:
+            assert read_accuracy(path)["frameworks"] == table["frameworks"]
+        else:
+            with pytest.raises(RecordError, match="row 1 has no valid member"):
+                read_accuracy(path)
 
 
 class TestPicture:

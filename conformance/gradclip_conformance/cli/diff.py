@@ -45,8 +45,8 @@ def _parse_severities(context: click.Context, parameter: click.Parameter, value:
 def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on: tuple[str, ...]) -> None:
     """Compare two adapters or records, and show the severest difference first.
 
-    A and B are names of adapters, which are run now, or records that `gradclip check -o` wrote. Without SUBJECT, the
-    comparison takes, for each operation, the entry point that answers most cases.
+    A and B are names or files of adapters, which are run now, or records that `gradclip check -o` wrote. Without
+    SUBJECT, the comparison takes, for each operation, the entry point that answers most cases.
 
     \b
     gradclip diff torch tensorflow --venv
@@ -83,6 +83,9 @@ def _read_side(text: str, options: TargetOptions) -> Side:
 
 def _find_record(text: str) -> tuple[Path | None, str]:
     """Return the record that a text names, and the entry point after a colon."""
+    if text.endswith(".py"):
+        # The file of an adapter.
+        return None, ""
     if file_exists(Path(text)):
         return Path(text), ""
     head, _, tail = text.partition(".jsonl")

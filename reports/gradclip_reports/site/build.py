@@ -9,14 +9,16 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..counting import choose_verdict
 from ..lines import Cell, RecordError, Run
 from ..matrix import Tally
-from ..statuses import SEVERITIES, STATUSES, Status
+from ..statuses import SEVERITIES
 from ..values import escape_text
 from .book import Book, Rule
 from .mathml import UnknownLatex, write_mathml
@@ -24,6 +26,7 @@ from .plots import draw_plots
 from .questions import OPERATIONS, STANDINGS, write_answer
 from .slugs import Slugs
 from .views import FindingView, RunView, make_views
+from .words import CLASSES, LEVELS, MATRIX_PAGES, OPERATION_LABELS, STANDINGS_OF_FINDINGS, VERDICTS
 
 if TYPE_CHECKING:
     import jinja2
@@ -34,40 +37,6 @@ __all__ = ["LARGEST", "build_site"]
 LARGEST = 100
 #: The largest number of rules of one run that are listed; the others are only counted.
 _RULES = 1000
-
-OPERATION_LABELS = {
-    "": "global norm, or the nearest",
-    "clip_by_global_norm": "by global norm",
-    "clip_by_norm": "by norm",
-    "clip_by_value": "by value",
-}
-#: The pages of the matrix, by operation.
-MATRIX_PAGES = {
-    "": "index",
-    "clip_by_global_norm": "by-global-norm",
-    "clip_by_norm": "by-norm",
-    "clip_by_value": "by-value",
-}
-LEVELS = {
-    "must": "The documents say it",
-    "should": "The documents do not say it, but a user can expect it",
-    "quality": "About accuracy",
-    "unspecified": "Recorded, never judged",
-}
-WORDS = {
-    "new": "new: nothing documents it, and it is not known",
-    "known": "known: recorded with its reason",
-    "documented": "documented by the framework",
-    "declared": "declared by the adapter",
-    "poor": "poor, as the dtype's arithmetic explains",
-}
-#: The class of each status, which gives its colour.
-CLASSES = {
-    status.value: {"pass": "right", "quality": "poor", "documented": "documented", "declared": "documented"}.get(
-        status.value, "unknown" if status in (Status.UNSUPPORTED, Status.UNSPECIFIED) else "broken"
-    )
-    for status in Status
-}
 
 
 def write_no_script(run: Run, cell: Cell) -> str:
@@ -134,7 +103,9 @@ class _Site:
         for view in self.views:
             yield f"framework/{view.slug}.html", self._render("framework.html", "../", **self._describe_run(view))
             for entry in view.entries:
-                yield f"entry/{entry.slug}.html", self._render("entry.html", "../", view=view, entry=entry)
+                rules = [(rule, tally, _find_verdict(tally)) for rule, tally in entry.rules]
+                page = self._render("entry.html", "../", view=view, entry=entry, rules=rules)
+                yield f"entry/{entry.slug}.html", page
             yield f"data/{view.slug}.js", _call("gradclipRun", view.slug, self._list_data(view))
         yield from self._write_book()
         yield "data/search.js", _call("gradclipSearch", self._list_targets())
@@ -148,14 +119,15 @@ class _Site:
         return page.render(root=root, stamp=stamp, **shared, **members)
 
     def _write_overviews(self) -> Iterator[tuple[str, str]]:
-        plots = draw_plots([view.run for view in self.views], self.book)
-        for plot in plots:
-            # The plots escape every text that they hold.
-            object.__setattr__(plot, "svg", _mark_safe(plot.svg))
+        # The plots escape every text that they hold.
+        plots = [
+            replace(plot, svg=_mark_safe(plot.svg), lines=[(_mark_safe(sample), name) for sample, name in plot.lines])
+            for plot in draw_plots([view.run for view in self.views], self.book)
+        ]
         for operation, name in MATRIX_PAGES.items():
             page = self._render("index.html", "", operation=operation, plots=plots if not operation else [])
             yield f"{name}.html", page
-        yield "compare.html", self._render("compare.html", "")
+        yield "compare.html", self._render("compare.html", "", labels=self._label_runs())
         rules = [(rule, *self._count_verdicts(rule)) for rule in self.book.rules]
         yield "rules.html", self._render("rules.html", "", rows=rules)
         shown = [
@@ -176,7 +148,8 @@ class _Site:
     def _describe_run(self, view: RunView) -> dict[str, Any]:
         # The answers name findings by their places in the run, and the page shows the findings in another order.
         places = {id(finding): number for number, finding in enumerate(view.run.findings)}
-        rules = sorted(view.rules.items(), key=lambda pair: [*STATUSES].index(pair[1].worst.value))
+        judged = [(rule, tally, _find_verdict(tally)) for rule, tally in view.rules.items()]
+        rules = sorted(judged, key=lambda one: VERDICTS.index(one[2][0]))
         return {
             "view": view,
             "anchors": {places[id(one.finding)]: one.anchor for one in view.findings},
@@ -184,7 +157,15 @@ class _Site:
             "standings": list(dict.fromkeys(one.standing for one in view.findings)),
             "rules": rules[:_RULES],
             "more_rules": max(0, len(rules) - _RULES),
-            "statuses": list(dict.fromkeys(tally.worst.value for _, tally in rules[:_RULES])),
+            "verdicts": list(dict.fromkeys(verdict for _, _, (_, verdict) in rules[:_RULES])),
+        }
+
+    def _label_runs(self) -> dict[str, str]:
+        """Return the headings of the runs, with the day where several have the same heading."""
+        times = Counter(view.heading for view in self.views)
+        return {
+            view.slug: view.heading if times[view.heading] == 1 else f"{view.heading}, {view.date}"
+            for view in self.views
         }
 
     def _judge(self, view: RunView, rule: str) -> tuple[tuple[str, str], Tally | None, list[FindingView]]:
@@ -212,7 +193,7 @@ class _Site:
             "findings": [
                 {
                     "key": f"{one.heading} {one.message}",
-                    "heading": one.heading,
+                    "heading": one.label,
                     "severity": one.finding.severity,
                     "standing": one.standing,
                     "anchor": one.anchor,
@@ -233,7 +214,7 @@ class _Site:
                 (entry.name, f"entry point of {view.heading}", f"entry/{entry.slug}.html") for entry in view.entries
             ]
             page = f"framework/{view.slug}.html"
-            found += [(one.heading, f"finding of {view.heading}", f"{page}#{one.anchor}") for one in view.findings]
+            found += [(one.label, f"finding of {view.heading}", f"{page}#{one.anchor}") for one in view.findings]
         return found
 
 
@@ -293,7 +274,7 @@ def _load_templates() -> jinja2.Environment:
         STANDINGS=STANDINGS,
         SEVERITIES=SEVERITIES,
         CLASSES=CLASSES,
-        WORDS=WORDS,
+        WORDS=STANDINGS_OF_FINDINGS,
         LEVELS=LEVELS,
         OPERATIONS=labels,
         OPERATION_LABELS=OPERATION_LABELS,

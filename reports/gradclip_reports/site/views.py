@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..counting import RuleCounts, count_rules
 from ..finding_text import FOR_MODELS, describe_standing, write_heading
+from ..layout import shorten_line
 from ..lines import Cell, Finding, Run
 from ..matrix import Tally
-from ..statuses import LACKS, SEVERITIES, Status
+from ..statuses import SEVERITIES
 from ..values import escape_line, format_value, shorten_text
 from .book import Book
 from .questions import OPERATIONS, Answer, answer_run
@@ -30,6 +30,8 @@ ScriptWriter = Callable[[Run, Cell], str]
 
 #: Longer texts are cut; the record holds them in full.
 _LENGTH = 2000
+#: In lists of findings, the message of an error is cut to this length.
+_LABEL = 70
 #: The largest number of findings that are shown; the record holds the others. Published records have at most 20.
 _FINDINGS = 200
 #: The largest number of rules or cases that are listed; the others are only counted.
@@ -44,6 +46,8 @@ class FindingView:
     #: The anchor on the framework's page.
     anchor: str
     heading: str
+    #: The heading with the beginning of the message, which tells findings of one cause apart.
+    label: str
     #: The text of an error or a warning; empty if there is none.
     message: str
     #: One of new, known, documented, declared, poor.
@@ -195,11 +199,14 @@ def _view_finding(
     cell = cells.get((example["subject"], example["case"]))
     command = shlex.join(["gradclip", "repro", record, escape_line(example["case"])])
     command += f" --subject {shlex.quote(escape_line(example['subject']))}"
+    heading = _cut(write_heading(replace(finding, parameters=short)))
+    message = _cut(str(finding.parameters.get("text", "")))
     return FindingView(
         finding=finding,
         anchor="finding-" + anchors.choose(finding.cause),
-        heading=_cut(write_heading(replace(finding, parameters=short))),
-        message=_cut(str(finding.parameters.get("text", ""))),
+        heading=heading,
+        label=f"{heading}: {shorten_line(message, _LABEL)}" if message else heading,
+        message=message,
         standing=describe_standing(finding),
         cause=finding.cause if finding.cause in known else "",
         subjects=list(finding.cells),
@@ -289,9 +296,3 @@ def _show(value: Any) -> str:
 
 def _cut(text: str) -> str:
     return shorten_text(escape_line(text), _LENGTH)
-
-
-def list_lacks(view: RunView) -> list[tuple[str, int]]:
-    """Return the reasons why cells could not be asked, with their numbers."""
-    found = Counter(cell.lacks for cell in view.run.cells if cell.status == Status.UNSUPPORTED)
-    return [(LACKS[name], found[name]) for name in LACKS if found[name]]

@@ -255,6 +255,7 @@ function startComparing() {
   if (!form) return;
   const { from, to, operation } = form.elements;
   form.hidden = false;
+  document.getElementById("no-script").hidden = true;
   const read = () => {
     const names = decodeURIComponent(location.hash.slice(1)).split("..");
     const known = (select, name) => [...select.options].some((option) => option.value === name);
@@ -264,8 +265,10 @@ function startComparing() {
     if (names[2] !== undefined && known(operation, names[2])) operation.value = names[2];
   };
   const show = async () => {
-    await Promise.all([load("data/questions.js"), load(`data/${from.value}.js`), load(`data/${to.value}.js`)]);
-    compare(runs.get(from.value), runs.get(to.value), from.value, to.value, operation.value);
+    const [one, two] = [from.value, to.value];
+    await Promise.all([load("data/questions.js"), load(`data/${one}.js`), load(`data/${two}.js`)]);
+    // While the data came, another choice may have been made; it shows its own comparison.
+    if (one === from.value && two === to.value) compare(runs.get(one), runs.get(two), one, two, operation.value);
   };
   const change = () => {
     const parts = [from.value, to.value, ...(operation.value ? [operation.value] : [])];

@@ -1,0 +1,46 @@
+"""Define the words of the pages for operations, levels, verdicts and standings, and the classes of their colours."""
+
+from __future__ import annotations
+
+from ..statuses import Status
+
+__all__ = ["CLASSES", "LEVELS", "MATRIX_PAGES", "OPERATION_LABELS", "STANDINGS_OF_FINDINGS", "VERDICTS"]
+
+#: The operations; the empty one stands for the first that can answer a question.
+OPERATION_LABELS = {
+    "": "global norm, or the nearest",
+    "clip_by_global_norm": "by global norm",
+    "clip_by_norm": "by norm",
+    "clip_by_value": "by value",
+}
+#: The pages of the matrix, by operation.
+MATRIX_PAGES = {
+    "": "index",
+    "clip_by_global_norm": "by-global-norm",
+    "clip_by_norm": "by-norm",
+    "clip_by_value": "by-value",
+}
+#: The levels of rules.
+LEVELS = {
+    "must": "The documents say it",
+    "should": "The documents do not say it, but a user can expect it",
+    "quality": "About accuracy",
+    "unspecified": "Recorded, never judged",
+}
+#: The classes of verdicts on rules, worst first.
+VERDICTS = ("broken", "documented", "right", "unknown")
+#: The standings of findings.
+STANDINGS_OF_FINDINGS = {
+    "new": "new: nothing documents it, and it is not known",
+    "known": "known: recorded with its reason",
+    "documented": "documented by the framework",
+    "declared": "declared by the adapter",
+    "poor": "poor, as the dtype's arithmetic explains",
+}
+#: The class of each status, which gives its colour.
+CLASSES = {
+    status.value: {"pass": "right", "quality": "poor", "documented": "documented", "declared": "documented"}.get(
+        status.value, "unknown" if status in (Status.UNSUPPORTED, Status.UNSPECIFIED) else "broken"
+    )
+    for status in Status
+}

@@ -8,6 +8,7 @@ always run if their framework is installed.
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -21,6 +22,9 @@ from hypothesis import settings
 # draws different examples in each run.
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)
 settings.load_profile("steady")
+
+#: These tests need a browser; `nox -s browser` names it.
+collect_ignore = [] if "GRADCLIP_BROWSER" in os.environ else ["browser"]
 
 #: The number of tests left out, by the reason for it.
 LEFT_OUT = pytest.StashKey[Counter[str]]()

@@ -1,0 +1,296 @@
+"""Use the site as people do: click, type, press keys, on narrow and wide screens, in light and dark."""
+
+from __future__ import annotations
+
+import importlib.resources
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+#: One page of each kind.
+KINDS = {
+    "matrix": "index.html",
+    "matrix-of-an-operation": "by-norm.html",
+    "framework": "framework/torch-2-13-0-cpu.html",
+    "framework-without-findings": "framework/numpy-0-1-0.html",
+    "entry": "entry/torch-2-13-0-cpu-torch-nn-utils-clip-grad-norm-foreach-true.html",
+    "rule": "rule/global-norm-p-norm.html",
+    "rules": "rules.html",
+    "cause": "cause/squares-overflow.html",
+    "causes": "causes.html",
+    "compare": "compare.html#torch-2-13-0-cpu..tensorflow-2-21-0",
+}
+AXE = importlib.resources.files("axe_playwright_python") / "axe.min.js"
+TORCH, TENSORFLOW = "torch-2-13-0-cpu", "tensorflow-2-21-0"
+
+#: Returns the texts of elements that stick out at the right, outside of regions that scroll.
+FIND_WIDE = """() => [...document.querySelectorAll('body *')]
+    .filter(one => one.getBoundingClientRect().right > innerWidth + 1)
+    .filter(one => !one.closest('.scroll, pre, .hidden, .picture'))
+    .map(one => one.outerHTML.slice(0, 100))"""
+
+#: Returns pairs of elements in one line of controls, or in one row of a table, that cover each other.
+FIND_OVERLAPS = """() => {
+    const found = [];
+    for (const group of document.querySelectorAll('nav, .tools, .filters, tr, .both, .copied, .legend, svg.plot')) {
+        const parts = [...(group.matches('svg') ? group.querySelectorAll('text') : group.children)];
+        const boxes = parts.map(one => [one, one.getBoundingClientRect()]).filter(([, box]) => box.width && box.height);
+        boxes.forEach(([one, a], i) => boxes.slice(i + 1).forEach(([other, b]) => {
+            const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+            const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+            if (across > 1 && down > 4) found.push([one.textContent.trim(), other.textContent.trim()]);
+        }));
+    }
+    return found;
+}"""
+
+#: Returns words that are broken in two within a cell or a button; only identifiers and paths in code may be.
+FIND_BROKEN_WORDS = """() => {
+    const found = [];
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        const node = texts.currentNode, parent = node.parentElement;
+        // On narrow screens, the head of a table is one pixel large: only screen readers read it.
+        const head = parent.closest('thead');
+        if (!parent.checkVisibility() || parent.closest('code, svg, option, h1, a, .hidden')) continue;
+        if (head && head.getBoundingClientRect().width <= 1) continue;
+        for (const word of node.data.matchAll(/[A-Za-z]{2,}/g)) {
+            const range = document.createRange();
+            range.setStart(node, word.index);
+            range.setEnd(node, word.index + word[0].length);
+            const tops = new Set([...range.getClientRects()].map(box => Math.round(box.top)));
+            if (tops.size > 1) found.push(word[0]);
+        }
+    }
+    return found;
+}"""
+
+#: Returns fields whose placeholder does not fit into them.
+FIND_CUT_PLACEHOLDERS = """() => [...document.querySelectorAll('input')]
+    .filter(one => one.checkVisibility() && one.scrollWidth > one.clientWidth).map(one => one.placeholder)"""
+
+Open = Callable[..., Page]
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_sticks_out_or_overlaps(kind: str, width: int, open_page: Open) -> None:
+    page = open_page(KINDS[kind], width)
+    page.wait_for_load_state()
+    if folder := os.environ.get("GRADCLIP_SCREENSHOTS"):
+        page.screenshot(path=Path(folder, f"{kind}-{width}.png"), full_page=True)
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(FIND_WIDE) == []
+    assert page.evaluate(FIND_OVERLAPS) == []
+    assert page.evaluate(FIND_BROKEN_WORDS) == []
+    assert page.evaluate(FIND_CUT_PLACEHOLDERS) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_axe_finds_nothing(kind: str, scheme: str, open_page: Open) -> None:
+    page = open_page(KINDS[kind], color_scheme=scheme)
+    for details in page.locator("details").all()[:20]:
+        details.evaluate("one => { one.open = true; }")
+    page.add_script_tag(path=str(AXE))
+
+    # Without `preload`, axe does not ask for the style sheets once more, which Chromium refuses for files.
+    result = page.evaluate("axe.run({ preload: false })")
+
+    told = [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in result["violations"]]
+    assert told == []
+    assert result["passes"]
+
+
+class TestMatrix:
+    def test_answer_leads_to_its_reason(self, open_page: Open) -> None:
+        page = open_page()
+        row = page.locator("#negative-threshold")
+        row.locator(f"a[href*={TORCH}]", has_text="signs flip").click()
+
+        expect(page).to_have_url(re.compile(rf"/{TORCH}\.html#q-negative-threshold$"))
+        page.locator("#q-negative-threshold").get_by_role("link", name="Why").first.click()
+        expect(page.locator("article:target h3")).to_contain_text("a negative threshold is not refused")
+        expect(page.locator("article:target")).to_be_in_viewport()
+
+    def test_filters_hide_questions_and_frameworks_and_stay_in_the_address(self, open_page: Open) -> None:
+        page = open_page()
+        rows = page.locator("table.matrix tbody tr:visible")
+        expect(rows).to_have_count(16)
+
+        form = page.locator("form[data-filters=matrix]")
+        form.get_by_label("Questions").select_option("answered differently")
+        form.get_by_label("Frameworks").fill("pytorch")
+
+        expect(rows).to_have_count(0)
+        expect(page.get_by_text("No question or framework fits.")).to_be_visible()
+        form.get_by_label("Questions").select_option("with a broken rule")
+        expect(rows).to_have_count(2)
+        page.reload()
+        expect(rows).to_have_count(2)
+        expect(page.locator("table.matrix thead th:visible")).to_have_count(2)
+
+    def test_tabs_show_other_operations(self, open_page: Open) -> None:
+        page = open_page()
+        page.get_by_role("navigation", name="Operation").get_by_role("link", name="by value").click()
+
+        expect(page.locator("[aria-current=page]")).to_have_text("by value")
+        expect(page.locator("#overflow td").first).to_contain_text("not asked")
+
+    def test_head_of_a_column_sorts_the_frameworks(self, open_page: Open) -> None:
+        page = open_page()
+        table = page.get_by_role("region", name="Frameworks").get_by_role("table")
+        head = table.get_by_role("columnheader", name="Broken")
+
+        def read() -> list[int]:
+            return [int(text) for text in table.locator("tbody td[data-label=Broken]").all_text_contents()]
+
+        before = read()
+        head.get_by_role("button").click()
+        assert read() == sorted(before)
+        expect(head).to_have_attribute("aria-sort", "ascending")
+        head.get_by_role("button").click()
+        assert read() == sorted(before, reverse=True)
+
+
+class TestKeyboard:
+    def test_first_stop_skips_to_the_content(self, open_page: Open) -> None:
+        page = open_page()
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator("main")).to_be_focused()
+
+    def test_search_is_used_without_a_mouse(self, open_page: Open) -> None:
+        page = open_page("rule/norm-at-threshold.html")
+        page.keyboard.press("/")
+        expect(page.get_by_role("searchbox", name="Search").first).to_be_focused()
+        page.keyboard.type("squares-overflow powers overflow")
+        expect(page.locator("#results")).to_contain_text("Nothing fits.")
+        page.keyboard.press("ControlOrMeta+A")
+        page.keyboard.type("negative-threshold-refused global")
+        expect(page.locator("#results a")).to_have_count(1)
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_have_text("global-norm.negative-threshold-refused")
+
+    def test_escape_closes_the_results(self, open_page: Open) -> None:
+        page = open_page()
+        page.locator("#search").fill("norm")
+        expect(page.locator("#results")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.locator("#results")).to_be_hidden()
+
+    def test_tables_that_scroll_can_be_reached(self, open_page: Open) -> None:
+        page = open_page()
+
+        assert page.locator(".scroll:not([tabindex='0'])").count() == 0
+        assert page.locator(".scroll:not([aria-label])").count() == 0
+
+
+class TestColours:
+    PAPER = "getComputedStyle(document.body).backgroundColor"
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_pages_follow_the_system_until_the_switch_is_used(self, scheme: str, open_page: Open) -> None:
+        page = open_page(color_scheme=scheme)
+        light, dark = "rgb(255, 255, 255)", "rgb(13, 17, 23)"
+        assert page.evaluate(self.PAPER) == (light if scheme == "light" else dark)
+        switch = page.get_by_role("button", name="Colours")
+
+        switch.click()
+        expect(switch).to_have_text("Colours: light")
+        assert page.evaluate(self.PAPER) == light
+        switch.click()
+        assert page.evaluate(self.PAPER) == dark
+        page.goto(page.url.replace("index.html", "rules.html"))
+        assert page.evaluate(self.PAPER) == dark
+
+
+class TestFramework:
+    def test_findings_are_filtered_by_severity_and_words(self, open_page: Open) -> None:
+        page = open_page(KINDS["framework"])
+        findings = page.locator("article.finding:visible")
+        total = findings.count()
+        form = page.locator("form[data-filters=findings]")
+
+        form.get_by_label("Severity").select_option("destroyed")
+        destroyed = findings.count()
+        assert 0 < destroyed < total
+        expect(form.get_by_role("status")).to_have_text(f"{destroyed} of {total}")
+        form.get_by_label("Search").fill("negative")
+        expect(findings).to_have_count(1)
+        form.get_by_label("Search").fill("no such words")
+        expect(page.get_by_text("No finding fits.")).to_be_visible()
+
+    def test_command_can_be_copied(self, open_page: Open) -> None:
+        page = open_page(KINDS["framework"])
+        button = page.get_by_role("button", name="Copy: the command").first
+        button.click()
+
+        expect(button).to_have_text(re.compile("Copied|Selected"))
+
+    def test_script_is_shown_on_demand(self, open_page: Open) -> None:
+        page = open_page(KINDS["framework"])
+        first = page.locator("article.finding").first
+        expect(first.locator("details pre")).to_be_hidden()
+        first.get_by_text("The script").click()
+
+        expect(first.locator("details pre")).to_contain_text("import torch")
+
+
+class TestRules:
+    def test_rules_that_a_framework_breaks(self, open_page: Open) -> None:
+        page = open_page("rules.html")
+        rows = page.locator("#rules tbody tr:visible")
+        total = rows.count()
+
+        page.get_by_label("Broken by").select_option(TORCH)
+        assert 0 < rows.count() < total
+        page.get_by_label("Search", exact=True).last.fill("overflow-of-squares")
+        expect(rows).to_have_count(1)
+        rows.get_by_role("link").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("global-norm.overflow-of-squares")
+        expect(page.locator("math")).to_be_visible()
+
+
+class TestCompare:
+    def test_differences_of_two_frameworks(self, open_page: Open) -> None:
+        page = open_page(f"compare.html#{TORCH}..{TENSORFLOW}")
+        expect(page.get_by_role("status").first).to_contain_text("From PyTorch 2.13.0+cpu to TensorFlow 2.21.0")
+        row = page.locator("tr", has_text="What does a negative threshold do?")
+        expect(row).to_contain_text("signs flip")
+        expect(row).to_contain_text("unchanged")
+        page.get_by_role("button", name="Swap").click()
+        expect(page.get_by_role("status").first).to_contain_text("From TensorFlow 2.21.0 to PyTorch 2.13.0+cpu")
+        assert page.url.endswith(f"#{TENSORFLOW}..{TORCH}")
+
+    def test_choice_by_keyboard_changes_the_address(self, open_page: Open) -> None:
+        page = open_page("compare.html")
+        form = page.locator("#compare")
+        form.get_by_label("From").focus()
+        page.keyboard.type("PyTorch")
+        form.locator("select[name=to]").select_option(TENSORFLOW)
+        form.get_by_label("Operation").select_option("by value")
+
+        assert page.url.endswith(f"#{TORCH}..{TENSORFLOW}..clip_by_value")
+
+    def test_same_run_twice_is_said(self, open_page: Open) -> None:
+        page = open_page(f"compare.html#{TORCH}..{TORCH}")
+
+        expect(page.get_by_role("status").first).to_have_text("Choose two different runs.")
+
+
+class TestWithoutScripts:
+    def test_everything_but_the_comparison_is_there(self, open_page: Open) -> None:
+        page = open_page(java_script_enabled=False)
+        expect(page.locator("table.matrix tbody tr:visible")).to_have_count(16)
+        expect(page.locator("form:visible")).to_have_count(0)
+        page.goto(page.url.replace("index.html", "compare.html"))
+
+        expect(page.get_by_text("Comparing needs JavaScript.")).to_be_visible()

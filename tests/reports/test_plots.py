@@ -1,0 +1,109 @@
+"""Check the plots of the site: each shows the numbers of its table, and no table means no plot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from gradclip_reports.records import Cell, Header, Run
+from gradclip_reports.site.book import Book
+from gradclip_reports.site.plots import draw_plots
+
+NAMES = ("torch", "paddle")
+
+
+@pytest.fixture
+def runs(make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]) -> list[Run]:
+    """Return a run of each framework."""
+    return [make_run(make_header(name, "1.0"), [make_cell()]) for name in NAMES]
+
+
+def make_accuracy(**errors: dict[int, Any]) -> dict[str, Any]:
+    """Return a table with these errors of the norm, by framework and number of elements."""
+    return {
+        "frameworks": [
+            {
+                "adapter": name,
+                "framework": name,
+                "version": "1.0",
+                "rows": [
+                    {"subject": "f", "dtype": "float32", "size": size, "norm": norm, "elements": 0.5, "problem": ""}
+                    for size, norm in rows.items()
+                ],
+            }
+            for name, rows in errors.items()
+        ]
+    }
+
+
+def make_speed(peer: str, workload: str, theirs: float, **changed: Any) -> dict[str, Any]:
+    row = {"peer": peer, "workload": workload, "dtype": "float32", "mode": "in place", "clipped": True}
+    return {**row, "ours": 1.0, "theirs": theirs, **changed}
+
+
+def read_words(svg: str) -> list[str]:
+    """Return the texts of a picture, which must be XML."""
+    return [element.text or "" for element in ElementTree.fromstring(svg).iter("text")]
+
+
+def test_errors_are_drawn_against_the_number_of_elements(runs: list[Run]) -> None:
+    accuracy = make_accuracy(
+        torch={1000: 0.5, 100_000: 12.0, 10_000_000: 1400.0, 0: 0.0}, paddle={1000: 0.25, 100_000: 0.5}
+    )
+
+    plot = next(plot for plot in draw_plots(runs, Book([], accuracy=accuracy)) if plot.id == "plot-errors")
+
+    assert plot.head == ["framework", "1,000", "100,000", "10,000,000"]
+    assert [row[1:] for row in plot.rows] == [["0.5", "12", "1.4e+03"], ["0.25", "0.5", ""]]
+    words = read_words(plot.svg)
+    assert {"10³", "10⁷", "elements", "error of the norm, ulp"} <= set(words)
+    assert all(any(name in word for word in words) for name in NAMES)
+    # Each of the five measurements has a point.
+    assert plot.svg.count("<circle") == 5
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        {1000: 0.5},
+        {1000: 0.5, 100_000: "inf"},
+        {1000: None, 100_000: None},
+    ],
+    ids=["one-size", "infinite", "no-norm"],
+)
+def test_errors_that_make_no_line_are_not_drawn(errors: dict[int, Any], runs: list[Run]) -> None:
+    plots = draw_plots(runs, Book([], accuracy=make_accuracy(torch=errors)))
+
+    assert "plot-errors" not in {plot.id for plot in plots}
+
+
+def test_times_are_drawn_against_the_number_of_tensors(runs: list[Run]) -> None:
+    speeds = [
+        make_speed("torch foreach", "1 x 25,000,000", 0.010),
+        make_speed("torch foreach", "1 x 25,000,000", 0.008, mode="functional"),
+        make_speed("torch foreach", "1,000 x 1,000", 0.004),
+        make_speed("optax", "1,000 x 1,000", 0.040),
+        # These rows are about something else.
+        make_speed("memory floor (NumPy)", "10 x 10", 0.5),
+        make_speed("torch compile", "10 x 10", 0.5),
+        make_speed("torch foreach", "10 x 10", 0.5, dtype="float64"),
+        make_speed("torch foreach", "10 x 10", 0.5, clipped=False),
+        make_speed("torch foreach", "10 x 10", 0.0),
+        make_speed("torch foreach", "a list of 3", 0.5),
+        make_speed("torch foreach", "many x few", 0.5),
+    ]
+
+    (plot,) = [plot for plot in draw_plots(runs, Book([], speeds=speeds)) if plot.id == "plot-times"]
+
+    assert plot.rows == [["torch foreach", "8", "4"], ["optax", "", "40"]]
+    words = read_words(plot.svg)
+    assert {"torch foreach", "optax", "milliseconds"} <= set(words)
+
+
+def test_times_of_one_size_are_not_drawn(runs: list[Run]) -> None:
+    plots = draw_plots(runs, Book([], speeds=[make_speed("torch foreach", "10 x 10", 0.5)]))
+
+    assert "plot-times" not in {plot.id for plot in plots}

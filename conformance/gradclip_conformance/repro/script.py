@@ -45,6 +45,8 @@ def write_script(header: Header, cell: Cell, command: str | None = None) -> str:
         If no table says how to call the subject without the suite, or if no script can show the case.
     """
     subject = _find_subject(header, cell)
+    is_direct = command is None and tables.has_table(header.adapter)
+    template = tables.find_template(header.adapter, subject.name) if is_direct else None
     asked = _find_case(cell, subject)
     if cell.breaks is not None:
         broken = make_case_of_broken_rule(asked, cell.breaks)
@@ -55,8 +57,8 @@ def write_script(header: Header, cell: Cell, command: str | None = None) -> str:
     case = choose_shown_case(asked, choose_expectation(asked), cell)
     expectation = choose_expectation(case)
     raised = isinstance(cell.observed, Mapping) and "raised" in cell.observed
-    if command is None and tables.has_table(header.adapter):
-        calls = tables.write_calls(header.adapter, case, subject, compiles=expectation.compiles)
+    if template is not None:
+        calls = tables.write_calls(header.adapter, template, case, subject, compiles=expectation.compiles)
     else:
         calls = contract.write_calls(header.adapter, case, subject, compiles=expectation.compiles, command=command)
     body = expectation.write_script(Script(case, subject, calls.call, raised, calls.compiled, calls.between))

@@ -62,7 +62,7 @@ from ..judge.model import ScriptCall
 from ..oracle.formats import read_float64_values
 from .calls import Calls
 
-__all__ = ["SCRIPTS", "has_table", "write_calls"]
+__all__ = ["SCRIPTS", "find_template", "has_table", "write_calls"]
 
 SCRIPTS = Path(gradclip_adapters.__file__).parent / "scripts"
 SCHEMA = Path(__file__).parent / "schemas" / "scripts.json"
@@ -80,12 +80,11 @@ OPTIONS = frozenset(
 )
 
 
-def write_calls(adapter: str, case: Case, subject: Subject, *, compiles: bool) -> Calls:
-    """Return the lines that call the framework itself, as our table says."""
-    known = _find_template(adapter, subject.name)
+def write_calls(adapter: str, known: Mapping[str, str], case: Case, subject: Subject, *, compiles: bool) -> Calls:
+    """Return the lines that call the framework itself, as the subject's entries in our table say."""
     compiled = None
     if compiles:
-        compiled = _write_call(case, subject, _find_template(adapter, _find_compiled(subject.name, known)))
+        compiled = _write_call(case, subject, find_template(adapter, _find_compiled(subject.name, known)))
     imports = _fill(known["imports"], _choose_names(case, subject, known))
     return Calls(imports, _write_call(case, subject, known), compiled, known.get("compiled_before", ""))
 
@@ -144,7 +143,7 @@ def _write_results(case: Case, known: Mapping[str, str], subject: Subject) -> tu
     return "" if results == nothing else results, write_line("gradient", "gradient in gradients", exists)
 
 
-def _find_template(adapter: str, subject: str) -> dict[str, str]:
+def find_template(adapter: str, subject: str) -> dict[str, str]:
     """Return the entries for a subject in our table of an adapter: the common keys, and the subject's own."""
     if registry.find_kind(adapter) == "function":
         return {**_read_table(FUNCTIONS)[1], **_split_function_name(adapter)}

@@ -233,7 +233,7 @@ def audit(session: nox.Session) -> None:
     for name, text in (("probe", VULNERABLE), ("installed", listed)):
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
     audit_of = ("pip-audit", "--disable-pip", "--no-deps", "--strict", "--requirement")
-    # A mirror may have packages but no vulnerabilities; pip-audit would then find nothing and succeed.
+    # A mirror may have the packages without the list of vulnerabilities; pip-audit would then find nothing and succeed.
     told = session.run(*audit_of, str(folder / "probe.txt"), silent=True, success_codes=[0, 1])
     if "Found" not in str(told):
         session.error(

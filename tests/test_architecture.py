@@ -353,7 +353,7 @@ def test_every_message_has_a_schema() -> None:
 
 @pytest.fixture(scope="module")
 def old_python() -> str:
-    """Return a Python 3.7. The environment may name one that has NumPy."""
+    """Return a Python 3.7, or the one that an environment variable names, which has NumPy."""
     if named := os.environ.get("GRADCLIP_PYTHON_PADDLE_FLUID"):
         return named
     try:

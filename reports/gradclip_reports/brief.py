@@ -16,8 +16,8 @@ from .values import escape_line, format_cell_count, format_count, format_value, 
 
 __all__ = ["draw_brief", "draw_finding"]
 
-#: The number of lines of a report on one run that is as expected. Findings that fail the run are always listed, and
-#: others only if there is room.
+#: The number of lines that the report on one run should not exceed. All findings that fail the run are listed even so;
+#: others are listed only if there is room.
 LINES = 15
 
 #: The width of the labels before the facts of a finding.

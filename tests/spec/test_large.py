@@ -80,7 +80,7 @@ def sum_squares(x: np.ndarray[Any, Any]) -> Fraction:
         low = wide - high
         squares = wide * wide
         errors = float(np.sum(((high * high - squares) + 2 * high * low) + low * low))
-        # Knuth's sum, in halves.
+        # Add the second half to the first until one number is left. Knuth's sum gives the error of each addition.
         while squares.size > 1:
             if squares.size % 2:
                 squares = np.append(squares, 0.0)

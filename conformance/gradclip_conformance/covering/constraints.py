@@ -145,9 +145,7 @@ CLASHES = (
     _make_clash(EXTREME, "p1 p3 p4 p1.5 p2.5 p0.5 p-inf", "these magnitudes are chosen for squares"),
     _make_clash(EXTREME, MIXED, "each dtype has its own range"),
     _make_clash(EXTREME, "subnormals edges one-large", "this data sets its own magnitude"),
-    _make_clash(
-        EXTREME, "infinite", "a threshold of infinity over an infinite norm is undefined in plain arithmetic", BY_NORM
-    ),
+    _make_clash(EXTREME, "infinite", "infinity divided by infinity is undefined in plain arithmetic", BY_NORM),
     _make_clash("swapped", "bfloat16 bfloat16+float32", "the bfloat16 of NumPy has one byte order"),
     _make_clash("broadcast", "reused", "rows that share memory cannot be overwritten with other elements"),
     _make_clash("p0.5", HALF, "the norm of some hundred elements leaves the range of float16"),

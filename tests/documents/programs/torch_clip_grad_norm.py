@@ -49,7 +49,7 @@ for norm_type, total in ((2.0, 5.0), (1.0, 7.0), (inf, 4.0)):
 
         returned = clip_grad_norm_(printed, max_norm, norm_type)
 
-        # "Total norm of the parameters (viewed as a single vector)", before clipping. Both sums are exact here.
+        # "Total norm of the parameters (viewed as a single vector)", before clipping. Both totals are exact here.
         assert float(returned) == total
         assert float(torch.nn.utils.clip_grad_norm_(installed, max_norm, norm_type)) == total
         assert printed[-1].grad is None

@@ -1,4 +1,4 @@
-"""Change a valid JSON document in ways that are themselves JSON: `[path, what, argument]`."""
+"""Change a valid JSON document. A change is itself JSON: `[path, what, argument]`."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ from ..texts import draw_mostly, draw_texts
 
 #: One cheap case, because the checks themselves do not matter here.
 NARROW = ["--rule", "norm.scaled-above/three-four-five/float32"]
-#: The escape codes with which the command makes names bold.
-_OWN_STYLES = re.compile(r"\x1b\[(?:1|0)m")
+#: The escape codes with which the command makes names bold and statuses red or green.
+_OWN_STYLES = re.compile(r"\x1b\[(?:0|1|31|32)m")
 EXIT_CODES = (0, 1, 2, 3)
 
 _FUNCTION = "def clip(grads, *, clip_norm):\n    return grads\n"

@@ -51,10 +51,23 @@ def list_hostile_examples(name: str, texts: Sequence[str]) -> list[dict[str, Any
     paths = {member: of_member[0] for member, of_member in _find_shown_paths(name).items()}
     free = [path for (_, member), path in paths.items() if member not in ("subject", "rule", "case")]
     wanted = [[[path, "set", text] for path in free] for text in texts]
-    # Reports draw a separate line for a rule that no finding names.
-    wanted += [[[paths["cell", "rule"], "set", text]] for text in texts]
+    # Reports draw a separate line for a failure that no finding explains.
+    number = _find_unexplained_cell(name)
+    wanted += [[[[number, "status"], "set", "error"], [[number, "rule"], "set", text]] for text in texts]
     wanted += [[[path, "everywhere", text]] for text in texts for path in paths.values()]
     return [{"document": [name, one], "agrees": True, "bytes": -1, "at": 0, "format": "json"} for one in wanted]
+
+
+def _find_unexplained_cell(name: str) -> int:
+    """Return the number of the first line that is a cell which no finding explains."""
+    lines = DOCUMENTS[name]
+    found = [line["cells"] for line in lines if line["record"] == "finding"]
+    explained = {(subject, case) for cells in found for subject, cases in cells.items() for case in cases}
+    return next(
+        number
+        for number, line in enumerate(lines)
+        if line["record"] == "cell" and (line["subject"], line["case"]) not in explained
+    )
 
 
 def _draw_shown_texts(name: str) -> SearchStrategy[Any]:

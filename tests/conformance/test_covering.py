@@ -9,6 +9,7 @@ import math
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from gradclip_conformance.covering.constraints import can_complete, find_reason
 from gradclip_conformance.covering.designs import find_stage, read_rows, write_design
 from gradclip_conformance.covering.generate import extend
 from gradclip_conformance.covering.measure import measure_coverage
+from gradclip_conformance.covering.members import is_crowd
 from gradclip_conformance.covering.rows import RowCase, find_row, list_all_rows, list_cases
 from gradclip_conformance.oracle.distances import measure
 from gradclip_conformance.oracle.predict import predict
@@ -178,6 +180,24 @@ def test_rows_with_excluded_tensors_have_excluded_and_included_long_tensors() ->
             if gradient.array is not None:
                 sides[gradient.need_clip].append(math.prod(gradient.array.shape))
         assert all(max(sizes) >= 513 for sizes in sides.values() if sizes), row.id
+
+
+def test_crowds_have_long_tensors_of_all_kinds_beyond_the_limits_of_lists() -> None:
+    crowds = [row for row in list_all_rows() if is_crowd(row.levels)]
+    assert Counter(row.operation for row in crowds) == {
+        "clip_by_value": 3,
+        "clip_by_norm": 3,
+        "clip_by_global_norm": 3,
+    }
+    for row in crowds[:3]:
+        far = row.gradients[1024:]
+        long = [one for one in far if one.array is not None and math.prod(one.array.shape) > 2**18]
+        shapes = {len(one.array.shape) for one in long if one.array is not None}
+        assert len(long) == 10
+        assert shapes == {1, 2, 3, 5}
+        assert {one.layout for one in long} >= {"contiguous", "transposed", "strided", "sliced"}
+        excluded = {one.need_clip for one in long}
+        assert excluded == ({True, False} if row.levels["excluded"] == "x-odd" else {True})
 
 
 def test_excluded_tensors_are_not_zero_even_if_only_one_tensor_counts() -> None:

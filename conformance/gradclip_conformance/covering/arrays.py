@@ -12,7 +12,7 @@ from gradclip_adapters.contract import Array, Gradient
 from gradclip_adapters.recipes import WEIGHT, WITH_WEIGHT, Recipe, expand, find_weight
 
 from ..oracle.formats import FORMATS
-from .members import Member, choose_members, hash_levels
+from .members import CROWD_NUMBER, Member, choose_members, hash_levels, is_crowd
 from .shapes import choose_number
 from .thresholds import EXPONENTS, NEAR, WHOLE, choose_bounds, choose_threshold, estimate_norm, parse_norm_order
 
@@ -38,7 +38,7 @@ class RowCall:
 
 def make_call(operation: str, levels: Mapping[str, str]) -> RowCall:
     """Return the call of a row; `levels` holds the word of each axis."""
-    count = choose_number(levels["number"], hash_levels(levels))
+    count = CROWD_NUMBER if is_crowd(levels) else choose_number(levels["number"], hash_levels(levels))
     excluded = _choose_indices(levels["excluded"], count)
     missing = set() if levels["none"] == "all-there" else _choose_indices(levels["none"], count)
     longest = {"long-first": 0, "long-middle": count // 2}.get(levels["place"], count - 1)

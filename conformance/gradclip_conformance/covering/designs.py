@@ -15,6 +15,7 @@ from typing import Any
 
 from .axes import list_axes
 from .generate import STAGES, Stage, extend
+from .members import CROWD
 
 __all__ = ["FOLDER", "find_stage", "read_rows", "write_design"]
 
@@ -25,6 +26,14 @@ STORED = ("quick", "default")
 
 #: The levels that were added after the first design; each is the last one of its axis.
 ADDED = frozenset({"packed", "swapped"})
+
+#: The rows of the default stage that no strength asks for, by the levels that are not ordinary. A kernel for lists may
+#: fail for a long tensor of one kind far behind in the list, which needs three heavy levels at once.
+CROWDS = (
+    {"dtype": "float32", "layout": "reversed"},
+    {"dtype": "float16", "layout": "broadcast", "excluded": "x-odd"},
+    {"dtype": "float64", "layout": "contiguous"},
+)
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -58,7 +67,14 @@ def read_rows(operation: str, stage: str = "default") -> tuple[tuple[str, ...], 
         known = [tuple(axis.list_words().index(word) for axis, word in zip(axes, row, strict=True)) for row in rows]
         more = extend(operation, known, STAGES[last])
         rows += [tuple(axis.list_words()[level] for axis, level in zip(axes, row, strict=True)) for row in more]
+    if last >= STAGES.index(find_stage("default")):
+        rows += [_make_row(operation, {**CROWD, **levels}) for levels in CROWDS]
     return tuple(rows)
+
+
+def _make_row(operation: str, levels: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a row with some levels; the other levels are the ordinary ones."""
+    return tuple(levels.get(axis.name, axis.levels[0].word) for axis in list_axes(operation))
 
 
 def _list_words(document: Mapping[str, Any], stages: Sequence[str]) -> list[tuple[str, ...]]:

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from .shapes import MIXED, choose_shape, choose_size, choose_small_size
 
-__all__ = ["Member", "choose_members", "hash_levels"]
+__all__ = ["CROWD", "CROWD_NUMBER", "Member", "choose_members", "hash_levels", "is_crowd"]
 
 #: The shapes and layouts of the short tensors in a list of various tensors.
 SHAPES = ("flat", "odd", "even", "square", "one-row", "one-column", "three", "five", "scalar")
@@ -31,6 +31,19 @@ SEVERAL = 111
 
 #: The largest number of these long tensors, and an approximate limit for the sum of their lengths.
 MOST_LONG, ELEMENTS = 10, 500_000
+
+#: The levels of a crowd: ten long tensors of all shapes and layouts stand beyond the 1,024th place of a list.
+CROWD = {
+    "size": "s262145",
+    "number": "n321",
+    "company": "various",
+    "place": "long-last",
+    "data": "numbers",
+    "none": "all-there",
+}
+#: The number of tensors and the number of elements of each long one in a crowd, and the shapes of the long ones.
+CROWD_NUMBER, CROWD_SIZE = 1041, 262145
+LONG_SHAPES = ("flat", "odd", "three", "square", "even", "five", "one-row", "one-column")
 
 #: At these sizes the excluded tensors stay short, because a second long tensor would take too much time.
 ONCE = ("s131073", "s262145")
@@ -55,13 +68,22 @@ def choose_members(
 ) -> list[Member]:
     """Return the description of each tensor of a row, including the tensors that are None."""
     draw = hash_levels(levels)
+    crowded = is_crowd(levels)
     size, low, high = choose_size(levels["size"], draw // 16)
+    size = CROWD_SIZE if crowded else size
     long = _choose_long_ones(levels, size, count, longest, excluded - missing, missing)
+    if crowded:
+        long = set(range(count - MOST_LONG, count))
     watched = _list_watched_places(count)
     found = []
     for place in range(count):
         word, layout, length = _choose_other(levels, size, draw, place)
-        if place not in long:
+        if crowded and place in long:
+            turn = count - 1 - place
+            layouts = (levels["layout"], *LAYOUTS)
+            word = levels["shape"] if place == longest else LONG_SHAPES[turn % len(LONG_SHAPES)]
+            shape, layout = choose_shape(word, size, low, high), layouts[turn % len(layouts)]
+        elif place not in long:
             shape = choose_shape(word, length, min(1, length), max(length, 1))
         elif place == longest or len(long) <= 2:
             shape, layout = choose_shape(levels["shape"], size, low, high), levels["layout"]
@@ -69,6 +91,11 @@ def choose_members(
             shape = choose_shape(_choose_fitting(word, size), size, low, high)
         found.append(Member(shape, layout, place in long, place in watched))
     return found
+
+
+def is_crowd(levels: Mapping[str, str]) -> bool:
+    """Return whether a row asks for many long tensors in a long list."""
+    return all(levels[axis] == word for axis, word in CROWD.items())
 
 
 def hash_levels(levels: Mapping[str, str]) -> int:

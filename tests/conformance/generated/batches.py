@@ -15,7 +15,7 @@ __all__ = ["BATCHES", "LEAST_CAUGHT", "SIZE", "judge_batch", "list_faults", "sco
 #: The number of wrong clippers in a batch, and the number of batches that `nox -s exam -- --all` runs.
 SIZE, BATCHES = 50, 120
 #: The share of the proven wrong clippers that must be caught.
-LEAST_CAUGHT = 0.96
+LEAST_CAUGHT = 0.98
 
 #: The possible outcomes for a drawn clipper, with their descriptions.
 STATES = {

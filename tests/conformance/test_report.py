@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -21,6 +23,15 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = CliRunner().invoke(gradclip, ["check", str(HOST), *narrow, "-o", str(path)])
     assert path.is_file(), result.output
     return path
+
+
+def break_off(lines: list[str]) -> list[str]:
+    """Return the lines of a record as if the run had been broken off before its last cell."""
+    *kept, last, end = lines
+    cell, footer = json.loads(last), json.loads(end)
+    counts = {status: count - (status == cell["status"]) for status, count in footer["counts"].items()}
+    footer |= {"finished": footer["finished"] - 1, "counts": {name: count for name, count in counts.items() if count}}
+    return [*kept, json.dumps({**footer, "incomplete": True, "not_run": [[cell["subject"], cell["case"]]]})]
 
 
 def report(*arguments: object) -> Result:
@@ -46,11 +57,12 @@ def join_lines(result: Result) -> str:
     ("damage", "says"),
     [
         (lambda lines: lines[:-1], "has no footer"),
+        (break_off, "was broken off"),
         (lambda lines: [json.dumps({**json.loads(lines[0]), "schema": 2}), *lines[1:]], "Upgrade gradclip-spec"),
         (lambda lines: [lines[0], *lines[2:]], "lacks cells"),
         (lambda lines: ["[" * 1000], "levels of nesting"),
     ],
-    ids=["cut", "newer", "lacking", "deep"],
+    ids=["cut", "broken off", "newer", "lacking", "deep"],
 )
 def test_damaged_record_is_refused_by_name(damage: object, says: str, record: Path, tmp_path: Path) -> None:
     assert callable(damage)
@@ -77,6 +89,41 @@ def test_folder_without_records_is_wrong_usage(tmp_path: Path) -> None:
 
     assert result.exit_code == 2
     assert "There is no record" in join_lines(result)
+
+
+@pytest.mark.parametrize("named", ["the folder", "the record"])
+def test_tables_beside_the_records_are_shown(named: str, record: Path, tmp_path: Path) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    kept = Path(shutil.copy(record, records))
+    header = read_header(record)
+    row = {"dtype": "float32", "size": 10**7, "norm": 3.0, "elements": 2.0, "problem": ""}
+    rows = [{**row, "subject": subject["name"]} for subject in header["subjects"]]
+    framework = {"adapter": header["adapter"], "framework": "own", "version": header["framework"]["version"]}
+    table = {"made": "2026-01-01", "frameworks": [{**framework, "rows": rows}]}
+    (records / "accuracy.json").write_text(json.dumps(table), encoding="utf-8")
+
+    result = report(records if named == "the folder" else kept, "-o", tmp_path / "site")
+
+    assert result.exit_code == 0, result.output
+    assert "3 ulp" in (tmp_path / "site" / "by-norm.html").read_text("utf-8")
+
+
+def test_neighbour_that_is_no_table_is_left_out(record: Path, tmp_path: Path) -> None:
+    kept = Path(shutil.copy(record, tmp_path))
+    (tmp_path / "benchmarks.json").write_text('{"benchmarks": []}', encoding="utf-8")
+
+    result = report(kept, "-o", tmp_path / "site")
+
+    assert result.exit_code == 0, result.output
+    assert "Left out:" in result.output
+    assert "benchmarks.json is not a table" in join_lines(result)
+
+
+def read_header(record: Path) -> dict[str, Any]:
+    """Return the first line of a record."""
+    header: dict[str, Any] = json.loads(record.read_text("utf-8").partition("\n")[0])
+    return header
 
 
 def test_table_of_another_kind_is_refused_by_name(record: Path, tmp_path: Path) -> None:

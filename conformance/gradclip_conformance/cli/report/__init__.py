@@ -6,12 +6,13 @@ import contextlib
 import gc
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
+from gradclip_reports.progress import Task, show_task
 from gradclip_reports.records import Cell, RecordError, Run, read_runs
 from gradclip_reports.site.book import Book
 from gradclip_reports.site.build import build_site
@@ -30,6 +31,8 @@ __all__ = ["report"]
 #: The expected values of a script are computed element by element, which takes a minute for 16 million elements.
 LONGEST = 10**5
 
+Table = TypeVar("Table")
+
 FOLDER = click.Path(path_type=Path, file_okay=False)
 TABLE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -42,9 +45,9 @@ TABLE = click.Path(path_type=Path, exists=True, dir_okay=False)
 def report(records: tuple[Path, ...], folder: Path, accuracy: Path | None, benchmarks: Path | None) -> None:
     """Write a static site from records: open DIR/index.html in a browser, without a server or a network.
 
-    A folder stands for the records in it, and for the tables accuracy.json and benchmarks.json if it has them. Several
-    records of one adapter become a history. The site has the matrix of questions, a page for each framework, entry
-    point, rule and cause, and a page that compares any two frameworks.
+    A folder stands for the records in it. If accuracy.json and benchmarks.json lie beside the records, the site shows
+    these tables. Several records of one adapter become a history. The site has the matrix of questions, a page for each
+    framework, entry point, rule and cause, and a page that compares any two frameworks.
 
     If a record is incomplete, damaged or of a newer version, the command names it and writes nothing, and the exit code
     is 3.
@@ -72,28 +75,39 @@ def _pause_collector() -> Iterator[None]:
 
 def _report(records: Sequence[Path], folder: Path, accuracy: Path | None, benchmarks: Path | None) -> int:
     """Write the site, and return the number of its files."""
-    runs = list(_read(records))
-    tables = [path for path in records if path.is_dir()]
-    accuracy = accuracy or _find_table(tables, "accuracy.json")
-    benchmarks = benchmarks or _find_table(tables, "benchmarks.json")
-    book = Book(
-        load_questions(),
-        rules.load(),
-        tuple(load_causes().values()),
-        read_accuracy(accuracy) if accuracy else {},
-        read_speeds(benchmarks) if benchmarks else (),
-    )
-    return build_site(runs, folder, book, _write_script)
-
-
-def _read(records: Sequence[Path]) -> Iterator[tuple[Run, str]]:
-    """Yield each run with the name of its record, and refuse a run that is given twice."""
     paths = [path for record in records for path in (find_records(record) if record.is_dir() else [record])]
     if not paths:
         msg = f"There is no record (*.jsonl, *.jsonl.gz) in {', '.join(map(str, records))}."
         raise click.UsageError(escape_line(msg))
+    with show_task(f"{len(paths)} records to read", len(paths) + 1) as task:
+        runs = list(_read(paths, task))
+        folders = list(dict.fromkeys(path if path.is_dir() else path.parent for path in records))
+        book = Book(
+            load_questions(),
+            rules.load(),
+            tuple(load_causes().values()),
+            read_accuracy(accuracy) if accuracy else _read_neighbour(folders, "accuracy.json", read_accuracy) or {},
+            read_speeds(benchmarks) if benchmarks else _read_neighbour(folders, "benchmarks.json", read_speeds) or (),
+        )
+        task.note("writing the pages")
+        return build_site(runs, folder, book, _write_script)
+
+
+def _read_neighbour(folders: Sequence[Path], name: str, read: Callable[[Path], Table]) -> Table | None:
+    """Return the first table of this name beside the records; say that a file is left out if it is another one."""
+    path = next((folder / name for folder in folders if (folder / name).is_file()), None)
+    try:
+        return read(path) if path else None
+    except RecordError as problem:
+        say(f"Left out: {escape_line(str(problem))}")
+        return None
+
+
+def _read(paths: Sequence[Path], task: Task) -> Iterator[tuple[Run, str]]:
+    """Yield each run with the name of its record, and refuse a run that is given twice."""
     seen: list[tuple[Run, Path]] = []
     for path in paths:
+        task.note(f"reading {escape_line(path.name)}")
         for run in read_runs(path):
             if any(run == other for other, _ in seen):
                 msg = f"The run of {run.header.adapter} in {path} is given twice."
@@ -101,10 +115,7 @@ def _read(records: Sequence[Path]) -> Iterator[tuple[Run, str]]:
             seen.append((run, path))
             # Only the file's name: pages must not show the folders of the machine that made them.
             yield run, path.name
-
-
-def _find_table(folders: Sequence[Path], name: str) -> Path | None:
-    return next((folder / name for folder in folders if (folder / name).is_file()), None)
+        task.advance()
 
 
 def _write_script(run: Run, cell: Cell) -> str:

@@ -1,7 +1,8 @@
 """Specify gradient clipping: the rules as data (`rules`), and a reference implementation for any library's arrays.
 
-`clip_by_value`, `clip_by_norm`, `clip_by_global_norm` and `global_norm` are the operations; `ClipByValue`, `ClipByNorm`
-and `ClipByGlobalNorm` are the same operations as objects, which are called on pairs like Paddle's classes.
+`clip_by_value`, `clip_by_norm`, `clip_by_global_norm` and `global_norm` are the operations. `ClipByValue`, `ClipByNorm`
+and `ClipByGlobalNorm` are the same operations as objects: like Paddle's classes, they are called on pairs of a
+parameter and a gradient.
 `gradclip_spec.torch` and `gradclip_spec.optax` offer the operations under the names and signatures that users of these
 libraries know.
 """

@@ -97,7 +97,7 @@ def clip_by_norm(
     need_clip: NeedClip = None,
     inplace: bool = False,
 ) -> T:
-    r"""Scale every array whose own norm exceeds `clip_norm` down to that norm.
+    r"""Scale every array whose own norm exceeds `clip_norm` down to the norm `clip_norm`.
 
     .. math:: Y = \begin{cases} X & \|X\|_p \le c \\ \frac{c}{\|X\|_p} X & \text{otherwise} \end{cases}
 

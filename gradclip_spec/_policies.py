@@ -1,4 +1,4 @@
-"""Offer the operations as objects that are called on pairs of a parameter and a gradient, like Paddle's classes."""
+"""Offer the operations as objects that, like Paddle's classes, are called on pairs of a parameter and a gradient."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

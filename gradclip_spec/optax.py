@@ -50,7 +50,7 @@ def clip(max_delta: float) -> GradientTransformation:
 
 
 def clip_by_norm(max_norm: float) -> GradientTransformation:
-    r"""Return a transformation that scales each update whose own norm exceeds `max_norm` down to that norm.
+    r"""Return a transformation that scales each update whose own norm exceeds `max_norm` down to the norm `max_norm`.
 
     .. math:: U \leftarrow \min(1, \mathit{max\_norm} / \|U\|) U
 

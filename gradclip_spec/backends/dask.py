@@ -74,7 +74,7 @@ class Dask(Backend):
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
         """Return an array within bounds, by Dask's own function, which works for unknown shapes."""
-        # NumPy converts bfloat16 to float32 there.
+        # In `clip`, NumPy converts bfloat16 to float32.
         return x.clip(lower, upper).astype(x.dtype)
 
     def _summarize_chunks(self, arrays: Sequence[Array], norm_type: float) -> Array:

@@ -1,4 +1,4 @@
-"""Define the backends of torch tensors on several devices: each reads its own part and sends only four numbers.
+"""Define the backends of torch tensors on several devices. Each device reads its own part and sends only four numbers.
 
 `Shards` is for DTensors, which have a shard in each process; `Devices` is for plain tensors on several devices.
 """
@@ -196,9 +196,9 @@ def _wrap(x: Array, shard: Array) -> Array:
 
 
 def _make_differentiable(x: Array) -> Array:
-    # The derivative of `from_local` converts gradients to the placements of its result in a step that is not
-    # differentiable. The derivative of `redistribute`, which changes nothing here, does the same in a differentiable
-    # step.
+    # The derivative of `from_local` includes a step that cannot be differentiated again: it converts the gradient to
+    # the placements of the result. `redistribute` changes nothing here, but its derivative makes the same conversion in
+    # a step that can be differentiated.
     return x.redistribute(x.device_mesh, x.placements) if x.requires_grad else x
 
 

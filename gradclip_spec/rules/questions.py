@@ -14,7 +14,7 @@ from .causes import load_causes
 
 __all__ = ["MEASURES", "Question", "Words", "load_questions", "parse_questions"]
 
-#: The tables that answer a question instead of a record; "none" means that nothing measures the answer yet.
+#: The tables that answer the questions which no record answers; "none" means that nothing measures the answer yet.
 MEASURES = ("", "accuracy", "speed", "none")
 
 

@@ -100,7 +100,7 @@ def test_jax_batches_and_second_derivatives(require: Any) -> None:
 
 @pytest.mark.parametrize("norm_type", [1, 2, 3])
 def test_jax_second_derivatives_in_reverse_mode(require: Any, norm_type: float) -> None:
-    # Without float64 by default, JAX cannot transpose a slice of float64 numbers in reverse over reverse mode.
+    # If JAX has no float64 by default, the second of two reverse passes cannot transpose a slice of float64 numbers.
     jax = require("jax")
     x = jax.numpy.asarray([3.0, 4.0, 0.0])
     functions: list[Any] = [
@@ -493,7 +493,8 @@ def test_torch_recompiles_rarely_for_many_sizes(require: Any, norm_type: float, 
             x = torch.linspace(-1, 1, size, dtype=getattr(torch, dtype))
             torch.testing.assert_close(function(x), clip(x))
 
-    # torch compiles again for two reasons: only small arrays are joined, and 10 or 20 bits count the elements.
+    # torch may compile again at two sizes: where arrays are no longer joined, and where the count of the elements needs
+    # more bits (20 instead of 10).
     assert counter.frame_count <= 3
 
 

@@ -20,7 +20,8 @@ __all__ = ["Plot", "draw_plots"]
 #: The smallest error that is drawn: smaller ones mean that the norm is as exact as its dtype allows.
 _LEAST = 0.01
 
-#: Each row of a peer has the time of the reference on the same arrays, too. The line of the reference shows NumPy's.
+#: A row holds the time of a peer and the time of the reference on the same arrays. The line of the reference shows its
+#: times on NumPy arrays, which are in the rows of this peer.
 _PEER_OF_REFERENCE, _REFERENCE = "NumPy as people write it", "gradclip_spec on NumPy"
 
 _DIGITS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

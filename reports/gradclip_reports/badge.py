@@ -9,7 +9,6 @@ from typing import NamedTuple
 from .counting import count_rules
 from .lines import Run
 from .matrix import build_matrix
-from .statuses import STATUSES
 from .values import escape_line, shorten_text, write_json
 
 __all__ = ["draw_badge", "draw_badge_picture"]
@@ -77,13 +76,12 @@ def _make_badge(runs: Sequence[Run]) -> _Badge:
                 "did not run. A badge needs a complete run."
             )
             raise ValueError(msg)
-    matrix = build_matrix(runs)
-    spoiling = [f"{count} {name}" for name, count in matrix.tally.counts.items() if STATUSES[name].spoils]
-    counts = count_rules(runs)
+    is_as_expected, counts = build_matrix(runs).is_as_expected, count_rules(runs)
     label = "gradclip" if len(runs) > 1 else f"gradclip {shorten_text(escape_line(runs[0].header.adapter), 60)}"
-    message = ", ".join([f"{counts.kept} of {counts.asked} rules kept", *spoiling])
+    # A number of cells beside a number of rules would look like one of rules.
+    message = f"{counts.kept} of {counts.asked} rules kept{'' if is_as_expected else ', not as expected'}"
     message = message if all(run.is_judged for run in runs) else "nothing judged"
-    return _Badge(label, message, "brightgreen" if matrix.is_as_expected else "red")
+    return _Badge(label, message, "brightgreen" if is_as_expected else "red")
 
 
 def _measure_text(text: str) -> int:

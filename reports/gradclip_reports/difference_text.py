@@ -67,7 +67,8 @@ def _make_document(compared: Compared) -> dict[str, Any]:
 
 def _draw_terminal(compared: Compared, width: int, color: bool) -> list[str]:
     names = [_shorten(name) for name in compared.names]
-    lines = [_shorten_line(f"{' and '.join(compared.names)}, the severest difference first:", width)]
+    heading = f"{' and '.join(compared.names)}{', the severest difference first:' if compared.differences else ':'}"
+    lines = wrap_text(escape_line(heading), width)
     for number, one in enumerate(compared.differences[: IN_FULL + IN_SHORT], start=1):
         lines.append(_draw_question(number, one, width, color))
         if number <= IN_FULL:
@@ -80,7 +81,8 @@ def _draw_terminal(compared: Compared, width: int, color: bool) -> list[str]:
         for name, rules in zip(names, compared.only, strict=True)
         if rules
     ]
-    end.append(f"Equal answers in {format_count(compared.same, 'case')}.")
+    equal = f"Equal answers in {format_count(compared.same, 'case')}."
+    end.append(equal if len(compared.differences) <= IN_FULL else f"{equal} --format markdown shows all in full.")
     rest = compared.differences[IN_FULL + IN_SHORT :]
     room = max(1, LINES - len(lines) - len(end))
     listed = rest if len(rest) <= room else rest[: room - 1]
@@ -88,7 +90,7 @@ def _draw_terminal(compared: Compared, width: int, color: bool) -> list[str]:
         _draw_question(number, one, width, color) for number, one in enumerate(listed, start=IN_FULL + IN_SHORT + 1)
     ]
     if rest[len(listed) :]:
-        lines.append(f"{format_count(len(rest) - len(listed), 'more question')}: --format markdown shows all.")
+        lines.append(f"{format_count(len(rest) - len(listed), 'more question')} with different answers.")
     return lines + end
 
 

@@ -42,7 +42,8 @@ CROWD = {
     "none": "all-there",
 }
 #: The number of tensors and the number of elements of each long one in a crowd, and the shapes of the long ones.
-CROWD_NUMBER, CROWD_SIZE = 1041, 262145
+CROWD_NUMBER = 1041
+CROWD_SIZE = 262145
 LONG_SHAPES = ("flat", "odd", "three", "square", "even", "five", "one-row", "one-column")
 
 #: At these sizes the excluded tensors stay short, because a second long tensor would take too much time.

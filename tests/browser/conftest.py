@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,11 +24,22 @@ PUBLISHED = Path(__file__).resolve().parents[2] / "reports" / "published"
 expect.set_options(timeout=60_000)
 
 
+def write_older_record(path: Path) -> None:
+    """Write the published record of Optax as if an older version had been checked, which did not show one finding."""
+    lines = gzip.decompress((PUBLISHED / "optax.jsonl.gz").read_bytes()).decode().splitlines()
+    header = json.loads(lines[0])
+    header |= {"framework": {**header["framework"], "version": "0.2.5"}, "started": "2025-06-01T00:00:00Z"}
+    first = next(line for line in lines if '"record":"finding"' in line.replace(" ", ""))
+    lines.remove(first)
+    path.write_text("\n".join([json.dumps(header), *lines[1:]]), encoding="utf-8")
+
+
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return the address of the site's folder."""
-    folder = tmp_path_factory.mktemp("site")
-    result = CliRunner().invoke(gradclip, ["report", str(PUBLISHED), "-o", str(folder)])
+    """Return the address of a site of the published records and an older one of Optax."""
+    folder, older = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("older") / "older.jsonl"
+    write_older_record(older)
+    result = CliRunner().invoke(gradclip, ["report", str(PUBLISHED), str(older), "-o", str(folder)])
     assert result.exit_code == 0, result.output
     return folder.as_uri()
 

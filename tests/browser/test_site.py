@@ -17,6 +17,7 @@ KINDS = {
     "matrix-of-an-operation": "by-norm.html",
     "framework": "framework/torch-2-13-0-cpu.html",
     "framework-without-findings": "framework/numpy-0-1-0.html",
+    "framework-with-history": "framework/optax-0-2-8.html",
     "entry": "entry/torch-2-13-0-cpu-torch-nn-utils-clip-grad-norm-foreach-true.html",
     "rule": "rule/global-norm-p-norm.html",
     "rules": "rules.html",
@@ -122,6 +123,7 @@ class TestMatrix:
         page = open_page()
         rows = page.locator("table.matrix tbody tr:visible")
         expect(rows).to_have_count(16)
+        expect(page.locator("table.matrix")).to_contain_text("c / (n + 1e-06) (1 of 5)")
 
         form = page.locator("form[data-filters=matrix]")
         form.get_by_label("Questions").select_option("answered differently")
@@ -242,6 +244,24 @@ class TestFramework:
         first.get_by_text("The script").click()
 
         expect(first.locator("details pre")).to_contain_text("import torch")
+
+
+class TestHistory:
+    def test_page_names_what_appeared_since_the_version_before(self, open_page: Open) -> None:
+        page = open_page(KINDS["framework-with-history"])
+        stages = page.locator("ol.history > li")
+        expect(stages).to_have_count(2)
+        expect(stages.first).to_contain_text("Optax 0.2.8, 2026-")
+        expect(stages.first.get_by_text("New:")).to_have_count(1)
+        expect(page.get_by_text("since 0.2.8 (2026-")).to_have_count(1)
+
+        stages.last.get_by_role("link").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Optax 0.2.5")
+
+    def test_two_versions_are_compared(self, open_page: Open) -> None:
+        page = open_page("compare.html#optax-0-2-5..optax-0-2-8")
+        only = page.locator("h2", has_text="Only Optax 0.2.8 shows")
+        expect(only.locator("+ ul > li")).to_have_count(1)
 
 
 class TestRules:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from ..values import escape_text
 from .book import Book, Rule
 from .mathml import UnknownLatex, write_mathml
 from .plots import draw_plots
-from .questions import OPERATIONS, STANDINGS, write_answer
+from .questions import OPERATIONS, STANDINGS, Answer, write_answer
 from .slugs import Slugs
 from .views import FindingView, RunView, make_views
 from .words import CLASSES, LEVELS, MATRIX_PAGES, OPERATION_LABELS, STANDINGS_OF_FINDINGS, VERDICTS
@@ -247,6 +248,14 @@ def _mark_safe(text: str) -> Any:
     return markupsafe.Markup(text)  # noqa: S704
 
 
+def _write_answer(answers: Sequence[Answer]) -> Any:
+    """Return an answer as markup, in which no line ends within the numbers of entry points."""
+    import markupsafe
+
+    text = str(markupsafe.escape(escape_text(write_answer(answers))))
+    return _mark_safe(re.sub(r"(?<=\d) of (?=\d)", "&nbsp;of&nbsp;", text))
+
+
 def _escape(value: Any) -> Any:
     """Make visible the characters that would act on a terminal, or reverse the direction of a line."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
@@ -280,6 +289,6 @@ def _load_templates() -> jinja2.Environment:
         OPERATION_LABELS=OPERATION_LABELS,
         MATRIX_PAGES=MATRIX_PAGES,
         PREFIXES={OPERATIONS[operation]: label for operation, label in labels.items()},
-        write_answer=write_answer,
+        write_answer=_write_answer,
     )
     return environment

@@ -188,6 +188,25 @@ def test_documented_behaviour_is_no_failure(claim: Claim) -> None:
     assert {(cell.status, cell.quote) for cell in cells} == {("documented", "It says so.")}
 
 
+def test_error_outside_the_documented_domain_is_documented_if_nothing_was_changed() -> None:
+    def refuse(grads: Any, *, max: float) -> Any:
+        message = "max must be above 0"
+        raise ValueError(message)
+
+    def change_and_refuse(grads: Any, *, max: float) -> Any:
+        grads[0][...] = 3
+        refuse(grads, max=max)
+
+    def find_statuses(function: Clip, above: float) -> set[str]:
+        claim = Claim("*", ("*",), None, None, "It says so.", "https://example.org", domain=Domain("max", above))
+        levels = {**ABOVE, "layout": {"contiguous"}}
+        return {cell.status for cell in judge_rows(function, levels, operation="clip_by_value", claims=[claim])}
+
+    assert find_statuses(refuse, math.inf) == {"documented"}
+    assert find_statuses(refuse, 0.0) == {"fail"}
+    assert find_statuses(change_and_refuse, math.inf) == {"fail"}
+
+
 def divide(grads: Any, clip_norm: float, formula: str) -> Any:
     """Clip by a formula with an epsilon of 0.25."""
     norm, eps = clip(grads, clip_norm)[1], 0.25

@@ -28,7 +28,7 @@ from ..arrays import (
     measure_norm_distance,
     read_norm,
 )
-from ..expectation import Expectation, Part, find_broken_form, has_option_for_errors
+from ..expectation import Expectation, Part, find_broken_form, find_first_changed, has_option_for_errors
 from ..fingerprint import describe_behaviour, describe_results, describe_what_happened, show_answer
 from ..model import Answer, Context, Raised, Replied, Verdict, select_claims
 
@@ -49,7 +49,10 @@ class Combination(Expectation):
         """Return the worst verdict on all parts of the answer."""
         (answer,) = answers
         if isinstance(answer, Raised):
-            return self._judge_error(context, answer)
+            verdict = self._judge_error(context, answer)
+            # No documentation excuses an error that is raised after a gradient was changed.
+            is_changed = find_first_changed(context.case, answer.inputs) is not None
+            return verdict if is_changed else _apply_claims(context, verdict)
         if not isinstance(answer, Replied) or not has_long_doubles():
             return None
         if answer.reply.malformed is not None:
@@ -145,7 +148,7 @@ def _judge_elements(
     case, flushes = context.case, context.flushes_subnormals
     if case.operation == "clip_by_value":
         found = call.measure_bounds(results, keeps_zeros=not context.through_optimizer)
-        return _judge_measured(context, answer, found, what)
+        return _apply_claims(context, _judge_measured(context, answer, found, what))
     if call.find_silent_group(results) is not None:
         detail = "A norm is not finite. The formula's result, NaN everywhere or an error must show it."
         return _apply_claims(context, _fail("nan-not-silent", detail, answer, describe_behaviour(case, answer)))

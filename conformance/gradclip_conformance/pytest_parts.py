@@ -73,7 +73,7 @@ def list_parts(key: str, per: str, make: Callable[[], Run], operations: Collecti
 
 
 def _list_origins(themes: Collection[str], *, by_value: bool) -> list[str]:
-    """Return the ids of the findings that rules of these themes can have, with or without those of a clip by value."""
+    """Return the ids of the findings that rules of these themes can have; clips by value are optional."""
     causes = [cause for cause in load_causes().values() if not set(cause.themes).isdisjoint(themes)]
     names = dict.fromkeys(find_origin(cause.id) for cause in causes)
     return [name for name in names if by_value or not name.startswith("value-")]
@@ -91,7 +91,7 @@ def _find_run(request: pytest.FixtureRequest, key: str, make: Callable[[], Run])
 
 
 def _report_error(request: pytest.FixtureRequest, part: Part, error: str) -> None:
-    """Fail the first test of a check that did not run, and skip the others: fifty equal failures say no more."""
+    """Fail the first test of a check that did not run, and skip the others, because they would show the same error."""
     __tracebackhide__ = True
     shown_by = request.config.stash.setdefault(_SHOWN_BY, {}).setdefault(part.key, request.node.nodeid)
     if shown_by == request.node.nodeid:
@@ -125,7 +125,7 @@ def _check_finding(run: Run, name: str) -> None:
         pytest.xfail(escape_text("; ".join(f"{one.title}: {one.reason or 'known'} ({one.url})" for one in known)))
     themes = {theme for one in load_causes().values() if find_origin(one.id) == name for theme in one.themes}
     if not found and themes.isdisjoint(cell.theme for cell in run.cells if cell.status not in UNJUDGED):
-        pytest.skip("no rule that could show it was tested")
+        pytest.skip("no tested rule could show this finding")
 
 
 def _check_rule(run: Run, name: str) -> None:

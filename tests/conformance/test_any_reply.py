@@ -64,7 +64,7 @@ CHANGES: dict[str, Change] = {
 
 
 def change_reply(case: Case, change: Change, where: Callable[[int], bool] = lambda place: True) -> Reply:
-    """Return a reply to a case with some gradients, inputs and the norm changed."""
+    """Return a reply to a case, in which the norm, some gradients and some inputs are changed."""
     arrays = tuple(
         change(gradient.array) if gradient.array is not None and where(place) else gradient.array
         for place, gradient in enumerate(case.gradients)

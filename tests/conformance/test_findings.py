@@ -82,7 +82,7 @@ def test_one_cause_with_two_parameters_is_one_finding_with_parts() -> None:
     assert str(single).count("  part ") == 2
 
 
-def test_declared_formula_is_no_failure() -> None:
+def test_declared_formula_is_not_a_failure() -> None:
     results = check_clipper(add_eps, **OPTIONS, formula="coefficient:0.01")
 
     assert not {cell["status"] for cell in results} & {"fail", "error"}

@@ -122,7 +122,7 @@ def returns_much(grads, *, clip_norm):
 
 @pytest.fixture
 def misbehaving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Import a module of functions with effects that a process cannot catch."""
+    """Import a module of functions that end, block or overload their process."""
     (tmp_path / "misbehaving.py").write_text(MISBEHAVING, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("misbehaving")

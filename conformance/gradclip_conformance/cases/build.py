@@ -55,7 +55,7 @@ def make_tensor(
 
 
 def round_to_tensor(values: np.ndarray[Any, Any], dtype: str) -> Gradient:
-    """Return a gradient of an array, each element rounded to the dtype; this is fast enough for long arrays."""
+    """Return a gradient whose elements are the values, rounded to the dtype; this is fast enough for long arrays."""
     if dtype == "bfloat16":
         # The upper 16 bits of a float32 are a bfloat16. This rounds towards zero, which does not matter here.
         values = (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)

@@ -13,7 +13,7 @@ from ..judge.model import Answer, Context, Verdict
 
 __all__ = ["VARYING", "Evidence", "Explanation", "Judged", "Suspect", "combine", "unite"]
 
-#: Parameters that may differ from gradient to gradient and from cell to cell of one cause.
+#: Parameters that may differ between the gradients and the cells of one cause.
 VARYING = frozenset({"text", "effect"})
 
 

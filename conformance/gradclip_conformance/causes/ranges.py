@@ -186,7 +186,7 @@ def _explain_products(group: Group) -> Explanation | None:
 
 
 def _is_rounded_between(tensor: Tensor, first: Fraction, second: Fraction, bound: float) -> bool:
-    """Return whether each element is a product of three factors whose first product overflowed or underflowed."""
+    """Return whether each element is `(x first) second`, if the first product overflows or underflows."""
     form, outside = tensor.form, False
     unit, exact = compute_power_of_two(tensor.exact.exponent), tensor.exact.integers
     for place, integer in enumerate(exact):

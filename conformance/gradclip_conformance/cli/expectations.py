@@ -114,7 +114,7 @@ def _refuse_without_a_place(run: Run) -> None:
 
 
 def _count_missing(run: Run) -> int:
-    """Return the number of cells that a run of its subjects should have but lacks."""
+    """Return the number of cells that a complete run of the same subjects has, and that this run lacks."""
     planned = plan_cells([*map(decode_subject, run.header.subjects)], list_all_cases(), Selection())
     return len({(one.subject.name, one.case.id) for one in planned} - {(one.subject, one.case) for one in run.cells})
 

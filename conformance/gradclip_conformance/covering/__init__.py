@@ -1,1 +1,1 @@
-"""Test combinations of circumstances by a covering design: its rows hold every pair or triple of levels of the axes."""
+"""Test combinations of circumstances, such as dtypes, shapes and thresholds, by a covering design (see `axes`)."""

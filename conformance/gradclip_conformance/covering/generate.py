@@ -25,7 +25,7 @@ __all__ = ["STAGES", "Stage", "extend"]
 #: The number of candidates for each row; the best candidate is kept.
 CANDIDATES = 12
 
-#: The axes on which later levels take more time. Of equally good levels, the first is taken.
+#: The axes on which later levels take more time. Among equally good levels, the generator takes the first.
 COSTLY = ("size", "number", "repeated")
 
 #: Levels of long lists, and the sizes that their longest tensor gets unless another size is better.

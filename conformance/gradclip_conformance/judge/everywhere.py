@@ -37,7 +37,7 @@ OTHER_RESULTS = ("update", "derivative")
 
 
 def list_also_expected(context: Context, reply: Reply) -> Iterator[tuple[str, Case]]:
-    """Yield each rule that a reply has to keep, with the same call as a case of this rule."""
+    """Yield each rule that a reply must keep, and a case that makes the same call under this rule."""
     case = context.case
     operation = case.rule.partition(".")[0]
     for name, expectation in _list_rules(context, reply):

@@ -30,13 +30,15 @@ def judge_by_formula(
 ) -> Verdict | None:
     """Return the verdict under a framework's own formula; None unless it explains more than the neutral rule.
 
-    The results of the two formulas must round to different numbers, and the answer must be nearer to the own formula's
-    result. It must also lie within the budget of that result; or, if the neutral rule gives `fail`, within the error
-    bound. Both distances are in ulp of the neutral result, because the other result may lie in another binade.
+    The results of the two formulas must round to different numbers, and the answer must be nearer to the result of the
+    framework's formula. The answer must also lie within the budget of that result; or, if the neutral rule gives
+    `fail`, within the error bound. Both distances are in ulp of the neutral result, because the other result may lie in
+    another binade.
 
-    Near its own threshold, rounding errors decide whether a formula scales. There it also explains a gradient that such
-    an error has scaled, although the neutral rule, with its other threshold, leaves the gradient alone. A relation
-    between calls is explained if each of the answers is explained.
+    Near the threshold of the framework's formula, rounding errors decide whether it scales a gradient. A scaled
+    gradient is then explained, too, although the threshold of the neutral rule leaves the gradient unchanged.
+
+    A relation between calls is explained if each of the answers is explained.
     """
     case = context.case
     if case.operation == "clip_by_value" or (expectation.relates and found.status == Status.PASS):
@@ -72,10 +74,10 @@ class _Distances:
 
     from_neutral: float
     from_own: float
-    #: The grade of the answer under the own formula.
+    #: The grade of the answer under the framework's own formula.
     grade: str
-    #: Whether the answer changed a gradient that the neutral rule leaves unchanged, and whose norm is so near the own
-    #: formula's threshold that rounding errors decide.
+    #: Whether the answer changed a gradient that the neutral rule leaves unchanged, and whose norm is so near the
+    #: threshold of the framework's own formula that rounding errors decide.
     at_own_threshold: bool
 
 
@@ -101,7 +103,10 @@ def _measure_distances(case: Case, expectation: Expectation, reply: Reply, formu
 
 
 def _measure_from_own(neutral: Prediction, own: Prediction, index: int, case: Case, got: Array | None) -> float:
-    """Return a gradient's distance from the own formula's result, in ulp of the neutral result; 0 if there is none."""
+    """Return a gradient's distance from the result of the framework's own formula, in ulp of the neutral result.
+
+    Return 0 for a gradient without a result.
+    """
     given, expected, other = case.gradients[index].array, own.gradients[index], neutral.gradients[index]
     if got is None or given is None or expected is None or other is None:
         return 0.0

@@ -63,7 +63,7 @@ __all__ = [
 
 EXPECTATIONS = Path(__file__).parent / "expectations"
 
-#: The detail of a cell that has `changed` because it passes now contains these words.
+#: These words are in the detail of a cell that has `changed` because it passes now.
 AGREES = "agrees now"
 
 #: The separator of the words of answers that depend on chance.

@@ -1,11 +1,14 @@
 """Start a host process, send it calls, and replace it when it dies, hangs or sends something wrong.
 
-Start: the suite launches the process and sends `hello`. The host sends `loading` before it runs foreign code; this must
-come within the start limit. `about` or `failed` must follow within the load limit. Call: the suite sends one `call`,
-and its answer must come back within the time limit of a case. If anything else happens, the suite ends the process. The
-reason becomes the answer to this call, and the next call starts a new process. A thread writes the messages, so the
-suite waits only for the answer, and the limits hold in both directions. The suite does not trust the host: `pipes`
-reads in pieces and stops at a limit, `messages` checks the contents.
+To start a host, the suite launches the process and sends `hello`. Within the start limit, the host must send `loading`,
+before it runs foreign code. Within the load limit, it must send `about` or `failed`.
+
+For each call, the suite sends one `call`, and the answer must come back within the time limit of a case. If anything
+else happens, the suite ends the process. The reason becomes the answer to this call, and the next call starts a new
+process.
+
+A thread writes the messages, so the suite waits only for the answer, and the limits hold in both directions. The suite
+does not trust the host: `pipes` reads in pieces and stops at a limit, and `messages` checks the contents.
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ CASE_SECONDS = 30.0
 START_BYTES = 16 << 20
 #: While a host starts, the suite checks at this interval whether the run was stopped.
 TURN_SECONDS = 0.25
-#: A run sets this for the hosts that it starts; the event says that the run was stopped.
+#: An event that says that the run was stopped. A run sets this variable for the hosts that it starts.
 run_stopped: ContextVar[threading.Event | None] = ContextVar("run_stopped", default=None)
 SAME_VERSION = "install the same gradclip-spec on both sides."
 #: Python refuses to wait for more than about twice this time (300 years on common systems).

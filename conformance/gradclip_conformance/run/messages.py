@@ -44,7 +44,7 @@ def read_message(line: str) -> dict[str, Any]:
     message = parse_message(line)
     kind = message.get("message")
     if not isinstance(kind, str) or kind not in _list_kinds():
-        msg = f"no known `message` in it: {line.strip()[:SHOWN_CHARACTERS]!r}"
+        msg = f"it has no known `message`: {line.strip()[:SHOWN_CHARACTERS]!r}"
         raise ValueError(msg)
     # Most replies satisfy the schema, and the validator takes a millisecond for each.
     if kind == "reply" and is_plain_reply(message):
@@ -131,12 +131,12 @@ def name_what_is_loaded(loading: Mapping[str, Any]) -> str:
 
 
 def check_formulas(subjects: Iterable[Subject]) -> None:
-    """Check the formulas that subjects declare, before any cell is judged by one.
+    """Check the formulas that subjects declare, before a formula judges any cell.
 
     Raises
     ------
     ValueError
-        If one is not a formula; the text names the subject.
+        If a subject declares something else; the text names the subject.
     """
     for subject in subjects:
         if subject.formula is None:

@@ -35,7 +35,7 @@ class Right:
     dtypes: tuple[str, ...] = ("float16", "float32", "float64")
 
 
-#: Norms that take seconds for a million elements, the size of the largest float32 case.
+#: Slow norms: they take seconds for a million elements, and the largest float32 case has as many.
 SLOW = "decimal_digits"
 #: Norms with running sums: over the whole length in the library's products and norms, or over a block of 512 elements.
 GROWING = ("dot_product", "folded", "library_norm_of_each", "matrix_product", "rows_of_blocks")

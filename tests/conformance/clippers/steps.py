@@ -112,7 +112,7 @@ class NormClipper(Clipper):
         norm_type: float = 2.0,
         error_if_nonfinite: bool = False,
     ) -> Any:
-        """Scale gradients whose norm is above `clip_norm` down to it."""
+        """Scale gradients whose norm is above `clip_norm` down to `clip_norm`."""
         grads = self.take(grads)
         self.check(clip_norm)
         counted = self.select_counted(grads, need_clip)

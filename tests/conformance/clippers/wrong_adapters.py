@@ -249,7 +249,7 @@ class RowsTwice(_Fills):
 
 @caught_by("sparse-duplicate-rows", adapter=TakesRows)
 class LastOfEqualRows(_Fills):
-    """Keep the last one of rows that are stored twice."""
+    """Keep only the last of the rows that are stored twice."""
 
     def fill(self, full: Values, values: Values, rows: list[int]) -> None:
         full[rows] = values

@@ -133,14 +133,14 @@ class _LosesNonfinite(NormClipper):
 
 @caught_by("nan-not-silent", "infinity-not-silent", dtypes=("float64",))
 class LosesNonfiniteInMatrices(_LosesNonfinite):
-    """Leave NaN and infinity in matrices out of the norm."""
+    """Compute the norm without the NaN and infinities in matrices."""
 
     form = is_matrix
 
 
 @caught_by("nan-not-silent", "infinity-not-silent")
 class LosesNonfiniteInDeepOnes(_LosesNonfinite):
-    """Leave NaN and infinity in gradients of three or more dimensions out of the norm."""
+    """Compute the norm without the NaN and infinities in gradients of three or more dimensions."""
 
     form = is_deep
 
@@ -148,7 +148,7 @@ class LosesNonfiniteInDeepOnes(_LosesNonfinite):
 # `norm.nan-not-silent` cannot catch this clipper: a NaN scalar that is clipped by its own norm stays NaN anyway.
 @caught_by("infinity-not-silent", "global-norm.nan-not-silent")
 class LosesNonfiniteInScalars(_LosesNonfinite):
-    """Leave NaN and infinity in zero-dimensional gradients out of the norm."""
+    """Compute the norm without the NaN and infinities in zero-dimensional gradients."""
 
     @staticmethod
     def form(grad: Array) -> bool:
@@ -157,14 +157,14 @@ class LosesNonfiniteInScalars(_LosesNonfinite):
 
 @caught_by("nan-not-silent", "infinity-not-silent")
 class LosesNonfiniteInLongOnes(_LosesNonfinite):
-    """Leave NaN and infinity in gradients of more than 200 elements out of the norm."""
+    """Compute the norm without the NaN and infinities in gradients of more than 200 elements."""
 
     form = is_long
 
 
 @caught_by("nan-not-silent", "infinity-not-silent")
 class LosesNonfiniteInStridedOnes(_LosesNonfinite):
-    """Leave NaN and infinity in non-contiguous gradients out of the norm."""
+    """Compute the norm without the NaN and infinities in non-contiguous gradients."""
 
     @staticmethod
     def form(grad: Array) -> bool:

@@ -87,7 +87,7 @@ class LeavesAloneWhatItWouldErase(NormClipper):
 
 @caught_by("coefficient-underflow", inexcusable=True)
 class LeastCoefficient(NormClipper):
-    """Raise clip_norm / norm to the smallest normal number of the gradient's dtype."""
+    """Use at least the smallest normal number of the gradient's dtype as the coefficient."""
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         least = float(np.finfo(grad.dtype).smallest_normal)

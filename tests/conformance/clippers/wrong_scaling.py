@@ -156,7 +156,7 @@ class SmallCoefficientIgnored(NormClipper):
 
 @caught_by("identity-below")
 class AlwaysRescales(NormClipper):
-    """Scale gradients below the threshold up to it."""
+    """Scale gradients whose norm is below the threshold up to the threshold."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return norm != 0
@@ -251,7 +251,7 @@ class ComparesWithSlack(NormClipper):
 
 @caught_by("neighbours-of-threshold")
 class ComparesLoosely(NormClipper):
-    """Do not clip if the norm is within a thousandth of the threshold."""
+    """Do not clip if the norm differs from the threshold by at most a thousandth."""
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
         return super().is_above(norm, clip_norm) and not math.isclose(norm, clip_norm, rel_tol=1e-3)

@@ -31,7 +31,7 @@ class _WritesSometimes(Clipper):
 
 @caught_by("inputs-not-mutated", in_place=False)
 class SpoilsWhatIsNotFinite(_WritesSometimes):
-    """Overwrite input gradients that hold NaN or infinity with zeros."""
+    """Write zeros over the input gradients that hold NaN or infinity."""
 
     def spoils(self, grad: Array, flag: bool, grads: Gradients) -> bool:
         return not np.isfinite(grad).all()

@@ -128,7 +128,7 @@ class NanForZeroThreshold(NormClipper):
 
 @caught_by("zero-threshold")
 class SmallForZeroThreshold(NormClipper):
-    """Raise a threshold of 0 to 1e-6."""
+    """Replace a threshold of 0 by 1e-6."""
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().clip(grad, max(clip_norm, 1e-6), norm)

@@ -35,7 +35,7 @@ class PowerSum:
         self.total += other.total
 
     def take_root(self) -> float:
-        """Return the norm, without a scale."""
+        """Return the norm of the elements before they were scaled."""
         return float(np.sqrt(self.total) if self.p == 2 else self.total ** (1 / type(self.total)(self.p)))
 
     def compute_norm(self) -> float:

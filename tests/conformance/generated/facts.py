@@ -42,11 +42,11 @@ class Work:
     operation: str
     grads: list[Any]
     flags: list[bool]
-    #: `max` in a clip by value.
+    #: The threshold; in a clip by value, `max`.
     threshold: float
     low: float | None = None
     norm_type: float = 2.0
-    #: None if it was left out.
+    #: The option `error_if_nonfinite`; None if it was left out.
     error_flag: bool | None = None
     in_place: bool = False
     #: Whether the caller gives `norm_type`.
@@ -135,7 +135,7 @@ class Facts:
 
     @lazy
     def ratio(self) -> float:
-        """Return the norm, or for a clip by value the largest magnitude, divided by the threshold."""
+        """Return the norm divided by the threshold; in a clip by value, the largest magnitude divided by it."""
         work = self.work
         if work.operation == "clip_by_value":
             norm = float(np.max(np.abs(self.wide), initial=0.0))

@@ -33,7 +33,7 @@ class Operator:
     operations: tuple[str, ...] = ALL
     #: A level without which the change does nothing; it counts as a level of the trigger.
     level: Level | None = None
-    #: True: only for in-place clippers. False: only for clippers that return results.
+    #: True if the operator is only for in-place clippers, False if it is only for others, None if it is for both.
     in_place: bool | None = None
     styles: tuple[str, ...] = ()
 

@@ -151,7 +151,7 @@ def _may_fire(mutant: Mutant, facts: Sequence[Facts]) -> bool:
 
 
 def judge_right(made: GeneratedClipper, most: int | None = None) -> list[Cell]:
-    """Return the cells that blame a right clipper, among the first cells or all."""
+    """Return the cells that blame a right clipper, among the first `most` cells or among all."""
     connection = connect(made)
     (subject,) = connection.description.subjects
     cells = list_cells(made.operation, made.in_place, tuple(sorted(subject.features)))

@@ -185,7 +185,7 @@ def _list_pairs(given: Array, got: Array) -> list[tuple[float, float]]:
 
 
 def _list_unique_rows(pairs: Array) -> Array:
-    """Return the different rows of a long array, faster."""
+    """Return the different rows of a long array, faster than `numpy.unique` does."""
     rows = np.ascontiguousarray(pairs).view([("x", np.uint64), ("y", np.uint64)]).reshape(-1)
     order = np.argsort(pairs[:, 0].view(np.uint64), kind="stable")
     found = {rows[0].item()}

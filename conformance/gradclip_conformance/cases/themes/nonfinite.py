@@ -32,7 +32,7 @@ def make_cases() -> Iterator[Case]:
             )
             for name, value in NONFINITE.items():
                 # If each gradient is clipped by its own norm, a finite gradient here would break the rule about finite
-                # ones.
+                # gradients.
                 beside = [make_tensor([4.0, -2.0], dtype)] if operation == "global-norm" else []
                 some = [make_tensor([3.0, value], dtype), *beside]
                 rule, visible = f"{operation}.infinite-threshold-nonfinite", expect("not-silent", unchanged=True)

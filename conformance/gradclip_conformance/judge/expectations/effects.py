@@ -114,7 +114,7 @@ class InputsKept(Expectation):
         return None
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-        """Compare what the gradients hold with what was passed."""
+        """Compare the passed gradients before and after the call."""
         case, after = context.case, replies[0].inputs
         if after is None:
             return NOT_READ_BACK
@@ -130,7 +130,7 @@ class InputsKept(Expectation):
         return describe_results(case, predict(case), type(self).__name__)
 
     def write_script(self, script: Script) -> str:
-        """Return lines that compare what the gradients hold with what was passed."""
+        """Return lines that compare the passed gradients before and after the call."""
         kept = assert_equal(list_inputs(script.case, range(len(script.case.gradients))))
         return join_lines(script.clip_lines(), script.call.inputs, kept)
 

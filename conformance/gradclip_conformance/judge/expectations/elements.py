@@ -72,7 +72,7 @@ class Values(_Elements):
     may_refuse: bool = False
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Give an error the status `quality` if a step and the norm leave the range."""
+        """Give an error the status `quality` if both a step and the norm leave the range."""
         (answer, *_) = answers
         if self.may_refuse and isinstance(answer, Raised) and find_first_changed(context.case, answer.inputs) is None:
             return Verdict(Status.PASS, observed=show_answer(answer))
@@ -224,7 +224,7 @@ class InputsWritten(_Elements):
         return Verdict(Status.PASS, observed=show_answer(answers[0]))
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-        """Judge the values that the passed gradients hold, as results are judged."""
+        """Judge the values that the passed gradients hold after the call, in the same way as results."""
         case, reply = context.case, replies[0]
         if reply.inputs is None:
             return NOT_READ_BACK
@@ -243,6 +243,6 @@ class InputsWritten(_Elements):
         return reply.inputs
 
     def write_script(self, script: Script) -> str:
-        """Return lines that compare what the gradients hold with the formula's results."""
+        """Return lines that compare the passed gradients after the call with the formula's results."""
         case = script.case
         return join_lines(script.clip_lines(), assert_equal(predict_values(case, script.subject, predict(case))))

@@ -94,8 +94,8 @@ def list_expected_if_silent(
 ) -> list[list[float]] | None:
     """Return the formula's results if the given results hide that the norm is not finite; otherwise None.
 
-    The given results show it if they are NaN everywhere, or if they equal the formula's results for one of the norms
-    in `totals`.
+    Results do not hide it if they are NaN everywhere, or if they equal the formula's results for one of the norms in
+    `totals`.
     """
     after = [read_float64_values(array) for i in group if (array := results[i]) is not None]
     arrays = [array for i in group if (array := case.gradients[i].array) is not None]

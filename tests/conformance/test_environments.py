@@ -70,7 +70,7 @@ def test_environment_is_made_once_for_all_environments_of_a_python(folder: Path,
     assert read_marks(start(tmp_path / "other" / ("Scripts" if os.name == "nt" else "bin") / "python")) == "xxx"
     # Another recipe makes another environment.
     assert read_marks(start(requirement="pip>1")) == "x"
-    # The first one is still there: another version of the suite may use it now.
+    # The first environment is still there, because another version of the suite may use it.
     assert read_marks(start()) == "xxxx"
     assert len(list(folder.parent.glob("library*/gradclip-ready"))) == 2
 
@@ -86,7 +86,7 @@ def test_process_waits_while_another_makes_the_environment(folder: Path) -> None
 
 @pytest.fixture
 def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of environments, with one that is ready, made without pip."""
+    """Return the folder of environments; it holds one environment, which is ready and was made without pip."""
     recipes = {"library": environments.Recipe("library", None, ("library==1",))}
     monkeypatch.setattr(making, "read_recipes", lambda: recipes)
     monkeypatch.setattr(making, "_run", pretend)

@@ -140,7 +140,7 @@ class TestValues:
         assert judge_answers(asked, [make_array([next_down(3.0, "float32"), 4.0])]).status == "fail"
 
     def test_norm_that_needs_rounded_squares_is_not_exact(self) -> None:
-        # The norm is 5 times the scale and representable. Its square is not.
+        # The norm, 5 times the scale, is representable. The square of the norm is not representable.
         scale = 1 + 2.0**-20
         asked = build_case(expect("values"), [3 * scale, 4 * scale], clip_norm=5 * scale)
 
@@ -651,8 +651,8 @@ class TestOwnFormula:
         assert self.judge_own(asked, self.clip_own(TRIANGLE, 5.0)).status == "documented"
 
     def test_nearer_formula_is_found_across_a_power_of_two(self) -> None:
-        # An ulp below 2**-18 is half as large as above. In these smaller ulps, the answer is 2 from the neutral result,
-        # and 1.24 from the result of its own formula.
+        # An ulp below 2**-18 is half as large as an ulp above it. In the smaller ulp, the answer is 2 ulp from the
+        # neutral result, and 1.24 ulp from the result of its own formula.
         asked = build_case(
             expect("untouched", indices=(0,)),
             [2.0**-18, 2.0**-20],

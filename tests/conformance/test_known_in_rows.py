@@ -37,7 +37,7 @@ def sum_squares(grads: Any, dtype: type) -> Any:
 
 
 def overflow(grads: Any, *, clip_norm: float) -> Any:
-    """Square in float32, whose range the squares leave."""
+    """Square in float32, so that the squares leave the range."""
     norm = sum_squares(grads, np.float32)
     return clip_with_norm(grads, clip_norm, norm), norm
 

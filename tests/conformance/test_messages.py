@@ -1,4 +1,4 @@
-"""Check what an answer of a host is if the host breaks the protocol, and how a record's arrays are read."""
+"""Check the answers that the suite reads from hosts that break the protocol, and how a record's arrays are read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RAISED = {"message": "raised", "number": 7, "kind": "ValueError", "text": "no"}
 
 
 def read(message: dict[str, Any] | str) -> Answer:
-    """Return what the suite takes a line for, as the answer to call 7."""
+    """Return the answer to call 7 that the suite reads from a line."""
     return read_answer(message if isinstance(message, str) else json.dumps(message), 7, CALL)
 
 

@@ -47,7 +47,7 @@ WITHOUT_SCRIPT = (
     "A script cannot show the expectation 'rounded-bounds'",
     "A script cannot show the expectation 'surroundings-kept'",
     "A script cannot show the expectation 'update'",
-    "A script does not pass one gradient twice, or a sparse one",
+    "passes one gradient twice, or a sparse gradient. No script does that",
     "elements, too many to write out",
     "relates calls, and the record does not hold their answers",
 )

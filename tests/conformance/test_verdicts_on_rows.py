@@ -166,7 +166,7 @@ def test_results_that_hide_a_nonfinite_norm_fail(function: Clip, levels: dict[st
     assert list_broken(judge_rows(function, levels)) == {("fail", "global-norm.nan-not-silent")}
 
 
-def test_error_is_right_for_a_norm_that_is_not_finite_only() -> None:
+def test_error_is_right_only_for_a_norm_that_is_not_finite() -> None:
     assert list_broken(judge_rows(refuses, NAN)) == {("pass", None)}
     assert {cell.status for cell in judge_rows(refuses, ABOVE)} == {"fail"}
 
@@ -179,7 +179,7 @@ def test_error_is_right_for_a_norm_that_is_not_finite_only() -> None:
     ],
     ids=["predicted", "outside-the-domain"],
 )
-def test_documented_behaviour_is_no_failure(claim: Claim) -> None:
+def test_documented_behaviour_is_not_a_failure(claim: Claim) -> None:
     def keep(grads: Any, *, clip_norm: float) -> Any:
         return [gradient.copy() for gradient in grads]
 

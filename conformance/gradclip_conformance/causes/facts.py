@@ -123,7 +123,7 @@ class Tensor:
         return self.known[key]
 
     def is_surely_scaled_by(self, factor: Fraction, bound: float) -> bool:
-        """Return True if quick arithmetic shows that each element is within the bound; False leaves it open.
+        """Return True if quick arithmetic shows that each element is within the bound, and False if it cannot tell.
 
         The product is computed in float64 for gradients of at most 24 bits, and in long doubles for float64. It is
         wrong by less than `DOUBT` ulp. The ulp here is never larger than the right one, which may be twice as large if

@@ -114,7 +114,7 @@ def is_partly_clipped(group: Group) -> bool:
 
 
 def follows_formula(group: Group, formula: Formula, *, careful: bool = False) -> bool:
-    """Return whether a group follows a formula within the error bound, or if `careful`, within a smaller bound."""
+    """Return whether a group follows a formula within the error bound; if `careful`, within a smaller bound."""
     if group.total is not None:
         return False
     factor = compute_coefficient(group, formula)
@@ -318,7 +318,7 @@ def explain_by_formula(formula: Formula) -> Explanation:
 
 
 def fit_multiple(views: Iterable[Seen]) -> float | None:
-    """Return the constant factor that several clipped gradients have relative to the right result, or None."""
+    """Return the constant factor between the right results and the clipped gradients; None if they do not share one."""
     asked: dict[float, set[tuple[Fraction, float]]] = {}
     every = set()
     groups = (group for seen in views for group in _select_ordinary(seen) if group.norm > Fraction(group.threshold))

@@ -119,7 +119,7 @@ def _list_needs(levels: Mapping[str, str]) -> Iterator[str]:
 
 @cache
 def list_all_rows() -> tuple[RowCase, ...]:
-    """Return the case of every row that is stored, for subjects that lack nothing."""
+    """Return the case of every row that is stored, for a subject that has all abilities."""
     return tuple(
         RowCase(operation, dict(zip(_list_ordinary(list_axes(operation)), row, strict=True)))
         for operation in OPERATION_NAMES

@@ -232,7 +232,7 @@ def _choose_names(case: Case, subject: Subject, known: Mapping[str, str]) -> dic
 def _write_gradients(case: Case, known: Mapping[str, str]) -> str:
     """Return the list of the gradients, written out."""
     if any(gradient.same_as is not None or gradient.rows is not None for gradient in case.gradients):
-        msg = f"A script does not pass one gradient twice, or a sparse one, as {case.id} does."
+        msg = f"{case.id} passes one gradient twice, or a sparse gradient. No script does that."
         raise NoScript(msg)
     written = [_write_gradient(gradient, known) for gradient in case.gradients]
     if len(written) <= LISTED:

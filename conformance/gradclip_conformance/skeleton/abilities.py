@@ -1,4 +1,4 @@
-"""List the abilities that an adapter may declare, with the number of test cases that each of them opens."""
+"""List the abilities that an adapter may declare, with the number of test cases that each ability adds."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["DTYPES", "NORM_TYPES", "Ability", "count_cells", "list_abilities"]
 DTYPES = ("float16", "float32", "float64")
 NORM_TYPES = (1.0, 2.0, float("inf"))
 
-#: Some abilities open cells only beside another one.
+#: Some abilities add cells only if another ability is declared, too.
 BESIDE = {"flag_kinds": "excludes", "learning_rate": "optimizer", "training": "optimizer", "groups": "optimizer"}
 
-#: The abilities that the written adapter does not have before somebody writes code for them: the work that they need.
+#: For each ability that needs code which the written adapter does not have: the work to do.
 WORK = {
     "compiled": "compile the function in `clip`",
     "compiles": 'compile the function in `clip` if `options.pop("compiled", False)`',
@@ -39,7 +39,7 @@ WORK = {
 
 @dataclass(frozen=True)
 class Ability:
-    """An ability, and what declaring it means for an adapter."""
+    """An ability, and the cells that a run adds if an adapter declares it."""
 
     name: str
     meaning: str
@@ -62,7 +62,7 @@ def count_cells(operation: str, features: Sequence[str]) -> int:
 
 
 def list_abilities(operation: str, declared: Sequence[str]) -> list[Ability]:
-    """Return all abilities that are not declared: first those that need no code and open most cells."""
+    """Return all abilities that are not declared; the abilities that need no code and add most cells come first."""
     before: dict[tuple[str, ...], int] = {(): count_cells(operation, declared)}
     found = []
     for name, meaning in FEATURES.items():

@@ -15,7 +15,7 @@ from .files import STYLES, write_files
 
 __all__ = ["new_adapter"]
 
-#: The name becomes that of a file, and stands in Python, TOML and YAML.
+#: The name becomes the name of a file, and stands in Python, TOML and YAML.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,59}")
 
 
@@ -47,7 +47,7 @@ def new_adapter(name: str, style: str, operation: str, folder: Path) -> None:
     """Write NAME.py, an adapter that runs, its claims, its known failures, and a job for GitHub.
 
     Fill in one function of NAME.py; until then, a stand-in clips. The file lists all abilities, with the number of
-    cells that each of them opens.
+    cells that each ability adds.
 
     gradclip new-adapter mylib_adapter --style in-place
     gradclip smoke ./mylib_adapter.py
@@ -61,7 +61,7 @@ def new_adapter(name: str, style: str, operation: str, folder: Path) -> None:
         msg = f"{', '.join(taken)} {'exists' if len(taken) == 1 else 'exist'} already. Nothing was written."
         raise click.UsageError(msg)
     if _is_taken(name, folder):
-        msg = f"There is a module {name}, which {name}.py would hide from itself. Choose a name such as {name}_adapter."
+        msg = f"There is a module {name}, which {name}.py could not import. Choose a name such as {name}_adapter."
         raise click.UsageError(msg)
     for file, text in texts.items():
         try:

@@ -181,7 +181,7 @@ class CountsTheExcluded(ByGlobalNorm):
 
 @caught_by("global-norm.excluded-not-counted")
 class ExcludedTimesZero(ByGlobalNorm):
-    """Multiply excluded gradients by 0 in the norm, so that their NaN stays in it."""
+    """Multiply excluded gradients by 0 before they are counted, so that a NaN in them makes the norm NaN."""
 
     def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
         with np.errstate(invalid="ignore"):

@@ -55,9 +55,9 @@ class Environment:
 
     folder: Path
     state: State
-    #: The fingerprint of the recipe that it was made by, if it is ready.
+    #: The fingerprint of the recipe by which the environment was made, if it is ready.
     fingerprint: str = ""
-    #: What it is made of, if that is known: environments of older versions of the suite do not say.
+    #: The adapter and the requirements, if they are known: environments of older versions of the suite do not say.
     adapter: str = ""
     requirements: tuple[str, ...] = ()
 
@@ -75,7 +75,7 @@ def find_environments_folder() -> Path:
 
 
 def lock(folder: Path, seconds: float = -1) -> FileLock:
-    """Return the lock of an environment, which whoever makes or removes it holds."""
+    """Return the lock of an environment. A process must hold it to make or remove the environment."""
     return FileLock(folder.with_name(f"{folder.name}.lock"), timeout=seconds)
 
 
@@ -166,7 +166,7 @@ def remove_environment(environment: Environment) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove the folder of an environment; first its mark, so that what is left of it is never taken for ready.
+    """Remove the folder of an environment. Remove its mark first, so that a rest of the folder never counts as ready.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Select the tests that belong to this session, and print how many tests other sessions run.
 
-It leaves out tests of frameworks that are not installed (`nox -s "adapter(NAME)"` and `"spec(NAME)"` run them). Of the
-exam it runs only a sample (`nox -s exam` runs all of it). Tests that the command line names, by `-k` or by their id,
+Tests of frameworks that are not installed are left out (`nox -s "adapter(NAME)"` and `"spec(NAME)"` run them). Of the
+exam, only a sample runs (`nox -s exam` runs all of it). Tests that the command line names, by `-k` or by their id,
 always run if their framework is installed.
 """
 
@@ -23,7 +23,7 @@ from hypothesis import settings
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)
 settings.load_profile("steady")
 
-#: These tests need a browser; `nox -s browser` names it.
+#: The tests that need a browser. They run only if GRADCLIP_BROWSER names one, as in `nox -s browser`.
 collect_ignore = [] if "GRADCLIP_BROWSER" in os.environ else ["browser"]
 
 #: The number of tests left out, by the reason for it.

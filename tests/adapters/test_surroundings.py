@@ -1,4 +1,4 @@
-"""Check that a call that breaks the watched state still gets an answer, and that the host reports the change."""
+"""Check that a call that changes the state of the process still gets an answer, and that the host reports the change."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from .values import escape_line, escape_text, write_json
 
 __all__ = ["draw_ctrf"]
 
-#: CTRF has no outcome for an error of the test itself, so an error counts as failed; `rawStatus` says which of the two it
-#: was.
+#: CTRF has no outcome for an error of the test itself, so such a test counts as failed. `rawStatus` holds the status of
+#: the cell.
 _STATUS = {"passed": "passed", "skipped": "skipped", "failed": "failed", "error": "failed"}
 
 

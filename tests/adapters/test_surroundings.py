@@ -1,4 +1,4 @@
-"""Check that a call that changes the state of the process still gets an answer, and that the host reports the change."""
+"""Check that a call gets an answer even if it changes the state of the process, and that the host says so."""
 
 from __future__ import annotations
 

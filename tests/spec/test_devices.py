@@ -133,7 +133,7 @@ def test_clip_in_place_copies_nothing() -> None:
 def mesh() -> Iterator[Any]:
     """Return a mesh of one process that says its device is a GPU."""
     if not torch.distributed.is_available() or torch.cuda.is_available():
-        pytest.skip("needs torch.distributed, and torch without a GPU, to pretend that there is one")
+        pytest.skip("needs torch.distributed, and a torch without a GPU, because the test pretends that there is one")
     from torch.distributed.device_mesh import DeviceMesh
 
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)

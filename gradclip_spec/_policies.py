@@ -166,6 +166,6 @@ def _take_apart(pairs: Pairs) -> tuple[list[Any], list[Any], list[bool]]:
     parameters, gradients = [pair[0] for pair in listed], [pair[1] for pair in listed]
     for gradient in {type(gradient): gradient for gradient in gradients}.values():
         if gradient is not None and not array_api_compat.is_array_api_obj(gradient):
-            message = f"each gradient must be an array or None, got a {type(gradient).__name__}; pair each array"
+            message = f"the gradient of a pair must be an array or None, got a {type(gradient).__name__}"
             raise TypeError(message)
     return parameters, gradients, [bool(getattr(parameter, "need_clip", True)) for parameter in parameters]

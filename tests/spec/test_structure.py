@@ -172,8 +172,8 @@ def test_excluded_arrays_may_be_integers() -> None:
 
 
 @pytest.mark.array_library("jax")
-def test_excluded_derivative_by_an_integer_does_not_select_the_library(require: Any) -> None:
-    # JAX represents the derivative by an integer as a NumPy array of the dtype float0.
+def test_excluded_float0_array_does_not_decide_which_library_is_used(require: Any) -> None:
+    # A derivative with respect to an integer has no values: JAX returns a NumPy array of the dtype float0.
     jax = require("jax")
     nothing = np.zeros(3, jax.dtypes.float0)
     for clip in (clip_by_norm, clip_by_value):

@@ -79,7 +79,7 @@ class Torch(Backend):
         return None
 
     def keep_for_derivatives(self, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Return copies of the tensors whose old values derivatives need."""
+        """Return the tensors, or copies of those that may be overwritten although derivatives need their old values."""
         import torch
 
         if not torch.is_grad_enabled():

@@ -4,7 +4,8 @@ Targets take turns. The same seed gives the same turns; the time limit decides h
 that an example failed. The smallest failing example is written to a file. Move this file to `tests/fuzz/found/TARGET/`,
 under a name that describes the failure: then it is a test.
 
-`--sweep` checks every change of one value of the documents, instead of drawing changes by chance. It takes an hour.
+The targets change valid documents. `--sweep` checks every change of one value, instead of drawing changes by chance. It
+takes an hour.
 """
 
 from __future__ import annotations

@@ -74,5 +74,5 @@ def test_bad_arguments_are_refused_at_once() -> None:
 )
 def test_anything_but_pairs_is_refused(pairs: Any, error: Any, got: str) -> None:
     for policy, _, _ in POLICIES:
-        with pytest.raises(error, match=f"(pairs|each gradient).* {got}"):
+        with pytest.raises(error, match=f"(pairs|gradient of a pair).* {got}"):
             policy(pairs)

@@ -267,7 +267,7 @@ function startComparing() {
   const show = async () => {
     const [one, two] = [from.value, to.value];
     await Promise.all([load("data/questions.js"), load(`data/${one}.js`), load(`data/${two}.js`)]);
-    // While the data came, another choice may have been made; it shows its own comparison.
+    // While the data was loaded, the reader may have chosen again; the new choice shows its own comparison.
     if (one === from.value && two === to.value) compare(runs.get(one), runs.get(two), one, two, operation.value);
   };
   const change = () => {

@@ -132,7 +132,7 @@ class _Site:
         rules = [(rule, *self._count_verdicts(rule)) for rule in self.book.rules]
         yield "rules.html", self._render("rules.html", "", rows=rules)
         shown = [
-            (cause, sum(any(one.cause == cause.id for one in view.findings) for view in self.views))
+            (cause, sum(any(one.shows(cause.id) for one in view.findings) for view in self.views))
             for cause in self.book.causes
         ]
         yield "causes.html", self._render("causes.html", "", rows=shown)
@@ -143,7 +143,7 @@ class _Site:
             page = self._render("rule.html", "../", rule=rule, formula=_write_formula(rule), rows=rows)
             yield f"rule/{self.rule_pages[rule.id]}.html", page
         for cause in self.book.causes:
-            found = [(view, one) for view in self.views for one in view.findings if one.cause == cause.id]
+            found = [(view, one) for view in self.views for one in view.findings if one.shows(cause.id)]
             yield f"cause/{cause.id}.html", self._render("cause.html", "../", cause=cause, rows=found)
 
     def _describe_run(self, view: RunView) -> dict[str, Any]:

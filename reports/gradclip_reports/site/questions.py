@@ -137,7 +137,8 @@ def _answer(asked: _Asked, question: Question, book: Book, operation: str) -> tu
     found = [_answer_of(asked, question, name) for name in names]
     known = [answers for answers in found if answers and answers[0].standing != "unknown"]
     unknown = [answers for answers in found if answers]
-    return (known or unknown or [(Answer("unknown", "not asked"),)])[0]
+    offered = {subject["operation"] for subject in asked.run.header.subjects} & set(names)
+    return (known or unknown or [(Answer("unknown", "not asked" if offered else "not offered"),)])[0]
 
 
 def _answer_of(asked: _Asked, question: Question, operation: str) -> tuple[Answer, ...]:

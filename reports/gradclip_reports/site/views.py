@@ -54,6 +54,8 @@ class FindingView:
     standing: str
     #: The page of the cause; empty if the catalogue does not have it.
     cause: str
+    #: The heading of each finding that this one combines, with the page of its cause.
+    parts: Sequence[tuple[str, str]]
     subjects: Sequence[str]
     rules: Sequence[tuple[str, int]]
     input: str
@@ -68,6 +70,10 @@ class FindingView:
     script: str
     #: The versions of the framework that show the finding; empty if only one version has a record.
     versions: str = ""
+
+    def shows(self, cause: str) -> bool:
+        """Return whether the finding, or one that it combines, has a cause."""
+        return cause in (one.cause for one in (self.finding, *self.finding.parts))
 
 
 @dataclass(frozen=True)
@@ -209,6 +215,7 @@ def _view_finding(
         message=message,
         standing=describe_standing(finding),
         cause=finding.cause if finding.cause in known else "",
+        parts=[(_cut(write_heading(part)), part.cause if part.cause in known else "") for part in finding.parts],
         subjects=list(finding.cells),
         rules=sorted(finding.rules.items(), key=lambda pair: -pair[1])[:_LISTED],
         input=_show(example.get("input")),

@@ -69,6 +69,16 @@ def test_quick_comparison_agrees_with_the_exact_one(dtype: str) -> None:
     assert agreed >= 10
 
 
+@pytest.mark.parametrize("factor", [Fraction(0), Fraction(1, 2)])
+def test_quick_comparison_knows_the_ulp_of_zero(factor: Fraction) -> None:
+    before = Array.of(np.array([1e-24 if not factor else 0.0, 1.0], np.float32))
+    after = Array.of(np.array([1e-24, float(factor)], np.float32))
+    tensor = Tensor(0, before, after, decode(before.data, "float32"))
+
+    assert not tensor.is_surely_scaled_by(factor, 4.0)
+    assert not tensor.is_scaled_by(factor, 4.0)
+
+
 def measure_norm(grads: Any) -> float:
     """Return the global norm; float64 holds the squares of float32."""
     return float(np.sqrt(sum(float((np.asarray(g, np.float64) ** 2).sum()) for g in grads)))

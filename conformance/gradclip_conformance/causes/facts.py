@@ -141,7 +141,9 @@ class Tensor:
             size = np.abs(right)
             if (size > float(self.form.largest)).any():
                 return False
-            exponents = np.maximum(np.frexp(size)[1] - 1, self.form.minimum_exponent) - self.form.precision + 1
+            # The exponent of zero is 0, but its ulp is the smallest one.
+            leading = np.where(size == 0, self.form.minimum_exponent, np.frexp(size)[1] - 1)
+            exponents = np.maximum(leading, self.form.minimum_exponent) - self.form.precision + 1
             distances = np.ldexp(np.abs(self.after - right), -exponents)
         return bool((distances <= bound - DOUBT).all())
 

@@ -121,6 +121,18 @@ def test_ids_name_their_rows() -> None:
     assert find_row("norm.combinations/n1_s1/float32") is None
 
 
+def test_row_is_shown_with_its_call_and_all_that_is_judged() -> None:
+    row = next(row for row in list_all_rows() if row.levels["size"] == "s2" and row.operation == "clip_by_norm")
+
+    shown = CliRunner().invoke(gradclip, ["show", row.id])
+
+    assert shown.exit_code == 0, shown.output
+    text = " ".join(shown.stdout.split())
+    assert text.startswith(row.id)
+    assert "clip_norm" in text
+    assert "the norm and the gradients that were passed are judged, too" in text
+
+
 def test_words_of_levels_are_unique() -> None:
     for operation in OPERATIONS:
         words = [word for axis in list_axes(operation) for word in axis.list_words()]

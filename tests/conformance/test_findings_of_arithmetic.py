@@ -53,6 +53,16 @@ def rounds_the_coefficient(grads: Any, *, clip_norm: float) -> Any:
     return [g * np.minimum(np.float32(1), np.float32(clip_norm) / find_norm(grads)) for g in grads]
 
 
+def flushes_the_coefficient(grads: Any, *, clip_norm: float) -> Any:
+    coefficient = np.float32(min(1.0, clip_norm / float(find_norm(grads))))
+    return [g * (coefficient if coefficient >= np.finfo(np.float32).tiny else np.float32(0)) for g in grads]
+
+
+def flushes_the_gradients(grads: Any, *, clip_norm: float) -> Any:
+    flushed = [np.where(np.abs(g) < np.finfo(g.dtype).tiny, 0, g).astype(g.dtype) for g in grads]
+    return list(gradclip_spec.clip_by_global_norm(flushed, clip_norm)[0])
+
+
 def leaves_out_nonfinite(grads: Any, *, clip_norm: float) -> Any:
     """Clip the finite elements by their own norm, and keep the others."""
     norm = math.sqrt(sum(float((g[np.isfinite(g)].astype(np.float64) ** 2).sum()) for g in grads))
@@ -75,6 +85,20 @@ def leaves_out_nonfinite(grads: Any, *, clip_norm: float) -> Any:
             "destroyed",
         ),
         (rounds_the_coefficient, "coefficient-underflow", "coefficient-underflow", "scaled", "wrong"),
+        (
+            flushes_the_coefficient,
+            "coefficient-underflow overflow-of-squares",
+            "coefficient-underflow",
+            "zeros",
+            "destroyed",
+        ),
+        (
+            flushes_the_gradients,
+            "subnormal intermediate-range",
+            "subnormals-flushed",
+            "subnormals-flushed",
+            "rounding",
+        ),
         (leaves_out_nonfinite, "infinity-not-silent", "nonfinite-silent", "left out", "silent"),
     ],
 )
@@ -102,6 +126,22 @@ def test_sum_of_squares_beside_an_epsilon_that_underflows() -> None:
 
     assert {name for name, *_ in found} == {"eps-in-coefficient", "squares-underflow"}
     assert found["squares-underflow", "scaled"] == "wrong"
+
+
+@pytest.mark.parametrize("part", ["coefficient", "norm"])
+def test_number_that_is_rounded_to_half_precision_is_named(part: str) -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        norm = float(gradclip_spec.global_norm(grads))
+        if norm <= clip_norm:
+            return list(grads)
+        coefficient = np.float16(clip_norm / norm) if part == "coefficient" else clip_norm / float(np.float16(norm))
+        return [g * g.dtype.type(coefficient) for g in grads]
+
+    found = find_causes(make_adapter(clip), "global-norm.scaled-above", "global-norm.one-norm-over-all")
+
+    assert found["narrower-arithmetic", "float16"] == "wrong"
+    # The nearest number of half precision is near by chance in some cells, and a norm above its range is infinite.
+    assert {name for name, *_ in found} <= {"narrower-arithmetic", "long-sum", "unexplained"}
 
 
 def count_elements(grads: Sequence[Any]) -> int:

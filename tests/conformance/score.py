@@ -259,7 +259,7 @@ def main(arguments: Sequence[str]) -> int:
     quiet = "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning"
     status = pytest.main([str(HERE.parent), "--exam", "-m", "exam", "-W", quiet, *more], plugins=[outcomes])
     if missing := outcomes.list_not_run():
-        print(f"The exam is incomplete and has no score: {len(missing)} did not run, first {missing[0]}.")
+        print(f"The exam is incomplete and has no score. {len(missing)} parts did not run; the first is {missing[0]}.")
         return 1
     result = score(outcomes)
     page = write_markdown(result)

@@ -55,7 +55,7 @@ def test_function_gets_a_finding_for_each_cause() -> None:
     assert "Not as expected." in text
 
 
-def test_large_answers_are_in_findings_even_if_none_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_cells_are_in_findings_even_if_their_answers_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gradclip_conformance.causes.findings.HELD", 0)
     results = check_clipper(never_clip, **OPTIONS)
 

@@ -385,7 +385,7 @@ class TestReturnedNorm:
     def test_norm_after_the_clip_fails(self) -> None:
         assert self.judge_norm(make_array([1.0], shape=()), TRIANGLE) == "fail"
 
-    def test_integer_zero_over_nothing_passes(self) -> None:
+    def test_integer_zero_as_the_norm_of_no_gradients_passes(self) -> None:
         assert self.judge_norm(Array.of(np.array(0))) == "pass"
 
     @pytest.mark.parametrize(("values", "norm"), [([nan, inf], nan), ([inf, 1.0], inf)])
@@ -502,7 +502,7 @@ class TestNotSilent:
 
         assert judge_answers(self.asked, Raised("RuntimeError", "not finite"), subject=about).status == "fail"
 
-    def test_nan_of_another_gradient_does_not_count_for_own_norms(self) -> None:
+    def test_nan_in_one_gradient_does_not_affect_the_norm_of_another(self) -> None:
         asked = build_case(expect("not-silent"), [nan], TRIANGLE, rule="norm.nan-not-silent", clip_norm=2.5)
 
         assert judge_answers(asked, [make_array([nan]), make_array([1.5, 2.0])]).status == "pass"
@@ -622,7 +622,7 @@ class TestOwnFormula:
 
     @pytest.mark.parametrize("expectation", [expect("values"), expect("values", wide=True)])
     @pytest.mark.parametrize("dtype", ["float32", "float64"])
-    def test_its_own_formula_is_documented(self, expectation: Expect, dtype: str) -> None:
+    def test_result_of_the_claimed_formula_is_documented(self, expectation: Expect, dtype: str) -> None:
         for values, threshold in (([3.0, 4.0], 1.0), ([0.375, 0.5], 0.0625), ([3.0, -4.0, 12.0], 2.0)):
             found = self.judge_own(
                 build_case(expectation, values, dtype=dtype, clip_norm=threshold),
@@ -652,7 +652,7 @@ class TestOwnFormula:
 
     def test_nearer_formula_is_found_across_a_power_of_two(self) -> None:
         # An ulp below 2**-18 is half as large as an ulp above it. In the smaller ulp, the answer is 2 ulp from the
-        # neutral result, and 1.24 ulp from the result of its own formula.
+        # neutral result, and 1.24 ulp from the result of the claimed formula.
         asked = build_case(
             expect("untouched", indices=(0,)),
             [2.0**-18, 2.0**-20],
@@ -665,7 +665,7 @@ class TestOwnFormula:
         assert found.detail.startswith("1 ulp from the neutral rule, 0.618 ulp from its own formula")
         assert self.judge_own(asked, make_array([2.0**-18, 2.0**-20], "bfloat16")).status == "pass"
 
-    def test_rounding_errors_decide_at_its_own_threshold_only(self) -> None:
+    def test_rounding_errors_decide_only_at_the_threshold_of_the_claimed_formula(self) -> None:
         # The coefficients are 0.9989, 1.005, 1.05 and 1.55. With rounding errors in bfloat16, only the first two may be
         # 0.9922, as in the answer.
         values = [2.0**-18, 245 * 2.0**-28]
@@ -684,8 +684,8 @@ class TestOwnFormula:
             "fail",
         ]
 
-    def test_away_from_its_own_threshold_the_nearer_formula_decides(self) -> None:
-        # The result by its own formula is 5 ulp below the input. The threshold is 6 ulp below the norm plus epsilon.
+    def test_away_from_the_threshold_of_the_claimed_formula_the_nearer_formula_decides(self) -> None:
+        # The claimed formula gives a result 5 ulp below the input. The threshold is 6 ulp below the norm plus epsilon.
         asked = build_case(
             expect("untouched", indices=(0,)), [192 * 2.0**-25], dtype="bfloat16", clip_norm=219.68 * 2.0**-25
         )

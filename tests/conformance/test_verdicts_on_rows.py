@@ -220,7 +220,7 @@ def divide(grads: Any, clip_norm: float, formula: str) -> Any:
 
 @pytest.mark.parametrize("formula", ["coefficient", "max-denominator", "min-numerator"])
 @pytest.mark.parametrize("phrase", ["It adds an epsilon.", ""])
-def test_answer_of_its_own_formula_is_documented_or_declared(formula: str, phrase: str) -> None:
+def test_answer_of_a_claimed_or_declared_formula_has_that_status(formula: str, phrase: str) -> None:
     def clip_by_formula(grads: Any, *, clip_norm: float) -> Any:
         return divide(grads, clip_norm, formula)
 

@@ -37,7 +37,8 @@ def run_cells(wrong: Wrong) -> list[Cell]:
 @pytest.mark.exam(sample=60)
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
 def test_wrong_clipper_is_caught_by_its_rule(wrong: Wrong, monkeypatch: pytest.MonkeyPatch) -> None:
-    # No wrong clipper holds a lock, so the call between two lines always ends, even on a busy machine.
+    # A call interrupts another call and must end within PATIENCE. No wrong clipper holds a lock, so it always ends; a
+    # longer PATIENCE lets it end in time even on a busy machine.
     monkeypatch.setattr(arrays, "PATIENCE", 60.0)
     cells = run_cells(wrong)
 

@@ -27,8 +27,9 @@ STORED = ("quick", "default")
 #: The levels that were added after the first design; each is the last one of its axis.
 ADDED = frozenset({"packed", "swapped"})
 
-#: The rows of the default stage that no strength asks for, by the levels that are not ordinary. A kernel for lists may
-#: fail for a long tensor of one kind far behind in the list, which needs three heavy levels at once.
+#: The crowds (`members.CROWD`) that the default stage adds to its other rows. An entry gives the levels that differ
+#: from those of CROWD and are not ordinary. A kernel for lists may fail only for a long tensor of one kind near the end
+#: of a long list. Such a row needs three heavy levels at once, and no stage's strength requires that.
 CROWDS = (
     {"dtype": "float32", "layout": "reversed"},
     {"dtype": "float16", "layout": "broadcast", "excluded": "x-odd"},

@@ -41,7 +41,7 @@ CROWD = {
     "data": "numbers",
     "none": "all-there",
 }
-#: The number of tensors and the number of elements of each long one in a crowd, and the shapes of the long ones.
+#: In a crowd: the number of tensors, the number of elements of each long tensor, and the shapes of the long tensors.
 CROWD_NUMBER = 1041
 CROWD_SIZE = 262145
 LONG_SHAPES = ("flat", "odd", "three", "square", "even", "five", "one-row", "one-column")

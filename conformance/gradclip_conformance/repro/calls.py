@@ -15,6 +15,6 @@ class Calls:
 
     imports: str
     call: ScriptCall
-    #: The call inside the framework's compiler, if the script compares two calls, and the lines between the two.
+    #: If the script also makes the call inside the framework's compiler: that second call, and the lines before it.
     compiled: ScriptCall | None = None
     between: str = ""

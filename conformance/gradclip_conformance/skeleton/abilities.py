@@ -43,7 +43,7 @@ class Ability:
 
     name: str
     meaning: str
-    #: The number of cells that are asked with the ability and not without it.
+    #: The number of cells that a run has with the ability and lacks without it.
     cells: int
     #: The other ability that these cells need; empty if they need none.
     beside: str = ""
@@ -55,7 +55,7 @@ class Ability:
 
 
 def count_cells(operation: str, features: Sequence[str]) -> int:
-    """Return the number of cells that a run asks a subject with these abilities."""
+    """Return the number of cells that a run has for a subject with these abilities."""
     subject = Subject("new", operation, DTYPES, tuple(features), NORM_TYPES)
     written = sum(cell.missing is None for cell in plan_cells([subject], list_all_cases(), Selection()))
     return written + sum(1 for _ in list_cases(subject, "default"))

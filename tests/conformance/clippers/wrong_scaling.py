@@ -95,7 +95,7 @@ class AddsAnEpsilon(NormClipper):
 
 @caught_by("scaled-above", dtypes=("float16",))
 class AddsAnEpsilonInHalf(NormClipper):
-    """Divide by norm + 1e-4, which float16 shows only for small norms."""
+    """Divide by norm + 1e-4, which changes float16 results only if the norm is small."""
 
     def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return super().scale_in_float64(grad, clip_norm, norm + 1e-4)

@@ -125,7 +125,7 @@ class SparseSum(Expectation):
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the dense results."""
         dense = replace(case, gradients=tuple(map(_make_dense, case.gradients)))
-        return show_expected_arrays(dense, predict(dense).gradients), "the sum of rows that are stored twice counts"
+        return show_expected_arrays(dense, predict(dense).gradients), "rows that are stored twice are added"
 
 
 def _make_dense(gradient: Gradient) -> Gradient:
@@ -144,7 +144,7 @@ def _make_dense_result(gradient: Gradient, got: Array | None) -> Array | None:
 def _sum_rows(array: Array, rows: Sequence[int], height: int) -> Array:
     """Return a dense array in which the rows are added, each sum rounded once to the dtype."""
     dense = np.zeros((height, *array.shape[1:]))
-    # A framework may return anything: a sum beyond the range is infinite.
+    # A framework may return any numbers. If their sum is beyond the range, it becomes infinite without a warning.
     with np.errstate(over="ignore", invalid="ignore"):
         np.add.at(dense, list(rows), read_float64_values(array).reshape(array.shape))
     return Array(array.dtype, dense.shape, round_all(dense.ravel(), array.dtype))

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -22,6 +23,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import gradclip_adapters
 import gradclip_reports
@@ -29,6 +31,7 @@ from gradclip_adapters import wire
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.known_causes import read_known_causes
+from gradclip_reports.records import read_runs
 from gradclip_spec.rules import load
 from gradclip_spec.rules.causes import load_causes
 from manual.commands import keep_columns
@@ -47,7 +50,7 @@ FILE = re.compile(r"Save this as `([\w.]+)`[^`]*\Z")
 #: A link to a file of the project, with an optional heading in it.
 LINK = re.compile(r"\]\((?!https?://)([\w./-]*)(#[\w-]+)?\)")
 #: The commands in `sh` blocks that are not checked: they belong to Python, to the shell or to other projects.
-OTHER_PROGRAMS = ("python3 -m venv", ". .venv/bin/activate", "eval ", "pre-commit ")
+OTHER_PROGRAMS = ("npm install", "python3 -m venv", ". .venv/bin/activate", "eval ", "pre-commit ")
 
 #: For each page with Python blocks, the tests that run them.
 RUN_BY = {
@@ -97,7 +100,7 @@ def choose_blocks(language: str, page: str | None = None) -> list[Block]:
 
 
 def test_every_block_has_a_language_that_is_checked() -> None:
-    known = {"python", "sh", "text", "toml", "yaml", "{toctree}", "{eval-rst}"}
+    known = {"js", "python", "sh", "text", "toml", "yaml", "{toctree}", "{eval-rst}"}
 
     assert {block.language for block in BLOCKS} <= known
 
@@ -223,6 +226,42 @@ def test_conversation_follows_the_schemas_and_clips() -> None:
     assert got is not None
     norm = float(np.linalg.norm(given.numpy()))
     np.testing.assert_array_equal(got.numpy(), given.numpy() * np.float32(asked.options["clip_norm"] / norm))
+
+
+#: A stand-in for the one function of TensorFlow.js that the adapter calls, and for its tensors.
+TENSORFLOW_JS = """
+const make = (values, shape) => ({ dtype: "float32", shape, dataSync: () => values });
+exports.version = { tfjs: "0" };
+exports.getBackend = () => "none";
+exports.tensor = make;
+exports.clipByValue = (tensor, min, max) => {
+  if (min > max) throw new RangeError("min is above max");
+  return make(tensor.dataSync().map((one) => (one < min ? min : one > max ? max : one)), tensor.shape);
+};
+"""
+
+
+@pytest.mark.exam(sample=0)
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node is missing")
+def test_adapter_in_javascript_speaks_the_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check a right function with the adapter of the page, through the command that the page shows."""
+    (block,) = choose_blocks("js")
+    monkeypatch.chdir(tmp_path)
+    Path(block.file).write_text(block.text, encoding="utf-8")
+    library = Path("node_modules/@tensorflow/tfjs")
+    library.mkdir(parents=True)
+    (library / "index.js").write_text(TENSORFLOW_JS, encoding="utf-8")
+    command = ["--command", f"node {block.file}"]
+    rules = [f"--rule=value.{name}" for name in ("bounds", "nan-stays", "dtype-kept", "empty-tensor", "min-above-max")]
+
+    result = CliRunner().invoke(gradclip, ["check", *command, *rules, "-o", "record.jsonl"])
+
+    assert result.exit_code == 0, result.output
+    (run,) = read_runs(Path("record.jsonl"))
+    assert (run.header.adapter, run.header.framework["name"]) == (block.file, "TensorFlow.js")
+    asked = [cell for cell in run.cells if cell.status != "unsupported"]
+    assert {cell.rule for cell in asked if cell.status == "pass"} >= {"value.bounds", "value.nan-stays"}
+    assert {cell.behaviour for cell in asked if cell.rule == "value.min-above-max"} == {"raises:RangeError"}
 
 
 def return_all(grads: list[Any], *, clip_norm: float) -> list[Any]:

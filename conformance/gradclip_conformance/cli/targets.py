@@ -106,7 +106,7 @@ _OPTIONS = (
     click.option(
         "--command",
         metavar="CMD",
-        help='A command that starts a host process, such as "ssh gpu1 python -m gradclip_adapters.host".',
+        help='A command that starts a host, such as "node my_adapter.js" or "ssh gpu1 my_host".',
     ),
     click.option("--venv", is_flag=True, help="Make (once) a virtual environment for each framework named."),
     click.option(
@@ -146,12 +146,24 @@ def choose_targets(names: Sequence[str], options: TargetOptions) -> list[Target]
         raise click.UsageError(msg)
     if options.command is not None:
         _refuse_empty_command(options.command)
-    chosen = list(dict.fromkeys(names)) or [name for name in registry.list_installed() if is_framework_here(name)]
+    chosen = list(dict.fromkeys(names)) or _choose_unnamed(options)
     for name in chosen:
         _refuse_unknown_target(name, options)
         _refuse_malformed_files(name)
     by_name, general = _split_pythons(options.pythons, chosen)
-    return [Target(name, _make_starter(name, by_name.get(name, general), options)) for name in chosen]
+    is_named = bool(names) or options.command is None
+    return [
+        Target(name, _make_starter(name, by_name.get(name, general), options, is_named=is_named)) for name in chosen
+    ]
+
+
+def _choose_unnamed(options: TargetOptions) -> list[str]:
+    """Return the adapters to check if none is named."""
+    if options.command is None:
+        return [name for name in registry.list_installed() if is_framework_here(name)]
+    # A command that is a whole host, such as "node my_adapter.js", is called by its file.
+    words = build_host_command(command=options.command)
+    return [next((word for word in reversed(words) if Path(word).suffix and file_exists(Path(word))), words[-1])]
 
 
 def _refuse_unknown_target(name: str, options: TargetOptions) -> None:
@@ -216,7 +228,10 @@ def _split_pythons(pythons: Sequence[str], chosen: Sequence[str]) -> tuple[dict[
     return by_name, general
 
 
-def _make_starter(name: str, python: str | None, options: TargetOptions) -> Callable[[float], Connection]:
+def _make_starter(
+    name: str, python: str | None, options: TargetOptions, *, is_named: bool
+) -> Callable[[float], Connection]:
+    """Return a function that starts a host; a command gets the name of the adapter only if the user has given it."""
     is_function = registry.find_kind(name) == "function"
     memory = [] if options.memory is None else ["--memory", str(options.memory)]
 
@@ -231,7 +246,7 @@ def _make_starter(name: str, python: str | None, options: TargetOptions) -> Call
         if is_function:
             plain_options = PlainOptions(str(options.operation), options.dtypes, memory=options.memory)
             return connect_named_function(command, name, plain_options, timeout)
-        return HostProcess([*command, name, *memory], call_seconds=timeout)
+        return HostProcess([*command, *([name] if is_named else []), *memory], call_seconds=timeout)
 
     return start
 

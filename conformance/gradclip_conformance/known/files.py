@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gradclip_adapters import registry
+from gradclip_adapters.paths import file_exists
 
 __all__ = ["SCHEMAS", "find_module_file", "find_sidecar_file"]
 
@@ -19,8 +20,8 @@ def find_sidecar_file(adapter: str, kind: str, folder: Path) -> Path | None:
     """Return the path of an adapter's file of the kind "expectations" or "claims"; the file need not exist.
 
     The file of an adapter `my_adapter.py` is next to it, as `my_adapter.expectations.toml`; the same is true for an
-    adapter in another package. The files of our own adapters are in a folder of the suite. A plain function has no such
-    file; the result is None.
+    adapter in another language or in another package. The files of our own adapters are in a folder of the suite. A
+    plain function has no such file; the result is None.
 
     Raises
     ------
@@ -33,6 +34,8 @@ def find_sidecar_file(adapter: str, kind: str, folder: Path) -> Path | None:
             return Path(adapter).with_suffix(f".{kind}.toml")
         case "function":
             return None
+    if Path(adapter).suffix and file_exists(Path(adapter)):
+        return Path(adapter).with_suffix(f".{kind}.toml")
     if re.fullmatch(r"[A-Za-z0-9._-]+", adapter) is None:
         msg = f"{adapter!r} is not the name of an adapter: only letters, digits, '-', '_' and '.' are allowed."
         raise ValueError(msg)

@@ -71,7 +71,9 @@ def _write_imports(adapter: str, subject: str, case: Case, command: str | None) 
     if command is None:
         module, name, made = "gradclip_adapters.registry", "resolve", f"resolve({write_literal(adapter)})"
     else:
-        words = [*shlex.split(command), adapter]
+        words = shlex.split(command)
+        # As in `gradclip check`: a command that is a whole host does not get the adapter's name.
+        words += [] if adapter in words else [adapter]
         module, name, made = "gradclip_adapters.client", "Client", f"Client({write_literal(words)})"
     return IMPORTS.format(module=module, name=name, adapter=made, subject=write_literal(subject), bfloat16=bfloat16)
 

@@ -77,10 +77,14 @@ def _assert_close(result: str, wanted: Wanted) -> str:
     known = "float32" if wanted.dtype == "bfloat16" else wanted.dtype
     spacing = 2 ** (FORMATS[known].precision - FORMATS[wanted.dtype].precision)
     limit = repr(math.floor(wanted.ulps) * spacing)
+    observed = f"np.asarray({result})"
+    near = f"abs({observed} - expected) <= {limit} * np.spacing(abs(expected))"
+    if wanted.values is not None and not np.isfinite(wanted.values).all():
+        # The difference of two infinities, or of two NaN, is NaN.
+        near = f"({near}) | ({observed} == expected) | (np.isnan({observed}) & np.isnan(expected))"
     return (
         f'expected = np.array({_write_source(wanted)}, "{known}")\n'
-        f"assert np.shape({result}) == expected.shape and "
-        f"np.all(abs(np.asarray({result}) - expected) <= {limit} * np.spacing(abs(expected))), "
+        f"assert np.shape({result}) == expected.shape and np.all({near}), "
         f'f"expected: {{expected}}; observed: {{{result}}}"'
     )
 

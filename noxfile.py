@@ -261,6 +261,14 @@ def published(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def reproductions(session: nox.Session) -> None:
+    """Reproduce each published finding without the suite: run its short script, and compare what the script prints."""
+    session.install("-e", ".[check]")
+    session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
+    session.run("python", "reports/published/reproduce.py", *session.posargs)
+
+
+@nox.session(default=False)
 def accuracy(session: nox.Session) -> None:
     """Measure how accurate all frameworks are, each in its own environment; write the table to reports/published/."""
     session.install("-e", ".[check]")

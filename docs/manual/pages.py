@@ -142,6 +142,24 @@ def write_schema(name: str) -> str:
     return "\n\n".join(parts)
 
 
+def write_reproductions() -> str:
+    """Return the scripts that reproduce the published findings, by framework and cause."""
+    causes = load_causes()
+    parts: list[str] = []
+    for folder in sorted(each for each in (PUBLISHED / "reproductions").iterdir() if each.is_dir()):
+        parts.append(f"## {folder.name}")
+        for path in sorted(folder.glob("*.py")):
+            cause = next((one for one in causes if f"{path.stem}-".startswith(f"{one}-")), None)
+            link = f" See [`{cause}`](../reference/causes.md#{cause})." if cause else ""
+            text = path.read_text(encoding="utf-8").removeprefix('"""')
+            sentence, _, rest = text.partition("\n\nPrints:\n")
+            printed, _, code = rest.partition('"""\n')
+            lines = "".join(f"{line.strip()}\n" for line in printed.splitlines())
+            parts += [f"### {folder.name}: {path.stem}", sentence + link]
+            parts += [f"```python\n{code.strip()}\n```", f"It prints:\n\n```text\n{lines}```"]
+    return "\n\n".join(parts)
+
+
 def write_site_link() -> str:
     """Return the link to the site, which `nox -s docs` builds beside the manual."""
     text = "shows what each framework does: questions, findings with scripts, rules, and a comparison of any two."
@@ -186,6 +204,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "operation": write_operation,
     "preface": write_preface,
     "published": write_published,
+    "reproductions": write_reproductions,
     "schema": write_schema,
     "severities": write_severities,
     "site": write_site_link,

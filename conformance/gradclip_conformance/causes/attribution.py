@@ -36,6 +36,7 @@ from .laws import (
     follows_formula,
     is_partly_clipped,
     is_plain,
+    leaves_some,
     make_multiple,
 )
 from .meaning import counts_nonfinite_excluded, explain_excluded, explain_special
@@ -136,7 +137,8 @@ def explain_all(
     for place, judged in enumerate(cells):
         by_subject.setdefault(judged.context.subject.name, []).append(place)
     found: list[Explanation | None] = [None] * len(cells)
-    enough = {"narrower-arithmetic": TWICE, "multiple": ENOUGH} | {law.cause: ENOUGH for law in LAWS}
+    laws = {law.cause for law in LAWS} - {"long-sum"}
+    enough = {"narrower-arithmetic": TWICE, "multiple": ENOUGH} | dict.fromkeys(laws, ENOUGH)
     for name, places in by_subject.items():
         mine = [cells[place] for place in places]
         subject = _Subject(barred=_list_barred(name, mine, asked))
@@ -153,9 +155,24 @@ def explain_all(
             if one is None or cells[place].explanation is not None:
                 continue
             if subject.proven[one.cause] < enough.get(one.cause, 0):
-                found[place] = None
+                again = _explain_again(subject, cells[place])
+                kept = again is not None and subject.proven[again.cause] >= enough.get(again.cause, 0)
+                found[place] = again if kept else None
         _drop_doubtful(cells, places, found)
     return found
+
+
+def _explain_again(subject: _Subject, judged: Judged) -> Explanation | None:
+    """Explain an answer by a law that other cells have proven, or describe what came back."""
+    replies = [answer.reply for answer in judged.answers if isinstance(answer, Replied)]
+    case = judged.context.case
+    if len(replies) != 1 or case.operation == "clip_by_value":
+        return None
+    seen = subject.see(case, take_rows(case, replies[0]).gradients)
+    proven = (law for law in subject.laws if subject.proven[law.cause] >= PROVEN)
+    if (law := next((law for law in proven if law.reproduces(seen)), None)) is not None:
+        return _explain_by_law(law)
+    return unite({_explain_behaviour(group) for group in seen.groups if not _is_right_group(group)})
 
 
 #: Causes that explain a few answers of a function by chance if its main defect is unknown. Many of their models assume
@@ -522,7 +539,7 @@ def _explain_group(subject: _Subject, group: Group) -> Explanation | None:
     for formula in subject.formulas:
         if follows_formula(group, formula):
             return explain_by_formula(formula)
-    behaviour = _explain_behaviour(group)
+    behaviour = None if subject.proven["narrower-arithmetic"] >= PROVEN else _explain_behaviour(group)
     if behaviour is not None and subject.proven[behaviour.cause] >= PROVEN:
         return behaviour
     formulas = [PLAIN, *subject.formulas]
@@ -543,4 +560,8 @@ def _explain_behaviour(group: Group) -> Explanation | None:
         return Explanation.of("gradients-zeroed", "destroyed")
     if kinds == {Kind.NAN}:
         return Explanation.of("gradients-nan", "destroyed")
-    return Explanation.of("not-clipped", "unclipped", effect="some") if is_partly_clipped(group) else None
+    return (
+        Explanation.of("not-clipped", "unclipped", effect="some")
+        if is_partly_clipped(group) or leaves_some(group)
+        else None
+    )

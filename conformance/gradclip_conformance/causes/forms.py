@@ -77,7 +77,7 @@ def explain_norm(
     try:
         value = read_norm(norm)
     except ValueError:
-        return None
+        return Explanation.of("malformed")
     seen = Seen(case, [gradient.array for gradient in case.gradients])
     if len(seen.groups) != 1:
         return None

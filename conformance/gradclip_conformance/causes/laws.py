@@ -7,15 +7,24 @@ within the error bound of the dtype's arithmetic.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from ..oracle.formats import compute_power_of_two
 from ..oracle.formula import Formula
-from .facts import Group, Seen, compute_coefficient, compute_plain_coefficient, is_right_for_nonfinite, list_excluded
+from .facts import (
+    Group,
+    Kind,
+    Seen,
+    compute_coefficient,
+    compute_plain_coefficient,
+    is_right_for_nonfinite,
+    list_excluded,
+)
 from .model import Explanation
 
 __all__ = [
@@ -28,6 +37,7 @@ __all__ = [
     "follows_formula",
     "is_partly_clipped",
     "is_plain",
+    "leaves_some",
     "make_multiple",
 ]
 
@@ -113,6 +123,20 @@ def is_partly_clipped(group: Group) -> bool:
     return right > 0 and kept > 0
 
 
+def leaves_some(group: Group) -> bool:
+    """Return whether some gradients are unchanged, and the others are clipped by the norm of the others alone."""
+    kept = [tensor for tensor in group.tensors if tensor.kind is Kind.SAME and not tensor.is_zero]
+    rest = [tensor for tensor in group.tensors if tensor.kind is not Kind.SAME]
+    if group.total is not None or group.is_long or not kept or not rest:
+        return False
+    factor = compute_plain_coefficient(group.compute_norm_over([tensor.exact for tensor in rest]), group.threshold)
+    return (
+        factor is not None
+        and factor < 1
+        and all(tensor.is_scaled_by(factor * group.seen.rate, group.compute_bound(tensor)) for tensor in rest)
+    )
+
+
 def follows_formula(group: Group, formula: Formula, *, careful: bool = False) -> bool:
     """Return whether a group follows a formula within the error bound; if `careful`, within a smaller bound."""
     if group.total is not None:
@@ -189,6 +213,24 @@ def _take_largest_norm(group: Group) -> Fraction | None:
     return group.largest_norm if len(group.tensors) > 1 else None
 
 
+def _add_in_turn(dtype: type[np.floating[Any]]) -> Factor:
+    """Return the norm whose powers are rounded to a dtype and added one by one, so that the sum stops growing."""
+
+    def compute_norm(group: Group) -> Fraction | None:
+        order = group.seen.order
+        values = np.abs(np.concatenate([tensor.before for tensor in group.tensors]))
+        largest = float(values.max(initial=0.0))
+        if order == math.inf or not largest:
+            return None
+        exponent = math.frexp(largest)[1]
+        powers = (np.ldexp(values, -exponent) ** order).astype(dtype)
+        total = float(np.add.accumulate(powers, dtype=dtype)[-1])
+        known = math.isfinite(total) and total > 0
+        return Fraction(total ** (1 / order)) * compute_power_of_two(exponent) if known else None
+
+    return compute_norm
+
+
 def _use_other_order(order: float) -> Factor:
     def compute_norm(group: Group) -> Fraction | None:
         return (
@@ -234,6 +276,8 @@ LAWS: tuple[Law, ...] = (
     Law("other-order", _make_law(_use_other_order(2.0))),
     Law("other-order", _make_law(_use_other_order(1.0))),
     Law("other-order", _make_law(_use_other_order(math.inf))),
+    Law("long-sum", _make_law(_add_in_turn(np.float32)), needs_no_sum=True),
+    Law("long-sum", _make_law(_add_in_turn(np.float16)), needs_no_sum=True),
     Law("always-scales", _scale_always, needs_no_sum=True),
     Law("sign-flipped", _change_above(lambda right, _: -right), needs_no_sum=True),
     Law("scaled-twice", _change_above(lambda right, _: right * right), needs_no_sum=True),
@@ -282,9 +326,20 @@ def _fit_kind(kind: str, groups: Sequence[Group]) -> tuple[int, Formula] | None:
         formula = Formula(kind, eps)
         asked = {(group.norm, group.threshold) for group in groups if follows_formula(group, formula)}
         enough = max(ENOUGH, SHARE * len({(group.norm, group.threshold) for group in groups}))
-        if len(asked) >= enough and (best is None or len(asked) > best[0]):
+        if len(asked) >= enough and (best is None or len(asked) > best[0]) and not _follows_law(groups, asked):
             best = len(asked), formula
     return best
+
+
+def _follows_law(groups: Sequence[Group], asked: Container[tuple[Fraction, float]]) -> bool:
+    """Return whether a law without a fitted number reproduces all these groups, too."""
+    chosen = [group for group in groups if (group.norm, group.threshold) in asked]
+    return any(all(_follows(law, group) for group in chosen) for law in LAWS if not law.is_of_each)
+
+
+def _follows(law: Law, group: Group) -> bool:
+    factor = law.factor(group)
+    return factor is not None and group.is_scaled_by(factor)
 
 
 def _list_candidates(estimates: Sequence[tuple[float, float]]) -> list[float]:

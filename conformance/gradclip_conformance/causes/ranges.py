@@ -163,7 +163,8 @@ def _explain_reciprocal(group: Group, formulas: Sequence[Formula]) -> Explanatio
             continue
         effect = say_what_became(group, math.inf)
         # The threshold is multiplied by infinity. The product of zero and infinity is NaN.
-        expected = ("nan",) if group.threshold == 0 else ("unchanged", "infinite")
+        # Without an epsilon, gradients that come back unchanged may as well have a norm that underflows.
+        expected = ("nan",) if group.threshold == 0 else ("unchanged", "infinite") if formula.eps else ("infinite",)
         if effect in expected and not (effect == "unchanged" and group.norm <= Fraction(group.threshold)):
             severity = "unclipped" if effect == "unchanged" else "destroyed"
             return Explanation.of("reciprocal-out-of-range", severity, effect=effect)
@@ -218,6 +219,11 @@ def _explain_flush(group: Group, formulas: Sequence[Formula]) -> Explanation | N
         counts = [_count_flushed(tensor, factor, group.compute_bound(tensor)) for tensor in group.distinct]
         if None not in counts and any(counts):
             return Explanation.of("subnormals-flushed")
+    every_is_subnormal = all(
+        (np.abs(tensor.before) < float(tensor.form.smallest_normal)).all() for tensor in group.distinct
+    )
+    if every_is_subnormal and group.kinds <= {Kind.SAME} and group.norm > Fraction(group.threshold):
+        return Explanation.of("subnormals-flushed", "unclipped", effect="unchanged")
     return None
 
 

@@ -61,7 +61,7 @@ class LargeSumsInHalf(NormClipper):
     def sum_powers(self, values: Array, p: float) -> float:
         if values.size <= 50_000:
             return super().sum_powers(values, p)
-        return float(np.add.accumulate(np.square(values).astype(np.float16), dtype=np.float16)[-1])
+        return float(np.add.accumulate((values**p).astype(np.float16), dtype=np.float16)[-1])
 
 
 @caught_by("global-norm.large-tensor-accuracy", inexcusable=True)

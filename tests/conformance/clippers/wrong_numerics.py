@@ -138,7 +138,7 @@ class RunningSumInHalf(NormClipper):
 
     def sum_powers(self, values: Array, p: float) -> float:
         with np.errstate(over="ignore"):
-            return float(np.add.accumulate(np.square(values).astype(np.float16), dtype=np.float16)[-1])
+            return float(np.add.accumulate((values**p).astype(np.float16), dtype=np.float16)[-1])
 
 
 @caught_by("half-not-accumulated-in-half", dtypes=("float16",))
@@ -176,7 +176,7 @@ class AddsOneAfterAnother(NormClipper):
     def sum_powers(self, values: Array, p: float) -> float:
         if not values.size:
             return 0.0
-        return float(np.add.accumulate(np.square(values).astype(np.float32), dtype=np.float32)[-1])
+        return float(np.add.accumulate((values**p).astype(np.float32), dtype=np.float32)[-1])
 
 
 @caught_by("global-norm.large-tensor-accuracy")

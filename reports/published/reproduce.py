@@ -1,0 +1,121 @@
+"""Reproduce the published findings without the suite: run short scripts, and compare what they print.
+
+`python reproduce.py [FRAMEWORK ...]` runs `reproductions/<framework>/*.py`, each in a process of its own, with the
+Python of the framework's environment. The name of a script begins with the cause of its finding, and its docstring ends
+with the lines that it prints. The exit code 1 means that a script prints something else, or that a finding has no
+script.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradclip_conformance.run.environments import make_environment
+from gradclip_reports.records import read_runs
+from gradclip_reports.statuses import UNEXPLAINED
+from gradclip_spec.rules.causes import load_causes
+
+HERE = Path(__file__).resolve().parent
+FOLDER = HERE / "reproductions"
+
+#: The last line of a script whose process ends by a signal.
+DEATH = "the process dies"
+#: Separates the lines that a script may print by chance.
+OR = " | "
+#: The number of seconds that a script may take. A busy machine needs a minute to import TensorFlow.
+PATIENCE = 600
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A script that shows one finding."""
+
+    path: Path
+    cause: str
+    #: What the framework does, in a sentence.
+    sentence: str
+    prints: tuple[str, ...]
+    #: The lines below the docstring.
+    code: str
+
+
+def list_frameworks() -> list[str]:
+    """Return the frameworks with scripts."""
+    return sorted(folder.name for folder in FOLDER.iterdir() if folder.is_dir())
+
+
+def read_reproductions(framework: str) -> list[Reproduction]:
+    """Return the scripts of a framework, in the order of the catalogue of causes.
+
+    Raises
+    ------
+    ValueError
+        When a script has no docstring that says what it prints, or no name that begins with a cause.
+    """
+    order = [*load_causes(), UNEXPLAINED]
+    found = [_read(path, order) for path in sorted((FOLDER / framework).glob("*.py"))]
+    return sorted(found, key=lambda one: (order.index(one.cause), one.path.name))
+
+
+def _read(path: Path, causes: Sequence[str]) -> Reproduction:
+    text = path.read_text(encoding="utf-8")
+    sentence, _, printed = (ast.get_docstring(ast.parse(text)) or "").partition("\n\nPrints:\n")
+    cause = next((one for one in causes if path.stem == one or path.stem.startswith(f"{one}-")), None)
+    if not printed or cause is None:
+        message = f"{path}: give a name that begins with a cause, and a docstring that ends with 'Prints:' and lines"
+        raise ValueError(message)
+    code = text.split('"""\n', 1)[1].strip() + "\n"
+    return Reproduction(path, cause, " ".join(sentence.split()), tuple(map(str.strip, printed.splitlines())), code)
+
+
+def list_gaps(framework: str) -> list[str]:
+    """Return a sentence for each published finding without a script, and for each script without a finding."""
+    (run,) = read_runs(HERE / f"{framework}.jsonl.gz")
+    shown = {single.cause for finding in run.findings for single in finding.singles}
+    scripts = {one.cause for one in read_reproductions(framework)}
+    gaps = [f"{framework}: no script reproduces the finding {cause!r}" for cause in sorted(shown - scripts)]
+    return gaps + [f"{framework}: the record has no finding {cause!r}" for cause in sorted(scripts - shown)]
+
+
+def is_printed(expected: Sequence[str], printed: Sequence[str]) -> bool:
+    """Return whether a script printed the expected lines, or one of several alternatives for a line."""
+    return len(expected) == len(printed) and all(
+        line in line_or_lines.split(OR) for line_or_lines, line in zip(expected, printed, strict=True)
+    )
+
+
+def run_script(python: str, path: Path) -> list[str]:
+    """Return the lines that a script prints."""
+    done = subprocess.run([python, str(path)], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    if done.returncode > 0:
+        lines.append(f"exit code {done.returncode}: {done.stderr.strip().splitlines()[-1:]}")
+    return [*lines, DEATH] if done.returncode < 0 else lines
+
+
+def main(names: Iterable[str]) -> int:
+    """Run the scripts of these frameworks, or of all, and print the result of each."""
+    faults = 0
+    for framework in list(names) or list_frameworks():
+        python = str(make_environment(framework))
+        for one in read_reproductions(framework):
+            printed = run_script(python, one.path)
+            right = is_printed(one.prints, printed)
+            faults += not right
+            sys.stdout.write(f"{'yes' if right else 'NO '}  {framework} {one.path.stem}: {'; '.join(printed)}\n")
+            if not right:
+                sys.stdout.write(f"     expected: {'; '.join(one.prints)}\n")
+        gaps = list_gaps(framework)
+        faults += len(gaps)
+        sys.stdout.write("".join(f"NO   {gap}\n" for gap in gaps))
+    sys.stdout.write(f"{faults} faults\n")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,12 @@
+"""The norm is the threshold, but 1e-6 is added to it.
+
+Prints:
+    ['2.5e-06', '3.3e-06']
+"""
+
+import paddle
+
+parameter = paddle.create_parameter([2], "float32")
+parameter.grad = paddle.to_tensor([3e-6, 4e-6])
+paddle.nn.utils.clip_grad_norm_([parameter], 5e-6)
+print([f"{number:.2g}" for number in parameter.grad.tolist()])

@@ -1,0 +1,12 @@
+"""A negative threshold flips the signs.
+
+Prints:
+    [-1.0, 1.0]
+"""
+
+import torch
+
+parameter = torch.nn.Parameter(torch.zeros(2))
+parameter.grad = torch.tensor([3.0, -4.0])
+torch.nn.utils.clip_grad_norm_([parameter], -5.0)
+print(parameter.grad.sign().tolist())

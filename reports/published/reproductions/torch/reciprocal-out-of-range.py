@@ -1,0 +1,12 @@
+"""In float16, the reciprocal of 1e-6 is infinite, and zero times infinity is NaN.
+
+Prints:
+    [nan, nan]
+"""
+
+import torch
+
+parameter = torch.nn.Parameter(torch.zeros(2, dtype=torch.float16))
+parameter.grad = torch.zeros(2, dtype=torch.float16)
+torch.nn.utils.clip_grad_norm_([parameter], 0.0)
+print(parameter.grad.tolist())

@@ -46,7 +46,7 @@ class _OnTerminal(Progress):
 class _InLines(Progress):
     def note_start(self, adapter: str, heading: str, planned: int) -> None:
         self._adapter, self._planned, self._done, self._spoiled = adapter, planned, 0, 0
-        say_line(f"{adapter}: {heading}, {planned} cells")
+        say_line(f"{adapter}: {f'{planned} cells' if heading == adapter else f'{heading}, {planned} cells'}")
 
     def note_finish(self, cell: Cell) -> None:
         self._done += 1

@@ -910,6 +910,8 @@ class TestCompletion:
             ("gradclip check paddl", ["plain,paddle", "plain,paddle-fluid"]),
             ("gradclip check ./ada", ["file,./ada"]),
             ("gradclip show value.inside", ["plain,value.inside-unchanged"]),
+            ("gradclip check --rule value.inside", ["plain,value.inside-unchanged"]),
+            ("gradclip repro record.jsonl value.inside", ["plain,value.inside-unchanged"]),
             ("gradclip summary --format bad", None),
         ],
     )

@@ -34,6 +34,7 @@ from ..run.abilities import AbilityProbes
 from ..run.plan import PlannedCell, Selection
 from ..run.runner import CASE_SECONDS, RunRequest, run_adapter, run_cell
 from ..run.search import search
+from .rules import complete_rule
 from .summary import choose_exit_code, location_option, print_runs
 from .targets import (
     Target,
@@ -79,7 +80,14 @@ class RunOptions:
 
 
 _RUN_OPTIONS = (
-    click.option("--rule", "rules", multiple=True, metavar="GLOB", help="Only rules or cases that match: '*.zero-*'."),
+    click.option(
+        "--rule",
+        "rules",
+        multiple=True,
+        metavar="GLOB",
+        shell_complete=complete_rule,
+        help="Only rules or cases that match: '*.zero-*'.",
+    ),
     click.option(
         "--jobs", default=1, show_default=True, type=click.IntRange(1), help="The number of host processes at once."
     ),

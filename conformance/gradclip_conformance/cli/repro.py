@@ -12,7 +12,7 @@ from gradclip_reports.statuses import SPOILING
 from gradclip_reports.values import escape_line
 
 from ..repro.script import NoScript, write_script
-from .rules import find_rules, suggest_rules
+from .rules import complete_rule, find_rules, suggest_rules
 from .targets import say
 
 __all__ = ["repro"]
@@ -20,7 +20,7 @@ __all__ = ["repro"]
 
 @click.command(short_help="Write a script that shows a cell without this suite.")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.argument("case", metavar="CASE|RULE")
+@click.argument("case", metavar="CASE|RULE", shell_complete=complete_rule)
 @click.option("--subject", default="", metavar="TEXT", help="The subject whose name contains this.")
 @click.option("--command", metavar="CMD", help="The command that starts the host, if the record was made with one.")
 @click.option("-o", "--output", metavar="SCRIPT", type=click.Path(path_type=Path), help="Write to this file.")

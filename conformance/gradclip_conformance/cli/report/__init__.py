@@ -17,7 +17,7 @@ from gradclip_reports.records import Cell, RecordError, Run, read_runs
 from gradclip_reports.site.book import Book
 from gradclip_reports.site.build import build_site
 from gradclip_reports.site.measured import read_accuracy, read_speeds
-from gradclip_reports.values import escape_line
+from gradclip_reports.values import escape_line, format_count
 from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 from gradclip_spec.rules.questions import load_questions
@@ -79,7 +79,7 @@ def _report(records: Sequence[Path], folder: Path, accuracy: Path | None, benchm
     if not paths:
         msg = f"There is no record (*.jsonl, *.jsonl.gz) in {', '.join(map(str, records))}."
         raise click.UsageError(escape_line(msg))
-    with show_task(f"{len(paths)} records to read", len(paths) + 1) as task:
+    with show_task(f"{format_count(len(paths), 'record')} to read", len(paths)) as task:
         runs = list(_read(paths, task))
         folders = list(dict.fromkeys(path if path.is_dir() else path.parent for path in records))
         book = Book(

@@ -130,7 +130,7 @@ def test_inputs_stay_inside_the_range(rule: str, dtype: str) -> None:
     check()
 
 
-def test_found_case_reads_back(tmp_path: Path) -> None:
+def test_found_case_is_read_from_its_file(tmp_path: Path) -> None:
     (case,) = run_search(clip_wrong_with_three, SCALED).failing
     path = tmp_path / "found.toml"
     path.write_text(found.write_toml(case), encoding="utf-8")
@@ -138,7 +138,7 @@ def test_found_case_reads_back(tmp_path: Path) -> None:
     assert list(found.make_cases(path)) == [case]
 
 
-def test_excluded_gradient_reads_back(tmp_path: Path) -> None:
+def test_excluded_gradient_is_read_from_its_file(tmp_path: Path) -> None:
     gradients = [make_tensor([1.0], "float16"), make_tensor([2.0, -0.0], "float16", need_clip=False)]
     case = found.make_case_of("global-norm.excluded-untouched", "kept", "float16", gradients, {"clip_norm": 0.5})
     path = tmp_path / "found.toml"

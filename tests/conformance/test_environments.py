@@ -62,7 +62,7 @@ def test_folder_is_in_the_users_cache_by_default(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.exam(sample=0)
-def test_environment_is_made_once_for_all_environments_of_a_python(folder: Path, tmp_path: Path) -> None:
+def test_environment_is_made_once_although_the_suite_runs_in_several_environments(folder: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "other"], check=True)
 
     assert read_marks(start()) == "x"

@@ -89,7 +89,7 @@ def test_entry_excuses_what_its_cause_reproduces(changes: dict[str, Any], status
     assert find_statuses(clip, [replace(OVERFLOW, **changes)]) == statuses
 
 
-def test_other_answer_has_changed() -> None:
+def test_another_answer_gets_the_status_changed() -> None:
     assert find_statuses(make_nan, [OVERFLOW]) == {"changed"}
     assert find_statuses(lambda grads, *, clip_norm: [g + 1 for g in grads], [OVERFLOW]) == {"changed"}
 

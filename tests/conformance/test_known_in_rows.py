@@ -102,7 +102,7 @@ def test_norm_that_left_the_range_is_recognised(magnitude: str, sizes: Sequence[
     assert {cell.breaks for cell in cells} == {"global-norm.returned-norm"}
 
 
-def test_norm_that_underflows_below_no_threshold_is_recognised() -> None:
+def test_norm_that_underflows_at_a_zero_threshold_is_recognised() -> None:
     cells = judge_rows(return_wrong_norm, "squares-under", SHORT, KNOWN, relation=("zero",))
 
     assert {cell.status for cell in cells} == {"deviation"}

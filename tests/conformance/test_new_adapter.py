@@ -1,4 +1,4 @@
-"""Check the files that `gradclip new-adapter` writes: they run, and their numbers of cells are right."""
+"""Check the files that `gradclip new-adapter` writes: they run, and name the right number of cells of each ability."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def load_subject(path: Path) -> Subject:
 
 
 def count_supported(subject: Subject) -> int:
-    """Return the number of cells that a run asks."""
+    """Return the number of cells of a run that the subject supports."""
     planned = [*plan_cells([subject], list_all_cases(), Selection()), *plan_rows([subject], Selection())]
     return sum(cell.missing is None for cell in planned)
 

@@ -58,7 +58,7 @@ def test_function_that_ends_the_process_costs_its_cells() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_calls_that_find_out_abilities_are_calls_of_cases(dtype: str) -> None:
+def test_abilities_are_found_out_by_calls_that_cases_also_make(dtype: str) -> None:
     asked: list[Call] = []
 
     class Asks(PlainFunction):

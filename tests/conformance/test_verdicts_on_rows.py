@@ -119,7 +119,7 @@ def test_missing_norm_is_named() -> None:
     assert found == {("fail", "global-norm.returned-norm")}
 
 
-def test_changed_input_is_named_only_where_it_must_stay() -> None:
+def test_changed_input_is_named_only_if_the_function_must_not_change_it() -> None:
     levels = {**ABOVE, "layout": {"contiguous", "fortran", "strided", "reversed"}}
 
     judged = list_broken(judge_rows(changes_what_was_passed, levels, in_place=False))

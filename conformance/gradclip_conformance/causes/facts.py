@@ -52,7 +52,7 @@ Doubles = npt.NDArray[np.float64]
 #: Gradients of more elements than this are compared only with the formulas, because more exact sums take too long.
 MANY = 4096
 
-#: The largest error of a distance that is measured quickly, in ulp.
+#: The largest error, in ulp, of a distance that quick arithmetic measures.
 DOUBT = 1 / 32
 
 

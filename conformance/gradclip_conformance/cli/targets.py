@@ -37,7 +37,7 @@ __all__ = [
 
 
 def complete_target(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return the adapters whose names begin with the typed text, for the completion of a shell, which adds files."""
+    """Return the adapters whose names begin with the typed text, for a shell's completion; if none, ask for files."""
     del context, parameter
     names = [CompletionItem(name) for name in sorted(registry.list_installed()) if name.startswith(begun)]
     return names or [CompletionItem(begun, type="file")]

@@ -7,8 +7,8 @@ equal. (The error of the first clip may leave the norm above the threshold. A se
 its own error.)
 
 Scaling by a power of two is exact in every operation, as long as all numbers stay in the normal range. If results are
-not equal bit for bit, the framework computes differently for other magnitudes. If the results are within the distance
-above, the status is `quality`.
+not equal bit for bit, the framework computes differently for other magnitudes. If the results are then at most two
+bounds apart, the status is `quality`.
 
 The module `single_call` holds the relations between the results of one call and its input.
 """

@@ -8,7 +8,7 @@ Up to eight numbers are written with three digits (with two for bfloat16). More 
 - a checksum, which changes if any number or the order changes;
 - the first numbers;
 - the unit: the spacing of the dtype's numbers, relative to the answer. Another machine may round each number to a
-  neighbour, so that the comparison forgives a few units.
+  neighbour, so the comparison forgives a few units.
 
 The checksum is a point in the plane: the sum of all numbers, each in its own direction, divided by their norm. If one
 of `n` numbers of equal size is lost, the point moves by `1 / sqrt(n)`. If all numbers are rounded differently, the

@@ -116,5 +116,6 @@ def _find_case(cell: Cell, subject: Subject) -> Case:
     if cell.input is not None and cell.input != show_input(planned.case):
         msg = f"The case {cell.case} had other numbers in the version of the suite that made the record: run it again."
         raise NoScript(msg)
-    # A row makes its gradients when they are needed, and only a case that holds them can become one of another rule.
+    # A row makes its gradients when they are needed. Its case needs them now, because it may become a case of another
+    # rule.
     return planned.case.make() if isinstance(planned.case, RowCase) else planned.case

@@ -70,7 +70,7 @@ def caught_by(
                 if issubclass(base, covered)
                 and (f"{base.short}.{name}" in RULES or (name in RULES and name.startswith(f"{base.short}.")))
             ]
-            assert found, f"{mutation.__name__}: no operation of it has a rule {name!r}"
+            assert found, f"{mutation.__name__}: none of its operations has a rule {name!r}"
             for function, base in found:
                 rule = name if "." in name else f"{base.short}.{name}"
                 wrong = Wrong(function, base.operation, rule, tuple(dtypes), in_place, adapter, inexcusable)  # type: ignore[arg-type]

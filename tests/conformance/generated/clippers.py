@@ -112,7 +112,7 @@ class GeneratedClipper:
     def find_changes(
         self, work: Work, counted: Sequence[int], clipped: Sequence[int], hook: Hook
     ) -> tuple[float, list[tuple[list[int], Change | None]]]:
-        """Return the norm, and groups of places; with each group, the function that changes its elements, or None."""
+        """Return the norm, and the groups of places, each with the function that changes its elements (or None)."""
         if work.operation == "clip_by_value":
             return 0.0, [([i], self.make_limit(work, hook("bounds", i, _find_bounds(work)))) for i in clipped]
         rows = {i: hook("values", i, work.grads[i].reshape(-1), work.grads[i]) for i in counted}

@@ -142,7 +142,7 @@ def _find_wrong_form(work: Work, answer: Answer) -> str | None:
         return "the number of results differs"
     for i, (grad, result, left) in enumerate(zip(work.grads, answer.results, answer.inputs, strict=True)):
         if (grad is None) != (result is None):
-            return f"gradient {i} is None, or wrongly exists"
+            return f"gradient {i} is None in the results or in the input, but not in both"
         if grad is None:
             continue
         if not isinstance(result, np.ndarray) or result.dtype != grad.dtype or result.shape != grad.shape:

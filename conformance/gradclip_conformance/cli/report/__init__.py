@@ -94,7 +94,7 @@ def _report(records: Sequence[Path], folder: Path, accuracy: Path | None, benchm
 
 
 def _read_neighbour(folders: Sequence[Path], name: str, read: Callable[[Path], Table]) -> Table | None:
-    """Return the first table of this name beside the records; say that a file is left out if it is another one."""
+    """Return the first table of this name beside the records; name and leave out a file that holds something else."""
     path = next((folder / name for folder in folders if (folder / name).is_file()), None)
     try:
         return read(path) if path else None

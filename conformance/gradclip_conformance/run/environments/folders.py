@@ -166,7 +166,7 @@ def remove_environment(environment: Environment) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove the folder of an environment. Remove its mark first, so that a rest of the folder never counts as ready.
+    """Remove the folder of an environment. Remove its mark first, so that a half-removed folder never counts as ready.
 
     Raises
     ------

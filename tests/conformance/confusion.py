@@ -71,7 +71,8 @@ def find_findings(defect: Defect) -> list[Finding]:
 
 def name_causes(number: int) -> dict[str, Any]:
     """Return the causes of one wrong clipper: those that `causes.toml` gives, and those that its findings name."""
-    # No wrong clipper holds a lock, so the call between two lines always ends, even on a busy machine.
+    # A call interrupts another call and must end within PATIENCE. No wrong clipper holds a lock, so it always ends; a
+    # longer PATIENCE lets it end in time even on a busy machine.
     arrays.PATIENCE = 60.0
     defect = list_defects()[number]
     # Poor accuracy alone does not fail the check. Use such findings only if there are no others.

@@ -224,7 +224,7 @@ def test_wrong_results_in_another_order_are_not_called_right() -> None:
     assert ("order-changed",) not in found
 
 
-def test_gradient_left_alone_beside_others_is_not_clipped() -> None:
+def test_unchanged_gradient_beside_clipped_ones_has_the_cause_not_clipped() -> None:
     def clip(grads: Any, *, clip_norm: float) -> Any:
         return [grads[0], *clip_all(grads[1:], clip_norm=clip_norm)] if len(grads) > 1 else grads
 

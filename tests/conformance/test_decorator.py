@@ -92,7 +92,7 @@ def test_option_k_chooses_findings(folder: Path) -> None:
 
 @pytest.mark.exam(sample=0)
 @pytest.mark.parametrize("arguments", [("-x",), ("-n", "4")])
-def test_first_failure_ends_the_run_and_processes_share_it(arguments: tuple[str, ...], folder: Path) -> None:
+def test_check_is_made_once_with_option_x_and_in_several_processes(arguments: tuple[str, ...], folder: Path) -> None:
     (folder / "my_clips.py").write_text(
         CLIPPER.format(cast=".astype('float64')") + "\nopen('checks.txt', 'a').write('x')\n", encoding="utf-8"
     )

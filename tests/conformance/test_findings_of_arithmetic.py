@@ -115,7 +115,7 @@ def test_step_that_leaves_the_range_is_named(function: Clip, rule: str, cause: s
     assert {name for name, *_ in found} <= {cause, "squares-overflow"}
 
 
-def test_sum_of_squares_beside_an_epsilon_that_underflows() -> None:
+def test_sum_of_squares_that_underflows_beside_an_epsilon() -> None:
     def add_eps(grads: Any, *, clip_norm: float) -> Any:
         half = np.float16
         return [g * np.minimum(half(1), half(clip_norm) / (square_in_dtype(grads) + half(1e-3))) for g in grads]
@@ -140,7 +140,7 @@ def test_number_that_is_rounded_to_half_precision_is_named(part: str) -> None:
     found = find_causes(make_adapter(clip), "global-norm.scaled-above", "global-norm.one-norm-over-all")
 
     assert found["narrower-arithmetic", "float16"] == "wrong"
-    # The nearest number of half precision is near by chance in some cells, and a norm above its range is infinite.
+    # In some cells, a number of half precision is near by chance. A norm above the range of half precision is infinite.
     assert {name for name, *_ in found} <= {"narrower-arithmetic", "long-sum", "unexplained"}
 
 

@@ -1,6 +1,6 @@
 """Check the findings about single parts of an answer: the norm, the passed gradients, repeated gradients and rows.
 
-Each wrong function here is right but for one part, so that exactly one cause explains its cells.
+Each wrong function here is wrong in only one part of its answer, so exactly one cause explains its cells.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_changed_inputs_of_a_function_that_must_not_write(function: Clip, causes
         (writes_twice_clipped, ("scaled-twice",), "wrong"),
     ],
 )
-def test_what_a_function_in_place_has_not_written(function: Clip, cause: tuple[str], severity: str) -> None:
+def test_gradients_that_an_in_place_function_has_not_written(function: Clip, cause: tuple[str], severity: str) -> None:
     found = find_causes(make_adapter(function, in_place=True), "global-norm.in-place-written")
 
     assert found.pop(cause) == severity

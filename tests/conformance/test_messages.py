@@ -53,7 +53,7 @@ def test_answer_that_breaks_the_protocol_counts_as_a_death(message: dict[str, An
     assert says in answer.text
 
 
-def test_array_of_a_record_reads_back() -> None:
+def test_array_of_a_record_is_read_back_exactly() -> None:
     for array in (None, ARRAY, Array.of(np.array(0.5)), Array.of(np.full((2, 1), np.nan, np.float16))):
         assert read_shown_array(show_array(array)) == array
 

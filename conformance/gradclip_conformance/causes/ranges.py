@@ -163,7 +163,7 @@ def _explain_reciprocal(group: Group, formulas: Sequence[Formula]) -> Explanatio
             continue
         effect = say_what_became(group, math.inf)
         # The threshold is multiplied by infinity. The product of zero and infinity is NaN.
-        # Without an epsilon, gradients that come back unchanged may as well have a norm that underflows.
+        # Without an epsilon, an underflow of the norm would also leave the gradients unchanged.
         expected = ("nan",) if group.threshold == 0 else ("unchanged", "infinite") if formula.eps else ("infinite",)
         if effect in expected and not (effect == "unchanged" and group.norm <= Fraction(group.threshold)):
             severity = "unclipped" if effect == "unchanged" else "destroyed"

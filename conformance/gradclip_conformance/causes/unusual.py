@@ -66,7 +66,7 @@ def explain_groups(case: Case, results: Sequence[Array | None]) -> Explanation |
 
 
 def has_dense_rows(case: Case, results: Sequence[Array | None]) -> bool:
-    """Return whether the result for a row-sparse gradient is dense, which is no other shape than the gradient's."""
+    """Return whether the result for a row-sparse gradient is dense; such a result does not count as another shape."""
     return len(results) == len(case.gradients) and any(
         gradient.rows is not None
         and gradient.array is not None

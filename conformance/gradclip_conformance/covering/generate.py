@@ -92,7 +92,7 @@ class _Design:
         return found
 
     def find_fitting(self, row: Sequence[int], axis: int) -> npt.NDArray[np.bool_]:
-        """Return, for each level of an axis, whether it fits, because it clashes with no level of the row."""
+        """Return, for each level of an axis, whether it fits: it must clash with no level of the row."""
         fitting = np.ones(len(self.axes[axis].levels), dtype=np.bool_)
         for other, level in enumerate(row):
             if level >= 0:

@@ -64,8 +64,8 @@ class Patience:
         return answer
 
 
-#: The first call that compiles for some shapes has this many times the limit of a case. (A kernel of torch.compile took
-#: over 30 s beside other work, the limit of a case.)
+#: The first call that compiles for some shapes has this many times the limit of a case. (Beside other work, a kernel of
+#: torch.compile took over 30 s, which is the limit of a case.)
 FIRST_CALL = 4
 
 

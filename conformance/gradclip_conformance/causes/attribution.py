@@ -491,7 +491,7 @@ def _explain_in_order(subject: _Subject, case: Case, results: Sequence[Array | N
     if law is not None:
         return _explain_by_law(law)
     rest = {_explain_group(subject, group) or _explain_behaviour(group) for group in seen.groups} - {RIGHT}
-    # Leave out the unnoticed NaN if the function also gets other gradients wrong.
+    # Leave out the cause "nonfinite-silent" if there is another one, too.
     silent = {one for one in rest if one is not None and one.cause == "nonfinite-silent"}
     rest = (rest - silent) if len(rest) > 1 else rest
     return unite(rest) or _combine_suspected(subject, rest)

@@ -116,6 +116,6 @@ def _find_case(cell: Cell, subject: Subject) -> Case:
     if cell.input is not None and cell.input != show_input(planned.case):
         msg = f"The case {cell.case} had other numbers in the version of the suite that made the record: run it again."
         raise NoScript(msg)
-    # A row makes its gradients when they are needed. Its case needs them now, because it may become a case of another
-    # rule.
+    # The case of a row makes its gradients when they are needed. If the answer breaks another rule, the script shows a
+    # case of that rule with the same gradients, so the gradients must be held.
     return planned.case.make() if isinstance(planned.case, RowCase) else planned.case

@@ -61,7 +61,7 @@ RULES = {rule.id: rule for rule in rules.load()}
 
 #: The frameworks that get the rows only with `--quick` and `--thorough`, because their known failures do not cover the
 #: rows yet.
-NOT_YET_BY_DEFAULT = frozenset({"optax", "paddle", "paddle-fluid", "tensorflow"})
+NOT_YET_BY_DEFAULT = frozenset({"optax", "paddle-fluid", "tensorflow"})
 
 
 def plan_rows(

@@ -268,7 +268,7 @@ class TestShippedFiles:
                 assert any(matches(pattern, case.id) for case in list_all_cases()), pattern
 
     @pytest.mark.parametrize("entry", ['observed = "formula"', 'observed = "all-nan"\nformula = { kind = "plain" }'])
-    def test_pin_has_a_formula_exactly_if_it_observed_one(self, entry: str) -> None:
+    def test_pin_has_a_formula_if_and_only_if_it_says_that_one_was_observed(self, entry: str) -> None:
         lines = ["[[deviation]]", 'subjects = ["*"]', 'cases = ["*"]', 'reason = "It flips."', 'url = "u"']
 
         with pytest.raises(ValueError, match=r"lib\.toml must have both a formula"):

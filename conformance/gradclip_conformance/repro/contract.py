@@ -1,7 +1,7 @@
 """Write the lines of a script that calls a framework through its adapter.
 
-For our own adapters, tables say how a script calls the framework directly. For any other one, the script calls the
-adapter itself. It needs NumPy, the framework and the package `gradclip_adapters`, and not the suite.
+For our own adapters, tables say how a script calls the framework directly. For any other adapter, the script calls the
+adapter itself. Such a script needs NumPy, the framework and the package `gradclip_adapters`, but not the suite.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def write_calls(adapter: str, case: Case, subject: Subject, *, compiles: bool, c
         msg = f"There is no adapter {adapter!r} here. Name the command that starts its host with --command."
         raise NoScript(msg)
     if "threads" in case.options:
-        msg = f"A script does not make the call of {case.id} through an adapter in several threads."
+        msg = f"{case.id} calls from several threads. No script does that through an adapter."
         raise NoScript(msg)
     compiled = _write_call(replace(case, options={**case.options, "compiled": True})) if compiles else None
     return Calls(_write_imports(adapter, subject.name, case, command), _write_call(case), compiled)
@@ -94,7 +94,7 @@ def _write_call(case: Case) -> ScriptCall:
 
 def _write_gradient(gradient: Gradient) -> str:
     if gradient.cotangent is not None:
-        msg = "A script does not pull a vector back through the clip."
+        msg = "The case asks for derivatives through the clip. No script computes them."
         raise NoScript(msg)
     words = [write_literal(gradient.name), "None" if gradient.array is None else _write_array(gradient.array)]
     fields = (

@@ -190,6 +190,33 @@ def _apply_to_all(function: Callable[..., Tuple[Sequence[Tensor], tf.Tensor]]) -
     return clip
 
 
+#: The number of graphs after which a compiled function is made anew.
+MOST_GRAPHS = 32
+
+
+class _Compiled:
+    """A function inside `tf.function`.
+
+    TensorFlow makes a graph for each combination of shapes, and at each call it searches all graphs. So lists of many
+    shapes took most of a run. `reduce_retracing` lets one graph take several shapes of a rank, and after many graphs a
+    new function takes the place of the old one.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._compiled = self._compile()
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        compiled = self._compiled
+        if compiled.experimental_get_tracing_count() >= MOST_GRAPHS:
+            compiled = self._compiled = self._compile()
+        return compiled(*args, **options)
+
+    def _compile(self) -> Any:
+        # Autograph rewrites Python control flow, and these functions have none.
+        return tf.function(self._function, autograph=False, reduce_retracing=True)
+
+
 def _list_entry_points() -> List[EntryPoint]:
     by_use_norm = "tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)"
     return [
@@ -209,6 +236,5 @@ def _make_both_entries(
     over = _apply_to_each if one_by_one else _apply_to_all
     eager = Subject(name + "[eager]", operation, DTYPES, (*features, "threads", "compiles"))
     graph = Subject(name + "[tf.function]", operation, DTYPES, (*features, "threads", "compiled"))
-    # Autograph rewrites Python control flow, and this function has none.
-    compiled = over(tf.function(function, autograph=False))
+    compiled = over(_Compiled(function))
     return [EntryPoint(eager, over(function), one_by_one, compiled), EntryPoint(graph, compiled, one_by_one, compiled)]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 try:
-    from gradclip_adapters.tensorflow import TensorFlowAdapter
+    from gradclip_adapters.tensorflow import MOST_GRAPHS, TensorFlowAdapter
 except ImportError as error:
     if "tensorflow" in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
         raise
@@ -171,6 +171,29 @@ def test_compiled_option_runs_inside_a_graph(function: str, monkeypatch: pytest.
         assert (one is None) == (other is None)
         if one is not None and other is not None:
             np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("function", ["clip_by_value", "clip_by_norm"])
+def test_a_compiled_function_keeps_few_graphs(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Any] = []
+    compile_function = tf.function
+
+    def keep(*arguments: Any, **options: Any) -> Any:
+        kept.append(compile_function(*arguments, **options))
+        return kept[-1]
+
+    monkeypatch.setattr(tf, "function", keep)
+    gradient = Gradient("a", Array.of(np.array([3.0, 4.0], np.float32)))
+    for number in range(2 * MOST_GRAPHS):
+        threshold = (33 + number) / 128
+        reply = ADAPTER.call(Call(f"tf.{function}[tf.function]", (gradient,), make_options(function, threshold)))
+        (result,) = reply.gradients
+        assert result is not None
+        expected = [threshold] * 2 if "value" in function else [0.6 * threshold, 0.8 * threshold]
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
+
+    assert kept
+    assert all(one.experimental_get_tracing_count() <= MOST_GRAPHS for one in kept)
 
 
 @pytest.mark.parametrize("subject", [name for name in sorted(SUBJECTS) if "norm" in name])

@@ -607,8 +607,9 @@ class TestFilesBesideAnAdapter:
         pins.write_text(run("expectations", "update", "record.jsonl").stdout, encoding="utf-8")
         assert pins.read_text(encoding="utf-8").startswith("# Known failures of ")
 
-        for spelling in ("my_adapter.py", folder / "my_adapter.py"):
-            result = run("check", spelling, *every_rule, "-o", "pinned.jsonl")
+        # With one spelling of the path, one rule is enough.
+        for spelling, chosen in (("my_adapter.py", ["--rule=value.bounds"]), (folder / "my_adapter.py", every_rule)):
+            result = run("check", spelling, *chosen, "-o", "pinned.jsonl")
             assert result.exit_code == 0, result.output
             assert "known;" in result.stdout
         assert run("expectations", "update", "pinned.jsonl").exit_code == 0

@@ -98,7 +98,9 @@ class _Subject:
     def laws(self) -> list[Law]:
         """The laws; those that have explained most cells come first."""
         every = [*LAWS, *([self.multiple] if self.multiple else [])]
-        return sorted(every, key=lambda law: -self.proven[law.cause] if self.proven[law.cause] >= PROVEN else 0)
+        # Long sums are almost right, so they would also explain a formula with a small epsilon.
+        times = {law.cause: self.proven[law.cause] for law in every if law.cause != "long-sum"}
+        return sorted(every, key=lambda law: -times.get(law.cause, 0) if times.get(law.cause, 0) >= PROVEN else 0)
 
 
 def explain_cell(

@@ -1,10 +1,10 @@
 """Run the suite in pytest: `pytest --pyargs gradclip_conformance --gradclip-adapter torch` runs one test for each cell.
 
-`--gradclip-per finding` runs one test for each finding instead, and `--gradclip-per rule` one for each rule.
-`@gradclip_conformance.conforms` makes such tests of a clip function in anyone's test file.
+`--gradclip-per finding` makes one test for each finding instead, and `--gradclip-per rule` makes one for each rule.
+In a test file, the decorator `@gradclip_conformance.conforms` makes the same tests for a clip function.
 
-Every run of pytest in an environment with this package loads the plugin, so the plugin imports the suite only when it
-is used.
+If this package is installed, every run of pytest loads the plugin. So the plugin imports the suite only when it is
+used.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def is_transformed() -> bool:
 
 
 def list_levels(tensor: Tensor) -> set[int]:
-    """Return the levels of the torch.func transformations that contain a tensor."""
+    """Return the levels of the torch.func transformations that wrap a tensor."""
     import torch
 
     levels: set[int] = set()
@@ -44,7 +44,7 @@ def is_view(tensor: Tensor) -> bool:
 
 
 def disable_autocast() -> contextlib.AbstractContextManager[Any]:
-    """Return a context without autocast, because autocast on the CPU cannot join float16 tensors."""
+    """Return a context without autocast, because autocast on the CPU cannot concatenate float16 tensors."""
     import torch
 
     context: contextlib.AbstractContextManager[Any] = torch._C._DisableAutocast()

@@ -46,7 +46,7 @@ def draw_brief(
     width
         The number of columns.
     record
-        The record's name in a shell; empty if the record is not kept.
+        The record's path, quoted for a shell. It is empty if the record is not kept.
     color
         Whether to add the escape codes of colours.
     hints

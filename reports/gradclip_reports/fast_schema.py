@@ -17,7 +17,7 @@ Check = Callable[[Any], bool]
 
 Schema = Mapping[str, Any]
 
-#: Keywords that say nothing about values, or that another keyword reads.
+#: Keywords that need no check of their own. They say nothing about values, or the check of another keyword reads them.
 _READ_ELSEWHERE = frozenset({"$schema", "title", "description", "additionalProperties", "properties", "then"})
 
 _TYPES: Mapping[str, frozenset[type]] = {
@@ -61,7 +61,7 @@ def _compile(schema: Schema) -> Check:
 
 
 def _compile_keyword(name: str, schema: Schema) -> Check:
-    """Return the check of one keyword; a keyword about texts or numbers accepts no value of another type."""
+    """Return the check of one keyword. A check of texts or numbers refuses values of other types."""
     wanted = schema[name]
     if name == "type":
         types = frozenset[type]().union(*(_find_type(one) for one in ([wanted] if isinstance(wanted, str) else wanted)))
@@ -112,7 +112,7 @@ def _check_members(schema: Schema) -> Check:
 
 
 def _compile_refusal(schema: Schema) -> Check:
-    """Return a check whether an object surely violates a schema: a member has the text that it must not have."""
+    """Return a check that is true if an object surely violates a schema, because a member has a forbidden text."""
     names, members = set(schema), schema.get("properties", {})
     texts = {name: one["not"].get("const") for name, one in members.items() if set(one) == {"not"}}
     if names != {"properties"} or texts.keys() != members.keys() or not all(type(one) is str for one in texts.values()):

@@ -47,13 +47,13 @@ def render(runs: Sequence[Run], format: str, *, location: str = "") -> str:
         One of `FORMATS`. `terminal` is text for 80 columns without colour; for colours and other widths see
         :func:`gradclip_reports.terminal.report`.
     location
-        For `sarif`: the file beside which the results are shown, if a run did not check a file.
+        For `sarif`: the file to show the results in. It is needed if a run did not check a file.
 
     Raises
     ------
     ValueError
-        If there is no run, or if there is no such format. Also if `badge` or `badge-svg` gets an incomplete run, or if
-        `sarif` gets a run that checked no file and no location.
+        If there is no run, or if there is no such format. Also if `badge` or `badge-svg` gets an incomplete run. Also
+        if the format is `sarif`, a run checked no file, and `location` is empty.
     """
     if format not in _RENDERERS:
         message = f"There is no format {format!r}: choose one of {', '.join(FORMATS)}."

@@ -1,8 +1,8 @@
 """Name the statuses of a cell, worst first, and say how each is shown.
 
 The order is the order of severity: if several cells share a place in a table, the worst one is shown. First come the
-statuses that fail a run; then differences from the neutral rule with a reason; then statuses that were not judged.
-`pass` comes last, so a place is shown as passed only if every cell in it passed.
+statuses that fail a run. Then come differences from the neutral rule that have a reason. Then come the statuses of
+cells that were not judged. `pass` comes last, so a place is shown as passed only if every cell in it passed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = [
 
 
 class Status(StrEnum):
-    """A status, with its signs and its meaning; records hold its text."""
+    """A status, with its signs and its meaning. Records hold its text."""
 
-    #: A sign of one column that is distinct without colour.
+    #: A sign one character wide. It differs from the other signs even without colour.
     glyph: str
     #: A sign for Markdown, where text has no colour.
     emoji: str
@@ -59,7 +59,7 @@ class Status(StrEnum):
         "📗",
         "cyan",
         False,
-        "differs by a formula that its adapter declares and no phrase documents",
+        "differs by a formula that its adapter declares, but its documentation does not give",
     )
     QUALITY = "quality", "≈", "📐", "blue", False, "poor, not right: the dtype's arithmetic explains the answer"
     UNSPECIFIED = "unspecified", "?", "❔", "dim", False, "recorded; the right answer is not defined"
@@ -78,7 +78,7 @@ SPOILING = frozenset(status for status in Status if status.spoils)
 #: The statuses of cells that are judged neither right nor wrong.
 UNJUDGED = frozenset({Status.UNSUPPORTED, Status.UNSPECIFIED})
 
-#: The cause of findings that no cause of the catalogue explains.
+#: The word that stands for the cause if no cause in the catalogue explains a finding.
 UNEXPLAINED = "unexplained"
 
 #: The statuses of cells in which something differs from the rule.

@@ -1,4 +1,4 @@
-"""Check that a call gets an answer even if it changes the state of the process, and that the host says so."""
+"""Check calls that change the state of the process. Each call gets a reply that says what the call changed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_environment_is_restored_after_a_call_that_changes_it(monkeypatch: pytes
     assert "GRADCLIP_TEST_NEW" not in os.environ
 
 
-def test_answer_that_is_no_reply_is_a_mistake_of_the_adapter() -> None:
+def test_adapter_that_returns_no_reply_object_is_reported_as_mistaken() -> None:
     class ReturnsAList(Adapter):
         def about(self) -> About:
             return About("fake", "1")

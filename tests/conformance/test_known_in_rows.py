@@ -1,4 +1,4 @@
-"""Check that known failures are recognised in rows of the covering design, and that they excuse nothing else there."""
+"""Check known failures in rows of the covering design. Each is recognised, and no other failure passes as one."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def judge_rows(
     known: Sequence[KnownCause],
     **levels: Sequence[str],
 ) -> list[Cell]:
-    """Return the cells of a few rows in float32; `levels` holds the words of other axes."""
+    """Return the cells of a few rows in float32. `levels` limits other axes to the given levels."""
     connection = InProcess(PlainFunction(function, "clip_by_global_norm", dtypes=("float32",)))
     (subject,) = connection.description.subjects
     cases = (
@@ -102,7 +102,7 @@ def test_norm_that_left_the_range_is_recognised(magnitude: str, sizes: Sequence[
     assert {cell.breaks for cell in cells} == {"global-norm.returned-norm"}
 
 
-def test_norm_that_underflows_at_a_zero_threshold_is_recognised() -> None:
+def test_norm_that_underflows_is_recognised_if_threshold_is_zero() -> None:
     cells = judge_rows(return_wrong_norm, "squares-under", SHORT, KNOWN, relation=("zero",))
 
     assert {cell.status for cell in cells} == {"deviation"}
@@ -123,7 +123,7 @@ def test_another_wrong_norm_is_not_excused(magnitude: str, sizes: Sequence[str])
 
 
 @pytest.mark.parametrize("sizes", [SHORT, LONG], ids=["short", "long"])
-def test_answer_with_two_known_causes_is_excused_by_both_only(sizes: Sequence[str]) -> None:
+def test_answer_with_two_causes_is_excused_only_if_both_are_known(sizes: Sequence[str]) -> None:
     dropped = make_known("count-changed", "none dropped")
     missing = ("none-first", "none-middle", "none-last")
 

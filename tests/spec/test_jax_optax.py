@@ -1,4 +1,4 @@
-"""Check `gradclip_spec.optax`: compare its transformations with Optax's own, in a chain, and under `jax.jit`."""
+"""Compare `gradclip_spec.optax` with Optax's own transformations, under `jax.jit`, and use one in a chain."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ NORM_TYPES = (1.0, 2.0, float("inf"))
 #: Some abilities add cells only if another ability is declared, too.
 BESIDE = {"flag_kinds": "excludes", "learning_rate": "optimizer", "training": "optimizer", "groups": "optimizer"}
 
-#: For each ability that needs code which the written adapter does not have: the work to do.
+#: The work to do for each ability that the written adapter does not have yet.
 WORK = {
     "compiled": "compile the function in `clip`",
     "compiles": 'compile the function in `clip` if `options.pop("compiled", False)`',

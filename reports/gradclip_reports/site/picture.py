@@ -1,6 +1,7 @@
 """Draw the matrix of questions as a table in Markdown and as a picture.
 
-Pages show the picture as an image, so it has its own background, and colours for light and for dark.
+Pages show the picture as an image, so it has its own background. It has one set of colours for light pages
+and one for dark pages.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ Answers = Sequence[Mapping[str, tuple[Answer, ...]]]
 _FIRST, _WIDTH, _LINE, _MARGIN = 250, 172, 18, 16
 #: The number of characters of 13 pixels that fit into the columns.
 _FIRST_FITS, _FITS = 36, 20
-#: A space at which no line is broken.
-NARROW = "\u00a0"
-#: A name is at most this long: two lines of a head.
+#: Lines are never broken at this space.
+_NO_BREAK = "\u00a0"
+#: The greatest length of a name. Two lines of a column's head hold that many characters.
 _NAME = 40
 
 _STYLE = """
@@ -113,11 +114,11 @@ class _Row:
 
 
 def _wrap(words: str) -> list[str]:
-    # A number and its unit, or the numbers of entry points, stay on one line.
+    # Keep a number and its unit on one line, and also a count of entry points, such as "1 of 5".
     kept = re.sub(
-        r"(?<=\d) (?=of \d|ulp|million|passes)|(?<= of) (?=\d)|(?<=million) (?=ulp)", NARROW, escape_line(words)
+        r"(?<=\d) (?=of \d|ulp|million|passes)|(?<= of) (?=\d)|(?<=million) (?=ulp)", _NO_BREAK, escape_line(words)
     )
-    return [line.replace(NARROW, " ") for line in textwrap.wrap(kept, _FITS)][:3] or [""]
+    return [line.replace(_NO_BREAK, " ") for line in textwrap.wrap(kept, _FITS)][:3] or [""]
 
 
 def _draw_head(run: Run, x: int) -> list[str]:

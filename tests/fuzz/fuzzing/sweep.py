@@ -1,4 +1,4 @@
-"""List all changes of one place of a document. They soon find a fault that one value causes; random changes do not."""
+"""List all changes of a single place in a document. They soon find a fault that one value causes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RAW = (
 
 
 def list_single_changes(document: Any) -> Iterator[list[Any]]:
-    """Yield changes of one place of each kind: put other values or texts there, repeat it, or leave it out."""
+    """Yield the changes of a single place, for one place of each kind. A change replaces, repeats or removes it."""
     kinds: dict[tuple[Any, ...], list[Any]] = {}
     for path in list_paths(document):
         names = tuple(step if isinstance(step, str) else "" for step in path)
@@ -77,7 +77,7 @@ def _sweep_records() -> Iterator[Any]:
             yield {"document": [name, [one]], "agrees": True, "bytes": -1, "at": 0, "format": "terminal"}
 
 
-#: The targets whose examples are changes of documents, with the examples that change one place.
+#: Functions that yield the examples with a single change, for each target that fuzzes documents.
 SWEEPS: dict[str, Callable[[], Iterator[Any]]] = {
     "answers": _sweep_answers,
     "calls": _sweep_calls,

@@ -233,7 +233,7 @@ def _judge_kept(context: Context, answer: Replied, inputs: Sequence[Array | None
     for i, gradient in enumerate(context.case.gradients):
         if gradient.array is not None and not has_same_bits(gradient.array, inputs[i], False):
             difference = describe_first_difference(gradient.array, inputs[i])
-            detail = f"Gradient {i} that was passed has been changed: {difference}."
+            detail = f"The call changed gradient {i}, which was passed to it: {difference}."
             yield _fail("inputs-not-mutated", detail, answer, "inputs-changed")
             return
 

@@ -1,4 +1,4 @@
-"""Expect errors, unchanged gradients, and no side effects: on memory, state or warnings."""
+"""Expect errors, unchanged gradients, or no side effects. Side effects are shared memory, changed state or warnings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ else:
 
 
 def _judge_unchanged(case: Case, answer: Raised) -> Verdict:
-    """Judge whether a call that raised has left the passed gradients unchanged."""
+    """Judge whether a call that raised has left its gradients unchanged."""
     changed = find_first_changed(case, answer.inputs)
     if changed is None:
         return Verdict(Status.PASS)
@@ -56,7 +56,7 @@ class Refused(Expectation):
     name: ClassVar[str] = "refused"
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Judge the error; a reply fails."""
+        """Judge the error. A call that returns without an error fails."""
         case, answer = context.case, answers[0]
         if isinstance(answer, Raised):
             return _judge_unchanged(case, answer)
@@ -77,13 +77,13 @@ class Refused(Expectation):
 
 @dataclass(frozen=True)
 class RaisesOnNonfinite(Expectation):
-    """An error is raised; with `atomic`, it is raised before anything is changed."""
+    """The call raises an error. If `atomic` is set, it raises before it changes anything."""
 
     name: ClassVar[str] = "raises-on-nonfinite"
     atomic: bool = False
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Judge the error; a reply fails."""
+        """Judge the error. A call that returns without an error fails."""
         case, answer = context.case, answers[0]
         if isinstance(answer, Raised):
             return _judge_unchanged(case, answer) if self.atomic else Verdict(Status.PASS)
@@ -103,18 +103,18 @@ class RaisesOnNonfinite(Expectation):
 
 @dataclass(frozen=True)
 class InputsKept(Expectation):
-    """The gradients that are passed are the same after the call."""
+    """The call leaves the gradients that it gets as they are."""
 
     name: ClassVar[str] = "inputs-kept"
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Let an error pass if the dtype cannot hold the norm, and nothing was changed."""
+        """Let an error pass if the dtype cannot hold the norm, and the call changed nothing."""
         if isinstance(answers[0], Raised) and may_raise(context, predict(context.case)):
             return _judge_unchanged(context.case, answers[0])
         return None
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-        """Compare the passed gradients before and after the call."""
+        """Compare the gradients before and after the call."""
         case, after = context.case, replies[0].inputs
         if after is None:
             return NOT_READ_BACK
@@ -123,14 +123,15 @@ class InputsKept(Expectation):
             return Verdict(Status.PASS)
         expected = show_array(case.gradients[changed].array)
         observed = show_array(after[changed]) if changed < len(after) else None
-        return Verdict(Status.FAIL, f"Gradient {changed} that was passed has been changed.", None, expected, observed)
+        detail = f"The call changed gradient {changed}, which was passed to it."
+        return Verdict(Status.FAIL, detail, None, expected, observed)
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return the expected results. The passed gradients must stay as they were."""
+        """Return the expected results. The caller's gradients must stay as they were."""
         return describe_results(case, predict(case), type(self).__name__)
 
     def write_script(self, script: Script) -> str:
-        """Return lines that compare the passed gradients before and after the call."""
+        """Return lines that compare the gradients before and after the call."""
         kept = assert_equal(list_inputs(script.case, range(len(script.case.gradients))))
         return join_lines(script.clip_lines(), script.call.inputs, kept)
 

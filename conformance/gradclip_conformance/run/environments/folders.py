@@ -1,4 +1,4 @@
-"""Say what a folder with an environment holds: whether the environment is ready, unfinished, broken or not ours."""
+"""Find the state of an environment's folder. It is absent, ready, unfinished, or not made by the suite."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Environment:
     state: State
     #: The fingerprint of the recipe by which the environment was made, if it is ready.
     fingerprint: str = ""
-    #: The adapter and the requirements, if they are known: environments of older versions of the suite do not say.
+    #: The adapter and the requirements, if they are known. Older versions of the suite did not write them down.
     adapter: str = ""
     requirements: tuple[str, ...] = ()
 
@@ -103,7 +103,7 @@ def _read_begun(path: Path) -> Mapping[str, Any]:
 
 
 def find_fault(environment: Environment) -> str | None:
-    """Return what is broken in an environment: its Python does not run, or an installed file is gone or cut off."""
+    """Return what is broken in an environment, or None. Python must run, and no file may be missing or cut off."""
     try:
         done = subprocess.run([environment.python, "-c", ""], capture_output=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -138,7 +138,7 @@ def _check_files(record: Path) -> Iterator[str]:
 
 
 def list_environments() -> list[Environment]:
-    """Return all environments that the suite has made or begun, by the names of their folders."""
+    """Return all environments that the suite has made or begun, sorted by folder name."""
     root = find_environments_folder()
     if not root.is_dir():
         return []
@@ -166,14 +166,16 @@ def remove_environment(environment: Environment) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove the folder of an environment. Remove its mark first, so that a half-removed folder never counts as ready.
+    """Remove the folder of an environment.
+
+    Remove the file `READY` first, so that a partly removed folder never counts as ready.
 
     Raises
     ------
     OSError
         If a file cannot be removed.
     """
-    # Older versions of the suite did not write this file.
+    # Without this file, a folder that is not ready counts as foreign. Older versions of the suite did not write it.
     (folder / BEGUN).touch()
     with contextlib.suppress(FileNotFoundError):
         (folder / READY).unlink()

@@ -1,4 +1,4 @@
-"""Fuzz the first line of a host: it says why the host does not start, or describes its adapter."""
+"""Fuzz the first line that a host prints. The line describes the adapter, or says why the host does not start."""
 
 from __future__ import annotations
 

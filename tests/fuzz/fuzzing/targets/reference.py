@@ -1,4 +1,7 @@
-"""Fuzz the reference: a call raises a documented error and changes nothing, or long doubles confirm its result."""
+"""Fuzz the reference.
+
+A call either raises a documented error and changes nothing, or agrees with a computation in long double.
+"""
 
 from __future__ import annotations
 
@@ -83,14 +86,14 @@ EXAMPLES = st.fixed_dictionaries(
         ),
         "flags": _flags,
         "included": st.lists(st.booleans(), min_size=1, max_size=8),
-        #: Levels of lists around the whole tree.
+        #: The number of lists, one in another, around the whole tree.
         "deep": st.sampled_from((0,) * 30 + (1, 2, 50, 2_000)),
     }
 )
 
 
 def check(example: Any) -> None:
-    """Call a function, and compare its result with the formula in long doubles."""
+    """Call a function, and compare its result with the formula in long double."""
     call = ReferenceCall(example)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -344,7 +344,7 @@ def test_unknown_part_is_refused() -> None:
         fill_page("<!-- data: roles -->", "page")
 
 
-def test_bar_in_a_cell_is_no_column() -> None:
+def test_bar_in_a_cell_does_not_start_a_column() -> None:
     assert write_table(("a",), [("x | y",)]) == "| a |\n| --- |\n| x \\| y |"
 
 

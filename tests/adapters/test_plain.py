@@ -323,7 +323,7 @@ class TestAnswer:
         assert reply.norm is None
 
     @pytest.mark.parametrize("returned", [None, 5.0, np.float32(5), np.array(5.0)])
-    def test_function_that_returns_no_list_works_in_place(self, returned: Any) -> None:
+    def test_function_works_in_place_if_it_returns_none_or_a_number(self, returned: Any) -> None:
         def clip(grads: Any, clip_norm: float) -> Any:
             grads[0] *= 0
             return returned
@@ -572,7 +572,7 @@ class TestHostileResults:
 @pytest.mark.parametrize("option", ["reused", "followed"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("special", [math.nan, -math.inf])
-def test_other_calls_exclude_what_is_not_finite(option: str, dtype: str, special: float) -> None:
+def test_other_calls_exclude_nonfinite_values(option: str, dtype: str, special: float) -> None:
     def list_flags(value: float) -> list[list[bool]]:
         gradients = (
             make_tensor([value, 1.0], dtype, need_clip=False),

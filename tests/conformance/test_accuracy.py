@@ -103,7 +103,7 @@ def test_error_below_the_last_bit_of_float64_is_measured() -> None:
     )
 
 
-def test_result_that_is_not_finite_is_infinitely_wrong() -> None:
+def test_nonfinite_result_is_infinitely_wrong() -> None:
     array = Array.of(np.array([1.0]))
 
     assert exact_arrays.measure_largest_error(array, Array.of(np.array([np.nan])), Fraction(1)) == np.inf

@@ -92,7 +92,7 @@ def test_subjects_fail_when_the_framework_is_replaced(
 
 @pytest.mark.exam(sample=len(ALL_ADAPTERS))
 @pytest.mark.parametrize("adapter", ALL_ADAPTERS)
-def test_no_cell_fails_without_a_replacement(adapter: str) -> None:
+def test_every_cell_is_as_expected_before_a_canary_replaces_a_function(adapter: str) -> None:
     run = run_target(adapter, adapter)
 
     assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in run.cells if cell.status in SPOILING] == []

@@ -241,7 +241,7 @@ class TestFaults:
         assert find_unmatched([pin], [make_cell("deviation"), elsewhere[0]]) == [(pin, "global-norm.zero-threshold/*")]
 
     @pytest.mark.parametrize("status", ["unsupported", "pass", "fail", "documented"])
-    def test_cell_that_is_not_as_pinned_does_not_count(self, status: str) -> None:
+    def test_cell_counts_only_if_it_is_as_pinned(self, status: str) -> None:
         assert len(find_pin_faults(make_run(make_cell(status)), [PIN])) == len(PIN.cases) + len(PIN.subjects)
 
     def test_pin_of_another_version_need_not_match(self) -> None:
@@ -353,7 +353,7 @@ class TestProposal:
         assert (new.subjects, new.observed) == (("lib.clip_[b]",), "all-nan")
         assert new.reason.startswith("To be explained")
 
-    def test_text_of_a_record_becomes_no_line_of_the_pins(self) -> None:
+    def test_text_of_a_record_cannot_add_a_line_to_the_pins(self) -> None:
         forged = 'lib"\n[[deviation]]\nsubjects = ["*"]\ncases = ["*"]\nobserved = "x"\nreason = "r"\nurl = "u"'
         forged += '\nfirst_seen = "1"\nlast_seen = "1"\n#'
         failed = replace(make_cell("fail", f"{forged}\x1b", subject=f"lib.{forged}".replace("*", "?")), detail=forged)

@@ -111,7 +111,7 @@ def test_unknown_entry_point_and_severity_are_refused(records: dict[str, Path]) 
     assert "There is no severity 'terrible'." in severity.stderr
 
 
-def test_two_answers_that_nothing_explains_are_not_the_same(records: dict[str, Path]) -> None:
+def test_two_unexplained_answers_are_different(records: dict[str, Path]) -> None:
     result = run(records["shrunk"], records["shrunk-more"], "--format", "json")
 
     document = json.loads(result.stdout)

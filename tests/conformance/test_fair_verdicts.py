@@ -76,7 +76,7 @@ def test_coefficient_that_underflows_is_a_matter_of_quality(
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_coefficient_that_underflows_excuses_no_other_answer(dtype: str) -> None:
+def test_coefficient_that_underflows_excuses_only_its_own_error(dtype: str) -> None:
     case = CASES[f"global-norm.coefficient-underflow/hardly-apart/{dtype}"]
     (x,) = list_arrays(case)
     poor = PLAIN["coefficient"](x, np.dtype(dtype).type(case.options["clip_norm"]), np.dtype(dtype).type(x[1] / 4 * 5))
@@ -171,7 +171,7 @@ def test_same_refusal_has_the_same_verdict_in_every_rule() -> None:
         assert judge_answers(case, Raised("ValueError", "", changed), claims=(POSITIVE,)).status == "fail"
 
 
-def test_documented_domain_excuses_no_failure_inside_it() -> None:
+def test_failure_inside_a_documented_domain_is_not_excused() -> None:
     above, negative = "global-norm.scaled-above/three-four-five/float32", "global-norm.negative-threshold-refused"
 
     assert judge_answers(above, Raised("ValueError", ""), claims=(POSITIVE,)).status == "fail"

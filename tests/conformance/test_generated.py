@@ -94,7 +94,7 @@ def test_trigger_that_never_holds_is_refused() -> None:
     assert find_witness(mutant) == (None, False)
 
 
-def test_mutant_that_is_right_is_not_proven_wrong() -> None:
+def test_right_mutant_is_never_proven_wrong() -> None:
     # Below the threshold nothing is divided, so the coefficient does not matter.
     mutant = read_name("clip_by_norm/loop.wide.quotient.copies/coefficient-squared/below-threshold")
 

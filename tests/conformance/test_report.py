@@ -109,7 +109,7 @@ def test_tables_beside_the_records_are_shown(named: str, record: Path, tmp_path:
     assert "3 ulp" in (tmp_path / "site" / "by-norm.html").read_text("utf-8")
 
 
-def test_neighbour_that_is_no_table_is_left_out(record: Path, tmp_path: Path) -> None:
+def test_neighbour_other_than_a_table_is_left_out(record: Path, tmp_path: Path) -> None:
     kept = Path(shutil.copy(record, tmp_path))
     (tmp_path / "benchmarks.json").write_text('{"benchmarks": []}', encoding="utf-8")
 

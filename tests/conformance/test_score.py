@@ -26,7 +26,7 @@ def whole() -> score.Outcomes:
     return outcomes
 
 
-def test_exam_without_a_fault_lists_none(whole: score.Outcomes) -> None:
+def test_list_of_faults_is_empty_if_the_exam_passes(whole: score.Outcomes) -> None:
     result = score.score(whole)
 
     assert whole.list_not_run() == []
@@ -64,7 +64,7 @@ def test_rule_that_catches_no_clipper_is_listed(whole: score.Outcomes) -> None:
     assert "a rule that catches no clipper: value.bounds" in score.list_faults(score.score(whole))
 
 
-def test_generated_clippers_that_are_not_caught_are_a_fault(whole: score.Outcomes) -> None:
+def test_uncaught_generated_clippers_are_a_fault(whole: score.Outcomes) -> None:
     batch = json.dumps({"counts": {"survives": 2}, "survivors": {"a": "b"}})
     whole.found["file.py::" + score.BATCH_TEST, "1"] = ("passed", {"batch": batch})
     whole.found["file.py::" + score.BATCH_TEST, "0"] = ("passed", {"batch": batch})

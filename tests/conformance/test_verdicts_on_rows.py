@@ -166,7 +166,7 @@ def test_results_that_hide_a_nonfinite_norm_fail(function: Clip, levels: dict[st
     assert list_broken(judge_rows(function, levels)) == {("fail", "global-norm.nan-not-silent")}
 
 
-def test_error_is_right_only_for_a_norm_that_is_not_finite() -> None:
+def test_error_is_right_only_for_a_nonfinite_norm() -> None:
     assert list_broken(judge_rows(refuses, NAN)) == {("pass", None)}
     assert {cell.status for cell in judge_rows(refuses, ABOVE)} == {"fail"}
 

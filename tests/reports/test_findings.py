@@ -121,7 +121,7 @@ def test_combined_finding_is_read_back_and_shows_its_parts(combined_run: Run, tm
     assert text.count("It is too hot.") == 2
 
 
-def test_parts_that_do_not_hold_each_cell_once_are_refused(combined_run: Run, tmp_path: Path) -> None:
+def test_parts_must_hold_each_cell_once(combined_run: Run, tmp_path: Path) -> None:
     (whole,) = combined_run.findings
     twice = replace(combined_run, findings=(replace(whole, parts=(whole.parts[0], whole.parts[0])),))
 

@@ -81,7 +81,7 @@ class TestRender:
         with pytest.raises(ValueError, match="no format 'pdf': choose one of terminal, json, markdown"):
             render([small_run], "pdf")
 
-    def test_report_of_no_run_is_refused(self) -> None:
+    def test_report_without_a_run_is_refused(self) -> None:
         with pytest.raises(ValueError, match="no run to report"):
             render([], "json")
 

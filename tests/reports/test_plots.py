@@ -74,7 +74,7 @@ def test_errors_are_drawn_against_the_number_of_elements(runs: list[Run]) -> Non
     ],
     ids=["one-size", "infinite", "no-norm"],
 )
-def test_errors_that_make_no_line_are_not_drawn(errors: dict[int, Any], runs: list[Run]) -> None:
+def test_errors_are_drawn_only_if_they_make_a_line(errors: dict[int, Any], runs: list[Run]) -> None:
     plots = draw_plots(runs, Book([], accuracy=make_accuracy(torch=errors)))
 
     assert "plot-errors" not in {plot.id for plot in plots}

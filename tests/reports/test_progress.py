@@ -46,7 +46,7 @@ def test_bar_says_what_the_task_does_and_fits_the_terminal(terminal: Terminal) -
     assert max(len(part) for line in lines for part in line.splitlines()) <= 80
 
 
-def test_bar_of_a_run_counts_what_is_not_as_expected(terminal: Terminal, make_cell: Callable[..., Cell]) -> None:
+def test_bar_of_a_run_counts_unexpected_cells(terminal: Terminal, make_cell: Callable[..., Cell]) -> None:
     with contextlib.redirect_stderr(terminal), progress_bar() as progress:
         progress.note_start("./a_long_folder/of_adapters/my_adapter.py", "My framework of many words 2.1.0+cpu", 2)
         progress.note_finish(make_cell(status="fail"))

@@ -415,7 +415,7 @@ def test_thousands_of_small_arrays(backend: Any) -> None:
 
 
 @pytest.mark.exam(sample=1)
-def test_new_arrays_that_share_no_memory(backend: Any) -> None:
+def test_new_arrays_of_several_sizes_hold_right_values(backend: Any) -> None:
     # Large arrays of several sizes, and a small one.
     sizes = [3_000_003] * 6 + [5_000_000, 7]
     arrays = [backend.array(np.full(size, 1.0 + place)) for place, size in enumerate(sizes)]

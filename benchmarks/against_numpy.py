@@ -1,4 +1,4 @@
-"""Compare common NumPy code with the reference on the same arrays; measure the memory floor and the first call."""
+"""Compare common NumPy code with the reference on the same arrays. Measure the memory floor and the first call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradclip_spec import kernels
 
 
 def run(measure: Measure) -> None:
-    """Make all comparisons; make those with common NumPy code twice, with and without the compiled loops."""
+    """Make all comparisons. Make those with common NumPy code twice, with and without the compiled loops."""
     loops = kernels.load_compiled
     for fast in ("", " (without the extra)"):
         for workload in WORKLOADS:
@@ -130,7 +130,7 @@ def _compare_other_operations(measure: Measure, workload: str) -> None:
 
 
 def _measure_first_calls(measure: Measure) -> None:
-    """Time the import of the reference and the first call of a process; do not time the import of NumPy."""
+    """Time the import of the reference and the first call of a process. Do not time the import of NumPy."""
     beginning = "import numpy, time; x = numpy.ones({}, numpy.float32); t = time.perf_counter(); import gradclip_spec; "
     call = "gradclip_spec.clip_by_global_norm([x], 1.0); "
     for what, size, program in (

@@ -16,7 +16,7 @@ LEAST, MOST = 5, 31
 
 @dataclass(frozen=True)
 class Comparison:
-    """The reference and a peer on one workload; times are in seconds."""
+    """The reference and a peer on one workload. Times are in seconds."""
 
     peer: str
     workload: str
@@ -49,7 +49,7 @@ class Measure:
         rounds: int = MOST,
         **names: str,
     ) -> None:
-        """Time both functions in turns. `fresh` makes new arguments before each call; `names` say what is compared."""
+        """Time both functions in turns. `fresh` makes new arguments before each call. `names` say what is compared."""
         start = time.perf_counter()
         for function in (ours, theirs):
             # A first call imports, compiles and caches; do not time it.

@@ -44,7 +44,7 @@ MUST_OF: dict[tuple[str, str], float] = {
 
 
 def find_accepted(row: Comparison) -> float | None:
-    """Return the largest value that is accepted for a comparison; None if there is no limit."""
+    """Return the largest value that is accepted for a comparison, or None if there is no limit."""
     return MUST_OF.get((row.peer, row.workload), MUST.get(row.peer))
 
 

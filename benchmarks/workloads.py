@@ -90,5 +90,5 @@ def choose_threshold(workload: str, clipped: bool) -> float:
 
 
 def has_only_large_tensors(workload: str) -> bool:
-    """Return whether every tensor has more than 64k elements; only then is the memory floor a fair comparison."""
+    """Return whether every tensor has more than 64k elements. Only then is the memory floor a fair comparison."""
     return all(math.prod(shape) > 65_536 for shape in WORKLOADS[workload]())

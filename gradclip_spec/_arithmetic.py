@@ -1,4 +1,4 @@
-"""Compute more accurately than one float allows, on arrays of any library; describe float formats.
+"""Compute more accurately than one float allows, on arrays of any library. Describe float formats.
 
 Each number is held as a pair of floats, which stands for their exact sum. No function branches on a value, so all of
 them can be traced. Compilers may fuse a multiplication and an addition into one rounding. Every product that is added
@@ -75,7 +75,7 @@ def round_to(name: str, value: float) -> float:
 
 
 def keep_top_bits(x: Array, anchor: Array) -> Array:
-    """Round the elements to the last place of `anchor`, a larger number; nothing else is rounded."""
+    """Round the elements to the last place of `anchor`, a larger number. Nothing else is rounded."""
     return (x + anchor) - anchor
 
 
@@ -96,7 +96,7 @@ def two_product(x: Array, y: Array, precision: int) -> tuple[Array, Array]:
 
 
 def root(xp: Any, high: Array, low: Array, precision: int) -> tuple[Array, Array]:
-    """Return the square root of `high + low`, which is at least 0, as two numbers; its derivative at 0 is set to 0."""
+    """Return the square root of `high + low`, which is at least 0, as two numbers. Its derivative at 0 is set to 0."""
     nonzero = high != 0
     high = xp.where(nonzero, high, xp.ones_like(high))
     low = xp.where(nonzero, low, xp.zeros_like(low))
@@ -116,7 +116,7 @@ def divide(xp: Any, x: Array, high: Array, low: Array, precision: int) -> Array:
 
 
 def fold(xp: Any, x: Array) -> tuple[Array, Array]:
-    """Sum over the first axis by adding halves; return the sum, and the sum of the rounding errors."""
+    """Sum over the first axis by adding halves. Return the sum, and the sum of the rounding errors."""
     errors = xp.zeros_like(x[:1, ...])
     while x.shape[0] > 1:
         half = x.shape[0] // 2

@@ -83,7 +83,7 @@ _NUMBERS = (float, int, numbers.Real)
 
 
 def check_number(name: str, value: Any) -> float:
-    """Return an argument as a float; refuse it if it breaks the condition that `_WANTED` sets for its name."""
+    """Return an argument as a float. Refuse it if it breaks the condition that `_WANTED` sets for its name."""
     wanted, hint = _WANTED[name]
     if isinstance(value, _NO_NUMBERS) or not isinstance(value, _NUMBERS):
         got = f"{value!r} of type {type(value).__name__}; convert it with float(), outside of traced code"
@@ -110,7 +110,7 @@ def check_number(name: str, value: Any) -> float:
 
 
 def check_bounds(max: Any, min: Any) -> tuple[float, float]:
-    """Return the lower and the upper bound of a clip by value; `min` defaults to `-max`."""
+    """Return the lower and the upper bound of a clip by value. `min` defaults to `-max`."""
     upper = check_number("max", max)
     lower = -upper if min is None else check_number("min", min)
     if min is None and not max >= 0:
@@ -163,7 +163,7 @@ class Tree:
         return self.included if len(once) == len(self.included) else list(once.values())
 
     def rebuild(self, arrays: Sequence[Any]) -> Any:
-        """Return the tree with the included arrays replaced; everything else is the same object."""
+        """Return the tree with the included arrays replaced. Everything else is the same object."""
         leaves = list(arrays)
         if len(leaves) < len(self.leaves):
             leaves = list(self.leaves)

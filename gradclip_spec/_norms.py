@@ -36,7 +36,7 @@ _PACK = 1 << 17
 
 
 class Norm(NamedTuple):
-    """The number `(high + low) * 2**exponent`, or an array of such numbers; a simple norm is `high` alone."""
+    """The number `(high + low) * 2**exponent`, or an array of such numbers. A simple norm is `high` alone."""
 
     high: Array
     low: Array = None
@@ -68,7 +68,7 @@ def take_simple_root(xp: Any, x: Array) -> Array:
 
 
 def make_power_sum(work: Any, arrays: Sequence[Array], norm_type: float) -> PowerSum:
-    """Return the sum of the powers of all elements; no array may be empty."""
+    """Return the sum of the powers of all elements. No array may be empty."""
     xp, one, zero = work.xp, work.make_number(1.0), work.make_number(0.0)
     if not arrays:
         return PowerSum(zero, zero, one, zero)
@@ -98,7 +98,7 @@ def make_power_sum(work: Any, arrays: Sequence[Array], norm_type: float) -> Powe
 
 
 def take_root(work: Any, powers: PowerSum, norm_type: float) -> Norm:
-    """Return the norm from the sum of powers; `high` is zero, not finite, or far from the ends of the range."""
+    """Return the norm from the sum of powers. `high` is zero, not finite, or far from the ends of the range."""
     xp, precision = work.xp, work.format.precision
     high, low, divisor, exponent = powers
     if norm_type == 2:
@@ -115,7 +115,7 @@ def take_root(work: Any, powers: PowerSum, norm_type: float) -> Norm:
 
 
 def _take_other_root(work: Any, high: Array, low: Array, norm_type: float) -> Array:
-    """Return the p-th root of `high + low`; for zero, return any finite number."""
+    """Return the p-th root of `high + low`. For zero, return any finite number."""
     xp = work.xp
     high = xp.where(high != 0, high, xp.ones_like(high))
     result = work.raise_to_power(high, xp.full_like(high, 1 / norm_type))
@@ -126,7 +126,7 @@ def _take_other_root(work: Any, high: Array, low: Array, norm_type: float) -> Ar
 
 
 def join(work: Any, rows: Array, norm_type: float) -> PowerSum:
-    """Return the sum of powers of all blocks; each row holds the `PowerSum` of one block, with its own scale."""
+    """Return the sum of powers of all blocks. Each row holds the `PowerSum` of one block, with its own scale."""
     xp, precision = work.xp, work.format.precision
     high, low, divisor, exponent = (rows[:, column] for column in range(4))
     if norm_type == math.inf:
@@ -239,7 +239,7 @@ def _sum_folded(work: Any, x: Array, norm_type: float, bound: Array) -> tuple[Ar
 
 
 def _count_bits(size: Any) -> int:
-    """Return a number of bits that suffices to count the elements; `size` may be a symbol.
+    """Return a number of bits that suffices to count the elements. `size` may be a symbol.
 
     The result has only a few possible values, because torch compiles once for each value if sizes are dynamic.
     """

@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def find_missing(item: pytest.Item) -> str:
-    """Name the first framework or library that a test needs and this session lacks; empty if it has all."""
+    """Name the first framework or library that a test needs and this session lacks. It is empty if it has all."""
     needs = [(mark.args[0], has_framework) for mark in item.iter_markers("framework")]
     needs += [(mark.args[0], has_library) for mark in item.iter_markers("array_library")]
     # If a required framework is missing, the test itself raises the error.

@@ -419,7 +419,7 @@ def test_suite_talks_to_a_host_on_python_3_7(old_python: str, tmp_path: Path) ->
 
 @pytest.fixture(scope="module")
 def published() -> dict[str, bytes]:
-    """Return the content of each file in the repository; records are decompressed."""
+    """Return the content of each file in the repository. Records are decompressed."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip("git, or a checkout, is missing")

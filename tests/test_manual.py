@@ -309,7 +309,7 @@ def test_tutorial_prints_what_it_shows(page: str, tmp_path: Path, monkeypatch: p
 
 
 def assert_shown(expected: str, printed: str) -> None:
-    """Fail unless the lines that a page shows were printed, in their order; `...` stands for anything."""
+    """Fail unless the lines that a page shows were printed, in their order. `...` stands for anything."""
     rest = " ".join(printed.split())
     for wanted in filter(None, (" ".join(part.split()) for part in expected.split("..."))):
         before, found, rest = rest.partition(wanted)

@@ -126,7 +126,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run_command(command: str, folder: Path) -> tuple[int, str]:
-    """Run a command in a folder with one rule; return its exit code and everything that it prints or writes."""
+    """Run a command in a folder with one rule. Return its exit code and everything that it prints or writes."""
     narrowed = command.replace("gradclip check", "gradclip check --rule global-norm.negative-threshold-refused")
     summary = folder / "summary.md"
     environment = {

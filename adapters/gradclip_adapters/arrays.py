@@ -214,7 +214,7 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
 
 
 def _pack(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a copy at the start of the free part of the call's buffer; outside `build_tensors`, return any copy."""
+    """Return a copy at the start of the free part of the call's buffer. Outside `build_tensors`, return any copy."""
     free = getattr(packing, "free", None)
     if free is None:
         return values.copy()
@@ -352,7 +352,7 @@ def _interrupt_everywhere(answer: Callable[[Call], Reply], same: Call, other: Ca
 
 @contextlib.contextmanager
 def _trace_lines(at_line: Callable[[], Any], lines: int = LINES) -> Iterator[List[Any]]:
-    """Call `at_line` at each of the first lines that the framework's call runs; record no warnings."""
+    """Call `at_line` at each of the first lines that the framework's call runs. Record no warnings."""
     left, before = iter(range(lines)), sys.gettrace()
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
@@ -412,7 +412,7 @@ def _answer_after(
 
 @contextlib.contextmanager
 def _wait_for_others(barrier: threading.Barrier, at_line: Optional[Callable[[], Any]]) -> Iterator[List[Any]]:
-    """Wait for the other threads, then call the framework; call `at_line` at each line, if it is given."""
+    """Wait for the other threads, then call the framework. Call `at_line` at each line, if it is given."""
     barrier.wait()
     with contextlib.ExitStack() as stack:
         yield [] if at_line is None else stack.enter_context(_trace_lines(at_line, PAUSES))

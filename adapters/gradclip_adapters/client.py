@@ -17,7 +17,7 @@ __all__ = ["Client"]
 
 
 class Client(Adapter):
-    """An adapter that passes each call to a host process; `command` starts the process."""
+    """An adapter that passes each call to a host process. `command` starts the process."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._process = subprocess.Popen(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -101,7 +101,7 @@ KNOWN_ELSEWHERE = ("python", "platform", "suite_python", "second_oracle")
 
 @dataclass(frozen=True)
 class Array:
-    """An array as it is sent: little-endian bytes, row-major; bfloat16 as its 16 bits."""
+    """An array as it is sent. The bytes are little-endian and row-major, and bfloat16 is sent as its 16 bits."""
 
     dtype: str
     shape: Tuple[int, ...]
@@ -114,12 +114,12 @@ class Array:
         return np.frombuffer(self.data, dtype=DTYPES[self.dtype]).reshape(self.shape).copy()
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Return the elements as a writable NumPy array; bfloat16 needs the package ml_dtypes."""
+        """Return the elements as a writable NumPy array. Bfloat16 needs the package ml_dtypes."""
         return self.bits().view(find_numpy_dtype(self.dtype))
 
     @classmethod
     def of(cls, values: np.ndarray[Any, Any], dtype: Optional[str] = None) -> Array:
-        """Pack a NumPy array; `dtype="bfloat16"` says that unsigned 16-bit integers are bfloat16 bits."""
+        """Pack a NumPy array. `dtype="bfloat16"` says that unsigned 16-bit integers are bfloat16 bits."""
         values = np.asarray(values)
         name = dtype or _name_dtype(values.dtype)
         if values.dtype in _AS_SENT:
@@ -303,15 +303,15 @@ def check_name(what: str, name: Any) -> None:
 
 
 class BadDeclaration(ValueError):
-    """An adapter describes itself in a way that the contract forbids; the text is for the adapter's author."""
+    """An adapter describes itself in a way that the contract forbids. The text is for the adapter's author."""
 
 
 class BadReply(TypeError):
-    """An adapter's `call` returned something that the contract forbids; the text is for the adapter's author."""
+    """An adapter's `call` returned something that the contract forbids. The text is for the adapter's author."""
 
 
 class Unsupported(Exception):
-    """An adapter cannot make a call; the text says what is missing.
+    """An adapter cannot make a call. The text says what is missing.
 
     `kind` is one of `LACKS`: the framework has no such interface, its build has no kernel for it, or the adapter itself
     has a limit. If in doubt, make the call: the framework's own error says more.
@@ -326,7 +326,7 @@ class Unsupported(Exception):
 
 
 class FrameworkRaised(Exception):
-    """The framework raised an exception; :func:`framework_call` raises this in its place."""
+    """The framework raised an exception. :func:`framework_call` raises this in its place."""
 
     def __init__(self, kind: str, text: str, inputs: Optional[Sequence[Optional[Array]]] = None) -> None:
         super().__init__("{}: {}".format(kind, text))
@@ -424,7 +424,7 @@ class Adapter:
 
 
 def select_options(call: Call, *names: str) -> Dict[str, Any]:
-    """Return the options of a call; refuse a call with an option that the adapter does not know.
+    """Return the options of a call. Refuse a call with an option that the adapter does not know.
 
     Raises
     ------

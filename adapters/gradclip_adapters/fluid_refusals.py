@@ -75,7 +75,7 @@ def refuse_unsupported(call: Call, subject: Subject) -> None:
 
 @contextlib.contextmanager
 def refuse_failed_backward(dtype: str) -> Iterator[None]:
-    """Mark the backward pass that makes the gradients; refuse the call if the CPU build has no kernels for float16.
+    """Mark the backward pass that makes the gradients. Refuse the call if the CPU build has no kernels for float16.
 
     Raises
     ------

@@ -87,7 +87,7 @@ def _serve(adapter: Adapter, messages_in: IO[bytes], messages_out: IO[str]) -> i
 
 
 def read_request(line: str) -> Optional[Dict[str, Any]]:
-    """Return the call that a line asks for; None for the message `bye`.
+    """Return the call that a line asks for, or None for the message `bye`.
 
     Raises
     ------

@@ -88,7 +88,7 @@ _LONG_NUMBER = re.compile(r"[0-9]{%d}" % (DIGITS.number + 1))
 
 
 class LimitExceeded(ValueError):
-    """A message exceeds a limit; the text names the limit."""
+    """A message exceeds a limit. The text names the limit."""
 
     def __init__(self, limit: Limit, count: Union[int, str]) -> None:
         found = "{:,}".format(count) if isinstance(count, int) else count
@@ -109,7 +109,7 @@ def check_limit(limit: Limit, count: int) -> None:
 
 
 def shorten(text: str, limit: Limit = SHOWN_TEXT) -> str:
-    """Return a text; if it is too long, cut its middle. The start says what happened, and the end says where."""
+    """Return a text. If it is too long, cut its middle. The start says what happened, and the end says where."""
     if len(text) <= limit.number:
         return text
     half = limit.number // 2 - 50

@@ -77,7 +77,7 @@ class JoinedGradients:
 
 
 def join_by_dtype(gradients: Sequence[Gradient]) -> Tuple[JoinedGradients, ...]:
-    """Concatenate the dense gradients of each dtype; leave out those that are None."""
+    """Concatenate the dense gradients of each dtype. Leave out those that are None."""
     found: Dict[str, Dict[int, np.ndarray[Any, Any]]] = {}
     for number, gradient in enumerate(gradients):
         if gradient.array is not None and gradient.rows is None:

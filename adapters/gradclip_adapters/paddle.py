@@ -71,7 +71,7 @@ class ClipClass:
     fixed: Tuple[Tuple[str, Any], ...] = ()
 
     def __call__(self, options: Dict[str, Any]) -> Any:
-        """Return the clip object of these options; an option that the class does not know raises its TypeError."""
+        """Return the clip object of these options. An option that the class does not know raises its TypeError."""
         return self.make(**options, **dict(self.fixed))
 
 

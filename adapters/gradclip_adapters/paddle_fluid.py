@@ -51,7 +51,7 @@ class ClipClass:
     options: Tuple[str, ...]
 
     def __call__(self, options: Dict[str, Any], **more: Any) -> Any:
-        """Return the clip object of these options; an option that the class does not know raises its TypeError."""
+        """Return the clip object of these options. An option that the class does not know raises its TypeError."""
         return self.make(**options, **more)
 
 

@@ -155,7 +155,7 @@ def refuse_ways(options: Dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _refuse_failed_backward(call: Call) -> Iterator[None]:
-    """Mark the backward pass that makes the gradients; refuse the call if the CPU build has no kernels for 16 bits.
+    """Mark the backward pass that makes the gradients. Refuse the call if the CPU build has no kernels for 16 bits.
 
     Raises
     ------

@@ -12,7 +12,7 @@ FILE_MODULE = "_gradclip_adapter_"
 
 
 def file_exists(path: Union[str, Path]) -> bool:
-    """Return whether there is such a file; False for a path that the system refuses, such as a long one.
+    """Return whether there is such a file. Return False for a path that the system refuses, such as a long one.
 
     `Path.is_file` raises an error for a name of 300 characters.
     """
@@ -23,7 +23,7 @@ def file_exists(path: Union[str, Path]) -> bool:
 
 
 def folder_exists(path: Union[str, Path]) -> bool:
-    """Return whether there is such a folder; False for a path that the system refuses, such as a long one."""
+    """Return whether there is such a folder. Return False for a path that the system refuses."""
     try:
         return Path(path).is_dir()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Make an adapter of any function on NumPy arrays; its signature shows its abilities.
+"""Make an adapter of any function on NumPy arrays. Its signature shows its abilities.
 
 The function is called as `fn(grads, *, clip_norm)` (by norm, by global norm) or as `fn(grads, *, max, min)` (by value).
 `grads` is a list of NumPy arrays, with None for a parameter without a gradient. A function may also take `need_clip`,
@@ -217,7 +217,7 @@ class PlainFunction(Adapter):
 
 
 def _name_module(module: Any) -> str:
-    """Return a module's name; for a file that was imported under a name of our own, return the name of the file."""
+    """Return a module's name. For a file that was imported under a name of our own, return the name of the file."""
     if not str(module).startswith(FILE_MODULE):
         return str(module)
     path = getattr(sys.modules.get(module), "__file__", None)

@@ -20,7 +20,7 @@ def read_result(
     arrays: Sequence[Optional[np.ndarray[Any, Any]]],
     allowed: int,
 ) -> Reply:
-    """Return a reply with the results of a function; if they cannot be read, the reply says so."""
+    """Return a reply with the results of a function. If they cannot be read, the reply says so."""
     try:
         clipped, norm = _split(result, passed)
         (packed_norm,) = pack([_convert_for_wire(norm, allowed)], allowed)
@@ -34,12 +34,12 @@ def read_result(
 
 
 def returned_no_list(result: Any) -> bool:
-    """Return whether a function returned nothing, or only a norm; then the list that it got holds the results."""
+    """Return whether a function returned nothing, or only a norm. Then the list that it got holds the results."""
     return result is None or np.isscalar(result) or (isinstance(result, np.ndarray) and result.ndim == 0)
 
 
 def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[List[Any], Any]:
-    """Return the clipped gradients and the norm from the result of a function; the norm is None if there is none."""
+    """Return the clipped gradients and the norm from the result of a function. The norm is None if there is none."""
     if returned_no_list(result):
         return passed, result
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], (list, tuple)):
@@ -58,7 +58,7 @@ def _list_items(values: Sequence[Any]) -> List[Any]:
 
 
 def _convert_for_wire(norm: Any, allowed: int) -> Any:
-    """Return a norm in a dtype that can be sent; no rule restricts the dtype of a norm.
+    """Return a norm in a dtype that can be sent. No rule restricts the dtype of a norm.
 
     A norm that exceeds the allowed bytes is not converted, and is refused later: converting a broadcast array would
     allocate memory for all of its elements.
@@ -131,7 +131,7 @@ def _refuse_large_list(value: Any, allowed: int) -> None:
 
 
 def _mark_passed(clipped: Sequence[Any], arrays: Sequence[Any]) -> Optional[Tuple[bool, ...]]:
-    """Return which results are the same objects as were passed; None if the counts differ."""
+    """Return which results are the same objects as were passed, or None if the counts differ."""
     if len(clipped) != len(arrays):
         return None
     return tuple(result is array for result, array in zip(clipped, arrays))

@@ -144,14 +144,14 @@ def _make_sorted(maker: _Maker) -> np.ndarray[Any, Any]:
 
 
 def _make_subnormals(maker: _Maker) -> np.ndarray[Any, Any]:
-    """Return numbers; every second one is subnormal."""
+    """Return numbers. Every second one is subnormal."""
     found = maker.make_numbers()
     found[1::2] &= np.uint64(maker.mask) | maker.sign
     return found
 
 
 def _make_zeros(maker: _Maker) -> np.ndarray[Any, Any]:
-    """Return numbers; two of three are zeros, of either sign."""
+    """Return numbers. Two of three are zeros, of either sign."""
     found = maker.make_numbers()
     found[1::3] = 0
     found[2::3] = maker.sign

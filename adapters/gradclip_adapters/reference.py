@@ -178,7 +178,7 @@ def _lay_out_gradient(gradient: Gradient) -> np.ndarray[Any, Any]:
 
 
 def _list_half_precisions() -> Tuple[str, ...]:
-    """Return NumPy's half precisions; bfloat16 needs the package ml_dtypes."""
+    """Return NumPy's half precisions. Bfloat16 needs the package ml_dtypes."""
     return ("float16", "bfloat16") if importlib.util.find_spec("ml_dtypes") else ("float16",)
 
 

@@ -34,7 +34,7 @@ BUILT_IN = {
 
 
 class BadTarget(Exception):
-    """A target does not name an adapter; the text says what was looked for, what was found, and what to do."""
+    """A target does not name an adapter. The text says what was looked for, what was found, and what to do."""
 
 
 class MissingFramework(Exception):

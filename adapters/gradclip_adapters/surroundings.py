@@ -26,7 +26,7 @@ __all__ = ["answer_in_watched_surroundings", "find_shared"]
 
 
 def answer_in_watched_surroundings(adapter: Adapter, call: Call) -> Any:
-    """Return an adapter's answer; a reply also says what state the call has changed.
+    """Return an adapter's answer. A reply also says what state the call has changed.
 
     The state is restored, so that the next call starts with the same state.
     """

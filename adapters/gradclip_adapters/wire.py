@@ -92,7 +92,7 @@ def encode_array(array: Optional[Array]) -> Optional[Dict[str, Any]]:
 
 
 def _encode_or_name(array: Optional[Array], others: Mapping[str, Optional[Array]]) -> Optional[Dict[str, Any]]:
-    """Return the message of an array of a reply; if it equals one of the others, return only the name of that other."""
+    """Return the message of an array of a reply. If it equals one of the others, return only the name of that other."""
     for name, other in others.items():
         if array is not None and other is not None and array == other:
             return {"same": name}
@@ -129,7 +129,7 @@ def decode_array(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
 
 
 def _decode_text(text: Any, what: str) -> str:
-    """Return a text; refuse any other value, which a reply would repeat."""
+    """Return a text. Refuse any other value, which a reply would repeat."""
     if type(text) is not str:
         message = "{!r:.40} is not {}".format(text, what)
         raise ValueError(message)
@@ -159,7 +159,7 @@ def _describe_wrong_length(found: str, shape: Sequence[int], dtype: str, expecte
 
 
 def encode_arrays(arrays: Optional[Sequence[Optional[Array]]]) -> Optional[List[Optional[Dict[str, Any]]]]:
-    """Return the messages of a list of arrays; None stays None."""
+    """Return the messages of a list of arrays. None stays None."""
     return None if arrays is None else [encode_array(array) for array in arrays]
 
 
@@ -207,7 +207,7 @@ def decode_gradient(message: Mapping[str, Any]) -> Gradient:
 
 
 def encode_call(call: Call, number: int, by_recipe: bool = False) -> Dict[str, Any]:
-    """Return the message of a call; the number comes back with its answer.
+    """Return the message of a call. The number comes back with its answer.
 
     With `by_recipe`, send the recipes of arrays and not their data. Use it only for a host that knows the recipes.
     """
@@ -230,7 +230,7 @@ def decode_call(message: Mapping[str, Any]) -> Call:
 
 
 def encode_reply(reply: Reply, number: int, call: Optional[Call] = None) -> Dict[str, Any]:
-    """Return the message of a reply; leave out `malformed` if it is None.
+    """Return the message of a reply. Leave out `malformed` if it is None.
 
     If `call` is given and its gradients came as recipes, an array that equals the passed gradient or the result is not
     sent again.

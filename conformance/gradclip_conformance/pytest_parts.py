@@ -73,7 +73,7 @@ def list_parts(key: str, per: str, make: Callable[[], Run], operations: Collecti
 
 
 def _list_origins(themes: Collection[str], *, by_value: bool) -> list[str]:
-    """Return the ids of the findings that rules of these themes can have; `by_value` adds clips by value."""
+    """Return the ids of the findings that rules of these themes can have. `by_value` adds clips by value."""
     causes = [cause for cause in load_causes().values() if not set(cause.themes).isdisjoint(themes)]
     names = dict.fromkeys(find_origin(cause.id) for cause in causes)
     return [name for name in names if by_value or not name.startswith("value-")]

@@ -127,7 +127,7 @@ def _list_parts_of_adapter(config: pytest.Config, target: str, per: str) -> list
 
 @dataclass(frozen=True)
 class _CellCheck:
-    """One cell of an adapter; `evidence` holds the earlier wrong cells."""
+    """One cell of an adapter. `evidence` holds the earlier wrong cells."""
 
     connection: Connection
     target: str
@@ -162,7 +162,7 @@ def check_cell(
     probes: AbilityProbes,
     evidence: list[Evidence],
 ) -> None:
-    """Check one cell, and pass, fail or skip the test; `evidence` holds the earlier wrong cells."""
+    """Check one cell, and pass, fail or skip the test. `evidence` holds the earlier wrong cells."""
     __tracebackhide__ = True
     from gradclip_reports.statuses import SPOILING
     from gradclip_reports.values import escape_text

@@ -25,7 +25,7 @@ def _replace_description(app: Sphinx, context: click.Context, lines: list[str]) 
 
 
 def keep_columns(lines: list[str]) -> list[str]:
-    """Return the lines; turn each block that click leaves unwrapped into a literal block.
+    """Return the lines. Turn each block that click leaves unwrapped into a literal block.
 
     sphinx-click marks the lines of such a block by a bar. Sphinx would join their words, and so lose the columns.
     """

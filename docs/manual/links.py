@@ -21,7 +21,7 @@ ADDRESSES = ("href", "src", "srcset", "data", "poster")
 
 @dataclass
 class Page(HTMLParser):
-    """The anchors of a page, and its links; each link says whether the browser loads it by itself."""
+    """The anchors of a page, and its links. Each link says whether the browser loads it by itself."""
 
     anchors: set[str] = field(default_factory=set)
     links: list[tuple[str, bool]] = field(default_factory=list)
@@ -61,7 +61,7 @@ def find_broken_links(folder: Path) -> Iterator[str]:
 
 
 def _find_fault(path: Path, link: str, is_loaded: bool, pages: dict[Path, Page], folder: Path) -> str:
-    """Return what is wrong with a link; empty if nothing is."""
+    """Return what is wrong with a link. The text is empty if nothing is."""
     address = urlsplit(link)
     if address.scheme == "data":
         return ""
@@ -87,7 +87,7 @@ def _has_anchor(page: Page, anchor: str) -> bool:
 
 
 def main() -> int:
-    """Print the broken links of the folder that the command line names; return 1 if there is one."""
+    """Print the broken links of the folder that the command line names. Return 1 if there is one."""
     folder = Path(sys.argv[1])
     broken = list(find_broken_links(folder))
     for line in broken:

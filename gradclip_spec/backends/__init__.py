@@ -19,7 +19,7 @@ __all__ = ["choose_backend"]
 
 
 def choose_backend(tree: Tree, inplace: bool = False) -> Any:
-    """Return the backend of the included arrays of a tree; it is NumPy's if there is no array at all.
+    """Return the backend of the included arrays of a tree. It is NumPy's if there is no array at all.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def _make_backend(tree: Tree) -> Any:
 
 
 def _choose_torch(xp: Any, tensors: Sequence[Any], device: Any) -> Any:
-    """Return the backend of torch tensors; if there are none, the norm is on `device`."""
+    """Return the backend of torch tensors. If there are none, the norm is on `device`."""
     import torch
 
     from gradclip_spec.backends.torch import InMemoryTorch, Torch

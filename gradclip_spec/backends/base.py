@@ -74,7 +74,7 @@ class Backend:
     # Facts about a library and its arrays.
 
     def find_device(self, x: Array) -> Any:
-        """Return the device for the few numbers that decide the clip of this array; None lets the library choose."""
+        """Return the device for the few numbers that decide the clip of this array. None lets the library choose."""
         return array_api_compat.device(x)
 
     def supports_float64(self) -> bool:
@@ -128,7 +128,7 @@ class Backend:
         return norm_type == 2 and self.has_float64 and not self.wide
 
     def summarize(self, arrays: Sequence[Array], norm_type: float) -> PowerSum:
-        """Return the four numbers of a `PowerSum` for some arrays; `join` makes the norm from those of all blocks."""
+        """Return the four numbers of a `PowerSum` for some arrays. `join` makes the norm from those of all blocks."""
         if self.is_simple(norm_type):
             one, zero = self.make_number(1.0), self.make_number(0.0)
             return PowerSum(self.sum_squares(arrays), zero, one, zero)
@@ -148,7 +148,7 @@ class Backend:
         return self.add_squares(list(pack(self, arrays))) if arrays else self.make_number(0.0)
 
     def add_squares(self, arrays: Sequence[Array]) -> Array:
-        """Return the sum of the squares of all elements; no array may be empty."""
+        """Return the sum of the squares of all elements. No array may be empty."""
         xp = self.xp
         wide = (xp.astype(x, xp.float64) for x in arrays)
         return xp.sum(xp.stack([xp.sum(x * x) for x in wide]))
@@ -158,7 +158,7 @@ class Backend:
         return self.xp.asarray(value, dtype=self.dtype, device=self.device)
 
     def find_largest(self, x: Array) -> Array:
-        """Return the largest magnitude of a nonempty array; NaN if an element is NaN."""
+        """Return the largest magnitude of a nonempty array, or NaN if an element is NaN."""
         return self.xp.max(self.xp.abs(x))
 
     def raise_to_power(self, x: Array, y: Array) -> Array:
@@ -230,7 +230,7 @@ class Backend:
     # Scaling.
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
-        """Return each array multiplied by one coefficient; if that is 1, `eager` backends return the array itself."""
+        """Return each array multiplied by one coefficient. If that is 1, `eager` backends return the array itself."""
         if self.eager and bool(coefficient.unchanged):
             return list(arrays)
         results = list(arrays)
@@ -252,7 +252,7 @@ class Backend:
         return results
 
     def multiply(self, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
-        """Return arrays of one dtype multiplied by one coefficient; each factor rounds the product once."""
+        """Return arrays of one dtype multiplied by one coefficient. Each factor rounds the product once."""
         xp, name = self.xp, self.dtypes[arrays[0].dtype]
         results = []
         for x in arrays:
@@ -268,14 +268,14 @@ class Backend:
         return results
 
     def list_factors(self, coefficient: Coefficient, name: str) -> Sequence[Array]:
-        """Return the factors of a coefficient; arrays of a dtype narrower than float64 need only one."""
+        """Return the factors of a coefficient. Arrays of a dtype narrower than float64 need only one."""
         narrow = self.has_float64 and name != "float64"
         return [functools.reduce(operator.mul, coefficient.factors)] if narrow else coefficient.factors
 
     # Values.
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
-        """Return a nonempty array clipped to bounds that its dtype holds exactly; the same object if unchanged."""
+        """Return a nonempty array clipped to bounds that its dtype holds exactly, or the array itself if unchanged."""
         xp = self.xp
         if self.eager and bool(lower <= xp.min(x)) and bool(xp.max(x) <= upper):
             return x

@@ -35,7 +35,7 @@ class Dask(Backend):
         self.choose = choose
 
     def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
-        """Return an array whose chunks are refused, and why; refuse to write into any array."""
+        """Return an array whose chunks are refused, and why. Refuse to write into any array."""
         for index, x in enumerate(arrays):
             if isinstance(x._meta, np.ma.MaskedArray):
                 return index, "{} is a masked array; fill the masked elements (`filled`) first"

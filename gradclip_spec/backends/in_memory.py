@@ -1,4 +1,4 @@
-"""Clip arrays whose memory can be read and written; norms and coefficients are Python numbers.
+"""Clip arrays whose memory can be read and written. Norms and coefficients are Python numbers.
 
 A norm is a float if it is not finite, or if squares of narrower elements were summed in float64. Any other norm is a
 `Fraction`, and so is its coefficient. Comparing a norm with a threshold rounds nothing.
@@ -86,7 +86,7 @@ class InMemory(kernels.Memory):
         return _add_up(plain.sum_other_powers(views, norm_type, unit), unit)
 
     def _check_range(self, arrays: Sequence[Array], parts: list[float], power: int) -> PowerSum:
-        """Return the sum of powers from its parts; if the sum has left the range, sum again with scaled elements."""
+        """Return the sum of powers from its parts. If the sum has left the range, sum again with scaled elements."""
         if not self.wide or _SMALLEST < sum(parts) < _LARGEST:
             return _add_up(parts)
         largest = kernels.find_largest(self, arrays)
@@ -125,7 +125,7 @@ class InMemory(kernels.Memory):
         return (clip_norm / divisor, 0.0, 1.0) if isinstance(divisor, float) else _split(Fraction(clip_norm) / divisor)
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
-        """Return each array times its coefficient (one for all, or a list); for 1, return the array itself."""
+        """Return each array times its coefficient (one for all, or a list). For 1, return the array itself."""
         coefficients = coefficient if isinstance(coefficient, list) else [coefficient] * len(arrays)
         changed = [index for index, coefficient in enumerate(coefficients) if coefficient != ONE]
         # If all arrays change, pass the same list again, because `shared_out` caches its chunks.
@@ -162,7 +162,7 @@ def _add_up(parts: Sequence[float], divisor: float = 1.0, exponent: float = 0.0)
 
 
 def _root_exactly(number: Fraction) -> Fraction:
-    """Return the square root of a number above zero, with a relative error of `2**-120`; exactly if it is rational."""
+    """Return the square root of a number above zero, with a relative error of `2**-120`, exactly if it is rational."""
     # The denominator is a power of two: choose `shift` so that `numerator * 2**shift` has at least 256 bits, and
     # `2**shift / denominator` has an exact root.
     shift = max(256 - number.numerator.bit_length(), 0)
@@ -172,7 +172,7 @@ def _root_exactly(number: Fraction) -> Fraction:
 
 
 def _split(coefficient: Fraction) -> kernels.Factor:
-    """Return a coefficient as a pair of floats and a power of two; the pair is well above the smallest float."""
+    """Return a coefficient as a pair of floats and a power of two. The pair is well above the smallest float."""
     exponent = coefficient.numerator.bit_length() - coefficient.denominator.bit_length()
     shift = max(0, min(1074, -900 - exponent))
     scaled = coefficient * 2**shift

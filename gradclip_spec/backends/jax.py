@@ -1,4 +1,4 @@
-"""Define the backend of JAX arrays, traced or not; it reads no values."""
+"""Define the backend of JAX arrays, traced or not. It reads no values."""
 
 import contextlib
 import functools
@@ -29,7 +29,7 @@ class JAX(Backend):
         return True
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
-        """Return a context that has float64; it affects only computations inside it."""
+        """Return a context that has float64. It affects only computations inside it."""
         return _enable_float64()
 
     def find_place(self, x: Array) -> Hashable:
@@ -68,7 +68,7 @@ class JAX(Backend):
         return sums[0] if len(sums) == 1 else jnp.sum(lax.optimization_barrier(jnp.stack(sums)))
 
     def find_largest(self, x: Array) -> Array:
-        """Return the largest magnitude of an array; NaN if an element is NaN, which XLA's maximum overlooks."""
+        """Return the largest magnitude of an array, or NaN if an element is NaN, which XLA's maximum overlooks."""
         return self.xp.where(self.xp.any(self.xp.isnan(x)), math.nan, self.xp.max(self.xp.abs(x)))
 
     def raise_to_power(self, x: Array, y: Array) -> Array:

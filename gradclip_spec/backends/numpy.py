@@ -43,7 +43,7 @@ class NumPy(InMemory, Backend):
         return [x.size for x in arrays]
 
     def view(self, arrays: Sequence[Array]) -> list[Array]:
-        """Return the arrays; for bfloat16, return their bits."""
+        """Return the arrays. For bfloat16, return their bits."""
         return [x.view(np.uint16) if self.dtypes[x.dtype] == "bfloat16" else x for x in arrays]
 
     def locate(self, arrays: Sequence[Array]) -> Iterator[tuple[str, int]]:

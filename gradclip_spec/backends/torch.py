@@ -1,4 +1,4 @@
-"""Define the backends of torch tensors: tensors on the CPU are read in memory; the values of others are not read."""
+"""Define the backends of torch tensors. The memory of tensors on the CPU is read. Other values stay unread."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ class Torch(Backend):
         return self._find_read_only(arrays) if inplace and not torch.compiler.is_compiling() else None
 
     def _find_read_only(self, arrays: Sequence[Tensor]) -> tuple[int, str] | None:
-        """Return a tensor that torch may refuse to write into, and why; the error of torch would come too late."""
+        """Return a tensor that torch may refuse to write into, and why. The error of torch would come too late."""
         import torch
 
         # A tensor from outside of a transformation cannot hold the results of tensors inside it.
@@ -128,7 +128,7 @@ class InMemoryTorch(InMemory, Torch):
     thread_divisor = 2
 
     def find_problem(self, arrays: Sequence[Tensor], inplace: bool) -> tuple[int, str] | None:
-        """Return a tensor that cannot be written into; tensors of this backend have no other problems."""
+        """Return a tensor that cannot be written into. Tensors of this backend have no other problems."""
         import torch
 
         plain = set(map(type, arrays)) == {torch.Tensor}
@@ -145,7 +145,7 @@ class InMemoryTorch(InMemory, Torch):
             torch.autograd.graph.increment_version(arrays)
 
     def clip(self, x: Tensor, lower: float, upper: float, inplace: bool) -> Tensor:
-        """Return a tensor within bounds; the tensor itself if it is within them already."""
+        """Return a tensor within bounds, or the tensor itself if it is within them already."""
         if lower <= x.min() and x.max() <= upper:
             return x
         return super().clip(x, lower, upper, inplace)
@@ -155,7 +155,7 @@ class InMemoryTorch(InMemory, Torch):
         return [x.numel() for x in arrays]
 
     def view(self, arrays: Sequence[Tensor]) -> list[Array]:
-        """Return the memory of the tensors, or a copy if the negative bit is set; for bfloat16, the bits."""
+        """Return the memory of the tensors, or a copy if the negative bit is set. For bfloat16, return the bits."""
         return [_view(x.resolve_neg()) for x in arrays]
 
     def locate(self, arrays: Sequence[Tensor]) -> Iterator[tuple[str, int]]:
@@ -171,7 +171,7 @@ def _disable_autocast_and_warnings() -> Iterator[None]:
 
 
 def _may_require_grad(x: Tensor) -> bool:
-    """Return whether a tensor may require grad; under a transformation, its own attribute is unreliable."""
+    """Return whether a tensor may require grad. Under a transformation, its own attribute is unreliable."""
     import torch
 
     return bool(x.requires_grad) or (not torch.compiler.is_compiling() and torch_private.is_transformed())

@@ -55,7 +55,7 @@ def are_dtensors(arrays: Sequence[Array]) -> bool:
 
 
 class _Blocks:
-    """A backend of tensors in blocks; `local` is the torch backend that works on one block, or on all of them.
+    """A backend of tensors in blocks. `local` is the torch backend that works on one block, or on all of them.
 
     `local` provides all methods that are not defined here. All processes end with the same numbers, so they make the
     same decision.
@@ -101,7 +101,7 @@ class _Blocks:
 
 
 class Shards(_Blocks):
-    """The backend of DTensors; element-wise operations work on the shards."""
+    """The backend of DTensors. Element-wise operations work on the shards."""
 
     def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
         """Return a DTensor or a shard that cannot be clipped."""
@@ -158,7 +158,7 @@ class Shards(_Blocks):
 
 
 class Devices(_Blocks):
-    """The backend of plain tensors on several devices. It reads no values; common numbers are on the first device."""
+    """The backend of plain tensors on several devices. It reads no values. Common numbers are on the first device."""
 
     def gather(self, arrays: Sequence[Array], norm_type: float) -> Array:
         """Return the numbers of each device, moved to the first device."""

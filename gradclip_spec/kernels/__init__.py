@@ -51,7 +51,7 @@ class Memory(Protocol):
 
 @functools.cache
 def load_compiled() -> Any:
-    """Return the module of compiled loops, or None; warn if numba is installed but fails."""
+    """Return the module of compiled loops, or None. Warn if numba is installed but fails."""
     try:
         if importlib.util.find_spec("numba") is None:
             return None

@@ -1,4 +1,4 @@
-"""Compile loops over memory that is given by addresses; one call of a loop works on a whole list of arrays.
+"""Compile loops over memory that is given by addresses. One call of a loop works on a whole list of arrays.
 
 Rules of this file:
 
@@ -43,7 +43,7 @@ def _warn_once() -> None:
 
 
 def _compile_loop(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function at its first call; cache the machine code on disk, or in memory if there is no folder."""
+    """Compile a function at its first call. Cache the machine code on disk, or in memory if there is no folder."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:
@@ -92,7 +92,7 @@ def _read(context: Any, kind: Any, address: Any, index: Any) -> Any:
 
 @_emit
 def _write(context: Any, kind: Any, address: Any, index: Any, number: Any) -> Any:
-    """Write a float64 as an element; round to float32 first if the element is narrower than float32."""
+    """Write a float64 as an element. Round to float32 first if the element is narrower than float32."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         value = arguments[3]
@@ -157,7 +157,7 @@ def sum_plainly(kind: Any, starts: Any, sizes: Any, power: int, sums: Any, first
 def sum_exactly(
     kind: Any, starts: Any, sizes: Any, power: int, factor: float, sums: Any, rests: Any, first: int, last: int
 ) -> None:
-    """Sum the squares or magnitudes of the elements times a power of two; `sums + rests` is the sum of each chunk.
+    """Sum the squares or magnitudes of the elements times a power of two. `sums + rests` is the sum of each chunk.
 
     TwoProduct and TwoSum (Ogita, Rump, Oishi, Accurate Sum and Dot Product, 2005, algorithm Dot2) give every rounding
     error exactly, barring underflow. The errors are added up in float64. With n terms in a lane, the relative error of
@@ -198,7 +198,7 @@ def _add(total: float, rest: float, x: float, power: int) -> tuple[float, float]
 
 @_compile_loop()
 def find_largest(kind: Any, starts: Any, sizes: Any, results: Any, first: int, last: int) -> None:
-    """Find the largest magnitude of each chunk, or NaN if an element is NaN; write its bits as a float64."""
+    """Find the largest magnitude of each chunk, or NaN if an element is NaN. Write its bits as a float64."""
     for chunk in range(first, last):
         address, found = starts[chunk], 0
         for index in range(sizes[chunk]):

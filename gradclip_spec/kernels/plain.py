@@ -25,7 +25,7 @@ _SMALLEST = 2.0**-126
 
 
 def split(*views: View) -> Iterator[tuple[View, ...]]:
-    """Yield the same parts of several arrays of one shape, in a fixed order; flat parts if the memory layout allows."""
+    """Yield the same parts of several arrays of one shape, in a fixed order. They are flat if the layout allows it."""
     first = views[0]
     if first.size <= CHUNK:
         yield views
@@ -122,7 +122,7 @@ def sum_other_powers(views: Sequence[View], power: float, unit: float) -> list[f
 
 
 def find_largest(x: View) -> float:
-    """Return the largest magnitude of a view; NaN if an element is NaN."""
+    """Return the largest magnitude of a view, or NaN if an element is NaN."""
     if x.dtype == np.uint16:
         # The bits of magnitudes are ordered like the magnitudes, and NaN comes last.
         return float(widen([np.asarray([np.max(np.bitwise_and(x, 0x7FFF))], np.uint16)])[0])

@@ -30,7 +30,7 @@ def count_available() -> int:
 
 @functools.cache
 def _read_quota(file: Path) -> int:
-    """Return the number of cores of a control group (version 2), rounded up; a large number if there is no quota."""
+    """Return the number of cores of a control group (version 2), rounded up, or a large number if there is no quota."""
     try:
         quota, period = file.read_text(encoding="ascii").split()
         return -(-int(quota) // int(period))
@@ -39,7 +39,7 @@ def _read_quota(file: Path) -> int:
 
 
 def spread(work: Callable[[int, int], None], sizes: Any, threads: int) -> None:
-    """Call `work(first, last)` for one range of parts per thread; the ranges have nearly equal numbers of elements.
+    """Call `work(first, last)` for one range of parts per thread. The ranges have nearly equal numbers of elements.
 
     The first error of any thread is raised once all of them have ended.
     """

@@ -20,7 +20,7 @@ MEASURES = ("", "accuracy", "speed", "none")
 
 @dataclass(frozen=True)
 class Words:
-    """The words for the cells that fulfil all conditions; an empty condition holds for every cell."""
+    """The words for the cells that fulfil all conditions. An empty condition holds for every cell."""
 
     words: str
     #: Whether the cell agrees with its rule.

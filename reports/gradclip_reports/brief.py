@@ -66,7 +66,7 @@ def draw_brief(
 
 
 def _draw_run(run: Run, width: int, below: int, several: bool) -> Iterator[Line]:
-    """Yield the lines of one run; `below` lines follow them."""
+    """Yield the lines of one run. `below` lines follow them."""
     head = list(_draw_counts(run, width, several))
     # Show everything that fails the run; of the rest, show the worst.
     spoiling = [one for one in run.findings if one.spoils]
@@ -104,7 +104,7 @@ def _draw_counts(run: Run, width: int, several: bool) -> Iterator[Line]:
 
 
 def _fit_finding(finding: Finding, width: int) -> str:
-    """Return a finding in one line; leave out its counts if they do not fit."""
+    """Return a finding in one line. Leave out its counts if they do not fit."""
     sign = "✗" if finding.spoils else "·"
     fitting = (f"  {sign} {write_short_line(finding, counts)}" for counts in (2, 1, 0))
     return next((line for line in fitting if len(line) <= width), "") or shorten_line(

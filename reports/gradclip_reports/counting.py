@@ -18,7 +18,7 @@ ANNOUNCED = frozenset({Status.DOCUMENTED, Status.DECLARED})
 
 @dataclass(frozen=True)
 class RuleCounts:
-    """The numbers of rules of one or several runs; each rule counts once for each run."""
+    """The numbers of rules of one or several runs. Each rule counts once for each run."""
 
     kept: int
     documented: int

@@ -56,7 +56,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Difference:
-    """One question that the two sides answer differently; the severest and most frequent contrast comes first."""
+    """One question that the two sides answer differently. The severest and most frequent contrast comes first."""
 
     question: str
     contrasts: tuple[Contrast, ...]

@@ -54,7 +54,7 @@ class NotRun:
 
 
 def group_failures(runs: Sequence[Run]) -> list[FailureGroup]:
-    """Return the groups, run by run; in each run, the worst group comes first.
+    """Return the groups, run by run. In each run, the worst group comes first.
 
     The cells of a group have the same rule, subject and status, so that a crash hides no wrong answer. Groups of
     different subjects are merged if their first cells have the same rule, status and detail.

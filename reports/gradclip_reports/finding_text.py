@@ -35,7 +35,7 @@ def _format_number(value: Any) -> str:
 
 
 def describe_standing(finding: Finding) -> str:
-    """Return "new" if a finding fails the run; otherwise return a word for why it does not, such as "known"."""
+    """Return "new" if a finding fails the run. Otherwise return a word for why it does not, such as "known"."""
     if finding.spoils:
         return "new"
     if Status.DEVIATION in finding.statuses:
@@ -69,7 +69,7 @@ def list_lines(finding: Finding, run: Run) -> list[tuple[str, str]]:
 
 
 def _write_part(part: Finding, whole: Finding) -> str:
-    """Return one part of a finding; leave out what it has in common with the whole, and add why it is known."""
+    """Return one part of a finding. Leave out what it has in common with the whole, and add why it is known."""
     text, heading, shared = write_short_line(part), write_heading(part), f"{escape_line(whole.title)} ("
     if heading.startswith(shared):
         text = text.replace(heading, heading.removeprefix(shared).removesuffix(")"), 1)
@@ -100,7 +100,7 @@ def _needs_digits(number: float) -> bool:
 
 
 def _name_subjects(finding: Finding, run: Run) -> str:
-    """Name the subjects; group those with equal answers."""
+    """Name the subjects. Group those with equal answers."""
     names = list(finding.cells)
     alike: dict[tuple[str, ...], list[str]] = {}
     for name in names:
@@ -122,6 +122,6 @@ def _name_rules(rules: Mapping[str, int]) -> str:
 
 
 def find_finding(run: Run, subject: str, case: str) -> Finding | None:
-    """Return the finding that explains a cell; of a combined finding, return the part."""
+    """Return the finding that explains a cell. Of a combined finding, return the part."""
     every = (single for one in run.findings for single in one.singles)
     return next((one for one in every if case in one.cells.get(subject, ())), None)

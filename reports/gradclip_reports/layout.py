@@ -31,12 +31,12 @@ def uses_color(stream: TextIO) -> bool:
 
 
 def paint(text: str, style: str) -> str:
-    """Return a text with the escape codes of a style; an empty style changes nothing."""
+    """Return a text with the escape codes of a style. An empty style changes nothing."""
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and text else text
 
 
 def measure_width(text: str) -> int:
-    """Return the number of columns of a text; a Chinese character takes two."""
+    """Return the number of columns of a text. A Chinese character takes two."""
     return len(_widen(text))
 
 
@@ -79,7 +79,7 @@ def wrap_text(text: str, width: int, first: str = "", rest: str = "", *, break_w
 
 
 def shorten_line(text: str, width: int) -> str:
-    """Return a text that fits into a line; a longer one is cut between two words, and ends in dots."""
+    """Return a text that fits into a line. A longer one is cut between two words, and ends in dots."""
     wide = _widen(text)
     if len(wide) <= width:
         return text

@@ -17,7 +17,7 @@ __all__ = ["LIMITS", "Limit", "OverLimit", "check_line", "check_members", "count
 
 
 class OverLimit(ValueError):
-    """A record exceeds a limit; the text names the limit."""
+    """A record exceeds a limit. The text names the limit."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def _check_text(text: str, name: str) -> None:
 
 
 def shorten(text: str, length: int) -> str:
-    """Return a text, cut if it is too long; the cut text says how long it was."""
+    """Return a text, cut if it is too long. The cut text says how long it was."""
     if len(text) <= length:
         return text
     rest = f" ... ({len(text)} characters in all)"

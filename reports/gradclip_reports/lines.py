@@ -18,7 +18,7 @@ SCHEMA = 1
 
 
 class RecordError(Exception):
-    """A record is damaged, incomplete or contradicts itself; the text says where, what, and what to do."""
+    """A record is damaged, incomplete or contradicts itself. The text says where, what, and what to do."""
 
 
 def make_strict(value: Any) -> Any:
@@ -62,7 +62,7 @@ class Line:
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> Self:
-        """Undo :meth:`to_json`; the members must satisfy the JSON Schema of the line."""
+        """Undo :meth:`to_json`. The members must satisfy the JSON Schema of the line."""
         return cls(**{name: value for name, value in members.items() if name != "record"})
 
 
@@ -90,7 +90,7 @@ class Header(Line):
     seed: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line as a JSON object; cut the framework's name to the allowed length."""
+        """Return the line as a JSON object. Cut the framework's name to the allowed length."""
         members = super().to_json()
         limit = LIMITS["name"].number
         members["framework"] = {key: shorten(value, limit) for key, value in members["framework"].items()}
@@ -141,7 +141,7 @@ class Cell(Line):
     input: Any = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line as a JSON object; cut the word for the answer to the allowed length."""
+        """Return the line as a JSON object. Cut the word for the answer to the allowed length."""
         members = super().to_json()
         if members["breaks"] is None:
             del members["breaks"]
@@ -149,7 +149,7 @@ class Cell(Line):
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> Self:
-        """Undo :meth:`to_json`; the members must satisfy the JSON Schema of the line."""
+        """Undo :meth:`to_json`. The members must satisfy the JSON Schema of the line."""
         ulp = members["ulp"]
         return super().from_json({**members, "ulp": None if ulp is None else float(ulp)})
 
@@ -186,7 +186,7 @@ class Finding(Line):
     parts: Sequence[Finding] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line as a JSON object; a single finding has no member `parts`."""
+        """Return the line as a JSON object. A single finding has no member `parts`."""
         members = super().to_json()
         del members["parts"]
         if not self.parts:
@@ -196,7 +196,7 @@ class Finding(Line):
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> Self:
-        """Undo :meth:`to_json`; the members must satisfy the JSON Schema of the line."""
+        """Undo :meth:`to_json`. The members must satisfy the JSON Schema of the line."""
         parts = tuple(map(cls.from_json, members.get("parts", ())))
         return super().from_json({**members, "parts": parts})
 
@@ -244,7 +244,7 @@ class Run:
 
     @property
     def is_judged(self) -> bool:
-        """Return whether any cell was judged right or wrong; a run without such a cell cannot be as expected."""
+        """Return whether any cell was judged right or wrong. A run without such a cell cannot be as expected."""
         return any(cell.status not in UNJUDGED for cell in self.cells)
 
 

@@ -56,11 +56,11 @@ def format_code(text: str, *, in_table: bool = False) -> str:
 
 
 def format_code_in_html(text: str) -> str:
-    """Return the text as an HTML element on one line; inside Markdown it shows the same text."""
+    """Return the text as an HTML element on one line. Inside Markdown it shows the same text."""
     return f"<code>{escape_html(text)}</code>"
 
 
 def escape_html(text: str) -> str:
-    """Return the text on one line for HTML inside Markdown; the special characters of both become entities."""
+    """Return the text on one line for HTML inside Markdown. The special characters of both become entities."""
     escaped = html.escape(escape_line(text), quote=False)
     return _SPECIAL_BESIDE_HTML.sub(lambda found: f"&#{ord(found[0])};", escaped)

@@ -15,7 +15,7 @@ __all__ = ["Column", "Matrix", "Row", "Section", "Table", "Tally", "build_matrix
 
 
 class Tally:
-    """Count the cells of each status, worst first; a planned cell that did not run counts as `not-run`."""
+    """Count the cells of each status, worst first. A planned cell that did not run counts as `not-run`."""
 
     def __init__(self, statuses: Iterable[str]) -> None:
         found = Counter(statuses)
@@ -33,7 +33,7 @@ class Tally:
 
     @property
     def worst(self) -> Status:
-        """Return the most severe status; `not-run` for an empty tally."""
+        """Return the most severe status, or `not-run` for an empty tally."""
         return STATUSES[next(iter(self.counts), NOT_RUN)]
 
     @property
@@ -44,7 +44,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Column:
-    """A subject, in a matrix of one run; an adapter, in a matrix of several runs."""
+    """A subject in a matrix of one run, or an adapter in a matrix of several runs."""
 
     #: The number of the column, from 1, for tables too narrow for names.
     number: int
@@ -55,7 +55,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """One rule, with a tally for each column of its table; None if the column has no case of the rule."""
+    """One rule, with a tally for each column of its table, or None if the column has no case of the rule."""
 
     rule: str
     level: str
@@ -69,7 +69,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Section:
-    """The rules of one theme; the theme is empty if the record names none."""
+    """The rules of one theme. The theme is empty if the record names none."""
 
     theme: str
     rows: tuple[Row, ...]
@@ -105,7 +105,7 @@ class Matrix:
     lacks: dict[str, int]
 
     def find_meaning(self, status: Status) -> str:
-        """Return the meaning of a status; for `unsupported`, with what the cells lack."""
+        """Return the meaning of a status. For `unsupported`, add what the cells lack."""
         if status != Status.UNSUPPORTED or not self.lacks:
             return status.meaning
         return f"{status.meaning}: " + ", ".join(f"{LACKS[name]} {count}" for name, count in self.lacks.items())

@@ -19,7 +19,7 @@ __all__ = ["Progress", "Task", "progress_bar", "say_line", "show_task"]
 
 
 class Progress:
-    """The receiver of progress reports about a run; this base class ignores them."""
+    """The receiver of progress reports about a run. This base class ignores them."""
 
     def note_start(self, adapter: str, heading: str, planned: int) -> None:
         """Note that an adapter has started, with the name of its framework and the number of planned cells."""
@@ -56,13 +56,13 @@ class _InLines(Progress):
 
 
 def say_line(text: str) -> None:
-    """Print a line on standard error; escape control characters."""
+    """Print a line on standard error. Escape control characters."""
     sys.stderr.write(f"{escape_text(text)}\n")
     sys.stderr.flush()
 
 
 class Task:
-    """The receiver of reports about a long task; this base class ignores them."""
+    """The receiver of reports about a long task. This base class ignores them."""
 
     def note(self, text: str) -> None:
         """Note what the task does now."""

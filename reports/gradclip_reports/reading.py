@@ -191,7 +191,7 @@ def _find_faults(kind: str, members: dict[str, Any]) -> Iterator[str]:
 
 
 def _parse_hex(text: Any) -> float | None:
-    """Return a hexadecimal float, including infinities and NaN; None if it is not a float64."""
+    """Return a hexadecimal float, including infinities and NaN, or None if it is not a float64."""
     try:
         return float.fromhex(text)
     except (ValueError, OverflowError, TypeError):
@@ -208,7 +208,7 @@ def _load_schema(kind: str) -> Any:
 
 @functools.cache
 def _load_check(kind: str) -> Check | None:
-    """Return the fast check of a kind of line; None if its schema is not simple enough."""
+    """Return the fast check of a kind of line, or None if its schema is not simple enough."""
     return compile_schema(_load_schema(kind))
 
 

@@ -160,7 +160,7 @@ def _make_failure_result(group: FailureGroup) -> dict[str, Any]:
 
 
 def _make_result(text: str, markdown: str, level: str, identity: Sequence[Any]) -> dict[str, Any]:
-    """Return a result; the same finding of a later run has the same fingerprint, so that its alert is kept."""
+    """Return a result. The same finding of a later run has the same fingerprint, so that its alert is kept."""
     mark = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     return {
         "level": level,

@@ -34,7 +34,7 @@ _HEIGHT = 25
 
 
 def draw_terminal(runs: Sequence[Run], *, width: int = 80, color: bool = False, record: str = "FILE") -> str:
-    """Return the report as text, optionally with escape codes for colours; `record` is the record's name in a shell."""
+    """Return the report as text, optionally with escape codes for colours. `record` is the record's name in a shell."""
     stream = io.StringIO()
     console = Console(
         file=stream, width=width, height=_HEIGHT, force_terminal=color, color_system="standard" if color else None
@@ -98,7 +98,7 @@ def _count(tally: Tally, name: str) -> Text:
 
 
 def _draw_grids(table: Table, width: int) -> Iterator[Grid]:
-    """Yield the table of one operation in the fullest form that fits; split it in halves if none fits."""
+    """Yield the table of one operation in the fullest form that fits. Split it in halves if none fits."""
     console = Console(width=10_000, height=_HEIGHT)
     for names, detail in ((True, 3), (True, 2), (False, 3), (False, 2), (False, 1)):
         grid = _draw_grid(table, names, detail)

@@ -32,7 +32,7 @@ _ITEMS = 8
 
 
 def escape_text(text: str) -> str:
-    """Return the text with escapes for characters that are unsafe in a terminal or in XML; line breaks stay.
+    """Return the text with escapes for characters that are unsafe in a terminal or in XML. Line breaks stay.
 
     Frameworks put colour codes and other control characters into the messages of their exceptions. Characters that
     reverse the direction of a line, or that only some programs read as line breaks, are escaped, too.
@@ -54,7 +54,7 @@ def write_json(document: Any, indent: int | None = None) -> str:
 
 
 def escape_line(text: str) -> str:
-    """Return the text on one line, with escapes for what is not printable; line breaks become spaces."""
+    """Return the text on one line, with escapes for what is not printable. Line breaks become spaces."""
     return escape_text(text).replace("\n", " ")
 
 
@@ -69,7 +69,7 @@ def format_cell_count(count: int) -> str:
 
 
 def shorten_text(text: str, length: int) -> str:
-    """Return a text; if it is too long, return its beginning and the length of the rest."""
+    """Return a text. If it is too long, return its beginning and the length of the rest."""
     if len(text) <= length:
         return text
     return f"{text[:length]} ... ({len(text) - length} characters more)"

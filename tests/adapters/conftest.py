@@ -1,4 +1,4 @@
-"""Leave out the tests of adapters whose framework is missing; `nox -s "adapter(NAME)"` runs them."""
+"""Leave out the tests of adapters whose framework is missing. `nox -s "adapter(NAME)"` runs them."""
 
 from __future__ import annotations
 

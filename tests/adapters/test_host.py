@@ -74,7 +74,7 @@ class Conversation:
         return message
 
     def greet(self) -> None:
-        """Send `hello`; before the host runs foreign code, it answers with the name of the target that it loads."""
+        """Send `hello`. Before the host runs foreign code, it answers with the name of the target that it loads."""
         self.say({"message": "hello", "protocol": wire.PROTOCOL})
         loading = self.hear()
         assert isinstance(self.process.args, list)

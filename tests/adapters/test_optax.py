@@ -1,4 +1,4 @@
-"""Compare the Optax adapter with direct calls of Optax; needs Optax."""
+"""Compare the Optax adapter with direct calls of Optax. Needs Optax."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
 
 
 def make_gradients(dtype: str, excluded: int | None = None) -> tuple[Gradient, ...]:
-    """Return three gradients and a None among them; one may be excluded."""
+    """Return three gradients and a None among them. One may be excluded."""
     arrays = [Array.of(np.array(values, DTYPES[dtype])) for values in VALUES]
     first, *rest = (Gradient(f"g{n}", array, need_clip=n != excluded) for n, array in enumerate(arrays))
     return (first, Gradient("none", None), *rest)

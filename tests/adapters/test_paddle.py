@@ -1,4 +1,4 @@
-"""Test what the Paddle adapter converts and calls, not how Paddle clips; needs paddlepaddle 3."""
+"""Test what the Paddle adapter converts and calls, not how Paddle clips. Needs paddlepaddle 3."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def get_name(subject: Subject) -> str:
 def ask(
     subject: Subject, *arrays: np.ndarray[Any, Any] | None, excluded: tuple[int, ...] = (), **options: Any
 ) -> Reply:
-    """Return the adapter's reply for these gradients; the default options clip them."""
+    """Return the adapter's reply for these gradients. The default options clip them."""
     gradients = tuple(
         Gradient(f"g{number}", None if array is None else Array.of(array), need_clip=number not in excluded)
         for number, array in enumerate(arrays)

@@ -46,7 +46,7 @@ def get_name(subject):
 
 
 def ask(subject, *arrays, excluded=(), **options):
-    """Return the adapter's reply for these gradients; the default options clip them."""
+    """Return the adapter's reply for these gradients. The default options clip them."""
     gradients = tuple(
         Gradient(f"g{number}", None if array is None else Array.of(array), need_clip=number not in excluded)
         for number, array in enumerate(arrays)

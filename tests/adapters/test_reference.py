@@ -23,7 +23,7 @@ LIBRARIES = ("numpy", "array_api_strict", "torch", "jax", "dask")
     scope="module", params=[pytest.param(name, marks=pytest.mark.array_library(name), id=name) for name in LIBRARIES]
 )
 def adapter(request: pytest.FixtureRequest) -> ReferenceAdapter:
-    """Return the adapter for one library; skip if the library is missing and not required."""
+    """Return the adapter for one library. Skip if the library is missing and not required."""
     try:
         made = getattr(reference, request.param)()
     except ImportError as error:

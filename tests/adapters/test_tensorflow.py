@@ -1,4 +1,4 @@
-"""Compare the TensorFlow adapter with direct calls of TensorFlow; needs TensorFlow."""
+"""Compare the TensorFlow adapter with direct calls of TensorFlow. Needs TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare the torch adapter with direct calls of torch; needs torch."""
+"""Compare the torch adapter with direct calls of torch. Needs torch."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ GRADIENTS = st.builds(
 
 
 def are_same_options(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    """Return whether options are equal; NaN equals NaN, and the signs of zeros must agree."""
+    """Return whether options are equal. NaN equals NaN, and the signs of zeros must agree."""
     return list(first) == list(second) and all(repr(first[name]) == repr(second[name]) for name in first)
 
 

@@ -56,7 +56,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser, site: str) -> Iterator[Callable[..., Page]]:
-    """Return a function that opens a page of the site; errors of scripts and requests elsewhere fail the test."""
+    """Return a function that opens a page of the site. Errors of scripts and requests elsewhere fail the test."""
     contexts: list[Any] = []
     problems: list[str] = []
 

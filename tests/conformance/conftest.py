@@ -45,7 +45,7 @@ def end_marked_processes(mark: str) -> list[psutil.Process]:
 
 
 def list_marked_processes(mark: str) -> list[psutil.Process]:
-    """Return the processes that inherited the mark; dead ones do not count."""
+    """Return the processes that inherited the mark. Dead ones do not count."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

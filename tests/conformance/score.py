@@ -113,7 +113,7 @@ def count_caught(mutants: Iterable[Wrong], caught: set[str]) -> dict[str, int]:
 
 
 def score_wrong(caught: set[str]) -> dict[str, Any]:
-    """Score the wrong clippers by operation and by rule; every rule that judges is listed."""
+    """Score the wrong clippers by operation and by rule. Every rule that judges is listed."""
     judging = [rule.id for rule in rules.load() if rule.level != "unspecified"]
     by_rule = {rule: count_caught((wrong for wrong in WRONG if wrong.rule == rule), caught) for rule in judging}
     operations = dict.fromkeys(wrong.operation for wrong in WRONG)

@@ -93,7 +93,7 @@ def make_wrong_replies(case: Case) -> Iterator[tuple[str, Answer]]:
 
 
 def sample_cases() -> list[Case]:
-    """Return one case for each expectation, set of parameters and operation; prefer small ones."""
+    """Return one case for each expectation, set of parameters and operation. Prefer small ones."""
     chosen: dict[object, Case] = {}
     # A few small rows of the covering design suffice, because all rows have the same expectations.
     rows = [row.make() for row in list_all_rows()[::40] if row.levels["size"] in {"s2", "s4"}]

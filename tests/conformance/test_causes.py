@@ -31,7 +31,7 @@ Clip = Callable[..., Any]
 
 
 def find_causes(fn: Clip, operation: str, rules: tuple[str, ...], dtype: str = "float32") -> Counter[Any]:
-    """Count the cells of these rules by the cause that explains them, with its parameters; None stands for no cause."""
+    """Count the cells of these rules by the cause that explains them, with its parameters. None stands for no cause."""
     connection = InProcess(PlainFunction(fn, operation, dtypes=tuple(dtype.split("+"))))
     judged, asked = [], set()
     for planned in plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=rules)):
@@ -80,7 +80,7 @@ def test_quick_comparison_knows_the_ulp_of_zero(factor: Fraction) -> None:
 
 
 def measure_norm(grads: Any) -> float:
-    """Return the global norm; float64 holds the squares of float32."""
+    """Return the global norm. Float64 holds the squares of float32."""
     return float(np.sqrt(sum(float((np.asarray(g, np.float64) ** 2).sum()) for g in grads)))
 
 

@@ -31,7 +31,7 @@ NARROW = ["--rule", "norm.each-tensor-alone", "--dtype", "float32"]
 
 
 def run(*arguments: str | Path) -> Result:
-    """Run a command in this process; its hosts still run in separate processes."""
+    """Run a command in this process. Its hosts still run in separate processes."""
     result = CliRunner().invoke(gradclip, [str(argument) for argument in arguments])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

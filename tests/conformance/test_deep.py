@@ -43,14 +43,14 @@ def clip_right(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> 
 
 
 def clip_wrong_with_three(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[Any]:
-    """Return zeros for three gradients whose last one has several elements; clip by the formula otherwise."""
+    """Return zeros for three gradients whose last one has several elements. Clip by the formula otherwise."""
     results = clip_right(grads, clip_norm=clip_norm, need_clip=need_clip)
     return [0 * grad for grad in results] if len(grads) == 3 and grads[2].size > 1 else results
 
 
 @cache
 def run_search(function: Any, selection: Selection, seed: int = 0) -> deep.Searched:
-    """Search with a plain function; several tests look at the same search."""
+    """Search with a plain function. Several tests look at the same search."""
     connection = InProcess(PlainFunction(function, "clip_by_global_norm"))
     return deep.search(
         connection.description.subjects, selection, seed, lambda planned: run_cell(connection, planned, 10.0)

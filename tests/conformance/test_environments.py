@@ -86,7 +86,7 @@ def test_process_waits_while_another_makes_the_environment(folder: Path) -> None
 
 @pytest.fixture
 def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of environments; it holds one environment, which is ready and was made without pip."""
+    """Return the folder of environments. It holds one environment, which is ready and was made without pip."""
     recipes = {"library": environments.Recipe("library", None, ("library==1",))}
     monkeypatch.setattr(making, "read_recipes", lambda: recipes)
     monkeypatch.setattr(making, "_run", pretend)

@@ -29,7 +29,7 @@ def make_subject(operation: str = "clip_by_global_norm", *features: str, **membe
 def judge_answers(
     case: str | Case, *answers: Answer | Sequence[Any], norm: float | None = None, **context: Any
 ) -> Verdict:
-    """Return the verdict on answers to a case; a list of NumPy arrays stands for a reply."""
+    """Return the verdict on answers to a case. A list of NumPy arrays stands for a reply."""
     asked = CASES[case] if isinstance(case, str) else case
     returned = None if norm is None else Array.of(np.array(norm, asked.dtype.partition("+")[0]))
     full = [

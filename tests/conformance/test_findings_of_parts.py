@@ -21,7 +21,7 @@ Clip = Callable[..., Any]
 
 
 def clip(grads: Sequence[Any], clip_norm: float) -> list[Any]:
-    """Return right results in memory of their own; the reference returns an unchanged gradient itself."""
+    """Return right results in memory of their own. The reference returns an unchanged gradient itself."""
     clipped, _ = gradclip_spec.clip_by_global_norm(list(grads), clip_norm)
     return [None if gradient is None else gradient.copy() for gradient in clipped]
 

@@ -211,7 +211,7 @@ def test_pin_of_a_long_answer_excuses_only_that_answer(other: Callable[[Any], An
 
 
 def summarize_numbers(values: np.ndarray[Any, Any], dtype: str) -> str:
-    """Return the summary of results that are rounded to a dtype; the gradients alternate between 1 and -1."""
+    """Return the summary of results that are rounded to a dtype. The gradients alternate between 1 and -1."""
     given = Array(dtype, values.shape, round_all(np.resize([1.0, -1.0], values.size), dtype))
     return f"other:{write_numbers([Array(dtype, values.shape, round_all(values, dtype))], [given])}"
 

@@ -85,7 +85,7 @@ def connect(adapter: str, python: str) -> HostProcess:
 
 
 def read_published_of_this_version(adapter: str, python: str) -> Run:
-    """Return the published record; skip the test if another version of the framework is installed."""
+    """Return the published record. Skip the test if another version of the framework is installed."""
     run = read_published(adapter)
     host = connect(adapter, python)
     host.close()
@@ -465,7 +465,7 @@ def test_script_leaves_out_the_same_arguments_as_the_suite(tmp_path: Path, monke
 
 
 def test_script_of_a_long_clip_by_value_holds_the_shown_elements() -> None:
-    """Check that the script shows the elements that the record shows; here, these are flushed subnormal numbers."""
+    """Check that the script shows the elements that the record shows. Here, these are flushed subnormal numbers."""
     case = next(each for each in list_all_cases() if each.id == "value.bounds/every-number-min-and-max/float16")
 
     def write_script_of(function: Callable[..., Any]) -> str:

@@ -132,7 +132,7 @@ def test_each_target_has_a_break() -> None:
 def test_target_finds_what_is_broken(
     target: str, place: Any, name: str, broken: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Check that a few turns find the break; `test_fuzz` shows that a turn finds nothing without it.
+    """Check that a few turns find the break. `test_fuzz` shows that a turn finds nothing without it.
 
     Few random records put a hostile text into the member that a break concerns. So for records and scripts, examples
     that put such texts into every member come first.

@@ -1,4 +1,4 @@
-"""Check a few examples of each target, and every example that ever failed; `run.py` checks many more."""
+"""Check a few examples of each target, and every example that ever failed. `run.py` checks many more."""
 
 from __future__ import annotations
 

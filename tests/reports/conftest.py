@@ -26,7 +26,7 @@ OPERATIONS = {"clip_by_value": "value", "clip_by_norm": "norm", "clip_by_global_
 
 
 def build_header(adapter: str = "torch", version: str = "2.13.0", subjects: Sequence[tuple[str, str]] = ()) -> Header:
-    """Return a header; each subject is (name, operation)."""
+    """Return a header. Each subject is (name, operation)."""
     listed = [
         {"name": name, "operation": operation, "dtypes": DTYPES, "features": [], "norm_types": ["0x1p+1"]}
         | {"formula": None}
@@ -151,7 +151,7 @@ def torch_run() -> Run:
 
 @pytest.fixture
 def several_runs(torch_run: Run) -> list[Run]:
-    """Return the runs of three adapters; one of them has an operation that the others lack."""
+    """Return the runs of three adapters. One of them has an operation that the others lack."""
     tensorflow = [("tf.clip_by_global_norm", "clip_by_global_norm"), ("tf.clip_by_norm", "clip_by_norm")]
     paddle = [("ClipGradByGlobalNorm", "clip_by_global_norm"), ("ClipGradByValue", "clip_by_value")]
     return [

@@ -183,7 +183,7 @@ def _find_library(item: pytest.Item) -> str:
 
 
 def _is_twin(item: pytest.Item) -> bool:
-    """Return whether a slow test repeats another one on a variant of its backend; GRADCLIP_DEEP=1 runs it, too."""
+    """Return whether a slow test repeats another one on a variant of its backend. GRADCLIP_DEEP=1 runs it, too."""
     slow = item.path.stem in ("test_accuracy", "test_properties", "test_large") and "GRADCLIP_DEEP" not in os.environ
     params = getattr(getattr(item, "callspec", None), "params", {})
     return slow and params.get("backend") in ("numpy-read-only", "array-api-strict-no_x64")
@@ -195,7 +195,7 @@ ASKS = re.compile(r"\b(?:require|importorskip)\(\"([\w-]+)|^ +import (torch|jax|
 
 @functools.cache
 def _read_source(function: Callable[..., object]) -> str:
-    """Return the source of a test function; cached, because the function has one item for each set of parameters."""
+    """Return the source of a test function. Cache it, because the function has an item for each set of parameters."""
     return inspect.getsource(function)
 
 
@@ -258,7 +258,7 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 @pytest.fixture
 def use_loops(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return a function that selects "compiled" or "plain" loops for a test; it skips the test if numba is missing."""
+    """Return a function that selects "compiled" or "plain" loops for a test. It skips the test if numba is missing."""
 
     def use(kind: str) -> None:
         loops = kernels.load_compiled()

@@ -1,4 +1,4 @@
-"""Check that an error names each bad argument and comes before any change; check the effects of `inplace`."""
+"""Check that an error names each bad argument and comes before any change. Check the effects of `inplace`."""
 
 from __future__ import annotations
 

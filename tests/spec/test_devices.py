@@ -24,7 +24,7 @@ ELSEWHERE = "meta:0", "meta:1"
 
 
 class Elsewhere(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore]
-    """A tensor that claims to be on another device; `here` holds its values."""
+    """A tensor that claims to be on another device. `here` holds its values."""
 
     @staticmethod
     def __new__(cls, here: Any, device: Any) -> Any:
@@ -54,7 +54,7 @@ class Elsewhere(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore
 
 
 class Elsewheres(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
-    """Make tensors on other devices, and copy tensors between devices; "cuda" means the first other device."""
+    """Make tensors on other devices, and copy tensors between devices. "cuda" means the first other device."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = getattr(function, "__name__", ""), dict(kwargs or {})

@@ -66,7 +66,7 @@ def make_chunked(values: np.ndarray[Any, Any], chunks: Any) -> Any:
 
 
 def load_chunks(folder: Path, dtype: str) -> Any:
-    """Return a Dask array of eight chunks; each chunk writes a file whenever it is computed."""
+    """Return a Dask array of eight chunks. Each chunk writes a file whenever it is computed."""
     array = import_dask("dask.array")
 
     def load(block_info: Any = None) -> Any:

@@ -39,7 +39,7 @@ def check(function: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 def make_gradients(dtype: str, seed: int = 0) -> list[Any]:
-    """Return whole gradients, equal on all processes; some cannot be divided evenly among the processes."""
+    """Return whole gradients, equal on all processes. Some cannot be divided evenly among the processes."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)

@@ -18,7 +18,7 @@ SIGNIFICANT = {"float16": 11, "bfloat16": 8, "float32": 23, "float64": 52}
 
 
 def assert_equal(backend: Any, array: Any, expected: Any, dtype: str) -> None:
-    """Assert the library, the dtype, the shape and every value of an array; NaN equals NaN."""
+    """Assert the library, the dtype, the shape and every value of an array. NaN equals NaN."""
     __tracebackhide__ = True
     assert isinstance(array, backend.array_type), f"a {type(array)} came back, not an array of {backend.name}"
     values = backend.read(array)

@@ -42,7 +42,7 @@ def make_rows_alike(size: int) -> np.ndarray[Any, Any]:
 
 
 def make_every_so_many_rows(period: int) -> Callable[[int], np.ndarray[Any, Any]]:
-    """Return a function that makes one ordinary row in each period; the other rows repeat one number."""
+    """Return a function that makes one ordinary row in each period. The other rows repeat one number."""
 
     def make(size: int) -> np.ndarray[Any, Any]:
         return np.where(np.arange(size) // ROW % period, 1.6719811, draw_normal(size))

@@ -35,7 +35,7 @@ def run_operations(x: Any) -> list[Any]:
 
 
 def assert_same(got: Any, wanted: Any, ulps: int = 0) -> None:
-    """Assert that results agree bit for bit, or within a number of roundings; NaN equals NaN."""
+    """Assert that results agree bit for bit, or within a number of roundings. NaN equals NaN."""
     __tracebackhide__ = True
     for one, other in zip(got, wanted, strict=True):
         left, right = np.asarray(one), np.asarray(other)

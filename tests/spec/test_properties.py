@@ -30,7 +30,7 @@ FORMATS = {
 
 
 def check_property(backend: Any, *strategies: Any) -> Callable[[Callable[..., None]], None]:
-    """Check a property on drawn examples; use fewer examples if each is compiled or makes a graph."""
+    """Check a property on drawn examples. Use fewer examples if each is compiled or makes a graph."""
     count = 40 if backend.eager else 8
 
     def try_function(function: Callable[..., None]) -> None:
@@ -64,7 +64,7 @@ def flatten(backend: Any, arrays: Any) -> np.ndarray[Any, Any]:
 
 
 def read_number(backend: Any, total: Any) -> float:
-    """Read a norm; the norm of an empty list is a NumPy scalar."""
+    """Read a norm. The norm of an empty list is a NumPy scalar."""
     return float(total if isinstance(total, np.ndarray) else backend.read(total))
 
 

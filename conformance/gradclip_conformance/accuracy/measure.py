@@ -140,7 +140,7 @@ def _make_input(name: str, size: int, dtype: str, seed: int) -> tuple[Array, Enc
 
 
 def _find_fault(reply: Reply, pieces: Sequence[Array]) -> str:
-    """Return why the errors of a reply cannot be measured; empty if they can."""
+    """Return why the errors of a reply cannot be measured. The text is empty if they can."""
     if reply.malformed is not None:
         return f"the function {reply.malformed}"
     found = [None if one is None else (one.dtype, one.shape) for one in reply.gradients]

@@ -46,7 +46,7 @@ def make_document(frameworks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def write_page(made: Mapping[str, Any]) -> str:
-    """Return a document as Markdown; subjects with the same numbers share a table."""
+    """Return a document as Markdown. Subjects with the same numbers share a table."""
     blocks = [_ABOUT.format(**made, large=f"{LARGE:,}", limit=LIMIT)]
     for framework in made["frameworks"]:
         environment = ", ".join(f"{name} {value}" for name, value in sorted(framework["environment"].items()))

@@ -1,4 +1,4 @@
-"""Build cases and their gradients; the themes call these functions."""
+"""Build cases and their gradients. The themes call these functions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make_tensor(
     layout: str = "contiguous",
     same_as: int | None = None,
 ) -> Gradient:
-    """Return a gradient that holds these values; if they are None, the gradient has no array.
+    """Return a gradient that holds these values. If they are None, the gradient has no array.
 
     Without a shape, the array has one dimension. The dtype must represent the values exactly, so that the case tests
     these values.
@@ -55,7 +55,7 @@ def make_tensor(
 
 
 def round_to_tensor(values: np.ndarray[Any, Any], dtype: str) -> Gradient:
-    """Return a gradient whose elements are the values, rounded to the dtype; this is fast enough for long arrays."""
+    """Return a gradient whose elements are the values, rounded to the dtype. This is fast enough for long arrays."""
     if dtype == "bfloat16":
         # The upper 16 bits of a float32 are a bfloat16. This rounds towards zero, which does not matter here.
         values = (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)

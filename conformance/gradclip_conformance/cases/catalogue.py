@@ -1,4 +1,4 @@
-"""Collect the cases of all themes; each theme has a module in `themes`, and a file of rules of the same name."""
+"""Collect the cases of all themes. Each theme has a module in `themes`, and a file of rules of the same name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ THEMES = {
 
 @cache
 def list_all_cases() -> tuple[Case, ...]:
-    """Return every case in the order of the themes; no two cases have the same id."""
+    """Return every case in the order of the themes. No two cases have the same id."""
     cases = tuple(case for theme in THEMES.values() for case in theme.make_cases())
     ids = [case.id for case in cases]
     twice = sorted({name for name in ids if ids.count(name) > 1}) if len(set(ids)) < len(ids) else []

@@ -1,4 +1,4 @@
-"""Write values and texts as Python literals that read back exactly; no text becomes code."""
+"""Write values and texts as Python literals that read back exactly. No text becomes code."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def make_scattered(length: int) -> np.ndarray[Any, Any]:
 
 
 class NoScript(Exception):
-    """No script can show a cell; the text says why."""
+    """No script can show a cell. The text says why."""
 
 
 def write_literal(value: Any) -> str:
-    """Return a value as Python source; all data enters a script through this function.
+    """Return a value as Python source. All data enters a script through this function.
 
     Floats become the shortest decimal that reads back exactly; `nan` and `inf` are names of `math`. Characters that
     could end a text, or that an editor would hide, become escapes.

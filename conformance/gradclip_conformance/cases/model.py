@@ -61,7 +61,7 @@ class Case:
 
     @property
     def norm_type(self) -> float:
-        """The order of the norm; 2 unless the case says otherwise."""
+        """The order of the norm. It is 2 unless the case says otherwise."""
         return float(self.options.get("norm_type", 2.0))
 
     def make(self) -> Case:

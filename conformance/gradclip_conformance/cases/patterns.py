@@ -62,6 +62,6 @@ def suggest_known(word: str, known: Iterable[str]) -> str:
 
 
 def suggest_names(names: Sequence[str]) -> str:
-    """Return a sentence that suggests names, with a space before it; an empty text if there are none."""
+    """Return a sentence that suggests names, with a space before it, or an empty text if there are none."""
     *others, last = names or ("",)
     return f" Did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if last else ""

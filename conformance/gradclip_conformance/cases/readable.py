@@ -23,7 +23,7 @@ def _format_hex(values: Sequence[float]) -> list[str]:
 
 
 def show_array(array: Array | None) -> Any:
-    """Return an array as dtype, shape and hexadecimal elements; None stays None."""
+    """Return an array as dtype, shape and hexadecimal elements. None stays None."""
     if array is None:
         return None
     shown: dict[str, Any] = {"dtype": array.dtype, "shape": list(array.shape)}
@@ -42,7 +42,7 @@ def show_gradients(arrays: Sequence[Array | None]) -> dict[str, Any]:
 
 
 def read_shown_array(shown: Mapping[str, Any] | None) -> Array | None:
-    """Return the array that `show_array` wrote. If it wrote only the first elements, return these; None stays None.
+    """Return the array that `show_array` wrote. If it wrote only the first elements, return these. None stays None.
 
     Raises
     ------

@@ -47,7 +47,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:
-    """Return the document of a text; errors use the name of its file.
+    """Return the document of a text. Errors use the name of its file.
 
     Raises
     ------
@@ -99,5 +99,5 @@ def _load_validator(schema: Path) -> jsonschema.Draft202012Validator:
 
 
 def shorten(text: str) -> str:
-    """Return a text; cut it if it quotes too much of a file."""
+    """Return a text. Cut it if it quotes too much of a file."""
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]} ..."

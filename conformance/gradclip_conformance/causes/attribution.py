@@ -88,7 +88,7 @@ class _Subject:
     views: dict[tuple[int, ...], Seen] = field(default_factory=dict)
 
     def see(self, case: Case, results: Sequence[Array | None]) -> Seen:
-        """Return an answer as the models see it; cache it, so that comparisons are not repeated."""
+        """Return an answer as the models see it. Cache it, so that comparisons are not repeated."""
         key = (id(case), *map(id, results))
         if key not in self.views:
             self.views[key] = Seen(case, results)
@@ -96,7 +96,7 @@ class _Subject:
 
     @property
     def laws(self) -> list[Law]:
-        """The laws; those that have explained most cells come first."""
+        """The laws. Those that have explained most cells come first."""
         every = [*LAWS, *([self.multiple] if self.multiple else [])]
         # Long sums are almost right, so they would also explain a formula with a small epsilon.
         times = {law.cause: self.proven[law.cause] for law in every if law.cause != "long-sum"}
@@ -106,7 +106,7 @@ class _Subject:
 def explain_cell(
     judged: Judged, suspects: Collection[Suspect] = (), barred: Collection[str] = ()
 ) -> Explanation | None:
-    """Return the explanation of one cell alone; None if no model reproduces it.
+    """Return the explanation of one cell alone, or None if no model reproduces it.
 
     `suspects` holds the causes that the entry point is known to have. Their formulas need not be fitted from other
     cells, and they are preferred if several models reproduce the answer. `barred` holds causes that are left out.
@@ -130,7 +130,7 @@ def explain_cell(
 def explain_all(
     cells: Sequence[Judged], asked: Collection[tuple[str, str, str]] = frozenset()
 ) -> list[Explanation | None]:
-    """Return the explanation of each cell; None for a cell that no model reproduces.
+    """Return the explanation of each cell, or None for a cell that no model reproduces.
 
     `asked` holds a tuple of entry point, rule (without its operation) and dtype for each rule that was tested. If an
     entry point keeps a rule in a dtype, the cause that belongs to the rule cannot apply there.
@@ -366,7 +366,7 @@ def _explain_replies(subject: _Subject, judged: Judged, replies: Sequence[Reply]
 
 
 def _explain_norms(judged: Judged, calls: Sequence[tuple[Case, Reply]]) -> Explanation | None:
-    """Explain several calls with right results by the norms that they return; None if these are right, too."""
+    """Explain several calls with right results by the norms that they return. Return None if these are right, too."""
     if len(calls) < 2 or "returns_norm" not in judged.context.subject.features:
         return None
     found = {explain_norm(case, reply.norm) for case, reply in calls} - {None, Explanation.of("long-sum")}
@@ -439,7 +439,7 @@ MISPLACED = frozenset({"shape-changed", "dtype-changed", "none-changed", "exclud
 
 
 def _explain_results(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
-    """Explain the results of one call; `RIGHT` if they are right."""
+    """Explain the results of one call. Return `RIGHT` if they are right."""
     if subject.proven["order-changed"] >= PROVEN and (order := _explain_order(case, results)) is not None:
         return order
     if has_dense_rows(case, results):
@@ -506,7 +506,7 @@ def _combine_suspected(subject: _Subject, found: Collection[Explanation | None])
 
 
 def _explain_form(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
-    """Explain results of a wrong form; `effect` names the difference if the numbers themselves are right.
+    """Explain results of a wrong form. `effect` names the difference if the numbers themselves are right.
 
     If the numbers are wrong, too, and the entry point is known to return such a form, the explanation has both causes.
     """

@@ -102,7 +102,7 @@ class Tensor:
 
     @cached_property
     def factor(self) -> float | None:
-        """The quotient of the result and the passed number at the largest element; None if it is not finite."""
+        """The quotient of the result and the passed number at the largest element, or None if it is not finite."""
         if not len(self.before) or self.kind is Kind.PARTLY or self.kind is Kind.NAN:
             return None
         place = int(np.abs(self.before).argmax())
@@ -190,7 +190,7 @@ class Group:
 
     @cached_property
     def total(self) -> float | None:
-        """NaN or infinity if an element is NaN or infinite; None if all are finite."""
+        """NaN or infinity if an element is NaN or infinite, or None if all are finite."""
         values = [value for tensor in self.tensors for value in tensor.exact.special.values()]
         if not values:
             return None
@@ -321,7 +321,7 @@ class Seen:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """The groups of gradients that share a norm; empty gradients are left out."""
+        """The groups of gradients that share a norm. Empty gradients are left out."""
         found = [
             Group(self, [self.tensors[i] for i in group if i in self.tensors]) for group in list_norm_groups(self.case)
         ]
@@ -365,7 +365,7 @@ def underflows(group: Group, form: Format) -> bool:
 
 
 def compute_plain_coefficient(norm: Fraction, threshold: float) -> Fraction | None:
-    """Return the neutral coefficient; None for a threshold that is NaN or negative."""
+    """Return the neutral coefficient, or None for a threshold that is NaN or negative."""
     if math.isnan(threshold) or threshold < 0:
         return None
     if math.isinf(threshold) or norm <= Fraction(threshold) or norm == 0:
@@ -384,7 +384,7 @@ def compute_coefficient(group: Group, formula: Formula = PLAIN) -> Fraction | No
 
 
 def list_excluded(group: Group) -> list[DyadicArray]:
-    """Return the excluded gradients of the call; an empty list if a gradient is not finite, or if they are long."""
+    """Return the excluded gradients of the call. Return none if one is not finite, or if they are long."""
     gradients = zip(group.seen.case.gradients, group.seen.prediction.gradients, strict=True)
     excluded = [known.values for gradient, known in gradients if known is not None and not gradient.need_clip]
     return excluded if all(one.is_finite for one in excluded) and sum(map(len, excluded)) <= MANY else []

@@ -30,7 +30,7 @@ class Known(Protocol):
 
     @property
     def reason(self) -> str:
-        """The framework's behaviour and its cause, in a sentence; may be empty."""
+        """The framework's behaviour and its cause, in a sentence. It may be empty."""
 
     @property
     def url(self) -> str:
@@ -49,7 +49,7 @@ def list_asked_rules(cells: Iterable[Cell]) -> set[tuple[str, str, str]]:
 def keep_evidence(
     evidence: list[Evidence], judged: Judged, cell: Cell, explain: Callable[[Judged], Explanation | None]
 ) -> None:
-    """Add a wrong cell to the evidence, with its answers; or with its explanation, if the answers need too much memory.
+    """Add a wrong cell to the evidence, with its answers. If these need too much memory, keep only its explanation.
 
     The models of one cell may need the answers of other cells, so the cells are explained at the end of a run. Until
     then the evidence holds their answers. The answers of large cells are held only up to a limit. Beyond this limit,
@@ -69,7 +69,7 @@ def find_findings(
     explanations: Sequence[Explanation | None],
     find_known: FindKnown | None = None,
 ) -> list[Finding]:
-    """Return the findings that explain these cells; those that fail the run come first, then the most severe ones.
+    """Return the findings that explain these cells. Those that fail the run come first, then the most severe ones.
 
     Findings of one cause, or of causes with one origin, become the parts of one finding. But no finding has both parts
     that fail the run and parts that do not. All unexplained answers form one finding, with a part for each rule.
@@ -173,7 +173,7 @@ def _make_finding(name: str, known: Known | None, group: Sequence[tuple[Evidence
 
 
 def _list_parameters(group: Sequence[tuple[Evidence, Explanation | None]]) -> Mapping[str, Any]:
-    """Return the parameters of a finding; join a few values by " | ", and leave out parameters with many values."""
+    """Return the parameters of a finding. Join a few values by " | ", and leave out parameters with many values."""
     if group[0][1] is None:
         return {"rule": group[0][0].cell.rule}
     values: dict[str, dict[Any, None]] = {}

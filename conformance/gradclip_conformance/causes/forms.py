@@ -24,7 +24,7 @@ __all__ = ["explain_form", "explain_norm", "explain_refusal", "restore_form", "s
 
 
 def explain_form(case: Case, results: Sequence[Array | None]) -> Explanation | None:
-    """Return the cause of a wrong form of the results; None if the form is right."""
+    """Return the cause of a wrong form of the results, or None if the form is right."""
     if len(results) != len(case.gradients):
         return Explanation.of("count-changed")
     for gradient, got in zip(case.gradients, results, strict=True):
@@ -42,7 +42,7 @@ def explain_form(case: Case, results: Sequence[Array | None]) -> Explanation | N
 
 
 def restore_form(case: Case, results: Sequence[Array | None]) -> tuple[str, list[Array | None]] | None:
-    """Return a word for the wrong form, and the same numbers in the right form; None if numbers are lost.
+    """Return a word for the wrong form, and the same numbers in the right form, or None if numbers are lost.
 
     Results that only leave out None, and results of another shape with as many elements, keep all numbers.
     """
@@ -146,7 +146,7 @@ def _is_close(value: float, right: Fraction, relative: float) -> bool:
 
 
 def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
-    """Explain an answer that is not a result; None for a result."""
+    """Explain an answer that is not a result. Return None for a result."""
     if isinstance(answer, Died):
         return Explanation.of("crashes")
     if isinstance(answer, TimedOut):

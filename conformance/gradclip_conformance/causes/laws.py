@@ -138,7 +138,7 @@ def leaves_some(group: Group) -> bool:
 
 
 def follows_formula(group: Group, formula: Formula, *, careful: bool = False) -> bool:
-    """Return whether a group follows a formula within the error bound; if `careful`, within a smaller bound."""
+    """Return whether a group follows a formula within the error bound. If `careful` is true, the bound is smaller."""
     if group.total is not None:
         return False
     factor = compute_coefficient(group, formula)
@@ -351,7 +351,7 @@ def _list_candidates(estimates: Sequence[tuple[float, float]]) -> list[float]:
 
 
 def _estimate(kind: str, group: Group) -> tuple[float, float] | None:
-    """Estimate epsilon from the first gradient; return the estimate's relative rounding error, and the estimate."""
+    """Estimate epsilon from the first gradient. Return the estimate's relative rounding error, and the estimate."""
     factor = Fraction(group.tensors[0].factor or 0.0)
     norm, threshold = group.norm, Fraction(group.threshold)
     if kind == "coefficient":
@@ -373,7 +373,7 @@ def explain_by_formula(formula: Formula) -> Explanation:
 
 
 def fit_multiple(views: Iterable[Seen]) -> float | None:
-    """Return the constant factor between the right results and the clipped gradients; None if they do not share one."""
+    """Return the constant factor from the right results to the clipped gradients, or None if they share none."""
     asked: dict[float, set[tuple[Fraction, float]]] = {}
     every = set()
     groups = (group for seen in views for group in _select_ordinary(seen) if group.norm > Fraction(group.threshold))

@@ -20,7 +20,7 @@ __all__ = ["counts_nonfinite_excluded", "explain_excluded", "explain_special"]
 
 
 def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Explanation | None:
-    """Explain a group by a special threshold, norm or element; `effect` is a word for the effect on the gradients."""
+    """Explain a group by a special threshold, norm or element. `effect` is a word for the effect on the gradients."""
     threshold = group.threshold
     if math.isnan(threshold):
         return Explanation.of("threshold-accepted", effect=say_what_became(group, math.nan))

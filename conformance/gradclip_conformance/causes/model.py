@@ -36,7 +36,7 @@ class Explanation:
 
 
 def unite(found: Collection[Explanation | None]) -> Explanation | None:
-    """Return the common explanation of several gradients; None if they have different causes."""
+    """Return the common explanation of several gradients, or None if they have different causes."""
     each = [one for one in found if one is not None]
     if not each or len(each) < len(found):
         return None
@@ -56,7 +56,7 @@ def unite(found: Collection[Explanation | None]) -> Explanation | None:
 
 
 def combine(found: Collection[Explanation]) -> Explanation:
-    """Return the most severe explanation of several gradients; its field `others` holds the other explanations."""
+    """Return the most severe explanation of several gradients. Its field `others` holds the other explanations."""
     worst, *others = sorted(found, key=lambda one: (_rank(one.severity), one.cause, str(one.parameters)))
     return replace(worst, others=tuple(others))
 

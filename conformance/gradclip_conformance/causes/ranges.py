@@ -38,7 +38,7 @@ Doubles = npt.NDArray[np.float64]
 def explain_range(
     group: Group, formulas: Sequence[Formula], barred: Collection[str] = frozenset()
 ) -> Explanation | None:
-    """Explain a group of finite gradients by a step that leaves the range; skip barred causes."""
+    """Explain a group of finite gradients by a step that leaves the range. Skip barred causes."""
     if group.total is not None or not group.threshold >= 0:
         return None
     if group.is_long and not _is_uniform(group):
@@ -124,7 +124,7 @@ def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) 
 
 
 def _find_common_factor(group: Group) -> Fraction | None:
-    """Return the factor that all elements share, within the error of one product; None if they share none."""
+    """Return the factor that all elements share, within the error of one product, or None if they share none."""
     sized = [tensor for tensor in group.distinct if tensor.factor]
     if not sized:
         return None
@@ -228,7 +228,7 @@ def _explain_flush(group: Group, formulas: Sequence[Formula]) -> Explanation | N
 
 
 def _count_flushed(tensor: Tensor, factor: Fraction, bound: float) -> int | None:
-    """Return how many zeros replace subnormal numbers; None if another result is wrong."""
+    """Return how many zeros replace subnormal numbers, or None if another result is wrong."""
     form, smallest = tensor.form, float(tensor.form.smallest_normal)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         right = tensor.before * float(factor)

@@ -66,7 +66,7 @@ def explain_groups(case: Case, results: Sequence[Array | None]) -> Explanation |
 
 
 def has_dense_rows(case: Case, results: Sequence[Array | None]) -> bool:
-    """Return whether the result for a row-sparse gradient is dense; such a result does not count as another shape."""
+    """Return whether the result for a row-sparse gradient is dense. Such a result does not count as another shape."""
     return len(results) == len(case.gradients) and any(
         gradient.rows is not None
         and gradient.array is not None
@@ -129,7 +129,7 @@ def _sum_rows(gradient: Gradient, values: np.ndarray[tuple[int, ...], np.dtype[n
 
 
 def _find_cancellation(gradient: Gradient, given: Array) -> float:
-    """Return the quotient of the largest stored element and the smallest nonzero sum; 1 if the quotient is smaller."""
+    """Return the quotient of the largest stored element and the smallest nonzero sum, but at least 1."""
     assert gradient.array is not None
     sums = np.abs(read_float64_values(given))
     least = sums[sums > 0].min(initial=np.inf)

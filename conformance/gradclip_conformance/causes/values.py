@@ -26,7 +26,7 @@ def explain_value(
     barred: Collection[str] = (),
     proven: Mapping[str, int] = MappingProxyType({}),
 ) -> Explanation | None:
-    """Return the cause that reproduces every included gradient; causes that are barred are left out.
+    """Return the cause that reproduces every included gradient. Causes that are barred are left out.
 
     Of several causes, prefer the one that has explained most cells, as `proven` says.
     """

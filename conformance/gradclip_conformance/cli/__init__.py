@@ -1,4 +1,4 @@
-"""Define the command `gradclip`; each verb has its own module."""
+"""Define the command `gradclip`. Each verb has its own module."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve a command; for an unknown one, suggest the nearest verb."""
+        """Resolve a command. For an unknown one, suggest the nearest verb."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             ctx.fail(f"No such command {name!r}.{suggest_known(name, VERBS)}")
@@ -106,7 +106,7 @@ def _escape_errors() -> Iterator[None]:
 
 
 def _wrap(text: str) -> str:
-    """Wrap a text at the width of a terminal; in other output, keep it on one line, which can be searched."""
+    """Wrap a text at the width of a terminal. In other output, keep it on one line, which can be searched."""
     if not sys.stderr.isatty():
         return text
     first = "Error: "
@@ -135,7 +135,7 @@ def gradclip() -> None:
 
 
 def main() -> None:
-    """Run the command; treat a request to terminate as Ctrl-C, so that no host process is left behind."""
+    """Run the command. Treat a request to terminate as Ctrl-C, so that no host process is left behind."""
     signal.signal(signal.SIGTERM, _interrupt)
     for stream in (sys.stdout, sys.stderr):
         # A character that the encoding lacks must not end the command.

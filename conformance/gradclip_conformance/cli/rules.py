@@ -42,7 +42,7 @@ def find_rules(text: str) -> list[str]:
 
 
 def suggest_rules(text: str, names: Iterable[str]) -> str:
-    """Return a sentence that suggests rules or cases for a mistyped text; an empty text if none is near.
+    """Return a sentence that suggests rules or cases for a mistyped text, or an empty text if none is near.
 
     Rules are also compared without their operation, so `at-treshold` suggests `at-threshold` of each operation.
     """

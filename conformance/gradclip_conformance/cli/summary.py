@@ -70,7 +70,7 @@ def find_records(folder: Path) -> list[Path]:
 def print_runs(
     runs: Sequence[Run], format_: str, records: Sequence[str] = (), *, verbose: bool = False, location: str = ""
 ) -> None:
-    """Print runs in a format; print nothing if there are none.
+    """Print runs in a format. Print nothing if there are none.
 
     Parameters
     ----------

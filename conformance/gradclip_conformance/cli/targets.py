@@ -37,7 +37,7 @@ __all__ = [
 
 
 def complete_target(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return the adapters whose names begin with the typed text, for a shell's completion; if none, ask for files."""
+    """Return the adapters whose names begin with the typed text, for a shell's completion. If none, ask for files."""
     del context, parameter
     names = [CompletionItem(name) for name in sorted(registry.list_installed()) if name.startswith(begun)]
     return names or [CompletionItem(begun, type="file")]
@@ -52,7 +52,7 @@ class Target:
     start: Callable[[float], Connection]
 
     def connect(self, timeout: float = CASE_SECONDS) -> Connection:
-        """Start a host; the time limit of a case also applies to calls before the cases."""
+        """Start a host. The time limit of a case also applies to calls before the cases."""
         return self.start(timeout)
 
 
@@ -76,7 +76,7 @@ else:
 
 
 class _Operation(_Choice):
-    """An operation; a user may omit `clip_by_`, and may write hyphens as in the names of rules."""
+    """An operation. A user may omit `clip_by_`, and may write hyphens as in the names of rules."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the operation's full name."""
@@ -231,7 +231,7 @@ def _split_pythons(pythons: Sequence[str], chosen: Sequence[str]) -> tuple[dict[
 def _make_starter(
     name: str, python: str | None, options: TargetOptions, *, is_named: bool
 ) -> Callable[[float], Connection]:
-    """Return a function that starts a host; a command gets the name of the adapter only if the user has given it."""
+    """Return a function that starts a host. A command gets the name of the adapter only if the user has given it."""
     is_function = registry.find_kind(name) == "function"
     memory = [] if options.memory is None else ["--memory", str(options.memory)]
 

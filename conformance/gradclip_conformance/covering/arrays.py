@@ -37,7 +37,7 @@ class RowCall:
 
 
 def make_call(operation: str, levels: Mapping[str, str]) -> RowCall:
-    """Return the call of a row; `levels` holds the word of a level for each axis."""
+    """Return the call of a row. `levels` holds the word of a level for each axis."""
     count = CROWD_NUMBER if is_crowd(levels) else choose_number(levels["number"], hash_levels(levels))
     excluded = _choose_indices(levels["excluded"], count)
     missing = set() if levels["none"] == "all-there" else _choose_indices(levels["none"], count)
@@ -193,7 +193,7 @@ class _ArrayMaker:
 
 @lru_cache(maxsize=1 << 12)
 def _make_small(recipe: Recipe, dtype: str, shape: tuple[int, ...]) -> Array:
-    """Return a small array; the cache keeps it, because many rows share a few small arrays."""
+    """Return a small array. The cache keeps it, because many rows share a few small arrays."""
     return Array(dtype, shape, expand(recipe, dtype, shape), recipe)
 
 

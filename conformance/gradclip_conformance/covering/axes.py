@@ -49,7 +49,7 @@ class Axis:
 
 
 def _make_levels(*pairs: tuple[str, str]) -> tuple[Level, ...]:
-    """Return levels; "+" before a word marks a heavy level, and "-" marks a level that hides others."""
+    """Return levels. "+" before a word marks a heavy level, and "-" marks a level that hides others."""
     return tuple(
         Level(word.lstrip("+-"), reason, word.startswith("+"), hides=word.startswith("-")) for word, reason in pairs
     )

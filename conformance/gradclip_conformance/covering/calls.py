@@ -132,7 +132,7 @@ class WholeCall:
         return found
 
     def measure(self, results: Sequence[Array | None], formula: Formula = PLAIN, *, flushes: bool = False) -> Measured:
-        """Return the included element that is farthest from the formula; skip groups whose norm is not finite."""
+        """Return the included element that is farthest from the formula. Skip groups whose norm is not finite."""
         key = ("measure", tuple(results), formula, flushes)
         if key not in self._known:
             self._known[key] = self._measure(results, formula, flushes=flushes)
@@ -223,7 +223,7 @@ class WholeCall:
         )
 
     def measure_bounds(self, results: Sequence[Array | None], *, keeps_zeros: bool) -> Measured:
-        """Return the first element that a clip by value gets wrong; with `keeps_zeros`, signs of zeros must be kept."""
+        """Return the first element that a clip by value gets wrong. With `keeps_zeros`, signs of zeros must be kept."""
         key = ("measure_bounds", tuple(results), keeps_zeros)
         if key not in self._known:
             self._known[key] = self._measure_bounds(results, keeps_zeros=keeps_zeros)
@@ -257,7 +257,7 @@ class WholeCall:
         return Measured()
 
     def find_silent_group(self, results: Sequence[Array | None]) -> _Group | None:
-        """Return the first group whose results do not show its NaN or infinite norm; None if there is none.
+        """Return the first group whose results do not show its NaN or infinite norm, or None if there is none.
 
         Results show such a norm if they are NaN everywhere. For an infinite norm, they also show it if they follow the
         formula: NaN in place of infinite elements, and zeros elsewhere.
@@ -294,7 +294,7 @@ class _Asked:
 
 
 def make_whole_call(case: Case, exact: bool) -> WholeCall:
-    """Return the call of a case; cache it, because the next cell often makes the same call to another entry point."""
+    """Return the call of a case. Cache it, because the next cell often makes the same call to another entry point."""
     return _make_whole_call(_Asked(case, exact))
 
 
@@ -330,7 +330,7 @@ def _make_group(total: Any, order: float, elements: int, form: Format) -> _Group
 
 
 def _raise_to_power(values: Any, order: float) -> Any:
-    """Return powers of magnitudes; use products and roots for whole and half orders, as these round less."""
+    """Return powers of magnitudes. Use products and roots for whole and half orders, as these round less."""
     whole, rest = divmod(order, 1.0)
     if rest not in (0.0, 0.5) or whole > SMALL_POWERS:
         return values ** values.dtype.type(order)
@@ -348,7 +348,7 @@ def _convert_to_dtype(result: Array | None, given: Array) -> Array | None:
 
 
 def _read(arrays: Sequence[Array | None]) -> dict[int, Doubles]:
-    """Return the elements of each array; decode all arrays of a dtype together, to save time."""
+    """Return the elements of each array. Decode all arrays of a dtype together, to save time."""
     found: dict[int, Doubles] = {}
     by_dtype: dict[str, list[int]] = {}
     for i, array in enumerate(arrays):

@@ -173,7 +173,7 @@ def list_clashes(operation: str) -> dict[str, dict[str, str]]:
 
 
 def find_reason(operation: str, words: Sequence[str]) -> str | None:
-    """Return why levels cannot be combined; None if no two of them clash."""
+    """Return why levels cannot be combined, or None if no two of them clash."""
     clashes = list_clashes(operation)
     for place, one in enumerate(words):
         for other in words[place + 1 :]:
@@ -192,7 +192,7 @@ def can_complete(operation: str, words: Sequence[str]) -> bool:
 
 
 def _complete(clashes: dict[str, dict[str, str]], words: list[str], left: Sequence[Axis]) -> bool:
-    """Return whether each remaining axis can get a level without a clash; try the levels in order."""
+    """Return whether each remaining axis can get a level without a clash. Try the levels in order."""
     if not left:
         return True
     for word in left[0].list_words():

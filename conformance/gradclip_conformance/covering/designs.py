@@ -74,12 +74,12 @@ def read_rows(operation: str, stage: str = "default") -> tuple[tuple[str, ...], 
 
 
 def _make_row(operation: str, levels: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a row with some levels; the other levels are the ordinary ones."""
+    """Return a row with some levels. The other levels are the ordinary ones."""
     return tuple(levels.get(axis.name, axis.levels[0].word) for axis in list_axes(operation))
 
 
 def _list_words(document: Mapping[str, Any], stages: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the rows of some stages of a file; a new axis that the file lacks gets its ordinary level."""
+    """Return the rows of some stages of a file. A new axis that the file lacks gets its ordinary level."""
     stored: Mapping[str, Sequence[str]] = document["axes"]
     axes = list_axes(document["operation"])
     found = []

@@ -58,7 +58,7 @@ class _Open:
     missing: npt.NDArray[np.bool_]
 
     def find_gains(self, axis: int, row: Sequence[int]) -> npt.NDArray[np.int64] | None:
-        """Return for each level of an axis whether it makes a new combination; None if other axes have no level yet."""
+        """Return whether each level of an axis makes a new combination, or None if other axes have no level yet."""
         index: list[Any] = []
         for other in self.axes:
             if other == axis:
@@ -145,7 +145,7 @@ def _start(operation: str, stage: Stage, axes: tuple[Axis, ...]) -> _Design:
 
 
 def _list_groups(axes: Sequence[Axis], stage: Stage) -> Iterator[tuple[int, ...]]:
-    """Yield the groups of axes to combine; those with the most combinations first."""
+    """Yield the groups of axes to combine. Begin with those that have the most combinations."""
     kernel = [place for place, axis in enumerate(axes) if axis.kernel]
     groups = {*combinations(range(len(axes)), stage.strength), *combinations(kernel, stage.kernel_strength)}
     yield from sorted(groups, key=lambda group: (-np.prod([len(axes[axis].levels) for axis in group]), group))

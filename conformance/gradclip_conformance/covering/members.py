@@ -100,7 +100,7 @@ def is_crowd(levels: Mapping[str, str]) -> bool:
 
 
 def hash_levels(levels: Mapping[str, str]) -> int:
-    """Return a number that depends on all levels; it decides what the levels of a row leave open."""
+    """Return a number that depends on all levels. It decides what the levels of a row leave open."""
     return zlib.crc32("_".join(levels.values()).encode())
 
 

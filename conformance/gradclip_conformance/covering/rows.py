@@ -159,7 +159,7 @@ def _find_reach(subject: Subject, axes: Sequence[Axis]) -> dict[str, set[str]]:
 def _select_within_reach(
     subject: Subject, axes: Sequence[Axis], row: Sequence[str], reach: Mapping[str, Collection[str]]
 ) -> dict[str, str] | None:
-    """Return a row's levels, with ordinary levels for those that a subject lacks; None if the subject has no dtype."""
+    """Return a row's levels. Ordinary levels replace those that a subject lacks. Return None if it has no dtype."""
     levels = {
         axis.name: word if word in reach[axis.name] else axis.levels[0].word
         for axis, word in zip(axes, row, strict=True)
@@ -187,7 +187,7 @@ def _can_ask(subject: Subject, levels: Mapping[str, str]) -> bool:
 
 
 def find_row(name: str) -> RowCase | None:
-    """Return the case with an id; None if no row has this id."""
+    """Return the case with an id, or None if no row has this id."""
     rule, _, rest = name.partition("/")
     operation, _, kind = rule.partition(".")
     variant, _, dtype = rest.partition("/")

@@ -69,7 +69,7 @@ EMPTY = {
 
 
 def choose_number(word: str, draw: int) -> int:
-    """Return the number of tensors; `draw` chooses among the numbers of the level."""
+    """Return the number of tensors. `draw` chooses among the numbers of the level."""
     return NUMBERS[word][draw % len(NUMBERS[word])]
 
 

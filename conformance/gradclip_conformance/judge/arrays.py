@@ -23,7 +23,7 @@ _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "ui
 
 
 def has_same_bits(given: Array, got: Array | None, through_optimizer: bool) -> bool:
-    """Return whether a gradient came back bit for bit; for an optimizer, whether its values came back."""
+    """Return whether a gradient came back bit for bit. For an optimizer, return whether its values came back."""
     if got is None or (given.dtype, given.shape) != (got.dtype, got.shape):
         return False
     if given.data == got.data:

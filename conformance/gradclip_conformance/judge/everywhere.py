@@ -45,7 +45,7 @@ def list_also_expected(context: Context, reply: Reply) -> Iterator[tuple[str, Ca
 
 
 def make_case_of_broken_rule(case: Case, rule: str) -> Case | None:
-    """Return a case of the broken rule, with the same call; None if such a case cannot be made without the reply."""
+    """Return a case of the broken rule, with the same call, or None if such a case cannot be made without the reply."""
     excluded = tuple(i for i, g in enumerate(case.gradients) if g.array is not None and not g.need_clip)
     known = {
         "dtype-kept": expect("structure", aspect="dtype"),

@@ -43,7 +43,7 @@ _KINDS: dict[str, type[Expectation]] = {}
 
 @dataclass(frozen=True)
 class Expectation:
-    """A condition on the answers to the calls of a case; the base class expects nothing."""
+    """A condition on the answers to the calls of a case. The base class expects nothing."""
 
     #: Cases ask for the expectation by this name.
     name: ClassVar[str]
@@ -67,14 +67,14 @@ class Expectation:
     # The calls.
 
     def follow_up(self, case: Case, first: Answer) -> Case | None:
-        """Return the second call, made from the first one and its answer; None if there is no second call."""
+        """Return the second call, made from the first one and its answer, or None if there is no second call."""
         del case, first
         return None
 
     # The verdict.
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Judge answers that need not have the right form, such as errors; None if the replies must be judged.
+        """Judge answers that need not have the right form, such as errors. Return None if the replies must be judged.
 
         If this returns None and one of the answers is not a reply, the case fails.
         """
@@ -82,18 +82,18 @@ class Expectation:
         return None
 
     def judge_whole(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Return the final verdict, with claims and the answer's short word; None if the parts must be judged."""
+        """Return the final verdict, with claims and the answer's short word, or None if the parts must be judged."""
         del context, answers
         return None
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-        """Judge replies; the first of them has the right form."""
+        """Judge replies. The first of them has the right form."""
         raise NotImplementedError
 
     # The parts of a call that a framework's own formula may explain.
 
     def select_explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
-        """Return the arrays of a reply that a formula may explain; None if no formula can."""
+        """Return the arrays of a reply that a formula may explain, or None if no formula can."""
         del reply
         return None
 
@@ -111,7 +111,7 @@ class Expectation:
     # A script that shows a failure.
 
     def choose_case_to_show(self, case: Case, cell: Cell) -> Case | None:
-        """Return another case with which a script can show the cell; None if a script can show it with this case."""
+        """Return another case with which a script can show the cell, or None if a script can show it with this case."""
         del case, cell
         return None
 
@@ -169,7 +169,7 @@ def may_raise(context: Context, prediction: Prediction) -> bool:
 
 
 def find_broken_form(case: Case, reply: Reply) -> Verdict | None:
-    """Return a failure if a reply cannot be compared because of its form; None if its form is right."""
+    """Return a failure if a reply cannot be compared because of its form, or None if its form is right."""
     given, got = len(case.gradients), len(reply.gradients)
     if given != got:
         return Verdict(
@@ -199,14 +199,14 @@ def _describe_form(array: Array | None) -> dict[str, object] | None:
 
 
 def _is_dense(gradient: Gradient, result: Array) -> bool:
-    """Return whether rows that are stored twice came back as the dense gradient; for other rows, see `take_rows`."""
+    """Return whether rows that are stored twice came back as the dense gradient. For other rows, see `take_rows`."""
     rows, given = gradient.rows, gradient.array
     dense = None if given is None else (gradient.height, *given.shape[1:])
     return rows is not None and len(set(rows)) < len(rows) and result.shape == dense
 
 
 def find_first_changed(case: Case, after: Sequence[Array | None] | None) -> int | None:
-    """Return the index of the first passed gradient that has changed; None if none has, or if `after` is None."""
+    """Return the index of the first passed gradient that has changed, or None if none has, or if `after` is None."""
     if after is None:
         return None
     for i, gradient in enumerate(case.gradients):
@@ -218,7 +218,7 @@ def find_first_changed(case: Case, after: Sequence[Array | None] | None) -> int 
 
 
 def take_rows(case: Case, reply: Reply) -> Reply:
-    """Return the reply; cut dense results of row-sparse gradients to their rows, if all other rows are zeros."""
+    """Return the reply. Cut dense results of row-sparse gradients to their rows, if all other rows are zeros."""
     if len(reply.gradients) != len(case.gradients):
         return reply
     pairs = zip(case.gradients, reply.gradients, strict=True)

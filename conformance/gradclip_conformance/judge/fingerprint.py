@@ -66,7 +66,7 @@ _SENTENCES = {
 
 
 def describe_behaviour(case: Case, answer: Answer, about: str = "gradients") -> str:
-    """Return the short word for an answer, without numbers; "none" if the framework gave no answer.
+    """Return the short word for an answer, without numbers, or "none" if the framework gave no answer.
 
     `about` is the part of the answer that the word describes: "gradients", "norm" or "warnings".
     """
@@ -211,7 +211,7 @@ def describe_results(case: Case, prediction: Prediction, what: str) -> tuple[lis
 
 
 def describe_distance_between_calls(prediction: Prediction, *, exact: bool = False) -> str:
-    """Return a sentence about the allowed distance between results of two calls; `exact` requires equal results."""
+    """Return a sentence about the allowed distance between results of two calls. `exact` requires equal results."""
     budget, bound = 0.0 if exact else 2 * prediction.widest.clip_budget, 2 * prediction.widest.clip_bound
     if bound == 0:
         return "No element may differ."

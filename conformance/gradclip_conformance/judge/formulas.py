@@ -28,7 +28,7 @@ FEW = 64
 def judge_by_formula(
     context: Context, expectation: Expectation, answers: Sequence[Answer], formula: Formula, found: Verdict
 ) -> Verdict | None:
-    """Return the verdict under a framework's own formula; None unless it explains more than the neutral rule.
+    """Return the verdict under a framework's own formula. Return None unless it explains more than the neutral rule.
 
     The results of the two formulas must round to different numbers, and the answer must be nearer to the result of the
     framework's formula. The answer must also lie within the budget of that result; or, if the neutral rule gives
@@ -82,7 +82,7 @@ class _Distances:
 
 
 def _measure_distances(case: Case, expectation: Expectation, reply: Reply, formula: Formula) -> _Distances | None:
-    """Measure the distances from the neutral formula and from `formula`; return None if their results do not differ."""
+    """Measure the distances from the neutral formula and from `formula`. Return None if their results do not differ."""
     results = expectation.select_explained_results(reply)
     if results is None or find_broken_form(case, replace(reply, gradients=tuple(results))) is not None:
         return None

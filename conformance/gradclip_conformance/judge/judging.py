@@ -60,12 +60,12 @@ def choose_expectation(case: Case) -> Expectation:
 
 
 def follow_up(case: Case, first: Answer) -> Case | None:
-    """Return the second call, which follows the first answer; None if there is none."""
+    """Return the second call, which follows the first answer, or None if there is none."""
     return choose_expectation(case).follow_up(case, first)
 
 
 def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
-    """Return the verdict on the answers to one case; known failures are looked up later."""
+    """Return the verdict on the answers to one case. Known failures are looked up later."""
     for answer in answers:
         if (verdict := _judge_no_answer(answer)) is not None:
             return verdict
@@ -90,7 +90,7 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
 
 
 def _judge_the_rest(context: Context, expectation: Expectation, answers: Sequence[Answer]) -> Verdict | None:
-    """Return a failure if the answer breaks a rule other than the rule of its case; None if it breaks none."""
+    """Return a failure if the answer breaks a rule other than the rule of its case, or None if it breaks none."""
     for inner, answer in _list_other_rules(context, expectation, answers):
         rule, judge_by = inner.case.rule, resolve(inner.case.expectation)
         found = judge_by.judge_replies(inner, [take_rows(inner.case, answer.reply)])
@@ -187,7 +187,7 @@ def _judge_by_claims(
 
 
 def _is_broken_outside(context: Context, answers: Sequence[Answer], found: Verdict) -> bool:
-    """Return whether a bounded domain excuses the broken rule; it does not excuse an error that changes the inputs."""
+    """Return whether a bounded domain excuses the broken rule. It does not excuse an error that changes the inputs."""
     refused = [answer for answer in answers if isinstance(answer, Raised)]
     return found.status == Status.FAIL and all(
         find_first_changed(context.case, each.inputs) is None for each in refused

@@ -55,7 +55,7 @@ class Raised:
 
 @dataclass(frozen=True)
 class NotSupported:
-    """The adapter declares that the call cannot be made; `kind` is one of `gradclip_adapters.contract.LACKS`."""
+    """The adapter declares that the call cannot be made. `kind` is one of `gradclip_adapters.contract.LACKS`."""
 
     text: str
     kind: str = "adapter"
@@ -108,7 +108,7 @@ class Description:
 
 
 class StartError(Exception):
-    """An adapter did not start; the text says why and what to do.
+    """An adapter did not start. The text says why and what to do.
 
     `kind` is "bad-target", "missing-framework", "broken-adapter", "protocol", "no-host" or "start-timeout".
     """
@@ -155,7 +155,7 @@ class Domain:
     without: str = ""
 
     def leaves_out(self, options: Mapping[str, Any]) -> bool:
-        """Return whether the options of a call lie outside the domain; NaN does."""
+        """Return whether the options of a call lie outside the domain. NaN does."""
         return self.option in options and self.without not in options and not options[self.option] > self.above
 
 
@@ -180,7 +180,7 @@ class Claim:
     domain: Domain | None = None
 
     def speaks_of(self, case: str, subject: str) -> bool:
-        """Return whether the claim is about a cell; the id of a rule covers all its cases."""
+        """Return whether the claim is about a cell. The id of a rule covers all its cases."""
         names = (case, case.partition("/")[0])
         return (
             matches(self.subject, subject) and matches_any(self.rules, *names) and not matches_any(self.exclude, *names)
@@ -188,7 +188,7 @@ class Claim:
 
 
 def select_claims(claims: Sequence[Claim], case: str, subject: Subject) -> list[Claim]:
-    """Return the claims about a cell; a formula that the subject itself declares comes last."""
+    """Return the claims about a cell. A formula that the subject itself declares comes last."""
     found = [claim for claim in claims if claim.speaks_of(case, subject.name)]
     if subject.formula is not None:
         phrase = str(subject.formula.get("phrase", ""))
@@ -263,7 +263,7 @@ class ScriptCall:
     inputs: str
 
     def write_lines(self, clip: str | None = None) -> str:
-        """Return all lines; `clip`, if it is given, replaces the lines that clip."""
+        """Return all lines. `clip`, if it is given, replaces the lines that clip."""
         return join_lines(self.gradients, self.before, self.clip if clip is None else clip, self.after, self.results)
 
 
@@ -281,6 +281,6 @@ class Script:
     between: str = ""
 
     def clip_lines(self) -> str:
-        """Return the lines of the call; an error ends the script, and its traceback shows the place."""
+        """Return the lines of the call. An error ends the script, and its traceback shows the place."""
         clip = join_lines('print("expected: no error")', self.call.clip) if self.raised else self.call.clip
         return self.call.write_lines(clip)

@@ -1,4 +1,4 @@
-"""Define metamorphic relations between the results of two calls; they need no oracle.
+"""Define metamorphic relations between the results of two calls. They need no oracle.
 
 A relation makes the second call from the first call and its results, and pairs the arrays of the two answers. In exact
 arithmetic the two arrays of a pair are equal. In floating-point arithmetic each lies within the error bound (see
@@ -55,7 +55,7 @@ def _clip_again(case: Case, results: Arrays, exponent: int) -> Case:
 
 
 def _convert_to_its_dtype(got: Array | None, given: Array | None) -> Array | None:
-    """Return a result in the dtype of its gradient; another rule judges results of another dtype."""
+    """Return a result in the dtype of its gradient. Another rule judges results of another dtype."""
     return None if got is None or given is None else Array(given.dtype, got.shape, convert_to_dtype(got, given.dtype))
 
 
@@ -68,7 +68,7 @@ def _scale(case: Case, results: Arrays, exponent: int) -> Case:
 
 
 def multiply_by_power_of_two(array: Array | None, exponent: int) -> Array | None:
-    """Multiply each element by two to the power of `exponent`, and round it once to the dtype; None stays None.
+    """Multiply each element by two to the power of `exponent`, and round it once to the dtype. None stays None.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Wanted:
-    """The expected values of one gradient; None expects that no gradient comes back."""
+    """The expected values of one gradient. None expects that no gradient comes back."""
 
     values: np.ndarray[Any, Any] | None
     #: The distance that an element may have from its value: in ulp of a dtype, and as a relative tolerance.
@@ -105,7 +105,7 @@ def list_out_of_range_ways(case: Case, prediction: Prediction) -> Iterator[dict[
 
 
 def _find_subnormal_coefficients(dtype: str, expected: ExpectedArray | None) -> list[float]:
-    """Return the two subnormal numbers next to the exact coefficient; none if the coefficient is a normal number."""
+    """Return the two subnormal numbers next to the exact coefficient, or none if the coefficient is a normal number."""
     form = FORMATS[dtype]
     if expected is None or Fraction(expected.numerator, expected.denominator) >= form.smallest_normal:
         return []
@@ -114,7 +114,7 @@ def _find_subnormal_coefficients(dtype: str, expected: ExpectedArray | None) -> 
 
 
 def _write_source(wanted: Wanted) -> str:
-    """Return the values as source code; if they are too many to write out, as a product that is not rounded."""
+    """Return the values as source code. Many values are written as a product that is not rounded."""
     assert wanted.values is not None
     try:
         return write_array(wanted.values)
@@ -148,7 +148,7 @@ def list_inputs(case: Case, indices: Iterable[int]) -> dict[int, Wanted]:
 
 
 def predict_values(case: Case, subject: Subject, prediction: Prediction, *, wide: bool = False) -> dict[int, Wanted]:
-    """Return the values that the neutral rule gives; leave out gradients for which the rule gives no values."""
+    """Return the values that the neutral rule gives. Leave out gradients for which the rule gives no values."""
     wanted = {}
     for i, gradient in enumerate(case.gradients):
         if gradient.array is None:

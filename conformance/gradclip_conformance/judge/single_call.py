@@ -1,4 +1,4 @@
-"""Define metamorphic relations between the results of one call and its input; the elements need no oracle.
+"""Define metamorphic relations between the results of one call and its input. The elements need no oracle.
 
 - *direction*: an element is rounded at most twice, in a quotient and in a product. So `result / input` is the same
   number for all elements that the same norm scales, to within 2 ulp of each result.
@@ -44,7 +44,7 @@ def _list_pairs(case: Case, reply: Reply, group: Sequence[int]) -> list[tuple[in
 
 
 def _find_nonfinite(case: Case, reply: Reply) -> Verdict | None:
-    """Return a failure if a result is not finite, although every element was; None otherwise."""
+    """Return a failure if a result is not finite, although every element was, or None otherwise."""
     for i in case.included:
         got = reply.gradients[i]
         if got is not None and not decode(got.data, got.dtype).is_finite:

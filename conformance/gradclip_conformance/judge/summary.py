@@ -80,7 +80,7 @@ def _concatenate(arrays: Sequence[Array]) -> Doubles:
 
 
 def _compare_vectors(size: float, direction: Doubles, before: Doubles) -> tuple[float, float]:
-    """Return the ratio of the norms, and the cosine of the angle; NaN for a ratio or a cosine that does not exist."""
+    """Return the ratio of the norms, and the cosine of the angle. A ratio or a cosine that does not exist is NaN."""
     given_size, other = _normalise(before)
     if not size or not given_size:
         return (math.nan if not given_size else 0.0), math.nan
@@ -90,7 +90,7 @@ def _compare_vectors(size: float, direction: Doubles, before: Doubles) -> tuple[
 
 
 def _normalise(values: Doubles) -> tuple[float, Doubles]:
-    """Return the Euclidean norm, and the values divided by it; no step leaves the range.
+    """Return the Euclidean norm, and the values divided by it. No step leaves the range.
 
     NaN and infinities count as 0.
     """
@@ -106,7 +106,7 @@ def _normalise(values: Doubles) -> tuple[float, Doubles]:
 
 
 def _choose_directions(count: int) -> npt.NDArray[np.complex128]:
-    """Return a direction in the plane for each place; near places have unrelated directions."""
+    """Return a direction in the plane for each place. Near places have unrelated directions."""
     places = np.arange(count, dtype=np.uint64)
     # Multiply the squares by 2**32 divided by the golden ratio, and keep the lower 32 bits. Overflow of 64 bits does
     # not change these bits.

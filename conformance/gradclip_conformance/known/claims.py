@@ -66,7 +66,7 @@ PREDICTIONS = (
 
 @cache
 def load_claims(adapter: str) -> tuple[Claim, ...]:
-    """Return the claims about an adapter's framework; none if there is no file.
+    """Return the claims about an adapter's framework, or none if there is no file.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def load_claims(adapter: str) -> tuple[Claim, ...]:
 
 
 def _refuse_incomplete(entry: Any, file: str) -> None:
-    """Refuse a claim with missing or unknown keys; the message is clearer than the schema's message."""
+    """Refuse a claim with missing or unknown keys. The message is clearer than the schema's message."""
     if not isinstance(entry, dict):
         return
     known = [field.name for field in fields(Claim)]

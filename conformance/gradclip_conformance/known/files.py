@@ -17,7 +17,7 @@ SCHEMAS = Path(__file__).parent / "schemas"
 
 
 def find_sidecar_file(adapter: str, kind: str, folder: Path) -> Path | None:
-    """Return the path of an adapter's file of the kind "expectations" or "claims"; the file need not exist.
+    """Return the path of an adapter's file of the kind "expectations" or "claims". The file need not exist.
 
     The file of an adapter `my_adapter.py` is next to it, as `my_adapter.expectations.toml`; the same is true for an
     adapter in another language or in another package. The files of our own adapters are in a folder of the suite. A

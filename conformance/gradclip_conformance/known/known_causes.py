@@ -123,7 +123,7 @@ def load_known(adapter: str) -> tuple[Entry, ...]:
 
 
 def load_known_causes(adapter: str) -> tuple[KnownCause, ...]:
-    """Return the known causes of an adapter's framework; none if there is no file.
+    """Return the known causes of an adapter's framework, or none if there is no file.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def _make_known_causes(document: dict[str, Any], file: str) -> tuple[KnownCause,
 
 
 def _refuse_misspelt(entry: Any) -> None:
-    """Refuse an entry with an unknown key or cause; the message is clearer than the schema's message."""
+    """Refuse an entry with an unknown key or cause. The message is clearer than the schema's message."""
     if not isinstance(entry, dict):
         return
     names = [field.name for field in fields(KnownCause)]

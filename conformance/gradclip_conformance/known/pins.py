@@ -124,7 +124,7 @@ class Deviation:
 
 
 def find_mode(subject: str) -> str:
-    """Return the text in brackets at the end of a subject's name; an empty text if there is none."""
+    """Return the text in brackets at the end of a subject's name, or an empty text if there is none."""
     found = re.search(r"\[([^\[\]]*)\]$", subject)
     return found[1] if found else ""
 
@@ -148,7 +148,7 @@ def is_version_within(version: str, specifier: str) -> bool:
 
 
 def load_deviations(adapter: str) -> tuple[Deviation, ...]:
-    """Return the pins of an adapter's framework; none if there is no file.
+    """Return the pins of an adapter's framework, or none if there is no file.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def load_deviations(adapter: str) -> tuple[Deviation, ...]:
 
 
 def find_pins_file(adapter: str) -> Path | None:
-    """Return the path of an adapter's file of pins, which need not exist; None for a plain function.
+    """Return the path of an adapter's file of pins, which need not exist. Return None for a plain function.
 
     Raises
     ------
@@ -199,7 +199,7 @@ def _make_deviations(document: dict[str, Any], file: str) -> tuple[Deviation, ..
 
 
 def _refuse_incomplete(entry: Any, file: str) -> None:
-    """Refuse a pin with missing or unknown keys; the message is clearer than the schema's message."""
+    """Refuse a pin with missing or unknown keys. The message is clearer than the schema's message."""
     if not isinstance(entry, dict):
         return
     known = {field.name for field in fields(Deviation)}

@@ -38,7 +38,7 @@ UNEXPLAINED = "To be explained: {}"
 
 
 class CannotPin(ValueError):
-    """No pin can name a cell; the text says why."""
+    """No pin can name a cell. The text says why."""
 
 
 def propose_pins(run: Run, deviations: Sequence[Deviation] | None = None) -> str:
@@ -87,12 +87,12 @@ def propose_pins(run: Run, deviations: Sequence[Deviation] | None = None) -> str
 
 
 def _write_comment(text: str) -> str:
-    """Return a text as a comment on one line; text after a line break would be TOML."""
+    """Return a text as a comment on one line. Text after a line break would be TOML."""
     return f"# {escape_line(text)}"
 
 
 def _renew_last_seen(text: str, version: str) -> str:
-    """Return the text of a pin with a new `last_seen`; comments and order stay."""
+    """Return the text of a pin with a new `last_seen`. Comments and order stay."""
     document = tomlkit.parse(text)
     (pin,) = document["deviation"]
     pin["last_seen"] = version
@@ -112,7 +112,7 @@ def _is_wrong(one: Deviation, holding: Sequence[Deviation], run: Run) -> bool:
 
 
 def _split_blocks(adapter: str) -> Mapping[Entry | None, str]:
-    """Return the text of each entry of a file with the comments above it; under None, the file's first comment."""
+    """Return the text of each entry of a file with the comments above it. None holds the first comment."""
     path = find_pins_file(adapter)
     if path is None or not file_exists(path):
         return {}
@@ -139,7 +139,7 @@ def _is_comment(text: str) -> bool:
 
 
 def _join_comments(parts: Sequence[str]) -> list[str]:
-    """Return the parts of a file, each with the comments above it; the file's first part stands alone."""
+    """Return the parts of a file, each with the comments above it. The file's first part stands alone."""
     first, *rest = parts
     joined, above = [first], ""
     for part in rest:
@@ -247,7 +247,7 @@ def _refuse_patterns(subject: str, cases: Iterable[str]) -> None:
 
 
 def _make_pin(cell: Cell, loose: Sequence[Deviation], version: str) -> Deviation | None:
-    """Return a new pin of a cell, without subjects and cases; None if the cell needs no pin."""
+    """Return a new pin of a cell, without subjects and cases, or None if the cell needs no pin."""
     if cell.status == "deviation":
         known = [one for one in loose if one.speaks_of(cell.case, cell.subject)]
         return replace(known[0], subjects=(), cases=(), mode="*", last_seen=version) if known else None

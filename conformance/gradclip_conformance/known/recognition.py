@@ -23,7 +23,7 @@ DEADLY_CAUSES = frozenset({"crashes", "hangs"})
 
 
 def find_entry(entries: Iterable[Entry], case: str, subject: str, found: Explanation) -> KnownCause | None:
-    """Return the first entry that is about a cell and its explanation; None if there is none."""
+    """Return the first entry that is about a cell and its explanation, or None if there is none."""
     return next(
         (
             one
@@ -59,7 +59,7 @@ def is_known_to_end(judged: Judged) -> bool:
 def _explain_by_known(
     judged: Judged, about: Sequence[KnownCause], explain: Explain
 ) -> tuple[Explanation | None, KnownCause | None]:
-    """Return the explanation and its entry; of several causes that reproduce the answer, prefer a known one."""
+    """Return the explanation and its entry. Of several causes that reproduce the answer, prefer a known one."""
     first: Explanation | None = None
     barred: list[str] = []
     while (found := explain(judged, [one.suspect for one in about], barred)) is not None:

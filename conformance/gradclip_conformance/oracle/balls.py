@@ -130,7 +130,7 @@ def _bound_norm(balls: Callable[[int], Any], bits: int) -> Enclosure:
 
 
 def compare_to_threshold(tensors: Sequence[DyadicArray], threshold: Fraction, p: float = 2.0) -> int:
-    """Return -1, 0 or 1: the norm is below, at or above the threshold; 0 if `COMPARISON_BITS` bits do not decide."""
+    """Return -1, 0 or 1 for a norm below, at or above the threshold. 0 also says that `COMPARISON_BITS` are too few."""
     return _compare(_make_balls(tensors, p), threshold)
 
 
@@ -154,7 +154,7 @@ def compute_coefficient(
     p: float = 2.0,
     formula: Formula = PLAIN,
 ) -> Enclosure:
-    """Return the coefficient that multiplies the gradients; see `Formula`."""
+    """Return the coefficient that multiplies the gradients. See `Formula`."""
     return _compute_coefficient(_make_balls(tensors, p), threshold, formula)
 
 
@@ -181,7 +181,7 @@ def _compute_coefficient(balls: Callable[[int], Any], threshold: float | Fractio
 
 
 def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Fraction) -> ExpectedArray:
-    """Return `min(max(x, low), high)` of each element, by fractions; a NaN stays, an infinity becomes a bound."""
+    """Return `min(max(x, low), high)` of each element, by fractions. A NaN stays, an infinity becomes a bound."""
     least, most = convert_threshold(low), convert_threshold(high)
     clipped = [min(max(value, least), most) for value in values.list_fractions()]
     special = dict(values.special)
@@ -207,7 +207,7 @@ def clip_by_global_norm(
     included: Sequence[bool] | None = None,
     formula: Formula = PLAIN,
 ) -> Clipped:
-    """Clip all included gradients by their common norm; see `integers.clip_by_global_norm`."""
+    """Clip all included gradients by their common norm. See `integers.clip_by_global_norm`."""
     flags = [True] * len(tensors) if included is None else included
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
     balls = _make_balls(counted, p)
@@ -217,7 +217,7 @@ def clip_by_global_norm(
 
 
 def describe_disagreement(first: Clipped, second: Clipped) -> str | None:
-    """Return a sentence about a contradiction between the answers of the two oracles; None if they agree.
+    """Return a sentence about a contradiction between the answers of the two oracles, or None if they agree.
 
     The norms must overlap, and the sides of the threshold must be the same. The factors must agree to 200 bits, far
     more than a distance in ulp shows.

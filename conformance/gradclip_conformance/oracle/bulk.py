@@ -64,7 +64,7 @@ def compute_exact_norm(array: Array) -> Enclosure:
 
 
 def measure_largest_error(given: Array, got: Array, factor: Fraction) -> float:
-    """Return the largest distance, in ulp, from the given elements times a factor; infinity if one is not finite."""
+    """Return the largest distance, in ulp, from the given elements times a factor, or infinity if one is not finite."""
     high = float(factor)
     low, largest = float(factor - Fraction(high)), 0.0
     of_both = zip(_cut(given.data, given.dtype), _cut(convert_to_dtype(got, given.dtype), given.dtype), strict=True)
@@ -78,7 +78,7 @@ def measure_largest_error(given: Array, got: Array, factor: Fraction) -> float:
 
 
 def measure_largest_gap(first: Array, second: Array, dtype: str) -> float:
-    """Return the largest distance, in ulp of a dtype, between two arrays; infinity if only one is finite."""
+    """Return the largest distance, in ulp of a dtype, between two arrays, or infinity if only one is finite."""
     if first == second:
         return 0.0
     largest = 0.0
@@ -108,7 +108,7 @@ def _multiply_exactly(elements: Doubles, factor: float) -> tuple[Doubles, Double
 
 
 def _compute_ulps(values: Doubles, form: Format) -> Doubles:
-    """Return the ulp of the binade of each value; below the normal range, the ulp of the smallest normal number."""
+    """Return the ulp of each value's binade. Subnormal values have the ulp of the smallest normal number."""
     binades = (values.view(np.uint64) & BINADE).view(np.float64)
     spacing: Doubles = np.maximum(binades, 2.0**form.minimum_exponent) * 2.0 ** (1 - form.precision)
     return spacing

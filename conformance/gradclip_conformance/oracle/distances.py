@@ -35,7 +35,7 @@ BLOCK = 2**14
 
 
 def measure_largest_distance(got: bytes, expected: ExpectedArray, dtype: str) -> tuple[float, int]:
-    """Return the largest distance and its first place; (0.0, -1) for an empty array."""
+    """Return the largest distance and its first place, or (0.0, -1) for an empty array."""
     every = measure_distances(got, expected, dtype)
     if not len(every):
         return 0.0, -1
@@ -140,7 +140,7 @@ def _measure_in_blocks(got: bytes, expected: ExpectedArray, form: Format) -> npt
 
 
 def _measure_in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> npt.NDArray[np.float64]:
-    """Return the distances in float64; see :func:`measure_distances` for their error."""
+    """Return the distances in float64. See :func:`measure_distances` for their error."""
     target = _compute_targets(expected)
     unit, doubtful = _find_units(target, form)
     overflows = unit > form.maximum_exponent - form.precision + 1

@@ -148,7 +148,7 @@ def decode_doubles(data: bytes, dtype: str) -> npt.NDArray[np.float64]:
 
 
 def read_float64_values(array: Array) -> npt.NDArray[np.float64]:
-    """Return the elements of an array as a flat array of float64, without rounding; see :func:`decode_doubles`."""
+    """Return the elements of an array as a flat array of float64, without rounding. See :func:`decode_doubles`."""
     return decode_doubles(array.data, array.dtype)
 
 
@@ -189,7 +189,7 @@ def decode_bits(bits: int, form: Format) -> Fraction:
 
 
 def round_quotient(numerator: int, denominator: int, form: Format) -> tuple[int, int]:
-    """Round a quotient that is not negative, half to even; return the significand and the exponent of its unit.
+    """Round a quotient that is not negative, half to even. Return the significand and the exponent of its unit.
 
     The exponent has no upper bound here, so that a value that overflows has a significand like any other.
     """
@@ -213,7 +213,7 @@ def round_quotient(numerator: int, denominator: int, form: Format) -> tuple[int,
 
 
 def round_to(value: Fraction, form: Format) -> int:
-    """Return the bits of `value` rounded once, half to even; zero becomes plus zero, and an overflow gives infinity."""
+    """Return the bits of `value` rounded once, half to even. Zero becomes plus zero, and an overflow gives infinity."""
     significand, unit = round_quotient(abs(value.numerator), value.denominator, form)
     # A subnormal significand has no bit in the exponent's field; a normal one carries 1 into it.
     magnitude = ((unit - form.smallest_exponent) << (form.precision - 1)) + significand
@@ -238,7 +238,7 @@ def measure_distance(got: int, exact: Fraction, form: Format) -> float:
 
 
 def divide_to_float(numerator: Fraction, denominator: Fraction) -> float:
-    """Return the quotient of two numbers that are not negative, as a float; infinity if the quotient is too large."""
+    """Return the quotient of two numbers, neither negative, as a float, or infinity if it is too large."""
     try:
         return float(numerator / denominator)
     except OverflowError:
@@ -246,12 +246,12 @@ def divide_to_float(numerator: Fraction, denominator: Fraction) -> float:
 
 
 def next_up(value: float, dtype: str) -> float:
-    """Return the next larger number of the dtype; `value` is a finite number of the dtype."""
+    """Return the next larger number of the dtype. `value` is a finite number of the dtype."""
     return _find_neighbour(value, dtype, +1)
 
 
 def next_down(value: float, dtype: str) -> float:
-    """Return the next smaller number of the dtype; `value` is a finite number of the dtype."""
+    """Return the next smaller number of the dtype. `value` is a finite number of the dtype."""
     return _find_neighbour(value, dtype, -1)
 
 

@@ -107,7 +107,7 @@ def _compute_half_integer_norm(tensors: Iterable[DyadicArray], halves: int, bits
 
 
 def _enclose_root(power: Fraction, order: int, bits: int) -> Enclosure:
-    """Enclose a root of a dyadic fraction to at least this number of bits; exactly if the root is dyadic."""
+    """Enclose a root of a dyadic fraction to at least this number of bits, exactly if the root is dyadic."""
     if not power:
         return Enclosure(Fraction(0), Fraction(0), power, order)
     magnitude = power.numerator.bit_length() - power.denominator.bit_length()
@@ -170,7 +170,7 @@ def compute_coefficient(bounds: Enclosure, threshold: float | Fraction, formula:
 
 
 def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Fraction) -> ExpectedArray:
-    """Return `min(max(x, low), high)` of each element; a NaN stays, an infinity becomes a bound."""
+    """Return `min(max(x, low), high)` of each element. A NaN stays, an infinity becomes a bound."""
     bounds = (convert_threshold(low), convert_threshold(high))
     # Choose a unit that divides the elements and the bounds.
     denominator = math.lcm(*(bound.denominator for bound in bounds), 1 << max(-values.exponent, 0))
@@ -199,7 +199,7 @@ def clip_by_global_norm(
     included: Sequence[bool] | None = None,
     formula: Formula = PLAIN,
 ) -> Clipped:
-    """Clip all included gradients by their common norm; the others are neither counted nor changed.
+    """Clip all included gradients by their common norm. The others are neither counted nor changed.
 
     Parameters
     ----------

@@ -52,14 +52,14 @@ class DyadicArray:
         return DyadicArray(self.integers[start:stop], self.exponent, self.negative[start:stop], special)
 
     def list_fractions(self) -> list[Fraction]:
-        """Return the elements as fractions; 0 for those that are not finite."""
+        """Return the elements as fractions, with 0 for those that are not finite."""
         unit = Fraction(2) ** self.exponent
         return [integer * unit for integer in self.integers]
 
 
 @dataclass(frozen=True)
 class Enclosure:
-    """An interval [lower, upper] that holds a norm; the two ends are equal if the norm is known exactly."""
+    """An interval [lower, upper] that holds a norm. The two ends are equal if the norm is known exactly."""
 
     lower: Fraction
     upper: Fraction
@@ -87,7 +87,7 @@ class ExpectedArray:
         return self.numerator == self.denominator
 
     def list_fractions(self) -> list[Fraction]:
-        """Return the elements as fractions; 0 for those that are not finite."""
+        """Return the elements as fractions, with 0 for those that are not finite."""
         factor = Fraction(self.numerator, self.denominator)
         return [factor * value for value in self.values.list_fractions()]
 
@@ -115,7 +115,7 @@ class Clipped:
 
 @dataclass(frozen=True)
 class ErrorBounds:
-    """Distances in ulp: careful implementations stay within the budgets; the arithmetic guarantees the bounds."""
+    """Distances in ulp. Careful implementations stay within the budgets. The arithmetic guarantees the bounds."""
 
     norm_budget: float
     clip_budget: float
@@ -193,7 +193,7 @@ def clip_by_factor(
 
 
 def list_nonfinite_norms(tensors: Iterable[DyadicArray]) -> tuple[float, ...]:
-    """Return the norms that tensors with a NaN or an infinity may have; none if all elements are finite.
+    """Return the norms that tensors with a NaN or an infinity may have, or none if all elements are finite.
 
     With both a NaN and an infinity, the sum of the formula is NaN, and the function `hypot` of IEEE 754 gives infinity:
     either is right.

@@ -84,7 +84,7 @@ def _clip_by_norm(
 
 
 def _clip_by_value(values: DyadicArray, low: float, high: float) -> ExpectedArray:
-    """Return the expected clip by value; an infinite bound has no effect on finite elements.
+    """Return the expected clip by value. An infinite bound has no effect on finite elements.
 
     Raises
     ------
@@ -249,7 +249,7 @@ def _predict_group(
 
 
 def count_terms(tensors: Sequence[DyadicArray]) -> int:
-    """Return the number of nonzero terms of a sum over tensors; adding a zero is exact."""
+    """Return the number of nonzero terms of a sum over tensors. Adding a zero is exact."""
     return sum(sum(map(bool, tensor.integers)) for tensor in tensors)
 
 
@@ -275,7 +275,7 @@ def _is_exact(norm: Enclosure, tensors: Sequence[DyadicArray], p: float, form: F
 
 
 def _find_unit_exponent(tensor: DyadicArray) -> int:
-    """Return the exponent of the greatest power of two that divides all elements; one of them is not zero."""
+    """Return the exponent of the greatest power of two that divides all elements. One of them is not zero."""
     bits = 0
     for integer in tensor.integers:
         bits |= abs(integer)

@@ -47,7 +47,7 @@ CONVERTED = "results = [None if array is None else array.numpy() for array in {}
 
 
 def write_calls(adapter: str, case: Case, subject: Subject, *, compiles: bool, command: str | None) -> Calls:
-    """Return the lines that call the framework through its adapter; `command` starts the adapter's host.
+    """Return the lines that call the framework through its adapter. `command` starts the adapter's host.
 
     Raises
     ------

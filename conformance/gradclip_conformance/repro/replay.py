@@ -32,7 +32,7 @@ FIND_OPTIONS = {
 
 
 def find_case(cell: Cell) -> Case | None:
-    """Return the case that `--deep` found, made from the input in the record; None for any other cell.
+    """Return the case that `--deep` found, made from the input in the record. Return None for any other cell.
 
     Raises
     ------

@@ -43,7 +43,7 @@ class Finding:
 
 
 class AbilityProbes:
-    """The findings of a run; each ability of a subject is probed once, when the first cell needs it."""
+    """The findings of a run. Each ability of a subject is probed once, when the first cell needs it."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, Ability], Finding] = {}

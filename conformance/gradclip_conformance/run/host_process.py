@@ -67,7 +67,7 @@ LONGEST_SECONDS = threading.TIMEOUT_MAX / 2
 
 
 def build_host_command(python: str | None = None, command: str | None = None) -> list[str]:
-    """Return the command that starts a host, without the target; `command` may be any launcher of a process."""
+    """Return the command that starts a host, without the target. `command` may be any launcher of a process."""
     if command is not None:
         return shlex.split(command)
     launcher = Path(gradclip_adapters.__file__).with_name("launch.py")
@@ -75,7 +75,7 @@ def build_host_command(python: str | None = None, command: str | None = None) ->
 
 
 class HostProcess:
-    """A host process; after its death, the next call starts a new one."""
+    """A host process. After its death, the next call starts a new one."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class HostProcess:
             raise
 
     def ask(self, call: Call, timeout: float) -> Answer:
-        """Return the answer to one call; whatever the host does, this does not raise."""
+        """Return the answer to one call. Whatever the host does, this does not raise."""
         return self._early.take(call) or self._ask(call, timeout)
 
     def _ask(self, call: Call, timeout: float) -> Answer:
@@ -158,7 +158,7 @@ class HostProcess:
         self._end()
 
     def kill(self) -> None:
-        """End the process at once, from any thread; a call that waits for it gets the answer `Died`."""
+        """End the process at once, from any thread. A call that waits for it gets the answer `Died`."""
         self._closed = True
         process = self._process
         if process is not None:
@@ -246,7 +246,7 @@ class HostProcess:
             raise StartError("broken-adapter", text) from error
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        """Queue a message for the writing thread; if the write fails, no answer comes."""
+        """Queue a message for the writing thread. If the write fails, no answer comes."""
         self._sent.write(wire.dumps(message) + "\n")
 
     def _receive(self, timeout: float, limit: int) -> str | None:

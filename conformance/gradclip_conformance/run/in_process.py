@@ -35,7 +35,7 @@ class InProcess:
         self.description = settle_abilities(found, self._call, self._early)
 
     def ask(self, call: Call, timeout: float) -> Answer:
-        """Return the answer to one call; `timeout` cannot be kept here."""
+        """Return the answer to one call. `timeout` cannot be kept here."""
         del timeout
         return self._early.take(call) or self._call(call)
 

@@ -43,7 +43,7 @@ SMALLEST = 256 << 20
 
 
 class CannotIsolate(Exception):
-    """A function cannot be imported in another process; the text is the reason, a clause in lower case."""
+    """A function cannot be imported in another process. The text is the reason, a clause in lower case."""
 
 
 @dataclass(frozen=True)

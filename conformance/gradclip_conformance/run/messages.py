@@ -111,7 +111,7 @@ def _is_plain_array(array: Any) -> bool:
 
 
 def read_loading(line: str) -> dict[str, Any] | None:
-    """Return the message `loading` that a line holds; None if it holds anything else."""
+    """Return the message `loading` that a line holds, or None if it holds anything else."""
     try:
         message = read_message(line)
     except ValueError:

@@ -26,7 +26,7 @@ ERROR_BYTES = 256 << 20
 
 
 class PipeFlooded(Exception):
-    """A host wrote more than the limit allows; the text names the limit."""
+    """A host wrote more than the limit allows. The text names the limit."""
 
 
 class LineWriter:
@@ -40,7 +40,7 @@ class LineWriter:
         threading.Thread(target=self._run, args=(stream,), daemon=True).start()
 
     def write(self, line: str) -> None:
-        """Queue a line to be written; errors are not reported."""
+        """Queue a line to be written. Errors are not reported."""
         self._lines.put(line)
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class LineReader:
         self._limit = 0
 
     def start(self, stream: IO[bytes], limit: int) -> None:
-        """Begin to read a stream; `limit` is the number of bytes that its first line may have."""
+        """Begin to read a stream. `limit` is the number of bytes that its first line may have."""
         self._limit = limit
         threading.Thread(target=self._run, args=(stream,), daemon=True).start()
 
@@ -91,7 +91,7 @@ class LineReader:
             self._lines.put(self._read_all(stream))
 
     def _read_all(self, stream: IO[bytes]) -> PipeFlooded | None:
-        """Queue each line; return None when the stream ends, or an error when a limit is exceeded."""
+        """Queue each line. Return None when the stream ends, or an error when a limit is exceeded."""
         begun = bytearray()
         while piece := _read_piece(stream):
             *ended, rest = piece.split(b"\n")
@@ -115,7 +115,7 @@ class LineReader:
 
 
 class Tail:
-    """A reader that keeps only the end of the output; it ends a host that writes without an end."""
+    """A reader that keeps only the end of the output. It ends a host that writes without an end."""
 
     def __init__(self) -> None:
         self._kept = b""
@@ -125,7 +125,7 @@ class Tail:
         self.flooded = ""
 
     def start(self, stream: IO[bytes], end: Callable[[], None]) -> None:
-        """Begin to read a stream; `end` is called if more than the limit is written."""
+        """Begin to read a stream. `end` is called if more than the limit is written."""
         threading.Thread(target=self._run, args=(stream, end), daemon=True).start()
 
     def begin(self) -> None:
@@ -133,7 +133,7 @@ class Tail:
         self._left = ERROR_BYTES
 
     def list_last_lines(self, count: int) -> list[str]:
-        """Return the last lines that are not empty; of a long line, return only the end."""
+        """Return the last lines that are not empty. Of a long line, return only the end."""
         # The last output of a process may arrive after its end.
         self._ended.wait(0.5)
         lines = [line.strip() for line in self._kept.decode("utf-8", "replace").splitlines()[-count:]]
@@ -151,7 +151,7 @@ class Tail:
 
 
 def _read_piece(stream: IO[bytes]) -> bytes:
-    """Return bytes as soon as there are any; return no bytes at the end."""
+    """Return bytes as soon as there are any. Return no bytes at the end."""
     assert isinstance(stream, io.BufferedReader)
     try:
         return stream.read1(PIECE)

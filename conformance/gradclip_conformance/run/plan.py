@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Selection:
-    """The cells that a run is restricted to; an empty field selects everything."""
+    """The cells that a run is restricted to. An empty field selects everything."""
 
     operations: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Selection:
     cases: tuple[str, ...] = ()
 
     def holds(self, case: Case) -> bool:
-        """Return whether a case is selected; `rules` holds patterns of the ids of rules and cases."""
+        """Return whether a case is selected. `rules` holds patterns of the ids of rules and cases."""
         return (
             (not self.operations or case.operation in self.operations)
             and (not self.dtypes or case.dtype in self.dtypes)
@@ -47,7 +47,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Ability:
-    """A dtype, a feature or a norm that a subject does not declare; the name of a norm is its order."""
+    """A dtype, a feature or a norm that a subject does not declare. The name of a norm is its order."""
 
     what: Literal["dtype", "feature", "norm"]
     name: str
@@ -67,7 +67,7 @@ class PlannedCell:
 
 
 def add_formula(subjects: Sequence[Subject], formula: Formula | None) -> list[Subject]:
-    """Return the subjects; those that clip by a norm declare the given formula, unless it is None."""
+    """Return the subjects. Those that clip by a norm declare the given formula, unless it is None."""
     return [
         subject
         if formula is None or subject.operation == "clip_by_value"

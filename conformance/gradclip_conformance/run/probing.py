@@ -1,4 +1,4 @@
-"""Probe what a subject declares about itself before its cells are planned; `abilities` probes what it does not declare.
+"""Probe what a subject declares about itself before its cells are planned. `abilities` probes what it does not declare.
 
 A subject that declares `may_return_norm` is called once or twice. Two test cases need the same calls later, and reuse
 these answers, so that the function gets no additional calls. A subject that declares `flushes_subnormals` must show it
@@ -70,7 +70,7 @@ FIRST_CALL = 4
 
 
 class Compilations:
-    """The shapes for which a host has compiled each subject; a new host process has compiled nothing."""
+    """The shapes for which a host has compiled each subject. A new host process has compiled nothing."""
 
     def __init__(self, subjects: Iterable[Subject] = ()) -> None:
         self._always = {subject.name for subject in subjects if "compiled" in subject.features}
@@ -104,7 +104,7 @@ def _find_key(call: Call) -> object:
 
 
 class EarlyAnswers:
-    """The answers to calls that were made before the cells; each is given out once."""
+    """The answers to calls that were made before the cells. Each is given out once."""
 
     def __init__(self) -> None:
         self._kept: list[tuple[Call, Answer]] = []
@@ -114,7 +114,7 @@ class EarlyAnswers:
         self._kept.append((call, answer))
 
     def take(self, call: Call) -> Answer | None:
-        """Return the kept answer to a call, and forget it; None if there is none."""
+        """Return the kept answer to a call, and forget it. Return None if there is none."""
         for place, (early, answer) in enumerate(self._kept):
             if early == call:
                 del self._kept[place]

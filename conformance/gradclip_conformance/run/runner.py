@@ -67,7 +67,7 @@ NOT_YET_BY_DEFAULT = frozenset({"optax", "paddle-fluid", "tensorflow"})
 def plan_rows(
     subjects: Sequence[Subject], selection: Selection, stage: str = "default", adapter: str = ""
 ) -> list[PlannedCell]:
-    """Return the cells of the covering design; each subject gets only calls that its abilities allow.
+    """Return the cells of the covering design. Each subject gets only calls that its abilities allow.
 
     The cells are sorted by row within an operation, so that the data of a row are made and measured once for all its
     subjects.
@@ -168,7 +168,7 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
 def explain_findings(
     evidence: Sequence[Evidence], asked: Collection[tuple[str, str, str]] = (), known: Sequence[Entry] = ()
 ) -> list[Finding]:
-    """Return the findings that explain cells; `asked` holds the rules that were asked (see `list_asked_rules`)."""
+    """Return the findings that explain cells. `asked` holds the rules that were asked (see `list_asked_rules`)."""
     found = explain_all([one.judged for one in evidence], asked)
     return find_findings(evidence, found, lambda cell, one: find_entry(known, cell.case, cell.subject, one))
 
@@ -272,7 +272,7 @@ def _ask_and_judge(
 def _run_all(
     request: RunRequest, state: _RunState, planned: Sequence[PlannedCell], finish: Callable[[Cell], None]
 ) -> None:
-    """Distribute the cells among the jobs; each job has its own connection."""
+    """Distribute the cells among the jobs. Each job has its own connection."""
     jobs = max(1, min(request.jobs, len(planned)))
     shares = [planned[job::jobs] for job in range(jobs)]
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="gradclip")

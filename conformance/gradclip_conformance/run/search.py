@@ -225,7 +225,7 @@ def _make_array(values: Iterable[Fraction], form: Format) -> Array:
 
 
 def _make_threshold(rule: str, gradients: list[Gradient], form: Format, steps: int, share: Fraction | None) -> float:
-    """Return a threshold: a number of steps from the norm, or a share of the norm; 1 if all elements are zeros.
+    """Return a threshold some steps from the norm, or a share of the norm. Return 1 if all elements are zeros.
 
     The norm is taken over all included gradients, or over the first one if each gradient has its own norm. A clip by
     value takes the largest magnitude instead.

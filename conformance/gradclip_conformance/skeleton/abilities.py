@@ -50,7 +50,7 @@ class Ability:
 
     @property
     def work(self) -> str:
-        """The code that the ability needs; empty if the written adapter has it."""
+        """The code that the ability needs. It is empty if the written adapter has it."""
         return WORK.get(self.name, "")
 
 
@@ -62,7 +62,7 @@ def count_cells(operation: str, features: Sequence[str]) -> int:
 
 
 def list_abilities(operation: str, declared: Sequence[str]) -> list[Ability]:
-    """Return all abilities that are not declared; the abilities that need no code and add most cells come first."""
+    """Return all abilities that are not declared. The abilities that need no code and add most cells come first."""
     before: dict[tuple[str, ...], int] = {(): count_cells(operation, declared)}
     found = []
     for name, meaning in FEATURES.items():

@@ -29,7 +29,7 @@ class Source(Protocol):
 
     @property
     def gloss(self) -> str:
-        """A translation; empty for English."""
+        """A translation. It is empty for English."""
 
 
 class Rule(Protocol):
@@ -49,7 +49,7 @@ class Rule(Protocol):
 
     @property
     def formula(self) -> str:
-        """LaTeX; empty if the sentence needs none."""
+        """LaTeX. It is empty if the sentence needs none."""
 
     @property
     def source(self) -> Sequence[Source]:
@@ -85,7 +85,7 @@ class Cause(Protocol):
 
 
 class Words(Protocol):
-    """The words for cells that fulfil conditions; an empty condition holds for every cell."""
+    """The words for cells that fulfil conditions. An empty condition holds for every cell."""
 
     @property
     def words(self) -> str:
@@ -141,7 +141,7 @@ class Question(Protocol):
 
     @property
     def dtypes(self) -> Sequence[str]:
-        """The dtypes whose cells answer; empty for all."""
+        """The dtypes whose cells answer. It is empty for all dtypes."""
 
     @property
     def causes(self) -> Sequence[str]:
@@ -149,7 +149,7 @@ class Question(Protocol):
 
     @property
     def answers(self) -> Sequence[Words]:
-        """The words in order; a cell gets the first ones whose conditions it fulfils."""
+        """The words in order. A cell gets the first ones whose conditions it fulfils."""
 
     @property
     def measure(self) -> str:
@@ -165,7 +165,7 @@ class Question(Protocol):
 
     @property
     def peers(self) -> Mapping[str, str]:
-        """The name of each adapter in the table of speeds; empty for the reference."""
+        """The name of each adapter in the table of speeds. It is empty for the reference."""
 
 
 @dataclass(frozen=True)

@@ -236,7 +236,7 @@ def _write_formula(rule: Rule) -> Any:
 
 
 def _call(name: str, *members: Any) -> str:
-    """Return a script that hands data to a function; no text in it can end the script."""
+    """Return a script that hands data to a function. No text in it can end the script."""
     told = (json.dumps(member, ensure_ascii=True, allow_nan=False).replace("<", "\\u003c") for member in members)
     return f"{name}({', '.join(told)});\n"
 

@@ -59,7 +59,7 @@ class _Parser:
         self.place = 0
 
     def read_until(self, end: str) -> str:
-        """Return what stands before the sign `end`, and skip that sign; without one, read to the end."""
+        """Return what stands before the sign `end`, and skip that sign. Without one, read to the end."""
         parts: list[str] = []
         while self.place < len(self.signs):
             if self.signs[self.place] == end:

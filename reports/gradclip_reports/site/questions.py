@@ -91,7 +91,7 @@ class _Asked:
 
 
 def answer_run(run: Run, book: Book, operation: str = "") -> dict[str, tuple[Answer, ...]]:
-    """Return the answers of a run to every question, worst first; no two answers to a question are equal.
+    """Return the answers of a run to every question, worst first. No two answers to a question are equal.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def answer_run(run: Run, book: Book, operation: str = "") -> dict[str, tuple[Ans
 
 
 def answer_question(run: Run, question: Question, book: Book, operation: str = "") -> tuple[Answer, ...]:
-    """Return the answers of a run to one question; see :func:`answer_run`."""
+    """Return the answers of a run to one question. See :func:`answer_run`."""
     return answer_run(run, Book([question], accuracy=book.accuracy, speeds=book.speeds), operation)[question.id]
 
 
@@ -142,7 +142,7 @@ def _answer(asked: _Asked, question: Question, book: Book, operation: str) -> tu
 
 
 def _answer_of(asked: _Asked, question: Question, operation: str) -> tuple[Answer, ...]:
-    """Return the answers for one operation; there is no answer if the operation has no cell of the question."""
+    """Return the answers for one operation. There is no answer if the operation has no cell of the question."""
     cells = list(_select_cells(asked, question, operation))
     judged = [cell for cell in cells if cell.status not in (Status.UNSUPPORTED, Status.UNSPECIFIED)]
     if not judged:
@@ -161,7 +161,7 @@ def _answer_of(asked: _Asked, question: Question, operation: str) -> tuple[Answe
 
 
 def _choose_cells(asked: _Asked, question: Question, cells: Sequence[Cell]) -> Sequence[Cell]:
-    """Return the cells that answer a question; if causes of other questions explain all of them, return them all."""
+    """Return the cells that answer a question. If causes of other questions explain all of them, return them all."""
     for causes in (("", *question.causes), tuple(_GENERAL)):
         if found := [cell for cell in cells if _find_cause(asked, cell) in causes]:
             return found
@@ -225,7 +225,7 @@ def _holds(words: Words, cell: Cell, finding: Finding | None) -> bool:
 
 
 def _fill(words: str, parameters: Mapping[str, Any]) -> str:
-    """Put parameters of a finding into words; they come from a record, so they are escaped and cut."""
+    """Put parameters of a finding into words. They come from a record, so they are escaped and cut."""
 
     def write(found: re.Match[str]) -> str:
         value = parameters.get(found[1], found[1])

@@ -22,7 +22,7 @@ class Slugs:
         self._given: set[str] = set()
 
     def choose(self, text: str) -> str:
-        """Return a new name that resembles a text; if that name is taken, add a number."""
+        """Return a new name that resembles a text. If that name is taken, add a number."""
         plain = re.sub(r"[^a-z0-9]+", "-", text[:1000].lower()).strip("-")[:_LENGTH].strip("-")
         if not plain or _RESERVED.fullmatch(plain):
             plain = f"page-{plain}".rstrip("-")

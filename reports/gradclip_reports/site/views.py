@@ -128,7 +128,7 @@ class RunView:
 
     @property
     def worst(self) -> str:
-        """The worst severity of a finding that breaks rules; empty if there is none."""
+        """The worst severity of a finding that breaks rules. It is empty if there is none."""
         return next(iter(self.counts.findings), "")
 
 

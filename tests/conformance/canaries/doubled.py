@@ -21,7 +21,7 @@ def compute_norm(arrays: Sequence[np.ndarray[Any, Any]]) -> float:
 def double_by_global_norm(
     arrays: Sequence[np.ndarray[Any, Any]], clip_norm: float
 ) -> tuple[list[np.ndarray[Any, Any]], float]:
-    """Clip by global norm and double the results; return the right norm."""
+    """Clip by global norm and double the results. Return the right norm."""
     norm = compute_norm(arrays)
     factor = 2 * clip_norm / max(norm, clip_norm)
     return [(values * factor).astype(values.dtype) for values in arrays], norm

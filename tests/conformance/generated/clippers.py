@@ -20,7 +20,7 @@ __all__ = ["GeneratedClipper", "list_right"]
 
 
 def _keep(step: str, i: int | None, value: Any, *more: Any) -> Any:
-    """Return the value of a step unchanged; this is the hook of a right clipper."""
+    """Return the value of a step unchanged. This is the hook of a right clipper."""
     return value
 
 
@@ -79,7 +79,7 @@ class GeneratedClipper:
     def take(
         self, grads: Any, flags: Sequence[bool], threshold: float, p: float | None, error_flag: bool | None = None
     ) -> Work:
-        """Return a call of a clip by norm; None stands for an argument that was left out."""
+        """Return a call of a clip by norm. None stands for an argument that was left out."""
         norm_type = 2.0 if p is None else float(p)
         work = Work(self.operation, list(grads), list(flags), threshold, norm_type=norm_type, error_flag=error_flag)
         work.norm_given = p is not None
@@ -142,7 +142,7 @@ class GeneratedClipper:
         return lambda row: multiply_by_coefficient(row, coefficient)
 
     def write(self, work: Work, changes: Sequence[tuple[list[int], Change | None]], hook: Hook) -> list[Any]:
-        """Return the results in the shapes of the gradients; gradients without a change are returned as they are."""
+        """Return the results in the shapes of the gradients. Gradients without a change are returned as they are."""
         results = list(work.grads)
         for places, change in changes:
             parts = [(i, work.grads[i].reshape(-1)) for i in places]

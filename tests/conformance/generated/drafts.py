@@ -35,7 +35,7 @@ RELATIONS = {
 
 @dataclass
 class Draft:
-    """The demands on an input; None means no demand."""
+    """The demands on an input. None means no demand."""
 
     operation: str
     in_place: bool = False

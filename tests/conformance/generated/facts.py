@@ -135,7 +135,7 @@ class Facts:
 
     @lazy
     def ratio(self) -> float:
-        """Return the norm divided by the threshold; in a clip by value, the largest magnitude divided by it."""
+        """Return the norm divided by the threshold. In a clip by value, divide the largest magnitude instead."""
         work = self.work
         if work.operation == "clip_by_value":
             norm = float(np.max(np.abs(self.wide), initial=0.0))

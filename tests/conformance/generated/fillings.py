@@ -83,7 +83,7 @@ KINDS: dict[str, Kind] = {
 
 
 def fill(kind: str, size: int, dtype: str, rng: random.Random) -> Array:
-    """Return `size` elements of a kind; most kinds have few different values."""
+    """Return `size` elements of a kind. Most kinds have few different values."""
     base = np.random.default_rng(rng.getrandbits(32))
     x = base.choice(np.array([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0]), size)
     return (KINDS[kind](x, rng, base) if size else x).astype(dtype)

@@ -129,7 +129,7 @@ def _build(gradient: Gradient) -> Array:
 
 
 def judge_mutant(mutant: Mutant) -> Cell | None:
-    """Return the first failing cell of a mutant, or a cell with an error of the exam; None if the mutant survives."""
+    """Return a mutant's first failing cell, or a cell with an error of the exam. Return None if it survives."""
     made = mutant.make()
     connection = connect(made)
     (subject,) = connection.description.subjects

@@ -110,7 +110,7 @@ def _draw(rng: random.Random) -> Mutant | None:
 
 
 def _draw_trigger(operation: str, operator: Operator, rng: random.Random) -> tuple[Level, ...]:
-    """Return up to three levels of kernel axes, or up to two levels of any axes; no axis occurs twice."""
+    """Return up to three levels of kernel axes, or up to two levels of any axes. No axis occurs twice."""
     known = [level for level in LEVELS if operation in level.operations]
     # The operator's own level is one of the levels.
     of_kernels = rng.random() < 0.6

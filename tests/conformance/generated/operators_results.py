@@ -16,7 +16,7 @@ __all__ = ["find_tail", "list_result_operators", "narrow"]
 
 
 def find_tail(row: Array, length: int) -> int:
-    """Return the place where the last partial chunk begins; the row's length if no partial chunk follows a full one."""
+    """Return the place where the last partial chunk begins. The row's length if no partial chunk follows a full one."""
     return row.size - row.size % length if row.size > length else row.size
 
 

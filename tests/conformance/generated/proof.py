@@ -25,7 +25,7 @@ BITS = 160
 
 @dataclass
 class Answer:
-    """A clipper's answer: results and norm, or an error; and the inputs after the call."""
+    """A clipper's answer and the inputs after the call. The answer is the results and the norm, or an error."""
 
     results: Any
     norm: float | None
@@ -93,7 +93,7 @@ def count_values(array: Array) -> list[tuple[Fraction, int]]:
 
 
 def compute_norm(arrays: Sequence[Array], p: float) -> Norm:
-    """Return the exact norm; `p` is infinity, a positive integer or half of one.
+    """Return the exact norm. `p` is infinity, a positive integer or half of one.
 
     Raises
     ------

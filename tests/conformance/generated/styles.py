@@ -33,7 +33,7 @@ BUCKET, CHUNK, LANES = 4096, 65_536, 8
 
 
 def find_largest(rows: Sequence[Array]) -> float:
-    """Return the largest magnitude; NaN if an element is NaN."""
+    """Return the largest magnitude, or NaN if an element is NaN."""
     return float(np.max([np.max(np.abs(row), initial=0.0) for row in rows], initial=0.0))
 
 

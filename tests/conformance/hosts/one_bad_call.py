@@ -29,7 +29,7 @@ class OneBadCall(Adapter):
         return self.misbehave(call, right) if call.options["clip_norm"] == BAD_THRESHOLD else right
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Misbehave; subclasses override this."""
+        """Misbehave. Subclasses override this."""
         return right
 
 

@@ -114,7 +114,7 @@ def _parse(adapter: str) -> tuple[Any, ...]:
 
 
 def read_lines(adapter: str, *, whole: bool = False, findings: bool = False) -> list[Any]:
-    """Return a record; by default, with only one cell for each subject, rule and status."""
+    """Return a record. By default, it has only one cell for each subject, rule and status."""
     header, *rest, footer = copy.deepcopy(_parse(adapter))
     cells = [line for line in rest if line["record"] == "cell"]
     if whole:

@@ -61,7 +61,7 @@ def check_example(target: Target, example: Any) -> None:
 def run_turn(
     name: str, seed: int, turn: int, examples: int | None = None, *, shrink: bool = True
 ) -> tuple[int, Found | None]:
-    """Run one turn of a target; return the number of checked examples and the smallest failing one.
+    """Run one turn of a target. Return the number of checked examples and the smallest failing one.
 
     The same name, seed and turn give the same examples. Without `shrink`, the failing example is the first one and not
     the smallest.
@@ -95,7 +95,7 @@ def run_turn(
 
 
 def sweep(name: str, examples: Iterable[Any], report: Callable[[Found], object]) -> tuple[int, int]:
-    """Check given examples of a target; return the number of examples and the number of those that failed.
+    """Check given examples of a target. Return the number of examples and the number of those that failed.
 
     One error makes many examples fail. `report` is called once for each message.
     """
@@ -115,7 +115,7 @@ def sweep(name: str, examples: Iterable[Any], report: Callable[[Found], object])
 def fuzz(
     names: Sequence[str], state: State, seconds: float, report: Callable[[Found | None], None], *, keep_on: bool
 ) -> bool:
-    """Run targets in turns for a number of seconds; stop at the first failure, unless `keep_on` is true.
+    """Run targets in turns for a number of seconds. Stop at the first failure, unless `keep_on` is true.
 
     The last round is completed, so that each target has the same number of turns.
 

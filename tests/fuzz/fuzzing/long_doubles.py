@@ -44,7 +44,7 @@ def clip_by_value(array: Array, lower: float, upper: float) -> Array:
 
 
 def agree(observed: Array, expected: Array, ulps: float) -> bool:
-    """Return whether an array is within a number of ulp of the expected one; NaN equals NaN."""
+    """Return whether an array is within a number of ulp of the expected one. NaN equals NaN."""
     spacing = np.spacing(np.abs(expected.astype(observed.dtype))).astype(np.longdouble)
     limit = np.finfo(observed.dtype).max
     with np.errstate(invalid="ignore", over="ignore"):

@@ -61,7 +61,7 @@ def draw_changes(document: Any, largest: int = 3, times: Sequence[int] = TIMES) 
 
 
 def _draw_paths(document: Any, kind: type = object) -> SearchStrategy[list[Any]]:
-    """Draw the path of a value; each kind of place is equally likely, however often it occurs."""
+    """Draw the path of a value. Each kind of place is equally likely, however often it occurs."""
     kinds: dict[tuple[str, ...], list[list[Any]]] = {}
     for path in list_paths(document):
         if not isinstance(find(document, path), kind):
@@ -72,7 +72,7 @@ def _draw_paths(document: Any, kind: type = object) -> SearchStrategy[list[Any]]
 
 
 def change(document: Any, wanted: Sequence[Sequence[Any]]) -> Any:
-    """Return a changed copy of a document; changes whose path no longer exists are left out."""
+    """Return a changed copy of a document. Changes whose path no longer exists are left out."""
     holder = [copy.deepcopy(document)]
     for path, what, argument in wanted:
         try:

@@ -37,7 +37,7 @@ class StandIn:
 
 
 def execute(text: str) -> None:
-    """Execute a script in the working directory; its output and errors do not matter, only its effects."""
+    """Execute a script in the working directory. Its output and errors do not matter, only its effects."""
 
     def import_(name: str, *rest: Any) -> Any:
         return __import__(name, *rest) if name.partition(".")[0] in REAL else StandIn()

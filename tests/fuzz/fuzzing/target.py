@@ -29,7 +29,7 @@ NAMES = (
 
 
 class Find(AssertionError):
-    """A failure that a target has found; the text says what is wrong."""
+    """A failure that a target has found. The text says what is wrong."""
 
 
 @dataclass(frozen=True)

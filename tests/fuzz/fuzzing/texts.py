@@ -124,7 +124,7 @@ def draw_json_values() -> SearchStrategy[object]:
 
 
 def draw_raw_json() -> SearchStrategy[str]:
-    """Draw texts in place of JSON values; some of them are not JSON."""
+    """Draw texts in place of JSON values. Some of them are not JSON."""
     return st.sampled_from(
         (
             "NaN",

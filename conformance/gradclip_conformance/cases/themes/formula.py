@@ -135,7 +135,7 @@ def _make_value_cases(dtype: str) -> Iterator[Case]:
 
 
 def _ask_one_bound(dtype: str, spread: list[float], forms: list[Gradient]) -> Iterator[Case]:
-    """Pass only one bound, because some functions take only one; and pass two bounds of which only one is active."""
+    """Pass only one bound, because some functions take only one. Also pass two bounds of which only one is active."""
     rule, tiny, huge = "value.bounds", 2.0**-12, 2.0**12
     if dtype != "float16":
         tiny, huge = 2.0**-64, 2.0**64

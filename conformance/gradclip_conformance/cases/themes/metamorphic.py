@@ -1,4 +1,4 @@
-"""Make cases of relations between two calls, or between a result and its input; they need no exact numbers.
+"""Make cases of relations between two calls, or between a result and its input. They need no exact numbers.
 
 The numbers look random and have all the digits of their dtype, so that every operation rounds. Each case comes twice:
 with the norm well above the threshold, and so near to it that a rounding error decides.

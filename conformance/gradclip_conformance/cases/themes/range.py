@@ -98,7 +98,7 @@ def make_cases() -> Iterator[Case]:
 
 
 def _leave_range_together(operation: str, dtype: str) -> Iterator[Case]:
-    """Make squares overflow only in their sum, or only in one of two tensors; and make squares subnormal."""
+    """Make squares overflow only in their sum, or only in one of two tensors. Also make squares subnormal."""
     unit, exact = HUGE_TOGETHER[dtype], expect("values", wide=True)
     overflow, threshold = f"{operation}.overflow-of-squares", {"clip_norm": 2 * unit}
     yield make_case(overflow, "sum-alone", dtype, [make_tensor([unit, -unit] * 8, dtype)], threshold, exact)

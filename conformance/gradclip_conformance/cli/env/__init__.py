@@ -97,7 +97,7 @@ def remove(names: tuple[str, ...], everything: bool, stale: bool) -> None:
 
 
 def measure_size(folder: Path) -> int:
-    """Return the number of bytes of all files in a folder; links count as themselves."""
+    """Return the number of bytes of all files in a folder. Links count as themselves."""
     total = 0
     for here, _, files in os.walk(folder):
         for file in files:

@@ -94,7 +94,7 @@ def _report(records: Sequence[Path], folder: Path, accuracy: Path | None, benchm
 
 
 def _read_neighbour(folders: Sequence[Path], name: str, read: Callable[[Path], Table]) -> Table | None:
-    """Return the first table of this name beside the records; name and leave out a file that holds something else."""
+    """Return the first table of this name beside the records. Name and leave out a file that holds something else."""
     path = next((folder / name for folder in folders if (folder / name).is_file()), None)
     try:
         return read(path) if path else None
@@ -119,7 +119,7 @@ def _read(paths: Sequence[Path], task: Task) -> Iterator[tuple[Run, str]]:
 
 
 def _write_script(run: Run, cell: Cell) -> str:
-    """Return the script of a cell; nothing if none can be written, or if its gradients are long."""
+    """Return the script of a cell. Return nothing if none can be written, or if its gradients are long."""
     if _count_elements(cell.input) > LONGEST:
         return ""
     try:

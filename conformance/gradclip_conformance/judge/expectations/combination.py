@@ -37,7 +37,7 @@ __all__ = ["Combination"]
 
 @dataclass(frozen=True)
 class Combination(Expectation):
-    """The call keeps all rules; the detail names the rule that is broken.
+    """The call keeps all rules. The detail names the rule that is broken.
 
     `exact`: no order of the sum rounds the norm, so that only one side of the threshold is right.
     """
@@ -110,7 +110,7 @@ SEVERITY = {Status.PASS: 0, Status.QUALITY: 1, Status.DECLARED: 2, Status.DOCUME
 
 
 def _fail(rule: str, detail: str, answer: Answer, word: str, ulp: float | None = None) -> Verdict:
-    """Return a failure; `rule` is the name of the broken rule, unless the form is wrong."""
+    """Return a failure. `rule` is the name of the broken rule, unless the form is wrong."""
     return Verdict(Status.FAIL, detail, ulp, None, show_answer(answer), behaviour=word, breaks=rule or None)
 
 

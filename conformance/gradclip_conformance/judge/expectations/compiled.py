@@ -54,7 +54,7 @@ class CompiledAgrees(Expectation):
         return replace(case, options={**case.options, "compiled": True})
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Judge two answers if one of them is an error; then both must be errors."""
+        """Judge two answers if one of them is an error. Then both must be errors."""
         if not any(isinstance(each, Raised) for each in answers):
             return None
         if all(isinstance(each, Raised) for each in answers):

@@ -63,7 +63,7 @@ class Derivative(Expectation):
         return Verdict(Status.PASS)
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return the derivatives; there are several at a kink."""
+        """Return the derivatives. There are several at a kink."""
         return ("the derivatives of the results times the cotangents; for each group, one of:", self._show(case))
 
     def _show(self, case: Case) -> list[Any]:

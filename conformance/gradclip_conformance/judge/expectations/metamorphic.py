@@ -1,4 +1,4 @@
-"""Expect a relation between the results of one call, or of two; a relation needs no oracle."""
+"""Expect a relation between the results of one call, or of two. A relation needs no oracle."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Metamorphic"]
 
 @dataclass(frozen=True)
 class Metamorphic(Expectation):
-    """The results of one call, or of two, are related; the modules `relations` and `single_call` define the relations.
+    """The results of one call, or of two, are related. The modules `relations` and `single_call` define the relations.
 
     `exponent`: the power of two for scaling.
     """
@@ -97,7 +97,7 @@ class Metamorphic(Expectation):
         return reply.gradients
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return the second call and its relation to the first; or the relation that holds in one call."""
+        """Return the second call and its relation to the first, or the relation that holds in one call."""
         if self.relation not in RELATIONS:
             return (HOLDS[self.relation],)
         relation = RELATIONS[self.relation]

@@ -107,7 +107,7 @@ class ReturnedNorm(Expectation):
 
 
 def _describe_narrower(case: Case, norm: Array) -> str | None:
-    """Return a sentence if the norm has a dtype of fewer digits than every gradient; None otherwise."""
+    """Return a sentence if the norm has a dtype of fewer digits than every gradient, or None otherwise."""
     if not case.included or (
         norm.dtype in FORMATS and FORMATS[norm.dtype].precision >= FORMATS[find_narrowest(case)].precision
     ):
@@ -116,7 +116,7 @@ def _describe_narrower(case: Case, norm: Array) -> str | None:
 
 
 def _list_right_norms(case: Case) -> tuple[Fraction | float, ...]:
-    """Return the exact norm; if it is not finite, return the floats that are right."""
+    """Return the exact norm. If it is not finite, return the floats that are right."""
     bounds = predict(case).norms[0]
     if bounds is not None:
         return (bounds.middle,)

@@ -84,7 +84,7 @@ def find_flipped_zero(context: Context, results: Sequence[Array | None]) -> int 
 
 
 def list_nonfinite_totals(case: Case, group: Sequence[int]) -> tuple[float, ...]:
-    """Return the norms that a group of gradients may have if an element is not finite; none if all are finite."""
+    """Return the norms that a group of gradients may have if an element is not finite, or none if all are finite."""
     arrays = [array for i in group if (array := case.gradients[i].array) is not None]
     return list_nonfinite_norms([decode(array.data, array.dtype) for array in arrays])
 

@@ -1,4 +1,4 @@
-"""Expect results in the form of the gradients; or expect nothing, because no document defines the answer."""
+"""Expect results in the form of the gradients. Or expect nothing, because no document defines the answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Structure(Expectation):
     aspect: str
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-        """Compare the dtypes; every case checks the other aspects."""
+        """Compare the dtypes. Every case checks the other aspects."""
         if self.aspect != "dtype":
             return Verdict(Status.PASS)
         for i, (gradient, got) in enumerate(zip(context.case.gradients, replies[0].gradients, strict=True)):

@@ -27,7 +27,7 @@ __all__ = ["RoundedBounds", "ScaledOnce", "SparseSum"]
 
 @dataclass(frozen=True)
 class RoundedBounds(Expectation):
-    """An element beyond a bound becomes one of the two numbers next to the bound; other elements are unchanged."""
+    """An element beyond a bound becomes one of the two numbers next to the bound. Other elements are unchanged."""
 
     name: ClassVar[str] = "rounded-bounds"
 
@@ -60,7 +60,7 @@ class RoundedBounds(Expectation):
 
 @dataclass(frozen=True)
 class ScaledOnce(Expectation):
-    """A tensor that occurs twice in the list is scaled once; it may count once or twice in the norm."""
+    """A tensor that occurs twice in the list is scaled once. It may count once or twice in the norm."""
 
     name: ClassVar[str] = "scaled-once"
 

@@ -14,7 +14,7 @@ __all__ = ["EnvironmentProblem", "find_base", "find_interpreter", "is_own_versio
 
 
 class EnvironmentProblem(Exception):
-    """An environment cannot be made or removed; the text says why and what to do."""
+    """An environment cannot be made or removed. The text says why and what to do."""
 
 
 def is_own_version(version: str) -> bool:
@@ -48,7 +48,7 @@ def find_interpreter(version: str | None, adapter: str) -> str:
 
 
 def _ask_version(candidate: str) -> str | None:
-    """Return the version of an interpreter; None if it does not run."""
+    """Return the version of an interpreter, or None if it does not run."""
     ask = [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
     try:
         said = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=60)

@@ -86,7 +86,7 @@ def _compute_fingerprint(recipe: Recipe, interpreter: str) -> str:
 
 
 def describe_fault(environment: Environment) -> str | None:
-    """Return why the next run would not use an environment that is ready; None if it would use it."""
+    """Return why the next run would not use an environment that is ready, or None if it would use it."""
     recipe = read_recipes().get(environment.adapter)
     if recipe is None:
         return "of an adapter that this version of the suite does not have"
@@ -102,7 +102,7 @@ def describe_fault(environment: Environment) -> str | None:
 
 @contextlib.contextmanager
 def _wait_for_lock(folder: Path) -> Iterator[None]:
-    """Hold the lock of an environment; wait as long as another process makes the environment."""
+    """Hold the lock of an environment. Wait as long as another process makes the environment."""
     try:
         held = lock(folder, 1).acquire()
     except Timeout:

@@ -54,7 +54,7 @@ def read_recipes() -> dict[str, Recipe]:
 
 
 def is_framework_here(adapter: str) -> bool:
-    """Return whether this Python has an adapter's framework; assume so for an adapter of another package."""
+    """Return whether this Python has an adapter's framework. Assume so for an adapter of another package."""
     recipe = read_recipes().get(adapter)
     if recipe is None:
         return True

@@ -79,7 +79,7 @@ def _check_answer(line: str) -> dict[str, Any]:
 
 
 def _check_process(lines: list[str]) -> None:
-    """Send lines to a host and close the pipe; it must send only messages, and end by itself."""
+    """Send lines to a host and close the pipe. It must send only messages, and end by itself."""
     asked = "".join(f"{line}\n" for line in lines)
     done = subprocess.run(
         [sys.executable, str(LAUNCH), "same.py"], input=asked.encode(), capture_output=True, timeout=60, check=False

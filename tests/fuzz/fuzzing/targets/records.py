@@ -140,7 +140,7 @@ def check(example: Any) -> None:
 
 
 def _find_refusal(path: Path, unchanged: Path, name: str) -> str:
-    """Return why a record is refused; an empty text if it is read, drawn, and compared with an unchanged one."""
+    """Return why a record is refused. The text is empty if it is read, drawn, and compared with an unchanged one."""
     try:
         runs = read_runs(path, allow_incomplete=True)
     except RecordError as error:

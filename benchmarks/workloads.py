@@ -32,7 +32,7 @@ def _list_gpt2_shapes() -> Shapes:
 
 
 def _list_resnet50_shapes() -> Shapes:
-    """Return the shapes of the parameters of ResNet-50 (He et al. 2015): each convolution has a scale and a shift."""
+    """Return the shapes of the parameters of ResNet-50 (He et al. 2015). Each convolution has a scale and a shift."""
 
     def list_convolution_shapes(out: int, inputs: int, size: int) -> Shapes:
         return [(out, inputs, size, size), (out,), (out,)]

@@ -147,5 +147,5 @@ def raise_two(xp: Any, exponent: Array, precision: int) -> Array:
 
 
 def drop_nonfinite(xp: Any, correction: Array) -> Array:
-    """Return a correction, or zero if it is not finite: an infinite result needs no correction."""
+    """Return a correction, or zero if it is not finite. An infinite result needs no correction."""
     return xp.where(xp.isfinite(correction), correction, xp.zeros_like(correction))

@@ -1,4 +1,4 @@
-"""Call an adapter in a host process, without the suite: the scripts of `gradclip repro --command` need it.
+"""Call an adapter in a host process, without the suite. The scripts of `gradclip repro --command` need it.
 
 There are no limits of time or size here. Use it only with a host that you trust.
 """

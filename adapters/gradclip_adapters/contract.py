@@ -357,7 +357,7 @@ def _record_warnings() -> Iterator[List[_warnings.WarningMessage]]:
 def framework_call(
     inputs: Optional[Callable[[], Sequence[Optional[Array]]]] = None,
 ) -> Iterator[FrameworkCall]:
-    """Mark the lines that call the framework: an exception there is the framework's answer, not the adapter's fault.
+    """Mark the lines that call the framework. An exception there is the framework's answer, not the adapter's fault.
 
     Parameters
     ----------

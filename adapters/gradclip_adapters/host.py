@@ -111,7 +111,7 @@ def _leave(why: str) -> int:
 
 
 def announce_loading(target: str) -> Dict[str, Any]:
-    """Return the message `loading`, which warns that foreign code runs next: it may hang or end this process."""
+    """Return the message `loading`, which warns that foreign code runs next. It may hang or end this process."""
     return {
         "message": "loading",
         "target": shorten(target, NAME),

@@ -1,4 +1,4 @@
-"""Expand recipes of arrays: the suite and a host make the same bits from a few numbers instead of sending the bits.
+"""Expand recipes of arrays. The suite and a host make the same bits from a few numbers instead of sending the bits.
 
 A recipe says how the bits of each element are made: sign, exponent and digits (the mantissa). It needs integer
 arithmetic only, so it gives the same bits under every Python, NumPy and processor. The digits come from a hash of the

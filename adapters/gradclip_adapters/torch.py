@@ -68,7 +68,7 @@ class TorchAdapter(Adapter):
     """Adapter for the clip functions of torch."""
 
     def __init__(self) -> None:
-        """Make an optimizer: the first one of a process imports a part of torch that sets an environment variable."""
+        """Make an optimizer. The first one of a process imports a part of torch that sets an environment variable."""
         torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
 
     def about(self) -> About:

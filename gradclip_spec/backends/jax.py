@@ -25,7 +25,7 @@ class JAX(Backend):
         return None
 
     def supports_float64(self) -> bool:
-        """Return True: the context of every computation has float64."""
+        """Return True, because the context of every computation has float64."""
         return True
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
@@ -33,7 +33,7 @@ class JAX(Backend):
         return _enable_float64()
 
     def find_place(self, x: Array) -> Hashable:
-        """Return the shape and the sharding: only arrays with equal shards are joined, so no element moves."""
+        """Return the shape and the sharding. Only arrays with equal shards are joined, so no element moves."""
         import jax
 
         return x.shape, jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding

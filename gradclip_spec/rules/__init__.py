@@ -73,7 +73,7 @@ class Rule:
 
     @property
     def name(self) -> str:
-        """Return the id without its operation: all operations of one entry share it."""
+        """Return the id without its operation. All operations of one entry share it."""
         return self.id.partition(".")[2]
 
 

@@ -51,7 +51,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class CauseGroup:
-    """Causes with one origin: their findings are the parts of one finding."""
+    """Causes with one origin. Their findings are the parts of one finding."""
 
     id: str
     title: str

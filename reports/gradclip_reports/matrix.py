@@ -28,7 +28,7 @@ class Tally:
 
     @property
     def passed(self) -> int:
-        """Return the score, out of `total`: only `pass` counts."""
+        """Return the score, out of `total`. Only `pass` counts."""
         return self.counts.get("pass", 0)
 
     @property
@@ -121,7 +121,7 @@ class _Entry(NamedTuple):
 
 
 def build_matrix(runs: Sequence[Run]) -> Matrix:
-    """Build the matrix: one run gives a column for each subject, several give a column for each run.
+    """Build the matrix. One run gives a column for each subject, several give a column for each run.
 
     Operations, themes and rules are in the order in which the records first name them. In a matrix of one run, a
     table has the columns of its operation only.

@@ -1,4 +1,4 @@
-"""Read and write records: a record is a JSON Lines file, one line for each cell.
+"""Read and write records. A record is a JSON Lines file, one line for each cell.
 
 A run is a header, its cells, its findings, and a footer; a file holds one run after another. The footer says what was
 planned, so missing lines are detected: :func:`read_runs` refuses a file that is cut short, edited or incomplete.

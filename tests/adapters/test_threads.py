@@ -1,4 +1,4 @@
-"""Check calls from several threads at once: the calls overlap, and a difference in one of the answers is reported."""
+"""Check calls from several threads at once. The calls overlap, and a difference in one of the answers is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test the probes of abilities that a subject does not declare: some are missing, and some exist after all."""
+"""Test the probes of abilities that a subject does not declare. Some abilities are missing, and some exist."""
 
 from __future__ import annotations
 

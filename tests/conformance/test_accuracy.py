@@ -1,4 +1,4 @@
-"""Check the accuracy table: its exact numbers match the oracle's, and it shows the errors of known functions."""
+"""Check the accuracy table. Its exact numbers match the oracle's, and it shows the errors of known functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check that adapters call their frameworks: their cells fail when the framework's functions are replaced.
+"""Check that adapters call their frameworks. Their cells must fail if other functions replace the framework's.
 
 Each file of `canaries/` replaces functions of one framework before it imports the adapter. The replacement is the
 identity, or a NumPy computation whose results are doubled. A variable such as GRADCLIP_PYTHON_TORCH names a Python that

@@ -1,4 +1,4 @@
-"""Check the covering design: it is complete, it stays the same, and it catches wrong functions."""
+"""Check the covering design. It is complete, it stays the same, and it catches wrong functions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_coverage_shows_missing_combinations(operation: str, monkeypatch: pytest
 
 
 def test_pairs_are_counted_correctly() -> None:
-    """Count the pairs of one operation in another way: each row gives its own pairs."""
+    """Count the pairs of one operation in another way. Each row gives its own pairs."""
     asked = {pair for row in read_rows("norm") for pair in itertools.combinations(row, 2)}
     axes = list_axes("norm")
     possible = {

@@ -86,7 +86,7 @@ def is_executed(header: Header, cell: Cell, folder: Path) -> bool:
 
 
 def test_script_with_the_code_leaves_the_mark(parts: tuple[Header, Cell], tmp_path: Path) -> None:
-    """Show that the tests below can fail: the injected code makes the file that they look for."""
+    """Show that the tests below can fail. The injected code makes the file that they look for."""
     header, cell = parts
     text = write_script(header, cell)
     (tmp_path / "script.py").write_text(f"{text}\n", encoding="utf-8")

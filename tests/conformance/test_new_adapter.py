@@ -1,4 +1,4 @@
-"""Check the files that `gradclip new-adapter` writes: they run, and name the right number of cells of each ability."""
+"""Check the files that `gradclip new-adapter` writes. They run, and name the right number of cells of each ability."""
 
 from __future__ import annotations
 

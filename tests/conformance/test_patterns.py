@@ -1,4 +1,4 @@
-"""Check the patterns of names: they match like regular expressions, but in linear time."""
+"""Check the patterns of names. They match like regular expressions, but in linear time."""
 
 from __future__ import annotations
 

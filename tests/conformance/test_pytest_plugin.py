@@ -1,4 +1,4 @@
-"""Check `pytest --pyargs gradclip_conformance --gradclip-adapter ...`: it makes one test for each cell."""
+"""Check `pytest --pyargs gradclip_conformance --gradclip-adapter ...`. It makes one test for each cell."""
 
 from __future__ import annotations
 

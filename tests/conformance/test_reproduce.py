@@ -126,7 +126,7 @@ def run_scripts(
 
 
 def expect_ending(cell: Cell) -> str:
-    """Return how the script of a cell must end: it raises what the framework raised, or it fails."""
+    """Return how the script of a cell must end. It raises what the framework raised, or it fails."""
     raised = isinstance(cell.observed, Mapping) and "raised" in cell.observed
     return f"raises {str(cell.behaviour).partition(':')[2]}" if raised else "fails"
 

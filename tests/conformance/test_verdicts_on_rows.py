@@ -1,4 +1,4 @@
-"""Check the verdicts on rows of the covering design: each part of an answer is judged, and names the broken rule.
+"""Check the verdicts on rows of the covering design. Each part of an answer is judged, and names the broken rule.
 
 Each wrong function here is wrong in one part only. A few small rows suffice, because all rows are judged alike.
 """

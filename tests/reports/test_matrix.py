@@ -1,4 +1,4 @@
-"""Check the matrix and the failures: no cell is hidden, and the worst status is shown."""
+"""Check the matrix and the failures. No cell is hidden, and the worst status is shown."""
 
 from __future__ import annotations
 

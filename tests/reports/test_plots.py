@@ -1,4 +1,4 @@
-"""Check the plots of the site: each shows the numbers of its table, and no table means no plot."""
+"""Check the plots of the site. Each shows the numbers of its table, and no table means no plot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check the matrix of questions: each answer is derived from cells, and its words come from the data."""
+"""Check the matrix of questions. Each answer is derived from cells, and its words come from the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check the site: every text of a record is escaped, every link leads somewhere, and nothing leaves the folder."""
+"""Check the site. Every text of a record is escaped, every link leads somewhere, and nothing leaves the folder."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from gradclip_spec import kernels
 
 @dataclass(frozen=True)
 class Backend:
-    """A library under test: it makes arrays and reads them back."""
+    """A library under test. It makes arrays and reads them back."""
 
     name: str
     make: Callable[[Any, str], Any]
@@ -217,7 +217,7 @@ def _needs_numba(item: pytest.Function) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Skip the files of libraries that this session does not test: importing them would report a skip each time."""
+    """Skip the files of libraries that this session does not test. Importing them would report a skip each time."""
     words = collection_path.stem.split("_")
     name = FILES.get(collection_path.stem) or next((name for name in OTHERS if name in words), "")
     return True if name and not LIBRARY.startswith(name) else None

@@ -1,4 +1,4 @@
-"""Check Dask arrays on a cluster of two processes: each chunk stays on its worker, and a norm reads it once."""
+"""Check Dask arrays on a cluster of two processes. Each chunk stays on its worker, and a norm reads it once."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_results_equal_those_of_one_process_bit_by_bit() -> None:
 
 
 def test_graphs_stay_small() -> None:
-    """Check the size of graphs: Dask spends time on each layer of each graph, and a clip joins a thousand arrays."""
+    """Check the size of graphs. Dask spends time on each layer of each graph, and a clip joins a thousand arrays."""
     arrays = [make_chunked(np.full(6, 2.0 + index), 2) for index in range(10)]
     each = clip_by_norm(arrays, 1.0)
     clipped, total_norm = clip_by_global_norm(arrays, 1.0)

@@ -1,4 +1,4 @@
-"""Check JAX arrays that are sharded over several devices: the shards stay in place, and only sums are sent.
+"""Check JAX arrays that are sharded over several devices. The shards stay in place, and only sums are sent.
 
 JAX reads the number of devices when it starts. So this file runs itself as a script in a process with four devices.
 """
@@ -100,7 +100,7 @@ def same_as_unsharded() -> None:
 
 @check
 def only_sums_travel() -> None:
-    """Check that no array is gathered, sent or resharded: each device sends only its sum of squares."""
+    """Check that no array is gathered, sent or resharded. Each device sends only its sum of squares."""
     for dtype, way in zip(("float16", "bfloat16", "float32", "float32"), WAYS, strict=False):
         arrays = [shard_array(x, way) for x in make_gradients(dtype)]
         assert measure_transfers(clip_to_norm, arrays) == {"all-reduce": 1}
@@ -172,7 +172,7 @@ def explicit_shardings() -> None:
 
 @check
 def shard_map_keeps_replicated_arrays_replicated() -> None:
-    """Check `shard_map`: an array that is replicated stays replicated when another one is sharded."""
+    """Check `shard_map`. An array that is replicated stays replicated when another one is sharded."""
     import jax
 
     def clip(weight: Any, bias: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Check DTensors and FSDP2's sharded gradients over gloo: results equal those of one process. Only scalars are sent.
+"""Check DTensors and FSDP2's sharded gradients over gloo. Results equal those of one process. Only scalars are sent.
 
 The processes run this file as a script. A failure in one of them fails the test here.
 """

@@ -1,4 +1,4 @@
-"""Check traced, compiled, batched, differentiated and lazy arrays: no value is read or computed early."""
+"""Check traced, compiled, batched, differentiated and lazy arrays. No value is read or computed early."""
 
 from __future__ import annotations
 

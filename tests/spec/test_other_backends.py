@@ -1,4 +1,4 @@
-"""Check array libraries for which the reference has no special code: the array API standard is enough.
+"""Check array libraries for which the reference has no special code. The array API standard is enough.
 
 docs/reference/backends.md lists what works on each library.
 """

@@ -1,4 +1,4 @@
-"""Check the policy objects: they are called on pairs, compared, printed and pickled."""
+"""Check the policy objects. They are called on pairs, compared, printed and pickled."""
 
 from __future__ import annotations
 

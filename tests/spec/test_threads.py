@@ -1,4 +1,4 @@
-"""Check clips on several threads: the results equal those of one thread, and no thread outlives its call."""
+"""Check clips on several threads. The results equal those of one thread, and no thread outlives its call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make cases of the derivative of a clip: each gradient has a cotangent, from which the backward pass starts."""
+"""Make cases of the derivative of a clip. Each gradient has a cotangent, from which the backward pass starts."""
 
 from __future__ import annotations
 

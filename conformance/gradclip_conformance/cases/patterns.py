@@ -51,7 +51,7 @@ def _split(pattern: str) -> tuple[str, list[str], str | None]:
 
 
 def suggest_known(word: str, known: Iterable[str]) -> str:
-    """Return a sentence that helps with an unknown word: it names the nearest known words, or all if they are few.
+    """Return a sentence that helps with an unknown word. It names the nearest known words, or all if they are few.
 
     The sentence begins with a space. It is empty if no known word is near and too many words are known.
     """

@@ -1,4 +1,4 @@
-"""Group the cells of a run by their causes: a few findings replace thousands of cells."""
+"""Group the cells of a run by their causes. A few findings replace thousands of cells."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOLD = 4
 
 
 class Known(Protocol):
-    """A known failure: the cells that it explains are one finding."""
+    """A known failure. The cells that it explains are one finding."""
 
     @property
     def reason(self) -> str:

@@ -65,7 +65,7 @@ def _is_uniform(group: Group) -> bool:
 
 
 def _explain_overflow(group: Group, cause: str) -> Explanation | None:
-    """Explain results by an infinite norm: its reciprocal makes zeros, and its product with zero makes NaN."""
+    """Explain results by an infinite norm. Its reciprocal makes zeros, and its product with zero makes NaN."""
     kinds = group.kinds
     if kinds <= {Kind.ZERO} or kinds <= {Kind.NAN}:
         return Explanation.of(cause, "destroyed", effect="nan" if Kind.NAN in kinds else "zeros")

@@ -71,7 +71,7 @@ def update(file: Path, write: bool) -> None:
 
 
 def _replace(path: Path | None, text: str) -> None:
-    """Replace a file of pins, but only below the working directory: the record names it, and may be forged."""
+    """Replace a file of pins, but only below the working directory. The record names it, and may be forged."""
     assert path is not None, "_refuse_without_a_place lets no plain function pass"
     if not path.resolve().is_relative_to(Path.cwd().resolve()):
         msg = f"{path} is not in or below the working directory: go to its folder, or print without --write."

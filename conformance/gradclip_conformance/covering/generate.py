@@ -36,7 +36,7 @@ Row = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of the design: the rows hold every combination of levels of `strength` axes."""
+    """A stage of the design. The rows hold every combination of levels of `strength` axes."""
 
     name: str
     #: The strength for all axes, and for kernel axes alone.
@@ -92,7 +92,7 @@ class _Design:
         return found
 
     def find_fitting(self, row: Sequence[int], axis: int) -> npt.NDArray[np.bool_]:
-        """Return, for each level of an axis, whether it fits: it must clash with no level of the row."""
+        """Return, for each level of an axis, whether it fits. It must clash with no level of the row."""
         fitting = np.ones(len(self.axes[axis].levels), dtype=np.bool_)
         for other, level in enumerate(row):
             if level >= 0:

@@ -1,4 +1,4 @@
-"""Make cases from rows: the id of a case names the levels, and the gradients are made when they are needed."""
+"""Make cases from rows. The id of a case names the levels, and the gradients are made when they are needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define the base class of expectations: each makes calls, judges the answers, and writes a description and a script.
+"""Define the base class of expectations. Each makes calls, judges the answers, and writes a description and a script.
 
 A subclass is registered under its `name`, and cases ask for it by this name (see `cases.model.expect`). The folder
 `expectations` holds the subclasses of the suite; `judging` applies them. Every reply must have the right form, whatever
@@ -162,7 +162,7 @@ def has_option_for_errors(context: Context) -> bool:
 
 
 def may_raise(context: Context, prediction: Prediction) -> bool:
-    """Return whether an error is allowed: the dtype cannot hold the norm, and no option asks for errors."""
+    """Return whether an error is allowed because the dtype cannot hold the norm, and no option asks for errors."""
     bounds = prediction.norms[0]
     held = bounds is not None and bounds.upper <= FORMATS[find_narrowest(context.case)].largest
     return not held and not has_option_for_errors(context)

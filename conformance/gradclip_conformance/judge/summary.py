@@ -125,7 +125,7 @@ def _find_unit(held: Sequence[Array], typical: float) -> float:
 
 
 def is_same_behaviour(pinned: str, answered: str) -> bool:
-    """Return whether an answer is the pinned one: the words agree, and summaries agree within their tolerance."""
+    """Return whether an answer is the pinned one. The words must agree, and summaries within their tolerance."""
     if pinned == answered:
         return True
     off_by = [_OFF_BY.search(text) for text in (pinned, answered)]

@@ -100,7 +100,7 @@ def _renew_last_seen(text: str, version: str) -> str:
 
 
 def _is_wrong(one: Deviation, holding: Sequence[Deviation], run: Run) -> bool:
-    """Return whether a pin must be replaced: a cell has changed, a pattern matches nothing, or two pins overlap."""
+    """Return whether a pin must be replaced because a cell changed, a pattern matches nothing, or two pins overlap."""
     cells = [cell for cell in run.cells if one.speaks_of(cell.case, cell.subject)]
     found = [cell for cell in cells if cell.status == "deviation"]
     return (
@@ -186,7 +186,7 @@ def _is_unknown(cell: Cell) -> bool:
 
 
 def _escape(text: str) -> str:
-    """Return a text as a pattern: a record must not choose one that matches everything."""
+    """Return a text as a pattern. A record must not choose one that matches everything."""
     if "*" in text and not re.search(r"[A-Za-z]{3}", text):
         msg = f"{text!r} cannot be pinned: a `*` in a pin stands for any text."
         raise CannotPin(msg)
@@ -235,7 +235,7 @@ def _make_new_pins(
 
 
 def _refuse_patterns(subject: str, cases: Iterable[str]) -> None:
-    """Refuse names that a pin would read as patterns: a subject called `*` would excuse all subjects."""
+    """Refuse names that a pin would read as patterns. A subject called `*` would excuse all subjects."""
     for name in (subject, *cases):
         if "*" in name:
             msg = f"{name!r} cannot be pinned: a `*` in a pin stands for any text."

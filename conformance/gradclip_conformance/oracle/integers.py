@@ -134,7 +134,7 @@ def _find_integer_root(number: int, order: int) -> int:
 
 
 def compare_to_threshold(bounds: Enclosure, threshold: Fraction) -> int:
-    """Return -1, 0 or 1, exactly: the norm is below, at or above the threshold.
+    """Return -1, 0 or 1, exactly, for a norm below, at or above the threshold.
 
     For half-integer orders, whose powers may be irrational, 0 also stands for a threshold inside the enclosure.
     """

@@ -58,10 +58,10 @@ class InProcess:
             return Died(f"The call would have ended a host process: {type(error).__name__}: {read_text(error)}")
 
     def renew(self) -> None:
-        """Do nothing: all calls run in this process."""
+        """Do nothing, because all calls run in this process."""
 
     def close(self) -> None:
-        """Do nothing: there is no process to end."""
+        """Do nothing, because there is no process to end."""
 
     def kill(self) -> None:
-        """Do nothing: there is no process to end."""
+        """Do nothing, because there is no process to end."""

@@ -92,13 +92,13 @@ class NeverLoaded:
         return self._answer
 
     def close(self) -> None:
-        """Do nothing: there is no process to end."""
+        """Do nothing, because there is no process to end."""
 
     def renew(self) -> None:
-        """Do nothing: there is no process to end."""
+        """Do nothing, because there is no process to end."""
 
     def kill(self) -> None:
-        """Do nothing: there is no process to end."""
+        """Do nothing, because there is no process to end."""
 
 
 def connect_named_function(command: Sequence[str], target: str, options: PlainOptions, timeout: float) -> Connection:

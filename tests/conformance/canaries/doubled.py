@@ -1,4 +1,4 @@
-"""Clip with NumPy, with a defect that does not occur by accident: the results are doubled."""
+"""Clip with NumPy, with a defect that does not occur by accident. The results are doubled."""
 
 from __future__ import annotations
 

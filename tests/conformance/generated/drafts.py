@@ -1,4 +1,4 @@
-"""Draw inputs: a draft states the demands on an input, and drawing fills in the rest.
+"""Draw inputs. A draft states the demands on an input, and drawing fills in the rest.
 
 Most demands are about one gradient, the *watched* one, for which a trigger must hold.
 

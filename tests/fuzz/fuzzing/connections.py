@@ -62,7 +62,7 @@ class Connected:
         """Do nothing."""
 
     def renew(self) -> None:
-        """Do nothing: there is no process to end."""
+        """Do nothing, because there is no process to end."""
 
     def kill(self) -> None:
         """Do nothing."""

@@ -103,7 +103,7 @@ def draw_attacks() -> SearchStrategy[str]:
 
 
 def draw_mostly(usual: SearchStrategy[Any], other: SearchStrategy[Any]) -> SearchStrategy[Any]:
-    """Draw an odd value one time in ten, and else a usual one: a document of odd values alone is refused at once."""
+    """Draw an odd value one time in ten, and else a usual one. A document of odd values alone is refused at once."""
     return st.sampled_from((usual,) * 9 + (other,)).flatmap(lambda chosen: chosen)
 
 

@@ -282,7 +282,7 @@ def _make_norm_cases(operation: str, dtype: str) -> Iterator[Case]:
 
 
 def _leave_below_thresholds_of_digits(operation: str, dtype: str) -> Iterator[Case]:
-    """Pass gradients below thresholds that are not powers of two: a product with such a threshold is rounded."""
+    """Pass gradients below thresholds that are not powers of two. A product with such a threshold is rounded."""
     rule, digits = f"{operation}.identity-below", make_tensor(list_digits(dtype), dtype)
     # The norm is between 7 and 8 for one tensor, and below 12 for two.
     for place in (2, 11, 20):

@@ -1,4 +1,4 @@
-"""Make cases at the ends of a dtype's range: the norm is representable, but its square or the coefficient is not."""
+"""Make cases at the ends of a dtype's range. The norm is representable, but its square or the coefficient is not."""
 
 from __future__ import annotations
 

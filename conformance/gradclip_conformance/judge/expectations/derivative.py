@@ -42,7 +42,7 @@ def _decode(array: Array | None) -> list[Fraction]:
 
 @dataclass(frozen=True)
 class Derivative(Expectation):
-    """The reply holds vector-Jacobian products instead of results: the vectors are the cotangents of the call."""
+    """The reply holds vector-Jacobian products instead of results. The vectors are the cotangents of the call."""
 
     name: ClassVar[str] = "derivative"
 

@@ -93,7 +93,7 @@ class Metamorphic(Expectation):
         return measure_largest_distance(convert_to_dtype(second, dtype), related, dtype)
 
     def select_explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
-        """Return the results: a formula explains a relation if it explains each of the answers."""
+        """Return the results. A formula explains a relation if it explains each of the answers."""
         return reply.gradients
 
     def describe(self, case: Case) -> Sequence[Part]:

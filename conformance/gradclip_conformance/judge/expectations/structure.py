@@ -69,7 +69,7 @@ def _assert_form(case: Case, aspect: str, subject: Subject) -> str:
 
 @dataclass(frozen=True)
 class Recorded(Expectation):
-    """The right answer is not defined: the answer is recorded and not judged."""
+    """No document defines the right answer, so the answer is recorded and not judged."""
 
     name: ClassVar[str] = "recorded"
     takes_malformed: ClassVar[bool] = True

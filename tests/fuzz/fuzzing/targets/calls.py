@@ -1,4 +1,4 @@
-"""Fuzz the calls to a host: the host answers each one, or ends and says why."""
+"""Fuzz the calls to a host. The host answers each one, or ends and says why."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def check(example: Any) -> None:
 
 
 def _starts_anything(word: str) -> bool:
-    """Return whether a random text names a program: no program may run by chance."""
+    """Return whether a random text names a program. No program may run by chance."""
     return word.startswith("--v") or (word.startswith(("--command=", "--com", "--c")) and "=" in word)
 
 

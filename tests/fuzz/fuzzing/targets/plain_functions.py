@@ -1,4 +1,4 @@
-"""Fuzz plain functions that return, raise and do anything: each cell gets a verdict, and none blames the suite."""
+"""Fuzz plain functions that return, raise and do anything. Each cell gets a verdict, and none blames the suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fuzz records: each is refused in one sentence, or drawn in every format, and each drawing is valid."""
+"""Fuzz records. Each is refused in one sentence, or drawn in every format, and each drawing is valid."""
 
 from __future__ import annotations
 

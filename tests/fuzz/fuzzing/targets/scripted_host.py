@@ -1,4 +1,4 @@
-"""Fuzz with a real process that plays a host: whatever it does, each cell gets a status, and the record is whole."""
+"""Fuzz with a real process that plays a host. Whatever it does, each cell gets a status, and the record is whole."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ ENVIRONMENTS = nox.project.load_toml("adapters/gradclip_adapters/environments.to
 #: The frameworks that have an adapter.
 ADAPTERS = ("torch", "paddle", "paddle-fluid", "tensorflow", "optax")
 PACKAGES = ("gradclip_spec", "gradclip_conformance", "gradclip_adapters", "gradclip_reports")
-#: Use one process per core; any free process takes the next tests.
+#: Use one process per core. Any free process takes the next tests.
 IN_PARALLEL = ("-q", "-n", "logical", "--maxprocesses", "8", "--dist", "worksteal")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["Comparison", "Measure"]
 
-#: The smallest and the largest number of rounds of a comparison; the result is their median.
+#: A comparison takes at least and at most this many rounds. Its result is the median of the rounds.
 LEAST, MOST = 5, 31
 
 
@@ -23,7 +23,7 @@ class Comparison:
     dtype: str
     mode: str
     ours: float
-    #: The time of the peer. It is 0 if there is no peer; then `ratio` is our time.
+    #: The time of the peer. If there is no peer, it is 0, and `ratio` is our time.
     theirs: float
     #: The ratio of a round is our time over the peer's. These are the median of the ratios and the range of their
     #: middle half.

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias, TypeVar
 
 __all__ = ["Array", "ArrayTree", "NeedClip", "T"]
 
-#: An array of any library that array-api-compat knows; the libraries share no base class.
+#: An array of any library that array-api-compat knows. The libraries share no base class.
 Array: TypeAlias = Any
 
 #: A tree of gradients: an array, None, or a container of such trees.

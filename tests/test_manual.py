@@ -73,7 +73,7 @@ class Block:
     page: str
     language: str
     text: str
-    #: The file whose content the block shows; empty if it shows no file.
+    #: The file whose content the block shows. It is empty if it shows no file.
     file: str = ""
 
 

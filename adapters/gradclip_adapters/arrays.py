@@ -30,7 +30,7 @@ __all__ = [
     "refuse_unlisted",
 ]
 
-#: The feature that each option of a call needs; options that are not named here need none.
+#: The feature that each option of a call needs. Options that are not named here need none.
 FEATURE_OF_OPTION = {
     "min": "min_max",
     "norm_type": "norm_type",
@@ -62,10 +62,10 @@ FEATURE_OF_LAYOUT = {
     "swapped": "swapped",
 }
 
-#: The bits of plus infinity: all bits of the exponent.
+#: The bits of plus infinity. All bits of its exponent are set.
 INFINITY_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
-#: The functions that convert flags and thresholds to the kinds of objects that an option names.
+#: An option names a kind of flags or thresholds. These functions convert values to each kind.
 FLAG_KINDS: Mapping[str, Callable[[Any], Any]] = {"bool": bool, "numpy": np.bool_, "int": int}
 THRESHOLD_KINDS: Mapping[str, Callable[[Any], Any]] = {
     "numpy-float16": np.float16,
@@ -88,7 +88,7 @@ LINES, PLACES, PATIENCE = 1000, 32, 0.02
 #: The folders of Python's and NumPy's modules. Lines of these modules are not traced, but lines that call them are.
 TRUSTED = ("<frozen ", *(str(Path(str(module.__file__)).parent) + os.sep for module in (os, np)))
 
-#: The largest number of bytes of an element.
+#: An element has at most this many bytes.
 WIDEST = 8
 
 #: A thread builds the packed gradients of a call in one buffer. This is the part of the buffer that is still free.

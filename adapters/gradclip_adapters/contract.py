@@ -95,7 +95,7 @@ LACKS = {
     "adapter": "limit of the adapter",
 }
 
-#: The entries of an environment that the host or the suite adds; an adapter must not give them.
+#: The entries of an environment that the host or the suite adds. An adapter must not give them.
 KNOWN_ELSEWHERE = ("python", "platform", "suite_python", "second_oracle")
 
 
@@ -106,7 +106,7 @@ class Array:
     dtype: str
     shape: Tuple[int, ...]
     data: bytes
-    #: The recipe that made the data, if there is one; a host can make the same data from it.
+    #: The recipe that made the data, if there is one. A host can make the same data from it.
     recipe: Optional[Recipe] = field(default=None, compare=False, repr=False)
 
     def bits(self) -> np.ndarray[Any, Any]:
@@ -157,7 +157,7 @@ class Gradient:
     #: None: the parameter has no gradient.
     array: Optional[Array]
     need_clip: bool = True
-    #: The layout in memory; the values are the same for each layout:
+    #: The layout in memory. The values are the same for each layout:
     #:
     #: - "contiguous": row by row, without gaps;
     #: - "strided": every other element of a larger buffer along the last axis;
@@ -168,13 +168,13 @@ class Gradient:
     #: - "packed": all such gradients of the call lie in one buffer, one after another;
     #: - "swapped": the bytes of each element are in reverse order.
     layout: str = "contiguous"
-    #: The index of an earlier gradient of the call that is the very same tensor object, or None.
+    #: If an earlier gradient of the call is the same tensor object, its index. Otherwise None.
     same_as: Optional[int] = None
-    #: For a row-sparse gradient: for each row of `array`, the row of the dense gradient to which it is added.
+    #: For a row-sparse gradient: each row of `array` is added to this row of the dense gradient.
     rows: Optional[Tuple[int, ...]] = None
-    #: For a row-sparse gradient: the number of rows of the dense gradient.
+    #: For a row-sparse gradient: the dense gradient has this many rows.
     height: Optional[int] = None
-    #: The parameter group; an optimizer, or a program with several clips, may have several groups.
+    #: The parameter group. An optimizer, or a program with several clips, may have several groups.
     group: int = 0
     #: The factor of each element of the result, for a derivative through the clip. `Reply.gradients` then holds
     #: derivatives in place of the results: the derivative, by each gradient, of the sum of all results times their
@@ -207,19 +207,19 @@ class Reply:
     gradients: Tuple[Optional[Array], ...]
     #: The norm that the framework returned, if it returns one.
     norm: Optional[Array] = None
-    #: The values of the passed gradients after the call; None if the adapter cannot read them.
+    #: The values of the passed gradients after the call, or None if the adapter cannot read them.
     inputs: Optional[Tuple[Optional[Array], ...]] = None
-    #: For each gradient: whether the result is the object that was passed; None if that has no meaning.
+    #: Whether each result is the same object as its gradient, or None if that has no meaning.
     same_object: Optional[Tuple[bool, ...]] = None
     #: The warnings that the framework issued, as "Category: text".
     warnings: Tuple[str, ...] = ()
-    #: A description of what the framework returned, if that is not a list of arrays; `gradients` is empty then. The
+    #: A description of what the framework returned, if that is not a list of arrays. `gradients` is empty then. The
     #: text ends a sentence that begins with "it".
     malformed: Optional[str] = None
     #: Side effects on memory, as ends of sentences that begin with "it": results that share memory with each other or
     #: with other gradients, or that cannot be written. None if the adapter does not look.
     shared: Optional[Tuple[str, ...]] = None
-    #: The state that the call has changed, such as "the caller's list" or "NumPy's error state"; the host adds to it.
+    #: The state that the call has changed, such as "the caller's list" or "NumPy's error state". The host adds to it.
     disturbed: Optional[Tuple[str, ...]] = None
 
 

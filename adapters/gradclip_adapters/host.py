@@ -25,7 +25,7 @@ from .surroundings import answer_in_watched_surroundings
 __all__ = ["announce_loading", "answer", "describe", "main", "read_request", "refuse_excess"]
 
 #: The errors that may stop a start, with the word for each in the message `failed`. The texts of these errors are
-#: sentences for the user; other errors show a traceback.
+#: sentences for the user. Other errors show a traceback.
 KINDS = {
     registry.BadTarget: "bad-target",
     registry.MissingFramework: "missing-framework",

@@ -53,7 +53,7 @@ WARNINGS = Limit("warnings in a message", 100, "a call that warns more often rep
 ENTRIES = Limit("entries in an environment", 200, "adapters name fewer than ten")
 OPTIONS = Limit("options in a call", 50, "the contract defines fewer than 25")
 
-#: For the key of a list or an object, the limit of the number of its items.
+#: The key of a list or an object, with a limit for its number of items.
 _ITEMS = {
     "shape": AXES,
     "gradients": GRADIENTS,
@@ -70,7 +70,7 @@ _ITEMS = {
     "options": OPTIONS,
 }
 
-#: The limits of texts, by their keys. `data` may fill a line; the array's shape limits it further.
+#: The limits of texts, by their keys. `data` may fill a line. The array's shape limits it further.
 _TEXTS = {
     **dict.fromkeys(("dtype", "target", "python", "platform"), NAME),
     "framework": NAME,

@@ -28,7 +28,7 @@ class LinearLayer:
     out_features: int
     weight: Optional[int] = None
     bias: Optional[int] = None
-    #: The shape of a parameter that no linear layer holds; the parameter stands alone as the weight.
+    #: The shape of a parameter that no linear layer holds. The parameter stands alone as the weight.
     shape: Optional[Tuple[int, ...]] = None
 
 

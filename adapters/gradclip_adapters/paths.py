@@ -7,7 +7,7 @@ from typing import Union
 
 __all__ = ["FILE_MODULE", "file_exists", "folder_exists"]
 
-#: The beginning of the name under which the file of an adapter is imported.
+#: An adapter's file is imported under a name that begins with this text.
 FILE_MODULE = "_gradclip_adapter_"
 
 

@@ -70,7 +70,7 @@ FEATURES_OF_EVERY_FUNCTION = (
     "threshold_kinds",
 )
 
-#: The parameters that the suite may pass for an operation; the first is passed in every call.
+#: The parameters that the suite may pass for an operation. The first is passed in every call.
 PARAMETERS = {
     "clip_by_value": ("max", "min", "need_clip"),
     "clip_by_norm": ("clip_norm", "norm_type", "need_clip"),

@@ -18,7 +18,7 @@ __all__ = ["KINDS", "VERSION", "WITH_WEIGHT", "Recipe", "decode_recipe", "encode
 #: The version of the recipes. The suite sends whole arrays to a host that reports another version.
 VERSION = 2
 
-#: For each dtype, the number of bits of an element, and the number of bits of its mantissa.
+#: For each dtype: how many bits an element has, and how many bits its mantissa has.
 WIDTHS = {"float16": (16, 10), "bfloat16": (16, 7), "float32": (32, 23), "float64": (64, 52)}
 
 #: Odd constants that spread the bits of a product (the golden ratio; Steele, Lea and Flood 2014).
@@ -37,9 +37,9 @@ class Recipe:
     seed: int = 0
     #: Most elements lie between `2**exponent` and `2**(exponent + 2)`.
     exponent: int = 0
-    #: The number of elements after which the elements repeat; 0 if they do not.
+    #: The number of elements after which the elements repeat. It is 0 if they do not.
     period: int = 0
-    #: If above 0, only the elements at multiples of this number have `exponent`; the others have `rest`.
+    #: If above 0, only the elements at multiples of this number have `exponent`. The others have `rest`.
     every: int = 0
     rest: int = 0
 

@@ -59,9 +59,9 @@ class Backend:
     flushes_subnormals: bool = False
     #: A function that evaluates lazy arrays together, so that their shared parts are computed once.
     compute: Callable[[Any], Any] = lambda arrays: arrays
-    #: The library's compiler: it takes a function of a list of arrays and returns the compiled function.
+    #: The library's compiler. It compiles a function that takes a list of arrays.
     compile: Optional[Callable[..., Any]] = None
-    #: A function that returns the derivatives of a function of a list of arrays, times the given cotangents.
+    #: A function that differentiates a function of a list of arrays. It returns the derivatives times the cotangents.
     pull_back: Optional[Callable[[Callable[..., Any], List[Any], List[Any]], Sequence[Any]]] = None
 
 

@@ -53,7 +53,7 @@ class Backend:
     keeps_at_one: Iterable[str] = ()
     #: Whether computing a value runs the user's own functions, whose errors propagate.
     raises_errors_of_users = False
-    #: Whether values can be read without computing, tracing or synchronising; if None, array-api-compat decides.
+    #: Whether values can be read without computing, tracing or synchronising. If None, array-api-compat decides.
     eager: bool | None = None
 
     def __init__(self, xp: Any, arrays: Sequence[Array], device: Any = None) -> None:

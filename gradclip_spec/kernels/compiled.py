@@ -25,8 +25,7 @@ from numba.extending import intrinsic
 
 __all__ = ["KINDS", "find_largest", "scale", "sum_exactly", "sum_plainly"]
 
-#: The scalar type that represents each dtype in the signature of a loop. NumPy has no bfloat16; uint16 has the size of
-#: its bits.
+#: The scalar type for each dtype in a loop's signature. NumPy has no bfloat16, but uint16 has the size of its bits.
 KINDS = {"float16": np.float16, "bfloat16": np.uint16, "float32": np.float32, "float64": np.float64}
 #: The number of independent sums in a compensated loop: four vectors of eight, so that additions need not wait for one
 #: another.
@@ -62,7 +61,7 @@ _inline: Callable[[Callable[..., Any]], Any] = functools.partial(numba.njit, inl
 
 _FLOAT, _DOUBLE, _HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
 _I16, _I32 = ir.IntType(16), ir.IntType(32)
-#: The representation of an element of each kind in memory.
+#: How elements of each kind are stored in memory.
 _STORED = {types.float16: _HALF, types.uint16: _I16, types.float32: _FLOAT, types.float64: _DOUBLE}
 
 

@@ -13,14 +13,14 @@ __all__ = ["CHUNK", "View", "find_largest", "find_unit", "scale", "sum_other_pow
 
 View = np.ndarray[Any, Any]
 
-#: The number of elements that are processed at a time; in float64 they fit in a core's second-level cache.
+#: This many elements are processed at a time. In float64 they fit in a core's second-level cache.
 CHUNK = 1 << 16
 #: The number of elements in one dot product, small enough that BLAS starts no threads.
 _DOT = 1 << 10
-#: The number of elements in a row whose highest bits are summed without rounding, and the number of these bits.
+#: The number of elements in a row, and how many of their highest bits are summed without rounding.
 _ROW = 1 << 8
 _BITS = (53 - 8) // 2
-#: The exponent of the smallest normal number of float32.
+#: The smallest normal number of float32.
 _SMALLEST = 2.0**-126
 
 

@@ -66,7 +66,7 @@ class Rule:
     operation: str
     level: str
     statement: str
-    #: LaTeX without dollar signs; empty when the statement needs no formula.
+    #: LaTeX without dollar signs. It is empty when the statement needs no formula.
     formula: str
     source: tuple[Source, ...]
     theme: str

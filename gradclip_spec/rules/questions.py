@@ -14,7 +14,7 @@ from .causes import load_causes
 
 __all__ = ["MEASURES", "Question", "Words", "load_questions", "parse_questions"]
 
-#: The tables that answer the questions which no record answers; "none" means that nothing measures the answer yet.
+#: The table that answers a question, if records do not answer it. "none" means that nothing measures the answer yet.
 MEASURES = ("", "accuracy", "speed", "none")
 
 
@@ -48,7 +48,7 @@ class Question:
     why: str
     #: The rules that answer it: names without an operation, each with an optional variant after a slash.
     rules: tuple[str, ...] = ()
-    #: The dtypes of the cells that answer it; every dtype if it is empty.
+    #: The dtypes of the cells that answer it. If it is empty, every dtype counts.
     dtypes: tuple[str, ...] = ("float32",)
     causes: tuple[str, ...] = ()
     answers: tuple[Words, ...] = ()

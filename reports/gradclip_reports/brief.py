@@ -16,11 +16,11 @@ from .values import escape_line, format_cell_count, format_count, format_value, 
 
 __all__ = ["draw_brief", "draw_finding"]
 
-#: The number of lines that the report on one run should not exceed. All findings that fail the run are listed even so;
+#: The report on one run should not be longer than this many lines. All findings that fail the run are listed even so;
 #: others are listed only if there is room.
 LINES = 15
 
-#: The width of the labels before the facts of a finding.
+#: The facts of a finding stand after labels of this width.
 LABEL = 10
 
 #: Longer texts are cut, because a framework's message may be a whole traceback.

@@ -12,7 +12,7 @@ from .values import format_count
 
 __all__ = ["RuleCounts", "choose_verdict", "count_explained", "count_rules"]
 
-#: The statuses of answers that differ from a rule and follow the formula of the framework's documentation or adapter.
+#: Answers with these statuses differ from a rule, but follow a formula that documentation or an adapter gives.
 ANNOUNCED = frozenset({Status.DOCUMENTED, Status.DECLARED})
 
 

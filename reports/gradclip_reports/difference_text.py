@@ -24,10 +24,10 @@ IN_SHORT = 4
 #: The number of digits of each number in an example, unless the answers differ only in a later digit.
 DIGITS = 4
 
-#: The number of elements of each gradient in an example.
+#: An example shows this many elements of each gradient.
 SHOWN = 4
 
-#: The number of characters of a call or an answer in Markdown.
+#: In Markdown, a call or an answer is cut to this many characters.
 LENGTH = 160
 
 INDENT = "   "

@@ -12,7 +12,7 @@ from .values import escape_line, format_cell_count, format_count, format_value, 
 
 __all__ = ["describe_standing", "find_finding", "list_lines", "write_heading", "write_short_line"]
 
-#: Longer values are cut; the record holds them in full.
+#: Longer values are cut. The record holds them in full.
 LENGTH = 300
 
 #: Parameters that only the model of a cause needs. Headings leave them out, because the example shows them better.

@@ -61,7 +61,7 @@ LIMITS: Mapping[str, Limit] = {
     "runs": Limit("runs in one record", 256, "each is a column of a table"),
 }
 
-#: The members of header and cell that are names: identifiers, and headings of tables.
+#: These members of header and cell are names. Names identify things, and head the columns of tables.
 NAMES = ("adapter", "subject", "rule", "case", "theme", "dtype", "name", "version", "behaviour", "cause", "severity")
 
 #: Texts of this length are within every limit.

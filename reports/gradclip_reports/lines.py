@@ -121,7 +121,7 @@ class Cell(Line):
     status: str
     #: The largest distance from the expected value in units in the last place of that value.
     ulp: float | None = None
-    #: A complete sentence; empty only for a cell that passed.
+    #: A complete sentence. It is empty only for a cell that passed.
     detail: str = ""
     expected: Any = None
     observed: Any = None
@@ -131,9 +131,9 @@ class Cell(Line):
     seconds: float = 0.0
     #: The theme of the rule, under whose heading reports show it.
     theme: str = ""
-    #: The suite's short word for the answer; known failures are pinned to it.
+    #: The suite's short word for the answer. Known failures are pinned to it.
     behaviour: str = "none"
-    #: For `unsupported`: what is missing, one of `statuses.LACKS`; absent in older records.
+    #: What an `unsupported` cell lacks, one of `statuses.LACKS`. Older records do not hold it.
     lacks: str | None = None
     #: The broken rule, if it is not the rule of the case.
     breaks: str | None = None
@@ -160,7 +160,7 @@ class Finding(Line):
 
     kind = "finding"
 
-    #: The cause's id in the catalogue of the suite; "unexplained" for cells of one rule that no cause explains.
+    #: The cause's id in the catalogue of the suite. It is "unexplained" if no cause explains the cells of one rule.
     cause: str
     #: The framework's behaviour, in plain words.
     title: str
@@ -182,7 +182,7 @@ class Finding(Line):
     quote: str | None = None
     reason: str | None = None
     url: str | None = None
-    #: The findings that this finding combines, worst first; each cell is in one of them. Empty for a single finding.
+    #: The findings that this finding combines, worst first. Each cell is in one of them. A single finding has none.
     parts: Sequence[Finding] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -224,7 +224,7 @@ class Footer(Line):
 
     planned: int
     finished: int
-    #: The number of cells with each status; a status without cells is left out.
+    #: The number of cells with each status. A status without cells is left out.
     counts: Mapping[str, int]
     plan_sha256: str
     incomplete: bool = False

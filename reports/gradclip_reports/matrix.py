@@ -101,7 +101,7 @@ class Matrix:
     tally: Tally
     #: Whether no run fails, and something was judged in each.
     is_as_expected: bool
-    #: The number of unsupported cells for each word of `statuses.LACKS`; older records lack these words.
+    #: The number of unsupported cells for each word of `statuses.LACKS`. Older records lack these words.
     lacks: dict[str, int]
 
     def find_meaning(self, status: Status) -> str:

@@ -22,13 +22,13 @@ __all__ = ["draw_sarif", "find_location"]
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
-#: Code scanning shows 5,000 results of a file at most; nobody reads more than a screen or two.
+#: Code scanning shows 5,000 results of a file at most. Nobody reads more than a screen or two.
 _RESULTS = 500
 
 #: Longer texts are cut, because a framework's message may be a whole traceback.
 _LENGTH = 1000
 
-#: The severities whose results are warnings; the results of all others are errors.
+#: The severities whose results are warnings. The results of all others are errors.
 _LEVELS = {"rounding": "warning", "form": "warning"}
 
 

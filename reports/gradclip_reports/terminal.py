@@ -20,16 +20,16 @@ from .values import escape_text, format_cell_count, format_value, shorten_text
 
 __all__ = ["draw_terminal", "report"]
 
-#: The number of failures that are shown in full; the others get a line each.
+#: The number of failures that are shown in full. The others get a line each.
 _IN_FULL = 12
 
 #: The largest length of an input, an expected or an observed value.
 _VALUE_LENGTH = 320
 
-#: The largest length of a detail, a screen or two; a framework's message may be a whole traceback.
+#: The largest length of a detail, a screen or two. A framework's message may be a whole traceback.
 _DETAIL_LENGTH = 4000
 
-#: An arbitrary height; without one, rich ignores the width of a terminal whose TERM is "dumb".
+#: An arbitrary height. Without one, rich ignores the width of a terminal whose TERM is "dumb".
 _HEIGHT = 25
 
 

@@ -24,7 +24,7 @@ _HEX_FLOAT = re.compile(r"[-+]?0x[0-9a-f]+(\.[0-9a-f]+)?p[-+]?\d+", re.IGNORECAS
 
 _NARROW: Mapping[str, type[np.float16 | np.float32]] = {"float16": np.float16, "float32": np.float32}
 
-#: Characters that may not be printable; JSON itself escapes all but one of the control characters of ASCII.
+#: Characters that may not be printable. JSON itself escapes all but one of the control characters of ASCII.
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 
 #: A list longer than this is shown by its beginning and its length.

@@ -65,7 +65,7 @@ class RunWriter:
         self._plan = dict.fromkeys(pairs)
         self._finished: set[tuple[str, str]] = set()
         self._order = list(self._plan)
-        #: The number of cells that are written, and the later cells that wait for earlier ones.
+        #: The count of written cells, and the cells that wait until earlier ones are written.
         self._written = 0
         self._waiting: dict[tuple[str, str], Cell] = {}
         self._counts: Counter[str] = Counter()

@@ -49,7 +49,7 @@ FIND_OVERLAPS = """() => {
     return found;
 }"""
 
-#: Returns words that are broken in two within a cell or a button; only identifiers and paths in code may be.
+#: Returns words that are broken in two within a cell or a button. Only identifiers and paths in code may be.
 FIND_BROKEN_WORDS = """() => {
     const found = [];
     const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);

@@ -39,7 +39,7 @@ from gradclip_reports.markup import draw_markdown_table  # noqa: E402
 from gradclip_reports.records import Finding  # noqa: E402
 from gradclip_reports.statuses import UNEXPLAINED  # noqa: E402
 
-#: The measures: the share of clippers whose first finding names the defect, and the share with few findings.
+#: The required shares: of clippers whose first finding names the defect, and of clippers with few findings.
 NAMED = 0.95
 FEW, FEW_SHARE = 3, 0.95
 

@@ -14,7 +14,7 @@ from gradclip_spec.rules.causes import load_causes
 
 DEFECTS = {defect.name: number for number, defect in enumerate(list_defects())}
 
-#: One wrong clipper for each kind of model; its first finding must name its defect.
+#: One wrong clipper for each kind of model. Its first finding must name its defect.
 CERTAIN = (
     "NeverClips (clip_by_global_norm)",
     "ForgetsTheRoot (clip_by_norm)",

@@ -41,7 +41,7 @@ from gradclip_conformance.run.messages import SCHEMAS, is_plain_reply
 from gradclip_conformance.run.plan import PlannedCell
 from gradclip_conformance.run.runner import run_cell
 
-#: The digest of the bits of all recipes, computed on Python 3.11 with NumPy 2.
+#: A digest of what all recipes make, computed on Python 3.11 with NumPy 2.
 DIGEST = "09a78a8d837b4130153ac4d45886ce6f0536e8b0785486287545b9825cb89aa6"
 
 
@@ -366,7 +366,7 @@ def _list_statuses(function: Callable[..., Any], levels: dict[str, set[str]], li
 
 EXCLUDED = {"x-first", "x-middle", "x-last", "x-all", "x-but-one", "x-odd", "x-even"}
 
-#: The levels for which each function is wrong, so that few rows need to run.
+#: Each function is wrong for these levels, so few rows need to run.
 WHERE = {
     "loses_the_last_partial_chunk": {"size": {"s65537"}, "data": {"edges", "numbers"}},
     "leaves_the_111th_tensor": {"number": {"n111"}, "relation": {"above"}},

@@ -19,7 +19,7 @@ HOSTS = Path(__file__).with_name("hosts")
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
-#: A clip function that flips the signs for a negative threshold, and may return another dtype; the rest is right.
+#: A clip function that flips the signs for a negative threshold, and may return another dtype. The rest is right.
 CLIPPER = """
 import math
 

@@ -50,7 +50,7 @@ def list_arrays(case: str | Case) -> list[np.ndarray[Any, Any]]:
 
 # The status `quality`: an inaccurate answer does not fail if the arithmetic of its dtype explains the error.
 
-#: A simple clip in each order of operations; `n` is the norm.
+#: A simple clip in each order of operations. `n` is the norm.
 PLAIN: dict[str, Callable[[Any, Any, Any], Any]] = {
     "coefficient": lambda x, c, n: x * (c / n),
     "product-first": lambda x, c, n: (x * c) / n,

@@ -21,7 +21,7 @@ HOSTS = Path(__file__).with_name("hosts")
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
-#: The cases of three cells; the second has a threshold of 5.
+#: The cases of three cells. The second has a threshold of 5.
 SELECTION = Selection(rules=("norm.each-tensor-alone",), dtypes=("float32",))
 
 #: The status that an adapter's bad call must get, and a phrase of the detail.

@@ -246,7 +246,7 @@ def test_shipped_entries_are_complete(path: Path) -> None:
     assert len(load_known(path.stem)) == COUNTS[path.stem]
 
 
-#: The number of known failures of each framework.
+#: How many known failures each framework has.
 COUNTS = {"optax": 8, "paddle": 18, "paddle-fluid": 13, "tensorflow": 12, "torch": 8}
 
 

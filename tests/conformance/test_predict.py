@@ -189,7 +189,7 @@ class TestOracles:
         assert expected.list_fractions() == [Fraction(min(max(value, low), high)) for value in values]
 
 
-#: The cases with a defined answer; a norm of order 0 or below has none.
+#: The cases with a defined answer. A norm of order 0 or below has none.
 ANSWERED = [each for each in list_all_cases() if each.norm_type > 0]
 
 

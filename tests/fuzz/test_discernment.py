@@ -38,7 +38,7 @@ from gradclip_reports import (
     values,
 )
 
-#: The number of turns. With seed 1 they find each break; other seeds were not tried.
+#: The number of turns. With seed 1 they find each break. Other seeds were not tried.
 TURNS = 6
 
 #: Texts with a meaning in a terminal, in XML, in Markdown and in its tables.

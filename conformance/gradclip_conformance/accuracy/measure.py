@@ -55,14 +55,14 @@ class Row:
     subject: str
     dtype: str
     size: int
-    #: The largest error of the norm, in ulp; None if no norm is returned.
+    #: The largest error of the norm, in ulp, or None if no norm is returned.
     norm: float | None
     norm_input: str
     elements: float
     elements_input: str
     #: The largest change of the norm or of an element, in ulp, if the order or the grouping of the tensors changes.
     spread: float
-    #: The reason why the row holds no numbers; empty if it holds them.
+    #: The reason why the row holds no numbers. It is empty if it holds them.
     problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _measure_norms(first: Array | None, second: Array | None, dtype: str) -> flo
     return 0.0 if np.array_equal(value, read_norm(second), equal_nan=True) else math.inf
 
 
-#: The number of tensors into which the elements are split, and the direction in which the elements are taken.
+#: The elements are split into so many tensors, and are taken in this direction.
 ARRANGEMENTS = {
     "one tensor": (1, 1),
     "one tensor from behind": (1, -1),

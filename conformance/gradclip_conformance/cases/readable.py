@@ -14,7 +14,7 @@ from .model import Case
 
 __all__ = ["SHOWN_ELEMENTS", "read_shown_array", "read_shown_arrays", "show_array", "show_gradients", "show_input"]
 
-#: Longer arrays are cut; the id of the case gives access to the whole array.
+#: Longer arrays are cut. The id of the case gives access to the whole array.
 SHOWN_ELEMENTS = 16
 
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["add_place_to_errors", "check_document", "parse_toml", "read_toml"]
 
-#: The largest size of a file. No file written by hand is longer; our longest has 60 kB.
+#: The largest size of a file. No file written by hand is longer. Our longest file has 60 kB.
 LONGEST_FILE = 10_000_000
 SHOWN_CHARACTERS = 200
-#: The largest number of parts of a key. `tomllib` takes quadratic time for a key of many parts: a minute for 100 kB.
+#: A key has at most this many parts. `tomllib` takes quadratic time for a key of many parts: a minute for 100 kB.
 #: The patterns are possessive, so that the search for such a key takes linear time.
 KEY_PARTS = 64
 _LONG_KEY = re.compile(rf"""(?<![\w"'-])(?:(?:"[^"\n]*+"|'[^'\n]*+'|[\w-]++)[ \t]*+\.[ \t]*+){{{KEY_PARTS}}}""")

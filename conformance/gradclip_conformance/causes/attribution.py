@@ -48,7 +48,7 @@ from .values import explain_value, is_right_value
 
 __all__ = ["EXPLAINED", "explain_all", "explain_cell"]
 
-#: The number of unexplained cells in a row after which no more cells of a rule are examined.
+#: After this many unexplained cells in a row, no more cells of a rule are examined.
 PATIENCE = 3
 
 #: The number of cells that a law must explain before it is tried first.
@@ -74,7 +74,7 @@ RIGHT = Explanation("")
 class _Subject:
     """The knowledge about one entry point, collected from its cells."""
 
-    #: For each dtype, the causes that cannot apply, because the entry point keeps the rule that they break.
+    #: The causes that cannot apply in each dtype, because the entry point keeps the rules that they break.
     barred: dict[str, set[str]] = field(default_factory=dict)
     formulas: list[Formula] = field(default_factory=list)
     multiple: Law | None = None

@@ -18,10 +18,10 @@ __all__ = ["UNEXPLAINED", "Known", "find_findings", "find_origin", "keep_evidenc
 
 #: A cell is large if its gradients have more bytes than this.
 LARGE = 1 << 18
-#: The number of bytes of gradients up to which the answers of large cells are held for the models.
+#: The answers of large cells are kept for the models until their gradients have this many bytes.
 HELD = 1 << 25
 
-#: The largest number of different values of a parameter that a finding lists.
+#: A finding lists at most this many values of a parameter.
 TOLD = 4
 
 
@@ -37,7 +37,7 @@ class Known(Protocol):
         """The upstream thread."""
 
 
-#: A function that returns the known failure to which a cell with this explanation belongs.
+#: A function that returns the known failure for a cell with an explanation.
 FindKnown = Callable[[Cell, Explanation], Known | None]
 
 

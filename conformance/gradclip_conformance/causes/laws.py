@@ -59,7 +59,7 @@ SHARE = 0.25
 #: The largest number of estimates that are tried.
 SHARPEST = 4
 
-#: The largest number of groups of gradients that are used to fit a number.
+#: A number is fitted to at most this many groups of gradients.
 MANY_GROUPS = 60
 
 Factor = Callable[[Group], Fraction | None]
@@ -263,7 +263,7 @@ def _invert_coefficient(right: Fraction, group: Group) -> Fraction:
     return 1 / right if right else Fraction(0)
 
 
-#: The laws without a fitted number; those that change the norm come first.
+#: The laws without a fitted number. Those that change the norm come first.
 LAWS: tuple[Law, ...] = (
     Law("excluded-counted", _make_law(_count_excluded)),
     Law("norm-of-each", _make_law(_scale_each), is_of_each=True),

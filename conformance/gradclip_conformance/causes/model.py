@@ -24,7 +24,7 @@ class Explanation:
     cause: str
     #: The parameters, sorted by name.
     parameters: tuple[tuple[str, Any], ...] = ()
-    #: The severity of this answer if it differs from the severity of the cause; otherwise empty.
+    #: The severity of this answer if it differs from the severity of the cause. Otherwise it is empty.
     severity: str = ""
     #: The causes that the same answer shows besides this one.
     others: tuple[Explanation, ...] = ()

@@ -21,10 +21,10 @@ __all__ = ["RowCall", "make_call"]
 #: In float16, only a few elements may have squares that overflow: the norm of many would overflow, too.
 RARE = 4096
 
-#: The number of different seeds for the digits of the small arrays beside the longest one.
+#: The small arrays beside the longest one take their digits from this many seeds.
 SEEDS = 5
 
-#: The seed for the digits of every long array except the longest one of the row.
+#: Every long array takes its digits from this seed, except the longest one of the row.
 LONG_SEED = 6
 
 
@@ -106,7 +106,7 @@ class _ArrayMaker:
 
     operation: str
     levels: Mapping[str, str]
-    #: The norm and the number of elements of the longest tensor that counts in the norm.
+    #: The norm and the size of the longest included tensor.
     norm: float = 0.0
     elements: int = 0
     #: The recipes, by dtype, of tensors other than the longest one.

@@ -21,10 +21,10 @@ __all__ = ["FOLDER", "find_stage", "read_rows", "write_design"]
 
 FOLDER = "designs"
 
-#: The stages whose rows are stored; the rows of other stages are generated when needed.
+#: The stages whose rows are stored. The rows of other stages are generated when needed.
 STORED = ("quick", "default")
 
-#: The levels that were added after the first design; each is the last one of its axis.
+#: The levels that were added after the first design. Each is the last one of its axis.
 ADDED = frozenset({"packed", "swapped"})
 
 #: The crowds (`members.CROWD`) that the default stage adds to its other rows. An entry gives the levels that differ
@@ -38,7 +38,7 @@ CROWDS = (
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
-#: The number of characters in a line of the file.
+#: A line of the file has at most this many characters.
 LINE = 110
 
 

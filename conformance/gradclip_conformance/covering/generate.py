@@ -22,7 +22,7 @@ from .constraints import can_complete, list_clashes
 
 __all__ = ["STAGES", "Stage", "extend"]
 
-#: The number of candidates for each row; the best candidate is kept.
+#: The number of candidates for each row. The best candidate is kept.
 CANDIDATES = 12
 
 #: The axes on which later levels take more time. Among equally good levels, the generator takes the first.
@@ -46,7 +46,7 @@ class Stage:
     heavy_strength: int
 
 
-#: The stages; each keeps the rows of the earlier stages.
+#: The stages. Each keeps the rows of the earlier stages.
 STAGES = (Stage("quick", 2, 2, 2), Stage("default", 2, 3, 2), Stage("thorough", 3, 4, 3))
 
 

@@ -55,7 +55,7 @@ class Member:
     """One tensor of a list."""
 
     shape: tuple[int, ...]
-    #: The word of a level of the axis `layout`.
+    #: A level of the axis `layout`.
     layout: str
     #: Whether the tensor has the size of the row's level.
     is_long: bool

@@ -8,7 +8,7 @@ from itertools import product
 
 __all__ = ["MIXED", "choose_number", "choose_shape", "choose_size", "choose_small_size"]
 
-#: The numbers of tensors that are used for each level: both ends of the level's range, and some between.
+#: For each level: how many tensors a list may have. These are both ends of a range, and some numbers between.
 NUMBERS = {
     "n0": (0,),
     "n1": (1,),
@@ -22,7 +22,7 @@ NUMBERS = {
     "n321": (1041, 1049, 1033, 321),
 }
 
-#: The sizes of each level, on both sides of the sizes at which kernels split work; most are small, to save time.
+#: The sizes of each level, on both sides of the sizes at which kernels split work. Most are small, to save time.
 SIZES = {
     "s0": (0,),
     "s1": (1,),
@@ -46,7 +46,7 @@ LARGEST = 1048577 + 4096
 SMALL = (1, 2, 3, 5, 8, 13, 17, 40, 67, 131)
 MIXED = (1, 2, 3, 5, 7, 9, 12, 15, 17, 31, 33, 65, 67, 101, 129, 131, 515, 1027)
 
-#: The lengths of all axes but the first, for each level; lengths near the wanted size come first.
+#: For each level: the lengths of the axes after the first. Lengths near the wanted size come first.
 WIDTHS = {
     "flat": ((),),
     "even": ((34,), (6,), (4,), (2,)),

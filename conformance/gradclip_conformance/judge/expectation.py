@@ -47,9 +47,9 @@ class Expectation:
 
     #: Cases ask for the expectation by this name.
     name: ClassVar[str]
-    #: The part of a reply that the short word for an answer describes: "gradients" or "norm".
+    #: The short word for an answer describes this part of a reply: "gradients" or "norm".
     about: ClassVar[str] = "gradients"
-    #: Whether the class judges a reply that is not a list of arrays; otherwise such a reply fails.
+    #: Whether the class judges a reply that is not a list of arrays. Otherwise such a reply fails.
     takes_malformed: ClassVar[bool] = False
     #: Whether results are compared with each other or with the input, and not with exact results.
     relates: ClassVar[bool] = False

@@ -44,7 +44,7 @@ __all__ = ["EXPECTATIONS", "choose_expectation", "follow_up", "is_explained", "j
 EXPECTATIONS: tuple[type[Expectation], ...] = load_expectations()
 
 
-#: The statuses of answers that keep the rule of their case; only these answers are judged by other rules, too.
+#: The statuses of answers that keep the rule of their case. Only these answers are judged by other rules, too.
 AGREEING = (Status.PASS, Status.QUALITY, Status.DOCUMENTED, Status.DECLARED)
 
 

@@ -80,7 +80,7 @@ class TimedOut:
     """No answer came within the time limit, and the host process was ended."""
 
     seconds: float
-    #: The reason; empty if the call took too long.
+    #: The reason. It is empty if the call took too long.
     why: str = ""
 
     @property
@@ -169,10 +169,10 @@ class Claim:
     rules: tuple[str, ...]
     formula: Formula | None
     predicts: str | None
-    #: The words of the documentation; empty for a formula that the adapter declares and that no phrase documents.
+    #: The words of the documentation. It is empty if only the adapter declares the formula.
     phrase: str
     where: str
-    #: The object whose docstring contains the phrase, and the SHA-256 of that docstring (as `inspect.getdoc` gives it).
+    #: The phrase stands in this object's docstring, which has this SHA-256 (as `inspect.getdoc` gives it).
     docstring: str | None = None
     docstring_sha256: str | None = None
     #: Patterns of rules or cases that the claim leaves out.

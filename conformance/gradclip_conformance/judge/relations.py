@@ -38,9 +38,9 @@ class Relation:
 
     #: The end of a sentence that begins with "In the second call".
     says: str
-    #: A function that makes the second call from the case, the results of the first call, and an exponent of two.
+    #: Make the second call from the case, the results of the first call, and an exponent of two.
     second: Callable[[Case, Arrays, int], Case]
-    #: A function that brings the results of the second call into the order and form of the first call's results.
+    #: Bring the second call's results into the order and form of the first call's results.
     back: Callable[[Case, Arrays], Arrays]
     #: The condition, as a sentence.
     holds: str = "The results of the second call must equal the results of the first call."

@@ -47,7 +47,7 @@ class Wanted:
     ulps: float = 0.0
     dtype: str = ""
     tolerance: float = 0.0
-    #: A gradient and a factor; the values are their rounded product.
+    #: A gradient and a factor. The values are their rounded product.
     product: tuple[np.ndarray[Any, Any], float] | None = None
 
 

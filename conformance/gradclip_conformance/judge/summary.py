@@ -38,7 +38,7 @@ WRITTEN = 8
 #: The summary shows this many of the first numbers.
 FIRST = 3
 
-#: The first numbers are written with three digits; both compared numbers are rounded in this way.
+#: The first numbers are written with three digits. Both compared numbers are rounded in this way.
 THREE_DIGITS = 0.01
 #: The other numbers of a summary are written with seven digits.
 SEVEN_DIGITS = 1e-6

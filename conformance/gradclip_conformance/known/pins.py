@@ -66,10 +66,10 @@ EXPECTATIONS = Path(__file__).parent / "expectations"
 #: These words are in the detail of a cell that has `changed` because it passes now.
 AGREES = "agrees now"
 
-#: The separator of the words of answers that depend on chance.
+#: If answers depend on chance, this text separates their words.
 CHANCE = " | "
 
-#: The statuses of calls that end the process; `observed` uses the same words.
+#: The statuses of calls that end the process. `observed` uses the same words.
 DEADLY = (Status.CRASH, Status.TIMEOUT)
 
 #: The statuses that pins give to cells.

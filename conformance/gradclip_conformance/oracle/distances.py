@@ -30,7 +30,7 @@ __all__ = [
 #: Arrays of more elements than this, in formats of at most 24 bits, are measured in float64.
 MANY = 4096
 
-#: The number of elements that are measured in float64 at once: few enough for a processor's cache.
+#: This many elements are measured in float64 at once. They fit in a processor's cache.
 BLOCK = 2**14
 
 

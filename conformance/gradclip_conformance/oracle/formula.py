@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["PLAIN", "Formula"]
 
-#: The largest number of float64; a larger number cannot be converted.
+#: The largest number of float64. A larger number cannot be converted.
 LARGEST_EPS = sys.float_info.max
 
 KINDS = ("plain", "coefficient", "max-denominator", "min-numerator")

@@ -105,11 +105,11 @@ class ExpectedArray:
 class Clipped:
     """The expected result of a clip by norm."""
 
-    #: One entry for each gradient; None for a gradient that does not exist.
+    #: One entry for each gradient. It is None for a missing gradient.
     gradients: tuple[ExpectedArray | None, ...]
     #: The norm of the included gradients before the clip.
     norm: Enclosure
-    #: The side of the threshold on which the norm lies: -1 below, 0 at, +1 above it.
+    #: The norm lies below (-1), at (0) or above (+1) the threshold.
     side: int
 
 
@@ -127,9 +127,9 @@ class ErrorBounds:
 class Prediction:
     """The expected result of each gradient, with the norms and the error bounds."""
 
-    #: None for a gradient that does not exist, or for which no finite result is expected.
+    #: One entry for each gradient. It is None for a missing gradient, or if no finite result is expected.
     gradients: tuple[ExpectedArray | None, ...]
-    #: For each gradient, the norm by which it is clipped; None if this norm is not finite.
+    #: For each gradient, the norm by which it is clipped, or None if this norm is not finite.
     norms: tuple[Enclosure | None, ...]
     #: For each gradient, whether its norm is so near the threshold that a rounding error decides the branch.
     near: tuple[bool, ...]

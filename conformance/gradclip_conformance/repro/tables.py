@@ -67,7 +67,7 @@ __all__ = ["SCRIPTS", "find_template", "has_table", "write_calls"]
 SCRIPTS = Path(gradclip_adapters.__file__).parent / "scripts"
 SCHEMA = Path(__file__).parent / "schemas" / "scripts.json"
 
-#: The name of the table of plain functions; no adapter has this name.
+#: The name of the table of plain functions. No adapter has this name.
 FUNCTIONS = "function"
 
 #: More gradients than this are written out only if they are all equal.

@@ -55,7 +55,7 @@ PINNED_ENVIRONMENT = {
 START_SECONDS = 300.0
 #: The time limit of a case unless another is given.
 CASE_SECONDS = 30.0
-#: The limit of a host's first line, which holds the subjects of a framework, or a traceback.
+#: A host's first line has at most this many bytes. It holds the subjects of a framework, or a traceback.
 START_BYTES = 16 << 20
 #: While a host starts, the suite checks at this interval whether the run was stopped.
 TURN_SECONDS = 0.25

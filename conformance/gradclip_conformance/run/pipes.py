@@ -18,7 +18,7 @@ __all__ = ["LineReader", "LineWriter", "PipeFlooded", "Tail"]
 PIECE = 1 << 16
 #: The number of lines that a host may send before they are requested.
 UNASKED_LINES = 16
-#: The number of bytes of standard error that are kept, and the largest number of characters that are shown of a line.
+#: This many last bytes of standard error are kept, and this many characters of a line are shown.
 TAIL_BYTES, TAIL_LINE = 16 << 10, 1000
 #: The amount of standard error that a host may write in one call, or while it starts. The noisiest framework writes
 #: some kilobytes.
@@ -121,7 +121,7 @@ class Tail:
         self._kept = b""
         self._ended = threading.Event()
         self._left = ERROR_BYTES
-        #: The reason why the host was ended; empty if it was not ended.
+        #: Why the host was ended. It is empty if the suite did not end it.
         self.flooded = ""
 
     def start(self, stream: IO[bytes], end: Callable[[], None]) -> None:

@@ -87,7 +87,7 @@ def plan_cells(subjects: Sequence[Subject], cases: Iterable[Case], selection: Se
     ]
 
 
-#: The rule about leaving out `min`; it does not apply to a subject that requires `min`.
+#: The rule about leaving out `min`. It does not apply to a subject that requires `min`.
 MIN_LEFT_OUT = "value.min-defaults-to-minus-max"
 
 

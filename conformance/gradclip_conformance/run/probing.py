@@ -29,7 +29,7 @@ PROBED = "may_return_norm"
 #: The feature that the probe adds if a norm is returned.
 FOUND = "returns_norm"
 
-#: The feature that excuses subnormal numbers that became zero.
+#: An entry point with this feature may turn subnormal numbers into zeros.
 FLUSHES = "flushes_subnormals"
 
 #: Thresholds below and above 5, the norm of the gradients 3 and 4, because some functions return the norm only if they

@@ -39,7 +39,7 @@ __all__ = ["EXAMPLES", "Searched", "draw_inputs", "search"]
 #: The number of inputs that are tried for each subject, rule and dtype.
 EXAMPLES = 100
 
-#: The rules that are searched; `cases.regressions` gives the expectation under each rule.
+#: The rules that are searched. `cases.regressions` gives the expectation under each rule.
 RULES = {
     "clip_by_value": ("value.bounds", "value.excluded-untouched"),
     "clip_by_norm": (

@@ -45,7 +45,7 @@ class Ability:
     meaning: str
     #: The number of cells that a run has with the ability and lacks without it.
     cells: int
-    #: The other ability that these cells need; empty if they need none.
+    #: The other ability that these cells need. It is empty if they need none.
     beside: str = ""
 
     @property

@@ -175,7 +175,7 @@ class Book:
     questions: Sequence[Question]
     rules: Sequence[Rule] = ()
     causes: Sequence[Cause] = ()
-    #: What `gradclip accuracy` wrote; empty if it was not measured.
+    #: What `gradclip accuracy` wrote. It is empty if it was not measured.
     accuracy: Mapping[str, Any] = field(default_factory=dict)
     #: The rows that `nox -s bench` wrote.
     speeds: Sequence[Mapping[str, Any]] = ()

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LARGEST", "build_site"]
 
-#: More runs than this do not fit into one table; the largest matrix that is tested has 30.
+#: More runs than this do not fit into one table. The largest matrix that is tested has 30.
 LARGEST = 100
-#: The largest number of rules of one run that are listed; the others are only counted.
+#: The largest number of rules of one run that are listed. The others are only counted.
 _RULES = 1000
 
 

@@ -23,7 +23,7 @@ Answers = Sequence[Mapping[str, tuple[Answer, ...]]]
 
 #: Sizes in pixels: the first column, the others, a line of text, and the margin.
 _FIRST, _WIDTH, _LINE, _MARGIN = 250, 172, 18, 16
-#: The number of characters of 13 pixels that fit into the columns.
+#: This many characters of 13 pixels fit into the columns.
 _FIRST_FITS, _FITS = 36, 20
 #: Lines are never broken at this space.
 _NO_BREAK = "\u00a0"

@@ -33,7 +33,7 @@ STANDINGS = {
     "unknown": ("–", "not asked, or not offered"),
 }
 
-#: The standing of each status; every other status breaks a rule.
+#: The standing of each status. Every other status breaks a rule.
 _STANDING_OF = {
     Status.PASS: "right",
     Status.QUALITY: "poor",
@@ -43,7 +43,7 @@ _STANDING_OF = {
     Status.UNSPECIFIED: "unknown",
 }
 
-#: Causes that answer any question to which an entry point has no other answer.
+#: If an entry point has no other answer to a question, one of these causes may be its answer.
 _GENERAL = frozenset({"raises", "crashes", "hangs", "malformed", UNEXPLAINED})
 
 #: Longer words would not fit into a table.

@@ -25,16 +25,16 @@ from .slugs import Slugs, is_safe_link
 
 __all__ = ["EntryView", "FindingView", "RunView", "ScriptWriter", "make_views"]
 
-#: A function that returns a script that shows a cell without the suite, or an empty text if none can be written.
+#: A function that writes a script. The script shows a cell without the suite. It is empty if none can be written.
 ScriptWriter = Callable[[Run, Cell], str]
 
-#: Longer texts are cut; the record holds them in full.
+#: Longer texts are cut. The record holds them in full.
 _LENGTH = 2000
 #: In lists of findings, the message of an error is cut to this length.
 _LABEL = 70
-#: The largest number of findings that are shown; the record holds the others. Published records have at most 20.
+#: The largest number of findings that are shown. The record holds the others. Published records have at most 20.
 _FINDINGS = 200
-#: The largest number of rules or cases that are listed; the others are only counted.
+#: The largest number of rules or cases that are listed. The others are only counted.
 _LISTED = 400
 
 
@@ -48,11 +48,11 @@ class FindingView:
     heading: str
     #: The heading with the beginning of the message, which tells findings of one cause apart.
     label: str
-    #: The text of an error or a warning; empty if there is none.
+    #: The text of an error or a warning. It is empty if there is none.
     message: str
     #: One of new, known, documented, declared, poor.
     standing: str
-    #: The page of the cause; empty if the catalogue does not have it.
+    #: The page of the cause. It is empty if the catalogue does not have it.
     cause: str
     #: The heading of each finding that this one combines, with the page of its cause.
     parts: Sequence[tuple[str, str]]
@@ -68,7 +68,7 @@ class FindingView:
     is_link: bool
     command: str
     script: str
-    #: The versions of the framework that show the finding; empty if only one version has a record.
+    #: The versions of the framework that show the finding. It is empty if only one version has a record.
     versions: str = ""
 
     def shows(self, cause: str) -> bool:
@@ -100,7 +100,7 @@ class RunView:
     slug: str
     heading: str
     record: str
-    #: The answers to the questions, by operation; under "", those of the first operation that can answer.
+    #: The answers to the questions, by operation. The key "" holds those of the first operation that can answer.
     answers: Mapping[str, Mapping[str, tuple[Answer, ...]]]
     counts: RuleCounts
     findings: list[FindingView]

@@ -6,7 +6,7 @@ from ..statuses import Status
 
 __all__ = ["CLASSES", "LEVELS", "MATRIX_PAGES", "OPERATION_LABELS", "STANDINGS_OF_FINDINGS", "VERDICTS"]
 
-#: The operations; the empty one stands for the first that can answer a question.
+#: The operations. The empty one stands for the first that can answer a question.
 OPERATION_LABELS = {
     "": "global norm, or the nearest",
     "clip_by_global_norm": "by global norm",

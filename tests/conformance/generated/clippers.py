@@ -30,7 +30,7 @@ class GeneratedClipper:
 
     operation: str
     style: str
-    #: A key of `SUMS`; for a clip by value, a key of `LIMITS`.
+    #: A key of `SUMS`, or a key of `LIMITS` for a clip by value.
     arithmetic: str
     quotient: str = "quotient"
     in_place: bool = False

@@ -46,7 +46,7 @@ class Draft:
     index: tuple[int, int] | None = None
     last: bool | None = None
     size: tuple[int, int] | None = None
-    #: A number that should not divide the size; 1 for no demand.
+    #: A number that should not divide the size. It is 1 for no demand.
     uneven: int = 1
     shape: str | None = None
     layout: str | None = None

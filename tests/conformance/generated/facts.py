@@ -42,11 +42,11 @@ class Work:
     operation: str
     grads: list[Any]
     flags: list[bool]
-    #: The threshold; in a clip by value, `max`.
+    #: The threshold. In a clip by value, it is `max`.
     threshold: float
     low: float | None = None
     norm_type: float = 2.0
-    #: The option `error_if_nonfinite`; None if it was left out.
+    #: The option `error_if_nonfinite`, or None if it was left out.
     error_flag: bool | None = None
     in_place: bool = False
     #: Whether the caller gives `norm_type`.

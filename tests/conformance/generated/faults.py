@@ -31,7 +31,7 @@ class Operator:
     edit: Edit
     side: str = "included"
     operations: tuple[str, ...] = ALL
-    #: A level without which the change does nothing; it counts as a level of the trigger.
+    #: A level without which the change does nothing. It counts as a level of the trigger.
     level: Level | None = None
     #: True if the operator is only for in-place clippers, False if it is only for others, None if it is for both.
     in_place: bool | None = None

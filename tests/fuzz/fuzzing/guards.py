@@ -23,7 +23,7 @@ __all__ = ["Hang", "enter_folder", "limit_example"]
 SECONDS = 120
 MEBIBYTES = 1024
 
-#: Python's audit events that change the file system, with the positions of their arguments that are paths.
+#: Audit events of Python that change the file system. The numbers say which arguments are paths.
 WRITES = {
     "open": (0,),
     "os.mkdir": (0,),

@@ -19,7 +19,7 @@ from ..model import Case, expect
 
 __all__ = ["make_cases"]
 
-#: The relations of two calls that hold for every operation: the rule, the relation, and the features it needs.
+#: Relations between two calls. Every operation has these: the rule, the relation, and the features it needs.
 RELATED = (
     ("twice-is-once", expect("metamorphic", relation="twice"), ()),
     ("tensor-order", expect("metamorphic", relation="reordered"), ()),
@@ -28,7 +28,7 @@ RELATED = (
     ("none-added", expect("metamorphic", relation="none-added"), ("none_grads",)),
 )
 
-#: The exponents of powers of two. Scaling by these powers keeps every intermediate result in the normal range.
+#: Exponents of two. Scaling by these powers keeps every intermediate result in the normal range.
 EXPONENTS = {"up-by-four": 2, "down-by-eight": -3}
 
 

@@ -18,7 +18,7 @@ TINY = {"float16": 2.0**-14, "bfloat16": 2.0**-80, "float32": 2.0**-80, "float64
 #: 3, 4 and 5 times these powers of two have cubes that overflow, and squares in the range.
 HUGE_CUBES = {"float16": 2.0**4, "bfloat16": 2.0**43, "float32": 2.0**43, "float64": 2.0**343}
 TINY_CUBES = {"float16": 2.0**-11, "bfloat16": 2.0**-60, "float32": 2.0**-60, "float64": 2.0**-370}
-#: Powers of two whose squares are in the range; the sum of sixteen such squares is not.
+#: Powers of two whose squares are in the range. The sum of sixteen such squares is not.
 HUGE_TOGETHER = {"float16": 2.0**7, "bfloat16": 2.0**63, "float32": 2.0**63, "float64": 2.0**511}
 #: Powers of two. The square of seven times such a power is 1.53 or 0.77 times the smallest subnormal number. So no
 #: square becomes zero, but each has an error of 30 %. bfloat16 has float32's power, because libraries square bfloat16

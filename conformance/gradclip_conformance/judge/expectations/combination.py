@@ -105,7 +105,7 @@ class Combination(Expectation):
         )
 
 
-#: The rank of each status; the worst status has the highest rank.
+#: The rank of each status. The worst status has the highest rank.
 SEVERITY = {Status.PASS: 0, Status.QUALITY: 1, Status.DECLARED: 2, Status.DOCUMENTED: 3, Status.FAIL: 4}
 
 

@@ -63,7 +63,7 @@ def pin(needs: list[str]) -> list[str]:
 def install_tests(session: nox.Session, *more: str) -> None:
     """Install the project in editable mode, the requirements of the tests, and other requirements."""
     session.install("-e", ".[check,fast,trees]", *list_requirements("test"), *more)
-    # Tests start hundreds of processes; without compiled files, each would compile the suite again.
+    # Tests start hundreds of processes. Without compiled files, each would compile the suite again.
     session.env["PYTHONDONTWRITEBYTECODE"] = ""
 
 
@@ -233,7 +233,7 @@ def audit(session: nox.Session) -> None:
     for name, text in (("probe", VULNERABLE), ("installed", listed)):
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
     audit_of = ("pip-audit", "--disable-pip", "--no-deps", "--strict", "--requirement")
-    # A mirror may have the packages without the list of vulnerabilities; pip-audit would then find nothing and succeed.
+    # A mirror may have the packages without the list of vulnerabilities. Then pip-audit would find nothing and succeed.
     told = session.run(*audit_of, str(folder / "probe.txt"), silent=True, success_codes=[0, 1])
     if "Found" not in str(told):
         session.error(

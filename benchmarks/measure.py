@@ -52,7 +52,7 @@ class Measure:
         """Time both functions in turns. `fresh` makes new arguments before each call. `names` say what is compared."""
         start = time.perf_counter()
         for function in (ours, theirs):
-            # A first call imports, compiles and caches; do not time it.
+            # A first call imports, compiles and caches. Do not time it.
             fresh()
             function()
         took = time.perf_counter() - start

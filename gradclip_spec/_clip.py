@@ -359,7 +359,7 @@ def _refuse_nonfinite(total: Array, runs_users_code: bool) -> None:
         value = float(total.detach() if hasattr(total, "detach") else total)
     except Exception as error:
         if runs_users_code:
-            # Reading the norm ran the user's own functions, perhaps on a cluster; their errors propagate.
+            # Reading the norm ran the user's own functions, perhaps on a cluster. Their errors propagate.
             raise
         message = (
             "`error_if_nonfinite=True` needs the value of the norm, which is not known here (it is traced, or its "

@@ -45,7 +45,7 @@ def has_library(name: str) -> bool:
 
 def has_framework(adapter: str) -> bool:
     """Tell whether this Python, or another one that a variable names, has an adapter's framework."""
-    # Paddle 1.8 and 3 share the module `paddle`; importing it to look for `fluid` takes seconds and warns.
+    # Paddle 1.8 and 3 share the module `paddle`. Importing it to look for `fluid` takes seconds and warns.
     return name_variable(adapter) in os.environ or (adapter != "paddle-fluid" and has_library(adapter))
 
 

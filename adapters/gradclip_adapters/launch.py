@@ -33,7 +33,7 @@ class _Neighbours:
 if __name__ == "__main__":
     here = Path(__file__).absolute().parent
     folders = {"gradclip_adapters": here}
-    # Installed packages lie side by side; in a checkout, `gradclip_spec` lies in the root folder.
+    # Installed packages lie side by side. In a checkout, `gradclip_spec` lies in the root folder.
     for folder in (here.parent, here.parent.parent):
         if (folder / "gradclip_spec").is_dir():
             folders["gradclip_spec"] = folder / "gradclip_spec"

@@ -199,7 +199,7 @@ def _list_features(clip_class: ClipClass, *more: str) -> Tuple[str, ...]:
 
 def _make_pair_entry(name: str, clip_class: ClipClass) -> EntryPoint:
     # ClipGradByGlobalNorm writes into most gradients, and makes new tensors for zero-dimensional ones. Its
-    # documentation mentions neither. It calls `len` on the pairs; the other classes take any iterable.
+    # documentation mentions neither. It calls `len` on the pairs. The other classes take any iterable.
     more = () if clip_class.make is ClipGradByGlobalNorm else ("functional", "generator")
     features = _list_features(clip_class, "strided", "repeated", "threads", *more)
     subject = Subject(name, clip_class.operation, BOTH, features)

@@ -65,7 +65,7 @@ def find_kind(target: str) -> str:
     """Return the kind of a target: "file", "function" or "name"."""
     if target.endswith(".py"):
         return "file"
-    # A Windows path has a colon, too; a function in such a file has two: "C:/x/clips.py:clip".
+    # A Windows path has a colon, too. A function in such a file has two: "C:/x/clips.py:clip".
     return "function" if ":" in target else "name"
 
 

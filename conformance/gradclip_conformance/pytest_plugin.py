@@ -213,7 +213,7 @@ def _connect(config: pytest.Config, target: str) -> Connection:
     from .run.isolation import PlainOptions, connect_named_function
 
     if _CONNECTION not in config.stash:
-        # For a CollectError, pytest shows only the text; for any other error, it shows the traceback.
+        # For a CollectError, pytest shows only the text. For any other error, it shows the traceback.
         operation = config.getoption("--gradclip-op")
         is_function = registry.find_kind(target) == "function"
         if operation is None and is_function:

@@ -72,7 +72,7 @@ class Torch(Backend):
                 reason = "it is a leaf that requires grad (of a parameter, pass its `grad`)"
             elif recorded and torch_private.is_view(x):
                 # torch refuses in-place writes to some views (multi-output, created under no_grad), and offers no way
-                # to ask which; refuse all views.
+                # to ask which. Refuse all views.
                 reason = "it is a view, and another tensor requires grad"
             if reason:
                 return index, NO_WRITING.format("{}", reason)

@@ -48,7 +48,7 @@ class Question:
     why: str
     #: The rules that answer it: names without an operation, each with an optional variant after a slash.
     rules: tuple[str, ...] = ()
-    #: The dtypes of the cells that answer it. If it is empty, every dtype counts.
+    #: The dtypes of the cells that answer it. If there are none, every dtype counts.
     dtypes: tuple[str, ...] = ("float32",)
     causes: tuple[str, ...] = ()
     answers: tuple[Words, ...] = ()

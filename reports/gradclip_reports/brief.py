@@ -68,7 +68,7 @@ def draw_brief(
 def _draw_run(run: Run, width: int, below: int, several: bool) -> Iterator[Line]:
     """Yield the lines of one run. `below` lines follow them."""
     head = list(_draw_counts(run, width, several))
-    # Show everything that fails the run; of the rest, show the worst.
+    # Show everything that fails the run. Of the rest, show the worst.
     spoiling = [one for one in run.findings if one.spoils]
     rest = [one for one in run.findings if not one.spoils]
     room = 0 if several else max(0, LINES - len(head) - len(spoiling) - below)

@@ -84,7 +84,7 @@ def check_line(line: str) -> None:
     LIMITS["line"].check(len(line))
     LIMITS["values"].check(count_values(line))
     limit = LIMITS["depth"]
-    # Most lines have too few brackets to be nested too deeply; examine only the others.
+    # Most lines have too few brackets to be nested too deeply. Examine only the others.
     if line.count("[") + line.count("{") > limit.number:
         limit.check(_measure_depth(line))
 

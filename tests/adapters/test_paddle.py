@@ -73,7 +73,7 @@ def test_every_entry_point_clips(subject: Subject) -> None:
 
     reply = ask(subject, WEIGHT, BIAS)
 
-    # clip_grad_norm_ adds 1e-6 to a norm of 5; the others are exact here.
+    # clip_grad_norm_ adds 1e-6 to a norm of 5. The others are exact here.
     tolerance = 1e-6 if subject.name.endswith("clip_grad_norm_") else 0
     expected = [[[weight, 0.0], [0.0, 0.0]], [bias, 0.0]]
     for got, want in zip(read_values(reply.gradients), expected, strict=True):

@@ -20,7 +20,7 @@ from gradclip_conformance.cli import gradclip
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "reports" / "published"
 
-# A page is ready in a second; on a busy machine it takes longer. Tests end as soon as it is ready.
+# A page is ready in a second. On a busy machine it takes longer. Tests end as soon as it is ready.
 expect.set_options(timeout=60_000)
 
 

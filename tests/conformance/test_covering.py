@@ -269,7 +269,7 @@ def test_whole_call_measurement_equals_element_by_element_measurement(row: RowCa
     assert fast.ulp == pytest.approx(slow.ulp, rel=1e-6, abs=0.1)
 
 
-# Wrong functions; each is wrong only if several circumstances occur together.
+# Wrong functions. Each is wrong only if several circumstances occur together.
 
 
 def _clip(grads: Sequence[Any], clip_norm: float, need_clip: Sequence[bool], norm_type: float = 2.0) -> tuple[Any, Any]:

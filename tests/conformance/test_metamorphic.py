@@ -141,7 +141,7 @@ def test_second_call_that_raises_fails() -> None:
 
     def clip(grads: Grads, *, clip_norm: float) -> Grads:
         calls.append(grads)
-        # Two calls precede the calls of the case; they find out whether a norm is returned.
+        # Two calls precede the calls of the case. They find out whether a norm is returned.
         if len(calls) == 4:
             msg = "once only"
             raise RuntimeError(msg)

@@ -56,7 +56,7 @@ def write_docstring(paragraphs: Iterable[str]) -> str:
     """Return paragraphs as the source of a docstring, with wrapped lines."""
     lines: list[str] = []
     for text in paragraphs:
-        # Wrap the lines before escaping them; otherwise a line could end inside an escape.
+        # Wrap the lines before escaping them. Otherwise a line could end inside an escape.
         lines += textwrap.wrap(text, DOCSTRING_WIDTH, break_on_hyphens=False) or [""]
     return '"""' + "\n".join(map(_escape, lines)) + '\n"""'
 

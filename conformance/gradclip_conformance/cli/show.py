@@ -115,7 +115,7 @@ def _write_exactly(value: Any, indent: int = 0) -> str:
     if isinstance(value, list):
         parts = [_write_exactly(one, indent + 2) for one in value]
     else:
-        # The value follows the name; if it does not fit there, it takes several lines.
+        # The value follows the name. If it does not fit there, it takes several lines.
         parts = [f"{json.dumps(name)}: {_write_exactly(one, indent + len(name) + 6)}" for name, one in value.items()]
     opening, closing = "[]" if isinstance(value, list) else "{}"
     inside = textwrap.indent(",\n".join(parts), "  ")

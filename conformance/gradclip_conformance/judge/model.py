@@ -169,7 +169,7 @@ class Claim:
     rules: tuple[str, ...]
     formula: Formula | None
     predicts: str | None
-    #: The words of the documentation. It is empty if only the adapter declares the formula.
+    #: The words of the documentation, or an empty text if only the adapter declares the formula.
     phrase: str
     where: str
     #: The phrase stands in this object's docstring, which has this SHA-256 (as `inspect.getdoc` gives it).

@@ -147,7 +147,7 @@ def _is_same_word(pinned: str, answered: str) -> bool:
     if (one["word"], one["counts"]) != (other["word"], other["counts"]):
         return False
     unit = min(float(one["unit"]), float(other["unit"]))
-    # A norm is a sum, so its error grows with the square root of the length; this error scales all numbers alike.
+    # A norm is a sum, so its error grows with the square root of the length. This error scales all numbers alike.
     common = unit * (UNITS + math.sqrt(int(one["size"])))
     first, second = ([float(number) for number in each["first"].split(",")] for each in (one, other))
     if len(first) != len(second):

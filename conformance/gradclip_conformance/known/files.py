@@ -45,7 +45,7 @@ def find_sidecar_file(adapter: str, kind: str, folder: Path) -> Path | None:
 
 
 def find_module_file(name: str) -> str | None:
-    """Return the file of a module as a new process finds it, without importing its packages; None if there is no file.
+    """Return the file of a module as a new process finds it, or None. Do not import the module's packages.
 
     `importlib.util.find_spec` looks at imported modules first, and imports the packages of a dotted name.
     """

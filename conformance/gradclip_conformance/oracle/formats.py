@@ -215,7 +215,7 @@ def round_quotient(numerator: int, denominator: int, form: Format) -> tuple[int,
 def round_to(value: Fraction, form: Format) -> int:
     """Return the bits of `value` rounded once, half to even. Zero becomes plus zero, and an overflow gives infinity."""
     significand, unit = round_quotient(abs(value.numerator), value.denominator, form)
-    # A subnormal significand has no bit in the exponent's field; a normal one carries 1 into it.
+    # A subnormal significand has no bit in the exponent's field. A normal one carries 1 into it.
     magnitude = ((unit - form.smallest_exponent) << (form.precision - 1)) + significand
     return min(magnitude, form.infinity_bits) | (form.sign_bit if value < 0 else 0)
 

@@ -48,7 +48,7 @@ class NoExactNormError(NotImplementedError):
 
 
 def compute_norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = ROOT_BITS) -> Enclosure:
-    r"""Return the norm of all elements of all tensors together, :math:`(\sum_i |x_i|^p)^{1/p}`; 0 without elements.
+    r"""Return the norm of all elements of all tensors together, :math:`(\sum_i |x_i|^p)^{1/p}`, or 0 without elements.
 
     Parameters
     ----------

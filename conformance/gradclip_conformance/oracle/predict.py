@@ -160,7 +160,7 @@ class _Asked:
         return isinstance(other, _Asked) and self._key == other._key
 
 
-# The cache is safe in threads; the suite judges in one thread for each job.
+# The cache is safe in threads. The suite judges in one thread for each job.
 @lru_cache(maxsize=4096)
 def _predict(asked: _Asked) -> Prediction:
     if asked.question.operation == "clip_by_value":

@@ -91,7 +91,7 @@ def write_calls(adapter: str, known: Mapping[str, str], case: Case, subject: Sub
 
 def has_table(adapter: str) -> bool:
     """Return whether one of our tables says how to call the framework of an adapter directly."""
-    # Look the name up; never use it as a path.
+    # Look the name up. Never use it as a path.
     known = [path.stem for path in SCRIPTS.glob("*.toml") if path.stem != FUNCTIONS]
     return registry.find_kind(adapter) == "function" or adapter in known
 

@@ -161,7 +161,7 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
             footer = writer.close(findings)
     finally:
         first.close()
-    # Several jobs finish the cells in any order; the record has the order of the plan.
+    # Several jobs finish the cells in any order. The record has the order of the plan.
     return Run(header, writer.sort(cells), footer, findings)
 
 
@@ -314,7 +314,7 @@ def _run_share(
             cell = run_cell(
                 connection, planned, request.timeout, state.claims, state.known, state.probes, state.evidence
             )
-            # The stop may have ended the host; then the cell says nothing about the framework.
+            # The stop may have ended the host. Then the cell says nothing about the framework.
             if state.stopped.is_set():
                 return
             finish(cell)

@@ -141,7 +141,7 @@ class Question(Protocol):
 
     @property
     def dtypes(self) -> Sequence[str]:
-        """The dtypes whose cells answer. It is empty for all dtypes."""
+        """The dtypes whose cells answer. If there are none, all dtypes answer."""
 
     @property
     def causes(self) -> Sequence[str]:
@@ -175,7 +175,7 @@ class Book:
     questions: Sequence[Question]
     rules: Sequence[Rule] = ()
     causes: Sequence[Cause] = ()
-    #: What `gradclip accuracy` wrote. It is empty if it was not measured.
+    #: What `gradclip accuracy` wrote. It is empty if nothing was measured.
     accuracy: Mapping[str, Any] = field(default_factory=dict)
     #: The rows that `nox -s bench` wrote.
     speeds: Sequence[Mapping[str, Any]] = ()

@@ -277,7 +277,7 @@ def _measure_accuracy(run: Run, book: Book, operation: str) -> Answer | None:
 
 
 def _describe_error(ulp: float, where: str) -> Answer:
-    # A function that rounds once is within half an ulp; one that adds its own rounding is within one.
+    # A function that rounds once is within half an ulp. One that adds its own rounding is within one.
     standing = "right" if ulp <= (1 if not where else 2) else "poor"
     # Two digits are enough, and a large number with an exponent is hard to read.
     number = f"{float(f'{ulp:.2g}'):,g}" if ulp < 10**6 or math.isinf(ulp) else f"{ulp / 10**6:.2g} million"

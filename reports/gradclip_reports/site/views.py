@@ -68,7 +68,7 @@ class FindingView:
     is_link: bool
     command: str
     script: str
-    #: The versions of the framework that show the finding. It is empty if only one version has a record.
+    #: The versions of the framework that show the finding. The text is empty if only one version has a record.
     versions: str = ""
 
     def shows(self, cause: str) -> bool:

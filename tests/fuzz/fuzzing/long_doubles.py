@@ -20,7 +20,7 @@ def compute_norm(arrays: Sequence[Array], order: float) -> np.longdouble:
     largest = values.max()
     if np.isnan(values).any() or not np.isfinite(largest) or largest == 0 or order == math.inf:
         return np.longdouble(largest)
-    # A norm of a tiny order is infinite; it is not compared with the returned norm.
+    # A norm of a tiny order is infinite. It is not compared with the returned norm.
     with np.errstate(over="ignore"):
         return np.longdouble(largest * ((values / largest) ** np.longdouble(order)).sum() ** (1 / np.longdouble(order)))
 

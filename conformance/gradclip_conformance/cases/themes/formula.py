@@ -193,7 +193,7 @@ def _make_norm_cases(operation: str, dtype: str) -> Iterator[Case]:
     yield make_case(
         above, "far-above", dtype, [make_tensor([96.0, -128.0], dtype)], {"clip_norm": 0.125}, expect("values")
     )
-    # The products with clip_norm are normal numbers; another rule, about the range, covers subnormal ones.
+    # The products with clip_norm are normal numbers. Another rule, about the range, covers subnormal ones.
     unit = 2.0**-8 if dtype == "float16" else small
     yield make_case(
         above, "small", dtype, [make_tensor([3 * unit, 4 * unit], dtype)], {"clip_norm": 2.5 * unit}, expect("values")

@@ -32,10 +32,10 @@ def make_cases() -> Iterator[Case]:
             yield make_case(rule, "running-sum-norm-one", dtype, ones, magnitudes, expect("values", wide=True))
             cubes = {"clip_norm": 4.0, "norm_type": 3.0}
             yield make_case(rule, "running-sum-norm-three", dtype, ones, cubes, expect("values", wide=True))
-            # Each cube and the norm, 64, are within float16's range; the sum of the cubes is not.
+            # Each cube and the norm, 64, are within float16's range. The sum of the cubes is not.
             few = [_make_constant(16.0, 64, dtype)]
             yield make_case(rule, "sum-out-of-range-norm-three", dtype, few, cubes, expect("values", wide=True))
-            # The norm is 1024; its square is beyond float16's range.
+            # The norm is 1024. Its square is beyond float16's range.
             sixteens = [_make_constant(16.0, 4096, dtype)]
             yield make_case(rule, "sum-out-of-range", dtype, sixteens, {"clip_norm": 2.0}, expect("values", wide=True))
         for dtype in DTYPES:

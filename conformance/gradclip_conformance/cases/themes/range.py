@@ -163,7 +163,7 @@ def _leave_range_on_the_way(operation: str, dtype: str) -> Iterator[Case]:
             tensors = [make_tensor([large, little, -little], dtype)]
             yield make_case(rule, name, dtype, tensors, {"clip_norm": large / 2}, expect("values"))
     if dtype == "float16":
-        # The squares are the smallest numbers that float16 holds; the products with clip_norm are smaller.
+        # The squares are the smallest numbers that float16 holds. The products with clip_norm are smaller.
         unit = 2.0**-12
         yield make_case(
             rule,

@@ -141,7 +141,7 @@ def _ask_lists(operation: str, dtype: str) -> Iterator[Case]:
     for name, count in MANY.items():
         if count > 100 and dtype != "float32":
             continue
-        # In bfloat16 a sum over a hundred elements has an error bound; a sum over three hundred has none.
+        # In bfloat16 a sum over a hundred elements has an error bound. A sum over three hundred has none.
         many = [make_tensor([-3.0] if dtype == "bfloat16" else [1.0, -2.0, 2.0], dtype)] * count
         yield make_case(
             f"{operation}.many-tensors", name, dtype, many, make_clipping_options(operation, 1.5), expect("values")

@@ -92,7 +92,7 @@ def list_nonfinite_totals(case: Case, group: Sequence[int]) -> tuple[float, ...]
 def list_expected_if_silent(
     case: Case, group: Sequence[int], totals: Sequence[float], results: Sequence[Array | None]
 ) -> list[list[float]] | None:
-    """Return the formula's results if the given results hide that the norm is not finite; otherwise None.
+    """Return the formula's results if the given results hide that the norm is not finite, or None.
 
     Results do not hide it if they are NaN everywhere, or if they equal the formula's results for one of the norms in
     `totals`.

@@ -87,7 +87,7 @@ EXAMPLES = st.one_of(
 
 
 def check(example: Any) -> None:
-    """Read a changed file and use it in a run, or propose a file from a changed record and read the proposal."""
+    """Use a changed file in a run, or propose a file from a changed record and read the proposal."""
     with enter_folder() as place:
         if example["file"] == "proposed":
             _check_proposal(place, example["changes"])

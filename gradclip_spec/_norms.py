@@ -29,7 +29,7 @@ __all__ = ["Norm", "PowerSum", "join", "make_power_sum", "pack", "take_root", "t
 
 Array = Any
 
-#: If p is at most this, the p-th power of 2, and the sum of many such powers, is within the range of float32.
+#: For p up to this number, the p-th power of 2 and a sum of many such powers are within float32's range.
 _MODEST_POWER = 50
 #: The number of elements in one pack of small arrays.
 _PACK = 1 << 17

@@ -21,7 +21,7 @@ LINES = 40
 IN_FULL = 3
 IN_SHORT = 4
 
-#: The number of digits of each number in an example, unless the answers differ only in a later digit.
+#: Numbers in an example have this many digits, or more if the answers differ only in a later digit.
 DIGITS = 4
 
 #: An example shows this many elements of each gradient.

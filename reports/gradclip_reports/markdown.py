@@ -15,7 +15,7 @@ from .values import format_cell_count, format_value, shorten_text
 
 __all__ = ["draw_markdown"]
 
-#: The largest number of groups to show. GitHub accepts a megabyte as the summary of a job. 50 groups take far less.
+#: At most this many groups are shown. GitHub accepts a megabyte as the summary of a job. 50 groups take far less.
 _FAILURES = 50
 
 #: Longer texts are cut, because a framework's message may be a whole traceback.

@@ -49,7 +49,7 @@ class Status(StrEnum):
     TIMEOUT = "timeout", "T", "⏳", "bold white on red", True, "no answer within the time limit"
     FAIL = "fail", "✗", "❌", "bold red", True, "breaks a rule, and nothing documents it"
     CHANGED = "changed", "Δ", "🔀", "bold yellow", True, "a known failure whose answer has changed"
-    #: The status that tables show for a cell that was planned and did not run. No record holds this status.
+    #: Tables show this status for a planned cell that did not run. No record holds this status.
     NOT_RUN = "not-run", "∅", "🚫", "bold magenta", True, "planned, and did not run"
     DEVIATION = "deviation", "≠", "📌", "yellow", False, "a known failure, pinned with its reason"
     DOCUMENTED = "documented", "§", "📘", "cyan", False, "differs as its own documentation says"

@@ -20,7 +20,7 @@ from .values import escape_text, format_cell_count, format_value, shorten_text
 
 __all__ = ["draw_terminal", "report"]
 
-#: The number of failures that are shown in full. The others get a line each.
+#: At most this many failures are shown in full. The others get a line each.
 _IN_FULL = 12
 
 #: The largest length of an input, an expected or an observed value.

@@ -23,7 +23,7 @@ CLAIMS = [
     for adapter, file in FILES.items()
     for number, claim in enumerate(file["claim"])
 ]
-#: Claims that quote a docstring, which only an installed framework can confirm.
+#: These claims quote a docstring. Only an installed framework can confirm them.
 OF_DOCSTRINGS = [
     pytest.param(*each.values, id=each.id, marks=pytest.mark.array_library(each.values[0]))
     for each in CLAIMS

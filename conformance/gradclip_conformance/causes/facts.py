@@ -426,7 +426,7 @@ def bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, F
     return low, sum(every, Fraction(0)) + len(every) * form.smallest_subnormal
 
 
-#: The largest relative error of a long sum of powers in float64. It is small because NumPy adds blocks of 128 in pairs.
+#: A long sum of powers in float64 has at most this relative error. It is small because NumPy adds blocks in pairs.
 SUM_ERROR = Fraction(1, 2**45)
 
 

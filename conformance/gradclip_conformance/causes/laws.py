@@ -56,7 +56,7 @@ USUAL = tuple(10.0**-k for k in range(17)) + tuple(2.0**-k for k in (10, 23, 52)
 ENOUGH = 3
 SHARE = 0.25
 
-#: The largest number of estimates that are tried.
+#: At most this many estimates are tried.
 SHARPEST = 4
 
 #: A number is fitted to at most this many groups of gradients.

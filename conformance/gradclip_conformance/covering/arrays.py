@@ -121,7 +121,7 @@ class _ArrayMaker:
         self.is_exact = self.operation == "global-norm" and near
         ordinary = levels["magnitude"] == "ordinary" and levels["data"] != "edges"
         whole = levels["threshold"] == "integer" and "float16" in levels["dtype"].split("+")
-        #: Whether the norms of the tensors are made similar, so that each tensor has an effect that shows.
+        #: Whether all tensors get similar norms, so that the effect of each tensor shows.
         self.is_balanced = self.operation != "value" and ordinary and not whole and not near
         self.order = parse_norm_order(levels.get("norm", "p2"))
 

@@ -16,14 +16,14 @@ from .shapes import MIXED, choose_shape, choose_size, choose_small_size
 
 __all__ = ["CROWD", "CROWD_NUMBER", "Member", "choose_members", "hash_levels", "is_crowd"]
 
-#: The shapes and layouts of the short tensors in a list of various tensors.
+#: If a list holds various tensors, its short tensors have these shapes and layouts.
 SHAPES = ("flat", "odd", "even", "square", "one-row", "one-column", "three", "five", "scalar")
 LAYOUTS = ("contiguous", "fortran", "strided", "gaps")
 
 #: The numbers of tensors after which multi-tensor kernels start another launch.
 LAUNCHES = (32, 64, 110, 128, 256, 320, 1000, 1024)
 
-#: The largest number of watched tensors at the end of a list. They all belong to its last launch.
+#: At most this many tensors at the end of a list are watched. They all belong to its last launch.
 WATCHED = 20
 
 #: A list of at least this many tensors has several long tensors at its end.

@@ -123,7 +123,7 @@ class LoadError(StartError):
 
     def __init__(self, kind: str, text: str, loading: Mapping[str, Any]) -> None:
         super().__init__(kind, text)
-        #: The message `loading`, which is the last message that the host sent.
+        #: The message `loading`. It is the last message of the host.
         self.loading = loading
 
 

@@ -36,7 +36,7 @@ __all__ = ["LARGEST", "build_site"]
 
 #: More runs than this do not fit into one table. The largest matrix that is tested has 30.
 LARGEST = 100
-#: The largest number of rules of one run that are listed. The others are only counted.
+#: At most this many rules of one run are listed. The others are only counted.
 _RULES = 1000
 
 

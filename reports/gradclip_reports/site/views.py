@@ -32,9 +32,9 @@ ScriptWriter = Callable[[Run, Cell], str]
 _LENGTH = 2000
 #: In lists of findings, the message of an error is cut to this length.
 _LABEL = 70
-#: The largest number of findings that are shown. The record holds the others. Published records have at most 20.
+#: At most this many findings are shown. The record holds the others. Published records have at most 20.
 _FINDINGS = 200
-#: The largest number of rules or cases that are listed. The others are only counted.
+#: At most this many rules or cases are listed. The others are only counted.
 _LISTED = 400
 
 

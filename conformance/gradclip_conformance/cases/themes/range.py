@@ -24,7 +24,7 @@ HUGE_TOGETHER = {"float16": 2.0**7, "bfloat16": 2.0**63, "float32": 2.0**63, "fl
 #: square becomes zero, but each has an error of 30 %. bfloat16 has float32's power, because libraries square bfloat16
 #: in float32.
 TINY_TOGETHER = {"float16": 2.0**-15, "bfloat16": 2.0**-77, "float32": 2.0**-77, "float64": 2.0**-540}
-#: The quotient of the second number by the first overflows, and so does the square of the second.
+#: Pairs of numbers. The second divided by the first overflows, and so does the square of the second.
 UNLIKE = {
     "float16": (2.0**-12, 2.0**14),
     "bfloat16": (2.0**-60, 2.0**70),

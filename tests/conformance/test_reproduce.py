@@ -259,7 +259,7 @@ class TestPlainFunction:
         path.write_text(checked, encoding="utf-8")
         return path
 
-    @pytest.mark.exam(sample=1)
+    @pytest.mark.exam(sample=0)
     @pytest.mark.parametrize("case", CASES)
     def test_script_fails_only_with_the_wrong_function(self, record: Path, tmp_path: Path, case: str) -> None:
         output = tmp_path / "script.py"

@@ -49,7 +49,9 @@ class NumPy(InMemory, Backend):
     def locate(self, arrays: Sequence[Array]) -> Iterator[tuple[str, int]]:
         """Yield the name of the dtype and the address of each array that lies in one piece, in native byte order."""
         for x, address in zip(arrays, kernels.find_addresses(arrays), strict=True):
-            yield self.dtypes[x.dtype], address if x.flags.forc and x.dtype.isnative else 0
+            # A scalar of NumPy holds its element where an array holds the address of its elements.
+            is_plain = isinstance(x, np.ndarray) and x.flags.forc and x.dtype.isnative
+            yield self.dtypes[x.dtype], address if is_plain else 0
 
 
 class Sparse(NumPy):

@@ -122,3 +122,17 @@ for _ in range(3):
 def test_values_are_clipped_without_compiled_loops(use_loops: Any) -> None:
     use_loops("plain")
     assert clip_by_value(np.array([-3.0, 0.5]), 1.0).tolist() == [-1.0, 0.5]
+
+
+@pytest.mark.parametrize("loops", ["compiled", "plain"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_scalars_are_read_beside_long_arrays(dtype: type[np.floating[Any]], loops: str, use_loops: Any) -> None:
+    use_loops(loops)
+    grads = [np.zeros(20_000, dtype), *[dtype(3)] * 16, *[dtype(4)] * 16]
+
+    assert float(global_norm(grads)) == 20
+
+    clipped, _ = clip_by_global_norm(grads, 5.0)
+    assert [float(x) for x in clipped[1:]] == [0.75] * 16 + [1.0] * 16
+    assert [float(x) for x in clip_by_norm(grads[1:] * 2, 1.0)] == [1.0] * 64
+    assert [float(x) for x in clip_by_value(grads[1:], 3.5)] == [3.0] * 16 + [3.5] * 16

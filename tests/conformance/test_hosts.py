@@ -1,4 +1,7 @@
-"""Check that each misbehaving host affects one cell, gets the status listed here, and leaves no process behind."""
+"""Check hosts that misbehave in a call or at the start.
+
+A bad call affects only its own cell, which gets the status listed here. No process may stay behind.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ HOSTS = Path(__file__).with_name("hosts")
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
-#: The cases of three cells. The second has a threshold of 5.
+#: Three cells. The case of the second one has a threshold of 5, with which each host misbehaves.
 SELECTION = Selection(rules=("norm.each-tensor-alone",), dtypes=("float32",))
 
 #: The status that an adapter's bad call must get, and a phrase of the detail.
@@ -197,7 +200,7 @@ def test_error_in_a_declaration_shows_no_traceback() -> None:
 
 
 def test_every_fake_host_has_an_expected_status() -> None:
-    # The other files are helpers, or other tests use them.
+    # Some of these modules are imported by hosts. The others belong to other tests.
     helpers = {"one_bad_call", "raw_host", "takes_memory", "always_mistaken", "plain_values"}
 
     assert {path.stem for path in HOSTS.glob("*.py")} - helpers == (set(ADAPTERS) | set(STARTS)) - {"no_such_file"}
@@ -277,7 +280,7 @@ def test_first_compilation_of_a_shape_has_more_time() -> None:
     compilations.note(make_call("f[jit]", 2, clip_norm=1.0), answered)
     assert compilations.find_limit(make_call("f[jit]", 2, clip_norm=9.0), 30) == 30
     assert compilations.find_limit(make_call("f[jit]", 3, clip_norm=9.0), 30) == 120
-    # A call that hangs takes the longer limit once, even if other processes follow.
+    # After a call has hung with the longer limit, it gets the ordinary limit, even in a new process.
     compilations.note(make_call("f[jit]", 3, clip_norm=9.0), TimedOut(120))
     compilations.forget()
     assert compilations.find_limit(make_call("f[jit]", 3, clip_norm=9.0), 30) == 30
@@ -303,5 +306,5 @@ def test_new_host_process_compiles_again(monkeypatch: pytest.MonkeyPatch) -> Non
     finally:
         host.close()
 
-    # The second process also sends two messages before it answers.
+    # Starting the second process also receives two messages, with other limits. Leave those out.
     assert [limit for limit in limits if limit in (LONG, 4 * LONG)] == [4 * LONG, LONG, 4 * LONG]

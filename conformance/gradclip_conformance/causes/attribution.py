@@ -1,7 +1,8 @@
-"""Compare the answers of one entry point with the models of all causes, simplest first.
+"""Compare the answers of one entry point with the models of all causes.
 
-The models that explain ordinary calls come first, so that a function that is wrong everywhere needs few comparisons per
-cell. A cause is named only if it reproduces the whole answer. If no cause does, the answer stays unexplained.
+Ordinary calls are explained first. The law that explains most of them is tried first in the other calls, so that a
+function that is wrong everywhere needs few comparisons per cell. A cause is named only if its model reproduces the
+whole answer. If no model does, the answer stays unexplained.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ from .values import explain_value, is_right_value
 
 __all__ = ["EXPLAINED", "explain_all", "explain_cell"]
 
-#: After this many unexplained cells in a row, no more cells of a rule are examined.
+#: After this many unexplained cells in a row with one rule, status and kind of answer, no more of them are examined.
 PATIENCE = 3
 
-#: The number of cells that a law must explain before it is tried first.
+#: A cause that has explained this many cells is tried first, or preferred to others.
 PROVEN = 3
 
-#: The number of cells that a narrower dtype must explain. The coefficient of one cell may have few digits by chance.
+#: A narrower dtype must explain this many cells, because the coefficient of one cell may have few digits by chance.
 TWICE = 2
 
 #: The largest number of cells that are used to fit a formula.
@@ -66,7 +67,7 @@ EXPLAINED = DIFFERING - {Status.ERROR, Status.NOT_RUN}
 #: The statuses of cells that break a rule. Documented and declared answers differ for another reason.
 BREAKING = EXPLAINED - {Status.DOCUMENTED, Status.DECLARED}
 
-#: The explanation of a right answer. A wrong cell with several calls may hold right answers, too.
+#: The explanation of a right answer. One answer of a cell may be right, although another one is wrong.
 RIGHT = Explanation("")
 
 
@@ -82,7 +83,7 @@ class _Subject:
     suspected: frozenset[str] = frozenset()
     #: The number of cells that each cause has explained.
     proven: Counter[str] = field(default_factory=Counter)
-    #: The number of cells in a row that were not explained, by rule and kind of answer.
+    #: The number of unexplained cells in a row, by rule, status and kind of answer.
     lost: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     views: dict[tuple[int, ...], Seen] = field(default_factory=dict)
@@ -98,7 +99,7 @@ class _Subject:
     def laws(self) -> list[Law]:
         """The laws. Those that have explained most cells come first."""
         every = [*LAWS, *([self.multiple] if self.multiple else [])]
-        # Long sums are almost right, so they would also explain a formula with a small epsilon.
+        # A formula with a small epsilon is almost right. The error of a long sum would explain it, too.
         times = {law.cause: self.proven[law.cause] for law in every if law.cause != "long-sum"}
         return sorted(every, key=lambda law: -times.get(law.cause, 0) if times.get(law.cause, 0) >= PROVEN else 0)
 
@@ -177,8 +178,8 @@ def _explain_again(subject: _Subject, judged: Judged) -> Explanation | None:
     return unite({_explain_behaviour(group) for group in seen.groups if not _is_right_group(group)})
 
 
-#: Causes that explain a few answers of a function by chance if its main defect is unknown. Many of their models assume
-#: that the function is right in ordinary calls.
+#: If the main defect of a function is unknown, these causes may explain a few of its answers by chance. Many of their
+#: models assume that the function is right in ordinary calls.
 DOUBTFUL = frozenset(
     {cause for group in load_cause_groups().values() for cause in group.causes if group.id == "arithmetic-limits"}
     | {"subnormals-flushed", "narrower-arithmetic", "gradients-zeroed", "gradients-nan", "not-clipped"}
@@ -190,16 +191,16 @@ DOUBTFUL = frozenset(
 #: Causes without a model: they only say what came back.
 DESCRIPTIONS = frozenset({"gradients-zeroed", "gradients-nan", "not-clipped"})
 
-#: The explanations by a doubtful cause are dropped if there are more than this many unexplained answers for each.
+#: A doubtful cause is dropped if more than this many answers stay unexplained for each answer that it explains.
 FEW = 5
 
 
 def _drop_doubtful(cells: Sequence[Judged], places: Sequence[int], found: list[Explanation | None]) -> None:
-    """Drop the explanations by a doubtful cause that explains fewer answers than stay unexplained.
+    """Drop each doubtful cause that explains fewer answers than stay unexplained.
 
     Many unexplained answers show that the main defect of the function is unknown. Then the models of doubtful causes
     explain a few of its effects by chance. Only ordinary calls are counted if one of them is unexplained. Otherwise
-    all calls are counted, and a cause is dropped only if it explains very few of them.
+    all calls are counted, and a cause is dropped only if it explains very few of them (see `FEW`).
     """
     lost = [place for place in places if found[place] is None and cells[place].verdict.status in BREAKING]
     ordinary = {place for place in places if _is_ordinary(cells[place])}
@@ -239,7 +240,7 @@ ORDINARY = frozenset(
 #: Rules that forbid a simple sum in the dtype of the gradients.
 PRECISION = frozenset({"half-not-accumulated-in-half", "large-tensor-accuracy"})
 
-#: The rule about each cause. If a function keeps the rule, its answers are not explained by the cause.
+#: For some causes, the rule that the cause breaks. If an entry point keeps the rule, the cause cannot apply.
 HOMES = {
     "squares-overflow": "overflow-of-squares",
     "squares-underflow": "underflow-of-squares",
@@ -249,7 +250,7 @@ HOMES = {
 
 
 def _list_declared(cells: Iterable[Judged]) -> list[Formula]:
-    """Return the formulas that documentations or adapters give for these cells, except the neutral formula."""
+    """Return the formulas that claims or adapters give for these cells, except the neutral rule."""
     found: dict[Formula, None] = {}
     for judged in cells:
         subject = judged.context.subject
@@ -316,7 +317,7 @@ def _explain_answers(subject: _Subject, judged: Judged) -> Explanation | None:
     return _explain_replies(subject, judged, replies)
 
 
-#: The cause for each of these rules. They are not about gradients, so only one cause can break each of them.
+#: For each of these rules, the only cause that can break it. None of these rules is about the values of gradients.
 ONLY = {
     "error-if-nonfinite": "error-flag-ignored",
     "error-if-nonfinite-atomic": "error-flag-ignored",
@@ -325,7 +326,7 @@ ONLY = {
     "surroundings-kept": "surroundings-changed",
 }
 
-#: The part of an answer that an expectation is about.
+#: For some expectations, the rule about the part of the answer that the expectation judges.
 ABOUT = {
     "raises-on-nonfinite": "error-if-nonfinite",
     "inputs-kept": "inputs-not-mutated",
@@ -394,7 +395,7 @@ def _explain_unusual(subject: _Subject, case: Case, results: Sequence[Array | No
 
 
 def _say_more(part: str, reply: Reply) -> dict[str, str]:
-    """Return what the framework itself says."""
+    """Return the first text that the reply holds about a broken rule, as a parameter."""
     said = {"no-warnings": reply.warnings, "results-independent": reply.shared, "surroundings-kept": reply.disturbed}
     texts = said.get(part) or ()
     return {"text": strip_numbers(texts[0])} if texts else {}
@@ -434,7 +435,7 @@ def _explain_written(
     return _explain_small_difference(subject, verdict, [(case, inputs)]) if found == RIGHT else found
 
 
-#: Causes that describe results in another order, too.
+#: Results in another order may seem to have one of these causes.
 MISPLACED = frozenset({"shape-changed", "dtype-changed", "none-changed", "excluded-changed"})
 
 
@@ -471,7 +472,7 @@ def _is_right_group(group: Group) -> bool:
 
 
 def _explain_in_order(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
-    """Explain the results, each as the result of the gradient at the same place."""
+    """Explain the results, if each belongs to the gradient at the same place."""
     if (form := _explain_form(subject, case, results)) is not None:
         return form
     if (excluded := explain_excluded(case, results)) is not None:

@@ -1,4 +1,7 @@
-"""Reduce a call by norm and its answer to the quantities that models compare: exact norms, factors, and results."""
+"""Compute the exact norms, factors and results of a call that clips by norm.
+
+The models of wrong answers compare these.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +52,10 @@ __all__ = [
 
 Doubles = npt.NDArray[np.float64]
 
-#: Gradients of more elements than this are compared only with the formulas, because more exact sums take too long.
+#: Above this many elements, only models that need no further exact sum are tried, because an exact sum takes long.
 MANY = 4096
 
-#: The largest error, in ulp, of a distance that quick arithmetic measures.
+#: A distance computed in float64 or long double may be wrong by this much, in ulp.
 DOUBT = 1 / 32
 
 
@@ -70,13 +73,13 @@ class Kind(StrEnum):
 
 @dataclass
 class Tensor:
-    """One included gradient and its result."""
+    """One included gradient (it counts in the norm) and its result."""
 
     index: int
     given: Array
     got: Array
     exact: DyadicArray
-    #: The results of earlier comparisons.
+    #: The earlier answers of `is_scaled_by`, by factor and bound.
     known: dict[tuple[Fraction, float], bool] = field(default_factory=dict)
 
     @cached_property
@@ -91,7 +94,7 @@ class Tensor:
 
     @cached_property
     def kind(self) -> Kind:
-        """The kind of result."""
+        """The kind of the result."""
         if self.given.data == self.got.data or np.array_equal(self.before, self.after, equal_nan=True):
             return Kind.SAME
         if not self.after.any():
@@ -102,7 +105,7 @@ class Tensor:
 
     @cached_property
     def factor(self) -> float | None:
-        """The quotient of the result and the passed number at the largest element, or None if it is not finite."""
+        """The result divided by the input, at the largest element. None if this is not finite."""
         if not len(self.before) or self.kind is Kind.PARTLY or self.kind is Kind.NAN:
             return None
         place = int(np.abs(self.before).argmax())
@@ -113,7 +116,7 @@ class Tensor:
         return factor if math.isfinite(factor) else None
 
     def is_scaled_by(self, factor: Fraction, bound: float) -> bool:
-        """Return whether each element is the exact product within a bound in ulp."""
+        """Return whether each element is within `bound` ulp of the exact product."""
         key = (factor, bound)
         if key not in self.known:
             expected = ExpectedArray(self.exact, factor.numerator, factor.denominator)
@@ -123,13 +126,13 @@ class Tensor:
         return self.known[key]
 
     def is_surely_scaled_by(self, factor: Fraction, bound: float) -> bool:
-        """Return True if quick arithmetic shows that each element is within the bound, and False if it cannot tell.
+        """Return True if fast arithmetic shows that each element is within the bound, and False if it cannot tell.
 
-        The product is computed in float64 for gradients of at most 24 bits, and in long doubles for float64. It is
-        wrong by less than `DOUBT` ulp. The ulp here is never larger than the right one, which may be twice as large if
-        rounding carries the product into the next binade.
+        The product is computed in long double for float64, and in float64 for narrower dtypes. It is wrong by less than
+        `DOUBT` ulp. The ulp used here may be half the right one, if rounding carries the product into the next binade.
+        It is never too large.
         """
-        # Two numbers of float64 hold these factors to 106 bits.
+        # The sum of two float64 numbers represents a factor of this size to 106 bits.
         if (factor and not 2.0**-900 < abs(factor) < 2.0**900) or (self.form.precision > 24 and not has_long_doubles()):
             return False
         wide: Any = np.longdouble if self.form.precision > 24 else np.float64
@@ -141,14 +144,14 @@ class Tensor:
             size = np.abs(right)
             if (size > float(self.form.largest)).any():
                 return False
-            # The exponent of zero is 0, but its ulp is the smallest one.
+            # For zero, `frexp` returns the exponent 0, but the ulp of zero is the smallest one.
             leading = np.where(size == 0, self.form.minimum_exponent, np.frexp(size)[1] - 1)
             exponents = np.maximum(leading, self.form.minimum_exponent) - self.form.precision + 1
             distances = np.ldexp(np.abs(self.after - right), -exponents)
         return bool((distances <= bound - DOUBT).all())
 
     def _may_be_scaled_by(self, factor: Fraction, bound: float) -> bool:
-        """Return False if float64 shows that an element is farther from the product than the bound."""
+        """Return False if float64 shows that an element is more than `bound` ulp from the product."""
         if not factor or bound >= 2.0**20 or self.kind in (Kind.NAN, Kind.PARTLY):
             return True
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -159,7 +162,7 @@ class Tensor:
         return not (far & np.isfinite(right)).any()
 
     def is_near(self, expected: ExpectedArray, bound: float) -> bool:
-        """Return whether each element is the expected one within a bound in ulp."""
+        """Return whether each element is within `bound` ulp of the expected one."""
         every = measure_distances(convert_to_dtype(self.got, self.given.dtype), expected, self.given.dtype)
         return not len(every) or bool(every.max() <= bound)
 
@@ -190,7 +193,7 @@ class Group:
 
     @cached_property
     def total(self) -> float | None:
-        """NaN or infinity if an element is NaN or infinite, or None if all are finite."""
+        """The norm, NaN or infinity, if an element is NaN or infinite. None if all elements are finite."""
         values = [value for tensor in self.tensors for value in tensor.exact.special.values()]
         if not values:
             return None
@@ -216,7 +219,7 @@ class Group:
 
     @cached_property
     def sum_of_norms(self) -> Fraction:
-        """The sum of the tensors' norms, added in pairs, so that a thousand fractions take little time."""
+        """The sum of the tensors' norms. Norms are added in pairs, so that a thousand fractions take little time."""
         every = self.norms
         while len(every) > 1:
             every = [sum(every[place : place + 2], Fraction(0)) for place in range(0, len(every), 2)]
@@ -238,7 +241,7 @@ class Group:
 
     @property
     def is_long(self) -> bool:
-        """Whether exact sums take too long."""
+        """Whether the group has too many elements for further exact sums."""
         return self.count > MANY
 
     @cached_property
@@ -249,7 +252,7 @@ class Group:
 
     @cached_property
     def errors(self) -> ErrorBounds:
-        """The error bounds of the neutral rule."""
+        """The error bounds of the neutral rule, the specification's own formula."""
         return self.seen.prediction.errors[self.tensors[0].index]
 
     @cached_property
@@ -258,17 +261,17 @@ class Group:
         return min(tensor.form.precision for tensor in self.tensors)
 
     def compute_bound(self, tensor: Tensor) -> float:
-        """Return the error bound of an element, in ulp, for a sum in the coarsest dtype."""
+        """Return the error bound of each element, in ulp, if the norm is summed in the coarsest dtype."""
         bound = self.seen.prediction.errors[tensor.index].clip_bound
         return max(bound, 4.0) * 2.0 ** (tensor.form.precision - self.coarsest) + 1.0
 
     @cached_property
     def distinct(self) -> list[Tensor]:
-        """The tensors, without repetitions."""
+        """The tensors. Equal gradients with equal results share a tensor, which occurs once."""
         return list({id(tensor): tensor for tensor in self.tensors}.values())
 
     def is_scaled_by(self, factor: Fraction) -> bool:
-        """Return whether every result is the exact product within the error bound."""
+        """Return whether each element is within the error bound of the exact product."""
         return all(tensor.is_scaled_by(factor, self.compute_bound(tensor)) for tensor in self.distinct)
 
     @cached_property
@@ -279,7 +282,7 @@ class Group:
 
 @dataclass
 class Seen:
-    """One call by norm and its results, as the models see it."""
+    """One call that clips by norm, its results, and the exact values that models compare with them."""
 
     case: Case
     results: Sequence[Array | None]
@@ -306,7 +309,10 @@ class Seen:
 
     @cached_property
     def tensors(self) -> dict[int, Tensor]:
-        """The included gradients whose results have the right form."""
+        """The included gradients with their results, by index.
+
+        A gradient is left out if it is missing or empty, or if its result is missing or has an unknown dtype.
+        """
         found: dict[int, Tensor] = {}
         # Share equal tensors, because a case may have thousands of gradients, many of them equal.
         alike: dict[tuple[Array, Array, float], Tensor] = {}
@@ -321,7 +327,7 @@ class Seen:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """The groups of gradients that share a norm. Empty gradients are left out."""
+        """The groups of these gradients that share a norm. Groups without gradients are left out."""
         found = [
             Group(self, [self.tensors[i] for i in group if i in self.tensors]) for group in list_norm_groups(self.case)
         ]
@@ -337,7 +343,7 @@ def _has_powers(group: Group) -> bool:
 
 
 def is_right_for_nonfinite(group: Group) -> bool:
-    """Return whether the results show that the norm is not finite: NaN everywhere, or each element times zero."""
+    """Return whether the results are right for a nonfinite norm: NaN everywhere, or each element times zero."""
     with np.errstate(invalid="ignore"):
         zeros = all(np.array_equal(tensor.before * 0.0, tensor.after, equal_nan=True) for tensor in group.distinct)
     return zeros or all(bool(np.isnan(tensor.after).all()) for tensor in group.distinct)
@@ -354,7 +360,7 @@ def overflows(group: Group, form: Format) -> bool:
 
 
 def underflows(group: Group, form: Format) -> bool:
-    """Return whether powers are below the normal numbers of a format, so that they lose digits or vanish."""
+    """Return whether the power of an element is below the normal numbers of a format, so that it loses digits."""
     if not _has_powers(group):
         return False
     for tensor in group.distinct:
@@ -365,7 +371,7 @@ def underflows(group: Group, form: Format) -> bool:
 
 
 def compute_plain_coefficient(norm: Fraction, threshold: float) -> Fraction | None:
-    """Return the neutral coefficient, or None for a threshold that is NaN or negative."""
+    """Return the coefficient of the neutral rule, or None for a threshold that is NaN or negative."""
     if math.isnan(threshold) or threshold < 0:
         return None
     if math.isinf(threshold) or norm <= Fraction(threshold) or norm == 0:
@@ -374,7 +380,7 @@ def compute_plain_coefficient(norm: Fraction, threshold: float) -> Fraction | No
 
 
 def compute_coefficient(group: Group, formula: Formula = PLAIN) -> Fraction | None:
-    """Return the coefficient of a formula for a group of finite gradients."""
+    """Return the coefficient of a formula, or None if an element is not finite, or the threshold is NaN or negative."""
     if group.total is not None or math.isnan(group.threshold) or group.threshold < 0:
         return None
     if formula == PLAIN:
@@ -384,7 +390,7 @@ def compute_coefficient(group: Group, formula: Formula = PLAIN) -> Fraction | No
 
 
 def list_excluded(group: Group) -> list[DyadicArray]:
-    """Return the excluded gradients of the call. Return none if one is not finite, or if they are long."""
+    """Return the excluded gradients, or an empty list if one is not finite or they have more than `MANY` elements."""
     gradients = zip(group.seen.case.gradients, group.seen.prediction.gradients, strict=True)
     excluded = [known.values for gradient, known in gradients if known is not None and not gradient.need_clip]
     return excluded if all(one.is_finite for one in excluded) and sum(map(len, excluded)) <= MANY else []
@@ -426,7 +432,7 @@ def bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, F
     return low, sum(every, Fraction(0)) + len(every) * form.smallest_subnormal
 
 
-#: A long sum of powers in float64 has at most this relative error. It is small because NumPy adds blocks in pairs.
+#: A long sum of powers in float64 has at most this relative error. NumPy's pairwise sums keep it small.
 SUM_ERROR = Fraction(1, 2**45)
 
 

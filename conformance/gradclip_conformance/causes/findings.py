@@ -18,15 +18,15 @@ __all__ = ["UNEXPLAINED", "Known", "find_findings", "find_origin", "keep_evidenc
 
 #: A cell is large if its gradients have more bytes than this.
 LARGE = 1 << 18
-#: The answers of large cells are kept for the models until their gradients have this many bytes.
+#: The answers of large cells are kept for the models until the gradients of these cells have this many bytes in all.
 HELD = 1 << 25
 
-#: A finding lists at most this many values of a parameter.
+#: A finding leaves out a parameter that has more values than this.
 TOLD = 4
 
 
 class Known(Protocol):
-    """A known failure. The cells that it explains are one finding."""
+    """A known failure. The cells that one cause and one known failure explain form one finding."""
 
     @property
     def reason(self) -> str:
@@ -69,10 +69,10 @@ def find_findings(
     explanations: Sequence[Explanation | None],
     find_known: FindKnown | None = None,
 ) -> list[Finding]:
-    """Return the findings that explain these cells. Those that fail the run come first, then the most severe ones.
+    """Return the findings that explain these cells. Sort them: first those that fail the run, then by severity.
 
-    Findings of one cause, or of causes with one origin, become the parts of one finding. But no finding has both parts
-    that fail the run and parts that do not. All unexplained answers form one finding, with a part for each rule.
+    Findings of one cause, or of causes in one group, become the parts of one finding. Parts that fail the run and parts
+    that do not form separate findings. Unexplained answers form one finding, with a part for each rule.
     """
     groups: dict[tuple[Any, ...], list[tuple[Evidence, Explanation | None]]] = {}
     for one, found in zip(evidence, explanations, strict=True):
@@ -199,7 +199,7 @@ def _find_cause(name: str) -> Cause:
 
 
 def _rank_status(one: Evidence) -> tuple[bool, bool]:
-    """Return a key that sorts an unexpected example first, and then an example in float32."""
+    """Return a key that sorts examples that fail the run first, and then examples in float32."""
     return one.cell.status not in SPOILING, one.cell.dtype != "float32"
 
 

@@ -133,7 +133,7 @@ def _may_be_left(group: Group, form: Format, value: float) -> bool:
     """Return whether a norm can result if some of the powers underflow."""
     low, high = bound_norms_after_underflow(group, form)
     slack, order = 1 + Fraction(64, 2**form.precision), int(group.seen.order)
-    # The square root may be rounded below the normal numbers, too.
+    # The root itself may be subnormal. Then rounding changes it by up to the spacing of the subnormal numbers.
     step = form.smallest_subnormal
     return (
         low / slack <= (Fraction(value) + step) ** order

@@ -51,12 +51,12 @@ FORMULA_CAUSES: Mapping[str, str] = {
 #: Usual values of epsilon. Other values are fitted to the answers.
 USUAL = tuple(10.0**-k for k in range(17)) + tuple(2.0**-k for k in (10, 23, 52))
 
-#: A fitted number must explain at least ENOUGH cells with different norms or thresholds, and at least this SHARE of the
-#: wrong cells.
+#: A fitted number must explain at least ENOUGH different pairs of a norm and a threshold, and at least this SHARE of
+#: the pairs in wrong cells.
 ENOUGH = 3
 SHARE = 0.25
 
-#: At most this many estimates are tried.
+#: At most this many estimates are tried, the most accurate ones.
 SHARPEST = 4
 
 #: A number is fitted to at most this many groups of gradients.
@@ -138,7 +138,10 @@ def leaves_some(group: Group) -> bool:
 
 
 def follows_formula(group: Group, formula: Formula, *, careful: bool = False) -> bool:
-    """Return whether a group follows a formula within the error bound. If `careful` is true, the bound is smaller."""
+    """Return whether a group follows a formula within the error bound. If `careful` is true, use the budget.
+
+    The budget is the error of a careful computation, which is smaller than the bound.
+    """
     if group.total is not None:
         return False
     factor = compute_coefficient(group, formula)
@@ -214,7 +217,10 @@ def _take_largest_norm(group: Group) -> Fraction | None:
 
 
 def _add_in_turn(dtype: type[np.floating[Any]]) -> Factor:
-    """Return the norm whose powers are rounded to a dtype and added one by one, so that the sum stops growing."""
+    """Return a function that computes a norm from powers that are rounded to a dtype and added one by one.
+
+    Such a sum stops growing when it is much larger than each power.
+    """
 
     def compute_norm(group: Group) -> Fraction | None:
         order = group.seen.order
@@ -241,7 +247,7 @@ def _use_other_order(order: float) -> Factor:
 
 
 def _change_above(change: Callable[[Fraction, Group], Fraction]) -> Factor:
-    """Return a law that changes the coefficient above the threshold only."""
+    """Return a function that gives the right coefficient below the threshold, and a changed one above."""
 
     def compute_factor(group: Group) -> Fraction | None:
         right = compute_coefficient(group)
@@ -373,7 +379,7 @@ def explain_by_formula(formula: Formula) -> Explanation:
 
 
 def fit_multiple(views: Iterable[Seen]) -> float | None:
-    """Return the constant factor from the right results to the clipped gradients, or None if they share none."""
+    """Return the constant by which clipped gradients differ from the right results, or None if there is no constant."""
     asked: dict[float, set[tuple[Fraction, float]]] = {}
     every = set()
     groups = (group for seen in views for group in _select_ordinary(seen) if group.norm > Fraction(group.threshold))

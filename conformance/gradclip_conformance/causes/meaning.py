@@ -1,4 +1,4 @@
-"""Predict results for thresholds, norms and gradients that formulas leave open: zero, NaN, infinity."""
+"""Explain the results of special thresholds, norms and elements: zero, negative, NaN or infinite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["counts_nonfinite_excluded", "explain_excluded", "explain_special"]
 
 
 def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Explanation | None:
-    """Explain a group by a special threshold, norm or element. `effect` is a word for the effect on the gradients."""
+    """Explain a group with a special threshold, norm or element. `effect` names the effect on the gradients."""
     threshold = group.threshold
     if math.isnan(threshold):
         return Explanation.of("threshold-accepted", effect=say_what_became(group, math.nan))
@@ -58,7 +58,7 @@ def _is_flipped(group: Group, formulas: Sequence[Formula]) -> bool:
         return False
     sums = [total for formula in formulas if (total := group.norm + formula.small)]
     if math.isinf(group.threshold):
-        # A function that limits the coefficient to 1 may also limit it to the least float32 number.
+        # A function that limits the coefficient to 1 may also limit it to the most negative float32 number.
         factors = [-FORMATS["float32"].largest]
     else:
         factors = [Fraction(group.threshold) / total for total in sums]

@@ -32,7 +32,7 @@ def restore_orders(case: Case, results: Sequence[Array | None]) -> Iterator[list
 
 
 def _list_orders(case: Case) -> Iterator[Sequence[int]]:
-    """Yield the indices of the gradients in the order of the results."""
+    """Yield likely orders of the results. An order lists, for each result, the index of its gradient."""
     places = range(len(case.gradients))
     yield places[::-1]
     yield [*places[-1:], *places[:-1]]

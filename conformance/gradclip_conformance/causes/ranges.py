@@ -65,7 +65,7 @@ def _is_uniform(group: Group) -> bool:
 
 
 def _explain_overflow(group: Group, cause: str) -> Explanation | None:
-    """Explain results by an infinite norm. Its reciprocal makes zeros, and its product with zero makes NaN."""
+    """Explain results by an infinite norm. A finite number divided by it is 0, and its product with 0 is NaN."""
     kinds = group.kinds
     if kinds <= {Kind.ZERO} or kinds <= {Kind.NAN}:
         return Explanation.of(cause, "destroyed", effect="nan" if Kind.NAN in kinds else "zeros")
@@ -103,7 +103,7 @@ def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) 
         if say_what_became(group, math.inf) == "infinite":
             return Explanation.of("squares-underflow", "destroyed", effect="infinite")
         for formula in formulas:
-            # For a norm of zero, the formula gives another coefficient.
+            # The formula gives this coefficient for a norm of zero.
             if formula.kind == "coefficient":
                 shrunk = min(Fraction(1), Fraction(group.threshold) / formula.small) if formula.eps else Fraction(1)
                 if group.is_scaled_by(shrunk):
@@ -187,7 +187,7 @@ def _explain_products(group: Group) -> Explanation | None:
 
 
 def _is_rounded_between(tensor: Tensor, first: Fraction, second: Fraction, bound: float) -> bool:
-    """Return whether each element is `(x first) second`, if the first product overflows or underflows."""
+    """Return whether each element is `(x first) second`, and a first product overflows or underflows."""
     form, outside = tensor.form, False
     unit, exact = compute_power_of_two(tensor.exact.exponent), tensor.exact.integers
     for place, integer in enumerate(exact):
@@ -271,7 +271,7 @@ def _is_computed_in(group: Group, factor: Fraction, narrow: str) -> bool:
     """Return whether results are right within the error bound of a narrower dtype, and show that it was used.
 
     They show it if all results are numbers of the narrower dtype, or if the coefficient or the norm is such a number.
-    Without this condition, a wrong norm that is almost right would pass for narrower arithmetic.
+    Without this condition, this model would also explain a wrong norm that is almost right.
     """
     form = FORMATS[narrow]
     if group.kinds <= {Kind.SAME} or group.kinds <= {Kind.ZERO}:

@@ -21,7 +21,7 @@ __all__ = ["explain_derivative", "explain_groups", "explain_repeated", "explain_
 
 
 def explain_repeated(case: Case, results: Sequence[Array | None], formulas: Sequence[Formula]) -> Explanation | None:
-    """Explain a gradient that appears several times in the list, and is scaled once for each time."""
+    """Explain a gradient that occurs several times in the list, and is scaled once for each occurrence."""
     apart = replace(case, gradients=tuple(replace(gradient, same_as=None) for gradient in case.gradients))
     groups = Seen(apart, results).groups
     times = Counter(_find_first(case, i) for i in range(len(case.gradients)))

@@ -1,4 +1,4 @@
-"""Predict results of a clip by value: bounds that are ignored or rounded, and numbers that are lost."""
+"""Predict wrong results of a clip by value, for example if bounds are ignored or rounded, or NaN is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def explain_value(
     barred: Collection[str] = (),
     proven: Mapping[str, int] = MappingProxyType({}),
 ) -> Explanation | None:
-    """Return the cause that reproduces every included gradient. Causes that are barred are left out.
+    """Return the cause that reproduces the result of every included gradient. Leave out barred causes.
 
     Of several causes, prefer the one that has explained most cells, as `proven` says.
     """

@@ -1,9 +1,11 @@
-"""Probe what a subject declares about itself before its cells are planned. `abilities` probes what it does not declare.
+"""Probe the features that a subject declares, before the run is planned.
 
-A subject that declares `may_return_norm` is called once or twice. Two test cases need the same calls later, and reuse
-these answers, so that the function gets no additional calls. A subject that declares `flushes_subnormals` must show it
-in a call; otherwise the declaration is dropped. A hang, an exit or a crash here has the same effect as in any other
-call.
+The module `abilities` probes the features that a subject does not declare.
+
+A subject that declares `may_return_norm` is called once or twice, to see whether it returns a norm. Two test cases need
+the same calls later. They reuse these answers, so that the function gets no additional calls. A subject that declares
+`flushes_subnormals` must flush a number in a call. Otherwise the declaration is dropped. A hang, an exit or a crash
+here has the same effect as in any other call.
 
 A subject that hangs repeatedly gets no more calls, because each of its thousand cells would take the time limit. A
 compiled subject gets more time for the first call with new shapes, because that call compiles.
@@ -32,13 +34,13 @@ FOUND = "returns_norm"
 #: An entry point with this feature may turn subnormal numbers into zeros.
 FLUSHES = "flushes_subnormals"
 
-#: Thresholds below and above 5, the norm of the gradients 3 and 4, because some functions return the norm only if they
-#: clip.
+#: The gradients are 3 and 4, and their norm is 5. One threshold is below the norm and one is above, because some
+#: functions return the norm only if they clip.
 THRESHOLDS = (1.0, 8.0)
 
 
-#: The number of hanging calls in a row after which a subject gets no more calls. It is small for a subject that has
-#: never answered, and larger for others, because one rule may have that many cases.
+#: A subject gets no more calls after this many hanging calls in a row. The first number is for a subject of which no
+#: call has ended yet. The second number is larger, because the cases of one rule may cause many hangs in a row.
 HANGS_AT_FIRST, HANGS_IN_A_ROW = 3, 20
 
 
@@ -64,8 +66,8 @@ class Patience:
         return answer
 
 
-#: The first call that compiles for some shapes has this many times the limit of a case. (Beside other work, a kernel of
-#: torch.compile took over 30 s, which is the limit of a case.)
+#: The first call with new shapes gets this many times the usual limit. (On a busy machine, compiling a kernel with
+#: torch.compile took over 30 s, which is the usual limit.)
 FIRST_CALL = 4
 
 
@@ -78,9 +80,9 @@ class Compilations:
         self._failed: set[object] = set()
 
     def find_limit(self, call: Call, seconds: float) -> float:
-        """Return the time limit of a call: a multiple of `seconds` for the first call with new shapes.
+        """Return the time limit of a call: `FIRST_CALL * seconds` for the first compiled call with new shapes.
 
-        A call that has taken this longer limit in vain gets no more time than others.
+        If a call hangs even with the longer limit, later calls with the same shapes get the ordinary limit.
         """
         if call.subject not in self._always and not call.options.get("compiled"):
             return seconds
@@ -97,14 +99,17 @@ class Compilations:
 
 
 def _find_key(call: Call) -> object:
-    """Return what a compiler may specialise a call on: subject, dtypes, shapes, missing gradients, names of options."""
+    """Return the properties for which a compiler compiles anew: subject, dtypes, shapes, and the names of options.
+
+    The shape of a missing gradient is None.
+    """
     arrays = [gradient.array for gradient in call.gradients]
     shapes = tuple(None if array is None else (array.dtype, array.shape) for array in arrays)
     return call.subject, shapes, frozenset(call.options)
 
 
 class EarlyAnswers:
-    """The answers to calls that were made before the cells. Each is given out once."""
+    """The answers to calls that were made before the first case. Each is used once."""
 
     def __init__(self) -> None:
         self._kept: list[tuple[Call, Answer]] = []
@@ -125,7 +130,8 @@ class EarlyAnswers:
 def settle_abilities(description: Description, ask: Callable[[Call], Answer], early: EarlyAnswers) -> Description:
     """Probe the subjects, and return the description with the features that the probes found.
 
-    `returns_norm` is added beside `may_return_norm` if a call returns a norm, or if no call is answered.
+    `returns_norm` is added beside `may_return_norm` if a call returns a norm. It is also added if no call is answered,
+    so that the cases about the norm report the failure.
     `flushes_subnormals` is dropped if every call is answered, and none flushes.
     """
     subjects = []
@@ -165,7 +171,7 @@ def _is_flushing(subject: Subject, ask: Callable[[Call], Answer]) -> bool:
 def _settle(subject: Subject, ask: Callable[[Call], Answer], early: EarlyAnswers) -> Subject:
     # The subject keeps `may_return_norm`: it has not declared that it returns a norm, and later calls may return none.
     features = set(subject.features)
-    # If neither call is answered, the cases about the norm report that.
+    # If neither call is answered, add the feature, so that the cases about the norm report the failure.
     failed = 0
     for threshold in THRESHOLDS:
         call = _make_call(subject, threshold)

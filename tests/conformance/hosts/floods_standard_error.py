@@ -1,4 +1,4 @@
-"""Write more to standard error than a pipe holds, which is harmless."""
+"""Define a fake adapter that writes more to standard error than a pipe holds. This is harmless."""
 
 import sys
 
@@ -8,9 +8,9 @@ from gradclip_adapters.contract import Call, Reply
 
 
 class Fake(OneBadCall):
-    """Write more to standard error than a pipe holds, which is harmless."""
+    """Adapter that writes more to standard error than a pipe holds."""
 
     def misbehave(self, call: Call, right: Reply) -> Reply:
-        """Write more to standard error than a pipe holds, which is harmless."""
+        """Write 1.6 MB to standard error, and return the right reply."""
         sys.stderr.write("a line of a log\n" * 100_000)
         return right

@@ -1,4 +1,4 @@
-"""Define the base of the fake adapters: clip by norm in NumPy, right except for the call with a threshold of 5."""
+"""Define the base of the fake adapters. It clips by norm in NumPy; subclasses may misbehave at a threshold of 5."""
 
 import math
 
@@ -10,7 +10,7 @@ BAD_THRESHOLD = 5.0
 
 
 class OneBadCall(Adapter):
-    """Adapter that is right except for the call with a threshold of 5."""
+    """Adapter that is right. A subclass may misbehave in the call with a threshold of 5."""
 
     def about(self) -> About:
         """Return the name of a framework that does not exist."""
@@ -21,7 +21,7 @@ class OneBadCall(Adapter):
         return [Subject("fake", "clip_by_norm", ("float32",), ("functional", "none_grads"))]
 
     def call(self, call: Call) -> Reply:
-        """Return the right reply, or misbehave."""
+        """Return the right reply, or what `misbehave` returns for a threshold of 5."""
         if any(gradient.array is not None and gradient.array.dtype != "float32" for gradient in call.gradients):
             message = "the fake takes float32 only"
             raise Unsupported(message)

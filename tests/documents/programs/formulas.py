@@ -1,6 +1,6 @@
 """Compute the formulas of the documents in float64, and check one step of gradient descent.
 
-This module runs on Python 3.7 with only NumPy, because the oldest programs do.
+The oldest programs run on Python 3.7. So this module must run there, and it needs only NumPy.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def clipped(gradient, size, clip_norm):
 def assert_close(actual, expected):
     """Check float32 results against their exact values.
 
-    The bound is the error of a float32 norm summed element by element, then of one division and one multiplication.
+    The bound covers the errors of a float32 norm, whose squares are added one by one, of a division and of a product.
     """
     assert actual.shape == expected.shape, (actual.shape, expected.shape)
     bound = (expected.size + 8) * 2.0**-24 * np.abs(expected)

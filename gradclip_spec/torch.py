@@ -3,12 +3,14 @@
 >>> from gradclip_spec.torch import clip_grad_norm_, clip_grad_value_  # doctest: +SKIP
 """
 
+import functools
 import types
 import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from gradclip_spec._clip import clip_by_global_norm, clip_by_value
+from gradclip_spec._inputs import check_number
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -63,7 +65,9 @@ def clip_grad_norm_(
 
     Notes
     -----
-    Elements agree with torch's up to rounding, unless torch's sum of squares overflows or underflows.
+    Elements agree with torch's up to rounding, but for three kinds of call. If torch's sum of squares overflows or
+    underflows, the elements here are right. If the norm and `max_norm` are infinite, nothing changes here, and torch
+    makes every element NaN. A tensor that is the gradient of two parameters is scaled once here, and twice by torch.
 
     Source: `torch.nn.utils.clip_grad_norm_`.
     """
@@ -80,7 +84,7 @@ def clip_grad_norm_(
         try:
             _, norm = clip_by_global_norm(
                 grads,
-                float(max_norm),
+                check_number("max_norm", float(max_norm)),
                 norm_type=float(norm_type),
                 eps=1e-6,
                 error_if_nonfinite=error_if_nonfinite,
@@ -93,10 +97,7 @@ def clip_grad_norm_(
                 "`error_if_nonfinite=False`"
             )
             raise RuntimeError(message) from None
-        dtype = grads[0].dtype
-        for grad in grads:
-            dtype = torch.promote_types(dtype, grad.dtype)
-        return norm.to(dtype)
+        return norm.to(functools.reduce(torch.promote_types, [grad.dtype for grad in grads]))
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:

@@ -230,11 +230,11 @@ def clip_by_global_norm(
     the exact norm (within 1 ulp in float64), whatever the elements and their order. For other p, the error of the
     library's power is added. Elements are within 0.51 ulp in two cases: the loops are compiled (this needs the extra
     `fast` and contiguous arrays), or there are fewer than 16,384 elements, all narrower than float64. Otherwise they
-    are within 1.5 ulp. (Subnormal elements of float64 may have an error of 0.75 ulp.) For all other libraries, norms
-    are within 1 ulp and elements within 1.5 ulp if there is float64. Without float64, norms with p other than 1, 2 and
-    infinity have an error of a few more ulp. No power overflows if p is at least 1/30. An element below `2**-1022`
-    times the largest may count as zero, which matters only for p below 1/12. Without float64, this holds for an element
-    below `2**-126` times the largest, and matters for p below 1/2.
+    are within 1.5 ulp. (Elements of float64 below `2**-1015` may have an error of 1 ulp.) For all other libraries,
+    norms are within 1 ulp and elements within 1.5 ulp if there is float64. Without float64, norms with p other than 1,
+    2 and infinity have an error of a few more ulp. No power overflows if p is at least 1/30. An element below
+    `2**-1022` times the largest may count as zero, which matters only for p below 1/12. Without float64, this holds for
+    an element below `2**-126` times the largest, and matters for p below 1/2.
 
     *Memory.* In place, an array that occurs twice in the tree is scaled once; two arrays that share memory are both
     scaled. No result keeps the memory of another result alive.

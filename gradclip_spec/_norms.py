@@ -208,7 +208,7 @@ def _sum_whole(work: Any, x: Array, norm_type: float, bound: Array) -> tuple[Arr
     between `bound * 2**(1 - h)` and twice that; each is at most `2**(h - 1)` times q. So each square is at most
     `2**(2 * h - 2)` times q squared, and fewer than `2**b` squares sum exactly. The low parts are at most q / 2. The
     remainder of a square is at most q / 2 times twice the bound; it is split and summed once more. The final remainder
-    is below `2**(1 - h - 53 + b)` times the largest square, and its rounding is negligible.
+    is below `2**(3 - h - 53 + b)` times the largest square, and its rounding is negligible.
     """
     xp, count_bits = work.xp, _count_bits(math.prod(x.shape))
     if norm_type != 2:

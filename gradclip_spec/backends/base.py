@@ -4,7 +4,7 @@ Requirements of a backend:
 
 1. It is made for one call, from the included arrays, and holds the facts about them that the call needs.
 2. A subclass overrides a method if its library has facts or faster functions that the standard lacks.
-   There is one level of subclasses, and no method is passed around as a function.
+   `Sparse` is a subclass of `NumPy`, and `InMemoryTorch` one of `Torch`; the others have no subclasses.
 3. No method here reads a value, so arrays may be traced, lazy, or on a device whose results are not ready. Only `eager`
    backends read values: they return an array itself if there is nothing to clip.
 4. No library is imported before its arrays have been passed in.

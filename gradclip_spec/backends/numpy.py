@@ -50,8 +50,8 @@ class NumPy(InMemory, Backend):
         """Yield the name of the dtype and the address of each array that lies in one piece, in native byte order."""
         for x, address in zip(arrays, kernels.find_addresses(arrays), strict=True):
             # A scalar of NumPy holds its element where an array holds the address of its elements.
-            is_plain = isinstance(x, np.ndarray) and x.flags.forc and x.dtype.isnative
-            yield self.dtypes[x.dtype], address if is_plain else 0
+            readable = isinstance(x, np.ndarray) and x.flags.forc and x.dtype.isnative
+            yield self.dtypes[x.dtype], address if readable else 0
 
 
 class Sparse(NumPy):

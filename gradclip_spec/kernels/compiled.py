@@ -212,7 +212,8 @@ def scale(kind: Any, starts: Any, sizes: Any, targets: Any, factors: Any, owners
     For narrower elements, the product with `high` is computed in float64, rounded to float32, and then to the dtype. In
     addition to half an ulp, the relative error is `2**-53 + 2**-24` for float16 and bfloat16, and `2**-53` for float32.
     For float64, `high + low` is the factor with a relative error of `2**-106`, and the product of an element with
-    both is rounded once. (A subnormal result in float64 is rounded twice, so its error may be 0.75 ulp.)
+    both is rounded once. The two small terms of that product are multiples of `2**-1074`, and each may be wrong by half
+    of it. So a result below `2**-1015` may have a larger error, of up to 1 ulp.
     """
     for chunk in range(first, last):
         start, target, size, owner = starts[chunk], targets[chunk], sizes[chunk], owners[chunk]

@@ -87,11 +87,11 @@ def sum_plainly(x: View, power: int) -> float:
 def sum_exactly(x: View, power: int) -> list[float]:
     """Return numbers that add up to the sum of squares or magnitudes, with a relative error of at most `2**-60`.
 
-    A row has 256 elements. Let q be the place of the 22nd bit of the row's largest element. The bits of every element
+    A row has 256 elements. Let q be the place of the 21st bit of the row's largest element. The bits of every element
     from q upwards are split off (Rump, Ogita, Oishi, Accurate Floating-Point Summation, 2008, algorithm ExtractVector).
     The squares of these parts are multiples of one number. Their sum is below `2**53` times that number, so it is exact
     in any order. The rests of all squares add up to at most `q * sum |x| <= 2**-20 * max |x| * 16 * norm`. That is
-    `2**-16` of the sum, and rounding the rests has a relative error of `2**-45`. Magnitudes are split in the same way.
+    `2**-16` of the sum, and rounding the rests has a relative error of about `2**-45`. Magnitudes are split likewise.
     """
     padded = np.zeros(-(-x.size // _ROW) * _ROW)
     padded[: x.size] = x if power == 2 else np.abs(x)

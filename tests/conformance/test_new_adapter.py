@@ -29,8 +29,12 @@ ABILITY = re.compile(r'((?:    # (?!"\w+",$).*\n)+)    # "(\w+)",$', re.MULTILIN
 
 @pytest.fixture(autouse=True)
 def restore_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restore Python's path after each test, because loading an adapter adds the folder of its file."""
+    """Restore Python's path after each test, because loading an adapter adds the folder of its file.
+
+    Write no bytecode. Two versions of a file with one length, written within a second, have the same bytecode.
+    """
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
 
 def run(*arguments: object) -> Result:

@@ -20,7 +20,7 @@ import gradclip_spec
 from gradclip_adapters import host, plain, wire
 from gradclip_conformance import cli
 from gradclip_conformance.known import pins
-from gradclip_conformance.repro import script
+from gradclip_conformance.repro import script, tables
 from gradclip_conformance.run import messages
 from gradclip_reports import (
     badge,
@@ -109,7 +109,7 @@ BREAKS: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
     ],
     "scripts": [(script, "write_docstring", join_lines)],
     "known_files": [(pins, "read_toml", lambda path: tomllib.loads(path.read_text(encoding="utf-8")))],
-    "own_files": [(script, "read_toml", lambda path: tomllib.loads(path.read_text(encoding="utf-8")))],
+    "own_files": [(tables, "read_toml", lambda path: tomllib.loads(path.read_text(encoding="utf-8")))],
     "command_line": [(cli, "_escape_errors", contextlib.nullcontext)],
     "reference": [(gradclip_spec, "clip_by_norm", clip_too_far)],
     "scripted_host": [(messages, "read_message", json.loads)],

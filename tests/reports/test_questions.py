@@ -33,7 +33,9 @@ def answer(
 ) -> Callable[..., tuple[str, str]]:
     """Return a function that gives the standing and the words of an answer to cells of a rule."""
 
-    def find(question: str, rule: str, *cells: dict[str, Any], cause: str = "", **parameters: Any) -> tuple[str, str]:
+    def find(
+        question: str, rule: str, *cells: dict[str, Any], cause: str = "", group: str = "", **parameters: Any
+    ) -> tuple[str, str]:
         made = [
             make_cell(
                 **{"subject": "f", "operation": "clip_by_global_norm", "rule": f"global-norm.{rule}"}
@@ -45,7 +47,10 @@ def answer(
         run = make_run(make_header(subjects=SUBJECTS), made)
         differing = [cell for cell in made if cell.status not in ("pass", "unsupported")]
         if cause:
-            run = replace(run, findings=(make_finding(cause, differing, parameters),))
+            finding = make_finding(cause, differing, parameters)
+            if group:
+                finding = replace(finding, cause=group, parameters={}, parts=(finding,))
+            run = replace(run, findings=(finding,))
         answers = answer_run(run, Book(load_questions()))[question]
         return answers[0].standing, write_answer(answers)
 
@@ -105,6 +110,12 @@ class TestAnswers:
         given = answer("above", "scaled-above", {"status": "documented"}, cause="eps-in-coefficient", eps=1e-6)
 
         assert given == ("documented", "c / (n + 1e-06)")
+
+    def test_part_of_a_finding_gives_the_words_of_its_cause(self, answer: Callable[..., Any]) -> None:
+        cell = {"status": "fail", "behaviour": "all-zero"}
+        told = answer("overflow", "overflow-of-squares", {}, cell, cause="squares-overflow", group="arithmetic-limits")
+        assert told == answer("overflow", "overflow-of-squares", {}, cell, cause="squares-overflow")
+        assert told[0] == "broken"
 
     def test_behaviour_gives_words_where_the_cause_has_none(self, answer: Callable[..., Any]) -> None:
         cell = {"status": "fail", "behaviour": "all-nan"}

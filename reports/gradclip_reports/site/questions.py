@@ -88,6 +88,8 @@ class _Asked:
     run: Run
     cells: Mapping[str, Sequence[Cell]]
     findings: Mapping[tuple[str, str], int]
+    #: The findings without parts, and the parts of the others. Questions name the causes of parts, not of groups.
+    parts: Mapping[tuple[str, str], Finding]
 
 
 def answer_run(run: Run, book: Book, operation: str = "") -> dict[str, tuple[Answer, ...]]:
@@ -111,7 +113,14 @@ def answer_run(run: Run, book: Book, operation: str = "") -> dict[str, tuple[Ans
         for subject, cases in finding.cells.items()
         for case in cases
     }
-    asked = _Asked(run, cells, findings)
+    parts = {
+        (subject, case): part
+        for finding in run.findings
+        for part in finding.singles
+        for subject, cases in part.cells.items()
+        for case in cases
+    }
+    asked = _Asked(run, cells, findings, parts)
     return {question.id: _answer(asked, question, book, operation) for question in book.questions}
 
 
@@ -183,19 +192,14 @@ def _select_cells(asked: _Asked, question: Question, operation: str) -> Iterator
                 yield cell
 
 
-def _find_finding(asked: _Asked, cell: Cell) -> Finding | None:
-    number = asked.findings.get((cell.subject, cell.case))
-    return None if number is None else asked.run.findings[number]
-
-
 def _find_cause(asked: _Asked, cell: Cell) -> str:
-    finding = _find_finding(asked, cell)
+    finding = asked.parts.get((cell.subject, cell.case))
     return finding.cause if finding is not None else ""
 
 
 def _describe(asked: _Asked, question: Question, cell: Cell) -> Answer:
     """Return the answer of one cell."""
-    finding = _find_finding(asked, cell)
+    finding = asked.parts.get((cell.subject, cell.case))
     standing = _STANDING_OF.get(STATUSES[cell.status], "broken")
     words = _choose_words(question.answers, cell, finding)
     severity = "" if finding is None or standing == "right" else finding.severity

@@ -220,7 +220,7 @@ def _ask_all(
         planned=len(cells),
         finished=len(cells),
         counts=dict(Counter(cell.status for cell in cells)),
-        plan_sha256=hash_plan((cell.subject, cell.case) for cell in cells),
+        plan_sha256=hash_plan(cell.pair for cell in cells),
     )
     header = make_header("check_clipper", replace(connection.description, subjects=tuple(subjects)))
     return Run(header, tuple(cells), footer, tuple(findings))

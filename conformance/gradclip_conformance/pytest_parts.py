@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from gradclip_reports.brief import draw_finding
 from gradclip_reports.failures import group_failures, leave_out_findings
-from gradclip_reports.records import Cell, Finding, Run, RunWriter, read_runs
+from gradclip_reports.records import Cell, Run, RunWriter, read_runs
 from gradclip_reports.statuses import SPOILING, UNJUDGED, Status
 from gradclip_reports.values import escape_text, format_cell_count
 from gradclip_spec import rules
@@ -109,7 +109,7 @@ def _share(request: pytest.FixtureRequest, key: str, make: Callable[[], Run]) ->
         run = make()
         beside = path.with_suffix(".new")
         with beside.open("w", encoding="utf-8") as stream:
-            writer = RunWriter(stream, run.header, [(cell.subject, cell.case) for cell in run.cells])
+            writer = RunWriter(stream, run.header, [cell.pair for cell in run.cells])
             for cell in run.cells:
                 writer.write(cell)
             writer.close(run.findings)
@@ -131,12 +131,12 @@ def _check_finding(run: Run, name: str) -> None:
 def _check_rule(run: Run, name: str) -> None:
     __tracebackhide__ = True
     cells = [cell for cell in run.cells if cell.rule == name]
-    wrong = {(cell.subject, cell.case): cell for cell in cells if cell.status in SPOILING}
-    found = [finding for finding in run.findings if finding.spoils and _list_cells(finding) & wrong.keys()]
+    wrong = {cell.pair: cell for cell in cells if cell.status in SPOILING}
+    found = [finding for finding in run.findings if finding.spoils and not wrong.keys().isdisjoint(finding.pairs)]
     texts = [[f"{len(wrong)} of {format_cell_count(len(cells))} of {name} are not as expected."]]
     texts += [draw_finding(finding, run) for finding in found[:SHOWN]]
     texts += [[f"also: {finding.title}" for finding in found[SHOWN:]]]
-    explained = {pair for finding in found for pair in _list_cells(finding)}
+    explained = {pair for finding in found for pair in finding.pairs}
     texts += [_describe_cell(cell) for pair, cell in wrong.items() if pair not in explained][:SHOWN]
     _fail(texts if wrong else ())
     if known := next((cell for cell in cells if cell.status == Status.DEVIATION), None):
@@ -159,10 +159,6 @@ def _check_rest(run: Run, part: Part) -> None:
 
 def _describe_cell(cell: Cell) -> list[str]:
     return [f"{cell.status}: {cell.case} of {cell.subject}", f"  {cell.detail}"]
-
-
-def _list_cells(finding: Finding) -> set[tuple[str, str]]:
-    return {(subject, case) for subject, cases in finding.cells.items() for case in cases}
 
 
 def _fail(texts: Sequence[Sequence[str]] | Iterator[Sequence[str]]) -> None:

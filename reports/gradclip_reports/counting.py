@@ -77,14 +77,8 @@ def count_explained(runs: Iterable[Run]) -> tuple[int, int]:
     """Return the number of judged cells that did not pass, and how many of these a named cause explains."""
     differing = explained = 0
     for run in runs:
-        named = {
-            (subject, case)
-            for finding in run.findings
-            if finding.cause != UNEXPLAINED
-            for subject, cases in finding.cells.items()
-            for case in cases
-        }
-        cells = [(cell.subject, cell.case) for cell in run.cells if cell.status not in (Status.PASS, *UNJUDGED)]
+        named = {pair for finding in run.findings if finding.cause != UNEXPLAINED for pair in finding.pairs}
+        cells = [cell.pair for cell in run.cells if cell.status not in (Status.PASS, *UNJUDGED)]
         differing += len(cells)
         explained += sum(cell in named for cell in cells)
     return differing, explained

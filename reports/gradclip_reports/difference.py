@@ -85,13 +85,13 @@ class Compared:
 def compare(first: Side, second: Side, dtypes: Collection[str] = ()) -> Compared:
     """Compare, case by case, the cells that both sides answered."""
     cells = [_select_cells(side, dtypes) for side in (first, second)]
-    causes = [_list_causes(side) for side in (first, second)]
+    causes = [side.run.map_singles() for side in (first, second)]
     groups: dict[tuple[str, str, str], list[tuple[Cell, Cell]]] = {}
     severities: dict[tuple[str, str, str], str] = {}
     same = 0
     for case in (case for case in cells[0] if case in cells[1]):
         pair = (cells[0][case], cells[1][case])
-        findings = (causes[0].get(_make_key(pair[0])), causes[1].get(_make_key(pair[1])))
+        findings = (causes[0].get(pair[0].pair), causes[1].get(pair[1].pair))
         told = (_describe_answer(pair[0], findings[0]), _describe_answer(pair[1], findings[1]))
         if told[0] == told[1] and _have_equal_answers(pair, findings):
             same += 1
@@ -125,26 +125,12 @@ def _make_contrast(key: tuple[str, str, str], pairs: Sequence[tuple[Cell, Cell]]
     return Contrast(severity, key[1], key[2], tuple(pair[0].case for pair in pairs), smallest)
 
 
-def _make_key(cell: Cell) -> tuple[str, str]:
-    return cell.subject, cell.case
-
-
 def _select_cells(side: Side, dtypes: Collection[str]) -> dict[str, Cell]:
     """Return the cells that were answered, by case."""
     return {
         cell.case: cell
         for cell in side.run.cells
         if cell.subject in side.subjects and cell.status != "unsupported" and (not dtypes or cell.dtype in dtypes)
-    }
-
-
-def _list_causes(side: Side) -> dict[tuple[str, str], Finding]:
-    return {
-        (subject, case): single
-        for finding in side.run.findings
-        for single in finding.singles
-        for subject, cases in single.cells.items()
-        for case in cases
     }
 
 

@@ -74,8 +74,8 @@ def leave_out_findings(run: Run) -> Run:
 
     An error of the suite or of an adapter is not a finding, and older records have no findings.
     """
-    explained = {(subject, case) for one in run.findings for subject, names in one.cells.items() for case in names}
-    return replace(run, cells=tuple(cell for cell in run.cells if (cell.subject, cell.case) not in explained))
+    explained = {pair for one in run.findings for pair in one.pairs}
+    return replace(run, cells=tuple(cell for cell in run.cells if cell.pair not in explained))
 
 
 def _select_spoiling(run: Run) -> list[Cell]:

@@ -10,7 +10,7 @@ from .lines import Finding, Run
 from .statuses import Status
 from .values import escape_line, format_cell_count, format_count, format_value, is_hex_float, shorten_text
 
-__all__ = ["describe_standing", "find_finding", "list_lines", "write_heading", "write_short_line"]
+__all__ = ["describe_standing", "list_lines", "write_heading", "write_short_line"]
 
 #: Longer values are cut. The record holds them in full.
 LENGTH = 300
@@ -119,9 +119,3 @@ def _name_rules(rules: Mapping[str, int]) -> str:
     most = sorted(rules.items(), key=lambda pair: -pair[1])
     shown = [f"{escape_line(rule)} ({count})" for rule, count in most[:3]]
     return ", ".join(shown + ([f"{len(most) - 3} more"] if len(most) > 3 else []))
-
-
-def find_finding(run: Run, subject: str, case: str) -> Finding | None:
-    """Return the finding that explains a cell. Of a combined finding, return the part."""
-    every = (single for one in run.findings for single in one.singles)
-    return next((one for one in every if case in one.cells.get(subject, ())), None)

@@ -140,6 +140,11 @@ class Cell(Line):
     #: The input in a short form, if the answer differs from the rule.
     input: Any = None
 
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Return the subject and the case, which together name one cell of a run."""
+        return self.subject, self.case
+
     def to_json(self) -> dict[str, Any]:
         """Return the line as a JSON object. Cut the word for the answer to the allowed length."""
         members = super().to_json()
@@ -206,6 +211,11 @@ class Finding(Line):
         return self.parts or (self,)
 
     @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return the subject and the case of each cell."""
+        return [(subject, case) for subject, cases in self.cells.items() for case in cases]
+
+    @property
     def count(self) -> int:
         """Return the number of cells."""
         return sum(map(len, self.cells.values()))
@@ -246,6 +256,15 @@ class Run:
     def is_judged(self) -> bool:
         """Return whether any cell was judged right or wrong. A run without such a cell cannot be as expected."""
         return any(cell.status not in UNJUDGED for cell in self.cells)
+
+    @property
+    def singles(self) -> tuple[Finding, ...]:
+        """Return the findings without parts, and the parts of the others."""
+        return tuple(single for finding in self.findings for single in finding.singles)
+
+    def map_singles(self) -> dict[tuple[str, str], Finding]:
+        """Return the finding that explains each cell, by the cell's pair. Of a combined finding, return the part."""
+        return {pair: single for single in self.singles for pair in single.pairs}
 
 
 def hash_plan(plan: Iterable[tuple[str, str]]) -> str:

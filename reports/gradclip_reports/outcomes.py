@@ -52,15 +52,9 @@ class Outcome(NamedTuple):
 
 def list_outcomes(run: Run) -> Iterator[Outcome]:
     """Yield the cells of a run, then those that did not run."""
-    findings = {
-        (subject, case): single
-        for finding in run.findings
-        for single in finding.singles
-        for subject, cases in single.cells.items()
-        for case in cases
-    }
+    findings = run.map_singles()
     for cell in run.cells:
-        finding = findings.get((cell.subject, cell.case))
+        finding = findings.get(cell.pair)
         message = escape_text(f"{cell.status}: {shorten_text(cell.detail, DETAIL)}" if cell.detail else cell.status)
         yield Outcome(cell.subject, cell.case, cell.status, OUTCOMES[cell.status], message, cell.seconds, cell, finding)
     for subject, case in run.footer.not_run:

@@ -237,7 +237,7 @@ def _find_contradictions(header: Header, cells: list[Cell], footer: Footer) -> I
     for cell in cells:
         if operations.get(cell.subject) != cell.operation:
             yield f"has a cell of {cell.subject!r} for {cell.operation}, which its header does not list"
-    finished = Counter((cell.subject, cell.case) for cell in cells)
+    finished = Counter(cell.pair for cell in cells)
     for (subject, case), times in finished.items():
         if times > 1:
             yield f"has the cell {subject} {case} {times} times; each cell must occur once"
@@ -259,10 +259,10 @@ def _find_contradictions(header: Header, cells: list[Cell], footer: Footer) -> I
 
 def _find_wrong_findings(run: Run) -> Iterator[str]:
     """Yield faults of findings: cells that the run does not have, or that another finding explains."""
-    statuses = {(cell.subject, cell.case): cell.status for cell in run.cells}
+    statuses = {cell.pair: cell.status for cell in run.cells}
     explained: set[tuple[str, str]] = set()
     for finding in run.findings:
-        named = _list_cells(finding)
+        named = finding.pairs
         for pair in named:
             if pair not in statuses or pair in explained:
                 what = "another finding explains already" if pair in explained else "the run does not have"
@@ -279,12 +279,8 @@ def _find_wrong_findings(run: Run) -> Iterator[str]:
 
 def _find_wrong_parts(finding: Finding) -> Iterator[str]:
     """Yield a fault if the parts of a finding do not hold each of its cells once."""
-    cells = [pair for part in finding.parts for pair in _list_cells(part)]
+    cells = [pair for part in finding.parts for pair in part.pairs]
     rules = sum((Counter(part.rules) for part in finding.parts), Counter[str]())
     statuses = sum((Counter(part.statuses) for part in finding.parts), Counter[str]())
-    if sorted(cells) != sorted(_list_cells(finding)) or (rules, statuses) != (finding.rules, finding.statuses):
+    if sorted(cells) != sorted(finding.pairs) or (rules, statuses) != (finding.rules, finding.statuses):
         yield f"has a finding {_shorten(finding.cause)!r} whose parts do not hold each of its cells once"
-
-
-def _list_cells(finding: Finding) -> list[tuple[str, str]]:
-    return [(subject, case) for subject, cases in finding.cells.items() for case in cases]

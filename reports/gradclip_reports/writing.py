@@ -96,7 +96,7 @@ class RunWriter:
             If the cell is not in the plan, has been written already, or could not be read back; or if the run is
             closed.
         """
-        pair = (cell.subject, cell.case)
+        pair = cell.pair
         for problem in self._find_problems(cell, pair):
             message = f"The cell {' '.join(pair)!r} cannot be written: {problem}. This is a fault of the suite."
             raise RecordError(message)
@@ -111,7 +111,7 @@ class RunWriter:
     def sort(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
         """Return cells of this run in the order of the plan."""
         places = {pair: place for place, pair in enumerate(self._order)}
-        return tuple(sorted(cells, key=lambda cell: places[cell.subject, cell.case]))
+        return tuple(sorted(cells, key=lambda cell: places[cell.pair]))
 
     def _find_problems(self, cell: Cell, pair: tuple[str, str]) -> Iterator[str]:
         if self._closed:

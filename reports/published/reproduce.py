@@ -76,7 +76,7 @@ def _read(path: Path, causes: Sequence[str]) -> Reproduction:
 def list_gaps(framework: str) -> list[str]:
     """Return a sentence for each published finding without a script, and for each script without a finding."""
     (run,) = read_runs(HERE / f"{framework}.jsonl.gz")
-    shown = {single.cause for finding in run.findings for single in finding.singles}
+    shown = {single.cause for single in run.singles}
     scripts = {one.cause for one in read_reproductions(framework)}
     gaps = [f"{framework}: no script reproduces the finding {cause!r}" for cause in sorted(shown - scripts)]
     return gaps + [f"{framework}: the record has no finding {cause!r}" for cause in sorted(scripts - shown)]

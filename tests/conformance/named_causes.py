@@ -21,8 +21,7 @@ def run(adapter: Adapter, *rules: str) -> Run:
 
 def find_causes(adapter: Adapter, *rules: str) -> dict[tuple[Any, ...], str]:
     """Return the severity of each cause that the findings name, with the values of its parameters."""
-    singles = [single for finding in run(adapter, *rules).findings for single in finding.singles]
-    return {(single.cause, *single.parameters.values()): single.severity for single in singles}
+    return {(one.cause, *one.parameters.values()): one.severity for one in run(adapter, *rules).singles}
 
 
 def make_adapter(

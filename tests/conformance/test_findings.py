@@ -111,8 +111,8 @@ def test_findings_are_in_the_record_and_name_each_cell_once(tmp_path: Path) -> N
     path.write_text(stream.getvalue(), encoding="utf-8")
     (read,) = read_runs(path)
     assert read.findings == run.findings
-    named = [(subject, case) for one in run.findings for subject, cases in one.cells.items() for case in cases]
-    wrong = {(cell.subject, cell.case) for cell in run.cells if cell.status in ("fail", "quality")}
+    named = [pair for one in run.findings for pair in one.pairs]
+    wrong = {cell.pair for cell in run.cells if cell.status in ("fail", "quality")}
     assert len(named) == len(set(named))
     assert set(named) == wrong
     assert run.findings[0].cause == "not-clipped"

@@ -203,7 +203,7 @@ def find_known_faults(run: Run, entries: Sequence[Entry] | None = None) -> list[
     """
     known = load_known(run.header.adapter) if entries is None else entries
     version, environment = run.header.framework["version"], run.header.environment
-    deviating = {(cell.subject, cell.case) for cell in run.cells if cell.status == Status.DEVIATION}
+    deviating = {cell.pair for cell in run.cells if cell.status == Status.DEVIATION}
     faults = []
     for one in known:
         if not isinstance(one, KnownCause) or not one.holds(version, environment):
@@ -218,7 +218,7 @@ def find_known_faults(run: Run, entries: Sequence[Entry] | None = None) -> list[
 
 
 def _list_subjects(one: KnownCause, run: Run, deviating: set[tuple[str, str]]) -> Iterable[str]:
-    for finding in (single for combined in run.findings for single in combined.singles):
+    for finding in run.singles:
         if finding.cause != one.cause:
             continue
         for subject, cases in finding.cells.items():

@@ -162,11 +162,11 @@ def _is_entry(text: str, entry: Entry) -> bool:
 
 def _make_new_causes(run: Run) -> tuple[list[KnownCause], set[tuple[str, str]]]:
     """Return entries for failures with a cause that are not known yet, and the cells that they explain."""
-    failed = {(cell.subject, cell.case) for cell in run.cells if _is_unknown(cell)}
+    failed = {cell.pair for cell in run.cells if _is_unknown(cell)}
     entries: list[KnownCause] = []
     explained: set[tuple[str, str]] = set()
-    for finding in (single for combined in run.findings for single in combined.singles):
-        found = {(name, case) for name, cases in finding.cells.items() for case in cases} & failed
+    for finding in run.singles:
+        found = {*finding.pairs} & failed
         if not found or finding.cause not in load_causes():
             continue
         subjects = tuple(sorted({name for name, _ in found}))
@@ -221,7 +221,7 @@ def _make_new_pins(
     """Return pins for failures without a pin, and for known failures whose pins are made anew."""
     groups: dict[tuple[str, Deviation], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for cell in run.cells:
-        if (cell.subject, cell.case) in explained:
+        if cell.pair in explained:
             continue
         if (pin := _make_pin(cell, loose, version)) is not None:
             groups[cell.rule, pin][cell.subject].add(cell.case)

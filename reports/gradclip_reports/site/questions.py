@@ -107,20 +107,8 @@ def answer_run(run: Run, book: Book, operation: str = "") -> dict[str, tuple[Ans
     cells: dict[str, list[Cell]] = {}
     for cell in run.cells:
         cells.setdefault(cell.rule, []).append(cell)
-    findings = {
-        (subject, case): number
-        for number, finding in enumerate(run.findings)
-        for subject, cases in finding.cells.items()
-        for case in cases
-    }
-    parts = {
-        (subject, case): part
-        for finding in run.findings
-        for part in finding.singles
-        for subject, cases in part.cells.items()
-        for case in cases
-    }
-    asked = _Asked(run, cells, findings, parts)
+    findings = {pair: number for number, finding in enumerate(run.findings) for pair in finding.pairs}
+    asked = _Asked(run, cells, findings, run.map_singles())
     return {question.id: _answer(asked, question, book, operation) for question in book.questions}
 
 
@@ -193,17 +181,17 @@ def _select_cells(asked: _Asked, question: Question, operation: str) -> Iterator
 
 
 def _find_cause(asked: _Asked, cell: Cell) -> str:
-    finding = asked.parts.get((cell.subject, cell.case))
+    finding = asked.parts.get(cell.pair)
     return finding.cause if finding is not None else ""
 
 
 def _describe(asked: _Asked, question: Question, cell: Cell) -> Answer:
     """Return the answer of one cell."""
-    finding = asked.parts.get((cell.subject, cell.case))
+    finding = asked.parts.get(cell.pair)
     standing = _STANDING_OF.get(STATUSES[cell.status], "broken")
     words = _choose_words(question.answers, cell, finding)
     severity = "" if finding is None or standing == "right" else finding.severity
-    number = asked.findings.get((cell.subject, cell.case))
+    number = asked.findings.get(cell.pair)
     return Answer(standing, words, severity, (cell.subject,), 1, number, cell.case)
 
 

@@ -170,7 +170,7 @@ def _view_run(run: Run, record: str, book: Book, write_script: ScriptWriter, slu
     statuses: dict[str, list[str]] = {}
     for cell in run.cells:
         statuses.setdefault(cell.rule, []).append(cell.status)
-    cells = {(cell.subject, cell.case): cell for cell in run.cells}
+    cells = {cell.pair: cell for cell in run.cells}
     known = {cause.id for cause in book.causes}
     anchors = Slugs()
     ranked = sorted(run.findings, key=lambda one: SEVERITIES.index(one.severity) if one.severity in SEVERITIES else 99)

@@ -206,7 +206,7 @@ def test_entry_is_read() -> None:
     (entry,) = read_known_causes(ENTRY, "lib.toml")
 
     assert entry.parameters == (("effect", ("zeros", "nan")), ("eps", (1e-6,)))
-    assert entry.single_parameters == {"eps": 1e-6}
+    assert entry.suspect.parameters == {"effect": "zeros", "eps": 1e-6}
 
 
 @pytest.mark.parametrize(

@@ -92,11 +92,6 @@ class KnownCause:
         """The cause with one value for each parameter, in the form that the models need."""
         return Suspect(self.cause, {name: values[0] for name, values in self.parameters})
 
-    @property
-    def single_parameters(self) -> dict[str, Any]:
-        """The parameters that have one value."""
-        return {name: values[0] for name, values in self.parameters if len(values) == 1}
-
     def touches(self, rule: str) -> bool:
         """Return whether the cause could break this rule."""
         return THEMES.get(rule, "") in load_causes()[self.cause].themes

@@ -18,7 +18,7 @@ from ..statuses import SEVERITIES, STATUSES, UNEXPLAINED, Status
 from ..values import escape_line, shorten_text
 from .book import Book, Question, Words
 
-__all__ = ["OPERATIONS", "STANDINGS", "Answer", "answer_question", "answer_run", "write_answer"]
+__all__ = ["OPERATIONS", "STANDINGS", "Answer", "answer_run", "write_answer"]
 
 #: The operations by the prefix of their rules, in the order in which an answer is looked for.
 OPERATIONS = {"clip_by_global_norm": "global-norm", "clip_by_norm": "norm", "clip_by_value": "value"}
@@ -110,11 +110,6 @@ def answer_run(run: Run, book: Book, operation: str = "") -> dict[str, tuple[Ans
     findings = {pair: number for number, finding in enumerate(run.findings) for pair in finding.pairs}
     asked = _Asked(run, cells, findings, run.map_singles())
     return {question.id: _answer(asked, question, book, operation) for question in book.questions}
-
-
-def answer_question(run: Run, question: Question, book: Book, operation: str = "") -> tuple[Answer, ...]:
-    """Return the answers of a run to one question. See :func:`answer_run`."""
-    return answer_run(run, Book([question], accuracy=book.accuracy, speeds=book.speeds), operation)[question.id]
 
 
 def write_answer(answers: Sequence[Answer]) -> str:
@@ -227,9 +222,7 @@ def _fill(words: str, parameters: Mapping[str, Any]) -> str:
 
 
 def _explain_silence(question: Question, cells: Sequence[Cell]) -> Answer:
-    """Return why no cell could be asked: what most of them lack."""
-    if not cells:
-        return Answer("unknown", "not asked")
+    """Return why no cell could be asked: what most of them lack. There is at least one cell."""
     (lacks, _), *_ = Counter(cell.lacks or "" for cell in cells).most_common(1)
     cell = next(one for one in cells if (one.lacks or "") == lacks)
     known = any(words.lacks == lacks for words in question.answers) if lacks else False

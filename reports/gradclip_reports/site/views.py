@@ -126,11 +126,6 @@ class RunView:
         """The day of the run."""
         return self.run.header.started[:10]
 
-    @property
-    def worst(self) -> str:
-        """The worst severity of a finding that breaks rules. It is empty if there is none."""
-        return next(iter(self.counts.findings), "")
-
 
 @dataclass(frozen=True)
 class Stage:
@@ -142,9 +137,7 @@ class Stage:
     is_first: bool
 
 
-def make_views(
-    runs: Sequence[tuple[Run, str]], book: Book, write_script: ScriptWriter, reserved: Slugs | None = None
-) -> list[RunView]:
+def make_views(runs: Sequence[tuple[Run, str]], book: Book, write_script: ScriptWriter) -> list[RunView]:
     """Return the runs as the pages show them.
 
     Parameters
@@ -155,10 +148,8 @@ def make_views(
         The rules, the causes and the questions.
     write_script
         A function that writes the script of a cell.
-    reserved
-        The file names that are taken.
     """
-    slugs, entry_slugs = reserved or Slugs(), Slugs()
+    slugs, entry_slugs = Slugs(), Slugs()
     views = [_view_run(run, record, book, write_script, slugs) for run, record in runs]
     _add_history(views)
     for view in views:
@@ -186,7 +177,7 @@ def _view_run(run: Run, record: str, book: Book, write_script: ScriptWriter, slu
         count_rules([run]),
         findings,
         len(run.findings) - len(findings),
-        {rule: Tally(found) for rule, found in list(statuses.items())},
+        {rule: Tally(found) for rule, found in statuses.items()},
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
@@ -12,7 +14,8 @@ __all__ = ["setup"]
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Add the renderer `mathml` to Sphinx."""
-    app.add_html_math_renderer("mathml", (write_inline_formula, None), (write_displayed_formula, None))
+    inline, displayed = partial(write_formula, "inline"), partial(write_formula, "block")
+    app.add_html_math_renderer("mathml", (inline, None), (displayed, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -22,25 +25,13 @@ def convert_formula(formula: str, display: str) -> str:
     return str(convert(formula.replace(r"\implies", r"\;\Longrightarrow\;"), display=display))
 
 
-def write_inline_formula(translator: HTML5Translator, node: nodes.math) -> None:
-    """Write a formula within a sentence.
+def write_formula(display: str, translator: HTML5Translator, node: nodes.math | nodes.math_block) -> None:
+    """Write a formula within a sentence ("inline"), or on a line of its own ("block").
 
     Raises
     ------
     docutils.nodes.SkipNode
         Always, because the LaTeX inside the node is already written.
     """
-    translator.body.append(convert_formula(node.astext(), "inline"))
-    raise nodes.SkipNode
-
-
-def write_displayed_formula(translator: HTML5Translator, node: nodes.math_block) -> None:
-    """Write a formula on a line of its own.
-
-    Raises
-    ------
-    docutils.nodes.SkipNode
-        Always, because the LaTeX inside the node is already written.
-    """
-    translator.body.append(convert_formula(node.astext(), "block"))
+    translator.body.append(convert_formula(node.astext(), display))
     raise nodes.SkipNode

@@ -8,24 +8,20 @@ every sixth clipper, beginning with the second.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
-import platform
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 HERE = Path(__file__).resolve().parent
 # In a test, pytest's `pythonpath` finds the modules beside the tests. A script must add their folders to the path.
 sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in sys.path]
 
 from clippers.defects import Defect, list_defects  # noqa: E402 - it lies beside this script
+from conditions import describe_conditions, write_conditions  # noqa: E402
 
 from gradclip_adapters import arrays  # noqa: E402
 from gradclip_adapters.plain import PlainFunction  # noqa: E402
@@ -94,12 +90,7 @@ def summarize(each: Sequence[dict[str, Any]]) -> dict[str, Any]:
     unseen = [one for one in each if one["written"] == [UNEXPLAINED]]
     pairs = Counter((one["written"][0], one["named"][0] if one["named"] else "no finding") for one in each)
     return {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "versions": {
-            "gradclip-spec": version("gradclip-spec"),
-            "Python": platform.python_version(),
-            "NumPy": np.__version__,
-        },
+        **describe_conditions(),
         "clippers": len(each),
         "named": sum(one["is_named"] for one in each),
         "median_findings": counts[len(counts) // 2],
@@ -128,7 +119,6 @@ def list_faults(result: dict[str, Any]) -> list[str]:
 def write_markdown(result: dict[str, Any]) -> str:
     """Return the page: the measures, the pairs of causes, and the clippers whose first finding names another cause."""
     total, unseen = result["clippers"], result["unseen"]
-    versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
     rows = [(one["written"], one["named"], one["clippers"]) for one in result["confusion"]]
     other = [
         (one["clipper"], one["defect"], ", ".join(one["written"]), ", ".join(one["named"][:3]) or "no finding")
@@ -138,7 +128,7 @@ def write_markdown(result: dict[str, Any]) -> str:
     lines = [
         "# The causes of the wrong clippers",
         "",
-        f"Made by `nox -s exam -- --findings` on {result['date']} with {versions}.",
+        f"Made by `nox -s exam -- --findings` {write_conditions(result)}.",
         "",
         "Each wrong clipper of the exam has one defect, and `tests/conformance/clippers/causes.toml` holds its cause.",
         "The suite checks the clipper and names causes in its findings.",

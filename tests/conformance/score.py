@@ -9,18 +9,14 @@ is wrong or has not run.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
-import platform
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 HERE = Path(__file__).resolve().parent
@@ -29,6 +25,7 @@ sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in
 
 from clippers import WRONG, Wrong  # noqa: E402 - it lies beside this script
 from clippers.right import RIGHT, Right  # noqa: E402
+from conditions import describe_conditions, write_conditions  # noqa: E402
 from frameworks import has_framework  # noqa: E402
 from generated import batches  # noqa: E402
 
@@ -165,12 +162,7 @@ def score_canaries(outcomes: Outcomes) -> Iterator[dict[str, Any]]:
 def score(outcomes: Outcomes) -> dict[str, Any]:
     """Combine the scores, with the date and the versions."""
     return {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "versions": {
-            "gradclip-spec": version("gradclip-spec"),
-            "Python": platform.python_version(),
-            "NumPy": np.__version__,
-        },
+        **describe_conditions(),
         "wrong": score_wrong(outcomes.list_passed(WRONG_TEST)),
         "right": score_right(outcomes.list_passed(RIGHT_TEST)),
         "generated": score_generated(outcomes),
@@ -195,11 +187,10 @@ def list_faults(result: dict[str, Any]) -> list[str]:
 def write_markdown(result: dict[str, Any]) -> str:
     """Write the score as a page."""
     wrong, right, hosts, made = (result[part] for part in ("wrong", "right", "hosts", "generated"))
-    versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
     lines = [
         "# The suite's own exam",
         "",
-        f"Made by `nox -s exam` on {result['date']} with {versions}.",
+        f"Made by `nox -s exam` {write_conditions(result)}.",
         "",
         f"- Wrong clippers caught by the rule that they break: {wrong['caught']} of {wrong['total']}",
         f"- Rules that catch no clipper: {len(wrong['rules_that_catch_none'])} of {len(wrong['by_rule'])}",

@@ -65,11 +65,13 @@ def find_findings(defect: Defect) -> list[Finding]:
     return explain_findings(evidence, list_asked_rules(cells))
 
 
+def wait_for_interrupting_calls() -> None:
+    """Let a call that interrupts another call end in time even on a busy machine: no wrong clipper holds a lock."""
+    arrays.PATIENCE = 60.0
+
+
 def name_causes(number: int) -> dict[str, Any]:
     """Return the causes of one wrong clipper: those that `causes.toml` gives, and those that its findings name."""
-    # A call interrupts another call and must end within PATIENCE. No wrong clipper holds a lock, so it always ends; a
-    # longer PATIENCE lets it end in time even on a busy machine.
-    arrays.PATIENCE = 60.0
     defect = list_defects()[number]
     # Poor accuracy alone does not fail the check. Use such findings only if there are no others.
     every = find_findings(defect)
@@ -162,7 +164,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     first, step = map(int, options.part.split("/"))
     numbers = range(len(list_defects()))[first - 1 :: step]
-    with ProcessPoolExecutor(options.jobs) as pool:
+    with ProcessPoolExecutor(options.jobs, initializer=wait_for_interrupting_calls) as pool:
         result = summarize(list(pool.map(name_causes, numbers)))
     page = write_markdown(result)
     sys.stdout.write(page)

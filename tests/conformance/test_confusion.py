@@ -9,6 +9,7 @@ import pytest
 from clippers import WRONG
 from clippers.defects import list_defects, load_written_causes
 
+from gradclip_adapters import arrays
 from gradclip_reports.statuses import UNEXPLAINED
 from gradclip_spec.rules.causes import load_causes
 
@@ -44,7 +45,11 @@ def test_each_wrong_clipper_has_a_cause() -> None:
 
 @pytest.mark.exam(sample=2)
 @pytest.mark.parametrize("name", CERTAIN)
-def test_first_finding_names_the_defect(name: str) -> None:
+def test_first_finding_names_the_defect(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Let the end of the test restore what this function changes.
+    monkeypatch.setattr(arrays, "PATIENCE", arrays.PATIENCE)
+    confusion.wait_for_interrupting_calls()
+
     result = confusion.name_causes(DEFECTS[name])
 
     assert result["is_named"], f"{result['defect']} The findings name {result['named']}."

@@ -222,9 +222,11 @@ class TestMeasurements:
             ({"elements": None}, False),
             ({"elements": "large"}, False),
             ({"elements": -1.0}, False),
+            ({"elements": "nan"}, False),
+            ({"elements": 1.7e308}, False),
             ({"size": 3.5}, False),
         ],
-        ids=["numbers", "infinite", "no-norm", "no-elements", "text", "negative", "size"],
+        ids=["numbers", "infinite", "no-norm", "no-elements", "text", "negative", "nan", "too-large", "size"],
     )
     def test_each_row_holds_distances(self, row: dict[str, Any], is_valid: bool, tmp_path: Path) -> None:
         path = tmp_path / "accuracy.json"
@@ -237,6 +239,15 @@ class TestMeasurements:
         else:
             with pytest.raises(RecordError, match="row 1 has no valid member"):
                 read_accuracy(path)
+
+    @pytest.mark.parametrize("time", ["inf", "nan", -1.0, 1e306, None])
+    def test_each_row_of_speeds_holds_times(self, time: Any, tmp_path: Path) -> None:
+        path = tmp_path / "benchmarks.json"
+        row = {**SPEED, "peer": "torch foreach", "ours": 0.5}
+        path.write_text(json.dumps([{**row, "theirs": 0.5}, {**row, "theirs": time}]), encoding="utf-8")
+
+        with pytest.raises(RecordError, match="row 2 has no valid member 'theirs'"):
+            read_speeds(path)
 
 
 class TestPicture:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,8 +12,43 @@ from ..values import escape_text
 
 __all__ = ["read_accuracy", "read_speeds"]
 
-_ACCURACY = {"subject": str, "dtype": str, "size": int, "norm": float, "elements": float, "problem": str}
-_SPEED = {"peer": str, "workload": str, "dtype": str, "mode": str, "clipped": bool, "ours": float, "theirs": float}
+#: Plots compute with the numbers of tables. With a larger number, a result could be beyond the range of float64.
+_LARGEST = 1e300
+
+
+def _is_text(value: object) -> bool:
+    return type(value) is str
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int
+
+
+def _is_flag(value: object) -> bool:
+    return type(value) is bool
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, (int, float)) and type(value) is not bool and 0 <= value <= _LARGEST
+
+
+def _is_distance(value: object) -> bool:
+    # JSON has no infinity, so it is written as text. No distance is NaN.
+    return value == "inf" or _is_time(value)
+
+
+Members = Mapping[str, Callable[[object], bool]]
+
+_ACCURACY: Members = {
+    **dict.fromkeys(("subject", "dtype", "problem"), _is_text),
+    "size": _is_count,
+    **dict.fromkeys(("norm", "elements"), _is_distance),
+}
+_SPEED: Members = {
+    **dict.fromkeys(("peer", "workload", "dtype", "mode"), _is_text),
+    "clipped": _is_flag,
+    **dict.fromkeys(("ours", "theirs"), _is_time),
+}
 
 
 def read_accuracy(path: Path) -> Mapping[str, Any]:
@@ -65,23 +99,14 @@ def _read(path: Path) -> Any:
     return document
 
 
-def _check_rows(rows: Any, members: Mapping[str, type], path: Path, optional: str = "") -> None:
+def _check_rows(rows: Any, members: Members, path: Path, optional: str = "") -> None:
     if not isinstance(rows, list):
         _refuse(path, "it has no list of rows")
     for number, row in enumerate(rows, start=1):
-        for name, kind in members.items():
+        for name, fits in members.items():
             value = row.get(name) if isinstance(row, dict) else None
-            if not (_fits(value, kind) or (name == optional and value is None and name in row)):
+            if not (fits(value) or (name == optional and value is None and name in row)):
                 _refuse(path, f"row {number} has no valid member {name!r}")
-
-
-def _fits(value: Any, kind: type) -> bool:
-    if kind is float and isinstance(value, str):
-        # JSON has no infinity and no NaN, so they are written as text.
-        return value in ("inf", "nan")
-    if kind is float:
-        return type(value) in (int, float) and math.isfinite(value) and value >= 0
-    return type(value) is kind
 
 
 def _refuse(path: Path, what: str) -> NoReturn:

@@ -80,6 +80,17 @@ def test_errors_are_drawn_only_if_they_make_a_line(errors: dict[int, Any], runs:
     assert "plot-errors" not in {plot.id for plot in plots}
 
 
+def test_no_line_of_errors_leaves_the_axes(runs: list[Run]) -> None:
+    accuracy = make_accuracy(torch={1000: 0.5, 100_000: 12.0}, paddle={100: 0.25, 10_000_000: 0.5})
+
+    plot = next(plot for plot in draw_plots(runs, Book([], accuracy=accuracy)) if plot.id == "plot-errors")
+
+    picture = ElementTree.fromstring(plot.svg)
+    edges = [float(line.attrib["x1"]) for line in picture.iter("line") if line.attrib["x1"] == line.attrib["x2"]]
+    places = [float(circle.attrib["cx"]) for circle in picture.iter("circle")]
+    assert (min(places), max(places)) == (min(edges), max(edges))
+
+
 def test_times_are_drawn_against_the_number_of_tensors(runs: list[Run]) -> None:
     speeds = [
         make_speed("torch foreach", "1 x 25,000,000", 0.010),

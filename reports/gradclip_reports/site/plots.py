@@ -62,7 +62,9 @@ def _draw_errors(runs: Sequence[Run], book: Book) -> Plot | None:
     if not lines:
         return None
     ticks = range(-2, 1 + math.ceil(max(y for line in lines for _, y in line.points)))
-    sizes = range(math.floor(lines[0].points[0][0]), 1 + math.ceil(max(line.points[-1][0] for line in lines)))
+    sizes = range(
+        math.floor(min(line.points[0][0] for line in lines)), 1 + math.ceil(max(line.points[-1][0] for line in lines))
+    )
     axes = Axes(
         "elements",
         "error of the norm, ulp",

@@ -179,3 +179,13 @@ class Book:
     accuracy: Mapping[str, Any] = field(default_factory=dict)
     #: The rows that `nox -s bench` wrote.
     speeds: Sequence[Mapping[str, Any]] = ()
+
+    def list_errors(self, adapter: str, version: str) -> list[Mapping[str, Any]]:
+        """Return the measured errors of a framework in one version, without the rows that hold no numbers."""
+        return [
+            row
+            for framework in self.accuracy.get("frameworks", ())
+            if (framework["adapter"], framework["version"]) == (adapter, version)
+            for row in framework["rows"]
+            if not row["problem"]
+        ]

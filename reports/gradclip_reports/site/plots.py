@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..lines import Run
 from ..values import shorten_text
@@ -51,10 +50,9 @@ def _draw_errors(runs: Sequence[Run], book: Book) -> Plot | None:
     """Draw the error of the norm in ulp against the number of elements, with a line for each framework."""
     lines: list[Line] = []
     for run in runs:
-        framework = _find_framework(run, book.accuracy)
         worst: dict[int, float] = {}
-        for row in framework.get("rows", ()):
-            if row["dtype"] == "float32" and row["norm"] is not None and row["size"] > 0 and not row["problem"]:
+        for row in book.list_errors(run.header.adapter, run.header.framework["version"]):
+            if row["dtype"] == "float32" and row["norm"] is not None and row["size"] > 0:
                 worst[row["size"]] = max(worst.get(row["size"], 0.0), float(row["norm"]))
         points = [(math.log10(size), math.log10(max(ulp, _LEAST))) for size, ulp in sorted(worst.items())]
         if len(points) > 1 and all(math.isfinite(y) for _, y in points):
@@ -85,12 +83,6 @@ def _draw_errors(runs: Sequence[Run], book: Book) -> Plot | None:
         ["framework", *(f"{10**x:,.0f}" for x in shown)],
         rows,
     )
-
-
-def _find_framework(run: Run, accuracy: Mapping[str, Any]) -> Mapping[str, Any]:
-    wanted = (run.header.adapter, run.header.framework["version"])
-    found = [one for one in accuracy.get("frameworks", ()) if (one["adapter"], one["version"]) == wanted]
-    return found[0] if found else {}
 
 
 #: For each cause that is a formula: its text, and a function that computes the coefficient from the norm and the

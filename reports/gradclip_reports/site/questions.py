@@ -248,10 +248,8 @@ def _measure_accuracy(run: Run, book: Book, operation: str) -> Answer | None:
     subjects = {one["name"] for one in run.header.subjects if one["operation"] == operation}
     rows = [
         row
-        for framework in book.accuracy.get("frameworks", ())
-        if (framework["adapter"], framework["version"]) == (run.header.adapter, run.header.framework["version"])
-        for row in framework["rows"]
-        if row["subject"] in subjects and (row["dtype"], row["size"]) == (_DTYPE, _SIZE) and not row["problem"]
+        for row in book.list_errors(run.header.adapter, run.header.framework["version"])
+        if row["subject"] in subjects and (row["dtype"], row["size"]) == (_DTYPE, _SIZE)
     ]
     norms = [float(row["norm"]) for row in rows if row["norm"] is not None]
     if norms:

@@ -54,6 +54,7 @@ def test_rows_hold_every_possible_pair_and_kernel_triple(operation: str) -> None
     assert measure_coverage(operation, "quick").missing == []
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_coverage_shows_missing_combinations(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = read_rows(operation)

@@ -150,7 +150,7 @@ def check_run(run: Run, status: str, phrase: str) -> None:
     assert not run.footer.incomplete
 
 
-@pytest.mark.exam(sample=5)
+@pytest.mark.exam(sample=2)
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_adapter_that_misbehaves_costs_one_cell(name: str) -> None:
     status, phrase = ADAPTERS[name]
@@ -160,7 +160,7 @@ def test_adapter_that_misbehaves_costs_one_cell(name: str) -> None:
     )
 
 
-@pytest.mark.exam(sample=5)
+@pytest.mark.exam(sample=2)
 @pytest.mark.parametrize("name", WAYS)
 def test_host_that_breaks_the_protocol_costs_one_cell(name: str) -> None:
     status, phrase = WAYS[name]
@@ -170,7 +170,7 @@ def test_host_that_breaks_the_protocol_costs_one_cell(name: str) -> None:
     )
 
 
-@pytest.mark.exam(sample=3)
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("name", STARTS)
 def test_host_that_does_not_start_says_why(name: str) -> None:
     kind, phrase = STARTS[name]

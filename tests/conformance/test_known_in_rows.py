@@ -135,6 +135,7 @@ def test_answer_with_two_causes_is_excused_only_if_both_are_known(sizes: Sequenc
     assert find_statuses(*KNOWN) <= {"fail", "changed"}
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("sizes", [SHORT, LONG], ids=["short", "long"])
 def test_flushed_subnormals_are_recognised_among_other_gradients(sizes: Sequence[str]) -> None:
     flushed = KnownCause("subnormals-flushed", ("*",), "", "none found", "2026-11-23")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from textwrap import indent
@@ -27,6 +27,7 @@ from ..oracle.question import find_narrowest, list_norm_groups
 
 __all__ = [
     "Wanted",
+    "allow_flushing",
     "assert_equal",
     "assert_one_of",
     "format_tolerance",
@@ -49,6 +50,8 @@ class Wanted:
     tolerance: float = 0.0
     #: A gradient and a factor. The values are their rounded product.
     product: tuple[np.ndarray[Any, Any], float] | None = None
+    #: Numbers below this one count as zero. It is the smallest normal number if the subject flushes subnormal numbers.
+    flushed_below: float = 0.0
 
 
 def assert_equal(wanted: Mapping[int, Wanted]) -> str:
@@ -63,7 +66,7 @@ def _assert(result: str, wanted: Wanted) -> str:
     if wanted.values is None:
         return f'assert {result} is None, f"expected: no gradient; observed: {{{result}}}"'
     values = _write_source(wanted)
-    if wanted.ulps:
+    if wanted.ulps or wanted.flushed_below:
         return _assert_close(result, wanted)
     line = f"np.testing.assert_array_equal({result}, {values})"
     if wanted.values.ndim:
@@ -82,8 +85,11 @@ def _assert_close(result: str, wanted: Wanted) -> str:
     if wanted.values is not None and not np.isfinite(wanted.values).all():
         # The difference of two infinities, or of two NaN, is NaN.
         near = f"({near}) | ({observed} == expected) | (np.isnan({observed}) & np.isnan(expected))"
+    if wanted.flushed_below:
+        near = f"({near}) | (np.maximum(abs({observed}), abs(expected)) < {wanted.flushed_below!r})"
+    why = "# The function flushes subnormal numbers, so they count as zeros.\n" if wanted.flushed_below else ""
     return (
-        f'expected = np.array({_write_source(wanted)}, "{known}")\n'
+        f'{why}expected = np.array({_write_source(wanted)}, "{known}")\n'
         f"assert np.shape({result}) == expected.shape and np.all({near}), "
         f'f"expected: {{expected}}; observed: {{{result}}}"'
     )
@@ -131,9 +137,10 @@ def assert_one_of(ways: Iterable[Mapping[int, Wanted]]) -> str:
     if not others:
         return assert_equal(first)
     tolerance = max(one.tolerance for way in ways for one in way.values())
+    flushed = max(one.flushed_below for way in ways for one in way.values())
     lists = [[write_array(one.values) for one in way.values() if one.values is not None] for way in ways]
     written = ", ".join(f"[{', '.join(way)}]" for way in lists)
-    close = f"np.allclose(result, value, {format_tolerance(tolerance)}, 0.0, equal_nan=True)"
+    close = f"np.allclose(result, value, {format_tolerance(tolerance)}, {flushed!r}, equal_nan=True)"
     return (
         f"expected = [{written}]\n"
         f"agrees = [all({close} for result, value in zip(results, way)) for way in expected]\n"
@@ -147,6 +154,19 @@ def list_inputs(case: Case, indices: Iterable[int]) -> dict[int, Wanted]:
     return {i: Wanted(None if array is None else _reshape(array)) for i, array in arrays.items()}
 
 
+def allow_flushing(wanted: Mapping[int, Wanted], case: Case, subject: Subject) -> dict[int, Wanted]:
+    """Return the values, with subnormal numbers and zeros equal if the subject flushes subnormal numbers."""
+    allowed = dict(wanted)
+    for i, one in wanted.items():
+        array = case.gradients[i].array
+        if array is None or one.values is None or "flushes_subnormals" not in subject.features:
+            continue
+        smallest = float(FORMATS[array.dtype].smallest_normal)
+        if ((one.values != 0) & (abs(one.values) < smallest)).any():
+            allowed[i] = replace(one, dtype=array.dtype, flushed_below=smallest)
+    return allowed
+
+
 def predict_values(case: Case, subject: Subject, prediction: Prediction, *, wide: bool = False) -> dict[int, Wanted]:
     """Return the values that the neutral rule gives. Leave out gradients for which the rule gives no values."""
     wanted = {}
@@ -156,7 +176,7 @@ def predict_values(case: Case, subject: Subject, prediction: Prediction, *, wide
             wanted[i] = Wanted(np.zeros(1) if "optimizer" in subject.features else None)
         elif prediction.gradients[i] is not None:
             wanted[i] = _predict_finite(case, i, prediction, wide=wide)
-    return wanted
+    return allow_flushing(wanted, case, subject)
 
 
 def _predict_finite(case: Case, index: int, prediction: Prediction, *, wide: bool = False) -> Wanted:

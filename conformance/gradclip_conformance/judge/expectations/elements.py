@@ -20,6 +20,7 @@ from ..expectation import Expectation, Part, find_broken_form, find_first_change
 from ..fingerprint import describe_results, describe_what_happened, show_answer, show_expected_arrays
 from ..model import NOT_READ_BACK, Answer, Context, Raised, Replied, Script, Verdict, join_lines
 from ..script_lines import (
+    allow_flushing,
     assert_equal,
     assert_one_of,
     list_inputs,
@@ -144,7 +145,8 @@ class Untouched(_Elements):
 
     def write_script(self, script: Script) -> str:
         """Return lines that compare the gradients with those that were passed."""
-        return join_lines(script.clip_lines(), assert_equal(list_inputs(script.case, self.indices)))
+        right = allow_flushing(list_inputs(script.case, self.indices), script.case, script.subject)
+        return join_lines(script.clip_lines(), assert_equal(right))
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,17 @@ FUNCTIONS = "function"
 #: More gradients than this are written out only if they are all equal.
 LISTED = 32
 
+#: How a script writes a threshold of each kind of the option `threshold_as`.
+THRESHOLDS = {
+    "numpy-float16": "np.float16({})",
+    "numpy-float32": "np.float32({})",
+    "numpy-float64": "np.float64({})",
+    "array": "np.array({}, float)",
+    "array-of-one": "np.array([{}], float)",
+    "bool": "bool({})",
+    "text": "str({})",
+}
+
 #: The options of cases that a script may pass by their names.
 OPTIONS = frozenset(
     {"clip_norm", "eps", "error_if_nonfinite", "learning_rate", "max", "min", "norm_type"}
@@ -194,10 +205,14 @@ def _choose_names(case: Case, subject: Subject, known: Mapping[str, str]) -> dic
     """Return the value of each name in a template."""
     # The subject's name comes from the table, or is not used: plain functions use `module` and `name`.
     function, _, mode = subject.name.partition("[")
-    if unknown := sorted(set(case.options) - OPTIONS - {"as_generator"}):
+    if unknown := sorted(set(case.options) - OPTIONS - {"as_generator", "threshold_as"}):
         msg = f"No script passes the option {unknown[0]!r}."
         raise NoScript(msg)
-    options = {key: write_literal(value) for key, value in case.options.items() if key != "as_generator"}
+    left_out = ("as_generator", "threshold_as")
+    options = {key: write_literal(value) for key, value in case.options.items() if key not in left_out}
+    if "threshold_as" in case.options:
+        kind = THRESHOLDS[case.options["threshold_as"]]
+        options |= {key: kind.format(options[key]) for key in ("clip_norm", "max", "min") if key in options}
     need_clip = write_literal([gradient.need_clip for gradient in case.gradients])
     included = all(gradient.need_clip for gradient in case.gradients)
     told = "excludes" in subject.features and not (included and "optional_flags" in subject.features)

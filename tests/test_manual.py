@@ -30,7 +30,7 @@ import gradclip_reports
 from gradclip_adapters import wire
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.known.claims import load_claims
-from gradclip_conformance.known.known_causes import read_known_causes
+from gradclip_conformance.known.known_causes import read_known_entries
 from gradclip_reports.records import read_runs
 from gradclip_spec.rules import load
 from gradclip_spec.rules.causes import load_causes
@@ -196,11 +196,14 @@ def test_workflow_passes_inputs_that_the_action_has() -> None:
     assert set(given) <= known
 
 
-@pytest.mark.parametrize("block", choose_blocks("toml"), ids=lambda block: f"{block.page}-{block.file}")
+@pytest.mark.parametrize(
+    "block",
+    [pytest.param(block, id=f"{block.page}-{number}") for number, block in enumerate(choose_blocks("toml"), start=1)],
+)
 def test_file_beside_an_adapter_is_valid(block: Block, tmp_path: Path) -> None:
     if "[[known]]" in block.text:
-        (entry,) = read_known_causes(block.text, block.page)
-        assert entry.cause
+        (entry,) = read_known_entries(block.text, block.page)
+        assert all(one.reason for one in entry)
     else:
         adapter = tmp_path / "my_adapter.py"
         (tmp_path / "my_adapter.claims.toml").write_text(block.text, encoding="utf-8")

@@ -18,7 +18,14 @@ from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.causes.findings import list_asked_rules
 from gradclip_conformance.causes.model import Evidence
 from gradclip_conformance.judge.model import Answer, Description, Died
-from gradclip_conformance.known.known_causes import KnownCause, find_known_faults, load_known, read_known_causes
+from gradclip_conformance.known.known_causes import (
+    KnownCause,
+    find_known_faults,
+    load_known,
+    load_known_entries,
+    read_known_causes,
+    read_known_entries,
+)
 from gradclip_conformance.known.pins import EXPECTATIONS
 from gradclip_conformance.known.propose import propose_pins
 from gradclip_conformance.run.in_process import InProcess
@@ -230,6 +237,144 @@ def test_malformed_entry_names_file_entry_and_field(old: str, new: str, message:
     assert "lib.toml" in str(raised.value)
 
 
+PARTS = """
+[[known]]
+cause = "arithmetic-limits"
+subjects = ["*"]
+reason = "The squares leave the range."
+url = "none found"
+checked = "2026-11-23"
+
+[[known.parts]]
+cause = "squares-overflow"
+parameters = { effect = "zeros" }
+
+[[known.parts]]
+cause = "squares-underflow"
+subjects = ["lib.*"]
+reason = "The squares of small gradients are zero."
+"""
+
+
+def test_parts_take_the_fields_that_they_leave_out_from_their_entry() -> None:
+    ((overflow, underflow),) = read_known_entries(PARTS, "lib.toml")
+
+    assert (overflow.cause, overflow.subjects, overflow.parameters) == ("squares-overflow", ("*",), OVERFLOW.parameters)
+    assert overflow.reason == "The squares leave the range."
+    assert (underflow.cause, underflow.subjects, underflow.parameters) == ("squares-underflow", ("lib.*",), ())
+    assert underflow.reason == "The squares of small gradients are zero."
+    assert find_statuses(clip, [overflow, underflow]) == {"deviation"}
+    assert find_statuses(clip, [underflow]) == {"fail"}
+
+
+def test_parts_may_have_one_cause_with_different_parameters() -> None:
+    text = ENTRY.replace("squares-overflow", "raises").replace(
+        'parameters = { effect = ["zeros", "nan"], eps = 1e-6 }', ""
+    )
+    text += '[[known.parts]]\nparameters = { text = "a" }\n[[known.parts]]\nparameters = { text = "b" }\n'
+
+    ((first, second),) = read_known_entries(text, "lib.toml")
+
+    assert (first.cause, second.cause) == ("raises", "raises")
+    assert (first.parameters, second.parameters) == ((("text", ("a",)),), (("text", ("b",)),))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            '"squares-underflow"',
+            '"raises"',
+            "parts 2: cause: 'raises' is not a part of 'arithmetic-limits', which has squ",
+        ),
+        ('"squares-underflow"', '"underflow"', "parts 2: cause: there is no cause 'underflow'"),
+        ('cause = "squares-overflow"', "", "parts 1: cause: 'arithmetic-limits' is a group of causes; name one cause"),
+        ('"arithmetic-limits"', '"arithmetic-limit"', "cause: there is no cause 'arithmetic-limit'. Did you mean"),
+        (
+            '"arithmetic-limits"',
+            '"squares-overflow"',
+            "parts 2: cause: 'squares-underflow' is not a part of 'squares-ov",
+        ),
+        ('subjects = ["lib.*"]', 'subject = ["lib.*"]', "parts 2: there is no field 'subject'. Did you mean subjects"),
+        ('subjects = ["lib.*"]', "subjects = []", r"known\[0\].parts\[1\].subjects"),
+        ('subjects = ["lib.*"]', "parts = []", "parts 2: there is no field 'parts'"),
+        ('url = "none found"', "", "parts 1: url: this field is missing"),
+        ('cause = "arithmetic-limits"', "", "'cause' is a required property"),
+        ('{ effect = "zeros" }', '{ eps = "x" }', "could not convert string to float"),
+        ('{ effect = "zeros" }', "{ effect = [] }", "parameters.effect"),
+    ],
+)
+def test_malformed_part_names_file_entry_and_field(old: str, new: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as raised:
+        read_known_entries(PARTS.replace(old, new, 1), "lib.toml")
+
+    assert "lib.toml" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ("[]", r"known\[0\].parts"),
+        ('["squares-overflow"]', r"known\[0\].parts\[0\]"),
+        ('"squares-overflow"', r"known\[0\].parts"),
+    ],
+)
+def test_parts_must_be_tables(parts: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_known_entries(f"{PARTS.partition('[[known.parts]]')[0]}parts = {parts}\n", "lib.toml")
+
+
+def test_group_without_parts_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"lib\.toml, .* 1: cause: 'arithmetic-limits' is a group of causes; name one"):
+        read_known_entries(PARTS.partition("[[known.parts]]")[0], "lib.toml")
+
+
+def clip_in_dtype(grads: Any, *, clip_norm: float) -> Any:
+    """Sum the squares in the gradients' dtype, and return the norm, too."""
+    with np.errstate(all="ignore"):
+        norm = np.sqrt(sum(np.sum(g * g, dtype=g.dtype) for g in grads))
+    return [g * min(np.float32(1), np.float32(clip_norm) / norm) if norm else g for g in grads], norm
+
+
+def test_proposal_has_an_entry_with_parts_for_a_combined_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = PlainFunction(clip_in_dtype, "clip_by_global_norm", dtypes=("float32",))
+    monkeypatch.setattr("gradclip_conformance.known.pins.EXPECTATIONS", tmp_path)
+    request = RunRequest("lib", lambda: InProcess(adapter), Selection(rules=(RULE, "global-norm.underflow-of-squares")))
+    with np.errstate(all="ignore"):
+        run = run_adapter(request, io.StringIO())
+    text = propose_pins(run)
+
+    (entry,) = read_known_entries(text, "lib.toml")
+
+    assert 'cause = "arithmetic-limits"' in text
+    assert {one.cause for one in entry} == {"squares-overflow", "squares-underflow"}
+    (tmp_path / "lib.toml").write_text(text, encoding="utf-8")
+    with np.errstate(all="ignore"):
+        again = run_adapter(request, io.StringIO())
+    assert {cell.status for cell in again.cells} & {"fail", "changed", "deviation"} == {"deviation"}
+    assert propose_pins(again) == text
+    # A comment above a part, and parts without blank lines, are kept, too.
+    dense = text.replace("\n\n[[known.parts]]", "\n# A part.\n[[known.parts]]")
+    (tmp_path / "lib.toml").write_text(dense, encoding="utf-8")
+    assert propose_pins(again) == dense
+
+
+def test_proposal_removes_what_no_longer_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = PlainFunction(clip, "clip_by_global_norm", dtypes=("float32",))
+    monkeypatch.setattr("gradclip_conformance.known.pins.EXPECTATIONS", tmp_path)
+    (tmp_path / "lib.toml").write_text(PARTS.replace('["*"]', '["*", "other.*"]'), encoding="utf-8")
+    run = run_adapter(RunRequest("lib", lambda: InProcess(adapter), Selection(rules=(RULE,))), io.StringIO())
+    text = propose_pins(run)
+
+    ((left,),) = read_known_entries(text, "lib.toml")
+
+    assert (left.cause, left.subjects, left.reason) == ("squares-overflow", ("*",), "The squares leave the range.")
+    assert "# Removed from 'squares-overflow': no entry point that matches 'other.*' shows it." in text
+    assert "# Removed from 'squares-underflow': no entry point that matches 'lib.*' shows it." in text
+
+
 @pytest.mark.parametrize("path", sorted(EXPECTATIONS.glob("*.toml")), ids=lambda path: path.stem)
 def test_shipped_entries_are_complete(path: Path) -> None:
     entries = [one for one in load_known(path.stem) if isinstance(one, KnownCause)]
@@ -243,19 +388,21 @@ def test_shipped_entries_are_complete(path: Path) -> None:
         assert one.cause not in lax or "effect" in dict(one.parameters), one
         assert one.cause != "raises" or "text" in dict(one.parameters), one
         assert one.cause not in ("gradients-nan", "gradients-zeroed", "malformed"), one
-    assert len(load_known(path.stem)) == COUNTS[path.stem]
+    assert len(load_known_entries(path.stem)) == COUNTS[path.stem]
 
 
-#: How many known failures each framework has.
-COUNTS = {"optax": 8, "paddle": 18, "paddle-fluid": 13, "tensorflow": 10, "torch": 8}
+#: How many entries for known causes each framework has. More than 12 would be hard to survey.
+COUNTS = {"optax": 8, "paddle": 11, "paddle-fluid": 12, "tensorflow": 10, "torch": 8}
 
 
 def test_example_of_the_manual_is_valid() -> None:
     manual = Path(__file__).parents[2].joinpath("docs", "how-to", "known-failures.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```toml\n(.*?)```", manual, re.DOTALL)
+    examples = re.findall(r"```toml\n(.*?)```", manual, re.DOTALL)
 
-    (entry,) = read_known_causes(example, "docs/how-to/known-failures.md")
+    single, combined = read_known_entries("\n".join(examples), "docs/how-to/known-failures.md")
 
-    assert entry.cause == "squares-overflow"
+    assert [one.cause for one in single] == ["squares-overflow"]
+    assert [one.cause for one in combined] == ["squares-overflow", "squares-underflow"]
+    assert {one.url for one in combined} == {"none found"}
     # The table explains every key.
-    assert all(f"`{field.name}`" in manual for field in fields(KnownCause))
+    assert all(f"`{name}`" in manual for name in ("parts", *(field.name for field in fields(KnownCause))))

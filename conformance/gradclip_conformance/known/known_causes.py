@@ -5,7 +5,7 @@ A framework has few causes, and each makes many cells fail. An entry turns every
 break the same rule.
 
 ============== ========================================================================================================
-`cause`        the id of a cause in `gradclip_spec/rules/causes.toml`
+`cause`        the id of a cause in `gradclip_spec/rules/causes.toml`; with `parts`, also of a group of causes
 `parameters`   the parameters that the cause must have (optional); a value is a number, a pattern, or a list of
                alternatives; `effect` is the effect on the gradients, `text` the message of an error
 `subjects`     patterns of names of entry points, in which only `*` is special
@@ -15,6 +15,8 @@ break the same rule.
 `reason`       the framework's behaviour and its cause, in a sentence; the verdict counts the entries without a reason
 `url`          the upstream thread, "none found", or "no search was made"
 `checked`      the day on which the failure was reproduced without the suite, and upstream threads were searched
+`parts`        tables with the fields above, for a finding with several parts (optional); a part takes the fields that
+               it leaves out from its entry
 ============== ========================================================================================================
 """
 
@@ -22,7 +24,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any
 
 from gradclip_adapters.paths import file_exists
@@ -30,7 +34,7 @@ from gradclip_reports.records import Run
 from gradclip_reports.statuses import Status
 from gradclip_reports.values import escape_line
 from gradclip_spec import rules
-from gradclip_spec.rules.causes import load_causes
+from gradclip_spec.rules.causes import load_cause_groups, load_causes
 
 from ..cases.patterns import matches, matches_any, suggest_known
 from ..cases.toml_files import add_place_to_errors, check_document, parse_toml, read_toml
@@ -43,9 +47,12 @@ __all__ = [
     "Entry",
     "KnownCause",
     "find_known_faults",
+    "list_outdated_patterns",
     "load_known",
     "load_known_causes",
+    "load_known_entries",
     "read_known_causes",
+    "read_known_entries",
 ]
 
 #: The `url` of an entry for which nobody has looked for an upstream thread.
@@ -56,7 +63,7 @@ THEMES = {rule.id: rule.theme for rule in rules.load()}
 
 @dataclass(frozen=True)
 class KnownCause:
-    """One known failure, pinned by its cause."""
+    """One known failure, pinned by its cause: an entry without parts, or one part of an entry."""
 
     cause: str
     subjects: tuple[str, ...]
@@ -125,10 +132,21 @@ def load_known_causes(adapter: str) -> tuple[KnownCause, ...]:
     ValueError
         When an entry is not well-formed.
     """
+    return tuple(chain.from_iterable(load_known_entries(adapter)))
+
+
+def load_known_entries(adapter: str) -> tuple[tuple[KnownCause, ...], ...]:
+    """Return the entries of an adapter's framework: a tuple for each entry, which holds its parts.
+
+    Raises
+    ------
+    ValueError
+        When an entry is not well-formed.
+    """
     path = find_pins_file(adapter)
     if path is None or not file_exists(path):
         return ()
-    return _make_known_causes(read_toml(path), path.name)
+    return _make_entries(read_toml(path), path.name)
 
 
 def read_known_causes(text: str, file: str) -> tuple[KnownCause, ...]:
@@ -139,10 +157,21 @@ def read_known_causes(text: str, file: str) -> tuple[KnownCause, ...]:
     ValueError
         When an entry is not well-formed.
     """
-    return _make_known_causes(parse_toml(text, file), file)
+    return tuple(chain.from_iterable(read_known_entries(text, file)))
 
 
-def _make_known_causes(document: dict[str, Any], file: str) -> tuple[KnownCause, ...]:
+def read_known_entries(text: str, file: str) -> tuple[tuple[KnownCause, ...], ...]:
+    """Return the entries in the text of a file: a tuple for each entry, which holds its parts.
+
+    Raises
+    ------
+    ValueError
+        When an entry is not well-formed.
+    """
+    return _make_entries(parse_toml(text, file), file)
+
+
+def _make_entries(document: dict[str, Any], file: str) -> tuple[tuple[KnownCause, ...], ...]:
     entries = document.get("known", [])
     for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
         with add_place_to_errors(f"{file}, [[known]] {number}"):
@@ -151,8 +180,18 @@ def _make_known_causes(document: dict[str, Any], file: str) -> tuple[KnownCause,
     found = []
     for number, entry in enumerate(entries, start=1):
         with add_place_to_errors(f"{file}, [[known]] {number}"):
-            found.append(_make_known_cause(entry))
+            found.append(tuple(_make_known_cause(part) for part in _list_parts(entry)))
     return tuple(found)
+
+
+def _list_parts(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the parts of an entry, each with the fields that it takes from the entry."""
+    common = {name: value for name, value in entry.items() if name != "parts"}
+    return [{**common, **part} for part in entry.get("parts", ({},))]
+
+
+#: The fields that an entry or each of its parts must have.
+REQUIRED = ("cause", "subjects", "reason", "url", "checked")
 
 
 def _refuse_misspelt(entry: Any) -> None:
@@ -160,21 +199,50 @@ def _refuse_misspelt(entry: Any) -> None:
     if not isinstance(entry, dict):
         return
     names = [field.name for field in fields(KnownCause)]
+    _refuse_unknown_fields(entry, [*names, "parts"])
+    parts = entry.get("parts", ({},))
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, dict) for part in parts):
+        return
+    for number, part in enumerate(parts, start=1):
+        with add_place_to_errors(f"parts {number}") if "parts" in entry else nullcontext():
+            _refuse_unknown_fields(part, names)
+            whole = {**entry, **part}
+            for name in REQUIRED:
+                if name not in whole:
+                    msg = f"{name}: this field is missing"
+                    raise ValueError(msg)
+            _refuse_unknown_cause(whole["cause"], entry.get("cause", whole["cause"]))
+
+
+def _refuse_unknown_fields(entry: Iterable[str], names: Sequence[str]) -> None:
     for name in entry:
         if name not in names:
             msg = f"there is no field {name!r}.{suggest_known(name, names)}"
             raise ValueError(msg)
-    for name in ("cause", "subjects", "reason", "url", "checked"):
-        if name not in entry:
-            msg = f"{name}: this field is missing"
+
+
+def _refuse_unknown_cause(cause: Any, origin: Any) -> None:
+    """Refuse a cause that does not exist, a group in place of a cause, or a cause of another group than its entry's."""
+    if not isinstance(cause, str) or not isinstance(origin, str):
+        return
+    causes, groups = load_causes(), load_cause_groups()
+    for name in (origin, cause):
+        if name not in causes and name not in groups:
+            msg = f"cause: there is no cause {name!r}.{suggest_known(name, [*causes, *groups])}"
             raise ValueError(msg)
-    if isinstance(entry["cause"], str) and entry["cause"] not in load_causes():
-        msg = f"cause: there is no cause {entry['cause']!r}.{suggest_known(entry['cause'], load_causes())}"
+    members = groups[origin].causes if origin in groups else (origin,)
+    if cause not in members:
+        joined = ", ".join(members)
+        msg = (
+            f"cause: {cause!r} is a group of causes; name one cause in each of the entry's parts: {joined}"
+            if cause == origin
+            else f"cause: {cause!r} is not a part of {origin!r}, which has {joined}"
+        )
         raise ValueError(msg)
 
 
 def _make_known_cause(entry: Mapping[str, Any]) -> KnownCause:
-    """Return the known cause of an entry that satisfies the schema."""
+    """Return the known cause of an entry or a part that satisfies the schema."""
     parameters = tuple(
         (name, tuple(value) if isinstance(value, list) else (value,))
         for name, value in sorted(entry.get("parameters", {}).items())
@@ -197,19 +265,23 @@ def find_known_faults(run: Run, entries: Sequence[Entry] | None = None) -> list[
     cells might show it.
     """
     known = load_known(run.header.adapter) if entries is None else entries
-    version, environment = run.header.framework["version"], run.header.environment
-    deviating = {cell.pair for cell in run.cells if cell.status == Status.DEVIATION}
-    faults = []
-    for one in known:
-        if not isinstance(one, KnownCause) or not one.holds(version, environment):
-            continue
-        shown = set(_list_subjects(one, run, deviating))
-        faults += [
+    return [
+        escape_line(
             f"The known failure {one.cause!r}: no entry point that matches {pattern!r} shows it; remove the pattern."
-            for pattern in one.subjects
-            if not any(matches(pattern, subject) for subject in shown)
-        ]
-    return [escape_line(fault) for fault in faults]
+        )
+        for one in known
+        if isinstance(one, KnownCause)
+        for pattern in list_outdated_patterns(run, one)
+    ]
+
+
+def list_outdated_patterns(run: Run, one: KnownCause) -> list[str]:
+    """Return the patterns of subjects whose subjects do not show a known cause in a complete run."""
+    if not one.holds(run.header.framework["version"], run.header.environment):
+        return []
+    deviating = {cell.pair for cell in run.cells if cell.status == Status.DEVIATION}
+    shown = set(_list_subjects(one, run, deviating))
+    return [pattern for pattern in one.subjects if not any(matches(pattern, subject) for subject in shown)]
 
 
 def _list_subjects(one: KnownCause, run: Run, deviating: set[tuple[str, str]]) -> Iterable[str]:

@@ -4,9 +4,10 @@ A pin does not change if it is about another version, platform or device, or if 
 Any other pin is replaced. The cells that still have its answer keep its reason. Cells with a new answer, and failures
 without a pin, get a pin without a reason.
 
-An entry for a known cause stays unchanged while one of its entry points shows the cause. For failures without a pin,
-the finding decides: if it names a cause, they get an entry [[known]] without a reason. Otherwise their answers are
-pinned.
+An entry for a known cause stays unchanged while each of its patterns matches an entry point that shows the cause.
+Patterns that match none are removed, and so are parts and entries without patterns. For failures without a pin, the
+finding decides: if it names a cause, they get an entry [[known]] without a reason, with a part for each part of the
+finding. Otherwise their answers are pinned.
 
 A record may be forged: its texts become values of TOML or escaped comments, never lines or patterns.
 """
@@ -16,21 +17,27 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import tomlkit
-from tomlkit.items import Array, InlineTable
 
 from gradclip_adapters.paths import file_exists
 from gradclip_reports.records import Cell, Run
 from gradclip_reports.statuses import UNJUDGED
-from gradclip_reports.values import escape_line
 from gradclip_spec.rules.causes import load_causes
 
 from ..cases.patterns import matches
-from ..oracle.formula import Formula
-from .known_causes import NO_SEARCH, Entry, KnownCause, find_known_faults, load_known_causes, read_known_causes
+from ..causes.findings import find_origin
+from .known_causes import (
+    NO_SEARCH,
+    Entry,
+    KnownCause,
+    list_outdated_patterns,
+    load_known_entries,
+    read_known_entries,
+)
 from .pins import AGREES, CHANCE, Deviation, find_pin_faults, find_pins_file, load_deviations, read_deviations
+from .writing import write_comment, write_known_entry, write_pin
 
 __all__ = ["CannotPin", "propose_pins"]
 
@@ -59,26 +66,33 @@ def propose_pins(run: Run, deviations: Sequence[Deviation] | None = None) -> str
     # A plain function has no version, and a pin must name one.
     adapter, version = run.header.adapter, run.header.framework["version"].partition("+")[0] or "unknown"
     known = load_deviations(adapter) if deviations is None else deviations
-    causes = load_known_causes(adapter) if deviations is None else ()
+    entries = load_known_entries(adapter) if deviations is None else ()
     holding = [one for one in known if one.holds(run.header.framework["version"], run.header.environment)]
     wrong = {id(one) for one in holding if _is_wrong(one, holding, run)}
     blocks = _split_blocks(adapter) if deviations is None else {}
-    parts = [blocks.get(None, _write_comment(f"Known failures of {run.header.framework['name']}."))]
-    parts += [blocks.get(cause) or _write_known_cause(cause) for cause in causes if not find_known_faults(run, [cause])]
+    parts = [blocks.get((), write_comment(f"Known failures of {run.header.framework['name']}."))]
+    kept = [left for entry in entries if (left := _remove_outdated(entry, run))]
+    parts += [blocks.get(entry) or write_known_entry(entry) for entry in kept]
     new, explained = _make_new_causes(run)
-    parts += map(_write_known_cause, new)
+    parts += map(write_known_entry, new)
     for one in known:
         if one.expired or id(one) in wrong:
             continue
-        text = blocks.get(one) or _write_pin(one)
+        text = blocks.get((one,)) or write_pin(one)
         parts.append(_renew_last_seen(text, version) if one in holding else text)
     loose = [one for one in holding if id(one) in wrong]
-    parts += map(_write_pin, _make_new_pins(run, loose, version, explained))
-    parts += [_write_comment(fault) for fault in (*find_pin_faults(run, known), *find_known_faults(run, causes))]
+    parts += map(write_pin, _make_new_pins(run, loose, version, explained))
+    parts += map(write_comment, find_pin_faults(run, known))
+    parts += [
+        write_comment(f"Removed from {one.cause!r}: no entry point that matches {pattern!r} shows it.")
+        for entry in entries
+        for one in entry
+        for pattern in list_outdated_patterns(run, one)
+    ]
     text = "\n\n".join(parts) + "\n"
     try:
         read_deviations(text, "the proposed file")
-        read_known_causes(text, "the proposed file")
+        read_known_entries(text, "the proposed file")
     except ValueError as error:
         # A record may hold texts that are not valid in a file of pins.
         msg = f"The failures of {adapter!r} cannot be pinned: {error}"
@@ -86,9 +100,14 @@ def propose_pins(run: Run, deviations: Sequence[Deviation] | None = None) -> str
     return text
 
 
-def _write_comment(text: str) -> str:
-    """Return a text as a comment on one line. Text after a line break would be TOML."""
-    return f"# {escape_line(text)}"
+def _remove_outdated(entry: Sequence[KnownCause], run: Run) -> tuple[KnownCause, ...]:
+    """Return the parts of an entry that still show. Remove the patterns whose entry points do not show the cause."""
+    kept = []
+    for part in entry:
+        outdated = list_outdated_patterns(run, part)
+        if subjects := tuple(pattern for pattern in part.subjects if pattern not in outdated):
+            kept.append(replace(part, subjects=subjects))
+    return tuple(kept)
 
 
 def _renew_last_seen(text: str, version: str) -> str:
@@ -111,16 +130,17 @@ def _is_wrong(one: Deviation, holding: Sequence[Deviation], run: Run) -> bool:
     )
 
 
-def _split_blocks(adapter: str) -> Mapping[Entry | None, str]:
-    """Return the text of each entry of a file with the comments above it. None holds the first comment."""
+def _split_blocks(adapter: str) -> Mapping[tuple[Entry, ...], str]:
+    """Return the text of each entry of a file with the comments above it, by its parts. `()` has the first comment."""
     path = find_pins_file(adapter)
     if path is None or not file_exists(path):
         return {}
-    first, *parts = _join_comments(re.split(r"\n\s*\n", path.read_text(encoding="utf-8").strip()))
-    texts: dict[Entry | None, str] = {}
-    kinds: tuple[tuple[str, Sequence[Entry]], ...] = (
-        ("[[deviation]]", load_deviations(adapter)),
-        ("[[known]]", load_known_causes(adapter)),
+    blocks = re.split(r"\n\s*\n(?!\[\[known\.parts\]\])", path.read_text(encoding="utf-8").strip())
+    first, *parts = _join_comments(blocks)
+    texts: dict[tuple[Entry, ...], str] = {}
+    kinds: tuple[tuple[str, Sequence[tuple[Entry, ...]]], ...] = (
+        ("[[deviation]]", [(one,) for one in load_deviations(adapter)]),
+        ("[[known]]", load_known_entries(adapter)),
     )
     for heading, entries in kinds:
         mine = [part for part in (first, *parts) if heading in part]
@@ -130,7 +150,7 @@ def _split_blocks(adapter: str) -> Mapping[Entry | None, str]:
     # Keep the first part only if it is a comment, because an entry would be written twice. The part is empty if the
     # shell redirects the output to this file.
     if first and _is_comment(first):
-        texts[None] = first
+        texts[()] = first
     return texts
 
 
@@ -151,19 +171,19 @@ def _join_comments(parts: Sequence[str]) -> list[str]:
     return joined
 
 
-def _is_entry(text: str, entry: Entry) -> bool:
+def _is_entry(text: str, entry: tuple[Entry, ...]) -> bool:
     """Return whether a text is this entry and nothing else."""
     try:
-        found = (*read_deviations(text, "an entry"), *read_known_causes(text, "an entry"))
+        pins, known = read_deviations(text, "an entry"), read_known_entries(text, "an entry")
     except ValueError:
         return False
-    return found == (entry,)
+    return [*((one,) for one in pins), *known] == [entry]
 
 
-def _make_new_causes(run: Run) -> tuple[list[KnownCause], set[tuple[str, str]]]:
+def _make_new_causes(run: Run) -> tuple[list[list[KnownCause]], set[tuple[str, str]]]:
     """Return entries for failures with a cause that are not known yet, and the cells that they explain."""
     failed = {cell.pair for cell in run.cells if _is_unknown(cell)}
-    entries: list[KnownCause] = []
+    entries: dict[str, list[KnownCause]] = {}
     explained: set[tuple[str, str]] = set()
     for finding in run.singles:
         found = {*finding.pairs} & failed
@@ -176,9 +196,10 @@ def _make_new_causes(run: Run) -> tuple[list[KnownCause], set[tuple[str, str]]]:
             (str(name), tuple(map(_escape, value.split(CHANCE))) if isinstance(value, str) else (value,))
             for name, value in sorted(finding.parameters.items())
         )
-        entries.append(KnownCause(finding.cause, subjects, "", NO_SEARCH, "", parameters))
+        made = KnownCause(finding.cause, subjects, "", NO_SEARCH, "", parameters)
+        entries.setdefault(find_origin(finding.cause), []).append(made)
         explained |= found
-    return entries, explained
+    return list(entries.values()), explained
 
 
 def _is_unknown(cell: Cell) -> bool:
@@ -191,28 +212,6 @@ def _escape(text: str) -> str:
         msg = f"{text!r} cannot be pinned: a `*` in a pin stands for any text."
         raise CannotPin(msg)
     return text
-
-
-def _write_known_cause(one: KnownCause) -> str:
-    """Return the text of a known cause."""
-    table = tomlkit.table()
-    table.add("cause", tomlkit.string(one.cause))
-    if one.parameters:
-        inline = tomlkit.inline_table()
-        inline.update({name: values[0] if len(values) == 1 else list(values) for name, values in one.parameters})
-        table.add("parameters", inline)
-    table.add("subjects", _make_array(one.subjects))
-    for name in ("rules", "versions", "platforms", "reason", "url", "checked"):
-        value = getattr(one, name)
-        if name in ("reason", "url", "checked"):
-            table.add(name, tomlkit.string(value))
-        elif value != KnownCause.__dataclass_fields__[name].default:
-            table.add(name, _make_array(value) if name == "rules" else tomlkit.string(value))
-    document = tomlkit.document()
-    entries = tomlkit.aot()
-    entries.append(table)
-    document.add("known", entries)
-    return tomlkit.dumps(document).strip("\n")
 
 
 def _make_new_pins(
@@ -264,38 +263,6 @@ def _make_pin(cell: Cell, loose: Sequence[Deviation], version: str) -> Deviation
         raise CannotPin(msg)
     reason = UNEXPLAINED.format(f"the answer is {cell.behaviour.partition(':')[0]}.")
     return Deviation((), (), cell.behaviour, reason, NO_SEARCH, version, version)
-
-
-def _write_pin(pin: Deviation) -> str:
-    """Return the text of a pin."""
-    table = tomlkit.table()
-    table.add("subjects", _make_array(pin.subjects))
-    table.add("cases", _make_array(pin.cases))
-    for field in fields(Deviation):
-        value = getattr(pin, field.name)
-        if field.name in ("subjects", "cases") or value == field.default:
-            continue
-        table.add(field.name, _make_inline(value) if isinstance(value, Formula) else tomlkit.string(value))
-    document = tomlkit.document()
-    pins = tomlkit.aot()
-    pins.append(table)
-    document.add("deviation", pins)
-    return tomlkit.dumps(document).strip("\n")
-
-
-def _make_inline(formula: Formula) -> InlineTable:
-    inline = tomlkit.inline_table()
-    inline.update(formula.to_mapping())
-    return inline
-
-
-def _make_array(values: Iterable[str]) -> Array:
-    """Return names as an array, one name in each line."""
-    array = tomlkit.array()
-    for value in values:
-        array.add_line(tomlkit.string(value), indent="  ")
-    array.add_line(indent="")
-    return array
 
 
 def _find_patterns(cases: Collection[str], others: Collection[str]) -> list[str]:

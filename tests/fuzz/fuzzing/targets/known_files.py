@@ -58,6 +58,15 @@ KNOWN = {
     "url": "none found",
     "checked": "2026-11-23",
 }
+PARTS = {
+    "cause": "arithmetic-limits",
+    "url": "none found",
+    "checked": "2026-11-23",
+    "parts": [
+        {"cause": "squares-overflow", "parameters": {"effect": "zeros"}, "subjects": ["my *"], "reason": "overflows"},
+        {"cause": "long-sum", "subjects": ["my subject"], "rules": ["norm.*"], "reason": "", "versions": ">=1.0"},
+    ],
+}
 CLAIM = {
     "subject": "my subject",
     "rules": ["norm.scaled-above", "norm.*"],
@@ -71,7 +80,7 @@ CLAIM = {
 FILES = {
     "expectations": {
         "deviation": [PIN, {name: value for name, value in {**PIN, "observed": "values"}.items() if name != "formula"}],
-        "known": [KNOWN, {**KNOWN, "cause": "squares-overflow", "checked": "", "reason": ""}],
+        "known": [KNOWN, {**KNOWN, "cause": "squares-overflow", "checked": "", "reason": ""}, PARTS],
     },
     "claims": {"claim": [CLAIM, {"subject": "*", "predicts": "raises:ValueError", "phrase": "no", "where": "there"}]},
 }

@@ -21,22 +21,20 @@ def runs(make_cell: Callable[..., Cell], make_header: Callable[..., Header], mak
     return [make_run(make_header(name, "1.0"), [make_cell()]) for name in NAMES]
 
 
-def make_accuracy(**errors: dict[int, Any]) -> dict[str, Any]:
+def make_accuracy(**errors: dict[int, Any]) -> list[dict[str, Any]]:
     """Return a table with these errors of the norm, by framework and number of elements."""
-    return {
-        "frameworks": [
-            {
-                "adapter": name,
-                "framework": name,
-                "version": "1.0",
-                "rows": [
-                    {"subject": "f", "dtype": "float32", "size": size, "norm": norm, "elements": 0.5, "problem": ""}
-                    for size, norm in rows.items()
-                ],
-            }
-            for name, rows in errors.items()
-        ]
-    }
+    return [
+        {
+            "adapter": name,
+            "framework": name,
+            "version": "1.0",
+            "rows": [
+                {"subject": "f", "dtype": "float32", "size": size, "norm": norm, "elements": 0.5, "problem": ""}
+                for size, norm in rows.items()
+            ],
+        }
+        for name, rows in errors.items()
+    ]
 
 
 def make_speed(peer: str, workload: str, theirs: float, **changed: Any) -> dict[str, Any]:

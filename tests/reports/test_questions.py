@@ -179,7 +179,7 @@ class TestMeasurements:
     ) -> None:
         subject = torch_run.header.subjects[0]["name"]
         framework = {"adapter": "torch", "framework": "torch", "version": "2.13.0"}
-        accuracy = {"frameworks": [{**framework, "rows": [{**ROW, **row, "subject": subject}]}]}
+        accuracy = [{**framework, "rows": [{**ROW, **row, "subject": subject}]}]
 
         (answer,) = answer_run(torch_run, Book(load_questions(), accuracy=accuracy))["accuracy"]
 
@@ -209,8 +209,8 @@ class TestMeasurements:
     def test_published_tables_are_read(self) -> None:
         accuracy, speeds = read_accuracy(PUBLISHED / "accuracy.json"), read_speeds(PUBLISHED / "benchmarks.json")
 
-        assert {"torch", "paddle"} <= {framework["adapter"] for framework in accuracy["frameworks"]}
-        assert all(framework["rows"] for framework in accuracy["frameworks"])
+        assert {"torch", "paddle"} <= {framework["adapter"] for framework in accuracy}
+        assert all(framework["rows"] for framework in accuracy)
         assert any(row["peer"].startswith("memory floor") for row in speeds)
 
     @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ class TestMeasurements:
         path.write_text(json.dumps(table), encoding="utf-8")
 
         if is_valid:
-            assert read_accuracy(path)["frameworks"] == table["frameworks"]
+            assert read_accuracy(path) == table["frameworks"]
         else:
             with pytest.raises(RecordError, match="row 1 has no valid member"):
                 read_accuracy(path)

@@ -6,7 +6,7 @@ These classes say which members the site reads. Other packages fulfil them with 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 __all__ = ["Book", "Cause", "Question", "Rule", "Source", "Words"]
@@ -175,8 +175,8 @@ class Book:
     questions: Sequence[Question]
     rules: Sequence[Rule] = ()
     causes: Sequence[Cause] = ()
-    #: What `gradclip accuracy` wrote. It is empty if nothing was measured.
-    accuracy: Mapping[str, Any] = field(default_factory=dict)
+    #: The frameworks in the table that `gradclip accuracy` wrote, with their rows.
+    accuracy: Sequence[Mapping[str, Any]] = ()
     #: The rows that `nox -s bench` wrote.
     speeds: Sequence[Mapping[str, Any]] = ()
 
@@ -184,7 +184,7 @@ class Book:
         """Return the measured errors of a framework in one version, without the rows that hold no numbers."""
         return [
             row
-            for framework in self.accuracy.get("frameworks", ())
+            for framework in self.accuracy
             if (framework["adapter"], framework["version"]) == (adapter, version)
             for row in framework["rows"]
             if not row["problem"]

@@ -51,8 +51,8 @@ _SPEED: Members = {
 }
 
 
-def read_accuracy(path: Path) -> Mapping[str, Any]:
-    """Read what `gradclip accuracy -o` wrote.
+def read_accuracy(path: Path) -> list[Mapping[str, Any]]:
+    """Read what `gradclip accuracy -o` wrote, and return the frameworks with their rows.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def read_accuracy(path: Path) -> Mapping[str, Any]:
         if not names or not all(isinstance(name, str) for name in names):
             _refuse(path, "a framework lacks its adapter, its name or its version")
         _check_rows(framework.get("rows"), _ACCURACY, path, optional="norm")
-    return {"made": str(document.get("made", "")), "frameworks": frameworks}
+    return frameworks
 
 
 def read_speeds(path: Path) -> list[dict[str, Any]]:

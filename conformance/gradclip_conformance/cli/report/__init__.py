@@ -86,7 +86,7 @@ def _report(records: Sequence[Path], folder: Path, accuracy: Path | None, benchm
             load_questions(),
             rules.load(),
             tuple(load_causes().values()),
-            read_accuracy(accuracy) if accuracy else _read_neighbour(folders, "accuracy.json", read_accuracy) or {},
+            read_accuracy(accuracy) if accuracy else _read_neighbour(folders, "accuracy.json", read_accuracy) or (),
             read_speeds(benchmarks) if benchmarks else _read_neighbour(folders, "benchmarks.json", read_speeds) or (),
         )
         task.note("writing the pages")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .finding_text import write_heading
 from .lines import Cell, Finding, Run
-from .statuses import SEVERITIES, UNEXPLAINED, UNJUDGED, Status
+from .statuses import UNEXPLAINED, UNJUDGED, Status, rank_severity
 from .values import escape_line
 
 __all__ = ["Compared", "Contrast", "Difference", "Side", "choose_subjects", "compare"]
@@ -98,7 +98,9 @@ def compare(first: Side, second: Side, dtypes: Collection[str] = ()) -> Compared
             continue
         key = (_choose_question(findings, pair[0]), *told)
         groups.setdefault(key, []).append(pair)
-        severities[key] = min((one.severity for one in findings if one is not None), key=_rank, default="recorded")
+        severities[key] = min(
+            (one.severity for one in findings if one is not None), key=rank_severity, default="recorded"
+        )
     rules = [{cell.rule for cell in of_side.values()} for of_side in cells]
     return Compared(
         (first.name, second.name),
@@ -114,10 +116,10 @@ def _join_contrasts(contrasts: Sequence[Contrast], keys: Sequence[tuple[str, str
     for (question, _, _), one in zip(keys, contrasts, strict=True):
         by_question.setdefault(question, []).append(one)
     found = [
-        Difference(question, tuple(sorted(many, key=lambda one: (_rank(one.severity), -len(one.cases)))))
+        Difference(question, tuple(sorted(many, key=lambda one: (rank_severity(one.severity), -len(one.cases)))))
         for question, many in by_question.items()
     ]
-    return tuple(sorted(found, key=lambda one: (_rank(one.severity), -one.count)))
+    return tuple(sorted(found, key=lambda one: (rank_severity(one.severity), -one.count)))
 
 
 def _make_contrast(key: tuple[str, str, str], pairs: Sequence[tuple[Cell, Cell]], severity: str) -> Contrast:
@@ -161,11 +163,7 @@ def _choose_question(findings: Sequence[Finding | None], cell: Cell) -> str:
     told = [one for one in findings if one is not None]
     if not told:
         return f"What does {cell.rule} give?"
-    return escape_line(min(told, key=lambda one: _rank(one.severity)).question)
-
-
-def _rank(severity: str) -> int:
-    return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
+    return escape_line(min(told, key=lambda one: rank_severity(one.severity)).question)
 
 
 def choose_subjects(run: Run, wanted: Iterable[str] = ()) -> tuple[str, ...]:

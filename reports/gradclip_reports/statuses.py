@@ -20,6 +20,7 @@ __all__ = [
     "UNEXPLAINED",
     "UNJUDGED",
     "Status",
+    "rank_severity",
 ]
 
 
@@ -92,3 +93,8 @@ CELL_STATUSES = tuple(status.value for status in Status if status is not NOT_RUN
 
 #: The severities of findings, worst first.
 SEVERITIES = ("destroyed", "unclipped", "wrong", "silent", "refused", "form", "rounding")
+
+
+def rank_severity(severity: str) -> int:
+    """Return the place of a severity, worst first. An unknown one comes last: records may name other severities."""
+    return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)

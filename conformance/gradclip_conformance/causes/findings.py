@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from gradclip_reports.records import Cell, Finding
-from gradclip_reports.statuses import SEVERITIES, SPOILING, STATUSES, UNEXPLAINED, UNJUDGED, Status
+from gradclip_reports.statuses import SPOILING, STATUSES, UNEXPLAINED, UNJUDGED, Status, rank_severity
 from gradclip_spec.rules.causes import Cause, CauseGroup, load_cause_groups, load_causes
 
 from .model import VARYING, Evidence, Explanation, Judged
@@ -85,7 +85,7 @@ def find_findings(
 
 
 def _rank(one: Finding) -> tuple[bool, int, int]:
-    return not one.spoils, SEVERITIES.index(one.severity), -one.count
+    return not one.spoils, rank_severity(one.severity), -one.count
 
 
 def find_origin(cause: str) -> str:
@@ -137,7 +137,7 @@ def _make_finding(name: str, known: Known | None, group: Sequence[tuple[Evidence
     for one, _ in group:
         cells.setdefault(one.cell.subject, []).append(one.cell.case)
     severities = [(found and found.severity) or cause.severity for _, found in group]
-    worst = min(severities, key=SEVERITIES.index)
+    worst = min(severities, key=rank_severity)
     # An example with a milder effect would not show why the finding is severe.
     ranked = [
         (*_rank_status(one), mine != worst, *_rank_simplicity(one))

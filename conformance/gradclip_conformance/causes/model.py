@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradclip_reports.records import Cell
-from gradclip_reports.statuses import SEVERITIES
+from gradclip_reports.statuses import rank_severity
 
 from ..judge.model import Answer, Context, Verdict
 
@@ -52,17 +52,13 @@ def unite(found: Collection[Explanation | None]) -> Explanation | None:
         values["effect"] -= {"unchanged", "zeros unchanged"}
     told = {name: next(iter(many)) if len(many) == 1 else " and ".join(sorted(many)) for name, many in values.items()}
     severities = [one.severity for one in each]
-    return Explanation.of(each[0].cause, min(severities, key=_rank), **told)
+    return Explanation.of(each[0].cause, min(severities, key=rank_severity), **told)
 
 
 def combine(found: Collection[Explanation]) -> Explanation:
     """Return the most severe explanation of several gradients. Its field `others` holds the other explanations."""
-    worst, *others = sorted(found, key=lambda one: (_rank(one.severity), one.cause, str(one.parameters)))
+    worst, *others = sorted(found, key=lambda one: (rank_severity(one.severity), one.cause, str(one.parameters)))
     return replace(worst, others=tuple(others))
-
-
-def _rank(severity: str) -> int:
-    return SEVERITIES.index(severity) if severity else len(SEVERITIES)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..lines import Cell, Finding, Run
-from ..statuses import SEVERITIES, STATUSES, UNEXPLAINED, Status
+from ..statuses import STATUSES, UNEXPLAINED, Status, rank_severity
 from ..values import escape_line, shorten_text
 from .book import Book, Question, Words
 
@@ -77,8 +77,7 @@ class Answer:
     @property
     def rank(self) -> tuple[int, int]:
         """The place among answers, worst first."""
-        place = SEVERITIES.index(self.severity) if self.severity in SEVERITIES else len(SEVERITIES)
-        return [*STANDINGS].index(self.standing), place
+        return [*STANDINGS].index(self.standing), rank_severity(self.severity)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ..finding_text import FOR_MODELS, describe_standing, write_heading
 from ..layout import shorten_line
 from ..lines import Cell, Finding, Run
 from ..matrix import Tally
-from ..statuses import SEVERITIES
+from ..statuses import rank_severity
 from ..values import escape_line, format_value, shorten_text
 from .book import Book
 from .questions import OPERATIONS, Answer, answer_run
@@ -164,7 +164,7 @@ def _view_run(run: Run, record: str, book: Book, write_script: ScriptWriter, slu
     cells = {cell.pair: cell for cell in run.cells}
     known = {cause.id for cause in book.causes}
     anchors = Slugs()
-    ranked = sorted(run.findings, key=lambda one: SEVERITIES.index(one.severity) if one.severity in SEVERITIES else 99)
+    ranked = sorted(run.findings, key=lambda one: rank_severity(one.severity))
     findings = [
         _view_finding(run, record, finding, cells, known, anchors, write_script) for finding in ranked[:_FINDINGS]
     ]

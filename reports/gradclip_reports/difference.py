@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .finding_text import write_heading
 from .lines import Cell, Finding, Run
@@ -81,13 +82,24 @@ class Compared:
     only: tuple[tuple[str, ...], tuple[str, ...]]
     same: int
 
+    @property
+    def severities(self) -> set[str]:
+        """The severities of all contrasts."""
+        return {contrast.severity for difference in self.differences for contrast in difference.contrasts}
+
+
+class _Pair(NamedTuple):
+    """The cells of both sides for one case, and the findings that explain them."""
+
+    cells: tuple[Cell, Cell]
+    findings: tuple[Finding | None, Finding | None]
+
 
 def compare(first: Side, second: Side, dtypes: Collection[str] = ()) -> Compared:
     """Compare, case by case, the cells that both sides answered."""
     cells = [_select_cells(side, dtypes) for side in (first, second)]
     causes = [side.run.map_singles() for side in (first, second)]
-    groups: dict[tuple[str, str, str], list[tuple[Cell, Cell]]] = {}
-    severities: dict[tuple[str, str, str], str] = {}
+    groups: dict[tuple[str, str, str], list[_Pair]] = {}
     same = 0
     for case in (case for case in cells[0] if case in cells[1]):
         pair = (cells[0][case], cells[1][case])
@@ -96,15 +108,11 @@ def compare(first: Side, second: Side, dtypes: Collection[str] = ()) -> Compared
         if told[0] == told[1] and _have_equal_answers(pair, findings):
             same += 1
             continue
-        key = (_choose_question(findings, pair[0]), *told)
-        groups.setdefault(key, []).append(pair)
-        severities[key] = min(
-            (one.severity for one in findings if one is not None), key=rank_severity, default="recorded"
-        )
+        groups.setdefault((_choose_question(findings, pair[0]), *told), []).append(_Pair(pair, findings))
     rules = [{cell.rule for cell in of_side.values()} for of_side in cells]
     return Compared(
         (first.name, second.name),
-        _join_contrasts([_make_contrast(key, pairs, severities[key]) for key, pairs in groups.items()], [*groups]),
+        _join_contrasts([_make_contrast(key, pairs) for key, pairs in groups.items()], [*groups]),
         (tuple(sorted(rules[0] - rules[1])), tuple(sorted(rules[1] - rules[0]))),
         same,
     )
@@ -122,9 +130,19 @@ def _join_contrasts(contrasts: Sequence[Contrast], keys: Sequence[tuple[str, str
     return tuple(sorted(found, key=lambda one: (rank_severity(one.severity), -one.count)))
 
 
-def _make_contrast(key: tuple[str, str, str], pairs: Sequence[tuple[Cell, Cell]], severity: str) -> Contrast:
-    smallest = min(pairs, key=lambda pair: (pair[0].dtype != "float32", len(str(pair[0].input or pair[1].input))))
-    return Contrast(severity, key[1], key[2], tuple(pair[0].case for pair in pairs), smallest)
+def _make_contrast(key: tuple[str, str, str], pairs: Sequence[_Pair]) -> Contrast:
+    told = [one.severity for pair in pairs for one in pair.findings if one is not None]
+    smallest = min(
+        (pair.cells for pair in pairs),
+        key=lambda cells: (cells[0].dtype != "float32", len(str(cells[0].input or cells[1].input))),
+    )
+    return Contrast(
+        min(told, key=rank_severity, default="recorded"),
+        key[1],
+        key[2],
+        tuple(pair.cells[0].case for pair in pairs),
+        smallest,
+    )
 
 
 def _select_cells(side: Side, dtypes: Collection[str]) -> dict[str, Cell]:

@@ -59,7 +59,7 @@ def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on:
         ]
     compared = compare(sides[0], sides[1], options.dtypes)
     click.echo(draw(compared, format_, find_width(), color=uses_color(sys.stdout)), nl=False)
-    sys.exit(1 if any(one.severity in fail_on for one in compared.differences) else 0)
+    sys.exit(1 if compared.severities & {*fail_on} else 0)
 
 
 def _read_side(text: str, options: TargetOptions) -> Side:

@@ -144,7 +144,7 @@ class TestAnswers:
 
         assert answer("excluded", "excluded-untouched", missing) == ("unknown", "no such option")
         assert answer("excluded", "scaled-above", {}) == ("unknown", "not asked")
-        assert answer("sharded", "scaled-above", {}) == ("unknown", "not measured")
+        assert answer("sharded", "scaled-above", {}) == ("unknown", "not asked")
 
     def test_only_the_variant_of_a_question_answers(self, answer: Callable[..., Any]) -> None:
         rule = "negative-threshold-refused"

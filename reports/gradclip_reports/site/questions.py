@@ -30,7 +30,7 @@ STANDINGS = {
     "documented": ("§", "differs as its documentation says"),
     "right": ("✓", "as the rules say"),
     "measured": ("○", "measured, not judged"),
-    "unknown": ("–", "not asked, or not offered"),
+    "unknown": ("–", "not asked, not measured, or not offered"),
 }
 
 #: The standing of each status. Every other status breaks a rule.
@@ -239,7 +239,8 @@ def _measure(run: Run, question: Question, book: Book, operation: str) -> Answer
         found = _measure_accuracy(run, book, wanted)
     elif question.measure == "speed" and wanted == "clip_by_global_norm":
         found = _measure_speed(run, question, book)
-    return found or Answer("unknown", "not measured")
+    # No rule and no measurement of this suite can answer such a question.
+    return found or Answer("unknown", "not asked" if question.measure == "none" else "not measured")
 
 
 def _measure_accuracy(run: Run, book: Book, operation: str) -> Answer | None:

@@ -19,6 +19,7 @@ from gradclip_reports.site.book import Book
 from gradclip_reports.site.build import LARGEST, build_site
 from gradclip_reports.site.mathml import UnknownLatex, write_mathml
 from gradclip_reports.site.slugs import Slugs, is_safe_link
+from gradclip_reports.site.views import make_views
 from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 from gradclip_spec.rules.questions import load_questions
@@ -266,3 +267,36 @@ class TestContents:
         with pytest.raises(RecordError, match=f"1 to {LARGEST} runs; {number} were given"):
             build_site([(torch_run, "a")] * number, tmp_path, BOOK)
         assert not list(tmp_path.iterdir())
+
+    def test_combined_finding_names_equal_parts_once(
+        self, make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
+    ) -> None:
+        cell = make_cell(status="fail")
+        parts = tuple(make_finding(cell, reason, title="overflows", parameters={}) for reason in ("one", "another"))
+        finding = replace(make_finding(cell, "text"), parts=parts)
+        run = replace(make_run(make_header(), [cell]), findings=(finding,))
+
+        (view,) = make_views([(run, "record.jsonl")], BOOK, lambda run, cell: "")
+
+        assert view.findings[0].parts == [("overflows", "")]
+
+    def test_wrong_answer_to_a_question_has_an_example(
+        self,
+        make_cell: Callable[..., Cell],
+        make_header: Callable[..., Header],
+        make_run: Callable[..., Run],
+        tmp_path: Path,
+    ) -> None:
+        rule = "global-norm.negative-threshold-refused"
+        shown: dict[str, Any] = {"input": {"options": {"clip_norm": -1.0}}, "observed": {"gradients": ["flipped"]}}
+        cell = make_cell(subject="f", operation="clip_by_global_norm", rule=rule, case=f"{rule}/minus-one/float32")
+        wrong = replace(cell, status="fail", behaviour="sign-flipped", **shown)
+        header = make_header("torch", "1.0", [("f", "clip_by_global_norm")])
+
+        build_site([(make_run(header, [wrong]), "record.jsonl")], tmp_path, BOOK)
+        text = (tmp_path / "framework" / "torch-1-0.html").read_text("utf-8")
+
+        row = text.partition('<tr id="q-negative-threshold">')[2].partition("</tr>")[0]
+        assert "signs flip" in row
+        assert "clip_norm: -1.0" in row
+        assert "gradients: [flipped]" in row

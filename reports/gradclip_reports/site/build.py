@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..counting import choose_verdict
 from ..lines import Cell, RecordError, Run
 from ..matrix import Tally
-from ..statuses import SEVERITIES
+from ..statuses import NOT_RUN, SEVERITIES, Status
 from ..values import escape_text
 from .book import Book, Rule
 from .mathml import UnknownLatex, write_mathml
@@ -281,6 +281,7 @@ def _load_templates() -> jinja2.Environment:
     labels = {operation: label for operation, label in OPERATION_LABELS.items() if operation}
     environment.globals.update(
         STANDINGS=STANDINGS,
+        STATUSES=[status for status in Status if status != NOT_RUN],
         SEVERITIES=SEVERITIES,
         CLASSES=CLASSES,
         WORDS=STANDINGS_OF_FINDINGS,

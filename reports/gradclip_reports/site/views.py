@@ -32,6 +32,8 @@ ScriptWriter = Callable[[Run, Cell], str]
 _LENGTH = 2000
 #: In lists of findings, the message of an error is cut to this length.
 _LABEL = 70
+#: The input of an example beside an answer is cut to this length, and so is its result.
+_EXAMPLE = 300
 #: At most this many findings are shown. The record holds the others. Published records have at most 20.
 _FINDINGS = 200
 #: At most this many rules or cases are listed. The others are only counted.
@@ -107,6 +109,8 @@ class RunView:
     #: Findings beyond those that are shown.
     more_findings: int
     rules: Mapping[str, Tally]
+    #: The cells by entry point and case.
+    cells: Mapping[tuple[str, str], Cell]
     entries: list[EntryView] = field(default_factory=list)
     #: The runs of the same adapter, the oldest first, if there are several.
     history: list[Stage] = field(default_factory=list)
@@ -125,6 +129,16 @@ class RunView:
     def date(self) -> str:
         """The day of the run."""
         return self.run.header.started[:10]
+
+    def find_example(self, answer: Answer) -> tuple[str, str] | None:
+        """Return an input and what comes back, for an answer that is not simply right."""
+        if answer.standing not in ("broken", "poor", "documented"):
+            return None
+        found = (self.cells.get((subject, answer.case)) for subject in answer.subjects)
+        cell = next((one for one in found if one is not None and one.observed is not None), None)
+        if cell is None:
+            return None
+        return shorten_text(_show(cell.input), _EXAMPLE), shorten_text(_show(cell.observed), _EXAMPLE)
 
 
 @dataclass(frozen=True)
@@ -178,6 +192,7 @@ def _view_run(run: Run, record: str, book: Book, write_script: ScriptWriter, slu
         findings,
         len(run.findings) - len(findings),
         {rule: Tally(found) for rule, found in statuses.items()},
+        cells,
     )
 
 
@@ -206,7 +221,12 @@ def _view_finding(
         message=message,
         standing=describe_standing(finding),
         cause=finding.cause if finding.cause in known else "",
-        parts=[(_cut(write_heading(part)), part.cause if part.cause in known else "") for part in finding.parts],
+        # Two parts may differ only in their reasons, which are not listed.
+        parts=list(
+            dict.fromkeys(
+                (_cut(write_heading(part)), part.cause if part.cause in known else "") for part in finding.parts
+            )
+        ),
         subjects=list(finding.cells),
         rules=sorted(finding.rules.items(), key=lambda pair: -pair[1])[:_LISTED],
         input=_show(example.get("input")),

@@ -8,7 +8,7 @@ __all__ = ["CLASSES", "LEVELS", "MATRIX_PAGES", "OPERATION_LABELS", "STANDINGS_O
 
 #: The operations. The empty one stands for the first that can answer a question.
 OPERATION_LABELS = {
-    "": "global norm, or the nearest",
+    "": "global norm if offered",
     "clip_by_global_norm": "by global norm",
     "clip_by_norm": "by norm",
     "clip_by_value": "by value",

@@ -189,21 +189,23 @@ function startSorting() {
 }
 
 function startCopying() {
-  for (const button of document.querySelectorAll("button.copy")) {
-    button.hidden = false;
-    button.addEventListener("click", async () => {
-      const code = button.previousElementSibling;
-      try {
-        await navigator.clipboard.writeText(code.textContent);
-        button.textContent = "Copied";
-      } catch {
-        // Without a clipboard, as in a file in some browsers, select the text.
-        getSelection().selectAllChildren(code);
-        button.textContent = "Selected";
-      }
-      setTimeout(() => { button.textContent = "Copy"; }, 2000);
-    });
-  }
+  for (const button of document.querySelectorAll("button.copy")) startCopy(button);
+}
+
+function startCopy(button) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const code = button.previousElementSibling;
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = "Copied";
+    } catch {
+      // Without a clipboard, as in a file in some browsers, select the text.
+      getSelection().selectAllChildren(code);
+      button.textContent = "Selected";
+    }
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
 }
 
 // Search: links below the field; the arrow keys move among them, and Escape closes them.
@@ -370,9 +372,13 @@ function compare(first, second, slugOne, slugTwo, operation) {
   section(parts, `Broken by ${names[0]}, kept by ${names[1]}`,
     listRules(rules.filter((rule) => broken(first, rule) && kept(second, rule))), "No rule.");
   parts.push(element("p", "Case by case, with the smallest input of each difference:", { className: "label" }));
-  const code = element("pre", undefined, { tabIndex: 0 });
+  const code = element("pre", undefined, { tabIndex: 0, className: "command", ariaLabel: "the command" });
   code.append(element("code", `gradclip diff ${first.record} ${second.record}`));
-  parts.push(code);
+  const button = element("button", "Copy", { type: "button", className: "copy", ariaLabel: "Copy: the command" });
+  const copied = element("div", undefined, { className: "copied" });
+  copied.append(code, button);
+  startCopy(button);
+  parts.push(copied);
   document.getElementById("compared").replaceChildren(...parts);
 }
 

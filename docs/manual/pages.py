@@ -167,14 +167,17 @@ def write_site_link() -> str:
 
 
 def write_published(name: str) -> str:
-    """Return a page of `reports/published/`. Keep its links to the web and to pages of the manual, and no others."""
+    """Return a page of `reports/published/`. Keep its pictures, and its links to the web and to pages of the manual."""
     text = (PUBLISHED / f"{name}.md").read_text(encoding="utf-8")
 
     def write_link(found: re.Match[str]) -> str:
-        words, target = found.groups()
+        mark, words, target = found.groups()
+        if mark:
+            # Sphinx copies the picture from there.
+            return f"![{words}](../../reports/published/{target})"
         return found[0] if "/" not in target and (RESULTS / target).is_file() else words
 
-    return re.sub(r"\[([^\]]*)\]\((?!https?:)([^)]*)\)", write_link, text)
+    return re.sub(r"(!?)\[([^\]]*)\]\((?!https?:)([^)]*)\)", write_link, text)
 
 
 def _describe_type(value: Mapping[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.resources
+import re
 from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree
@@ -10,6 +12,7 @@ import pytest
 
 from gradclip_reports.records import Cell, Header, Run
 from gradclip_reports.site.book import Book
+from gradclip_reports.site.picture import frame_plot
 from gradclip_reports.site.plots import draw_plots
 
 NAMES = ("torch", "paddle")
@@ -116,3 +119,14 @@ def test_times_of_one_size_are_not_drawn(runs: list[Run]) -> None:
     plots = draw_plots(runs, Book([], speeds=[make_speed("torch foreach", "10 x 10", 0.5)]))
 
     assert "plot-times" not in {plot.id for plot in plots}
+
+
+def test_picture_of_a_plot_has_the_colours_of_the_site(runs: list[Run]) -> None:
+    (plot,) = draw_plots(runs, Book([]))
+    style = importlib.resources.files("gradclip_reports.site").joinpath("static", "site.css").read_text("utf-8")
+
+    picture = frame_plot(plot)
+
+    root = ElementTree.fromstring(picture)
+    assert root.findtext("{http://www.w3.org/2000/svg}title") == f"{plot.title} {plot.caption}"
+    assert set(re.findall("#[0-9a-f]{6}", picture)) <= set(re.findall("#[0-9a-f]{6}", style))

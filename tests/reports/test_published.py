@@ -7,6 +7,7 @@ import json
 import math
 import re
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,11 +42,49 @@ def test_record_is_whole_and_holds_no_path_of_a_machine(path: Path) -> None:
 
 
 @pytest.mark.exam(sample=0)
-def test_readme_pages_and_picture_show_the_published_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_pictures_and_site_show_the_published_records(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     script = runpy.run_path(str(PUBLISHED / "update_readme.py"))
     monkeypatch.setattr("sys.argv", ["update_readme.py", "--check"])
 
-    assert script["main"]() == 0, "run `nox -s report`"
+    assert script["main"]() == 0, capsys.readouterr().out
+
+
+class TestStale:
+    """The check of stale files, with a folder of its own instead of the published one."""
+
+    PAGE, FILES = "page.md", {"index.html": b"<p>", "rule/one.html": b"<b>"}
+
+    @pytest.fixture
+    def find_stale(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+        script = runpy.run_path(str(PUBLISHED / "update_readme.py"))
+        find: Callable[..., list[str]] = script["find_stale"]
+        monkeypatch.setitem(find.__globals__, "SUMMARIES", tmp_path / "summaries")
+        monkeypatch.setitem(find.__globals__, "SITE", tmp_path / "site.zip")
+        (tmp_path / "summaries").mkdir()
+        (tmp_path / self.PAGE).write_text("text", encoding="utf-8")
+        (tmp_path / "site.zip").write_bytes(script["pack"](self.FILES))
+        return find
+
+    def test_equal_files_are_fresh(self, find_stale: Callable[..., list[str]], tmp_path: Path) -> None:
+        assert find_stale({tmp_path / self.PAGE: "text"}, self.FILES) == []
+
+    def test_each_difference_is_named(self, find_stale: Callable[..., list[str]], tmp_path: Path) -> None:
+        (tmp_path / "summaries" / "gone.md").touch()
+        pages = {tmp_path / self.PAGE: "other", tmp_path / "missing.svg": ""}
+
+        assert find_stale(pages, {**self.FILES, "rule/one.html": b"<i>"}) == [
+            "page.md",
+            "missing.svg",
+            "gone.md",
+            "site.zip",
+        ]
+
+    def test_missing_site_is_stale(self, find_stale: Callable[..., list[str]], tmp_path: Path) -> None:
+        (tmp_path / "site.zip").unlink()
+
+        assert find_stale({}, self.FILES) == ["site.zip"]
 
 
 #: The results that the README calls surprising: for each, the entry points and the case that show it, and what becomes

@@ -1,23 +1,24 @@
-"""Draw the matrix of questions as a table in Markdown and as a picture.
+"""Draw the matrix of questions as a table in Markdown and as a picture, and make pictures of plots.
 
-Pages show the picture as an image, so it has its own background. It has one set of colours for light pages
-and one for dark pages.
+Pages show a picture as an image, so it has its own background. It has one set of colours for light pages and one for
+dark pages.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from ..lines import Run
 from ..markup import draw_markdown_table, escape_markdown
 from ..values import escape_line, shorten_text
 from .book import Question
+from .plots import Plot
 from .questions import STANDINGS, Answer, write_answer
 
-__all__ = ["draw_picture", "draw_table"]
+__all__ = ["draw_picture", "draw_table", "frame_plot"]
 
 Answers = Sequence[Mapping[str, tuple[Answer, ...]]]
 
@@ -43,6 +44,23 @@ text { fill: #f0f6fc } .quiet { fill: #a3adb8 }
 .measured, .unknown { fill: #a3adb8 }
 }"""
 
+#: The colours of a plot: those of `static/site.css`, which a picture outside of the site cannot use.
+_PLOT_STYLE = """
+.paper { fill: #ffffff } .grid { stroke: #d0d7de }
+text { font: 13px system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-serif; fill: #1f2328 } .axis { fill: #57606a }
+path { fill: none; stroke-width: 2.2 } path.leader { stroke-width: 0.8; stroke-dasharray: 1 3 }
+.l0 { stroke: #0f5323; color: #0f5323 } .l1 { stroke: #a40e26; color: #a40e26 }
+.l2 { stroke: #0550ae; color: #0550ae } .l3 { stroke: #7a4100; color: #7a4100 }
+.l4 { stroke: #57606a; color: #57606a } .l5 { stroke: #1f2328; color: #1f2328 }
+text.name { font-size: 12px; font-weight: 600; stroke: none; fill: currentColor }
+circle { fill: currentColor }
+@media (prefers-color-scheme: dark) {
+.paper { fill: #0d1117 } .grid { stroke: #3d444d } text { fill: #f0f6fc } .axis { fill: #a3adb8 }
+.l0 { stroke: #6ee787; color: #6ee787 } .l1 { stroke: #ff9d96; color: #ff9d96 }
+.l2 { stroke: #79b8ff; color: #79b8ff } .l3 { stroke: #e3b341; color: #e3b341 }
+.l4 { stroke: #a3adb8; color: #a3adb8 } .l5 { stroke: #f0f6fc; color: #f0f6fc }
+}"""
+
 
 def draw_table(questions: Sequence[Question], runs: Sequence[Run], answers: Answers) -> str:
     """Return the matrix as a table in Markdown."""
@@ -58,7 +76,8 @@ def draw_picture(questions: Sequence[Question], runs: Sequence[Run], answers: An
     width = 2 * _MARGIN + _FIRST + _WIDTH * len(runs)
     rows = [_Row(question, [one[question.id] for one in answers]) for question in questions]
     top = _MARGIN + 2 * _LINE + 22
-    height = top + sum(row.height for row in rows) + 3 * _LINE + _MARGIN
+    notes = list(_list_notes(questions))
+    height = top + sum(row.height for row in rows) + (2 + len(notes)) * _LINE + _MARGIN
     names = ", ".join(run.header.heading for run in runs)
     parts = [
         (
@@ -80,8 +99,20 @@ def draw_picture(questions: Sequence[Question], runs: Sequence[Run], answers: An
             )
         parts += row.draw(top)
         top += row.height
-    parts.append(_draw_legend(top + 2 * _LINE))
+    parts += [
+        f'<text class="quiet" xml:space="preserve" x="{_MARGIN}" y="{top + line * _LINE}">{text}</text>'
+        for line, text in enumerate(notes, start=2)
+    ]
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def frame_plot(plot: Plot) -> str:
+    """Return a plot of the site as a picture of its own, with a background, colours and a description."""
+    start, end, rest = plot.svg.partition(">")
+    title = f"<title>{_clean(f'{plot.title} {plot.caption}')}</title>"
+    paper = '<rect class="paper" width="100%" height="100%" rx="6"/>'
+    start = start.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    return "\n".join([start + end, title, f"<style>{_PLOT_STYLE}\n</style>", paper + rest]) + "\n"
 
 
 class _Row:
@@ -129,13 +160,13 @@ def _draw_head(run: Run, x: int) -> list[str]:
     return [*parts, _write(version, x, _MARGIN + 14 + _LINE * len(lines), "quiet")]
 
 
-def _draw_legend(y: int) -> str:
-    spans = [f'<tspan class="{standing}">{glyph}</tspan> {meaning}' for standing, (glyph, meaning) in STANDINGS.items()]
-    notes = "c: the threshold; n: the norm; (1 of 5): what one of five entry points does"
-    return "\n".join(
-        f'<text class="quiet" xml:space="preserve" x="{_MARGIN}" y="{y + line * _LINE}">{text}</text>'
-        for line, text in enumerate(("   ".join(spans), notes))
+def _list_notes(questions: Sequence[Question]) -> Iterator[str]:
+    """Yield the lines below the table as markup: the signs, the letters, and why a question has no answer."""
+    yield "   ".join(
+        f'<tspan class="{standing}">{glyph}</tspan> {meaning}' for standing, (glyph, meaning) in STANDINGS.items()
     )
+    yield "c: the threshold; n: the norm; (1 of 5): what one of five entry points does"
+    yield from (_clean(f"{one.short}: {one.why}") for one in questions if one.measure == "none")
 
 
 def _write(text: str, x: int, y: int, classes: str = "") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -19,7 +19,7 @@ from gradclip_reports.values import escape_line
 
 from .targets import say
 
-__all__ = ["choose_exit_code", "find_records", "location_option", "print_runs", "summary"]
+__all__ = ["choose_exit_code", "find_records", "location_option", "print_runs", "refuse_second", "summary"]
 
 location_option = click.option(
     "--location", default="", metavar="PATH", help="For sarif: the file in your repository that the results are about."
@@ -39,7 +39,7 @@ def summary(files: tuple[Path, ...], format_: str, location: str, verbose: bool)
     """
     runs: list[Run] = []
     problems = 0
-    paths = [path for file in files for path in (find_records(file) if file.is_dir() else [file])]
+    paths = find_records(files)
     for path in paths:
         try:
             read = read_runs(path)
@@ -48,9 +48,7 @@ def summary(files: tuple[Path, ...], format_: str, location: str, verbose: bool)
             say(str(error))
             continue
         for run in read:
-            if run in runs:
-                msg = f"The run of {run.header.adapter} in {path} is given twice."
-                raise click.UsageError(escape_line(msg))
+            refuse_second(run, runs, path)
             runs.append(run)
     if not paths:
         say(f"There is no record (*.jsonl, *.jsonl.gz) in {', '.join(map(str, files))}.")
@@ -62,9 +60,26 @@ def summary(files: tuple[Path, ...], format_: str, location: str, verbose: bool)
     sys.exit(choose_exit_code(runs, problems or not all(run.is_judged for run in runs) or not runs))
 
 
-def find_records(folder: Path) -> list[Path]:
-    """Return the records in a folder, compressed ones included."""
-    return sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])
+def find_records(paths: Iterable[Path]) -> list[Path]:
+    """Return these paths. In place of a folder, return the records in it, compressed ones included."""
+    return [
+        record
+        for path in paths
+        for record in (sorted([*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")]) if path.is_dir() else [path])
+    ]
+
+
+def refuse_second(run: Run, earlier: Sequence[Run], path: Path) -> None:
+    """Refuse a run that is one of the earlier runs.
+
+    Raises
+    ------
+    click.UsageError
+        If it is.
+    """
+    if run in earlier:
+        msg = f"The run of {run.header.adapter} in {path} is given twice."
+        raise click.UsageError(escape_line(msg))
 
 
 def print_runs(

@@ -23,7 +23,7 @@ from gradclip_spec.rules.causes import load_causes
 from gradclip_spec.rules.questions import load_questions
 
 from ...repro.script import NoScript, write_script
-from ..summary import find_records
+from ..summary import find_records, refuse_second
 from ..targets import say
 
 __all__ = ["report"]
@@ -75,7 +75,7 @@ def _pause_collector() -> Iterator[None]:
 
 def _report(records: Sequence[Path], folder: Path, accuracy: Path | None, benchmarks: Path | None) -> int:
     """Write the site, and return the number of its files."""
-    paths = [path for record in records for path in (find_records(record) if record.is_dir() else [record])]
+    paths = find_records(records)
     if not paths:
         msg = f"There is no record (*.jsonl, *.jsonl.gz) in {', '.join(map(str, records))}."
         raise click.UsageError(escape_line(msg))
@@ -105,14 +105,12 @@ def _read_neighbour(folders: Sequence[Path], name: str, read: Callable[[Path], T
 
 def _read(paths: Sequence[Path], task: Task) -> Iterator[tuple[Run, str]]:
     """Yield each run with the name of its record, and refuse a run that is given twice."""
-    seen: list[tuple[Run, Path]] = []
+    seen: list[Run] = []
     for path in paths:
         task.note(f"reading {escape_line(path.name)}")
         for run in read_runs(path):
-            if any(run == other for other, _ in seen):
-                msg = f"The run of {run.header.adapter} in {path} is given twice."
-                raise click.UsageError(escape_line(msg))
-            seen.append((run, path))
+            refuse_second(run, seen, path)
+            seen.append(run)
             # Only the file's name: pages must not show the folders of the machine that made them.
             yield run, path.name
         task.advance()

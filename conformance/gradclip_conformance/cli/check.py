@@ -166,7 +166,7 @@ def check(
     gradclip check torch --command "ssh gpu1 python -m gradclip_adapters.host"
     """  # noqa: D301 - click needs the character itself, and a raw docstring would hide it
     targets = choose_targets(adapters, options)
-    selection = Selection((options.operation,) if options.operation else (), how.rules, options.dtypes)
+    selection = options.select_cells(how.rules)
     _refuse_patterns_without_a_case(how.rules)
     if output is not None and _is_folder(output):
         _refuse_records_of_one_name(targets)

@@ -18,7 +18,6 @@ from gradclip_reports.statuses import SEVERITIES
 
 from ..cases.patterns import matches, suggest_known
 from ..judge.model import StartError
-from ..run.plan import Selection
 from ..run.runner import RunRequest, run_adapter
 from .targets import TargetOptions, add_target_options, choose_targets, complete_target, say_that_it_does_not_start
 
@@ -98,10 +97,9 @@ def _find_record(text: str) -> tuple[Path | None, str]:
 
 def _run(name: str, options: TargetOptions) -> Run:
     (target,) = choose_targets([name], options)
-    selection = Selection((options.operation,) if options.operation else (), (), options.dtypes)
     try:
         with progress_bar() as progress:
-            return run_adapter(RunRequest(target.name, target.connect, selection), io.StringIO(), progress)
+            return run_adapter(RunRequest(target.name, target.connect, options.select_cells()), io.StringIO(), progress)
     except StartError as error:
         say_that_it_does_not_start(target, error)
         sys.exit(3)

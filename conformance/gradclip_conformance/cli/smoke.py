@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from itertools import groupby
 
 import click
@@ -40,9 +41,7 @@ SMOKE_RULES = ("value.bounds/max-only/*", "value.bounds/min-and-max/*", "*.scale
 def smoke(adapters: tuple[str, ...], options: TargetOptions) -> None:
     """Start adapters and ask each of their subjects one simple case, which takes seconds."""
     targets = choose_targets(adapters, options)
-    selection = Selection(
-        (options.operation,) if options.operation else (), SMOKE_RULES, options.dtypes or ("float32",)
-    )
+    selection = replace(options, dtypes=options.dtypes or ("float32",)).select_cells(SMOKE_RULES)
     sys.exit(max((_ask_target(target, selection) for target in targets), default=0))
 
 

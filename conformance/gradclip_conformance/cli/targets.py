@@ -24,6 +24,7 @@ from ..known.known_causes import load_known
 from ..run.environments import EnvironmentProblem, is_framework_here, make_environment, read_recipes
 from ..run.host_process import CASE_SECONDS, HostProcess, build_host_command
 from ..run.isolation import PlainOptions, connect_named_function, parse_size
+from ..run.plan import Selection
 
 __all__ = [
     "Target",
@@ -66,6 +67,10 @@ class TargetOptions:
     command: str | None = None
     venv: bool = False
     memory: int | None = None
+
+    def select_cells(self, rules: tuple[str, ...] = ()) -> Selection:
+        """Return the cells of these rules, or of all rules, for the operation and the dtypes."""
+        return Selection((self.operation,) if self.operation else (), rules, self.dtypes)
 
 
 if TYPE_CHECKING:

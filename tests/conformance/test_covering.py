@@ -213,6 +213,33 @@ def test_crowds_have_long_tensors_of_all_kinds_beyond_the_limits_of_lists() -> N
         assert excluded == ({True, False} if row.levels["excluded"] == "x-odd" else {True})
 
 
+def test_an_excluded_tensor_stands_alone_in_each_dtype_and_layout() -> None:
+    for operation in OPERATION_NAMES.values():
+        rows = [row for row in list_all_rows() if row.operation == operation and row.levels["excluded"] == "x-all"]
+        alone = {(row.levels["dtype"], row.levels["layout"]) for row in rows if row.levels["number"] == "n1"}
+        words = {axis.name: axis.list_words() for axis in list_axes("value")}
+        dtypes = [word for word in words["dtype"] if "+" not in word]
+        # The bfloat16 of NumPy has one byte order.
+        assert alone >= set(itertools.product(dtypes, words["layout"])) - {("bfloat16", "swapped")}
+
+
+def test_long_tensors_stand_in_long_lists_of_each_dtype_and_relation() -> None:
+    for operation in OPERATION_NAMES.values():
+        rows = [row for row in list_all_rows() if row.operation == operation and row.levels["size"] == "s65537"]
+        for dtype in ("float16", "float32", "float64"):
+            mine = [row.levels for row in rows if row.levels["dtype"] == dtype]
+            assert {levels["number"] for levels in mine} >= {"n111", "n129", "n321"}
+            long = [levels for levels in mine if levels["number"] in {"n111", "n129", "n321"}]
+            assert {levels["relation"] for levels in long} >= {"above", "at", "slightly-above"}
+
+
+def test_tails_of_long_tensors_have_one_element_or_more() -> None:
+    sizes = {math.prod(g.array.shape) for row in list_all_rows()[::9] for g in row.gradients if g.array is not None}
+    for chunk in (4096, 16_384, 65_536):
+        tails = {size % chunk for size in sizes if chunk < size < 2 * chunk + 200}
+        assert {1, 17} <= tails, (chunk, tails)
+
+
 def test_excluded_tensors_are_not_zero_even_if_only_one_tensor_counts() -> None:
     rows = [row for row in list_all_rows() if (row.levels["relation"], row.levels["excluded"]) == ("at", "x-odd")]
     rows = [row for row in rows if row.operation == "clip_by_global_norm" and row.levels["number"] in {"n3", "n10"}]

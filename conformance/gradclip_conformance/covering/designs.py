@@ -7,13 +7,15 @@ another level, the old rows stay, and new ones follow (`generate.extend`). So th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from itertools import product
 from typing import Any
 
 from .axes import list_axes
+from .constraints import find_reason
 from .generate import STAGES, Stage, extend
 from .members import CROWD
 
@@ -27,6 +29,9 @@ STORED = ("quick", "default")
 #: The levels that were added after the first design. Each is the last one of its axis.
 ADDED = frozenset({"packed", "swapped"})
 
+#: The levels that were heavy at first. The rows that combine them in triples follow all other rows.
+EASED = frozenset({"one-row", "one-column"})
+
 #: The crowds (`members.CROWD`) that the default stage adds to its other rows. An entry gives the levels that differ
 #: from those of CROWD and are not ordinary. A kernel for lists may fail only for a long tensor of one kind near the end
 #: of a long list. Such a row needs three heavy levels at once, and no stage's strength requires that.
@@ -35,6 +40,29 @@ CROWDS = (
     {"dtype": "float16", "layout": "broadcast", "excluded": "x-odd"},
     {"dtype": "float64", "layout": "contiguous"},
 )
+
+RELATIONS = ("above", "at", "slightly-above")
+
+#: Long tensors in long lists: each dtype with each long list, and each of these with each relation. The levels are
+#: heavy, so the triples of the default stage leave most of these rows out.
+LONG_IN_LONG = tuple(
+    {
+        "dtype": dtype,
+        "size": "s65537",
+        "number": number,
+        "relation": RELATIONS[(i + j) % len(RELATIONS)],
+        # Only this data has an exact norm.
+        "data": "edges" if RELATIONS[(i + j) % len(RELATIONS)] == "at" else "numbers",
+    }
+    for i, dtype in enumerate(("float16", "float32", "float64"))
+    for j, number in enumerate(("n111", "n129", "n321"))
+)
+
+#: The levels of rows with one tensor that is excluded. The lengths of the lists of sizes, shapes and relations have no
+#: common divisor, so that all pairs of their levels come in turn.
+ALONE = {"number": "n1", "excluded": "x-all"}
+ALONE_DTYPES = ("float32", "float16", "bfloat16", "float64")
+ALONE_SIZES = ("s4", "s9", "s33", "s513", "s1025", "s4097", "s65537")
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -69,8 +97,32 @@ def read_rows(operation: str, stage: str = "default") -> tuple[tuple[str, ...], 
         more = extend(operation, known, STAGES[last])
         rows += [tuple(axis.list_words()[level] for axis, level in zip(axes, row, strict=True)) for row in more]
     if last >= STAGES.index(find_stage("default")):
-        rows += [_make_row(operation, {**CROWD, **levels}) for levels in CROWDS]
+        more_levels = (*({**CROWD, **levels} for levels in CROWDS), *LONG_IN_LONG, *_list_alone(operation))
+        rows += [row for row in dict.fromkeys(_make_row(operation, each) for each in more_levels) if row not in rows]
     return tuple(rows)
+
+
+def _list_alone(operation: str) -> Iterator[dict[str, str]]:
+    """Yield the levels of rows with a single tensor that is excluded, for each pair of a dtype and a layout.
+
+    In other rows an excluded tensor has others beside it. The other kernel axes take their levels in turn.
+    """
+    axes = {axis.name: axis.list_words() for axis in list_axes(operation)}
+    turn = 0
+    for dtype, layout in product(ALONE_DTYPES, axes["layout"]):
+        for _ in range(len(axes["shape"]) * len(ALONE_SIZES)):
+            levels = {
+                **ALONE,
+                "dtype": dtype,
+                "layout": layout,
+                "shape": axes["shape"][turn % len(axes["shape"])],
+                "size": ALONE_SIZES[turn % len(ALONE_SIZES)],
+                "relation": axes["relation"][turn % len(axes["relation"])],
+            }
+            turn += 1
+            if find_reason(operation, _make_row(operation, levels)) is None:
+                yield levels
+                break
 
 
 def _make_row(operation: str, levels: Mapping[str, str]) -> tuple[str, ...]:
@@ -92,11 +144,18 @@ def _list_words(document: Mapping[str, Any], stages: Sequence[str]) -> list[tupl
 
 
 def write_design(operation: str) -> str:
-    """Return the text of an operation's file. The rows without the added levels come first, then those with them."""
+    """Return the text of an operation's file.
+
+    The rows without the added levels come first, then those with them, and last the triples of the eased levels.
+    """
     axes = list_axes(operation)
-    first = [replace(axis, levels=tuple(one for one in axis.levels if one.word not in ADDED)) for axis in axes]
+    second = [
+        replace(axis, levels=tuple(replace(one, heavy=one.heavy or one.word in EASED) for one in axis.levels))
+        for axis in axes
+    ]
+    first = [replace(axis, levels=tuple(one for one in axis.levels if one.word not in ADDED)) for axis in second]
     found: dict[str, list[tuple[int, ...]]] = {name: [] for name in STORED}
-    for known in (first, axes):
+    for known in (first, second, axes):
         rows: list[tuple[int, ...]] = []
         for name in STORED:
             rows += found[name]

@@ -80,8 +80,8 @@ def _write_summary() -> Iterator[str]:
         "levels (many tensors, rare mixtures, shapes and thresholds) are tested in pairs only; `--thorough` also",
         "tests triples with them. The counts are about the longest tensor of each row. The other tensors of a row",
         "may have other shapes, layouts and sizes, so the rows test many more combinations than are counted.",
-        "The last three rows of each operation have ten long tensors of all shapes and layouts beyond the",
-        "1,024th place of a list.",
+        "The last rows of each operation have a long tensor in a long list, ten long tensors of all shapes and",
+        "layouts beyond the 1,024th place of a list, or a single tensor that is excluded.",
         "",
     )
     head = "operation", "rows", "pairs", "possible", "triples of kernel axes", "possible", "heavy triples left"

@@ -22,7 +22,8 @@ NUMBERS = {
     "n321": (1041, 1049, 1033, 321),
 }
 
-#: The sizes of each level, on both sides of the sizes at which kernels split work. Most are small, to save time.
+#: The sizes of each level, on both sides of the sizes at which kernels split work. Most are small, to save time. The
+#: last chunk has 1 element, 17, or one less than a whole chunk. Among 17 elements, one is beyond a bound at any rate.
 SIZES = {
     "s0": (0,),
     "s1": (1,),
@@ -32,11 +33,11 @@ SIZES = {
     "s33": (33, 63, 65, 511),
     "s513": (513, 769, 1023),
     "s1025": (1025, 2047, 2049, 4095),
-    "s4097": (4097, 4097, 8193, 16383),
-    "s16385": (16385, 16385, 16387, 32767, 32769, 65535),
-    "s65537": (65537, 65537, 65537, 65539, 98305, 131071),
-    "s131073": (131073, 131073, 131073, 262143),
-    "s262145": (*(262145,) * 20, 262147, 1048577),
+    "s4097": (4097, 4113, 8209, 16383),
+    "s16385": (16385, 16401, 16387, 32767, 32785, 65535),
+    "s65537": (65537, 65553, 65553, 65539, 98321, 131071),
+    "s131073": (131073, 131089, 131089, 262143),
+    "s262145": (*(262145, 262161) * 10, 262147, 1048577),
 }
 
 #: The largest size that a shape of the last level may have.

@@ -36,6 +36,9 @@ BOUND_FACTORS = {"above": 1.75, "far-below": 200.0, "below": 8.0, "far-above": 0
 #: between machines.
 SURE_DIGITS, SLIGHT_DIGITS = 7, 16
 
+#: The largest part of the norm by which a threshold is slightly above or below it.
+MOST_BESIDE = 1 / 16
+
 #: An integer threshold that does not fit into 32 bits, but that float32 represents.
 LONG_INTEGER = 2**31 + 256
 
@@ -62,11 +65,14 @@ def choose_threshold(
     elif levels["threshold"] == "integer":
         threshold = max(1, round(_round_surely(norm * FACTORS[relation])))
     else:
-        threshold = _choose_beside(norm, levels, _find_narrowest(gradients), FACTORS)
+        elements = sum(len(array.data) // (FORMATS[array.dtype].width // 8) for array in chosen)
+        threshold = _choose_beside(norm, levels, _find_narrowest(gradients), FACTORS, elements)
     return {"clip_norm": threshold, **options}
 
 
-def _choose_beside(norm: float, levels: Mapping[str, str], dtype: str, factors: Mapping[str, float]) -> float:
+def _choose_beside(
+    norm: float, levels: Mapping[str, str], dtype: str, factors: Mapping[str, float], elements: int = 1
+) -> float:
     """Return a threshold so far from the norm that rounding does not matter."""
     relation = levels["relation"]
     if relation in ("zero", "infinite"):
@@ -75,8 +81,12 @@ def _choose_beside(norm: float, levels: Mapping[str, str], dtype: str, factors: 
         return LONG_INTEGER
     if relation in factors:
         return _add_digits(norm * factors[relation] or 1.0, dtype)
-    # Change the threshold by a small part of the norm. This part exceeds the rounding errors of the dtype.
-    part = 2.0 ** -min(8, FORMATS[dtype].precision - 3)
+    # Change the threshold by a small part of the norm. This part exceeds the rounding errors of the dtype, and those of
+    # a sum of so many elements in float32.
+    digits = FORMATS[dtype].precision
+    part = 2.0 ** -min(8, digits - 3)
+    if digits <= FORMATS["float32"].precision:
+        part = max(part, min(MOST_BESIDE, elements * 2.0**-23))
     value = norm * (1 - part if relation == "slightly-above" else 1 + part) or 1.0
     return _round(_round_surely(min(value, float(FORMATS[dtype].largest)), SLIGHT_DIGITS), dtype)
 

@@ -238,11 +238,20 @@ def find_unit(dtype: Any) -> Fraction:
 
 
 def _tolerate_norm(norm: Norm, unit: Fraction) -> Fraction:
-    """Return the largest relative error of a simple running sum, in float32 for half precision."""
-    summing = min(unit, find_unit(np.float32))
-    factor = 1 if norm.power == 2 else 8
-    # The norm of half-precision gradients may be returned in half precision.
-    return factor * (norm.terms + 16) * summing + 2 * unit
+    """Return the largest relative error of a simple running sum.
+
+    The sum may be taken in the dtype itself. In half precision, a long sum has no bound there, and is taken in float32.
+    """
+    doubt, factor = (norm.terms + 16) * unit, 1 if norm.power == 2 else 8
+    if unit <= find_unit(np.float32):
+        return factor * doubt + 2 * unit
+    # An error of u is up to one ulp, and an ulp is up to 2 u of a number. The powers, each tensor's norm and the common
+    # norm may be rounded to half precision.
+    rounding = 3 * 2 * unit
+    if doubt < 1:
+        # A sum that is too small by the part `doubt` has a root that is too small by more than `doubt` / p.
+        return factor * Fraction(math.expm1(-math.log1p(-float(doubt)) / norm.power)) + rounding
+    return factor * (norm.terms + 16) * find_unit(np.float32) + rounding
 
 
 def _find_wrong_nonfinite(work: Work, group: Sequence[int], answer: Answer) -> str | None:

@@ -9,6 +9,7 @@ import math
 import random
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -239,3 +240,30 @@ def test_answer_of_a_claimed_or_declared_formula_has_that_status(formula: str, p
 def test_right_function_passes_the_same_rows() -> None:
     for levels in (ABOVE, NAN, INFINITE):
         assert list_broken(judge_rows(right, levels)) <= {("pass", None), ("quality", None)}
+
+
+def flushes_subnormals(grads: Any, *, max: float) -> Any:
+    clipped = [None if one is None else np.clip(one, -max, max).astype(one.dtype) for one in grads]
+    small = [one is not None and np.abs(one) < np.finfo(one.dtype).tiny for one in clipped]
+    return [
+        None if one is None else np.where(tiny, one.dtype.type(0), one)
+        for one, tiny in zip(clipped, small, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_flushing_in_a_clip_by_value_is_excused_if_it_is_declared(declared: bool) -> None:
+    connection = InProcess(PlainFunction(flushes_subnormals, "clip_by_value", dtypes=("float32", "float64")))
+    (subject,) = connection.description.subjects
+    rows = [
+        row
+        for _, row in list_cases(subject)
+        if row.levels["data"] == "subnormals" and row.levels["size"] in ("s9", "s33", "s513")
+    ]
+    if declared:
+        subject = replace(subject, features=(*subject.features, "flushes_subnormals"))
+
+    cells = [run_cell(connection, PlannedCell(subject, row, None), 30) for row in rows]
+
+    assert len(cells) > 3
+    assert {cell.status for cell in cells} == ({"pass"} if declared else {"fail"})

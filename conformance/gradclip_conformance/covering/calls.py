@@ -222,15 +222,18 @@ class WholeCall:
             bool(touched[worst]),
         )
 
-    def measure_bounds(self, results: Sequence[Array | None], *, keeps_zeros: bool) -> Measured:
-        """Return the first element that a clip by value gets wrong. With `keeps_zeros`, signs of zeros must be kept."""
-        key = ("measure_bounds", tuple(results), keeps_zeros)
+    def measure_bounds(self, results: Sequence[Array | None], *, keeps_zeros: bool, flushes: bool = False) -> Measured:
+        """Return the first element that a clip by value gets wrong.
+
+        With `keeps_zeros`, signs of zeros must be kept. With `flushes`, subnormal numbers count as zeros.
+        """
+        key = ("measure_bounds", tuple(results), keeps_zeros, flushes)
         if key not in self._known:
-            self._known[key] = self._measure_bounds(results, keeps_zeros=keeps_zeros)
+            self._known[key] = self._measure_bounds(results, keeps_zeros=keeps_zeros, flushes=flushes)
         found: Measured = self._known[key]
         return found
 
-    def _measure_bounds(self, results: Sequence[Array | None], *, keeps_zeros: bool) -> Measured:
+    def _measure_bounds(self, results: Sequence[Array | None], *, keeps_zeros: bool, flushes: bool) -> Measured:
         high = float(self.question.options["max"])
         low = float(self.question.options.get("min", -high))
         got, included = self._read_results(results), [i for i in self.question.included if self.read_values(i).size]
@@ -246,13 +249,16 @@ class WholeCall:
             right = (after == expected) | (np.isnan(after) & np.isnan(expected))
             if keeps_zeros and low < 0 < high:
                 right &= (expected != 0) | (np.signbit(after) == np.signbit(given))
+            array = self.question.gradients[i].array
+            assert array is not None
+            if flushes:
+                smallest = float(FORMATS[array.dtype].smallest_normal)
+                right |= (np.abs(expected) < smallest) & (np.abs(after) < smallest)
             if not right.all():
                 place = int(right.argmin())
-                array = self.question.gradients[i].array
-                assert array is not None
-                with np.errstate(invalid="ignore"):
+                with np.errstate(invalid="ignore", over="ignore"):
                     gap = abs(after[place] - expected[place])
-                distance = float(gap / _measure_spacing(expected[place : place + 1], FORMATS[array.dtype])[0])
+                    distance = float(gap / _measure_spacing(expected[place : place + 1], FORMATS[array.dtype])[0])
                 return Measured(Status.FAIL, math.inf if math.isnan(distance) else distance, i, place)
         return Measured()
 

@@ -147,7 +147,7 @@ def _judge_elements(
     """Return the verdict on the included elements, given the claims of the documentation."""
     case, flushes = context.case, context.flushes_subnormals
     if case.operation == "clip_by_value":
-        found = call.measure_bounds(results, keeps_zeros=not context.through_optimizer)
+        found = call.measure_bounds(results, keeps_zeros=not context.through_optimizer, flushes=flushes)
         return _apply_claims(context, _judge_measured(context, answer, found, what))
     if call.find_silent_group(results) is not None:
         detail = "A norm is not finite. The formula's result, NaN everywhere or an error must show it."

@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,10 @@ import pytest
 from click.testing import CliRunner
 from frameworks import ADAPTERS, MODULES, find_python
 
-from gradclip_adapters.arrays import THRESHOLD_KINDS
+from gradclip_adapters.arrays import THRESHOLD_KINDS, lay_out
 from gradclip_adapters.contract import Subject
 from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance.cases.build import make_tensor
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.patterns import matches
 from gradclip_conformance.cli import gradclip
@@ -437,6 +439,24 @@ def test_script_writes_a_threshold_of_each_kind(kind: str) -> None:
     assert type(written) is type(passed)
     assert getattr(written, "dtype", None) == getattr(passed, "dtype", None)
     assert np.array_equal(written, passed)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (6,), (2, 3)], ids=str)
+@pytest.mark.parametrize("layout", ["strided", "transposed", "sliced", "reversed"])
+def test_script_lays_out_a_gradient_as_the_suite_does(layout: str, shape: tuple[int, ...]) -> None:
+    values = np.arange(1.0, 1.0 + math.prod(shape), dtype="float32").reshape(shape)
+    gradient = make_tensor(values.ravel().tolist(), "float32", shape, layout=layout)
+    (case,) = (each for each in list_all_cases() if each.id == "global-norm.layout/strided/float32")
+    subject = Subject("f", case.operation, ("float32",))
+    template = tables.find_template("clips:clip", "f")
+    calls = tables.write_calls("clips:clip", template, replace(case, gradients=(gradient,)), subject, compiles=False)
+    written: dict[str, Any] = {"np": np}
+
+    exec(calls.call.gradients, written)
+
+    laid_out = lay_out(values, layout)
+    np.testing.assert_array_equal(written["gradients"][0], laid_out, strict=True)
+    assert written["gradients"][0].strides == laid_out.strides
 
 
 @pytest.mark.parametrize(("feature", "passes"), [("flushes_subnormals", True), ("strided", False)])

@@ -23,6 +23,7 @@ Each of our adapters for a framework has a table, `gradclip_adapters/scripts/<ad
 The texts of a table may hold these names:
 
 ================= ====================================================================================
+`$tensor`, `$ndim` a contiguous gradient, and the number of its axes; `$axes` lists them in reverse
 `$function`       the subject's name without its mode; `$mode` is the mode, which is the text in the brackets
 `$module`, `$name` the module and the name of a plain function
 `$clip_norm` ...  an option of the case (`$learning_rate` is 1.0 and `$min` is `-max` unless it has them)
@@ -264,9 +265,12 @@ def _write_gradient(gradient: Gradient, known: Mapping[str, str]) -> str:
         return "None"
     values = write_array(read_float64_values(gradient.array).reshape(gradient.array.shape))
     contiguous = _fill(known["tensor"], {"values": values, "dtype": gradient.array.dtype})
-    if gradient.layout == "contiguous":
+    dimensions = len(gradient.array.shape)
+    # An array without axes has one layout only, and a transposed one with a single axis is contiguous.
+    if gradient.layout == "contiguous" or dimensions == 0 or (dimensions == 1 and gradient.layout == "transposed"):
         return contiguous
     if gradient.layout not in known:
         msg = f"The suite does not know how to make a gradient with the layout {gradient.layout!r}."
         raise NoScript(msg)
-    return _fill(known[gradient.layout], {"tensor": contiguous, "ndim": str(len(gradient.array.shape))})
+    axes = str([*reversed(range(dimensions))])
+    return _fill(known[gradient.layout], {"tensor": contiguous, "ndim": str(dimensions), "axes": axes})

@@ -170,6 +170,15 @@ class TestLinks:
                 if anchor and target.name != "compare.html":
                     assert anchor in ids[str(target.resolve().relative_to(site.resolve()))], f"{name} links to {link}"
 
+    def test_title_of_a_cause_keeps_its_capitals(self, torch_run: Run, tmp_path: Path) -> None:
+        cause = load_causes()["none-changed"]
+
+        build_site([(torch_run, "torch.jsonl")], tmp_path, replace(BOOK, causes=[cause]))
+
+        text = (tmp_path / f"cause/{cause.id}.html").read_text("utf-8")
+        wanted = "A None becomes a gradient, or a gradient becomes None"
+        assert [f"<{tag}>{wanted}</{tag}>" in text for tag in ("title", "h1")] == [True, True]
+
     def test_search_finds_only_pages_that_exist(self, site: Path) -> None:
         text = (site / "data" / "search.js").read_text("utf-8")
         targets = json.loads(text.removeprefix("gradclipSearch(").removesuffix(");\n"))

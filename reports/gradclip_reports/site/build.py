@@ -24,10 +24,10 @@ from ..values import escape_text
 from .book import Book, Rule
 from .mathml import UnknownLatex, write_mathml
 from .plots import draw_plots
-from .questions import OPERATIONS, STANDINGS, Answer, write_answer
+from .questions import OPERATIONS, STANDING_OF, STANDINGS, Answer, write_answer
 from .slugs import Slugs
 from .views import FindingView, RunView, make_views
-from .words import CLASSES, LEVELS, MATRIX_PAGES, OPERATION_LABELS, STANDINGS_OF_FINDINGS, VERDICTS
+from .words import LEVELS, MATRIX_PAGES, OPERATION_LABELS, STANDINGS_OF_FINDINGS, VERDICTS
 
 if TYPE_CHECKING:
     import jinja2
@@ -283,7 +283,7 @@ def _load_templates() -> jinja2.Environment:
         STANDINGS=STANDINGS,
         STATUSES=[status for status in Status if status != NOT_RUN],
         SEVERITIES=SEVERITIES,
-        CLASSES=CLASSES,
+        STANDING_OF=STANDING_OF,
         WORDS=STANDINGS_OF_FINDINGS,
         LEVELS=LEVELS,
         OPERATIONS=labels,

@@ -18,7 +18,7 @@ from ..statuses import STATUSES, UNEXPLAINED, Status, rank_severity
 from ..values import escape_line, shorten_text
 from .book import Book, Question, Words
 
-__all__ = ["OPERATIONS", "STANDINGS", "Answer", "answer_run", "write_answer"]
+__all__ = ["OPERATIONS", "STANDINGS", "STANDING_OF", "Answer", "answer_run", "write_answer"]
 
 #: The operations by the prefix of their rules, in the order in which an answer is looked for.
 OPERATIONS = {"clip_by_global_norm": "global-norm", "clip_by_norm": "norm", "clip_by_value": "value"}
@@ -33,8 +33,8 @@ STANDINGS = {
     "unknown": ("–", "not asked, not measured, or not offered"),
 }
 
-#: The standing of each status. Every other status breaks a rule.
-_STANDING_OF = {
+#: The standing of each status. A status that is not named here breaks a rule.
+STANDING_OF = dict.fromkeys(STATUSES, "broken") | {
     Status.PASS: "right",
     Status.QUALITY: "poor",
     Status.DOCUMENTED: "documented",
@@ -182,7 +182,7 @@ def _find_cause(asked: _Asked, cell: Cell) -> str:
 def _describe(asked: _Asked, question: Question, cell: Cell) -> Answer:
     """Return the answer of one cell."""
     finding = asked.parts.get(cell.pair)
-    standing = _STANDING_OF.get(STATUSES[cell.status], "broken")
+    standing = STANDING_OF[cell.status]
     words = _choose_words(question.answers, cell, finding)
     severity = "" if finding is None or standing == "right" else finding.severity
     number = asked.findings.get(cell.pair)

@@ -1,10 +1,8 @@
-"""Define the words of the pages for operations, levels, verdicts and standings, and the classes of their colours."""
+"""Define the words of the pages for operations, levels, verdicts and standings."""
 
 from __future__ import annotations
 
-from ..statuses import Status
-
-__all__ = ["CLASSES", "LEVELS", "MATRIX_PAGES", "OPERATION_LABELS", "STANDINGS_OF_FINDINGS", "VERDICTS"]
+__all__ = ["LEVELS", "MATRIX_PAGES", "OPERATION_LABELS", "STANDINGS_OF_FINDINGS", "VERDICTS"]
 
 #: The operations. The empty one stands for the first that can answer a question.
 OPERATION_LABELS = {
@@ -36,11 +34,4 @@ STANDINGS_OF_FINDINGS = {
     "documented": "documented by the framework",
     "declared": "declared by the adapter",
     "poor": "poor, as the dtype's arithmetic explains",
-}
-#: The class of each status, which gives its colour.
-CLASSES = {
-    status.value: {"pass": "right", "quality": "poor", "documented": "documented", "declared": "documented"}.get(
-        status.value, "unknown" if status in (Status.UNSUPPORTED, Status.UNSPECIFIED) else "broken"
-    )
-    for status in Status
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -87,15 +88,14 @@ def conforms(
             msg = f"{function.__qualname__} must take no arguments and return the clip function."
             raise TypeError(msg)
 
+        # pytest shows the place of the wrapped function, and reads its marks. Its annotations do not matter.
+        @functools.wraps(function, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
         def test(gradclip_check: Callable[[], None]) -> None:
             __tracebackhide__ = True
             gradclip_check()
 
-        for name in ("__name__", "__qualname__", "__module__", "__doc__"):
-            setattr(test, name, getattr(function, name))
-        # pytest shows the place of the wrapped function, and reads the arguments in the signature.
         made: Any = test
-        made.__wrapped__ = function
+        # pytest reads the arguments of the test from the signature.
         made.__signature__ = inspect.Signature([inspect.Parameter(ARGUMENT, inspect.Parameter.POSITIONAL_OR_KEYWORD)])
         setattr(made, MARK, Conformance(function, op, per, options))
         return test

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -170,6 +171,18 @@ def test_decorator_takes_the_options_of_the_check() -> None:
     parameters = inspect.signature(check_clipper).parameters.values()
 
     assert tuple(one.name for one in parameters if one.kind == one.KEYWORD_ONLY) == OPTIONS
+
+
+def test_marks_below_the_decorator_are_kept() -> None:
+    @conforms("clip_by_norm")
+    @pytest.mark.parametrize("number", [1])
+    def test_clip() -> Any:
+        """Return a clip function."""
+
+    (mark,) = test_clip.pytestmark  # type: ignore[attr-defined]
+    assert mark.args == ("number", [1])
+    assert (test_clip.__name__, test_clip.__doc__) == ("test_clip", "Return a clip function.")
+    assert list(inspect.signature(test_clip).parameters) == ["gradclip_check"]
 
 
 def test_function_with_arguments_is_refused() -> None:

@@ -82,7 +82,7 @@ class Conversation:
 
     def end(self) -> tuple[str, str]:
         """Close the host's input, and return the rest of its standard output and standard error."""
-        return self.process.communicate(timeout=30)
+        return self.process.communicate(timeout=600)
 
 
 def validate(message: dict[str, Any]) -> None:
@@ -182,7 +182,7 @@ def test_fault_of_the_adapter_at_its_start_comes_with_its_traceback(tmp_path: Pa
 
 @pytest.mark.parametrize("greeting", ["no message", ""], ids=["other-text", "closed-pipe"])
 def test_host_ends_without_a_greeting(greeting: str) -> None:
-    done = subprocess.run([*MODULES, "numpy"], input=greeting, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([*MODULES, "numpy"], input=greeting, capture_output=True, text=True, check=False, timeout=600)
 
     said = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 1

@@ -105,7 +105,7 @@ def test_other_call_has_another_norm_and_other_exclusions() -> None:
 def test_threads_are_in_the_framework_together(monkeypatch: pytest.MonkeyPatch) -> None:
     # Leave out the interrupted calls: at most two of them run at a time, so four never meet at the barrier.
     monkeypatch.setattr(arrays, "_interrupt_everywhere", lambda *_: iter(()))
-    meeting = threading.Barrier(4, timeout=60)
+    meeting = threading.Barrier(4, timeout=600)
     met = []
 
     def answer(call: Call) -> Reply:

@@ -46,7 +46,7 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     """Run pytest in a new process."""
     plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:randomly"]
     command = [sys.executable, "-m", "pytest", "-q", *plugins, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, timeout=600)
 
 
 @pytest.fixture

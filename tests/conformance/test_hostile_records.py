@@ -80,7 +80,7 @@ def is_executed(header: Header, cell: Cell, folder: Path) -> bool:
         (folder / f"{name}.py").write_text(STAND_IN, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     subprocess.run(
-        [sys.executable, "script.py"], cwd=folder, env=environment, capture_output=True, check=False, timeout=100
+        [sys.executable, "script.py"], cwd=folder, env=environment, capture_output=True, check=False, timeout=600
     )
     return (folder / MARK).exists()
 

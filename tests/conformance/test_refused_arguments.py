@@ -73,7 +73,7 @@ def test_error_names_a_module_that_starts_a_check_when_imported(tmp_path: Path) 
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=600,
     )
 
     assert done.returncode == 1

@@ -64,7 +64,7 @@ def run(program: str) -> str:
     # Cache compiled modules, as an installation does.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60, env=environment
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=600, env=environment
     )
     return done.stdout.strip()
 

@@ -242,8 +242,9 @@ KINDS: Dict[str, Callable[[_Maker], np.ndarray[Any, Any]]] = {
 WITH_WEIGHT = ("numbers", "negative", "alternating", "subnormals", "zeros")
 KINDS.update({"weighty-" + kind: _add_weight(KINDS[kind]) for kind in WITH_WEIGHT})
 
-#: Arrays of at most this many elements are cached, because many lists hold the same small arrays.
-SMALL = 1100
+#: Arrays of at most this many elements are cached, because many lists hold the same small arrays. The last few arrays
+#: of up to LONG elements are cached, too, because the next call often has the same gradients, for another subject.
+SMALL, LONG = 1100, 1 << 18
 
 
 def expand(recipe: Recipe, dtype: str, shape: Tuple[int, ...]) -> bytes:
@@ -257,7 +258,8 @@ def expand(recipe: Recipe, dtype: str, shape: Tuple[int, ...]) -> bytes:
     count = 1
     for length in shape:
         count *= length
-    return (_expand_small if count <= SMALL else _expand)(recipe, dtype, count)
+    expand_it = _expand_small if count <= SMALL else _expand_long if count <= LONG + SMALL else _expand
+    return expand_it(recipe, dtype, count)
 
 
 def _expand(recipe: Recipe, dtype: str, count: int) -> bytes:
@@ -282,6 +284,7 @@ def _expand(recipe: Recipe, dtype: str, count: int) -> bytes:
 
 
 _expand_small = lru_cache(maxsize=1 << 11)(_expand)
+_expand_long = lru_cache(maxsize=12)(_expand)
 
 
 def encode_recipe(recipe: Recipe) -> List[Any]:

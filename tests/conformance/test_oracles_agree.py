@@ -19,6 +19,7 @@ from gradclip_conformance.oracle.arrays import decode
 from gradclip_conformance.oracle.formats import FORMATS, compute_power_of_two, decode_bits, encode, next_down, next_up
 from gradclip_conformance.oracle.formula import Formula
 from gradclip_conformance.oracle.model import Clipped, DyadicArray, Enclosure, ExpectedArray
+from gradclip_conformance.oracle.predict import MANY
 
 arbitrary_precision = pytest.importorskip(
     "gradclip_conformance.oracle.balls", reason="the second oracle needs python-flint", exc_type=ImportError
@@ -84,6 +85,17 @@ def test_clips_at_and_next_to_the_threshold_agree(
         first = exact.clip_by_norm(decode_exactly(values), threshold, p, formula)
         second = arbitrary_precision.clip_by_norm(decode_exactly(values), threshold, p, formula)
         assert arbitrary_precision.describe_disagreement(first, second) is None, threshold
+
+
+@pytest.mark.exam(sample=2)
+@pytest.mark.parametrize("p", ORDERS)
+def test_clips_of_long_tensors_agree(p: float) -> None:
+    """A run asks only the first oracle about so many elements (see `predict.MANY`)."""
+    values = np.random.default_rng(5).standard_normal(2 * MANY).astype(np.float32)
+    tensors = [decode(part.tobytes(), "float32") for part in np.split(values, [17, 4099])]
+    for threshold in (1.5, 1e9):
+        first, second = (oracle.clip_by_global_norm(tensors, threshold, p) for oracle in (exact, arbitrary_precision))
+        assert arbitrary_precision.describe_disagreement(first, second) is None
 
 
 @pytest.mark.parametrize(("large", "p"), [(1.0, 2.0), (2.0**1000, 7.0)])

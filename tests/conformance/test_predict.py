@@ -19,7 +19,7 @@ from gradclip_conformance.judge.arrays import measure_norm_distance
 from gradclip_conformance.oracle import predict as oracles
 from gradclip_conformance.oracle.bounds import compute_error_bounds
 from gradclip_conformance.oracle.formats import FORMATS
-from gradclip_conformance.oracle.integers import NoExactNormError
+from gradclip_conformance.oracle.integers import NoExactNormError, clip_by_global_norm
 from gradclip_conformance.oracle.integers import clip_by_value as exact_clip_by_value
 from gradclip_conformance.oracle.model import DyadicArray
 from gradclip_conformance.oracle.predict import predict
@@ -168,6 +168,26 @@ class TestOracles:
 
         with pytest.raises(oracles.OraclesDisagreeError, match="by value"):
             oracles._clip_by_value(DyadicArray([1, 9], 0, [False, False]), -2.0, 2.0)
+
+    @pytest.mark.parametrize("count", [oracles.MANY, oracles.MANY + 1])
+    def test_second_oracle_is_asked_about_few_elements(self, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Liar:
+            @staticmethod
+            def clip_by_global_norm(*arguments: Any) -> Any:
+                return clip_by_global_norm(*arguments)
+
+            @staticmethod
+            def describe_disagreement(*clips: Any) -> str:
+                return "a lie"
+
+        monkeypatch.setattr(oracles, "SECOND", Liar)
+        call = build_case(Array.of(np.full(count, 0.375)), clip_norm=float(count))
+
+        if count > oracles.MANY:
+            assert predict(call).norms[0] is not None
+        else:
+            with pytest.raises(oracles.OraclesDisagreeError, match="a lie"):
+                predict(call)
 
     @pytest.mark.parametrize(("low", "high"), [(-math.inf, 1.0), (-1.0, math.inf), (-math.inf, math.inf)])
     def test_infinite_bound_is_beyond_every_element(self, low: float, high: float) -> None:

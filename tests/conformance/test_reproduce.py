@@ -31,6 +31,8 @@ from gradclip_conformance.cases.build import make_tensor
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.patterns import matches
 from gradclip_conformance.cli import gradclip
+from gradclip_conformance.judge.judging import choose_expectation
+from gradclip_conformance.judge.model import Script
 from gradclip_conformance.judge.script_lines import assert_equal, predict_values
 from gradclip_conformance.known.pins import find_unmatched, load_deviations
 from gradclip_conformance.oracle.predict import predict
@@ -151,6 +153,7 @@ def expect_ending(cell: Cell) -> str:
     return f"raises {str(cell.behaviour).partition(':')[2]}" if raised else "fails"
 
 
+@pytest.mark.timeout(7200)
 @pytest.mark.exam(sample=len(ADAPTERS))
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_script_of_each_published_failure_fails(adapter: str, tmp_path: Path) -> None:
@@ -520,6 +523,19 @@ def test_script_is_as_strict_as_the_judge(name: str, tmp_path: Path, monkeypatch
         ends.append((done.returncode, "AssertionError" in done.stderr))
 
     assert ends == [(1, True), (0, False), (0, False), (1, True)]
+
+
+@pytest.mark.parametrize(("before", "passes"), [("pass", True), ("gradients[0][...] = 0", False)])
+def test_script_accepts_a_refusal_only_if_it_keeps_the_inputs(before: str, passes: bool) -> None:
+    (case,) = (each for each in list_all_cases() if each.id == "value.inputs-not-mutated/threshold-zero/float32")
+    subject = Subject("f", case.operation, ("float32",), ("functional",))
+    calls = tables.write_calls("c:clip", tables.find_template("c:clip", "f"), case, subject, compiles=False)
+    refuses = replace(calls.call, clip=f"{before}\nraise ValueError")
+
+    lines = choose_expectation(case).write_script(Script(case, subject, refuses, raised=True))
+
+    with contextlib.nullcontext() if passes else pytest.raises(AssertionError):
+        exec(lines, {"np": np})
 
 
 NOTHING_BY_DEFAULT = """

@@ -56,7 +56,10 @@ def write_script(header: Header, cell: Cell, command: str | None = None) -> str:
         asked = broken
     case = choose_shown_case(asked, choose_expectation(asked), cell)
     expectation = choose_expectation(case)
-    raised = isinstance(cell.observed, Mapping) and "raised" in cell.observed
+    # The record of a cell that passed shows no answer, but its behaviour.
+    raised = str(cell.behaviour).startswith("raises:") or (
+        isinstance(cell.observed, Mapping) and "raised" in cell.observed
+    )
     if template is not None:
         calls = tables.write_calls(header.adapter, template, case, subject, compiles=expectation.compiles)
     else:

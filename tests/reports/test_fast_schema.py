@@ -64,6 +64,16 @@ def test_each_member_is_checked_as_json_schema_does(name: str, make_cell: Callab
         assert CHECK(members) == FULL.is_valid(members), value
 
 
+@pytest.mark.parametrize("schema", [{"const": 1}, {"enum": [0, None, "text"]}], ids=str)
+def test_numbers_are_not_confused_with_truth(schema: dict[str, Any]) -> None:
+    check = compile_schema(schema)
+
+    assert check is not None
+    accepted = [value for value in VALUES if check(value)]
+    assert accepted
+    assert all(jsonschema.Draft202012Validator(schema).is_valid(value) for value in accepted)
+
+
 @pytest.mark.parametrize("value", [None, "text", [], 1])
 def test_other_values_than_objects_are_not_cells(value: Any) -> None:
     assert not CHECK(value)

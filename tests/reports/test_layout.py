@@ -48,12 +48,18 @@ def test_long_word_is_kept_where_it_must_be_copied() -> None:
     assert wrap_text("see " + "x" * 30, 20, break_words=False) == ["see", "x" * 30]
 
 
+def test_chinese_is_broken_even_where_words_are_kept() -> None:
+    assert max(map(measure_width, wrap_text(CHINESE * 3, 20, break_words=False))) <= 20
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
         ("fits", "fits"),
         ("one two three four", "one two ..."),
         ("one two elements", "one two ..."),
+        # The space is one column too far to the right.
+        ("123456789 rest", "12345678 ..."),
         ("some elements become NaN", "some ele ..."),
         ("x" * 40, "x" * 8 + " ..."),
         ("范数" * 9, "范数范数 ..."),

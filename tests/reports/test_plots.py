@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib.resources
+import itertools
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from gradclip_reports.records import Cell, Header, Run
+from gradclip_reports.records import Cell, Finding, Header, Run
 from gradclip_reports.site.book import Book
+from gradclip_reports.site.drawing import Axes, Line, draw
 from gradclip_reports.site.picture import frame_plot
 from gradclip_reports.site.plots import draw_plots
 
@@ -113,6 +116,51 @@ def test_times_are_drawn_against_the_number_of_tensors(runs: list[Run]) -> None:
     assert plot.rows == [["torch foreach", "8", "4"], ["optax", "", "40"]]
     words = read_words(plot.svg)
     assert {"torch foreach", "optax", "milliseconds"} <= set(words)
+
+
+def test_times_of_the_reference_are_those_on_numpy(runs: list[Run]) -> None:
+    speeds = [make_speed("NumPy as people write it", f"{count} x 10", 0.5, ours=count / 1000) for count in (1, 2)]
+
+    (plot,) = [plot for plot in draw_plots(runs, Book([], speeds=speeds)) if plot.id == "plot-times"]
+
+    assert plot.rows == [["NumPy as people write it", "500", "500"], ["gradclip_spec on NumPy", "1", "2"]]
+
+
+def test_coefficients_follow_the_formula_of_each_framework(runs: list[Run], make_cell: Callable[..., Cell]) -> None:
+    cell = make_cell()
+    finding = Finding(
+        **dict.fromkeys(("title", "question", "why"), "text"),
+        cause="eps-beside-maximum",
+        severity="wrong",
+        parameters={},
+        cells={cell.subject: [cell.case]},
+        rules={cell.rule: 1},
+        statuses={"documented": 1},
+        example={"subject": cell.subject, "case": cell.case, "detail": ""},
+    )
+
+    (plot,) = draw_plots([runs[0], replace(runs[1], findings=(finding,))], Book([]))
+
+    # The threshold is 1 and eps is 0.1; the norms are 0.9, 1.0, 1.1 and 1.2.
+    assert plot.rows == [
+        ["min(1, c / n)", "1.000", "1.000", "0.909", "0.833"],
+        ["c / (max(n, c) + eps)", "0.909", "0.909", "0.833", "0.769"],
+    ]
+    assert "min(1, c / n): torch 1.0; c / (max(n, c) + eps): paddle 1.0." in plot.caption
+
+
+@pytest.mark.parametrize("place", [0.0, 1.0], ids=["at-the-bottom", "at-the-top"])
+def test_names_of_lines_do_not_cover_each_other(place: float) -> None:
+    axes = Axes("x", "y", {}, {}, (0, 1), (0, 1), "title")
+    lines = [Line(f"line {number}", [(0.0, 0.5), (1.0, place)]) for number in range(15)]
+
+    picture = ElementTree.fromstring(draw(lines, axes))
+
+    places = sorted(float(text.attrib["y"]) for text in picture.iter("text") if "name" in text.attrib.get("class", ""))
+    assert len(places) == 12, "more lines cannot be told apart"
+    assert all(below - above >= 17 for above, below in itertools.pairwise(places))
+    assert places[0] >= 14, "a name stands above the plot"
+    assert places[-1] <= 400 - 46 + 4, "a name stands below the axis"
 
 
 def test_times_of_one_size_are_not_drawn(runs: list[Run]) -> None:

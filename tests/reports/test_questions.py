@@ -162,6 +162,30 @@ class TestAnswers:
         assert answer("written", "in-place-written", {}, error, cause="raises") == ("right", "in place")
         assert answer("written", "in-place-written", error, cause="raises") == ("broken", "raises an error")
 
+    def test_error_answers_before_causes_of_other_questions(
+        self, make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
+    ) -> None:
+        rule = "global-norm.in-place-written"
+        cells = [
+            make_cell(subject="f", rule=rule, case=f"{rule}/{name}/float32", status="fail", behaviour=behaviour)
+            for name, behaviour in (("first", "other"), ("second", "raises:TypeError"))
+        ]
+        run = make_run(make_header(subjects=SUBJECTS), cells)
+        findings = [
+            make_finding(cause, [cell], {}) for cause, cell in zip(("wrong-dtype", "raises"), cells, strict=True)
+        ]
+
+        answers = answer_run(replace(run, findings=tuple(findings)), Book(load_questions()))["written"]
+
+        assert write_answer(answers) == "raises an error"
+
+    def test_operation_that_answers_goes_before_one_that_cannot(self, answer: Callable[..., Any]) -> None:
+        rule = "norm.scaled-above"
+        right = {"operation": "clip_by_norm", "rule": rule, "case": f"{rule}/one/float32"}
+        unsupported = {"status": "unsupported", "lacks": "interface"}
+
+        assert answer("above", "scaled-above", unsupported, right) == ("right", "c / n")
+
 
 class TestMeasurements:
     @pytest.mark.parametrize(
@@ -170,6 +194,8 @@ class TestMeasurements:
             ({"norm": 0.487}, ("right", "0.49 ulp")),
             ({"norm": 2123456.0}, ("poor", "2.1 million ulp")),
             ({"norm": None, "elements": 71.2}, ("poor", "71 ulp in results")),
+            ({"norm": None, "elements": 1.5}, ("right", "1.5 ulp in results")),
+            ({"norm": 1.5}, ("poor", "1.5 ulp")),
             ({"norm": "inf"}, ("poor", "inf ulp")),
             ({"norm": None, "problem": "no kernel"}, ("unknown", "not measured")),
         ],
@@ -192,6 +218,25 @@ class TestMeasurements:
         (answer,) = answer_run(torch_run, Book(load_questions(), speeds=[floor, torch]))["speed"]
 
         assert (answer.standing, answer.words) == ("measured", "3.2 passes")
+
+    def test_speed_in_place_goes_before_others(self, torch_run: Run) -> None:
+        floor = {**SPEED, "peer": "memory floor (NumPy)", "ours": 1.0, "theirs": 0.5}
+        torch = {**SPEED, "peer": "torch clip_grad_norm_ (foreach)", "ours": 1.0}
+        speeds = [floor, {**torch, "mode": "functional", "theirs": 4.0}, {**torch, "theirs": 1.6}]
+
+        (answer,) = answer_run(torch_run, Book(load_questions(), speeds=speeds))["speed"]
+
+        assert answer.words == "3.2 passes"
+
+    def test_speed_of_the_reference_stands_beside_the_memory(
+        self, make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
+    ) -> None:
+        run = make_run(make_header("numpy"), [make_cell()])
+        floor = {**SPEED, "peer": "memory floor (NumPy)", "ours": 1.0, "theirs": 0.5}
+
+        (answer,) = answer_run(run, Book(load_questions(), speeds=[floor]))["speed"]
+
+        assert answer.words == "2.0 passes"
 
     @pytest.mark.parametrize(
         "text", ["[]", "{}", '{"frameworks": [1]}', '{"frameworks": [{"rows": []}]}', "[" * 100, "\x00", '{"a": NaN}']

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -179,6 +180,71 @@ def test_wrong_answer_to_an_ordinary_call_gets_its_cause(fn: Clip, cause: tuple[
     # If the sum of squares of a call equals its root, the defect does not show.
     assert found.most_common(1)[0][0] == cause
     assert set(found) <= {cause, None}, found
+
+
+SMALL_THRESHOLDS = tuple(
+    f"global-norm.{rule}" for rule in ("zero-threshold", "minus-zero-threshold", "underflow-of-squares", "subnormal")
+)
+
+
+def scale_to(grads: Any, threshold: float) -> Any:
+    norm = math.hypot(*(float(number) for g in grads for number in g.ravel()))
+    return scale(grads, threshold / norm if norm > threshold else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("replace", "number", "count"),
+    [
+        (lambda threshold: max(threshold, 1e-6), 1e-6, 5),
+        (lambda threshold: max(threshold, 0.015), 0.015, 5),
+        (lambda threshold: threshold or 1.0, 1.0, 2),
+    ],
+    ids=["smallest", "larger", "one-for-zero"],
+)
+def test_number_that_replaces_small_thresholds_is_found(
+    replace: Callable[[float], float], number: float, count: int
+) -> None:
+    found = find_causes(
+        lambda grads, *, clip_norm: scale_to(grads, replace(clip_norm)), "clip_by_global_norm", SMALL_THRESHOLDS
+    )
+
+    # The results for small gradients look as if their squares underflowed, and a norm of 1 like a right unit norm.
+    assert set(found) == {("threshold-replaced", number)}
+    assert found.total() >= count
+
+
+@pytest.mark.parametrize(
+    ("find_threshold", "cause"), [(lambda _: 1.0, "unit-norm"), (lambda threshold: 2 * threshold, "multiple")]
+)
+def test_other_thresholds_are_not_called_replaced(find_threshold: Callable[[float], float], cause: str) -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        norm = measure_norm(grads)
+        return scale(grads, find_threshold(clip_norm) / norm if norm > clip_norm else 1.0)
+
+    found = find_causes(clip, "clip_by_global_norm", ("global-norm.scaled-above", "global-norm.zero-threshold"))
+
+    assert {one[0] for one in found if one is not None} == {cause}
+
+
+def test_right_norm_refutes_an_underflow() -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        norm = math.hypot(*(float(number) for g in grads for number in g.ravel()))
+        return (list(grads) if norm < 1e-12 else scale_to(grads, clip_norm)), norm
+
+    found = find_causes(clip, "clip_by_global_norm", ("global-norm.scaled-above", "global-norm.underflow-of-squares"))
+
+    # The square of a small norm is below the threshold, too. But ordinary calls are right, so the root is not left out.
+    assert set(found) == {("not-clipped",)}
+
+
+def test_gradients_left_out_of_the_norm_are_not_called_unclipped() -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        norm = measure_norm([g for g in grads if g.ndim < 2])
+        return scale(grads, clip_norm / norm if norm > clip_norm else 1.0), norm
+
+    found = find_causes(clip, "clip_by_global_norm", ("global-norm.scaled-above", "global-norm.one-norm-over-all"))
+
+    assert set(found) == {None}
 
 
 def clip_all(grads: Any, *, clip_norm: float, need_clip: Any = None) -> Any:

@@ -32,12 +32,14 @@ from .laws import (
     LAWS,
     Law,
     explain_by_formula,
+    fit_floor,
     fit_formula,
     fit_multiple,
     follows_formula,
     is_partly_clipped,
     is_plain,
     leaves_some,
+    make_floor,
     make_multiple,
 )
 from .meaning import counts_nonfinite_excluded, explain_excluded, explain_special
@@ -77,8 +79,11 @@ class _Subject:
 
     #: The causes that cannot apply in each dtype, because the entry point keeps the rules that they break.
     barred: dict[str, set[str]] = field(default_factory=dict)
+    #: The dtypes in which ordinary calls are right.
+    ordinary: frozenset[str] = frozenset()
     formulas: list[Formula] = field(default_factory=list)
-    multiple: Law | None = None
+    #: The laws with a fitted number.
+    fitted: Sequence[Law] = ()
     #: The causes that the entry point is known to have.
     suspected: frozenset[str] = frozenset()
     #: The number of cells that each cause has explained.
@@ -95,13 +100,32 @@ class _Subject:
             self.views[key] = Seen(case, results)
         return self.views[key]
 
-    @property
-    def laws(self) -> list[Law]:
-        """The laws. Those that have explained most cells come first."""
-        every = [*LAWS, *([self.multiple] if self.multiple else [])]
+    def list_laws(self, case: Case) -> list[Law]:
+        """Return the laws that may explain a case. Those that have explained most cells come first.
+
+        If ordinary calls are right, a law for all calls does not explain why a call at a limit of the range is wrong.
+        """
+        refuted = EVERYWHERE if case.theme in LIMITS and case.dtype in self.ordinary else frozenset()
+        every = [law for law in (*LAWS, *self.fitted) if law.cause not in refuted]
         # A formula with a small epsilon is almost right. The error of a long sum would explain it, too.
         times = {law.cause: self.proven[law.cause] for law in every if law.cause != "long-sum"}
         return sorted(every, key=lambda law: -times.get(law.cause, 0) if times.get(law.cause, 0) >= PROVEN else 0)
+
+
+#: For each cause with a fitted number, a function that returns its law.
+FITTED = {"multiple": make_multiple, "threshold-replaced": make_floor}
+
+
+#: The causes of laws that change the results of almost every call above the threshold.
+EVERYWHERE = frozenset(
+    {"no-root", "mean-of-squares", "sum-of-norms", "largest-of-norms", "sign-flipped", "scaled-twice"}
+    | {"coefficient-inverted", "unit-norm", "multiple"}
+)
+
+#: Rules about calls in which the arithmetic may leave the range.
+LIMITS = frozenset(
+    {"overflow-of-squares", "underflow-of-squares", "coefficient-underflow", "intermediate-range", "subnormal"}
+)
 
 
 def explain_cell(
@@ -123,8 +147,8 @@ def explain_cell(
         if one.cause in kinds and "eps" in one.parameters:
             formula = Formula(kinds[one.cause], float(one.parameters["eps"]))
             subject.formulas += [formula] if formula not in subject.formulas else []
-        elif one.cause == "multiple" and "number" in one.parameters:
-            subject.multiple = make_multiple(float(one.parameters["number"]))
+        elif one.cause in FITTED and "number" in one.parameters:
+            subject.fitted = [*subject.fitted, FITTED[one.cause](float(one.parameters["number"]))]
     return _explain(subject, judged)
 
 
@@ -144,7 +168,7 @@ def explain_all(
     enough = {"narrower-arithmetic": TWICE, "multiple": ENOUGH} | dict.fromkeys(laws, ENOUGH)
     for name, places in by_subject.items():
         mine = [cells[place] for place in places]
-        subject = _Subject(barred=_list_barred(name, mine, asked))
+        subject = _Subject(barred=_list_barred(name, mine, asked), ordinary=_list_right_dtypes(name, mine, asked))
         if mine[0].context.subject.operation != "clip_by_value":
             with np.errstate(all="ignore"):
                 _fit(subject, mine)
@@ -172,7 +196,7 @@ def _explain_again(subject: _Subject, judged: Judged) -> Explanation | None:
     if len(replies) != 1 or case.operation == "clip_by_value":
         return None
     seen = subject.see(case, take_rows(case, replies[0]).gradients)
-    proven = (law for law in subject.laws if subject.proven[law.cause] >= PROVEN)
+    proven = (law for law in subject.list_laws(case) if subject.proven[law.cause] >= PROVEN)
     if (law := next((law for law in proven if law.reproduces(seen)), None)) is not None:
         return _explain_by_law(law)
     return unite({_explain_behaviour(group) for group in seen.groups if not _is_right_group(group)})
@@ -194,6 +218,9 @@ DESCRIPTIONS = frozenset({"gradients-zeroed", "gradients-nan", "not-clipped"})
 #: A doubtful cause is dropped if more than this many answers stay unexplained for each answer that it explains.
 FEW = 5
 
+#: A description is dropped if it describes fewer ordinary answers than this for each one that stays unexplained.
+MOST = 3
+
 
 def _drop_doubtful(cells: Sequence[Judged], places: Sequence[int], found: list[Explanation | None]) -> None:
     """Drop each doubtful cause that explains fewer answers than stay unexplained.
@@ -205,19 +232,27 @@ def _drop_doubtful(cells: Sequence[Judged], places: Sequence[int], found: list[E
     lost = [place for place in places if found[place] is None and cells[place].verdict.status in BREAKING]
     ordinary = {place for place in places if _is_ordinary(cells[place])}
     shown = ordinary if ordinary & set(lost) else set(places)
-    share = 1 if shown is ordinary else FEW
+    # The answers that a cause must explain for each unexplained one: a model, and a description.
+    shares = (1, MOST) if shown is ordinary else (1 / FEW, 1)
     times = Counter(one.cause for place in shown if (one := found[place]) is not None)
     many = len(shown.intersection(lost))
     for place in places:
         one = found[place]
         if one is None or one.cause not in DOUBTFUL:
             continue
-        if (1 if one.cause in DESCRIPTIONS else share) * times[one.cause] < many:
+        if times[one.cause] < many * shares[one.cause in DESCRIPTIONS]:
             found[place] = cells[place].explanation
 
 
 def _is_ordinary(judged: Judged) -> bool:
     return judged.context.case.theme in ORDINARY
+
+
+def _list_right_dtypes(name: str, mine: Iterable[Judged], asked: Collection[tuple[str, str, str]]) -> frozenset[str]:
+    """Return the dtypes in which the entry point keeps the first of the rules about ordinary calls."""
+    broken = {one.context.case.dtype for one in mine if one.context.case.theme == "scaled-above"}
+    tested = {dtype for entry_point, rule, dtype in asked if entry_point == name and rule == "scaled-above"}
+    return frozenset(tested - broken)
 
 
 def _list_barred(name: str, mine: Iterable[Judged], asked: Collection[tuple[str, str, str]]) -> dict[str, set[str]]:
@@ -277,8 +312,14 @@ def _fit(subject: _Subject, cells: Sequence[Judged]) -> None:
             break
     declared = _list_declared(cells)
     subject.formulas = [*declared, *(one for one in fit_formula(views) if one not in declared)]
-    number = fit_multiple(views) if not subject.formulas else None
-    subject.multiple = None if number is None else make_multiple(number)
+    if subject.formulas:
+        return
+    if (floor := fit_floor(views)) is not None:
+        subject.fitted = [make_floor(floor)]
+        # The fit has compared this law with other cells. Small results of it look like underflows.
+        subject.proven["threshold-replaced"] = PROVEN
+    elif (number := fit_multiple(views)) is not None:
+        subject.fitted = [make_multiple(number)]
 
 
 def _explain(subject: _Subject, judged: Judged) -> Explanation | None:
@@ -295,7 +336,9 @@ def _explain(subject: _Subject, judged: Judged) -> Explanation | None:
         subject.lost[key] += 1
     else:
         subject.lost[key] = 0
-        subject.proven[found.cause] += 1
+        # A norm of 1 where it must be 0 does not show what happens with other thresholds.
+        if found.cause != "unit-norm" or judged.context.case.options["clip_norm"] != 0:
+            subject.proven[found.cause] += 1
     return found
 
 
@@ -360,10 +403,33 @@ def _explain_replies(subject: _Subject, judged: Judged, replies: Sequence[Reply]
         return None
     calls = [(one, reply.gradients) for one, reply in zip(cases, replies, strict=True)]
     each = {_explain_results(subject, *call) for call in calls} - {RIGHT}
+    if {one.cause for one in each if one is not None} & LOST_NORMS and _returns_right_norms(judged, cases, replies):
+        each = _explain_without(subject, LOST_NORMS, calls)
     if not each:
         norms = _explain_norms(judged, list(zip(cases, replies, strict=True)))
         return _explain_small_difference(subject, judged.verdict, calls) if norms is None else norms
     return unite(each)
+
+
+#: Causes that make the norm zero, infinite or inaccurate. A right norm in the same answer refutes them.
+LOST_NORMS = frozenset({"squares-overflow", "squares-underflow", "norm-out-of-range"})
+
+
+def _returns_right_norms(judged: Judged, cases: Sequence[Case], replies: Sequence[Reply]) -> bool:
+    """Return whether every reply holds the right norm, within the error bound of a sum in the dtype."""
+    return "returns_norm" in judged.context.subject.features and all(
+        explain_norm(case, reply.norm) == Explanation.of("long-sum") for case, reply in zip(cases, replies, strict=True)
+    )
+
+
+def _explain_without(
+    subject: _Subject, causes: Collection[str], calls: Sequence[tuple[Case, Sequence[Array | None]]]
+) -> set[Explanation | None]:
+    """Return the explanations of several calls without some causes."""
+    alone = replace(
+        subject, barred={case.dtype: subject.barred.get(case.dtype, set()) | {*causes} for case, _ in calls}
+    )
+    return {_explain_results(alone, *call) for call in calls} - {RIGHT}
 
 
 def _explain_norms(judged: Judged, calls: Sequence[tuple[Case, Reply]]) -> Explanation | None:
@@ -481,7 +547,7 @@ def _explain_in_order(subject: _Subject, case: Case, results: Sequence[Array | N
         barred = subject.barred.get(case.dtype, set())
         return RIGHT if is_right_value(case, results) else explain_value(case, results, barred, subject.proven)
     seen = subject.see(case, results)
-    laws = subject.laws
+    laws = subject.list_laws(case)
     if subject.proven[laws[0].cause] >= PROVEN and laws[0].reproduces(seen) and not all(map(is_plain, seen.groups)):
         return _explain_by_law(laws[0])
     each = {_explain_group(subject, group) for group in seen.groups}

@@ -32,12 +32,14 @@ __all__ = [
     "LAWS",
     "Law",
     "explain_by_formula",
+    "fit_floor",
     "fit_formula",
     "fit_multiple",
     "follows_formula",
     "is_partly_clipped",
     "is_plain",
     "leaves_some",
+    "make_floor",
     "make_multiple",
 ]
 
@@ -397,3 +399,39 @@ def fit_multiple(views: Iterable[Seen]) -> float | None:
 def make_multiple(number: float) -> Law:
     """Return the law that multiplies clipped gradients by a constant."""
     return Law("multiple", _change_above(lambda right, _: right * Fraction(number)), needs_no_sum=True, number=number)
+
+
+def fit_floor(views: Iterable[Seen]) -> float | None:
+    """Return the number that replaces smaller thresholds, or None if no number does.
+
+    Every wrong group with a smaller threshold and a larger norm must then have this number as its norm.
+    """
+    asked = [
+        group
+        for seen in views
+        for group in seen.groups
+        if group.total is None and not group.is_long and seen.rate == 1 and 0 <= group.threshold < math.inf
+    ][:MANY_GROUPS]
+    norms = (float(Fraction(group.tensors[0].factor or 0.0) * group.norm) for group in asked)
+    for number in dict.fromkeys(float(f"{norm:.2g}") for norm in norms):
+        law = make_floor(number)
+        replaced = [group for group in asked if group.threshold < number < group.norm]
+        different = {(group.norm, group.threshold) for group in replaced}
+        # Many causes give calls with one threshold one norm. A threshold of zero gives them a norm of zero.
+        is_shown = len({group.threshold for group in replaced}) > 1 or 0.0 in {group.threshold for group in replaced}
+        # Two digits of one result in half precision may be a coincidence.
+        is_precise = len(different) > 1 or any(group.coarsest >= 24 for group in replaced)
+        if is_shown and is_precise and all(_follows(law, group) for group in replaced):
+            others = [group for group in replaced if group.threshold]
+            if not others or not any(all(_follows(one, group) for group in others) for one in LAWS):
+                return number
+    return None
+
+
+def make_floor(number: float) -> Law:
+    """Return the law that replaces smaller thresholds by a number."""
+
+    def compute_factor(group: Group) -> Fraction | None:
+        return compute_plain_coefficient(group.norm, max(group.threshold, number))
+
+    return Law("threshold-replaced", compute_factor, needs_no_sum=True, number=number)

@@ -192,7 +192,6 @@ def _is_rounded_between(tensor: Tensor, first: Fraction, second: Fraction, bound
     unit, exact = compute_power_of_two(tensor.exact.exponent), tensor.exact.integers
     for place, integer in enumerate(exact):
         got, between = float(tensor.after[place]), abs(integer) * unit * first
-        right = integer * unit * first * second
         if between > form.largest:
             outside = True
             if math.isfinite(got):
@@ -200,12 +199,18 @@ def _is_rounded_between(tensor: Tensor, first: Fraction, second: Fraction, bound
             continue
         if not math.isfinite(got):
             return False
-        # Below the normal range, the first product has an error of one spacing, or is flushed to zero.
-        lost = form.smallest_normal if got == 0 else form.smallest_subnormal
-        absolute = lost * second if 0 < between < form.smallest_normal else Fraction(0)
-        outside = outside or absolute > 0
-        relative = abs(right) * Fraction(bound + 2) * compute_power_of_two(1 - form.precision)
-        if abs(Fraction(got) - right) > absolute + relative + form.smallest_subnormal:
+        if 0 < between < form.smallest_normal:
+            # The first product is rounded to a subnormal number, or flushed to zero.
+            outside, steps = True, math.floor(between / form.smallest_subnormal)
+            products = [step * form.smallest_subnormal for step in (0, steps, steps + 1)]
+        else:
+            products = [between]
+        sign = 1 if integer >= 0 else -1
+        error = Fraction(bound + 2) * compute_power_of_two(1 - form.precision)
+        if all(
+            abs(sign * Fraction(got) - product * second) > product * second * error + form.smallest_subnormal
+            for product in products
+        ):
             return False
     return outside
 

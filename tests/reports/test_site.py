@@ -226,6 +226,14 @@ class TestFormulas:
 
         assert {len(found) for tag in ("mfrac", "msup", "munder") for found in formula.iter(tag)} == {2}
 
+    def test_sum_has_its_bounds_below_and_above(self) -> None:
+        formula = ElementTree.fromstring(write_mathml(r"\sum_{i}^{n} x_i^2"))
+
+        assert {tag: [len(found) for found in formula.iter(tag)] for tag in ("munderover", "msubsup")} == {
+            "munderover": [3],
+            "msubsup": [3],
+        }
+
     @pytest.mark.parametrize("latex", [r"\unknown", "{a", r"\frac{a}", r"\mathrm a", r"\mathrm{a", r"\left(a", "x_"])
     def test_other_latex_is_refused(self, latex: str) -> None:
         with pytest.raises(UnknownLatex):
@@ -263,6 +271,32 @@ class TestContents:
         assert "<b>New:</b> does the new thing" in text
         assert "<b>Gone:</b> does the old thing" in text
         assert "since 2.0 (2026-02-01)" in text
+
+    def test_finding_with_another_effect_is_the_same_in_two_versions(
+        self, make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
+    ) -> None:
+        cell = make_cell(status="fail")
+        runs = []
+        for version, started in [("1.0", "2026-01-01"), ("2.0", "2026-02-01")]:
+            header = replace(make_header("torch", version), started=f"{started}T00:00:00Z")
+            finding = make_finding(cell, "text", parameters={"effect": f"of {version}"})
+            runs.append((replace(make_run(header, [cell]), findings=(finding,)), "record.jsonl"))
+
+        views = make_views(runs, BOOK, lambda run, cell: "")
+
+        assert [(stage.appeared, stage.gone) for stage in views[1].history] == [([], []), ([], [])]
+        assert [one.versions for one in views[1].findings] == ["since 1.0 (2026-01-01), the oldest run here"]
+
+    def test_findings_stand_worst_first(
+        self, make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
+    ) -> None:
+        cell = make_cell(status="fail")
+        findings = tuple(make_finding(cell, name, severity=name) for name in ("unheard-of", "rounding", "destroyed"))
+        run = replace(make_run(make_header(), [cell]), findings=findings)
+
+        (view,) = make_views([(run, "record.jsonl")], BOOK, lambda run, cell: "")
+
+        assert [one.finding.severity for one in view.findings] == ["destroyed", "rounding", "unheard-of"]
 
     def test_finding_shows_its_script_and_its_command(self, site: Path) -> None:
         (page,) = (site / "framework").glob("torch-*.html")

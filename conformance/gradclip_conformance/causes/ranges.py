@@ -186,12 +186,25 @@ def _explain_products(group: Group) -> Explanation | None:
     return None
 
 
+def _leaves_range(tensor: Tensor, factor: Fraction) -> bool:
+    """Return whether the product of an element and the factor overflows or underflows."""
+    sizes = np.abs(tensor.before[tensor.before != 0])
+    if not len(sizes):
+        return False
+    smallest, largest = (Fraction(float(size)) * factor for size in (sizes.min(), sizes.max()))
+    return largest > tensor.form.largest or smallest < tensor.form.smallest_normal
+
+
 def _is_rounded_between(tensor: Tensor, first: Fraction, second: Fraction, bound: float) -> bool:
     """Return whether each element is `(x first) second`, and a first product overflows or underflows."""
     form, outside = tensor.form, False
-    unit, exact = compute_power_of_two(tensor.exact.exponent), tensor.exact.integers
-    for place, integer in enumerate(exact):
-        got, between = float(tensor.after[place]), abs(integer) * unit * first
+    if not _leaves_range(tensor, first):
+        return False
+    # A long array may hold few numbers, and exact arithmetic is slow.
+    bits = np.column_stack((tensor.before, tensor.after)).view(np.int64)
+    for given, got in np.unique(bits, axis=0).view(np.float64).tolist():
+        exact = Fraction(given)
+        between = abs(exact) * first
         if between > form.largest:
             outside = True
             if math.isfinite(got):
@@ -205,7 +218,7 @@ def _is_rounded_between(tensor: Tensor, first: Fraction, second: Fraction, bound
             products = [step * form.smallest_subnormal for step in (0, steps, steps + 1)]
         else:
             products = [between]
-        sign = 1 if integer >= 0 else -1
+        sign = 1 if exact >= 0 else -1
         error = Fraction(bound + 2) * compute_power_of_two(1 - form.precision)
         if all(
             abs(sign * Fraction(got) - product * second) > product * second * error + form.smallest_subnormal

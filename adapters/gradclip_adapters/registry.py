@@ -137,9 +137,10 @@ def _load_file(path: str) -> Adapter:
         if inspect.isclass(value) and issubclass(value, Adapter) and value.__module__ == module.__name__
     ]
     if len(classes) != 1:
-        message = "{!r} must define `adapter`, or one subclass of gradclip_adapters.contract.Adapter; found {}.".format(
-            path, len(classes)
-        )
+        message = (
+            "{!r} must define `adapter`, or one subclass of gradclip_adapters.contract.Adapter; found {}. "
+            "To check a plain function, write MODULE:FN and --op."
+        ).format(path, len(classes))
         raise BadTarget(message)
     return _make_adapter(classes[0], path)
 
@@ -190,6 +191,9 @@ def _find_function(target: str) -> Any:
     except (BadTarget, MissingFramework, BadDeclaration):
         raise
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == where:
+            message = "There is no module {!r} (looked in {}, and in what {} has).".format(where, here, sys.executable)
+            raise BadTarget(message) from error
         message = "The module {!r} cannot be imported: {}: {}".format(where, type(error).__name__, read_text(error))
         raise BadTarget(message) from error
     return found

@@ -112,7 +112,9 @@ class Place:
                 content = stream.read(limit + 1)
             self.check_limit("file", len(content))
             return content.decode("utf-8")
-        except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        except UnicodeDecodeError:
+            self.refuse("the file cannot be read: it is not text", "Name a record that `gradclip check -o FILE` wrote")
+        except (OSError, EOFError, zlib.error) as error:
             self.refuse(f"the file cannot be read: {error}", "Name a record that `gradclip check -o FILE` wrote")
 
     def check_limit(self, name: str, found: int) -> None:

@@ -369,7 +369,7 @@ class TestDamaged:
             read_runs(tmp_path / "nowhere.jsonl")
         path = tmp_path / "bytes.jsonl"
         path.write_bytes(b"\xff\xfe\x00")
-        with pytest.raises(RecordError, match="cannot be read"):
+        with pytest.raises(RecordError, match=r"cannot be read: it is not text\. Name a record"):
             read_runs(path)
 
     def test_each_lost_line_and_each_cut_is_refused(

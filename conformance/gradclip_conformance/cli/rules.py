@@ -76,7 +76,8 @@ def rules(pattern: str, coverage: bool) -> None:
     names = set(find_rules(pattern))
     chosen = [rule for rule in rule_book.load() if rule.id in names]
     if not chosen:
-        msg = f"No rule matches {pattern!r}.{suggest_rules(pattern, [rule.id for rule in rule_book.load()])}"
+        hint = suggest_rules(pattern, [rule.id for rule in rule_book.load()])
+        msg = f"No rule matches {pattern!r}.{hint} `gradclip rules` without a name lists all."
         raise click.UsageError(msg)
     for rule in chosen:
         click.echo(f"{click.style(rule.id, bold=True)}  {rule.level}, {format_count(counts[rule.id], 'case')}")

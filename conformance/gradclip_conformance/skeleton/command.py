@@ -49,9 +49,10 @@ def new_adapter(name: str, style: str, operation: str, folder: Path) -> None:
     Fill in one function of NAME.py; until then, a stand-in clips. The file lists all abilities, with the number of
     cells that each ability adds.
 
+    \b
     gradclip new-adapter mylib_adapter --style in-place
     gradclip smoke ./mylib_adapter.py
-    """
+    """  # noqa: D301 - click needs the character itself, and a raw docstring would hide it
     if not NAME.fullmatch(name):
         msg = f"NAME is {name!r}: use at most 60 ASCII letters, digits, `_` and `-`, and begin with a letter or `_`."
         raise click.UsageError(msg)

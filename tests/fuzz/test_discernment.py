@@ -37,6 +37,7 @@ from gradclip_reports import (
     terminal,
     values,
 )
+from gradclip_reports.site import build, slugs, views
 
 #: The number of turns. With seed 1 they find each break. Other seeds were not tried.
 TURNS = 6
@@ -81,7 +82,17 @@ def join_lines(paragraphs: Sequence[str]) -> str:
     return '"""' + "\n".join(paragraphs) + '"""'
 
 
-ORIGINAL = gradclip_spec.clip_by_norm
+def load_templates_without_escapes() -> Any:
+    """Return the templates of the site. They write every text as it is."""
+    return LOAD_TEMPLATES().overlay(autoescape=False)
+
+
+def call_without_escapes(name: str, *members: Any) -> str:
+    """Return a script that hands data to a function. A text can end the script."""
+    return f"{name}({', '.join(map(json.dumps, members))});\n"
+
+
+ORIGINAL, LOAD_TEMPLATES = gradclip_spec.clip_by_norm, build._load_templates
 
 #: The breaks of each target: a module, the name of a function in it, and the broken function that gets this name.
 BREAKS: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
@@ -106,6 +117,10 @@ BREAKS: dict[str, list[tuple[Any, str, Callable[..., Any]]]] = {
         (brief, "escape_line", keep),
         (difference_text, "escape_line", keep),
         (summary, "write_json", lambda document, indent=None: json.dumps(document, ensure_ascii=False)),
+        (build, "_load_templates", load_templates_without_escapes),
+        (build, "_call", call_without_escapes),
+        (views, "is_safe_link", bool),
+        (slugs.Slugs, "choose", lambda self, text: text),
     ],
     "scripts": [(script, "write_docstring", join_lines)],
     "known_files": [(pins, "read_toml", lambda path: tomllib.loads(path.read_text(encoding="utf-8")))],

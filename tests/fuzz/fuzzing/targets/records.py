@@ -1,4 +1,4 @@
-"""Fuzz records. Each is refused in one sentence, or drawn in every format, and each drawing is valid."""
+"""Fuzz records. Each is refused in one sentence, or drawn in every format and as a site, and each drawing is valid."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ..documents import NAMES_OF, add_footer, read_lines
 from ..drawings import check_differences, check_drawings, check_text, parse_strictly
 from ..guards import enter_folder
 from ..mutation import change, draw_named, list_paths, write_text
+from ..sites import check_site
 from ..target import Target, require
 from ..texts import draw_attacks
 
@@ -151,9 +152,10 @@ def _find_refusal(path: Path, unchanged: Path, name: str) -> str:
     unchanged.write_text(write_record(DOCUMENTS[name], []), encoding="utf-8")
     check_differences(runs[0], *read_runs(unchanged))
     try:
-        read_runs(path)
+        whole = read_runs(path)
     except RecordError as error:
         return str(error)
+    check_site(whole, path.parent / "site")
     return ""
 
 

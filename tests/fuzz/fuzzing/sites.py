@@ -1,0 +1,126 @@
+"""Build the site of a record, and check every page, whatever the record holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import unquote
+
+from gradclip_conformance.repro.script import NoScript, write_script
+from gradclip_reports.records import Cell, Run
+from gradclip_reports.site import slugs
+from gradclip_reports.site.book import Book
+from gradclip_reports.site.build import build_site
+from gradclip_reports.site.mathml import write_mathml
+from gradclip_spec import rules
+from gradclip_spec.rules.causes import load_causes
+from gradclip_spec.rules.questions import load_questions
+
+from .drawings import check_text, parse_strictly
+from .target import require
+
+__all__ = ["check_site"]
+
+_NAME = re.compile(r"(\w+/)?[a-z0-9-]+\.(html|js|css)")
+_TAG = re.compile(r"<([a-z][a-z0-9]*)")
+#: The attributes that hold an address.
+_ADDRESSES = ("href", "src", "action", "data", "formaction", "poster", "srcset", "xlink:href")
+#: More findings of rules and causes need more pages, and show no text of the record in other ways.
+_RULES = _CAUSES = 3
+
+
+class _Page(HTMLParser):
+    """Collect the tags, the attributes and the texts of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep a tag."""
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_data(self, data: str) -> None:
+        """Keep a text."""
+        self.texts.append(data)
+
+    def handle_comment(self, data: str) -> None:
+        """Refuse a comment, because the templates have none."""
+        require(False, f"the comment {data[:200]!r}")
+
+
+@cache
+def _load_book() -> Book:
+    return Book(load_questions(), rules.load()[:_RULES], tuple(load_causes().values())[:_CAUSES])
+
+
+@cache
+def _list_tags() -> frozenset[str]:
+    """Return the tags that the templates, the plots and the formulas have. Any other tag comes from a record."""
+    package = files("gradclip_reports.site")
+    templates = [one for one in (package / "templates").iterdir() if one.name.endswith(".html")]
+    written = [one.read_text("utf-8") for one in (*templates, package / "drawing.py")]
+    written += [write_mathml(rule.formula) for rule in _load_book().rules if rule.formula]
+    return frozenset(tag for text in written for tag in _TAG.findall(text))
+
+
+def check_site(runs: Sequence[Run], folder: Path) -> None:
+    """Build the site of runs in a folder, and require that no text of them acts in it."""
+    count = build_site([(run, "record.jsonl") for run in runs], folder, _load_book(), _write_script)
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    require(count == len(paths), f"{count} files were written, and there are {len(paths)}")
+    for name, path in paths.items():
+        require(_NAME.fullmatch(name) is not None, f"the file {name!r}")
+        text = path.read_text("utf-8")
+        if name.startswith("data/"):
+            _check_data(text, name)
+        elif name.endswith(".html"):
+            _check_page(text, name, folder)
+
+
+def _write_script(run: Run, cell: Cell) -> str:
+    try:
+        return write_script(run.header, cell)
+    except NoScript:
+        return ""
+
+
+def _check_data(text: str, name: str) -> None:
+    """Require a call with JSON that no text can end."""
+    check_text(text, name)
+    require("<" not in text, f"{name} holds the character <")
+    call, _, rest = text.partition("(")
+    require(re.fullmatch(r"gradclip[A-Z]\w+", call) is not None, f"{name} begins with {call[:80]!r}")
+    require(rest.endswith(");\n"), f"{name} ends with {rest[-80:]!r}")
+    parse_strictly(f"[{rest.removesuffix(');' + chr(10))}]", name)
+
+
+def _check_page(text: str, name: str, folder: Path) -> None:
+    """Require that a page has no tags but ours, no scripts but ours, and no links but safe ones."""
+    check_text(text, name)
+    page = _Page()
+    page.feed(text)
+    page.close()
+    for tag, attributes in page.tags:
+        require(tag in _list_tags(), f"{name} has the tag {tag!r}")
+        acting = [one for one in attributes if one.startswith("on") or one in ("style", "srcdoc")]
+        require(not acting, f"{name} has the attributes {acting}")
+        for address in (attributes[one] for one in _ADDRESSES if one in attributes):
+            _check_address(address, folder / name, folder)
+        if tag == "script":
+            require(attributes.get("src", "").endswith("static/site.js"), f"{name} has a script of its own")
+
+
+def _check_address(address: str, page: Path, folder: Path) -> None:
+    """Require a safe link to the Web, or a file of the site."""
+    if ":" in address.partition("#")[0]:
+        require(slugs.is_safe_link(address) and address.startswith("https://"), f"a link to {address[:200]!r}")
+        return
+    file = unquote(address.partition("#")[0])
+    target = (page.parent / file).resolve() if file else page
+    require(target.is_relative_to(folder) and target.is_file(), f"a link to {address[:200]!r}")

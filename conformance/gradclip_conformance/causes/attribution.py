@@ -104,8 +104,10 @@ class _Subject:
         """Return the laws that may explain a case. Those that have explained most cells come first.
 
         If ordinary calls are right, a law for all calls does not explain why a call at a limit of the range is wrong.
+        Ordinary calls have the Euclidean norm.
         """
-        refuted = EVERYWHERE if case.theme in LIMITS and case.dtype in self.ordinary else frozenset()
+        is_refuted = case.theme in LIMITS and case.norm_type == 2 and case.dtype in self.ordinary
+        refuted = EVERYWHERE if is_refuted else frozenset()
         every = [law for law in (*LAWS, *self.fitted) if law.cause not in refuted]
         # A formula with a small epsilon is almost right. The error of a long sum would explain it, too.
         times = {law.cause: self.proven[law.cause] for law in every if law.cause != "long-sum"}

@@ -1,4 +1,4 @@
-"""Compute more accurately than one float allows, on arrays of any library. Describe float formats.
+"""Compute more accurately than one float allows, on arrays of any library.
 
 Each number is held as a pair of floats, which stands for their exact sum. No function branches on a value, so all of
 them can be traced. Compilers may fuse a multiplication and an addition into one rounding. Every product that is added
@@ -7,71 +7,22 @@ technique for extending the available precision" (1971), and of S. M. Rump, T. O
 floating-point summation" (2008).
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 __all__ = [
-    "FORMATS",
-    "Format",
     "divide",
     "drop_nonfinite",
     "fold",
     "keep_top_bits",
-    "name_dtype",
     "raise_two",
     "root",
-    "round_to",
     "two_product",
     "two_sum",
     "unstack",
 ]
 
 Array = Any
-
-
-@dataclass(frozen=True)
-class Format:
-    """A floating-point format."""
-
-    #: The bits of the significand.
-    precision: int
-    #: The exponents of the smallest and largest normal numbers, with significands from 0.5 to 1.
-    smallest: int
-    largest: int
-
-    @property
-    def negligible_exponent(self) -> float:
-        """The exponent of a normal number that is negligible compared with 1."""
-        return -15.0 / 16 * self.largest
-
-
-#: The dtypes that can be clipped.
-FORMATS = {
-    "float16": Format(11, -13, 16),
-    "bfloat16": Format(8, -125, 128),
-    "float32": Format(24, -125, 128),
-    "float64": Format(53, -1021, 1024),
-}
-
-
-def name_dtype(dtype: Any) -> str:
-    """Return the name that the array API standard gives to a dtype."""
-    # NumPy's functions also take scalar types such as `np.float32`, whose text is not the name of a dtype.
-    return str(getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2])
-
-
-@lru_cache
-def round_to(name: str, value: float) -> float:
-    """Return a number rounded to the named dtype, ties to even."""
-    if not abs(value) < math.inf:
-        return value
-    form = FORMATS[name]
-    place = max(math.frexp(value)[1], form.smallest) - form.precision
-    result = math.ldexp(round(math.ldexp(value, -place)), place)
-    return result if math.frexp(result)[1] <= form.largest else math.copysign(math.inf, result)
 
 
 def keep_top_bits(x: Array, anchor: Array) -> Array:

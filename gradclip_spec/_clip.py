@@ -6,7 +6,7 @@ The backend of the arrays does the computations; `docs/explanation/reference-des
 import math
 from typing import cast
 
-from gradclip_spec._arithmetic import round_to
+from gradclip_spec._formats import round_to
 from gradclip_spec._inputs import Tree, check_bounds, check_number, explain_names
 from gradclip_spec._typing import Array, ArrayTree, NeedClip, T
 from gradclip_spec.backends import choose_backend
@@ -231,10 +231,11 @@ def clip_by_global_norm(
     library's power is added. Elements are within 0.51 ulp in two cases: the loops are compiled (this needs the extra
     `fast` and contiguous arrays), or there are fewer than 16,384 elements, all narrower than float64. Otherwise they
     are within 1.5 ulp. (Elements of float64 below `2**-1015` may have an error of 1 ulp.) For all other libraries,
-    norms are within 1 ulp and elements within 1.5 ulp if there is float64. Without float64, norms with p other than 1,
-    2 and infinity have an error of a few more ulp. No power overflows if p is at least 1/30. An element below
-    `2**-1022` times the largest may count as zero, which matters only for p below 1/12. Without float64, this holds for
-    an element below `2**-126` times the largest, and matters for p below 1/2.
+    norms are within 1 ulp and elements within 1.5 ulp if there is float64 (elements of float64 within 3.5 ulp for p
+    other than 1, 2 and infinity). Without float64, norms with such p have an error of a few more ulp. No power
+    overflows if p is at least 1/30. An element below `2**-1022` times the largest may count as zero, which matters only
+    for p below 1/12. Without float64, this holds for an element below `2**-126` times the largest, and matters for p
+    below 1/2.
 
     *Memory.* In place, an array that occurs twice in the tree is scaled once; two arrays that share memory are both
     scaled. No result keeps the memory of another result alive.

@@ -217,16 +217,15 @@ class Tree:
     def _exclude(self, names: Collection[str]) -> dict[int, bool]:
         """Return False for the leaves that have one of the names, or that are below such a name."""
         paths = [self._describe(index) for index in range(len(self.leaves))]
-        below = {
-            name: {index for index, path in enumerate(paths) if f"{path}.".startswith(f"{name}.")} for name in names
-        }
+        flags = dict.fromkeys(range(len(paths)), True)
         for name in sorted(names):
-            if not below[name]:
+            below = [index for index, path in enumerate(paths) if f"{path}.".startswith(f"{name}.")]
+            if not below:
                 some = ", ".join(map(repr, paths[:5])) + (", ..." if len(paths) > 5 else "")
                 message = f"`need_clip` excludes {name!r}, but no gradient has this name; there are {some}"
                 raise ValueError(message)
-        excluded = set().union(*below.values())
-        return {index: index not in excluded for index in range(len(paths))}
+            flags.update(dict.fromkeys(below, False))
+        return flags
 
     def _match(self, flags: Any) -> dict[int, Any]:
         """Return the flag at the place of each leaf."""

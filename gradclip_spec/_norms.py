@@ -5,7 +5,8 @@ The norms do not overflow, underflow or lose accuracy. If there is float64, a Eu
 steps, each a function here. Scale the elements by the largest one, so that their powers stay in range. Sum the powers
 together with their rounding errors. Take the root. Keep the scale as a separate factor. Elements are split, `x = high +
 low`. The high parts (or their squares) are multiples of one number. So the sum of few enough of them is exact in any
-order. The effect of rounding the remainders is negligible: `_sum_whole` states the bound.
+order. The effect of rounding the remainders is negligible: `_sum_whole` states the bound. Float32 has too few bits to
+split elements, so `_sum_folded` sums the rounding errors instead, and states its own bound.
 
 `work` is the backend of one call (`backends.base.Backend`): its library `xp`, its `format`, and a few primitives.
 """
@@ -14,16 +15,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from gradclip_spec._arithmetic import (
-    FORMATS,
-    drop_nonfinite,
-    fold,
-    keep_top_bits,
-    raise_two,
-    root,
-    two_product,
-    two_sum,
-)
+from gradclip_spec._arithmetic import drop_nonfinite, fold, keep_top_bits, raise_two, root, two_product, two_sum
+from gradclip_spec._formats import FORMATS
 
 __all__ = ["Norm", "PowerSum", "join", "make_power_sum", "pack", "take_root", "take_simple_root"]
 
@@ -136,7 +129,7 @@ def join(work: Any, rows: Array, norm_type: float) -> PowerSum:
     exponent = xp.where(high != 0, exponent, xp.min(exponent))
     top = xp.max(exponent)
     # If the lower limit applies to a block, the block is negligible.
-    shift = xp.clip(exponent - top, work.format.negligible_exponent, 0.0)
+    shift = xp.clip(exponent - top, -15 * work.format.largest / 16, 0.0)
     size = divisor * raise_two(xp, shift, precision)
     size = xp.where(high != 0, size, xp.min(size))
     largest = xp.max(size)

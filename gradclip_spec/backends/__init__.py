@@ -10,7 +10,7 @@ from typing import Any
 
 import array_api_compat
 
-from gradclip_spec._arithmetic import FORMATS
+from gradclip_spec._formats import FORMATS
 from gradclip_spec._inputs import Tree
 from gradclip_spec.backends.base import Backend
 from gradclip_spec.backends.numpy import NumPy, Sparse

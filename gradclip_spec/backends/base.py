@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 import array_api_compat
 import numpy as np
 
-from gradclip_spec._arithmetic import FORMATS, divide, drop_nonfinite, name_dtype, raise_two, two_sum, unstack
+from gradclip_spec._arithmetic import divide, drop_nonfinite, raise_two, two_sum, unstack
+from gradclip_spec._formats import FORMATS, name_dtype
 from gradclip_spec._norms import Norm, PowerSum, join, make_power_sum, pack, take_root, take_simple_root
 
-__all__ = ["NO_WRITING", "Backend", "Coefficient", "group_by"]
+__all__ = ["NO_WRITING", "Backend", "Coefficient", "OneByOne", "group_by", "make_number_backend"]
 
 Array = Any
 #: The error about an array that cannot be written into, with a place for the reason.
@@ -64,12 +65,13 @@ class Backend:
         if self.eager is None:
             # For an unknown library, array-api-compat tries to read one element.
             self.eager = bool(arrays) and not array_api_compat.is_lazy_array(arrays[0])
-        self.wide = "float64" in self.dtypes.values()
-        self.has_float64 = self.wide or self.supports_float64()
+        #: Whether a gradient has the dtype float64, so that sums need more than float64.
+        self.any_float64 = "float64" in self.dtypes.values()
+        self.has_float64 = self.any_float64 or self.supports_float64()
         self.format = FORMATS["float64" if self.has_float64 else "float32"]
         #: The dtype of exact work, and of the total norm: the widest among the gradients, at least float32.
         self.dtype = xp.float64 if self.has_float64 else xp.float32
-        self.total_dtype = xp.float64 if self.wide else xp.float32
+        self.total_dtype = xp.float64 if self.any_float64 else xp.float32
 
     # Facts about a library and its arrays.
 
@@ -125,7 +127,7 @@ class Backend:
 
     def is_simple(self, norm_type: float) -> bool:
         """Return whether float64 holds the sum of all squares, with bits and range to spare."""
-        return norm_type == 2 and self.has_float64 and not self.wide
+        return norm_type == 2 and self.has_float64 and not self.any_float64
 
     def summarize(self, arrays: Sequence[Array], norm_type: float) -> PowerSum:
         """Return the four numbers of a `PowerSum` for some arrays. `join` makes the norm from those of all blocks."""
@@ -148,10 +150,17 @@ class Backend:
         return self.add_squares(list(pack(self, arrays))) if arrays else self.make_number(0.0)
 
     def add_squares(self, arrays: Sequence[Array]) -> Array:
-        """Return the sum of the squares of all elements. No array may be empty."""
+        """Return the sum of the squares of all elements. No array may be empty.
+
+        In float64 the squares of narrower elements are exact, and no term is negative. A sum of n terms has a relative
+        error of at most `(n - 1) * 2**-53`, in whatever order the library adds (Higham, Accuracy and Stability, section
+        4.2). The root halves it. So a norm that is rounded to float32 is within `0.5 + n * 2**-30` ulp: within 1 ulp
+        for fewer than `2**29` elements in the worst order. A library that adds in blocks or halves has a smaller error:
+        about the number of terms in a block, instead of n.
+        """
         xp = self.xp
-        wide = (xp.astype(x, xp.float64) for x in arrays)
-        return xp.sum(xp.stack([xp.sum(x * x) for x in wide]))
+        copies = (xp.astype(x, xp.float64) for x in arrays)
+        return xp.sum(xp.stack([xp.sum(x * x) for x in copies]))
 
     def make_number(self, value: float) -> Array:
         """Return a number to compute a norm with."""
@@ -222,7 +231,8 @@ class Backend:
         xp, precision = self.xp, self.format.precision
         own = xp.full_like(norm.exponent, math.frexp(eps)[1])
         exponent = xp.where(norm.exponent < own, own, norm.exponent)
-        shift = xp.clip(norm.exponent - exponent, self.format.negligible_exponent, 0.0)
+        # If the lower limit applies, the norm is negligible.
+        shift = xp.clip(norm.exponent - exponent, -15 * self.format.largest / 16, 0.0)
         scale = raise_two(xp, shift, precision)
         total, error = two_sum(norm.high * scale, eps * raise_two(xp, -exponent, precision))
         return Norm(total, drop_nonfinite(xp, error) + norm.low * scale, exponent)
@@ -276,9 +286,13 @@ class Backend:
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
         """Return a nonempty array clipped to bounds that its dtype holds exactly, or the array itself if unchanged."""
-        xp = self.xp
-        if self.eager and bool(lower <= xp.min(x)) and bool(xp.max(x) <= upper):
+        if self.eager and bool(lower <= self.xp.min(x)) and bool(self.xp.max(x) <= upper):
             return x
+        return self.limit(x, lower, upper, inplace)
+
+    def limit(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
+        """Return an array clipped to bounds that its dtype holds exactly."""
+        xp = self.xp
         if 0 in (lower, upper):
             # A zero with the other sign is within the bounds, but may come back as the bound.
             clipped = xp.where(x < lower, xp.full_like(x, lower), xp.where(x > upper, xp.full_like(x, upper), x))
@@ -288,6 +302,32 @@ class Backend:
             return clipped
         x[...] = clipped
         return x
+
+
+class OneByOne:
+    """The part of a backend that clips each array by its own norm separately, so that no array waits for another."""
+
+    def group(self, arrays: Sequence[Array]) -> list[list[int]]:
+        """Return a separate group for each array."""
+        return [[index] for index in range(len(arrays))]
+
+    def measure_norms(self: Any, arrays: Sequence[Array], norm_type: float) -> Any:
+        """Return the norm of the only array of a group."""
+        return self.measure_norm(arrays, norm_type)
+
+    def scale_each(self: Any, arrays: Sequence[Array], coefficients: Any, inplace: bool) -> list[Array]:
+        """Return the only array of a group multiplied by its coefficient."""
+        return self.scale(arrays, coefficients, inplace)  # type: ignore[no-any-return]
+
+
+@functools.cache
+def make_number_backend() -> Backend:
+    """Return a NumPy backend that computes with the few numbers of a norm."""
+    import array_api_compat.numpy
+
+    backend = Backend(array_api_compat.numpy, [])
+    backend.total_dtype = np.float64
+    return backend
 
 
 @functools.lru_cache

@@ -1,6 +1,6 @@
 """Define the backend of CuPy arrays."""
 
-from gradclip_spec._arithmetic import FORMATS
+from gradclip_spec._formats import FORMATS
 from gradclip_spec.backends.base import Backend
 
 __all__ = ["CuPy"]

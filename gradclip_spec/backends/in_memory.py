@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradclip_spec import kernels
-from gradclip_spec._arithmetic import name_dtype
+from gradclip_spec._formats import name_dtype
 from gradclip_spec._norms import Norm, PowerSum
 from gradclip_spec.kernels import plain
 
@@ -42,10 +42,10 @@ class InMemory(kernels.Memory):
 
     def __init__(self, xp: Any, arrays: Sequence[Array], device: Any = None) -> None:
         self.xp = xp
-        self.shared_out: Any = None
+        self.last_cut = (), [], []
         self.dtypes = {dtype: name_dtype(dtype) for dtype in {x.dtype for x in arrays}}
-        self.wide = "float64" in self.dtypes.values()
-        self.total_dtype = xp.float64 if self.wide else xp.float32
+        self.any_float64 = "float64" in self.dtypes.values()
+        self.total_dtype = xp.float64 if self.any_float64 else xp.float32
 
     def make_like(self, arrays: Sequence[Array]) -> list[Array]:
         """Return new, uninitialised arrays with the layout of others."""
@@ -60,7 +60,7 @@ class InMemory(kernels.Memory):
 
     def measure_norm(self, arrays: Sequence[Array], norm_type: float) -> Number:
         """Return the p-norm of all elements of all arrays."""
-        if norm_type == 2 and not self.wide:
+        if norm_type == 2 and not self.any_float64:
             (parts,) = kernels.sum_powers(self, arrays, 2, False)
             return math.sqrt(math.fsum(parts))
         return self._take_root(self.summarize(arrays, norm_type), norm_type)
@@ -69,14 +69,14 @@ class InMemory(kernels.Memory):
         """Return the p-norm of each array."""
         if norm_type not in (1, 2):
             return [self.measure_norm([array], norm_type) for array in arrays]
-        sums = kernels.sum_powers(self, arrays, int(norm_type), self.wide, each=True)
+        sums = kernels.sum_powers(self, arrays, int(norm_type), self.any_float64, each=True)
         powers = (self._check_range([x], parts, int(norm_type)) for x, parts in zip(arrays, sums, strict=True))
         return [self._take_root(each, norm_type) for each in powers]
 
     def summarize(self, arrays: Sequence[Array], norm_type: float) -> PowerSum:
         """Return the four numbers of a `PowerSum` for some arrays."""
         if norm_type in (1, 2):
-            (parts,) = kernels.sum_powers(self, arrays, int(norm_type), self.wide)
+            (parts,) = kernels.sum_powers(self, arrays, int(norm_type), self.any_float64)
             return self._check_range(arrays, parts, int(norm_type))
         largest = kernels.find_largest(self, arrays)
         if not 0 < largest < math.inf or norm_type == math.inf:
@@ -87,7 +87,7 @@ class InMemory(kernels.Memory):
 
     def _check_range(self, arrays: Sequence[Array], parts: list[float], power: int) -> PowerSum:
         """Return the sum of powers from its parts. If the sum has left the range, sum again with scaled elements."""
-        if not self.wide or _SMALLEST < sum(parts) < _LARGEST:
+        if not self.any_float64 or _SMALLEST < sum(parts) < _LARGEST:
             return _add_up(parts)
         largest = kernels.find_largest(self, arrays)
         if not 0 < largest < math.inf:
@@ -102,7 +102,7 @@ class InMemory(kernels.Memory):
         high, low, divisor, exponent = powers
         if not 0 < high < math.inf:
             return float(high)
-        if norm_type == 2 and not self.wide:
+        if norm_type == 2 and not self.any_float64:
             return math.sqrt(high)
         root = total = Fraction(high) + Fraction(low)
         if norm_type == 2:
@@ -128,8 +128,7 @@ class InMemory(kernels.Memory):
         """Return each array times its coefficient (one for all, or a list). For 1, return the array itself."""
         coefficients = coefficient if isinstance(coefficient, list) else [coefficient] * len(arrays)
         changed = [index for index, coefficient in enumerate(coefficients) if coefficient != ONE]
-        # If all arrays change, pass the same list again, because `shared_out` caches its chunks.
-        some = arrays if len(changed) == len(arrays) else [arrays[index] for index in changed]
+        some = [arrays[index] for index in changed]
         targets = some if inplace else self.make_like(some)
         kernels.scale(self, some, targets, [coefficients[index] for index in changed])
         if inplace:
@@ -145,7 +144,7 @@ class InMemory(kernels.Memory):
             number = float(norm)
         except OverflowError:
             number = math.inf
-        return self.xp.asarray(np.asarray(number, np.float64 if self.wide else np.float32), device="cpu")
+        return self.xp.asarray(np.asarray(number, np.float64 if self.any_float64 else np.float32), device="cpu")
 
     def adopt(self, norm: Norm) -> Number:
         """Convert a norm that another backend has computed."""

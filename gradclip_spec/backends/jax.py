@@ -1,12 +1,15 @@
 """Define the backend of JAX arrays, traced or not. It reads no values."""
 
 import contextlib
-import functools
 import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from gradclip_spec._arithmetic import FORMATS
+import jax
+from jax import lax
+from jax import numpy as jnp
+
+from gradclip_spec._formats import FORMATS
 from gradclip_spec.backends.base import Backend, Coefficient, group_by
 
 __all__ = ["JAX"]
@@ -34,8 +37,6 @@ class JAX(Backend):
 
     def find_place(self, x: Array) -> Hashable:
         """Return the shape and the sharding. Only arrays with equal shards are joined, so no element moves."""
-        import jax
-
         return x.shape, jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding
 
     def join_alike(self, arrays: Sequence[Array]) -> Array:
@@ -52,14 +53,11 @@ class JAX(Backend):
         if name == "float64":
             return super().multiply(arrays, coefficient, inplace)
         (factor,) = self.list_factors(coefficient, name)
-        products: list[Array] = _make_products()(list(arrays), factor)
+        products: list[Array] = _compute_products(list(arrays), factor)
         return products
 
     def add_squares(self, arrays: Sequence[Array]) -> Array:
-        """Return the sum of the squares of all elements."""
-        from jax import lax
-        from jax import numpy as jnp
-
+        """Return the sum of the squares of all elements, with the bound of the base class."""
         # Dimensions of length one make XLA's sums in float64 several times slower. XLA would remove a `squeeze` without
         # the barrier.
         flat = (lax.optimization_barrier(jnp.squeeze(x)) if 1 in x.shape else x for x in arrays)
@@ -73,24 +71,18 @@ class JAX(Backend):
 
     def raise_to_power(self, x: Array, y: Array) -> Array:
         """Raise numbers above zero to the given powers."""
-        from jax import lax
-
         # Compiled code may be differentiated outside of the context, where the derivative of JAX's own power has no
         # float64. This formula is less accurate by a few bits.
-        return self.xp.pow(x, y) if self.wide else lax.exp(lax.mul(y, lax.log(x)))
+        return self.xp.pow(x, y) if self.any_float64 else lax.exp(lax.mul(y, lax.log(x)))
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
         """Return an array within bounds that its dtype holds exactly."""
-        from jax import lax
-
         # A weakly typed array, such as the derivative with respect to a Python number, would become float64 in the
         # context.
         return super().clip(lax.convert_element_type(x, x.dtype), lower, upper, inplace)
 
 
 def _enable_float64() -> contextlib.AbstractContextManager[Any]:
-    import jax
-
     enable = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
     context: contextlib.AbstractContextManager[Any] = enable(True)
     return context
@@ -98,52 +90,42 @@ def _enable_float64() -> contextlib.AbstractContextManager[Any]:
 
 def _find_axes(x: Array) -> Hashable:
     """Return the axes of a `shard_map` along which an array differs between devices."""
-    import jax
-
     # Older versions of JAX give this attribute another name, or do not have it.
     kind = jax.typeof(x)
     axes: Hashable = getattr(kind, "manual_axis_type", getattr(kind, "vma", None))
     return axes
 
 
-@functools.cache
-def _make_products() -> Any:
-    """Return a function, with its derivative, that multiplies arrays narrower than float64 by a float64 number."""
-    import jax
-    from jax import lax
-    from jax import numpy as jnp
+@jax.custom_jvp  # type: ignore[untyped-decorator, unused-ignore]
+def _compute_products(arrays: list[Array], k: Any) -> list[Array]:
+    # Multiply in float32, which is twice as fast as float64, by a rounded coefficient. A coefficient below the
+    # smallest normal number is split into two factors. A coefficient below 2**-252 gives zeros: it would need a
+    # third factor, with which the function takes a third longer to compile for every coefficient.
+    # The first factor also encodes the case. It is negative or zero if there is a second factor. It is 2 if the
+    # coefficient is one: then the arrays are kept, because XLA may flush subnormal numbers when it multiplies.
+    # A division makes the first factor, because XLA would repeat a cheaper operation for each array.
+    # `lax.select` replaces `jnp.where`, which would be compiled as a separate function each time.
+    smallest = 2.0**-126
+    one = lax.full_like(k, 1.0)
+    number = lax.select(k == one, one + one, k)
+    unit = lax.select(k < smallest, lax.full_like(k, -smallest), one)
+    first = lax.convert_element_type(number / unit, jnp.float32)
+    second = lax.select(first <= 0, lax.full_like(first, -smallest), lax.full_like(first, 1.0))
+    keep = first > 1
+    multiplied = (lax.convert_element_type(x, jnp.float32) * first * second for x in arrays)
+    return [
+        lax.select(keep, x, lax.convert_element_type(product, x.dtype))
+        for x, product in zip(arrays, multiplied, strict=True)
+    ]
 
-    @jax.custom_jvp  # type: ignore[untyped-decorator, unused-ignore]
-    def compute_products(arrays: list[Array], k: Any) -> list[Array]:
-        # Multiply in float32, which is twice as fast as float64, by a rounded coefficient. A coefficient below the
-        # smallest normal number is split into two factors. A coefficient below 2**-252 gives zeros: it would need a
-        # third factor, with which the function takes a third longer to compile for every coefficient.
-        # The first factor also encodes the case. It is negative or zero if there is a second factor. It is 2 if the
-        # coefficient is one: then the arrays are kept, because XLA may flush subnormal numbers when it multiplies.
-        # A division makes the first factor, because XLA would repeat a cheaper operation for each array.
-        # `lax.select` replaces `jnp.where`, which would be compiled as a separate function each time.
-        smallest = 2.0**-126
-        one = lax.full_like(k, 1.0)
-        number = lax.select(k == one, one + one, k)
-        unit = lax.select(k < smallest, lax.full_like(k, -smallest), one)
-        first = lax.convert_element_type(number / unit, jnp.float32)
-        second = lax.select(first <= 0, lax.full_like(first, -smallest), lax.full_like(first, 1.0))
-        keep = first > 1
-        multiplied = (lax.convert_element_type(x, jnp.float32) * first * second for x in arrays)
-        return [
-            lax.select(keep, x, lax.convert_element_type(product, x.dtype))
-            for x, product in zip(arrays, multiplied, strict=True)
-        ]
 
-    @compute_products.defjvp  # type: ignore[untyped-decorator, unused-ignore]
-    def derive(primals: Any, tangents: Any) -> tuple[list[Array], list[Array]]:
-        (arrays, k), (changes, change_of_k) = primals, tangents
-        # Compute the derivative with respect to the coefficient in float64. Its range holds the product of a large
-        # element and the coefficient's tangent. It also holds the sum of such products, which reverse mode computes.
-        with _enable_float64():
-            kept = [jnp.where(k == 1, 0.0, lax.convert_element_type(x, jnp.float64)) for x in arrays]
-            of_k = [lax.convert_element_type(y * change_of_k, x.dtype) for x, y in zip(arrays, kept, strict=True)]
-            changed = compute_products(changes, k)
-            return compute_products(arrays, k), [x + y for x, y in zip(changed, of_k, strict=True)]
-
-    return compute_products
+@_compute_products.defjvp  # type: ignore[untyped-decorator, unused-ignore]
+def _derive(primals: Any, tangents: Any) -> tuple[list[Array], list[Array]]:
+    (arrays, k), (changes, change_of_k) = primals, tangents
+    # Compute the derivative with respect to the coefficient in float64. Its range holds the product of a large
+    # element and the coefficient's tangent. It also holds the sum of such products, which reverse mode computes.
+    with _enable_float64():
+        kept = [jnp.where(k == 1, 0.0, lax.convert_element_type(x, jnp.float64)) for x in arrays]
+        of_k = [lax.convert_element_type(y * change_of_k, x.dtype) for x, y in zip(arrays, kept, strict=True)]
+        changed = _compute_products(changes, k)
+        return _compute_products(arrays, k), [x + y for x, y in zip(changed, of_k, strict=True)]

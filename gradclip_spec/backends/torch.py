@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
-from gradclip_spec._arithmetic import FORMATS
+from gradclip_spec._formats import FORMATS
 from gradclip_spec.backends import torch_private
 from gradclip_spec.backends.base import NO_WRITING, Backend, Coefficient
 from gradclip_spec.backends.in_memory import InMemory
@@ -25,8 +26,6 @@ class Torch(Backend):
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context without autocast, and without NumPy's warnings."""
-        import torch
-
         if not torch.compiler.is_compiling():
             return _disable_autocast_and_warnings()
         # While compiling, nothing runs in NumPy. The compiler supports neither NumPy's errstate, nor the faster way to
@@ -36,8 +35,6 @@ class Torch(Backend):
 
     def find_problem(self, arrays: Sequence[Tensor], inplace: bool) -> tuple[int, str] | None:
         """Return a tensor that is a parameter, nested, masked, of another layout, or that cannot be written into."""
-        import torch
-
         for index, x in enumerate(arrays):
             if isinstance(x, torch.nn.Parameter):
                 return index, "{} is a torch.nn.Parameter, which is a weight, not a gradient; pass its `.grad`"
@@ -51,8 +48,6 @@ class Torch(Backend):
 
     def _find_read_only(self, arrays: Sequence[Tensor]) -> tuple[int, str] | None:
         """Return a tensor that torch may refuse to write into, and why. The error of torch would come too late."""
-        import torch
-
         # A tensor from outside of a transformation cannot hold the results of tensors inside it.
         levels = [torch_private.list_levels(x) for x in arrays] if torch_private.is_transformed() else []
         every = set().union(*levels)
@@ -80,16 +75,12 @@ class Torch(Backend):
 
     def keep_for_derivatives(self, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return the tensors, or copies of those that may be overwritten although derivatives need their old values."""
-        import torch
-
         if not torch.is_grad_enabled():
             return arrays
         return [x.clone() if _may_require_grad(x) else x for x in arrays]
 
     def add_squares(self, arrays: Sequence[Tensor]) -> Tensor:
-        """Return the sum of the squares of all elements."""
-        import torch
-
+        """Return the sum of the squares of all elements, with the bound of the base class for n + 4 terms."""
         if any(_may_require_grad(x) for x in arrays):
             # The second derivative of a norm is NaN at zero.
             return super().add_squares(arrays)
@@ -108,13 +99,11 @@ class Torch(Backend):
                 x.mul_(factor.reshape((1,) * x.ndim))
         return list(arrays)
 
-    def clip(self, x: Tensor, lower: float, upper: float, inplace: bool) -> Tensor:
+    def limit(self, x: Tensor, lower: float, upper: float, inplace: bool) -> Tensor:
         """Return a tensor within bounds that its dtype holds exactly."""
-        import torch
-
         if 0 in (lower, upper) and torch.compiler.is_compiling():
             # The compiler's own clamp may change the sign of a zero.
-            return super().clip(x, lower, upper, inplace)
+            return super().limit(x, lower, upper, inplace)
         return x.clamp_(lower, upper) if inplace else x.clamp(lower, upper)
 
 
@@ -129,8 +118,6 @@ class InMemoryTorch(InMemory, Torch):
 
     def find_problem(self, arrays: Sequence[Tensor], inplace: bool) -> tuple[int, str] | None:
         """Return a tensor that cannot be written into. Tensors of this backend have no other problems."""
-        import torch
-
         plain = set(map(type, arrays)) == {torch.Tensor}
         odd = any(map(torch.Tensor.is_neg, arrays)) or any(map(torch.Tensor.is_inference, arrays))
         if plain and not (inplace and (odd or not all(map(torch.Tensor.is_contiguous, arrays)))):
@@ -139,16 +126,8 @@ class InMemoryTorch(InMemory, Torch):
 
     def record_writing(self, arrays: Sequence[Tensor]) -> None:
         """Tell torch that tensors were written into."""
-        import torch
-
         if arrays:
             torch.autograd.graph.increment_version(arrays)
-
-    def clip(self, x: Tensor, lower: float, upper: float, inplace: bool) -> Tensor:
-        """Return a tensor within bounds, or the tensor itself if it is within them already."""
-        if lower <= x.min() and x.max() <= upper:
-            return x
-        return super().clip(x, lower, upper, inplace)
 
     def measure(self, arrays: Sequence[Tensor]) -> list[int]:
         """Return the number of elements of each tensor."""
@@ -172,14 +151,10 @@ def _disable_autocast_and_warnings() -> Iterator[None]:
 
 def _may_require_grad(x: Tensor) -> bool:
     """Return whether a tensor may require grad. Under a transformation, its own attribute is unreliable."""
-    import torch
-
     return bool(x.requires_grad) or (not torch.compiler.is_compiling() and torch_private.is_transformed())
 
 
 def _view(x: Tensor) -> Array:
-    import torch
-
     view: Array = x.view(torch.int16).numpy().view(np.uint16) if x.dtype == torch.bfloat16 else x.numpy()
     return view
 

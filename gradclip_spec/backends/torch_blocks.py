@@ -7,12 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import array_api_compat.numpy
 import numpy as np
+import torch
 
 from gradclip_spec._norms import PowerSum
-from gradclip_spec.backends.base import Backend, Coefficient, group_by
-from gradclip_spec.backends.in_memory import ONE
+from gradclip_spec.backends.base import Coefficient, OneByOne, group_by, make_number_backend
 
 __all__ = ["Devices", "Shards", "are_dtensors"]
 
@@ -54,7 +53,7 @@ def are_dtensors(arrays: Sequence[Array]) -> bool:
     return True
 
 
-class _Blocks:
+class _Blocks(OneByOne):
     """A backend of tensors in blocks. `local` is the torch backend that works on one block, or on all of them.
 
     `local` provides all methods that are not defined here. All processes end with the same numbers, so they make the
@@ -75,29 +74,11 @@ class _Blocks:
         rows = self.gather(arrays, norm_type)
         if not self.eager:
             return self.local.join(rows, norm_type)
-        numbers = Backend(array_api_compat.numpy, [])
-        return self.local.adopt(numbers.join(np.asarray(rows), norm_type))
-
-    def measure_norms(self, arrays: Sequence[Array], norm_type: float) -> Any:
-        """Return the norm of the only array of a group."""
-        (array,) = arrays
-        return self.measure_norm([array], norm_type)
-
-    def group(self, arrays: Sequence[Array]) -> list[list[int]]:
-        """Return a separate group for each array."""
-        return [[index] for index in range(len(arrays))]
+        return self.local.adopt(make_number_backend().join(np.asarray(rows), norm_type))
 
     def gather(self, arrays: Sequence[Array], norm_type: float) -> Array:
         """Return the four numbers of each block, one row for each block."""
         raise NotImplementedError
-
-    def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
-        """Return each array multiplied by one coefficient."""
-        raise NotImplementedError
-
-    def scale_each(self, arrays: Sequence[Array], coefficients: Any, inplace: bool) -> list[Array]:
-        """Return the only array of a group multiplied by its coefficient."""
-        return self.scale(arrays, coefficients, inplace)
 
 
 class Shards(_Blocks):
@@ -105,8 +86,6 @@ class Shards(_Blocks):
 
     def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
         """Return a DTensor or a shard that cannot be clipped."""
-        import torch
-
         with torch.no_grad():
             problem: tuple[int, str] | None = self.local.find_problem([x.to_local() for x in arrays], inplace)
         # The strides of a DTensor are those given to it, not those of its shard.
@@ -114,9 +93,7 @@ class Shards(_Blocks):
 
     def gather(self, arrays: Sequence[Array], norm_type: float) -> Array:
         """Return the numbers of the shards on every process, with one row for each process and sharding."""
-        import torch
-        from torch.distributed.tensor import DTensor, Replicate, Shard
-
+        kinds = torch.distributed.tensor
         groups: dict[Any, list[Array]] = {}
         for array in arrays:
             # Count an array once along a mesh dimension on which it is replicated.
@@ -128,27 +105,24 @@ class Shards(_Blocks):
             # All processes must take part in the backward pass, also those whose shards are empty.
             numbers[0] = sum((shard.sum() for shard in shards if shard.requires_grad and not shard.numel()), numbers[0])
             local = torch.stack(numbers).reshape((1,) * mesh.ndim + (4,))
-            placements = [Shard(axis) if apart else Replicate() for axis, apart in enumerate(split)]
-            everyone = DTensor.from_local(local, mesh, placements, run_check=False).full_tensor()
+            placements = [kinds.Shard(axis) if apart else kinds.Replicate() for axis, apart in enumerate(split)]
+            everyone = kinds.DTensor.from_local(local, mesh, placements, run_check=False).full_tensor()
             # Send numbers between the devices of the mesh, even if shards are kept on the CPU.
             rows.append(everyone.reshape(-1, 4).to(arrays[0].device))
         return torch.cat(rows)
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
         """Return each DTensor multiplied by one coefficient."""
-        results = []
+        shards = [x.to_local() for x in arrays]
         if self.eager:
-            if coefficient == ONE:
-                return list(arrays)
-            products = self.local.scale([x.to_local() for x in arrays], coefficient, inplace)
+            products = self.local.scale(shards, coefficient, inplace)
         else:
             products = []
-            for x in arrays:
+            for x, shard in zip(arrays, shards, strict=True):
                 factors = [_put_on_shard(x, factor) for factor in coefficient.factors]
-                products += self.local.scale([x.to_local()], Coefficient(factors, coefficient.unchanged), inplace)
-        for x, product in zip(arrays, products, strict=True):
-            results.append(x if inplace else _wrap(x, product))
-        return results
+                products += self.local.scale([shard], Coefficient(factors, coefficient.unchanged), inplace)
+        triples = zip(arrays, shards, products, strict=True)
+        return [x if inplace or product is shard else _wrap(x, product) for x, shard, product in triples]
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
         """Return a DTensor within bounds."""
@@ -162,13 +136,11 @@ class Devices(_Blocks):
 
     def gather(self, arrays: Sequence[Array], norm_type: float) -> Array:
         """Return the numbers of each device, moved to the first device."""
-        import torch
-
         rows = []
         for indices in group_by(arrays, (x.device for x in arrays)):
             alike = [arrays[index] for index in indices]
             local = type(self.local)(self.xp, alike)
-            local.wide, local.total_dtype = self.wide, self.total_dtype
+            local.any_float64, local.total_dtype = self.any_float64, self.total_dtype
             rows.append(torch.stack(_convert_to_tensors(local.summarize(alike, norm_type), alike[0].device)))
         return torch.stack([row.to(self.device) for row in rows])
 
@@ -181,18 +153,15 @@ class Devices(_Blocks):
 
 
 def _convert_to_tensors(powers: PowerSum, device: Any) -> list[Any]:
-    import torch
-
     return [torch.as_tensor(number, dtype=torch.float64, device=device) for number in powers]
 
 
 def _wrap(x: Array, shard: Array) -> Array:
     """Return a DTensor like `x`, but with another shard."""
-    from torch.distributed.tensor import DTensor
-
     place = {"device_mesh": x.device_mesh, "placements": x.placements, "run_check": False}
     # Use the device of the shard, which may differ from that of the mesh: FSDP2 may keep shards on the CPU.
-    return _make_differentiable(DTensor.from_local(shard, **place, shape=x.shape, stride=x.stride()).to(shard.device))
+    whole = torch.distributed.tensor.DTensor.from_local(shard, **place, shape=x.shape, stride=x.stride())
+    return _make_differentiable(whole.to(shard.device))
 
 
 def _make_differentiable(x: Array) -> Array:
@@ -204,10 +173,9 @@ def _make_differentiable(x: Array) -> Array:
 
 def _put_on_shard(x: Array, k: Array) -> Array:
     """Return a number whose derivative is summed over the shards that it is multiplied with."""
-    from torch.distributed.tensor import DTensor, Partial, Replicate
-
     if not k.requires_grad:
         return k
-    everywhere = DTensor.from_local(k, x.device_mesh, [Replicate()] * x.device_mesh.ndim, run_check=False)
-    parts = [placement if placement.is_replicate() else Partial() for placement in x.placements]
+    kinds = torch.distributed.tensor
+    everywhere = kinds.DTensor.from_local(k, x.device_mesh, [kinds.Replicate()] * x.device_mesh.ndim, run_check=False)
+    parts = [placement if placement.is_replicate() else kinds.Partial() for placement in x.placements]
     return _make_differentiable(everywhere).to_local(grad_placements=parts)

@@ -6,6 +6,9 @@ Each of them has one function here, and one test that fails if torch removes it.
 import contextlib
 from typing import Any
 
+import torch
+from torch.autograd import forward_ad
+
 __all__ = ["disable_autocast", "is_transformed", "is_view", "is_watched", "list_levels"]
 
 Tensor = Any
@@ -13,15 +16,11 @@ Tensor = Any
 
 def is_transformed() -> bool:
     """Return whether a transformation of torch.func (vmap, grad, ...) is active."""
-    import torch
-
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def list_levels(tensor: Tensor) -> set[int]:
     """Return the levels of the torch.func transformations that wrap a tensor."""
-    import torch
-
     levels: set[int] = set()
     while (level := torch._C._functorch.maybe_get_level(tensor)) > 0:
         levels.add(level)
@@ -31,9 +30,6 @@ def list_levels(tensor: Tensor) -> set[int]:
 
 def is_watched() -> bool:
     """Return whether operations are transformed, differentiated in forward mode, or recorded for replay."""
-    import torch
-    from torch.autograd import forward_ad
-
     transformed = torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
     return bool(transformed or torch._C._len_torch_dispatch_stack() or torch._C._is_tracing())
 
@@ -45,7 +41,5 @@ def is_view(tensor: Tensor) -> bool:
 
 def disable_autocast() -> contextlib.AbstractContextManager[Any]:
     """Return a context without autocast, because autocast on the CPU cannot concatenate float16 tensors."""
-    import torch
-
     context: contextlib.AbstractContextManager[Any] = torch._C._DisableAutocast()
     return context

@@ -8,6 +8,7 @@ import ctypes
 import functools
 import importlib.util
 import math
+import operator
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -32,8 +33,8 @@ LARGE = 1 << 21
 class Memory(Protocol):
     """The memory of the arrays of one library."""
 
-    #: A cache of the chunks of the last list of arrays, because a clip in place needs them twice.
-    shared_out: tuple[Sequence[Array], list["_Chunks"], list[int]] | None
+    #: The last arrays that were cut into chunks, and the result, because a clip in place needs it twice.
+    last_cut: tuple[Sequence[Array], list["_Chunks"], list[int]]
     #: With at least this number of arrays, compiled loops are faster, however few their elements are.
     many_arrays: int = 32
     #: The number by which the number of threads is divided.
@@ -121,10 +122,11 @@ class _Chunks:
         return bool(np.any(ends[order][:-1] > self.starts[order][1:]))
 
 
-def _share_out(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], list[int]]:
+def _cut(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], list[int]]:
     """Return the chunks for compiled loops, and the indices of the other arrays that are not empty."""
-    if memory.shared_out is not None and memory.shared_out[0] is arrays:
-        return memory.shared_out[1:]
+    last, chunks, rest = memory.last_cut
+    if chunks and len(last) == len(arrays) and all(map(operator.is_, last, arrays)):
+        return chunks, rest
     sizes = memory.measure(arrays)
     if (len(sizes) < memory.many_arrays and sum(sizes) < MANY_ELEMENTS) or load_compiled() is None:
         return [], [index for index, size in enumerate(sizes) if size]
@@ -136,39 +138,39 @@ def _share_out(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], 
         elif size:
             rest.append(index)
     chunks = [_Chunks(name, pieces) for name, pieces in groups.items()]
-    memory.shared_out = arrays, chunks, rest
+    memory.last_cut = tuple(arrays), chunks, rest
     return chunks, rest
 
 
 def sum_powers(
-    memory: Memory, arrays: Sequence[Array], power: int, exact: bool, factor: float = 1.0, each: bool = False
+    memory: Memory, arrays: Sequence[Array], power: int, compensated: bool, factor: float = 1.0, each: bool = False
 ) -> list[list[float]]:
     """Return numbers that add up to the sum of all squares (`power` 2) or magnitudes (1), for `each` array or for all.
 
-    If `exact`, sum the elements times `factor`, a power of two, with a relative error of `2**-60`. Otherwise the
+    If `compensated`, sum the elements times `factor`, a power of two, with a relative error of `2**-60`. Otherwise the
     elements are narrower than float64, and the relative error is `2**-37`.
     """
-    compiled, rest = _share_out(memory, arrays)
+    compiled, rest = _cut(memory, arrays)
     parts: list[list[float]] = [[] for _ in arrays] if each else [[]]
     for chunks in compiled:
         sums = np.zeros((2, chunks.sizes.size))
-        if exact:
-            chunks.run("sum_exactly", memory.thread_divisor, power, factor, *sums)
+        if compensated:
+            chunks.run("sum_compensated", memory.thread_divisor, power, factor, *sums)
         else:
             chunks.run("sum_plainly", memory.thread_divisor, power, sums[0])
         if each:
             for owner, pair in zip(chunks.owners.tolist(), sums.T.tolist(), strict=True):
                 parts[owner] += pair
         else:
-            parts[0] += sums[: 1 + exact].ravel().tolist()
+            parts[0] += sums[: 1 + compensated].ravel().tolist()
     for place, some in [(i, [i]) for i in rest] if each else [(0, rest)] if rest else []:
-        parts[place] += plain.sum_powers(memory.view([arrays[index] for index in some]), power, exact, factor)
+        parts[place] += plain.sum_powers(memory.view([arrays[index] for index in some]), power, compensated, factor)
     return parts
 
 
 def find_largest(memory: Memory, arrays: Sequence[Array]) -> float:
     """Return the largest magnitude of all elements, 0 if there is none, NaN if one is NaN."""
-    compiled, rest = _share_out(memory, arrays)
+    compiled, rest = _cut(memory, arrays)
     found = [0.0, *(plain.find_largest(x) for x in memory.view([arrays[index] for index in rest]))]
     for chunks in compiled:
         results = np.empty(chunks.sizes.size, np.int64)
@@ -183,8 +185,8 @@ def scale(memory: Memory, sources: Sequence[Array], targets: Sequence[Array], fa
     With compiled loops, the error of an element is at most 0.51 ulp. Without them, it is at most 0.51 ulp for few
     elements of narrower arrays, and at most 1.5 ulp otherwise.
     """
-    compiled, rest = _share_out(memory, sources)
-    outs, others = _share_out(memory, targets) if compiled and targets is not sources else (compiled, rest)
+    compiled, rest = _cut(memory, sources)
+    outs, others = _cut(memory, targets) if compiled and targets is not sources else (compiled, rest)
     if others != rest:
         # An array that is not contiguous has another layout than its target.
         compiled, outs, rest = [], [], list(range(len(sources)))

@@ -23,7 +23,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["KINDS", "find_largest", "scale", "sum_exactly", "sum_plainly"]
+__all__ = ["KINDS", "find_largest", "scale", "sum_compensated", "sum_plainly"]
 
 #: The scalar type for each dtype in a loop's signature. NumPy has no bfloat16, but uint16 has the size of its bits.
 KINDS = {"float16": np.float16, "bfloat16": np.uint16, "float32": np.float32, "float64": np.float64}
@@ -32,26 +32,27 @@ KINDS = {"float16": np.float16, "bfloat16": np.uint16, "float32": np.float32, "f
 LANES = 32
 
 
-@functools.cache
-def _warn_once() -> None:
-    message = (
-        "gradclip_spec found no folder to keep its compiled loops in, so each process compiles them again, in a few "
-        "seconds; set NUMBA_CACHE_DIR to a folder that can be written into"
-    )
-    warnings.warn(message, RuntimeWarning, stacklevel=2)
+def _find_cache() -> bool:
+    """Return whether there is a folder to keep machine code in. Warn if there is none."""
+    try:
+        numba.njit(cache=True)(_find_cache)
+    except RuntimeError:
+        message = (
+            "gradclip_spec found no folder to keep its compiled loops in, so each process compiles them again, in a "
+            "few seconds; set NUMBA_CACHE_DIR to a folder that can be written into"
+        )
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        return False
+    return True
+
+
+_HAS_CACHE = _find_cache()
 
 
 def _compile_loop(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function at its first call. Cache the machine code on disk, or in memory if there is no folder."""
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        try:
-            return numba.njit(nogil=True, cache=True, **flags)(function)
-        except RuntimeError:
-            _warn_once()
-            return numba.njit(nogil=True, **flags)(function)
-
-    return decorate
+    """Return a decorator that compiles a function at its first call."""
+    decorator: Callable[..., Any] = numba.njit(nogil=True, cache=_HAS_CACHE, **flags)
+    return decorator
 
 
 #: The decorator of a function that returns a signature and a code generator. Loops can call such a function.
@@ -122,16 +123,6 @@ def _fma(context: Any, x: Any, y: Any, z: Any) -> Any:
     return types.float64(types.float64, types.float64, types.float64), generate
 
 
-@_emit
-def _read_bits(context: Any, x: Any) -> Any:
-    """Return the bits of a float64. The bits of magnitudes are ordered like the magnitudes, and NaN comes last."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.IntType(64))
-
-    return types.int64(types.float64), generate
-
-
 @_compile_loop(fastmath={"reassoc", "contract", "nsz"})
 def sum_plainly(kind: Any, starts: Any, sizes: Any, power: int, sums: Any, first: int, last: int) -> None:
     """Sum the squares (`power` 2) or magnitudes (1) of each chunk in float64, in any order.
@@ -153,7 +144,7 @@ def sum_plainly(kind: Any, starts: Any, sizes: Any, power: int, sums: Any, first
 
 
 @_compile_loop()
-def sum_exactly(
+def sum_compensated(
     kind: Any, starts: Any, sizes: Any, power: int, factor: float, sums: Any, rests: Any, first: int, last: int
 ) -> None:
     """Sum the squares or magnitudes of the elements times a power of two. `sums + rests` is the sum of each chunk.
@@ -172,13 +163,11 @@ def sum_exactly(
         for row in range(rows):
             # The compiler knows this number, so it unrolls the loop.
             for lane in range(LANES):
-                high[lane], low[lane] = _add(
-                    high[lane], low[lane], _read(kind, address, row * LANES + lane) * factor, power
-                )
+                x = _read(kind, address, row * LANES + lane) * factor
+                high[lane], low[lane] = _add(high[lane], low[lane], x, power)
         for lane in range(size - rows * LANES):
-            high[lane], low[lane] = _add(
-                high[lane], low[lane], _read(kind, address, rows * LANES + lane) * factor, power
-            )
+            x = _read(kind, address, rows * LANES + lane) * factor
+            high[lane], low[lane] = _add(high[lane], low[lane], x, power)
         total, rest = 0.0, 0.0
         for lane in range(LANES):
             total, rest = _add(total, rest + low[lane], high[lane], 1)
@@ -197,11 +186,14 @@ def _add(total: float, rest: float, x: float, power: int) -> tuple[float, float]
 
 @_compile_loop()
 def find_largest(kind: Any, starts: Any, sizes: Any, results: Any, first: int, last: int) -> None:
-    """Find the largest magnitude of each chunk, or NaN if an element is NaN. Write its bits as a float64."""
+    """Find the largest magnitude of each chunk, or NaN if an element is NaN. Write its bits as a float64.
+
+    The bits of magnitudes are ordered like the magnitudes, and those of NaN come last.
+    """
     for chunk in range(first, last):
         address, found = starts[chunk], 0
         for index in range(sizes[chunk]):
-            found = max(found, _read_bits(abs(_read(kind, address, index))))
+            found = max(found, int(np.float64(abs(_read(kind, address, index))).view(np.int64)))
         results[chunk] = found
 
 

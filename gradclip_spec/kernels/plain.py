@@ -61,14 +61,14 @@ def pack(views: Sequence[View]) -> Iterator[list[View]]:
         yield waiting
 
 
-def sum_powers(views: Sequence[View], power: int, exact: bool, factor: float = 1.0) -> list[float]:
+def sum_powers(views: Sequence[View], power: int, compensated: bool, factor: float = 1.0) -> list[float]:
     """Return numbers that add up to the sum of the squares (`power` 2) or magnitudes (1) of all elements.
 
-    If `exact`, sum the elements times `factor`, a power of two.
+    If `compensated`, sum the elements times `factor`, a power of two.
     """
-    if not exact:
+    if not compensated:
         return [sum_plainly(widen(parts), power) for parts in pack(views)]
-    return [number for parts in pack(views) for number in sum_exactly(widen(parts) * factor, power)]
+    return [number for parts in pack(views) for number in sum_compensated(widen(parts) * factor, power)]
 
 
 def sum_plainly(x: View, power: int) -> float:
@@ -84,7 +84,7 @@ def sum_plainly(x: View, power: int) -> float:
     return float(np.sum(np.vecdot(rows, rows))) + float(np.vecdot(rest, rest))
 
 
-def sum_exactly(x: View, power: int) -> list[float]:
+def sum_compensated(x: View, power: int) -> list[float]:
     """Return numbers that add up to the sum of squares or magnitudes, with a relative error of at most `2**-60`.
 
     A row has 256 elements. Let q be the place of the 21st bit of the row's largest element. The bits of every element
@@ -118,7 +118,9 @@ def find_unit(power: float, largest: float) -> float:
 
 def sum_other_powers(views: Sequence[View], power: float, unit: float) -> list[float]:
     """Return numbers that add up to the sum of `(|x| / unit) ** power`, with the error of NumPy's `power`."""
-    return [number for parts in pack(views) for number in sum_exactly(np.power(np.abs(widen(parts)) / unit, power), 1)]
+    return [
+        number for parts in pack(views) for number in sum_compensated(np.power(np.abs(widen(parts)) / unit, power), 1)
+    ]
 
 
 def find_largest(x: View) -> float:
@@ -140,31 +142,22 @@ def scale(source: View, target: View, high: float, low: float, power: float, pre
     computed in float32, which has bits to spare.
     """
     if source.dtype == np.float64:
-        # Rounding the coefficient costs at most one ulp. If it costs nearly that, include the rest of the coefficient.
+        # Rounding the coefficient costs at most one ulp. If it costs nearly that, include the rest of the coefficient,
+        # which is zero if an element is not finite.
         if power == 1.0 and not abs(low) > 0.49 * np.spacing(high):
             np.multiply(source, high, target)
             return
         for part, out in split(source, target):
-            product = part * high
-            product += np.where(np.isfinite(product), part * low, 0.0)
-            np.multiply(product, power, out)
+            np.multiply(part * high + part * low, power, out)
         return
     high *= power
     loses = 0 < high < _SMALLEST or abs(float(np.float32(high)) - high) > 0.98 * 2.0**-24 * high
     factor: View = np.asarray(high, np.float64 if precise or loses else np.float32)
-    if factor.dtype == source.dtype:
-        np.multiply(source, factor, target)
+    if source.dtype != np.uint16:
+        np.multiply(source, factor, target, casting="unsafe")
         return
     for part, out in split(source, target):
-        if source.dtype == np.uint16:
-            products = np.left_shift(part, 16, dtype=np.uint32).view(np.float32) * factor
-            out[...] = _round_to_bfloat16(products.astype(np.float32, copy=False))
-        else:
-            out[...] = part.astype(factor.dtype) * factor
-
-
-def _round_to_bfloat16(x: View) -> View:
-    """Return the bits of float32 numbers rounded to bfloat16, ties to even."""
-    bits = x.view(np.uint32)
-    rounded = bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))
-    return (np.where(np.isnan(x), bits | np.uint32(1 << 22), rounded) >> 16).astype(np.uint16)
+        products = (np.left_shift(part, 16, dtype=np.uint32).view(np.float32) * factor).astype(np.float32, copy=False)
+        bits = products.view(np.uint32)
+        rounded = bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))
+        out[...] = np.where(np.isnan(products), bits | np.uint32(1 << 22), rounded) >> 16

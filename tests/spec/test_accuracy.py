@@ -21,7 +21,7 @@ FORMATS = {
     "float16": (11, -14, 1.0, 1.5),
     "bfloat16": (8, -126, 1.0, 1.5),
     "float32": (24, -126, 1.0, 1.5),
-    "float64": (53, -1022, 2.0, 3.0),
+    "float64": (53, -1022, 1.0, 1.5),
 }
 
 has_float64 = pytest.mark.only_where(lambda backend: "float64" in backend.dtypes)
@@ -110,8 +110,10 @@ def test_other_norms(backend: Any, norm_type: float) -> None:
             assert measure_distance(float(total), norm, total_dtype) <= FORMATS[total_dtype][2] * more
             threshold = float(norm) / 3
             clipped = backend.read(clip_by_norm(array, threshold, norm_type=norm_type)).astype(np.float64)
+            # In float64, an error of 1 ulp of the norm may be 2 ulp of an element.
+            budget = 3.5 if dtype == "float64" and norm_type != 1 else FORMATS[dtype][3] * more
             for x, y in dict(zip(elements, clipped.tolist(), strict=True)).items():
-                assert measure_distance(y, x * Fraction(threshold) / norm, dtype) <= FORMATS[dtype][3] * more
+                assert measure_distance(y, x * Fraction(threshold) / norm, dtype) <= budget
 
 
 @pytest.mark.array_library("jax")

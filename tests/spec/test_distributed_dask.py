@@ -142,10 +142,10 @@ def test_graphs_stay_small() -> None:
     each = clip_by_norm(arrays, 1.0)
     clipped, total_norm = clip_by_global_norm(arrays, 1.0)
 
-    # The layers of the arrays themselves, of the rows, of the norm and of the product.
-    assert {len(x.dask.layers) for x in each} == {1 + 3}
-    assert {len(x.dask.layers) for x in clipped} == {10 + 3}
-    assert len(total_norm.dask.layers) == 10 + 3
+    # The layers of the arrays themselves, of the norm and of the product or of the rounded norm.
+    assert {len(x.dask.layers) for x in each} == {1 + 2}
+    assert {len(x.dask.layers) for x in clipped} == {10 + 2}
+    assert len(total_norm.dask.layers) == 10 + 2
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

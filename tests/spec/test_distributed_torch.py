@@ -23,7 +23,6 @@ import numpy as np
 import pytest
 
 from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
-from gradclip_spec.backends.torch import InMemoryTorch
 
 pytestmark = pytest.mark.array_library("torch")
 
@@ -124,6 +123,8 @@ def each_shard_is_read_once(mesh: Any) -> None:
 
     shards = [shard_tensor(mesh, x, Shard(0)) for x in make_gradients("float32")]
     taken: list[int] = []
+    from gradclip_spec.backends.torch import InMemoryTorch
+
     original = InMemoryTorch.summarize
 
     def summarize(backend: Any, blocks: Any, norm_type: float) -> Any:

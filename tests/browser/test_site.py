@@ -160,6 +160,31 @@ class TestMatrix:
         assert read() == sorted(before, reverse=True)
 
 
+class TestFirstMinute:
+    """What a reader looks for who has never seen the site."""
+
+    def test_what_to_type_first_is_one_click_away(self, open_page: Open) -> None:
+        page = open_page()
+        page.get_by_role("link", name="Check your own").click()
+
+        expect(page.get_by_text("python3 -m pip install '.[check]'")).to_be_in_viewport()
+
+    def test_answer_has_an_example_with_numbers(self, open_page: Open) -> None:
+        page = open_page()
+        page.locator(f"#negative-threshold a[href*={TORCH}]").click()
+        row = page.locator("#q-negative-threshold")
+        row.get_by_text("example").click()
+
+        expect(row).to_contain_text("clip_norm: -1.0")
+        expect(row).to_contain_text("float32[1] [-0.5999999]")
+
+    def test_comparison_is_one_click_away(self, open_page: Open) -> None:
+        page = open_page()
+        page.get_by_role("link", name="Compare the two.").click()
+
+        expect(page.get_by_role("heading", level=1)).to_have_text("What changes from one framework to another")
+
+
 class TestKeyboard:
     def test_first_stop_skips_to_the_content(self, open_page: Open) -> None:
         page = open_page()

@@ -5,7 +5,6 @@ import itertools
 import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,14 +24,16 @@ def count_available() -> int:
     if wanted.isdecimal() and int(wanted):
         return int(wanted)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, _read_quota(Path("/sys/fs/cgroup/cpu.max"))))
+    return max(1, min(cores, _read_quota("/sys/fs/cgroup/cpu.max")))
 
 
 @functools.cache
-def _read_quota(file: Path) -> int:
+def _read_quota(file: str | os.PathLike[str]) -> int:
     """Return the number of cores of a control group (version 2), rounded up, or a large number if there is no quota."""
     try:
-        quota, period = file.read_text(encoding="ascii").split()
+        # Importing pathlib takes several milliseconds.
+        with open(file, encoding="ascii") as text:  # noqa: PTH123
+            quota, period = text.read().split()
         return -(-int(quota) // int(period))
     except (OSError, ValueError):
         return 1 << 20

@@ -213,6 +213,19 @@ def test_number_that_replaces_small_thresholds_is_found(
     assert found.total() >= count
 
 
+def test_norm_beyond_the_range_replaces_no_threshold() -> None:
+    # The norm of several of the largest numbers of float64 is no float64 number.
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        return [np.full_like(g, np.finfo(g.dtype).max) if g.size else g for g in grads]
+
+    found = find_causes(
+        clip, "clip_by_global_norm", ("global-norm.scaled-above", "global-norm.zero-threshold"), "float64"
+    )
+
+    assert found
+    assert "threshold-replaced" not in {one[0] for one in found if one is not None}
+
+
 @pytest.mark.parametrize(
     ("find_threshold", "cause"), [(lambda _: 1.0, "unit-norm"), (lambda threshold: 2 * threshold, "multiple")]
 )

@@ -64,6 +64,9 @@ SHARPEST = 4
 #: A number is fitted to at most this many groups of gradients.
 MANY_GROUPS = 60
 
+#: A larger fitted number is cut to this one, because it may be too large for float64. Neither reproduces an answer.
+LARGEST_FIT = Fraction(2**1000)
+
 Factor = Callable[[Group], Fraction | None]
 
 
@@ -388,7 +391,7 @@ def fit_multiple(views: Iterable[Seen]) -> float | None:
     for group, _ in zip(groups, range(MANY_GROUPS), strict=False):
         every.add((group.norm, group.threshold))
         ratio = Fraction(group.tensors[0].factor or 0.0) * group.norm / Fraction(group.threshold)
-        number = float(f"{float(ratio):.2g}")
+        number = float(f"{float(min(ratio, LARGEST_FIT)):.2g}")
         if make_multiple(number).reproduces(group.seen):
             asked.setdefault(number, set()).add((group.norm, group.threshold))
     best = max(asked, key=lambda number: len(asked[number]), default=None)
@@ -412,8 +415,8 @@ def fit_floor(views: Iterable[Seen]) -> float | None:
         for group in seen.groups
         if group.total is None and not group.is_long and seen.rate == 1 and 0 <= group.threshold < math.inf
     ][:MANY_GROUPS]
-    norms = (float(Fraction(group.tensors[0].factor or 0.0) * group.norm) for group in asked)
-    for number in dict.fromkeys(float(f"{norm:.2g}") for norm in norms):
+    norms = (max(Fraction(group.tensors[0].factor or 0.0), Fraction(0)) * group.norm for group in asked)
+    for number in dict.fromkeys(float(f"{float(min(norm, LARGEST_FIT)):.2g}") for norm in norms):
         law = make_floor(number)
         replaced = [group for group in asked if group.threshold < number < group.norm]
         different = {(group.norm, group.threshold) for group in replaced}

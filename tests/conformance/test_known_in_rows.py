@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.covering.rows import list_cases
+from gradclip_conformance.covering.rows import find_row, list_cases
 from gradclip_conformance.known.known_causes import KnownCause
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import PlannedCell
@@ -145,3 +145,44 @@ def test_flushed_subnormals_are_recognised_among_other_gradients(sizes: Sequence
 
     assert "fail" in find_statuses()
     assert find_statuses(flushed) <= {"pass", "deviation"}
+
+
+def multiply_first(grads: Any, *, clip_norm: float) -> Any:
+    """Multiply by the threshold in the dtype of the gradient, before the division."""
+    with np.errstate(all="ignore"):
+        norms = [np.sqrt(np.sum(np.square(g, dtype=g.dtype), dtype=np.float64)).astype(g.dtype) for g in grads]
+        limits = [g.dtype.type(clip_norm) for g in grads]
+        return [g * c / np.maximum(n, c) for g, n, c in zip(grads, norms, limits, strict=True)]
+
+
+def ask_row(name: str, *known: KnownCause) -> Cell:
+    """Return the cell of a row of a clip by norm, for a function that multiplies first."""
+    connection = InProcess(PlainFunction(multiply_first, "clip_by_norm", dtypes=("float16", "float32")))
+    (subject,) = connection.description.subjects
+    row = find_row(name)
+    assert row is not None
+    return run_cell(connection, PlannedCell(subject, row, None), 5.0, known=known)
+
+
+ROUNDED = KnownCause("not-exact-below", ("*",), "", "none found", "2026-11-23")
+PRODUCTS = KnownCause("product-out-of-range", ("*",), "", "none found", "2026-11-23")
+OVERFLOWS = make_known("squares-overflow", "zeros", "nan", "nan and zeros")
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        # A long tensor and short tensors are rounded, although no sum matters.
+        ("norm.combinations/s262145_n10_odd_far-below_long-first_negative/float16+float32", [ROUNDED, PRODUCTS]),
+        # The square of one large element overflows in float16.
+        ("norm.combinations/s1_n10_five_one-large_integer/float16+float32", [OVERFLOWS, ROUNDED]),
+        # Beside an infinite element, finite elements become NaN.
+        (
+            "norm.combinations-extreme/s65537_n65_square_below_shapes_infinity-middle_integer/float16",
+            [OVERFLOWS, PRODUCTS, make_known("squares-overflow", "zeros and nan")],
+        ),
+    ],
+)
+def test_several_known_causes_explain_a_row_together(name: str, known: Sequence[KnownCause]) -> None:
+    assert ask_row(name, *known).status == "deviation"
+    assert ask_row(name).status == "fail"

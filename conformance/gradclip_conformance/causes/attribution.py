@@ -556,7 +556,8 @@ def _explain_in_order(subject: _Subject, case: Case, results: Sequence[Array | N
     each.discard(RIGHT)
     if not each:
         return RIGHT
-    if (found := unite(each)) is not None:
+    # Several known causes are more likely than a law that also explains this answer, such as a long sum.
+    if (found := unite(each) or _combine_suspected(subject, each)) is not None:
         return found
     law = next((law for law in laws if law.reproduces(seen)), None)
     if law is not None:

@@ -43,6 +43,7 @@ __all__ = [
     "bound_norms_after_underflow",
     "compute_coefficient",
     "compute_plain_coefficient",
+    "is_product_over_infinity",
     "is_right_for_nonfinite",
     "list_excluded",
     "overflows",
@@ -347,6 +348,14 @@ def is_right_for_nonfinite(group: Group) -> bool:
     with np.errstate(invalid="ignore"):
         zeros = all(np.array_equal(tensor.before * 0.0, tensor.after, equal_nan=True) for tensor in group.distinct)
     return zeros or all(bool(np.isnan(tensor.after).all()) for tensor in group.distinct)
+
+
+def is_product_over_infinity(tensor: Tensor, threshold: float) -> bool:
+    """Return whether each element is `(x c) / inf`: NaN where the product overflows, too, and zero elsewhere."""
+    largest = float(tensor.form.largest)
+    with np.errstate(over="ignore", invalid="ignore"):
+        beyond = np.abs(tensor.before * threshold) > largest
+    return bool(np.array_equal(np.isnan(tensor.after), beyond) and not tensor.after[~beyond].any())
 
 
 def overflows(group: Group, form: Format) -> bool:

@@ -13,7 +13,7 @@ from gradclip_adapters.contract import Array
 from ..cases.model import Case
 from ..oracle.formats import FORMATS, read_float64_values
 from ..oracle.formula import PLAIN, Formula
-from .facts import Group, Kind, is_right_for_nonfinite, say_what_became
+from .facts import Group, Kind, is_product_over_infinity, is_right_for_nonfinite, say_what_became
 from .model import Explanation
 
 __all__ = ["counts_nonfinite_excluded", "explain_excluded", "explain_special"]
@@ -68,6 +68,9 @@ def _is_flipped(group: Group, formulas: Sequence[Formula]) -> bool:
 def _explain_nonfinite(group: Group) -> Explanation | None:
     if all(tensor.kind is Kind.SAME for tensor in group.tensors):
         return Explanation.of("nonfinite-silent")
+    if group.total == math.inf and all(is_product_over_infinity(one, group.threshold) for one in group.distinct):
+        # The infinite element shows. But a finite element whose product overflows is NaN, too, instead of zero.
+        return Explanation.of("product-out-of-range", "destroyed")
     return Explanation.of("nonfinite-silent", effect="left out") if _is_left_out(group) else None
 
 

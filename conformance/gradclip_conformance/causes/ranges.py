@@ -24,6 +24,7 @@ from .facts import (
     bound_norms_after_underflow,
     compute_coefficient,
     compute_plain_coefficient,
+    is_product_over_infinity,
     overflows,
     say_what_became,
     underflows,
@@ -69,7 +70,7 @@ def _explain_overflow(group: Group, cause: str) -> Explanation | None:
     kinds = group.kinds
     if kinds <= {Kind.ZERO} or kinds <= {Kind.NAN}:
         return Explanation.of(cause, "destroyed", effect="nan" if Kind.NAN in kinds else "zeros")
-    if all(_is_product_over_infinity(tensor, group.threshold) for tensor in group.distinct):
+    if all(is_product_over_infinity(tensor, group.threshold) for tensor in group.distinct):
         return Explanation.of(cause, "destroyed", effect="zeros and nan")
     return None
 
@@ -84,14 +85,6 @@ def _explain_conversion(group: Group) -> Explanation | None:
     if not all(tensor.is_scaled_by(coefficient, 4.0) for tensor in wide):
         return None
     return Explanation.of("norm-out-of-range", "destroyed", effect="zeros in the narrower dtype")
-
-
-def _is_product_over_infinity(tensor: Tensor, threshold: float) -> bool:
-    """Return whether each element is `(x c) / inf`: NaN where the product overflows, too, and zero elsewhere."""
-    largest = float(tensor.form.largest)
-    with np.errstate(over="ignore", invalid="ignore"):
-        beyond = np.abs(tensor.before * threshold) > largest
-    return bool(np.array_equal(np.isnan(tensor.after), beyond) and not tensor.after[~beyond].any())
 
 
 def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) -> Explanation | None:

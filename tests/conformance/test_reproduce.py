@@ -532,7 +532,7 @@ def test_script_accepts_a_refusal_only_if_it_keeps_the_inputs(before: str, passe
     calls = tables.write_calls("c:clip", tables.find_template("c:clip", "f"), case, subject, compiles=False)
     refuses = replace(calls.call, clip=f"{before}\nraise ValueError")
 
-    lines = choose_expectation(case).write_script(Script(case, subject, refuses, raised=True))
+    lines = choose_expectation(case).write_script(Script(case, subject, refuses, raised=False, refused_rightly=True))
 
     with contextlib.nullcontext() if passes else pytest.raises(AssertionError):
         exec(lines, {"np": np})

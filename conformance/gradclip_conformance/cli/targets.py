@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from gradclip_adapters import registry
 from gradclip_adapters.contract import DTYPES, OPERATIONS
-from gradclip_adapters.paths import file_exists
+from gradclip_adapters.paths import file_exists, folder_exists
 from gradclip_reports.values import escape_text
 
 from ..cases.patterns import suggest_known
@@ -194,9 +194,9 @@ def _describe_unknown_adapter(name: str, known: Sequence[str]) -> str:
             f"{text} reference-{name} checks this project's own functions on {name}. To check functions of {name} or "
             "of a library on it, write an adapter (a Python file, see docs/tutorial/adapter.md) and name the file."
         )
-    if Path(name).is_dir():
+    if folder_exists(name):
         return f"{name!r} is a folder: name an adapter's Python file in it, or one record."
-    if file_exists(Path(name)):
+    if file_exists(name):
         return f"{name!r} is no adapter, whose name would end in .py. `gradclip summary {name}` shows a record."
     hint = suggest_known(name, known)
     return f"{text}{hint} `gradclip adapters` lists all. A file ends in .py, a function is module:name."

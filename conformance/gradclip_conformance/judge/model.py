@@ -279,6 +279,8 @@ class Script:
     #: If the script makes two calls: the call inside the framework's compiler, and the lines between the two calls.
     compiled: ScriptCall | None = None
     between: str = ""
+    #: Whether the framework raised in the run, and the judge let it pass.
+    refused_rightly: bool = False
 
     def clip_lines(self) -> str:
         """Return the lines of the call. An error ends the script, and its traceback shows the place."""

@@ -56,15 +56,14 @@ def write_script(header: Header, cell: Cell, command: str | None = None) -> str:
         asked = broken
     case = choose_shown_case(asked, choose_expectation(asked), cell)
     expectation = choose_expectation(case)
+    raised = isinstance(cell.observed, Mapping) and "raised" in cell.observed
     # The record of a cell that passed shows no answer, but its behaviour.
-    raised = str(cell.behaviour).startswith("raises:") or (
-        isinstance(cell.observed, Mapping) and "raised" in cell.observed
-    )
+    rightly = cell.status == "pass" and str(cell.behaviour).startswith("raises:")
     if template is not None:
         calls = tables.write_calls(header.adapter, template, case, subject, compiles=expectation.compiles)
     else:
         calls = contract.write_calls(header.adapter, case, subject, compiles=expectation.compiles, command=command)
-    body = expectation.write_script(Script(case, subject, calls.call, raised, calls.compiled, calls.between))
+    body = expectation.write_script(Script(case, subject, calls.call, raised, calls.compiled, calls.between, rightly))
     return "\n".join(
         [_write_docstring(header, cell, case), "", *_list_imports(body), calls.imports.strip(), "", body, ""]
     )

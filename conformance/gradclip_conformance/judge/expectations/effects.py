@@ -138,7 +138,7 @@ class InputsKept(Expectation):
     def write_script(self, script: Script) -> str:
         """Return lines that compare the gradients before and after the call."""
         call, kept = script.call, assert_equal(list_inputs(script.case, range(len(script.case.gradients))))
-        if script.raised:
+        if script.refused_rightly:
             clip = MAY_BE_REFUSED.format(clip=indent(call.clip, "    "))
             return join_lines(call.gradients, call.before, clip, call.inputs, kept)
         return join_lines(script.clip_lines(), call.inputs, kept)

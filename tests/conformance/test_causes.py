@@ -155,6 +155,7 @@ def convert_norm_to_each_dtype(grads: Any, *, clip_norm: float) -> Any:
 ORDINARY = ("global-norm.scaled-above", "global-norm.one-norm-over-all", "global-norm.order-kept")
 
 
+@pytest.mark.exam(sample=5)
 @pytest.mark.parametrize(
     ("fn", "cause"),
     [

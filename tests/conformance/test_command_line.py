@@ -399,7 +399,7 @@ class TestRecords:
         assert result.exit_code == 3
         assert "Cannot write the record" in result.stderr
 
-    @pytest.mark.exam(sample=1)
+    @pytest.mark.exam(sample=0)
     @pytest.mark.parametrize(
         "arguments",
         [

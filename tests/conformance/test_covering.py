@@ -45,6 +45,7 @@ from gradclip_conformance.run.runner import run_cell
 DIGEST = "09a78a8d837b4130153ac4d45886ce6f0536e8b0785486287545b9825cb89aa6"
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_rows_hold_every_possible_pair_and_kernel_triple(operation: str) -> None:
     for kernel in (False, True):
@@ -406,6 +407,7 @@ WHERE = {
 }
 
 
+@pytest.mark.exam(sample=3)
 @pytest.mark.parametrize("function", WRONG)
 def test_function_that_is_wrong_for_a_combination_fails(function: Callable[..., Any]) -> None:
     where = WHERE[function.__name__]

@@ -57,6 +57,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.exam(sample=1)
 def test_failing_finding_is_a_failed_test_that_explains_itself(folder: Path) -> None:
     done = run_pytest(folder, "--junitxml", "junit.xml", "-rA")
 

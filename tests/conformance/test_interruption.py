@@ -159,6 +159,7 @@ def test_hosts_that_start_while_a_run_is_stopped_are_ended(
     assert not left
 
 
+@pytest.mark.exam(sample=0)
 def test_several_jobs_are_all_ended(tmp_path: Path) -> None:
     record = tmp_path / "record.jsonl"
     process = start(str(HOSTS / "hangs.py"), "-o", str(record), "--jobs", "3")

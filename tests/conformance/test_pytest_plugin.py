@@ -42,6 +42,7 @@ def test_failure_is_a_failed_test_that_says_why(tmp_path: Path) -> None:
     assert "1 failed, 2 passed" in done.stdout
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.parametrize(
     "text",
     [
@@ -69,6 +70,7 @@ def test_host_that_hangs_costs_one_test(tmp_path: Path) -> None:
     assert "1 failed, 2 passed" in done.stdout
 
 
+@pytest.mark.exam(sample=0)
 def test_plain_function_needs_its_operation(tmp_path: Path) -> None:
     text = "def clip(grads, *, min, max):\n    return [None if g is None else g.clip(min, max) for g in grads]\n"
     (tmp_path / "my_clips.py").write_text(text, encoding="utf-8")

@@ -308,6 +308,7 @@ class TestPlainFunction:
         assert OBSERVED.search(wrong.stderr)
         assert right.returncode == 0, right.stderr
 
+    @pytest.mark.exam(sample=1)
     def test_script_of_a_find_has_the_input_of_the_record(self, record: Path, tmp_path: Path) -> None:
         arguments = ["--op", "clip_by_global_norm", "--rule", "global-norm.scaled-above", "--dtype", "float32"]
         CliRunner().invoke(gradclip, ["check", "clip_module:clip", "--deep", *arguments, "-o", str(record)])

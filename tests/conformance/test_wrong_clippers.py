@@ -34,7 +34,7 @@ def run_cells(wrong: Wrong) -> list[Cell]:
     return cells
 
 
-@pytest.mark.exam(sample=60)
+@pytest.mark.exam(sample=40)
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
 def test_wrong_clipper_is_caught_by_its_rule(wrong: Wrong, monkeypatch: pytest.MonkeyPatch) -> None:
     # A call interrupts another call and must end within PATIENCE. No wrong clipper holds a lock, so it always ends; a

@@ -13,7 +13,7 @@ FOUND = sorted(Path(__file__).with_name("found").glob("*/*.json"))
 EXAMPLES = 5
 
 
-@pytest.mark.exam(sample=20)
+@pytest.mark.exam(sample=6)
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_example_that_once_failed_passes(path: Path) -> None:
     """Check that an example that failed in the past passes now."""
@@ -22,7 +22,7 @@ def test_example_that_once_failed_passes(path: Path) -> None:
     check_example(load_target(path.parent.name), kept["example"])
 
 
-@pytest.mark.exam(sample=4)
+@pytest.mark.exam(sample=2)
 @pytest.mark.parametrize("name", NAMES)
 def test_few_examples_of_a_target_pass(name: str) -> None:
     """Check that a short turn with a fixed seed finds nothing."""

@@ -467,6 +467,7 @@ def test_each_of_many_by_its_own_norm(backend: Any, dtype: str, exponent: int, o
             assert measure_distance(float(after[index]), exact, dtype) <= FORMATS[dtype][3]
 
 
+@pytest.mark.exam(sample=2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_memory_layouts(dtype: str) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")

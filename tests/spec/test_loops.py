@@ -86,6 +86,7 @@ for _ in range(3):
     assert done.stderr.count("because numba does not work here") == 1
 
 
+@pytest.mark.exam(sample=0)
 def test_cache_folder_that_is_read_only_gives_one_warning(tmp_path: Path) -> None:
     if kernels.load_compiled() is None:
         pytest.skip("numba is not installed")

@@ -189,6 +189,7 @@ atexit.register(lambda: print("same" if float(global_norm(grads)) == expected el
 """
 
 
+@pytest.mark.exam(sample=1)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is missing on this system")
 @pytest.mark.parametrize("program", [FORKING, AT_EXIT], ids=["fork", "exit"])
 def test_clip_works_after_a_fork_and_at_exit(program: str) -> None:

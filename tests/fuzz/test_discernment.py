@@ -43,7 +43,7 @@ from gradclip_reports.site import build, slugs, views
 TURNS = 6
 
 #: Texts with a meaning in a terminal, in XML, in Markdown and in its tables.
-HOSTILE = ("a`b|c", "\x1b[31m\u202e", "<b>*x*\n\n# y [z](w)")
+HOSTILE = ("a`b|c", "\x1b[31m\u202e", "<b>*x*\n\n# y [z](w)", "<img src=x onerror=y>")
 
 
 class NoSchema:

@@ -465,6 +465,17 @@ def test_script_lays_out_a_gradient_as_the_suite_does(layout: str, shape: tuple[
     assert written["gradients"][0].strides == laid_out.strides
 
 
+def test_script_of_torch_names_the_axes_in_reverse() -> None:
+    gradient = make_tensor([1.0] * 24, "float32", (2, 3, 4), layout="transposed")
+    (case,) = (each for each in list_all_cases() if each.id == "global-norm.layout/strided/float32")
+    name = "torch.nn.utils.clip_grad_norm_[foreach=False]"
+    subject, template = Subject(name, case.operation, ("float32",)), tables.find_template("torch", name)
+
+    calls = tables.write_calls("torch", template, replace(case, gradients=(gradient,)), subject, compiles=False)
+
+    assert ".permute([2, 1, 0]).contiguous().permute([2, 1, 0])" in calls.call.gradients
+
+
 @pytest.mark.parametrize(("feature", "passes"), [("flushes_subnormals", True), ("strided", False)])
 def test_script_accepts_flushed_numbers_only_of_a_subject_that_flushes(feature: str, passes: bool) -> None:
     (case,) = (each for each in list_all_cases() if each.id == "value.bounds/subnormal-max-only/float32")
@@ -539,6 +550,18 @@ def test_script_accepts_a_refusal_only_if_it_keeps_the_inputs(before: str, passe
 
     with contextlib.nullcontext() if passes else pytest.raises(AssertionError):
         exec(lines, {"np": np})
+
+
+@pytest.mark.parametrize("status", ["pass", "fail"])
+def test_script_accepts_a_refusal_only_if_the_judge_did(status: str) -> None:
+    run = read_published("paddle-fluid")
+    case, entry = "value.inputs-not-mutated/threshold-zero/float32", "[set_gradient_clip, static]"
+    (cell,) = (cell for cell in run.cells if cell.case == case and cell.subject.endswith(entry))
+    assert (cell.status, cell.behaviour) == ("pass", "raises:AssertionError")
+
+    script = write_script(run.header, replace(cell, status=status))
+
+    assert ("except Exception" in script) == (status == "pass")
 
 
 NOTHING_BY_DEFAULT = """

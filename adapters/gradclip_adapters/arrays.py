@@ -85,6 +85,9 @@ ROUNDS, PAUSES, PAUSE = 4, 200, 1e-5
 #: most PATIENCE seconds, because the other call may block on a lock that the interrupted call holds.
 LINES, PLACES, PATIENCE = 1000, 32, 0.02
 
+#: Held while a thread sets its trace function: Python refuses this while another thread does the same.
+_tracing = threading.Lock()
+
 #: The folders of Python's and NumPy's modules. Lines of these modules are not traced, but lines that call them are.
 TRUSTED = ("<frozen ", *(str(Path(str(module.__file__)).parent) + os.sep for module in (os, np)))
 
@@ -357,20 +360,25 @@ def _trace_lines(at_line: Callable[[], Any], lines: int = LINES) -> Iterator[Lis
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
         del argument
-        if event == "call" and _is_trusted(frame.f_code.co_filename):
+        if event == "call" and (frame.f_code is _set_trace.__code__ or _is_trusted(frame.f_code.co_filename)):
             return None
         if event == "line":
             if next(left, None) is None:
-                sys.settrace(None)
+                _set_trace(None)
                 return None
             at_line()
         return trace
 
-    sys.settrace(trace)
+    _set_trace(trace)
     try:
         yield []
     finally:
-        sys.settrace(before)
+        _set_trace(before)
+
+
+def _set_trace(trace: Any) -> None:
+    with _tracing:
+        sys.settrace(trace)
 
 
 def _is_trusted(filename: str) -> bool:

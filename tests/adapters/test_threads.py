@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -83,6 +86,32 @@ def test_call_that_holds_a_lock_does_not_block() -> None:
             return call_framework(call)
 
     assert answer_in_threads(CALL, answer) == return_unchanged(CALL)
+
+
+def test_only_one_thread_at_a_time_sets_its_trace_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Python raises a RuntimeError if a thread sets its trace function while another thread does so.
+    setting, alone, overlaps = sys.settrace, threading.Lock(), []
+
+    def set_slowly(trace: Any) -> None:
+        if not alone.acquire(blocking=False):
+            overlaps.append(threading.current_thread())
+            return
+        try:
+            time.sleep(0.01)
+            setting(trace)
+        finally:
+            alone.release()
+
+    monkeypatch.setattr(sys, "settrace", set_slowly)
+
+    def trace(_: int) -> None:
+        with arrays._trace_lines(int):
+            pass
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(trace, range(8)))
+
+    assert not overlaps
 
 
 def test_other_call_has_another_norm_and_other_exclusions() -> None:

@@ -87,10 +87,11 @@ def tests(session: nox.Session) -> None:
 def exam(session: nox.Session) -> None:
     """Prove that the suite judges correctly: all wrong and right clippers, hosts, canaries and 16-bit numbers.
 
-    Of the generated clippers, it runs a random sample; with `-- --all`, it runs all of them. A variable such as
-    GRADCLIP_PYTHON_TORCH names the Python of a framework whose canaries take part. With
-    `-- --all --output reports/published` the session publishes the score. With `-- --findings`, it does something else:
-    it compares the cause of each wrong clipper with the causes that findings name.
+    It runs a random sample of the generated clippers, and asks each right clipper a part of the rows; with `-- --all`,
+    it runs all of them and asks all rows. A variable such as GRADCLIP_PYTHON_TORCH names the Python of a framework
+    whose canaries take part. With `-- --all --output reports/published` the session publishes the score. With
+    `-- --findings`, it does something else: it compares the cause of each wrong clipper with the causes that findings
+    name.
     """
     install_tests(session)
     if "--findings" in session.posargs:

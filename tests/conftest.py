@@ -33,7 +33,9 @@ LEFT_OUT = pytest.StashKey[Counter[str]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of `nox -s exam`."""
     parser.addoption("--exam", action="store_true", help="run the tests of the exam instead of a sample")
-    parser.addoption("--all", action="store_true", help="with --exam, run every generated clipper, too")
+    parser.addoption(
+        "--all", action="store_true", help="with --exam, run every generated clipper and ask right ones all rows"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

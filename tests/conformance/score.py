@@ -1,9 +1,9 @@
 """Run the suite's own exam and print its score: wrong clippers caught, right ones blamed, hosts, canaries.
 
 `python score.py [--all] [--output FOLDER] [PYTEST ARGUMENTS]` runs the tests that are marked `exam`. Without `--all` it
-runs only a fixed part of the generated clippers. With `--output` it writes the score to `mutants.json` and `mutants.md`
-in the folder. If the arguments select only some of the tests, there is no score. The exit code 1 means that something
-is wrong or has not run.
+runs only a fixed part of the generated clippers, and asks each right clipper only a part of the rows. With `--output`
+it writes the score to `mutants.json` and `mutants.md` in the folder. If the arguments select only some of the tests,
+there is no score. The exit code 1 means that something is wrong or has not run.
 """
 
 from __future__ import annotations

@@ -150,10 +150,15 @@ def _may_fire(mutant: Mutant, facts: Sequence[Facts]) -> bool:
     return any(f.flag == wanted and all(level.holds(f) for level in levels) for f in facts)
 
 
-def judge_right(made: GeneratedClipper, most: int | None = None) -> list[Cell]:
-    """Return the cells that blame a right clipper, among the first `most` cells or among all."""
+def judge_right(made: GeneratedClipper, most: int | None = None, part: int = 0, parts: int = 1) -> list[Cell]:
+    """Return the cells that blame a right clipper.
+
+    It is asked the first `most` cells, or all of them. With `parts`, it is asked only one part of the rows.
+    """
     connection = connect(made)
     (subject,) = connection.description.subjects
-    cells = list_cells(made.operation, made.in_place, tuple(sorted(subject.features)))
-    judged = [run_cell(connection, asked.planned, 1.0) for asked in cells[:most]]
+    cells = list_cells(made.operation, made.in_place, tuple(sorted(subject.features)))[:most]
+    rows = [asked for asked in cells if isinstance(asked.planned.case, RowCase)]
+    left_out = {id(asked) for number, asked in enumerate(rows) if number % parts != part % parts}
+    judged = [run_cell(connection, asked.planned, 1.0) for asked in cells if id(asked) not in left_out]
     return [cell for cell in judged if cell.status in RED or cell.status == FAULTY]

@@ -141,7 +141,8 @@ def scale(source: View, target: View, high: float, low: float, power: float, pre
     half an ulp. For float64 arrays, the rest of the coefficient is included, too. Products of float16 and bfloat16 are
     computed in float32, which has bits to spare.
     """
-    if source.dtype == np.float64:
+    # A float64 of the other byte order has another dtype, but the same type.
+    if source.dtype.type is np.float64:
         # Rounding the coefficient costs at most one ulp. If it costs nearly that, include the rest of the coefficient,
         # which is zero if an element is not finite.
         if power == 1.0 and not abs(low) > 0.49 * np.spacing(high):

@@ -159,6 +159,20 @@ def test_errors_for_a_little_more_than_two_chunks(
     check(backend, INPUTS[kind]((1 << 17) + 77), dtype, loops)
 
 
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("norm_type", [2, math.inf])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_long_arrays_of_the_other_byte_order_are_as_precise(dtype: str, norm_type: float, inplace: bool) -> None:
+    arrays = [x.astype(dtype) for x in np.split(draw_normal(40_000), 5)]
+    swapped = [x.astype(x.dtype.newbyteorder("S")) for x in arrays]
+
+    clipped = clip_by_global_norm(swapped, 0.3, norm_type=norm_type, inplace=inplace)[0]
+
+    for got, expected in zip(clipped, clip_by_global_norm(arrays, 0.3, norm_type=norm_type)[0], strict=True):
+        assert got.dtype == expected.dtype.newbyteorder("S")
+        assert measure_in_ulp(got, expected, dtype) <= sum(BUDGETS.values())
+
+
 @deep
 @libraries
 @every_loop

@@ -30,7 +30,7 @@ from gradclip_conformance.covering.axes import OPERATIONS, list_axes, list_heavy
 from gradclip_conformance.covering.calls import WholeCall
 from gradclip_conformance.covering.constraints import can_complete, find_reason
 from gradclip_conformance.covering.designs import find_stage, read_rows, write_design
-from gradclip_conformance.covering.generate import extend
+from gradclip_conformance.covering.generate import Missing, extend
 from gradclip_conformance.covering.measure import measure_coverage
 from gradclip_conformance.covering.members import is_crowd
 from gradclip_conformance.covering.rows import RowCase, find_row, list_all_rows, list_cases
@@ -53,6 +53,58 @@ def test_rows_hold_every_possible_pair_and_kernel_triple(operation: str) -> None
         assert found.missing == []
         assert found.asked == found.possible > 3000
     assert measure_coverage(operation, "quick").missing == []
+
+
+@pytest.mark.exam(sample=0)
+def test_thorough_rows_hold_every_possible_triple_and_four_kernel_levels() -> None:
+    for kernel in (False, True):
+        found = measure_coverage("value", "thorough", kernel)
+        assert (found.strength, found.missing, found.left) == (4 if kernel else 3, [], 0)
+        assert found.asked == found.possible > 100_000
+    assert set(read_rows("value")) < set(read_rows("value", "thorough"))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_quick_search_for_a_complete_row_agrees_with_a_slow_one(operation: str) -> None:
+    axes = list_axes(operation)
+
+    def search(words: list[str]) -> bool:
+        open_axes = [axis for axis in axes if not set(words) & set(axis.list_words())]
+        if find_reason(operation, words) is not None or not open_axes:
+            return find_reason(operation, words) is None
+        return any(search([*words, word]) for word in open_axes[0].list_words())
+
+    answers = Counter()
+    for draw in range(300):
+        chosen = [axes[(draw * 7 + turn * (1 + draw % 5)) % len(axes)] for turn in range(2 + draw % 3)]
+        words = [axis.list_words()[(draw * 11 + place) % len(axis.levels)] for place, axis in enumerate(chosen)]
+        if len({axis.name for axis in chosen}) == len(chosen):
+            answers[search(words)] += 1
+            assert can_complete(operation, words) == search(words), words
+    assert min(answers[True], answers[False]) > 20
+
+
+@pytest.mark.parametrize("strength", [2, 3, 4])
+def test_gains_count_the_missing_combinations(strength: int) -> None:
+    missing = Missing(frozenset(range(6)), strength, np.zeros((12,) * strength, dtype=np.bool_))
+    for place, levels in enumerate(itertools.product((0, 1), repeat=6)):
+        if place % 3:
+            missing.array[np.ix_(*[[2 * axis + level for axis, level in enumerate(levels)]] * strength)] = True
+    for axis in range(6):
+        # No combination has two levels of one axis.
+        for dimensions in itertools.combinations(range(strength), 2):
+            index: list[Any] = [slice(None)] * strength
+            index[dimensions[0]] = index[dimensions[1]] = slice(2 * axis, 2 * axis + 2)
+            missing.array[tuple(index)] = False
+    missing.cross_off([0, 2, 4, 6, 8, 10])
+
+    gains = missing.find_gains([1, 2, 5, 6], 8)
+
+    for level in (10, 11):
+        others = itertools.combinations([1, 2, 5, 6], strength - 2)
+        assert gains[level] == sum(missing.array[(8, level, *chosen)] for chosen in others)
+    assert gains[8] == gains[9] == 0
+    assert gains[10] <= gains[11] == math.comb(4, strength - 2)
 
 
 @pytest.mark.exam(sample=1)

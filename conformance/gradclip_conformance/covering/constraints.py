@@ -5,13 +5,22 @@ A larger combination is impossible if it holds such a pair, or if every complete
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from .axes import Axis, list_axes
+from .axes import list_axes
 
-__all__ = ["CLASHES", "Clash", "can_complete", "find_reason", "list_clashes"]
+__all__ = [
+    "CLASHES",
+    "Clash",
+    "Masks",
+    "can_complete",
+    "can_complete_mask",
+    "find_reason",
+    "list_clashes",
+    "make_masks",
+]
 
 
 @dataclass(frozen=True)
@@ -182,20 +191,56 @@ def find_reason(operation: str, words: Sequence[str]) -> str | None:
     return None
 
 
+@dataclass(frozen=True)
+class Masks:
+    """The levels of an operation as bits of integers, so that many can be compared at once."""
+
+    #: The bit of each level.
+    bits: Mapping[str, int]
+    #: For each bit, the levels of other axes without a clash, and the level itself.
+    fitting: Mapping[int, int]
+    #: The levels of each axis. The first level has the lowest bit.
+    axes: tuple[int, ...]
+    #: All levels.
+    every: int
+
+
+@cache
+def make_masks(operation: str) -> Masks:
+    """Return the masks of an operation's levels."""
+    clashes, axes = list_clashes(operation), list_axes(operation)
+    bits = {word: 1 << place for place, word in enumerate(word for axis in axes for word in axis.list_words())}
+    every = (1 << len(bits)) - 1
+    fitting = {}
+    for axis in axes:
+        for word in axis.list_words():
+            beside = sum(bits[other] for other in axis.list_words() if other != word)
+            fitting[bits[word]] = every & ~beside & ~sum(bits[other] for other in clashes[word])
+    return Masks(bits, fitting, tuple(sum(bits[word] for word in axis.list_words()) for axis in axes), every)
+
+
 def can_complete(operation: str, words: Sequence[str]) -> bool:
     """Return whether a complete row can hold all of these levels."""
-    if find_reason(operation, words) is not None:
-        return False
-    taken = set(words)
-    open_axes = [axis for axis in list_axes(operation) if not taken & set(axis.list_words())]
-    return _complete(list_clashes(operation), list(words), open_axes)
+    masks = make_masks(operation)
+    left = masks.every
+    for word in words:
+        left &= masks.fitting[masks.bits[word]]
+    return can_complete_mask(masks, left)
 
 
-def _complete(clashes: dict[str, dict[str, str]], words: list[str], left: Sequence[Axis]) -> bool:
-    """Return whether each remaining axis can get a level without a clash. Try the levels in order."""
-    if not left:
+def can_complete_mask(masks: Masks, left: int) -> bool:
+    """Return whether a complete row can be made of the levels that are left, with one of each axis."""
+    return all(left & axis for axis in masks.axes) and _complete(masks, left, 0)
+
+
+def _complete(masks: Masks, left: int, place: int) -> bool:
+    """Return whether the axes from `place` on can get one level each. Try the levels of an axis in order."""
+    if place == len(masks.axes):
         return True
-    for word in left[0].list_words():
-        if not any(other in clashes[word] for other in words) and _complete(clashes, [*words, word], left[1:]):
+    options = left & masks.axes[place]
+    while options:
+        bit = options & -options
+        if _complete(masks, left & masks.fitting[bit], place + 1):
             return True
+        options ^= bit
     return False

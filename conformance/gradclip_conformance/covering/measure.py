@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 
@@ -29,6 +29,10 @@ class Coverage:
     left: int = 0
     missing: list[tuple[str, ...]] = field(default_factory=list)
     impossible: Counter[str] = field(default_factory=Counter)
+
+
+#: The coverage of each operation, by stage and by whether only kernel axes count.
+_Measured = Mapping[tuple[str, bool], Sequence[Coverage]]
 
 
 def measure_coverage(operation: str, stage: str = "default", kernel: bool = False) -> Coverage:
@@ -66,10 +70,15 @@ def _count(
 
 def write_coverage_page() -> str:
     """Return the page about the axes, and about the combinations that are tested and those that are not."""
-    return "\n".join([*_write_summary(), *_write_axes(), *_write_reasons()]) + "\n"
+    found = {
+        (stage, kernel): [measure_coverage(operation, stage, kernel) for operation in OPERATIONS]
+        for stage in ("default", "thorough")
+        for kernel in (False, True)
+    }
+    return "\n".join([*_write_summary(found), *_write_axes(), *_write_reasons(found)]) + "\n"
 
 
-def _write_summary() -> Iterator[str]:
+def _write_summary(found: _Measured) -> Iterator[str]:
     yield from (
         "# Combinations that the covering design tests",
         "",
@@ -77,20 +86,30 @@ def _write_summary() -> Iterator[str]:
         "many circumstances of a call. An *axis* is one circumstance, such as the dtype, and its *levels* are the",
         "values that rows give to it, such as float16. The table counts the pairs and triples of levels that the",
         "rows test. Triples are tested among the *kernel axes*, which decide how a library computes. *Heavy*",
-        "levels (many tensors, rare mixtures, shapes and thresholds) are tested in pairs only; `--thorough` also",
-        "tests triples with them. The counts are about the longest tensor of each row. The other tensors of a row",
+        "levels (many tensors, rare mixtures, shapes and thresholds) are tested in pairs only, and their triples",
+        "are left to `--thorough`. The counts are about the longest tensor of each row. The other tensors of a row",
         "may have other shapes, layouts and sizes, so the rows test many more combinations than are counted.",
         "The last rows of each operation have a long tensor in a long list, ten long tensors of all shapes and",
         "layouts beyond the 1,024th place of a list, or a single tensor that is excluded.",
         "",
     )
-    head = "operation", "rows", "pairs", "possible", "triples of kernel axes", "possible", "heavy triples left"
-    table: list[Sequence[object]] = [head]
-    for operation in OPERATIONS:
-        pairs, triples = measure_coverage(operation), measure_coverage(operation, kernel=True)
-        counts = len(read_rows(operation)), pairs.asked, pairs.possible, triples.asked, triples.possible, triples.left
+    yield _draw_counts(found, "default", "pairs", "triples of kernel axes", "heavy triples left")
+    yield from (
+        "",
+        "With `--thorough`, the rows hold every possible triple of all axes, and every possible combination of four",
+        "kernel axes, with heavy levels too. They are generated in each such run, and include the rows above.",
+        "",
+    )
+    yield _draw_counts(found, "thorough", "triples", "combinations of four kernel axes", "left")
+
+
+def _draw_counts(found: _Measured, stage: str, all_axes: str, kernel_axes: str, left: str) -> str:
+    """Return a table with the tested and the possible combinations of each operation."""
+    table: list[Sequence[object]] = [("operation", "rows", all_axes, "possible", kernel_axes, "possible", left)]
+    for operation, few, many in zip(OPERATIONS, found[stage, False], found[stage, True], strict=True):
+        counts = len(read_rows(operation, stage)), few.asked, few.possible, many.asked, many.possible, many.left
         table.append((operation, *(f"{count:,}" for count in counts)))
-    yield draw_markdown_table(table)
+    return draw_markdown_table(table)
 
 
 def _write_axes() -> Iterator[str]:
@@ -102,13 +121,9 @@ def _write_axes() -> Iterator[str]:
         yield draw_markdown_table([("level", "reason"), *rows])
 
 
-def _write_reasons() -> Iterator[str]:
+def _write_reasons(found: _Measured) -> Iterator[str]:
     yield from ("", "## Impossible combinations", "")
-    pairs: Counter[str] = Counter()
-    triples: Counter[str] = Counter()
-    for operation in OPERATIONS:
-        pairs += measure_coverage(operation).impossible
-        triples += measure_coverage(operation, kernel=True).impossible
-    reasons = sorted(pairs | triples, key=lambda reason: (-pairs[reason], reason))
-    rows = [(f"{pairs[reason]:,}", f"{triples[reason]:,}", reason) for reason in reasons]
-    yield draw_markdown_table([("pairs", "triples of kernel axes", "reason"), *rows])
+    counts = [sum((one.impossible for one in coverages), Counter[str]()) for coverages in found.values()]
+    reasons = sorted(set().union(*counts), key=lambda reason: ([-count[reason] for count in counts], reason))
+    rows = [(*(f"{count[reason]:,}" for count in counts), reason) for reason in reasons]
+    yield draw_markdown_table([("pairs", "triples of kernel axes", "triples", "four kernel axes", "reason"), *rows])

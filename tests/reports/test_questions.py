@@ -23,7 +23,7 @@ PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 HOSTILE = '<script>alert(1)</script>|`\x1b[31m\u202e&"'
 SUBJECTS = [("f", "clip_by_global_norm"), ("g", "clip_by_global_norm")]
 ROW = {"subject": "f", "dtype": "float32", "size": 10**7, "elements": 0.5, "problem": ""}
-SPEED = {"workload": "1 x 25,000,000", "dtype": "float32", "mode": "in place", "clipped": True}
+SPEED = {"workload": "1 x 25,000,000", "dtype": "float32", "mode": "in place"}
 SVG = "{http://www.w3.org/2000/svg}"
 
 

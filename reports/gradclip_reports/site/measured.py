@@ -10,7 +10,7 @@ from ..limits import LIMITS, OverLimit, check_members, parse_json
 from ..lines import RecordError
 from ..values import escape_text
 
-__all__ = ["read_accuracy", "read_speeds"]
+__all__ = ["is_ordinary_clip", "read_accuracy", "read_speeds"]
 
 #: Plots compute with the numbers of tables. With a larger number, a result could be beyond the range of float64.
 _LARGEST = 1e300
@@ -22,10 +22,6 @@ def _is_text(value: object) -> bool:
 
 def _is_count(value: object) -> bool:
     return type(value) is int
-
-
-def _is_flag(value: object) -> bool:
-    return type(value) is bool
 
 
 def _is_time(value: object) -> bool:
@@ -46,7 +42,6 @@ _ACCURACY: Members = {
 }
 _SPEED: Members = {
     **dict.fromkeys(("peer", "workload", "dtype", "mode"), _is_text),
-    "clipped": _is_flag,
     **dict.fromkeys(("ours", "theirs"), _is_time),
 }
 
@@ -69,6 +64,11 @@ def read_accuracy(path: Path) -> list[Mapping[str, Any]]:
             _refuse(path, "a framework lacks its adapter, its name or its version")
         _check_rows(framework.get("rows"), _ACCURACY, path, optional="norm")
     return frameworks
+
+
+def is_ordinary_clip(row: Mapping[str, Any]) -> bool:
+    """Return whether a row of the speeds is about a clip by the Euclidean norm of float32 gradients that clips them."""
+    return row["dtype"] == "float32" and row["mode"] in ("in place", "functional")
 
 
 def read_speeds(path: Path) -> list[dict[str, Any]]:

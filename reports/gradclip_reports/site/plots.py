@@ -13,6 +13,7 @@ from ..lines import Run
 from ..values import shorten_text
 from .book import Book
 from .drawing import Axes, Line, draw, list_lines
+from .measured import is_ordinary_clip
 
 __all__ = ["Plot", "draw_plots"]
 
@@ -22,6 +23,8 @@ _LEAST = 0.01
 #: A row holds the time of a peer and the time of the reference on the same arrays. The line of the reference shows its
 #: times on NumPy arrays, which are in the rows of this peer.
 _PEER_OF_REFERENCE, _REFERENCE = "NumPy as people write it", "gradclip_spec on NumPy"
+#: Words in the names of peers that do not clip by global norm, or that another line shows.
+_OTHER_WORK = ("memory floor", "compile time", "by norm", "by value", "clip_grad_value_", "without the extra")
 
 _DIGITS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -131,12 +134,12 @@ def _draw_coefficients(runs: Sequence[Run]) -> Plot | None:
 
 
 def _draw_times(book: Book) -> Plot | None:
-    """Draw the time of a clip against the number of tensors, one line for each peer."""
-    wanted: dict[str, dict[tuple[int, int], float]] = {}
+    """Draw the time of a clip of one tensor against its number of elements, one line for each peer."""
+    wanted: dict[str, dict[int, float]] = {}
     for row in book.speeds:
         size = _parse_workload(row["workload"])
-        alike = row["dtype"] == "float32" and row["clipped"] and "floor" not in row["peer"]
-        if size is None or not alike or "compile" in row["peer"] or not min(row["theirs"], row["ours"]) > 0:
+        left_out = any(word in row["peer"] for word in _OTHER_WORK)
+        if size is None or left_out or not is_ordinary_clip(row) or not min(row["theirs"], row["ours"]) > 0:
             continue
         times = wanted.setdefault(row["peer"], {})
         # Of the two modes, the faster one counts.
@@ -148,40 +151,38 @@ def _draw_times(book: Book) -> Plot | None:
     if len(sizes) < 2:
         return None
     lines = [
-        Line(peer, [(float(sizes.index(size)), math.log10(1000 * times[size])) for size in sizes if size in times])
+        Line(peer, [(math.log10(size), math.log10(1000 * times[size])) for size in sizes if size in times])
         for peer, times in wanted.items()
     ]
     values = [y for line in lines for _, y in line.points]
     ticks = range(math.floor(min(values)), 1 + math.ceil(max(values)))
+    first, last = math.log10(sizes[0]), math.log10(sizes[-1])
     axes = Axes(
-        "tensors x elements of each",
+        "elements",
         "milliseconds",
-        {float(i): f"{count:,} x {length:,}" for i, (count, length) in enumerate(sizes)},
+        {float(i): _write_power(i) for i in range(math.ceil(first), 1 + math.floor(last))},
         {float(i): f"{10.0**i:g}" for i in ticks},
-        (-0.2, len(sizes) - 0.8),
+        (first, last),
         (ticks[0], ticks[-1]),
-        "The time of a clip by global norm against the number of tensors",
+        "The time of a clip by global norm against the number of elements",
     )
-    rows = [
-        [line.name, *(_find(line, float(i), lambda y: f"{10**y:.3g}") for i in range(len(sizes)))] for line in lines
-    ]
+    rows = [[line.name, *(_find(line, math.log10(size), lambda y: f"{10**y:.3g}") for size in sizes)] for line in lines]
     return Plot(
         "plot-times",
         "How long a clip takes.",
-        "Milliseconds for float32 gradients above the threshold; the vertical axis is logarithmic.",
+        "Milliseconds for one float32 gradient above the threshold; both axes are logarithmic.",
         draw(lines, axes),
         list_lines(lines),
-        ["function", *(f"{count:,} x {length:,}" for count, length in sizes)],
+        ["function", *(f"{size:,}" for size in sizes)],
         rows,
     )
 
 
-def _parse_workload(text: str) -> tuple[int, int] | None:
-    """Return the number of tensors and their length, from a text such as "1,000 x 1,000"."""
-    parts = text.replace(",", "").split(" x ")
-    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 12 for part in parts):
-        return None
-    return int(parts[0]), int(parts[1])
+def _parse_workload(text: str) -> int | None:
+    """Return the number of elements of one tensor, from a text such as "1 x 1,000"; or None for another workload."""
+    first, _, length = text.replace(",", "").partition(" x ")
+    is_number = length.isascii() and length.isdigit() and len(length) < 12
+    return int(length) or None if first == "1" and is_number else None
 
 
 def _find(line: Line, x: float, write: Callable[[float], str]) -> str:

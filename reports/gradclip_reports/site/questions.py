@@ -17,6 +17,7 @@ from ..lines import Cell, Finding, Run
 from ..statuses import STATUSES, UNEXPLAINED, Status, rank_severity
 from ..values import escape_line, shorten_text
 from .book import Book, Question, Words
+from .measured import is_ordinary_clip
 
 __all__ = ["OPERATIONS", "STANDINGS", "STANDING_OF", "Answer", "answer_run", "write_answer"]
 
@@ -270,7 +271,7 @@ def _describe_error(ulp: float, where: str) -> Answer:
 def _measure_speed(run: Run, question: Question, book: Book) -> Answer | None:
     """Return how much longer a clip takes than one pass over the memory, from the table of speeds."""
     peer = question.peers.get(run.header.adapter)
-    rows = [row for row in book.speeds if row["workload"] == question.workload and row["clipped"]]
+    rows = [row for row in book.speeds if row["workload"] == question.workload and is_ordinary_clip(row)]
     floor = next((row for row in rows if row["peer"] == question.floor), None)
     if peer is None or floor is None or not floor["theirs"] > 0:
         return None

@@ -11,9 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NoReturn
 
-__all__ = ["LIMITS", "Limit", "OverLimit", "check_line", "check_members", "count_values", "parse_json", "shorten"]
+__all__ = ["LIMITS", "Limit", "OverLimit", "check_line", "count_values", "parse_json", "shorten"]
 
 
 class OverLimit(ValueError):
@@ -69,8 +70,9 @@ _SHORT = LIMITS["name"].number
 
 _NUMBERS = frozenset({int, float, bool, type(None)})
 
-#: The pattern is possessive, because a backtracking pattern keeps a hundred bytes for each character of a text.
-_TEXT_IN_JSON = re.compile(r'"(?:[^"\\]++|\\.)*+"')
+#: Everything in JSON but the brackets outside texts. The pattern is possessive, because a backtracking pattern keeps a
+#: hundred bytes for each character of a text.
+_NO_BRACKETS = re.compile(r'(?:"(?:[^"\\]++|\\.)*+"|[^]\[{}"]++)++')
 
 
 def check_line(line: str) -> None:
@@ -82,32 +84,28 @@ def check_line(line: str) -> None:
         If it exceeds a limit.
     """
     LIMITS["line"].check(len(line))
-    LIMITS["values"].check(count_values(line))
-    limit = LIMITS["depth"]
+    values, depth = LIMITS["values"], LIMITS["depth"]
+    # No line has more values than characters, and most lines are short. Count only the values of the others.
+    if len(line) > values.number:
+        values.check(count_values(line))
     # Most lines have too few brackets to be nested too deeply. Examine only the others.
-    if line.count("[") + line.count("{") > limit.number:
-        limit.check(_measure_depth(line))
+    if line.count("[") + line.count("{") > depth.number:
+        depth.check(_measure_depth(line))
 
 
-def count_values(line: str) -> int:
-    """Return an upper bound of the number of values in a line of JSON."""
-    return line.count(",") + line.count("[") + line.count("{")
+def count_values(text: str) -> int:
+    """Return an upper bound of the number of values in JSON."""
+    return text.count(",") + text.count("[") + text.count("{")
 
 
 def _measure_depth(line: str) -> int:
     """Return how deeply the brackets outside texts are nested."""
-    depth = deepest = 0
-    for character in _TEXT_IN_JSON.sub("", line):
-        if character in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "]}":
-            depth -= 1
-    return deepest
+    brackets = _NO_BRACKETS.sub("", line)
+    return max(accumulate(1 if bracket in "[{" else -1 for bracket in brackets), default=0)
 
 
 def parse_json(line: str) -> Any:
-    """Parse one line of JSON, strictly: no NaN, no key twice, no number that is too long.
+    """Parse one line of JSON, strictly: no NaN, no key twice, and nothing that exceeds a limit.
 
     Raises
     ------
@@ -117,14 +115,9 @@ def parse_json(line: str) -> Any:
         If it exceeds a limit.
     """
     check_line(line)
-    members = json.loads(
-        line,
-        parse_constant=_refuse_constant,
-        parse_int=_parse_int,
-        parse_float=_parse_float,
-        object_pairs_hook=_refuse_duplicates,
-    )
-    check_members(members)
+    members = _DECODER.decode(line)
+    if not _has_short_texts(line):
+        _check_texts(members)
     return members
 
 
@@ -148,43 +141,58 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(msg)
 
 
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # Readers disagree about which value of a repeated key counts.
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of its members. Refuse a key that occurs twice, and lists that are too long."""
     members = dict(pairs)
     if len(members) != len(pairs):
+        # Readers disagree about which value of a repeated key counts.
         twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
         msg = f"the key {twice[:100]!r} occurs twice in one object"
         raise ValueError(msg)
+    if "shape" in members and isinstance(members["shape"], list):
+        LIMITS["axes"].check(len(members["shape"]))
+    if "subjects" in members and isinstance(members["subjects"], list):
+        LIMITS["subjects"].check(len(members["subjects"]))
     return members
 
 
-def check_members(members: Any, name: str = "") -> None:
-    """Check the members of a parsed line: the lengths of texts and shapes, and whether each text can be encoded.
+_DECODER = json.JSONDecoder(
+    parse_constant=_refuse_constant, parse_int=_parse_int, parse_float=_parse_float, object_pairs_hook=_make_object
+)
+
+
+def _has_short_texts(line: str) -> bool:
+    """Return whether a glance at a line of JSON shows that each text in it is within the limits.
+
+    Without backslashes, each quotation mark begins or ends a text, and no escape makes half of a surrogate pair. A text
+    that is too long holds one of the places that are examined here, because they lie so close to one another.
+    """
+    if "\\" in line or not line.isascii():
+        return False
+    places = range(0, len(line), _SHORT + 1)
+    return all(line.find('"', place) - line.rfind('"', 0, place) <= _SHORT + 1 for place in places)
+
+
+def _check_texts(value: Any, name: str = "") -> None:
+    """Check the length of each text in a parsed line, and whether it can be encoded.
 
     Raises
     ------
     OverLimit
         If one exceeds a limit.
     """
-    if isinstance(members, str):
-        _check_text(members, name)
-    elif isinstance(members, dict):
-        if isinstance(shape := members.get("shape"), list):
-            LIMITS["axes"].check(len(shape))
-        if isinstance(subjects := members.get("subjects"), list):
-            LIMITS["subjects"].check(len(subjects))
-        for key, member in members.items():
+    if isinstance(value, str):
+        _check_text(value, name)
+    elif isinstance(value, dict):
+        for key, member in value.items():
             _check_text(key, "name")
-            # Most members are short texts and numbers. Do not call a function for each.
-            if type(member) is str:
-                if len(member) > _SHORT or not member.isascii():
-                    _check_text(member, key)
-            elif type(member) not in _NUMBERS:
-                check_members(member, key)
-    elif isinstance(members, list):
-        for member in members:
+            # Most members are numbers. Do not call a function for each.
             if type(member) not in _NUMBERS:
-                check_members(member, name)
+                _check_texts(member, key)
+    elif isinstance(value, list):
+        for member in value:
+            if type(member) not in _NUMBERS:
+                _check_texts(member, name)
 
 
 def _check_text(text: str, name: str) -> None:

@@ -9,7 +9,7 @@ import json
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -54,15 +54,15 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
     place = Place(path)
     for line in place.read_lines():
         match _parse(line, place):
-            case Header() as found:
-                if header is not None:
-                    place.refuse("a new run begins, but the run before it has no footer")
-                header, cells, findings = found, [], []
             case Cell() as cell:
                 if header is None:
                     place.refuse("a cell is outside any run: its header is missing")
                 cells.append(cell)
                 place.check_limit("cells", len(cells))
+            case Header() as found:
+                if header is not None:
+                    place.refuse("a new run begins, but the run before it has no footer")
+                header, cells, findings = found, [], []
             case Finding() as finding:
                 if header is None:
                     place.refuse("a finding is outside any run: its header is missing")
@@ -93,14 +93,17 @@ class Place:
         """Yield the lines of the file, without the blank lines at its end, and keep `number` up to date."""
         text = self._read().rstrip()
         start, values = 0, 0
+        # Count the values of each line only if the whole text has too many.
+        has_many = count_values(text) > LIMITS["all-values"].number
         # Yield lines one by one, because a list of them would hold the file a second time. Do not use str.splitlines,
         # which also splits at characters that JSON strings may hold.
         while start < len(text):
             end = text.find("\n", start)
             line = text[start : len(text) if end < 0 else end]
             start, self.number = start + len(line) + 1, self.number + 1
-            values += count_values(line)
-            self.check_limit("all-values", values)
+            if has_many:
+                values += count_values(line)
+                self.check_limit("all-values", values)
             yield line
 
     def _read(self) -> str:
@@ -132,10 +135,12 @@ class Place:
         raise RecordError(message)
 
 
+_KINDS: Mapping[str, type[Header | Cell | Finding | Footer]] = {
+    kind.kind: kind for kind in (Header, Cell, Finding, Footer)
+}
+
+
 def _parse(line: str, place: Place) -> Header | Cell | Finding | Footer:
-    kinds: dict[str, type[Header | Cell | Finding | Footer]] = {
-        kind.kind: kind for kind in (Header, Cell, Finding, Footer)
-    }
     try:
         members = parse_json(line)
     except OverLimit as error:
@@ -143,15 +148,15 @@ def _parse(line: str, place: Place) -> Header | Cell | Finding | Footer:
     except (ValueError, RecursionError) as error:
         place.refuse(f"not JSON ({error}): the line is damaged, or the file was cut short here")
     kind = members.get("record") if isinstance(members, dict) else None
-    if not isinstance(kind, str) or kind not in kinds:
+    if not isinstance(kind, str) or kind not in _KINDS:
         got = _shorten(repr(kind))
         place.refuse(f'not a line of a record: "record" must be "header", "cell", "finding" or "footer", got {got}')
     if kind == "header":
         _refuse_other_schema(members.get("schema"), place)
-    problems = list(_find_violations(kind, members)) or list(_find_faults(kind, members))
+    problems = _find_violations(kind, members) or list(_find_faults(kind, members))
     if problems:
         place.refuse(f"the {kind} violates its schema: {'; '.join(problems[:5])}")
-    return kinds[kind].from_json(members)
+    return _KINDS[kind].from_json(members)
 
 
 def _refuse_other_schema(schema: Any, place: Place) -> None:
@@ -161,12 +166,13 @@ def _refuse_other_schema(schema: Any, place: Place) -> None:
         place.refuse(what, "Upgrade gradclip-spec" if schema > SCHEMA else _AGAIN)
 
 
-def _find_violations(kind: str, members: dict[str, Any]) -> Iterator[str]:
-    """Yield what violates the JSON Schema of a line."""
+def _find_violations(kind: str, members: dict[str, Any]) -> list[str]:
+    """Return what violates the JSON Schema of a line."""
     check = _load_check(kind)
-    if check is None or not check(members):
-        for error in _load_validator(kind).iter_errors(members):
-            yield f"{error.json_path}: {_shorten(error.message)}"
+    if check is not None and check(members):
+        return []
+    errors = _load_validator(kind).iter_errors(members)
+    return [f"{error.json_path}: {_shorten(error.message)}" for error in errors]
 
 
 def _find_faults(kind: str, members: dict[str, Any]) -> Iterator[str]:

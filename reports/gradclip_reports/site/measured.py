@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..limits import LIMITS, OverLimit, check_members, parse_json
+from ..limits import LIMITS, OverLimit, parse_json
 from ..lines import RecordError
 from ..values import escape_text
 
@@ -91,7 +91,6 @@ def _read(path: Path) -> Any:
             content = stream.read(limit + 1)
         LIMITS["line"].check(len(content))
         document = parse_json(content.decode("utf-8"))
-        check_members(document)
     except OverLimit as error:
         _refuse(path, str(error))
     except (OSError, ValueError, RecursionError) as error:

@@ -75,7 +75,7 @@ def build_site(runs: Sequence[tuple[Run, str]], folder: Path, book: Book, write_
     if not 0 < len(runs) <= LARGEST:
         message = f"A site shows 1 to {LARGEST} runs; {len(runs)} were given."
         raise RecordError(message)
-    site = _Site(make_views(runs, book, write_script), book)
+    site = _Site([run for run, _ in runs], make_views(runs, book, write_script), book)
     count = 0
     for name, text in site.write_pages():
         path = folder / name
@@ -88,7 +88,8 @@ def build_site(runs: Sequence[tuple[Run, str]], folder: Path, book: Book, write_
 class _Site:
     """The pages of one site."""
 
-    def __init__(self, views: Sequence[RunView], book: Book) -> None:
+    def __init__(self, runs: Sequence[Run], views: Sequence[RunView], book: Book) -> None:
+        self.runs = runs
         self.views = views
         self.book = book
         slugs = Slugs()
@@ -123,7 +124,7 @@ class _Site:
         # The plots escape every text that they hold.
         plots = [
             replace(plot, svg=_mark_safe(plot.svg), lines=[(_mark_safe(sample), name) for sample, name in plot.lines])
-            for plot in draw_plots([view.run for view in self.views], self.book)
+            for plot in draw_plots(self.runs, self.book)
         ]
         for operation, name in MATRIX_PAGES.items():
             page = self._render("index.html", "", operation=operation, plots=plots if not operation else [])
@@ -147,13 +148,11 @@ class _Site:
             yield f"cause/{cause.id}.html", self._render("cause.html", "../", cause=cause, rows=found)
 
     def _describe_run(self, view: RunView) -> dict[str, Any]:
-        # The answers name findings by their places in the run, and the page shows the findings in another order.
-        places = {id(finding): number for number, finding in enumerate(view.run.findings)}
         judged = [(rule, tally, _find_verdict(tally)) for rule, tally in view.rules.items()]
         rules = sorted(judged, key=lambda one: VERDICTS.index(one[2][0]))
         return {
             "view": view,
-            "anchors": {places[id(one.finding)]: one.anchor for one in view.findings},
+            "anchors": {one.number: one.anchor for one in view.findings},
             "severities": list(dict.fromkeys(one.finding.severity for one in view.findings)),
             "standings": list(dict.fromkeys(one.standing for one in view.findings)),
             "rules": rules[:_RULES],

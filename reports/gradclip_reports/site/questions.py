@@ -19,7 +19,7 @@ from ..values import escape_line, shorten_text
 from .book import Book, Question, Words
 from .measured import is_ordinary_clip
 
-__all__ = ["OPERATIONS", "STANDINGS", "STANDING_OF", "Answer", "answer_run", "write_answer"]
+__all__ = ["OPERATIONS", "STANDINGS", "STANDING_OF", "Answer", "answer_operations", "answer_run", "write_answer"]
 
 #: The operations by the prefix of their rules, in the order in which an answer is looked for.
 OPERATIONS = {"clip_by_global_norm": "global-norm", "clip_by_norm": "norm", "clip_by_value": "value"}
@@ -104,12 +104,12 @@ def answer_run(run: Run, book: Book, operation: str = "") -> dict[str, tuple[Ans
     operation
         Answer for this operation only. If it is empty, the first of `OPERATIONS` that can answer a question does.
     """
-    cells: dict[str, list[Cell]] = {}
-    for cell in run.cells:
-        cells.setdefault(cell.rule, []).append(cell)
-    findings = {pair: number for number, finding in enumerate(run.findings) for pair in finding.pairs}
-    asked = _Asked(run, cells, findings, run.map_singles())
-    return {question.id: _answer(asked, question, book, operation) for question in book.questions}
+    return _answer_each(run, book, [operation])[operation]
+
+
+def answer_operations(run: Run, book: Book) -> dict[str, dict[str, tuple[Answer, ...]]]:
+    """Return what :func:`answer_run` returns for each operation, and for the first that can answer (the key "")."""
+    return _answer_each(run, book, ["", *OPERATIONS])
 
 
 def write_answer(answers: Sequence[Answer]) -> str:
@@ -122,14 +122,33 @@ def write_answer(answers: Sequence[Answer]) -> str:
     return worst.words if part == worst.asked else f"{worst.words} ({part} of {worst.asked})"
 
 
-def _answer(asked: _Asked, question: Question, book: Book, operation: str) -> tuple[Answer, ...]:
+def _answer_each(run: Run, book: Book, operations: Sequence[str]) -> dict[str, dict[str, tuple[Answer, ...]]]:
+    cells: dict[str, list[Cell]] = {}
+    for cell in run.cells:
+        cells.setdefault(cell.rule, []).append(cell)
+    findings = {pair: number for number, finding in enumerate(run.findings) for pair in finding.pairs}
+    asked = _Asked(run, cells, findings, run.map_singles())
+    # Without an operation, the answers of all operations are needed.
+    names = [*OPERATIONS] if "" in operations else operations
+    found = {question.id: {name: _answer_of(asked, question, name) for name in names} for question in book.questions}
+    return {
+        operation: {
+            question.id: _answer(run, question, book, operation, found[question.id]) for question in book.questions
+        }
+        for operation in operations
+    }
+
+
+def _answer(
+    run: Run, question: Question, book: Book, operation: str, by_operation: Mapping[str, tuple[Answer, ...]]
+) -> tuple[Answer, ...]:
     if question.measure:
-        return (_measure(asked.run, question, book, operation),)
+        return (_measure(run, question, book, operation),)
     names = [operation] if operation else [*OPERATIONS]
-    found = [_answer_of(asked, question, name) for name in names]
+    found = [by_operation[name] for name in names]
     known = [answers for answers in found if answers and answers[0].standing != "unknown"]
     unknown = [answers for answers in found if answers]
-    offered = {subject["operation"] for subject in asked.run.header.subjects} & set(names)
+    offered = {subject["operation"] for subject in run.header.subjects} & set(names)
     return (known or unknown or [(Answer("unknown", "not asked" if offered else "not offered"),)])[0]
 
 

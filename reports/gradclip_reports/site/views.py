@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..counting import RuleCounts, count_rules
 from ..finding_text import FOR_MODELS, describe_standing, write_heading
 from ..layout import shorten_line
-from ..lines import Cell, Finding, Run
+from ..lines import Cell, Finding, Header, Run
 from ..matrix import Tally
 from ..statuses import rank_severity
 from ..values import escape_line, format_value, shorten_text
 from .book import Book
-from .questions import OPERATIONS, Answer, answer_run
+from .questions import Answer, answer_operations
 from .slugs import Slugs, is_safe_link
 
 __all__ = ["EntryView", "FindingView", "RunView", "ScriptWriter", "make_views"]
@@ -45,6 +45,8 @@ class FindingView:
     """One finding of a run."""
 
     finding: Finding
+    #: The place of the finding in the run.
+    number: int
     #: The anchor on the framework's page.
     anchor: str
     heading: str
@@ -96,21 +98,27 @@ class EntryView:
 
 @dataclass
 class RunView:
-    """One run: a framework in one version."""
+    """One run: a framework in one version.
 
-    run: Run
+    A view holds no cells. The templates keep the views until Python searches for cycles of objects, and this search
+    would take as long as a tenth of the whole report if it found a hundred thousand cells.
+    """
+
+    header: Header
     slug: str
     heading: str
     record: str
     #: The answers to the questions, by operation. The key "" holds those of the first operation that can answer.
     answers: Mapping[str, Mapping[str, tuple[Answer, ...]]]
+    #: An input and what comes back, for answers that are not simply right.
+    examples: Mapping[Answer, tuple[str, str]]
     counts: RuleCounts
     findings: list[FindingView]
     #: Findings beyond those that are shown.
     more_findings: int
     rules: Mapping[str, Tally]
-    #: The cells by entry point and case.
-    cells: Mapping[tuple[str, str], Cell]
+    #: The same for the cells of each entry point.
+    rules_of_entries: Mapping[str, Mapping[str, Tally]]
     entries: list[EntryView] = field(default_factory=list)
     #: The runs of the same adapter, the oldest first, if there are several.
     history: list[Stage] = field(default_factory=list)
@@ -118,27 +126,17 @@ class RunView:
     @property
     def name(self) -> str:
         """The framework's name."""
-        return self.run.header.framework["name"]
+        return self.header.framework["name"]
 
     @property
     def version(self) -> str:
         """The framework's version."""
-        return self.run.header.framework["version"]
+        return self.header.framework["version"]
 
     @property
     def date(self) -> str:
         """The day of the run."""
-        return self.run.header.started[:10]
-
-    def find_example(self, answer: Answer) -> tuple[str, str] | None:
-        """Return an input and what comes back, for an answer that is not simply right."""
-        if answer.standing not in ("broken", "poor", "documented"):
-            return None
-        found = (self.cells.get((subject, answer.case)) for subject in answer.subjects)
-        cell = next((one for one in found if one is not None and one.observed is not None), None)
-        if cell is None:
-            return None
-        return shorten_text(_show(cell.input), _EXAMPLE), shorten_text(_show(cell.observed), _EXAMPLE)
+        return self.header.started[:10]
 
 
 @dataclass(frozen=True)
@@ -167,44 +165,67 @@ def make_views(runs: Sequence[tuple[Run, str]], book: Book, write_script: Script
     views = [_view_run(run, record, book, write_script, slugs) for run, record in runs]
     _add_history(views)
     for view in views:
-        view.entries += [_view_entry(view, subject, book, entry_slugs) for subject in view.run.header.subjects]
+        view.entries += [_view_entry(view, subject, book, entry_slugs) for subject in view.header.subjects]
     return views
 
 
 def _view_run(run: Run, record: str, book: Book, write_script: ScriptWriter, slugs: Slugs) -> RunView:
-    statuses: dict[str, list[str]] = {}
-    for cell in run.cells:
-        statuses.setdefault(cell.rule, []).append(cell.status)
     cells = {cell.pair: cell for cell in run.cells}
     known = {cause.id for cause in book.causes}
     anchors = Slugs()
-    ranked = sorted(run.findings, key=lambda one: rank_severity(one.severity))
+    ranked = sorted(enumerate(run.findings), key=lambda pair: rank_severity(pair[1].severity))
     findings = [
-        _view_finding(run, record, finding, cells, known, anchors, write_script) for finding in ranked[:_FINDINGS]
+        _view_finding(run, record, number, cells, known, anchors, write_script) for number, _ in ranked[:_FINDINGS]
     ]
+    answers = answer_operations(run, book)
+    of_entries: dict[str, list[Cell]] = {}
+    for cell in run.cells:
+        of_entries.setdefault(cell.subject, []).append(cell)
     return RunView(
-        run,
+        run.header,
         slugs.choose(f"{run.header.adapter}-{run.header.framework['version']}"),
         run.header.heading,
         record,
-        {operation: answer_run(run, book, operation) for operation in ("", *OPERATIONS)},
+        answers,
+        dict(_list_examples(answers, cells)),
         count_rules([run]),
         findings,
         len(run.findings) - len(findings),
-        {rule: Tally(found) for rule, found in statuses.items()},
-        cells,
+        _count_by_rule(run.cells),
+        {name: _count_by_rule(found) for name, found in of_entries.items()},
     )
+
+
+def _count_by_rule(cells: Iterable[Cell]) -> dict[str, Tally]:
+    statuses: dict[str, list[str]] = {}
+    for cell in cells:
+        statuses.setdefault(cell.rule, []).append(cell.status)
+    return {rule: Tally(found) for rule, found in statuses.items()}
+
+
+def _list_examples(
+    answers: Mapping[str, Mapping[str, Sequence[Answer]]], cells: Mapping[tuple[str, str], Cell]
+) -> Iterator[tuple[Answer, tuple[str, str]]]:
+    """Yield each answer that is not simply right, with an input and what comes back."""
+    for answer in {one: None for found in answers.values() for group in found.values() for one in group}:
+        if answer.standing not in ("broken", "poor", "documented"):
+            continue
+        found = (cells.get((subject, answer.case)) for subject in answer.subjects)
+        cell = next((one for one in found if one is not None and one.observed is not None), None)
+        if cell is not None:
+            yield answer, (shorten_text(_show(cell.input), _EXAMPLE), shorten_text(_show(cell.observed), _EXAMPLE))
 
 
 def _view_finding(
     run: Run,
     record: str,
-    finding: Finding,
+    number: int,
     cells: Mapping[tuple[str, str], Cell],
     known: set[str],
     anchors: Slugs,
     write_script: ScriptWriter,
 ) -> FindingView:
+    finding = run.findings[number]
     example = finding.example
     # The text of an error may be long, and has a place of its own.
     short = {name: value for name, value in finding.parameters.items() if name != "text"}
@@ -215,6 +236,7 @@ def _view_finding(
     message = _cut(str(finding.parameters.get("text", "")))
     return FindingView(
         finding=finding,
+        number=number,
         anchor="finding-" + anchors.choose(finding.cause),
         heading=heading,
         label=f"{heading}: {shorten_line(message, _LABEL)}" if message else heading,
@@ -250,10 +272,6 @@ def _view_entry(view: RunView, subject: Mapping[str, Any], book: Book, slugs: Sl
         mine = [one for one in view.answers[operation][question.id] if name in one.subjects]
         if mine:
             answers[question.id] = mine[0]
-    statuses: dict[str, list[str]] = {}
-    for cell in view.run.cells:
-        if cell.subject == name:
-            statuses.setdefault(cell.rule, []).append(cell.status)
     norms = ["infinity" if float.fromhex(p) == float("inf") else f"{float.fromhex(p):g}" for p in subject["norm_types"]]
     return EntryView(
         name,
@@ -265,7 +283,7 @@ def _view_entry(view: RunView, subject: Mapping[str, Any], book: Book, slugs: Sl
         _show(subject["formula"]) if subject["formula"] else "",
         answers,
         [one for one in view.findings if name in one.finding.cells],
-        [(rule, Tally(found)) for rule, found in statuses.items()],
+        list(view.rules_of_entries.get(name, {}).items()),
     )
 
 
@@ -276,11 +294,11 @@ def _add_history(views: Sequence[RunView]) -> None:
     """For each framework with several records, note which findings appeared and which disappeared from run to run."""
     by_adapter: dict[str, list[RunView]] = {}
     for view in views:
-        by_adapter.setdefault(view.run.header.adapter, []).append(view)
+        by_adapter.setdefault(view.header.adapter, []).append(view)
     for group in by_adapter.values():
         if len(group) < 2:
             continue
-        ordered = sorted(group, key=lambda view: view.run.header.started)
+        ordered = sorted(group, key=lambda view: view.header.started)
         stages: list[Stage] = []
         before: dict[str, str] = {}
         for view in ordered:

@@ -181,6 +181,11 @@ OVERFLOWS = make_known("squares-overflow", "zeros", "nan", "nan and zeros")
             "norm.combinations-extreme/s65537_n65_square_below_shapes_infinity-middle_integer/float16",
             [OVERFLOWS, PRODUCTS, make_known("squares-overflow", "zeros and nan")],
         ),
+        # Squares underflow, and products are subnormal in gradients above and below the threshold.
+        (
+            "norm.combinations-extreme/s4_n10_odd_shapes_alternating_squares-under/float16",
+            [make_known("squares-underflow", "scaled"), PRODUCTS],
+        ),
     ],
 )
 def test_several_known_causes_explain_a_row_together(name: str, known: Sequence[KnownCause]) -> None:

@@ -104,6 +104,8 @@ def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) 
                     return Explanation.of("squares-underflow", severity, effect=effect)
         if group.kinds <= {Kind.SAME}:
             return Explanation.of("squares-underflow", "unclipped", effect="unchanged")
+    if _is_multiplied_before(group, low):
+        return Explanation.of("squares-underflow", effect="scaled")
     factor = _find_common_factor(group)
     if factor is None:
         return None
@@ -114,6 +116,23 @@ def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) 
         if implied > 0 and low / slack <= implied**order <= high * slack:
             return Explanation.of("squares-underflow", effect="scaled")
     return None
+
+
+def _is_multiplied_before(group: Group, low: Fraction) -> bool:
+    """Return whether results are `(x c) / c`, with a product that is rounded to a subnormal number.
+
+    This is `(x c) / max(n, c)` if the norm is above the threshold, but may be below it after the underflow. `low` is
+    the least sum of powers after the underflow.
+    """
+    threshold = Fraction(group.threshold) if math.isfinite(group.threshold) else Fraction(0)
+    # Zeros are rather flushed subnormal numbers.
+    if not threshold or group.norm <= threshold or Kind.ZERO in group.kinds:
+        return False
+    if low > threshold ** int(group.seen.order):
+        return False
+    return all(
+        _is_rounded_between(tensor, threshold, 1 / threshold, group.compute_bound(tensor)) for tensor in group.distinct
+    )
 
 
 def _find_common_factor(group: Group) -> Fraction | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,21 @@ def test_function_gets_a_finding_for_each_cause() -> None:
     text = str(results)
     assert "wrong: multiplies by min(1, c / (n + eps)) (eps = 0.01) (new;" in " ".join(text.split())
     assert "Not as expected." in text
+
+
+def flip_signs(grads: Any, *, clip_norm: float) -> Any:
+    """Clip by a negative threshold, as frameworks do, and give NaN for minus infinity."""
+    coefficient = min(1.0, clip_norm / (measure_norm(grads) or 1.0))
+    factor = math.nan if coefficient == -math.inf else coefficient
+    return [(g.astype(np.float64) * factor).astype(g.dtype) for g in grads]
+
+
+def test_example_has_ordinary_numbers_even_if_infinities_do_worse() -> None:
+    results = check_clipper(flip_signs, **{**OPTIONS, "rule": "global-norm.negative-threshold-refused"})
+
+    (finding,) = results.findings
+    assert (finding["cause"], finding["severity"]) == ("negative-threshold", "destroyed")
+    assert finding["example"]["case"] == "global-norm.negative-threshold-refused/minus-one/float32"
 
 
 def test_large_cells_are_in_findings_even_if_their_answers_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:

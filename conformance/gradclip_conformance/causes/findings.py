@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from gradclip_reports.records import Cell, Finding
 from gradclip_reports.statuses import SPOILING, STATUSES, UNEXPLAINED, UNJUDGED, Status, rank_severity
 from gradclip_spec.rules.causes import Cause, CauseGroup, load_cause_groups, load_causes
 
+from ..oracle.formats import read_float64_values
 from .model import VARYING, Evidence, Explanation, Judged
 
 __all__ = ["UNEXPLAINED", "Known", "find_findings", "find_origin", "keep_evidence", "list_asked_rules"]
@@ -138,10 +142,12 @@ def _make_finding(name: str, known: Known | None, group: Sequence[tuple[Evidence
         cells.setdefault(one.cell.subject, []).append(one.cell.case)
     severities = [(found and found.severity) or cause.severity for _, found in group]
     worst = min(severities, key=rank_severity)
-    # An example with a milder effect would not show why the finding is severe.
+    # An example with a milder effect would not show why the finding is severe. Among finite numbers and infinities, the
+    # finite ones say more: a threshold of -1 is a likelier mistake than one of minus infinity.
     ranked = [
-        (*_rank_status(one), mine != worst, *_rank_simplicity(one))
+        (*_rank_status(one), not numbers.are_finite, mine != worst, numbers.are_zero, *_rank_simplicity(one))
         for (one, _), mine in zip(group, severities, strict=True)
+        for numbers in [_Numbers.of(one)]
     ]
     example = group[min(range(len(group)), key=ranked.__getitem__)][0].cell
     every = [one.cell for one, _ in group]
@@ -201,6 +207,27 @@ def _find_cause(name: str) -> Cause:
 def _rank_status(one: Evidence) -> tuple[bool, bool]:
     """Return a key that sorts examples that fail the run first, and then examples in float32."""
     return one.cell.status not in SPOILING, one.cell.dtype != "float32"
+
+
+class _Numbers(NamedTuple):
+    """The nature of the numbers in a call."""
+
+    #: Whether the thresholds and all elements are finite.
+    are_finite: bool
+    #: Whether all elements are zero.
+    are_zero: bool
+
+    @classmethod
+    def of(cls, one: Evidence) -> _Numbers:
+        """Return the nature of the numbers in the call of a cell."""
+        case = one.judged.context.case
+        # Long gradients come last for their size alone.
+        arrays = [tensor.array for tensor in case.gradients if tensor.array is not None] if one.size <= LARGE else []
+        elements = [read_float64_values(array) for array in arrays]
+        thresholds = [case.options.get(name) for name in ("clip_norm", "max", "min")]
+        has_limits = all(not isinstance(one, float) or math.isfinite(one) for one in thresholds)
+        are_finite = has_limits and all(np.isfinite(values).all() for values in elements)
+        return cls(are_finite, bool(elements) and not any(values.any() for values in elements))
 
 
 def _rank_simplicity(one: Evidence) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from gradclip_adapters.paths import file_exists
+from gradclip_adapters.paths import file_exists, folder_exists
 from gradclip_reports.difference import Side, choose_subjects, compare
 from gradclip_reports.difference_text import draw
 from gradclip_reports.layout import find_width, uses_color
@@ -69,6 +69,9 @@ def _read_side(text: str, options: TargetOptions) -> Side:
             run = read_runs(path)[-1]
         except (RecordError, OSError) as error:
             raise click.UsageError(str(error)) from error
+    elif folder_exists(text):
+        msg = f"{text!r} is a folder: name one record in it, or an adapter's Python file."
+        raise click.UsageError(msg)
     else:
         name, _, wanted = text.partition(":")
         run = _run(name, options)

@@ -195,7 +195,7 @@ def _describe_unknown_adapter(name: str, known: Sequence[str]) -> str:
             "of a library on it, write an adapter (a Python file, see docs/tutorial/adapter.md) and name the file."
         )
     if folder_exists(name):
-        return f"{name!r} is a folder: name an adapter's Python file in it, or one record."
+        return f"{name!r} is a folder: name an adapter's Python file in it. `gradclip summary {name}` shows records."
     if file_exists(name):
         return f"{name!r} is no adapter, whose name would end in .py. `gradclip summary {name}` shows a record."
     hint = suggest_known(name, known)

@@ -219,6 +219,17 @@ class TestMeasurements:
 
         assert (answer.standing, answer.words) == ("measured", "3.2 passes")
 
+    def test_fastest_measurement_of_the_memory_counts(self, torch_run: Run) -> None:
+        floors = [
+            {**SPEED, "peer": f"memory floor ({name})", "ours": 1.0, "theirs": theirs}
+            for name, theirs in (("NumPy", 2.0), ("torch", 0.5))
+        ]
+        torch = {**SPEED, "peer": "torch clip_grad_norm_ (foreach)", "ours": 1.0, "theirs": 1.6}
+
+        (answer,) = answer_run(torch_run, Book(load_questions(), speeds=[*floors, torch]))["speed"]
+
+        assert answer.words == "3.2 passes"
+
     def test_speed_in_place_goes_before_others(self, torch_run: Run) -> None:
         floor = {**SPEED, "peer": "memory floor (NumPy)", "ours": 1.0, "theirs": 0.5}
         torch = {**SPEED, "peer": "torch clip_grad_norm_ (foreach)", "ours": 1.0}

@@ -27,6 +27,8 @@ class RuleCounts:
     not_asked: int
     #: The number of findings that break rules, by severity, worst first.
     findings: dict[str, int]
+    #: The number of all findings. Documentation or the dtype's arithmetic accounts for those that break no rule.
+    all_findings: int
     #: The number of known failures without a reason.
     without_reason: int
     #: The number of cells that could not be tested, by what is missing.
@@ -39,10 +41,12 @@ class RuleCounts:
 
     def write_sentence(self) -> str:
         """Return the numbers in one sentence."""
-        total = sum(self.findings.values())
+        breaking = sum(self.findings.values())
+        # Reports list all findings.
+        part = "" if breaking == self.all_findings else f"{breaking} of "
         parts = [f"rules kept {self.kept} of {self.asked} tested"]
         parts += [f"{self.documented} as documented"] if self.documented else []
-        parts += [f"{self.broken} broken by {format_count(total, 'finding')}"] if self.broken else []
+        parts += [f"{self.broken} broken by {part}{format_count(self.all_findings, 'finding')}"] if self.broken else []
         parts += [f"{self.not_asked} could not be tested"] if self.not_asked else []
         return "; ".join(parts)
 
@@ -68,6 +72,7 @@ def count_rules(runs: Sequence[Run]) -> RuleCounts:
         totals["broken"],
         totals["not asked"],
         {name: severities[name] for name in order if severities[name]},
+        sum(len(run.findings) for run in runs),
         sum(1 for one in breaking for part in one.singles if Status.DEVIATION in part.statuses and not part.reason),
         {name: lacks[name] for name in LACKS if lacks[name]},
     )

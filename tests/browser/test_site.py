@@ -180,7 +180,7 @@ class TestFirstMinute:
 
     def test_comparison_is_one_click_away(self, open_page: Open) -> None:
         page = open_page()
-        page.get_by_role("link", name="Compare the two.").click()
+        page.get_by_role("link", name="compare any two").click()
 
         expect(page.get_by_role("heading", level=1)).to_have_text("What changes from one framework to another")
 
@@ -314,6 +314,20 @@ class TestCompare:
         page.get_by_role("button", name="Swap").click()
         expect(page.get_by_role("status").first).to_contain_text("From TensorFlow 2.21.0 to PyTorch 2.13.0+cpu")
         assert page.url.endswith(f"#{TENSORFLOW}..{TORCH}")
+
+    def test_page_opens_with_the_commonest_port(self, open_page: Open) -> None:
+        page = open_page("compare.html")
+        expect(page.get_by_role("status").first).to_contain_text("From PyTorch 2.13.0+cpu to TensorFlow 2.21.0")
+
+        page = open_page(f"compare.html#{TENSORFLOW}")
+        expect(page.get_by_role("status").first).to_contain_text("From TensorFlow 2.21.0 to PyTorch 2.13.0+cpu")
+
+    def test_first_page_links_to_the_commonest_port(self, open_page: Open) -> None:
+        page = open_page("index.html")
+        page.get_by_role("link", name="from PyTorch to TensorFlow").click()
+
+        expect(page.get_by_role("status").first).to_contain_text("From PyTorch 2.13.0+cpu to TensorFlow 2.21.0")
+        assert page.url.endswith(f"compare.html#{TORCH}..{TENSORFLOW}")
 
     def test_choice_by_keyboard_changes_the_address(self, open_page: Open) -> None:
         page = open_page("compare.html")

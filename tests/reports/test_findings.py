@@ -206,6 +206,20 @@ def test_rules_are_counted_by_their_worst_cell(make_cell: MakeCell, make_header:
     )
 
 
+def test_sentence_says_how_many_findings_break_rules(
+    make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun
+) -> None:
+    cells = [
+        make_cell(status=status, detail="x", rule=f"value.{status}", case=f"value.{status}/one/float32")
+        for status in ("fail", "documented")
+    ]
+    run = make_run(make_header(), cells)
+    broken, documented = (make_finding(replace(run, cells=(cell,))) for cell in run.cells)
+
+    assert "1 broken by 1 of 2 findings" in count_rules([replace(run, findings=(broken, documented))]).write_sentence()
+    assert "1 broken by 1 finding" in count_rules([replace(run, findings=(broken,))]).write_sentence()
+
+
 def test_explained_cells_are_counted(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> None:
     cells = [
         make_cell(status=status, detail="x", rule=f"value.{status}", case=f"value.{status}/one/float32")

@@ -343,3 +343,29 @@ class TestContents:
         assert "signs flip" in row
         assert "clip_norm: -1.0" in row
         assert "gradients: [flipped]" in row
+
+
+@pytest.mark.parametrize(
+    ("adapters", "pair"),
+    [
+        (["numpy", "tensorflow", "optax", "torch"], ("torch", "tensorflow")),
+        (["numpy", "torch", "optax"], ("numpy", "torch")),
+    ],
+)
+def test_comparison_opens_with_torch_and_tensorflow_or_the_first_two(
+    adapters: list[str],
+    pair: tuple[str, str],
+    make_cell: Callable[..., Cell],
+    make_header: Callable[..., Header],
+    make_run: Callable[..., Run],
+    tmp_path: Path,
+) -> None:
+    runs = [(make_run(make_header(name, "1.0"), [make_cell()]), f"{name}.jsonl") for name in adapters]
+
+    build_site(runs, tmp_path, BOOK)
+
+    selects = re.findall(r"<select.*?</select>", (tmp_path / "compare.html").read_text("utf-8"))
+    chosen = [re.findall(r'<option value="(\S+)" selected>', select) for select in selects[:2]]
+    assert chosen == [[f"{name}-1-0"] for name in pair]
+    address = "..".join(f"{name}-1-0" for name in pair)
+    assert f'href="compare.html#{address}"' in (tmp_path / "index.html").read_text("utf-8")

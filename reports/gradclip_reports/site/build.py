@@ -38,6 +38,8 @@ __all__ = ["LARGEST", "build_site"]
 LARGEST = 100
 #: At most this many rules of one run are listed. The others are only counted.
 _RULES = 1000
+#: The adapters of the commonest port. The page of comparisons opens with it if both have a record.
+_PORT = ("torch", "tensorflow")
 
 
 def write_no_script(run: Run, cell: Cell) -> str:
@@ -117,7 +119,12 @@ class _Site:
     def _render(self, template: str, root: str, **members: Any) -> str:
         stamp = f"Records of {min(view.date for view in self.views)} to {max(view.date for view in self.views)}."
         page = self.templates.get_template(template)
-        shared = {"views": self.views, "questions": self.book.questions, "RULE_PAGES": self.rule_pages}
+        shared = {
+            "views": self.views,
+            "questions": self.book.questions,
+            "RULE_PAGES": self.rule_pages,
+            "pair": _choose_pair(self.views),
+        }
         return page.render(root=root, stamp=stamp, **shared, **members)
 
     def _write_overviews(self) -> Iterator[tuple[str, str]]:
@@ -216,6 +223,15 @@ class _Site:
             page = f"framework/{view.slug}.html"
             found += [(one.label, f"finding of {view.heading}", f"{page}#{one.anchor}") for one in view.findings]
         return found
+
+
+def _choose_pair(views: Sequence[RunView]) -> Sequence[RunView]:
+    """Return the two runs with which the page of comparisons opens: the commonest port, or the first two runs.
+
+    Of several runs of one adapter, return the newest. If there is only one run, return it alone.
+    """
+    newest = {view.header.adapter: view for view in sorted(views, key=lambda view: view.header.started)}
+    return [newest[name] for name in _PORT] if newest.keys() >= {*_PORT} else views[:2]
 
 
 def _find_verdict(tally: Tally | None) -> tuple[str, str]:

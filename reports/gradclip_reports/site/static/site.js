@@ -263,7 +263,12 @@ function startComparing() {
     const known = (select, name) => [...select.options].some((option) => option.value === name);
     if (known(from, names[0])) from.value = names[0];
     if (known(to, names[1])) to.value = names[1];
-    else if (to.options.length > 1) to.value = [...to.options].find((option) => option.value !== from.value).value;
+    // The address may name only where the reader comes from. Then the other framework of the opening pair is offered.
+    else if (to.value === from.value) {
+      const others = [...from.options].filter((option) => option.value !== from.value);
+      const other = others.find((option) => option.defaultSelected) ?? others[0];
+      if (other) to.value = other.value;
+    }
     if (names[2] !== undefined && known(operation, names[2])) operation.value = names[2];
   };
   const show = async () => {

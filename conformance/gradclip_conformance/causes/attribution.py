@@ -486,7 +486,12 @@ def _explain_small_difference(
             return explain_by_formula(formula)
     if all(map(is_plain, groups)) and verdict.status in (Status.FAIL, Status.CHANGED, Status.DEVIATION):
         # Some rules forbid a long sum in the dtype. Other rules require unchanged bits, which no sum explains.
-        return Explanation.of("long-sum") if calls[0][0].theme in PRECISION else None
+        if calls[0][0].theme in PRECISION:
+            return Explanation.of("long-sum")
+        # A little beyond the error bound, a norm that lost its digits may explain what a sum does not.
+        barred = subject.barred.get(calls[0][0].dtype, ())
+        lost = {explain_range(group, [PLAIN, *subject.formulas], barred) for group in groups}
+        return unite({one for one in lost if one is not None and one.cause in LOST_NORMS})
     return Explanation.of("long-sum")
 
 

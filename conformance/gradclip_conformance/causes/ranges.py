@@ -102,9 +102,11 @@ def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) 
                 if group.is_scaled_by(shrunk):
                     severity, effect = ("unclipped", "unchanged") if shrunk == 1 else ("wrong", "scaled")
                     return Explanation.of("squares-underflow", severity, effect=effect)
-        if group.kinds <= {Kind.SAME}:
+        # The coefficient `c (1 / c)` may differ from 1 by its roundings.
+        if all(tensor.is_scaled_by(Fraction(1), 4.0) for tensor in group.distinct):
             return Explanation.of("squares-underflow", "unclipped", effect="unchanged")
-    if _is_multiplied_before(group, low):
+    slack = 1 + Fraction(64, 2**form.precision)
+    if _is_multiplied_before(group, low, high, slack):
         return Explanation.of("squares-underflow", effect="scaled")
     factor = _find_common_factor(group)
     if factor is None:
@@ -112,27 +114,44 @@ def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) 
     for formula in formulas:
         # The common factor implies a norm. Powers that partly underflow must be able to give this norm.
         implied = Fraction(group.threshold) / factor - (formula.small if formula.kind == "coefficient" else 0)
-        slack = 1 + Fraction(64, 2**form.precision)
         if implied > 0 and low / slack <= implied**order <= high * slack:
             return Explanation.of("squares-underflow", effect="scaled")
     return None
 
 
-def _is_multiplied_before(group: Group, low: Fraction) -> bool:
-    """Return whether results are `(x c) / c`, with a product that is rounded to a subnormal number.
+def _is_multiplied_before(group: Group, low: Fraction, high: Fraction, slack: Fraction) -> bool:
+    """Return whether results are `(x c) / max(n, c)`, with subnormal products and a norm of powers that underflow.
 
-    This is `(x c) / max(n, c)` if the norm is above the threshold, but may be below it after the underflow. `low` is
-    the least sum of powers after the underflow.
+    `low` and `high` are the bounds of the sum of powers, which may differ by the factor `slack`.
     """
     threshold = Fraction(group.threshold) if math.isfinite(group.threshold) else Fraction(0)
     # Zeros are rather flushed subnormal numbers.
-    if not threshold or group.norm <= threshold or Kind.ZERO in group.kinds:
+    if not threshold or Kind.ZERO in group.kinds:
         return False
-    if low > threshold ** int(group.seen.order):
-        return False
-    return all(
-        _is_rounded_between(tensor, threshold, 1 / threshold, group.compute_bound(tensor)) for tensor in group.distinct
-    )
+    order = int(group.seen.order)
+    for norm in _list_implied_norms(group, threshold):
+        if norm > threshold:
+            is_possible = low / slack <= norm**order <= high * slack
+        else:
+            is_possible = group.norm > threshold and low <= threshold**order
+        divisor = 1 / max(norm, threshold)
+        if is_possible and all(
+            _is_rounded_between(tensor, threshold, divisor, group.compute_bound(tensor)) for tensor in group.distinct
+        ):
+            return True
+    return False
+
+
+def _list_implied_norms(group: Group, threshold: Fraction) -> list[Fraction]:
+    """Return the norms that divide the product of the largest element and the threshold, and the threshold itself."""
+    found = [threshold]
+    largest = max(group.distinct, key=lambda tensor: float(np.abs(tensor.before).max(initial=0.0)))
+    place = int(np.abs(largest.before).argmax())
+    got, product = abs(float(largest.after[place])), abs(Fraction(float(largest.before[place]))) * threshold
+    if got and math.isfinite(got) and product < largest.form.smallest_normal:
+        steps = math.floor(product / largest.form.smallest_subnormal)
+        found += [step * largest.form.smallest_subnormal / Fraction(got) for step in (steps, steps + 1)]
+    return found
 
 
 def _find_common_factor(group: Group) -> Fraction | None:

@@ -85,6 +85,15 @@ class ClipsEachPass(Descent):
         return super().update(call, gradients, parameters, step)
 
 
+class UsesOnePass(Descent):
+    """An optimizer that clips the last backward pass instead of the sum."""
+
+    def update(self, call: Call, gradients: Arrays, parameters: Arrays, step: int) -> Arrays:
+        """Forget the other passes."""
+        others = call.options.get("accumulate", 1)
+        return super().update(call, [gradient / np.float32(others) for gradient in gradients], parameters, step)
+
+
 class ClipsEachGroup(Descent):
     """An optimizer that clips each group by its own norm."""
 
@@ -92,7 +101,14 @@ class ClipsEachGroup(Descent):
         """Clip group by group."""
         if not any(gradient.group for gradient in call.gradients):
             return super().clip(call, gradients)
-        return [super(ClipsEachGroup, self).clip(call, [gradient])[0] for gradient in gradients]
+        groups = [gradient.group for gradient in call.gradients]
+        clipped = {
+            group: super(ClipsEachGroup, self).clip(
+                call, [one for one, other in zip(gradients, groups, strict=True) if other == group]
+            )
+            for group in groups
+        }
+        return [clipped[group].pop(0) for group in groups]
 
 
 class DocumentsGroups(ClipsEachGroup):
@@ -105,6 +121,16 @@ class DocumentsGroupsAndSharesANorm(Descent):
     """An optimizer with one norm for all groups, although its documentation gives each group its own norm."""
 
     features = ("norm_per_group", "optimizer")
+
+
+class ClipsEachTensorOfGroups(DocumentsGroups):
+    """An optimizer that clips each tensor by its own norm if there are groups."""
+
+    def clip(self, call: Call, gradients: Arrays) -> Arrays:
+        """Clip tensor by tensor."""
+        if not any(gradient.group for gradient in call.gradients):
+            return super().clip(call, gradients)
+        return [Descent.clip(self, call, [gradient])[0] for gradient in gradients]
 
 
 def find_failures(kind: type[Adapter]) -> set[str]:
@@ -122,9 +148,11 @@ def find_failures(kind: type[Adapter]) -> set[str]:
         (DecaysFirst, {"decay-after-clip"}),
         (ClipsOnce, {"each-step-clips"}),
         (ClipsEachPass, {"accumulated-then-clipped"}),
+        (UsesOnePass, {"accumulated-then-clipped"}),
         (ClipsEachGroup, {"one-norm-over-groups"}),
         (DocumentsGroups, set()),
         (DocumentsGroupsAndSharesANorm, {"norm-per-group"}),
+        (ClipsEachTensorOfGroups, {"norm-per-group"}),
     ],
 )
 def test_each_wrong_optimizer_breaks_one_rule(kind: type[Adapter], broken: set[str]) -> None:

@@ -312,7 +312,7 @@ def browser(session: nox.Session) -> None:
     if "--measure" in session.posargs:
         session.run("python", "benchmarks/site.py")
         return
-    session.run("pytest", *IN_PARALLEL, "tests/browser", *session.posargs)
+    session.run("pytest", "-q", "tests/browser", *session.posargs)
 
 
 @nox.session(default=False)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .lines import Finding, Run
+from .lines import Cell, Finding, Run
 from .statuses import Status
 from .values import escape_line, format_cell_count, format_count, format_value, is_hex_float, shorten_text
 
-__all__ = ["describe_standing", "list_lines", "write_heading", "write_short_line"]
+__all__ = ["describe_standing", "list_lines", "list_quotes", "write_heading", "write_short_line"]
 
 #: Longer values are cut. The record holds them in full.
 LENGTH = 300
@@ -20,6 +20,9 @@ FOR_MODELS = frozenset({"effect"})
 
 #: The largest number of hexadecimal floats that are shown after a value.
 HEX = 3
+
+#: The largest number of phrases that are shown of one finding.
+QUOTES = 4
 
 
 def write_heading(finding: Finding) -> str:
@@ -62,10 +65,26 @@ def list_lines(finding: Finding, run: Run) -> list[tuple[str, str]]:
     shown = [(name, example.get(name)) for name in ("input", "expected", "observed")]
     facts += [(name, _format_value(value)) for name, value in shown if value is not None]
     facts.append(("detail", shorten_text(escape_line(example["detail"]), LENGTH)))
-    facts += [("documented", f'"{shorten_text(escape_line(finding.quote), LENGTH)}"')] if finding.quote else []
+    quotes = list_quotes(finding, run.cells)
+    for text, place in quotes:
+        where = f" ({shorten_text(escape_line(place), LENGTH)})" if len(quotes) > 1 else ""
+        facts.append(("documented", f'"{shorten_text(escape_line(text), LENGTH)}"{where}'))
     facts += [("known", shorten_text(escape_line(finding.reason), LENGTH))] if finding.reason else []
-    facts += [("see", shorten_text(escape_line(finding.url), LENGTH))] if finding.url else []
+    facts += [("see", shorten_text(escape_line(finding.url), LENGTH))] if finding.url and len(quotes) < 2 else []
     return facts
+
+
+def list_quotes(finding: Finding, cells: Iterable[Cell]) -> list[tuple[str, str]]:
+    """Return the phrases of documentation that account for a finding, each with its place.
+
+    A record names one phrase for each finding. The cells of other entry points may name phrases of their own.
+    """
+    if not finding.quote:
+        return []
+    named = set(finding.pairs)
+    told = {(finding.quote, finding.url or ""): None}
+    told |= {(cell.quote, cell.url or ""): None for cell in cells if cell.quote and cell.pair in named}
+    return list(told)[:QUOTES]
 
 
 def _write_part(part: Finding, whole: Finding) -> str:

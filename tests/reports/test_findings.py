@@ -12,6 +12,7 @@ import pytest
 
 from gradclip_reports.brief import draw_brief
 from gradclip_reports.counting import count_explained, count_rules
+from gradclip_reports.finding_text import list_lines, list_quotes
 from gradclip_reports.records import Cell, Finding, Header, RecordError, Run, read_runs
 from gradclip_reports.render import render
 
@@ -218,6 +219,32 @@ def test_sentence_says_how_many_findings_break_rules(
 
     assert "1 broken by 1 of 2 findings" in count_rules([replace(run, findings=(broken, documented))]).write_sentence()
     assert "1 broken by 1 finding" in count_rules([replace(run, findings=(broken,))]).write_sentence()
+
+
+def test_finding_shows_the_phrase_of_each_entry_point(
+    make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun
+) -> None:
+    cells = [
+        make_cell(
+            subject=name, status="documented", detail="x", quote=f"{name} may burn it.", url=f"docstring of {name}"
+        )
+        for name in ("fry", "toast", "boil")
+    ]
+    run = make_run(make_header(), cells)
+    shared = {"quote": cells[0].quote, "url": cells[0].url, "statuses": {"documented": 2}}
+    finding = make_finding(run, cells={cell.subject: [cell.case] for cell in cells[:2]}, **shared)
+
+    assert list_quotes(finding, cells) == [
+        ("fry may burn it.", "docstring of fry"),
+        ("toast may burn it.", "docstring of toast"),
+    ]
+    facts = list_lines(finding, run)
+    assert [text for name, text in facts if name == "documented"] == [
+        '"fry may burn it." (docstring of fry)',
+        '"toast may burn it." (docstring of toast)',
+    ]
+    alone = list_lines(replace(finding, cells={"fry": [cells[0].case]}), run)
+    assert [text for name, text in alone if name in ("documented", "see")] == ['"fry may burn it."', "docstring of fry"]
 
 
 def test_explained_cells_are_counted(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..counting import RuleCounts, count_rules
-from ..finding_text import FOR_MODELS, describe_standing, write_heading
+from ..finding_text import FOR_MODELS, describe_standing, list_quotes, write_heading
 from ..layout import shorten_line
 from ..lines import Cell, Finding, Header, Run
 from ..matrix import Tally
@@ -66,7 +66,8 @@ class FindingView:
     expected: str
     observed: str
     detail: str
-    quote: str
+    #: The phrases of documentation, each with its place.
+    quotes: Sequence[tuple[str, str]]
     reason: str
     url: str
     is_link: bool
@@ -256,7 +257,7 @@ def _view_finding(
         observed=_show(example.get("observed")),
         # The reason has a place of its own.
         detail=_cut(example["detail"].removesuffix(f"Known: {finding.reason}")),
-        quote=_cut(finding.quote or ""),
+        quotes=[(_cut(text), _cut(place)) for text, place in list_quotes(finding, run.cells)],
         reason=_cut(finding.reason or ""),
         url=_cut(finding.url or ""),
         is_link=is_safe_link(finding.url),

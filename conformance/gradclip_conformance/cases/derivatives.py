@@ -35,6 +35,7 @@ def _make_value_cases(dtype: str) -> Iterator[Case]:
     at_bounds = _add_cotangent([-2.0, 1.0, 2.0], [2.0, -1.0, 0.5], dtype)
     for name, gradient in (("below", inside), ("above", outside), ("at-threshold", at_bounds)):
         yield _make_case("value", name, dtype, [gradient], {"max": 2.0})
+    yield _make_case("value", "excluded", dtype, [inside, replace(outside, need_clip=False)], {"max": 2.0})
 
 
 def _make_norm_cases(operation: str, dtype: str) -> Iterator[Case]:

@@ -199,7 +199,7 @@ def _find_wrong_scale(work: Work, group: Sequence[int], answer: Answer) -> str |
     """Compare the results that share a norm, and the norm."""
     norm = compute_norm([work.grads[i] for i in group], work.norm_type)
     units = [find_unit(work.grads[i].dtype) for i in group]
-    tolerance = _tolerate_norm(norm, max(units, default=Fraction(0)))
+    tolerance = _tolerate_norm(norm, work.norm_type, max(units, default=Fraction(0)))
     value = norm.value
     if work.operation == "clip_by_global_norm" and answer.norm is not None:
         told = float(answer.norm)
@@ -237,21 +237,23 @@ def find_unit(dtype: Any) -> Fraction:
     return Fraction(float(np.finfo(dtype).eps)) / 2
 
 
-def _tolerate_norm(norm: Norm, unit: Fraction) -> Fraction:
-    """Return the largest relative error of a simple running sum.
+def _tolerate_norm(norm: Norm, p: float, unit: Fraction) -> Fraction:
+    """Return the largest relative error that ordinary arithmetic explains.
 
-    The sum may be taken in the dtype itself. In half precision, a long sum has no bound there, and is taken in float32.
+    Let u be the unit roundoff of the dtype, v that of the sums, and n the number of terms. The powers of the elements,
+    the norm of each tensor, the powers of these norms and the common norm may be rounded to the dtype. The sums are
+    taken in the dtype, or in float32 for half precision, where the rules forbid a sum in the dtype. If a power has the
+    error s u and a root the error r v, the sum under the last root has the error 2 s u + (n + 1 + 2 p r) v, and the two
+    rounded norms add 2 u (Higham, Accuracy and Stability of Numerical Algorithms, lemma 3.1).
     """
-    doubt, factor = (norm.terms + 16) * unit, 1 if norm.power == 2 else 8
-    if unit <= find_unit(np.float32):
-        return factor * doubt + 2 * unit
-    # An error of u is up to one ulp, and an ulp is up to 2 u of a number. The powers, each tensor's norm and the common
-    # norm may be rounded to half precision.
-    rounding = 3 * 2 * unit
-    if doubt < 1:
-        # A sum that is too small by the part `doubt` has a root that is too small by more than `doubt` / p.
-        return factor * Fraction(math.expm1(-math.log1p(-float(doubt)) / norm.power)) + rounding
-    return factor * (norm.terms + 16) * find_unit(np.float32) + rounding
+    u, v = float(unit), float(min(unit, find_unit(np.float32)))
+    if p == math.inf or not norm.total:
+        return 2 * unit
+    # A square and a square root are rounded correctly. Other powers are within two units of roundoff, and the rounded
+    # exponent of a root adds the logarithm of the norm.
+    s, r = {1.0: (0.0, 0.0), 2.0: (1.0, 1.0)}.get(p) or (2.0, 2.0 + abs(math.log(norm.value)))
+    of_sum = 2 * s * u + (norm.terms + 1 + 2 * p * r) * v
+    return Fraction(math.expm1(-math.log1p(-of_sum) / p)) + 2 * unit
 
 
 def _find_wrong_nonfinite(work: Work, group: Sequence[int], answer: Answer) -> str | None:

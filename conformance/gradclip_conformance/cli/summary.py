@@ -11,13 +11,12 @@ import click
 
 from gradclip_reports.brief import draw_brief
 from gradclip_reports.layout import find_width, uses_color
+from gradclip_reports.progress import say_line
 from gradclip_reports.records import RecordError, Run, read_runs
 from gradclip_reports.render import FORMATS, render
 from gradclip_reports.statuses import SPOILING
 from gradclip_reports.terminal import draw_terminal
 from gradclip_reports.values import escape_line
-
-from .targets import say
 
 __all__ = ["choose_exit_code", "find_records", "location_option", "print_runs", "refuse_second", "summary"]
 
@@ -45,17 +44,17 @@ def summary(files: tuple[Path, ...], format_: str, location: str, verbose: bool)
             read = read_runs(path)
         except (RecordError, OSError) as error:
             problems += 1
-            say(str(error))
+            say_line(str(error))
             continue
         for run in read:
             refuse_second(run, runs, path)
             runs.append(run)
     if not paths:
-        say(f"There is no record (*.jsonl, *.jsonl.gz) in {', '.join(map(str, files))}.")
+        say_line(f"There is no record (*.jsonl, *.jsonl.gz) in {', '.join(map(str, files))}.")
     for run in runs:
         if not run.is_judged:
             what = "no judged cells" if run.cells else "no cells"
-            say(escape_line(f"The record of {run.header.adapter} has {what}."))
+            say_line(escape_line(f"The record of {run.header.adapter} has {what}."))
     print_runs(runs, format_, [str(file) for file in files], verbose=verbose, location=location)
     sys.exit(choose_exit_code(runs, problems or not all(run.is_judged for run in runs) or not runs))
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gradclip_reports.progress import Task, show_task
+from gradclip_reports.progress import Task, say_line, show_task
 from gradclip_reports.records import Cell, RecordError, Run, read_runs
 from gradclip_reports.site.book import Book
 from gradclip_reports.site.build import build_site
@@ -24,7 +24,6 @@ from gradclip_spec.rules.questions import load_questions
 
 from ...repro.script import NoScript, write_script
 from ..summary import find_records, refuse_second
-from ..targets import say
 
 __all__ = ["report"]
 
@@ -56,7 +55,7 @@ def report(records: tuple[Path, ...], folder: Path, accuracy: Path | None, bench
         with _pause_collector():
             count = _report(records, folder, accuracy, benchmarks)
     except (RecordError, OSError) as problem:
-        say(escape_line(str(problem)))
+        say_line(escape_line(str(problem)))
         sys.exit(3)
     click.echo(f"{count} files; open {escape_line(str(folder / 'index.html'))}")
 
@@ -99,7 +98,7 @@ def _read_neighbour(folders: Sequence[Path], name: str, read: Callable[[Path], T
     try:
         return read(path) if path else None
     except RecordError as problem:
-        say(f"Left out: {escape_line(str(problem))}")
+        say_line(f"Left out: {escape_line(str(problem))}")
         return None
 
 

@@ -227,7 +227,7 @@ class _Numbers(NamedTuple):
         thresholds = [case.options.get(name) for name in ("clip_norm", "max", "min")]
         has_limits = all(not isinstance(one, float) or math.isfinite(one) for one in thresholds)
         are_finite = has_limits and all(np.isfinite(values).all() for values in elements)
-        return cls(are_finite, bool(elements) and not any(values.any() for values in elements))
+        return cls(are_finite, bool(elements) and not any(np.count_nonzero(values) for values in elements))
 
 
 def _rank_simplicity(one: Evidence) -> tuple[Any, ...]:

@@ -328,10 +328,14 @@ class TestProposal:
 
     @pytest.mark.exam(sample=0)
     @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
-    def test_same_run_with_the_proposed_pins_is_as_expected(self, path: Path) -> None:
+    def test_same_run_with_the_proposed_pins_is_as_expected(self, path: Path, pytestconfig: pytest.Config) -> None:
         (run,) = read_runs(path)
+        # Many rows fail alike. Without `--all`, every eighth of them is enough.
+        rows = [cell for cell in run.cells if cell.theme == "combinations"]
+        left_out = set() if pytestconfig.getoption("--all") else {*map(id, rows)} - {*map(id, rows[::8])}
         # Without findings no cause is known, so that each answer is pinned.
-        cells = tuple(replace(c, status="fail") if c.status == "deviation" else c for c in run.cells)
+        asked = [cell for cell in run.cells if id(cell) not in left_out]
+        cells = tuple(replace(c, status="fail") if c.status == "deviation" else c for c in asked)
         failed = replace(run, cells=cells, findings=())
 
         pins = read_deviations(propose_pins(failed, []), path.name)

@@ -29,6 +29,7 @@ from gradclip_adapters.contract import Subject
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.build import make_tensor
 from gradclip_conformance.cases.catalogue import list_all_cases
+from gradclip_conformance.cases.literals import write_array
 from gradclip_conformance.cases.patterns import matches
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.judge.judging import choose_expectation
@@ -66,7 +67,6 @@ ROWS_WITHOUT_SCRIPT = (
     "had other numbers in the version of the suite that made the record",
     "A script cannot show the expectation 'combination'",
     "No script passes the option 'followed'",
-    "No script passes the option 'flags'",
     "The suite does not know how to make a gradient with the layout",
     "different gradients, too many to write out",
     "which no script can show",
@@ -257,6 +257,7 @@ CASES = [
     "global-norm.negative-threshold-refused/minus-one",
     "global-norm.infinity-not-silent/infinity-threshold-small",
     "global-norm.excluded-untouched/between",
+    "global-norm.flag-kinds/numpy",
     "global-norm.none-not-counted/between",
     "global-norm.zero-dimensional/values",
     "global-norm.many-tensors/hundred",
@@ -609,6 +610,40 @@ def test_script_of_a_long_clip_by_value_holds_the_shown_elements() -> None:
     assert "8.940696716308594e-07" in write_script_of(flushes)
     with pytest.raises(NoScript, match="too many to write out"):
         write_script_of(turns_the_last)
+
+
+@pytest.mark.parametrize("shape", [(130,), (13, 10), (2, 5, 13)])
+@pytest.mark.parametrize(
+    ("values", "written"),
+    [
+        (np.full(130, 0.1), "np.tile"),
+        (np.resize([1.0, -2.0, 5.0], 130), "np.resize"),
+        (np.pad([-3.0, math.inf], 64), "np.bincount"),
+        (np.where(np.arange(130) % 29 == 7, -0.0, 0.0), "np.resize"),
+        (np.where(np.isin(np.arange(130), (3, 64, 120)), -0.0, 0.0), "np.frombuffer"),
+        (np.arange(130) / 1024, '"<f2"'),
+        (np.append(np.arange(129) * 2.0**-100, math.nan), '"<f4"'),
+        (1 / np.arange(1, 131), '"<f8"'),
+    ],
+)
+def test_long_array_is_written_in_a_short_way(
+    values: np.ndarray[Any, Any], written: str, shape: tuple[int, ...]
+) -> None:
+    given = values.reshape(shape)
+
+    source = write_array(given)
+
+    found = np.array(eval(source, {"np": np, "inf": math.inf, "nan": math.nan}))
+    assert written in source
+    assert found.shape == shape
+    assert found.dtype == given.dtype
+    np.testing.assert_array_equal(found, given)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(given))
+
+
+def test_array_without_a_pattern_is_too_long() -> None:
+    with pytest.raises(NoScript, match="513 elements"):
+        write_array(1 / np.arange(1, 514))
 
 
 @pytest.mark.exam(sample=0)

@@ -13,6 +13,9 @@ __all__ = ["NoScript", "make_scattered", "write_array", "write_docstring", "writ
 #: A longer array is written out only if a few elements repeat, or if `make_scattered` makes it.
 WRITTEN_ELEMENTS = 64
 
+#: An array with at most this many elements is written as bytes, if nothing shorter makes it.
+WRITTEN_BYTES = 512
+
 #: The width of the docstring's lines. With escapes, the lines still fit into a wide editor.
 DOCSTRING_WIDTH = 112
 
@@ -80,18 +83,43 @@ def write_array(values: np.ndarray[Any, Any]) -> str:
     Raises
     ------
     NoScript
-        If the array is long, does not repeat a short sequence, and `make_scattered` does not make it.
+        If the array is long, does not repeat a short sequence, has many nonzero elements, and `make_scattered` does
+        not make it.
     """
     if values.size == 0:
         return f"np.zeros({values.shape})"
     if values.size <= WRITTEN_ELEMENTS:
         return repr(values.tolist())
+    if values.ndim == 1 and np.array_equal(make_scattered(values.size), values):
+        return SCATTERED.format(values.size)
+    written = _write_long(values.ravel())
+    return written if values.ndim == 1 else f"{written}.reshape{values.shape}"
+
+
+def _write_long(values: np.ndarray[Any, Any]) -> str:
+    """Return a long array of one axis as a call of NumPy."""
+    # Compare bits, because 0.0 equals -0.0.
+    bits = np.ascontiguousarray(values).view(np.int64)
     for period in range(1, WRITTEN_ELEMENTS):
         times, rest = divmod(values.size, period)
-        if values.ndim == 1 and np.array_equal(np.resize(values[:period], values.size), values, equal_nan=True):
+        if np.array_equal(np.resize(bits[:period], values.size), bits):
             function, count = ("resize", values.size) if rest else ("tile", times)
             return f"np.{function}({values[:period].tolist()!r}, {count})"
-    if np.array_equal(make_scattered(values.size), values):
-        return SCATTERED.format(values.size)
+    places = np.flatnonzero(bits).tolist()
+    # The sum of 0.0 and -0.0 has no sign.
+    if len(places) <= WRITTEN_ELEMENTS // 2 and np.count_nonzero(values[places]) == len(places):
+        return f"np.bincount({places}, {values[places].tolist()!r}, {values.size})"
+    if values.size <= WRITTEN_BYTES:
+        return _write_bytes(values)
     msg = f"The gradient has {values.size} elements, too many to write out."
     raise NoScript(msg)
+
+
+def _write_bytes(values: np.ndarray[Any, Any]) -> str:
+    """Return an array as the bytes of the narrowest dtype that holds its elements."""
+    for dtype in ("<f2", "<f4", "<f8"):
+        with np.errstate(over="ignore"):
+            narrow = values.astype(dtype)
+        if np.array_equal(narrow.astype(values.dtype), values, equal_nan=True):
+            break
+    return f'np.frombuffer(bytes.fromhex("{narrow.tobytes().hex()}"), "{dtype}").astype(float)'

@@ -85,6 +85,9 @@ THRESHOLDS = {
     "text": "str({})",
 }
 
+#: How a script writes a flag of each kind of the option `flags`.
+FLAGS = {"bool": "{}", "numpy": "np.bool_({})", "int": "int({})"}
+
 #: The options of cases that a script may pass by their names.
 OPTIONS = frozenset(
     {"clip_norm", "eps", "error_if_nonfinite", "learning_rate", "max", "min", "norm_type"}
@@ -206,15 +209,16 @@ def _choose_names(case: Case, subject: Subject, known: Mapping[str, str]) -> dic
     """Return the value of each name in a template."""
     # The subject's name comes from the table, or is not used: plain functions use `module` and `name`.
     function, _, mode = subject.name.partition("[")
-    if unknown := sorted(set(case.options) - OPTIONS - {"as_generator", "threshold_as"}):
+    if unknown := sorted(set(case.options) - OPTIONS - {"as_generator", "threshold_as", "flags"}):
         msg = f"No script passes the option {unknown[0]!r}."
         raise NoScript(msg)
-    left_out = ("as_generator", "threshold_as")
+    left_out = ("as_generator", "threshold_as", "flags")
     options = {key: write_literal(value) for key, value in case.options.items() if key not in left_out}
     if "threshold_as" in case.options:
         kind = THRESHOLDS[case.options["threshold_as"]]
         options |= {key: kind.format(options[key]) for key in ("clip_norm", "max", "min") if key in options}
-    need_clip = write_literal([gradient.need_clip for gradient in case.gradients])
+    flag = FLAGS[case.options.get("flags", "bool")]
+    need_clip = f"[{', '.join(flag.format(write_literal(one.need_clip)) for one in case.gradients)}]"
     included = all(gradient.need_clip for gradient in case.gradients)
     told = "excludes" in subject.features and not (included and "optional_flags" in subject.features)
     all_options = {**options, **({"need_clip": need_clip} if told else {})}

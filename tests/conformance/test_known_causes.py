@@ -138,6 +138,9 @@ def test_entry_without_a_reason_is_counted() -> None:
     (fault,) = find_known_faults(run, [replace(OVERFLOW, subjects=("*", "other.*"))])
     assert "'squares-overflow': no entry point that matches 'other.*' shows it" in fault
     assert find_known_faults(run, [replace(OVERFLOW, versions="<0", subjects=("other.*",))]) == []
+    # The run was not asked these rules, or was asked them and nothing showed the cause.
+    assert find_known_faults(run, [replace(OVERFLOW, subjects=("other.*",), rules=("*.combinations*",))]) == []
+    assert find_known_faults(run, [replace(OVERFLOW, subjects=("other.*",), rules=("global-norm.*",))])
 
 
 def run_once(adapter: PlainFunction) -> Run:

@@ -106,6 +106,8 @@ def read_request(line: str) -> Optional[Dict[str, Any]]:
 
 def _leave(why: str) -> int:
     """Write to standard error why the host ends, and return its exit code. The suite shows this text."""
+    # What the adapter printed goes to standard error, too. Without this it would follow the reason.
+    sys.stdout.flush()
     sys.stderr.write(why + "\n")
     return 1
 

@@ -346,6 +346,9 @@ def _explain(subject: _Subject, judged: Judged) -> Explanation | None:
 
 def _explain_answers(subject: _Subject, judged: Judged) -> Explanation | None:
     context = judged.context
+    if judged.verdict.formula is not None:
+        # The judge has already compared the whole answer with this formula.
+        return explain_by_formula(judged.verdict.formula)
     for answer in judged.answers:
         if (found := explain_refusal(context, answer)) is not None:
             return found

@@ -65,6 +65,7 @@ def judge_by_formula(
         ulp=farthest.from_neutral,
         expected=found.expected or {"gradients": show_expected_arrays(case, predict(case).gradients)},
         observed=show_answer(answers[0]),
+        formula=formula,
     )
 
 

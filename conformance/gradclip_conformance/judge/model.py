@@ -233,6 +233,8 @@ class Verdict:
     lacks: str | None = None
     #: The rule that is broken, if it is not the rule of the case.
     breaks: str | None = None
+    #: The framework's own formula, if it explains the answer.
+    formula: Formula | None = None
 
     def change_status(self, status: Status, **changes: Any) -> Verdict:
         """Return the same verdict with another status."""

@@ -121,8 +121,10 @@ def _write_example(one: Contrast, names: Sequence[str]) -> str:
     given = one.cells[0].input or one.cells[1].input
     few = [_format_answer(cell, DIGITS) for cell in one.cells]
     told = few if few[0] != few[1] else [_format_answer(cell) for cell in one.cells]
-    answers = [f"{name} gives {text}" for name, text in zip(names, told, strict=True)]
-    return f"{one.cells[0].dtype}: {_format_call(given, DIGITS)}: {'; '.join(answers)}"
+    answers = "; ".join(f"{name} gives {text}" for name, text in zip(names, told, strict=True))
+    # The record of an answer that no rule judges does not hold the call.
+    call = _format_call(given, DIGITS) if given else f"case {one.cells[0].case}"
+    return f"{one.cells[0].dtype}: {call}: {answers}"
 
 
 def _format_call(given: Any, digits: int = 0) -> str:
@@ -135,7 +137,9 @@ def _format_call(given: Any, digits: int = 0) -> str:
         if isinstance(options, Mapping)
         else []
     )
-    return ", ".join([f"gradients {_format_gradients(given.get('gradients'), digits)}", *told])
+    arrays = given.get("gradients")
+    gradients = "no gradients" if arrays == [] else f"gradients {_format_gradients(arrays, digits)}"
+    return ", ".join([gradients, *told])
 
 
 def _format_gradients(arrays: Any, digits: int) -> str:

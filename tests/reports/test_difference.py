@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gradclip_reports.difference import Compared, Side, compare
+from gradclip_reports.difference_text import draw
 from gradclip_reports.records import Cell, Finding, Header, Run
 
 CASES = ("first", "second")
@@ -68,3 +69,22 @@ def test_severities_are_those_of_all_contrasts(compare_with_right: Callable[...,
     (difference,) = compared.differences
     assert difference.severity == "destroyed"
     assert compared.severities == {"destroyed", "unclipped"}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (None, "float32: case norm.scaled-above/first/float32: "),
+        ({"gradients": [], "options": {"clip_norm": 1.0}}, "float32: no gradients, clip_norm 1.0: "),
+        ({"gradients": [{"values": [3.0, 4.0]}], "options": {}}, "float32: gradients [3.0, 4.0]: "),
+    ],
+)
+def test_example_names_the_call(given: object, told: str, compare_with_right: Callable[..., Compared]) -> None:
+    compared = compare_with_right(("all-nan", "destroyed"), ("unchanged", "unclipped"))
+    contrast = compared.differences[0].contrasts[0]
+    cells = tuple(replace(cell, input=given) for cell in contrast.cells)
+    asked = replace(compared.differences[0], contrasts=(replace(contrast, cells=cells),))
+
+    text = draw(replace(compared, differences=(asked,)), "terminal", 200)
+
+    assert told in text

@@ -200,6 +200,7 @@ class _Site:
             "findings": [
                 {
                     "key": f"{one.heading} {one.message}",
+                    "causes": [part.cause for part in one.finding.singles],
                     "heading": one.label,
                     "severity": one.finding.severity,
                     "standing": one.standing,

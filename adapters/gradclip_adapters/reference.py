@@ -213,7 +213,7 @@ def torch() -> ReferenceAdapter:
     """Return the adapter for torch."""
     import torch as library
 
-    from . import torch as adapter
+    from .frameworks import torch as adapter
 
     def make(gradient: Gradient) -> Any:
         assert gradient.array is not None

@@ -25,11 +25,11 @@ BUILT_IN = {
     "reference-dask": "gradclip_adapters.reference:dask",
     "reference-jax": "gradclip_adapters.reference:jax",
     "reference-torch": "gradclip_adapters.reference:torch",
-    "optax": "gradclip_adapters.optax:OptaxAdapter",
-    "torch": "gradclip_adapters.torch:TorchAdapter",
-    "paddle": "gradclip_adapters.paddle:PaddleAdapter",
-    "paddle-fluid": "gradclip_adapters.paddle_fluid:PaddleFluidAdapter",
-    "tensorflow": "gradclip_adapters.tensorflow:TensorFlowAdapter",
+    "optax": "gradclip_adapters.frameworks.optax:OptaxAdapter",
+    "torch": "gradclip_adapters.frameworks.torch:TorchAdapter",
+    "paddle": "gradclip_adapters.frameworks.paddle:PaddleAdapter",
+    "paddle-fluid": "gradclip_adapters.frameworks.paddle_fluid:PaddleFluidAdapter",
+    "tensorflow": "gradclip_adapters.frameworks.tensorflow:TensorFlowAdapter",
 }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 try:
-    from gradclip_adapters.optax import OptaxAdapter
+    from gradclip_adapters.frameworks.optax import OptaxAdapter
 except ImportError as error:
     if "optax" in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
         raise

@@ -19,7 +19,7 @@ with warnings.catch_warnings():
     else:
         paddle = pytest.importorskip("paddle", reason="paddlepaddle 3 is not installed in this Python")
         pytest.importorskip("paddle.nn", reason="this paddlepaddle is older than 2.0")
-    from gradclip_adapters.paddle import PaddleAdapter, make_tensor
+    from gradclip_adapters.frameworks.paddle import PaddleAdapter, make_tensor
 
 ADAPTER = PaddleAdapter()
 SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}

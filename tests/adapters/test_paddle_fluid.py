@@ -24,7 +24,7 @@ with warnings.catch_warnings():
         from paddle import fluid
     else:
         fluid = pytest.importorskip("paddle.fluid", reason="paddlepaddle 1.8 is not installed in this Python")
-    from gradclip_adapters.paddle_fluid import PaddleFluidAdapter
+    from gradclip_adapters.frameworks.paddle_fluid import PaddleFluidAdapter
 
 ADAPTER = PaddleFluidAdapter()
 SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 try:
-    from gradclip_adapters.tensorflow import MOST_GRAPHS, TensorFlowAdapter
+    from gradclip_adapters.frameworks.tensorflow import MOST_GRAPHS, TensorFlowAdapter
 except ImportError as error:
     if "tensorflow" in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
         raise

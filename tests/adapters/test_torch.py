@@ -19,7 +19,7 @@ except ImportError as error:
     pytest.skip(f"PyTorch is not installed in this environment: {error}", allow_module_level=True)
 
 from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Reply, Unsupported
-from gradclip_adapters.torch import ENTRY_POINTS, TorchAdapter, make_tensor, read_array
+from gradclip_adapters.frameworks.torch import ENTRY_POINTS, TorchAdapter, make_tensor, read_array
 
 ADAPTER = TorchAdapter()
 SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}

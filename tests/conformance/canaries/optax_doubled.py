@@ -36,6 +36,6 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
 optax.clip = clip
 optax.clip_by_global_norm = clip_by_global_norm
 
-from gradclip_adapters.optax import OptaxAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.optax import OptaxAdapter  # noqa: E402 - it must find the functions replaced
 
 adapter = OptaxAdapter()

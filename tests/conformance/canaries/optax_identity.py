@@ -13,6 +13,6 @@ def leave(threshold: float) -> optax.GradientTransformation:
 optax.clip = leave
 optax.clip_by_global_norm = leave
 
-from gradclip_adapters.optax import OptaxAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.optax import OptaxAdapter  # noqa: E402 - it must find the functions replaced
 
 adapter = OptaxAdapter()

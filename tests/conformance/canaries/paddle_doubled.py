@@ -52,6 +52,6 @@ paddle.nn.ClipGradByGlobalNorm._dygraph_clip = clip_by_global_norm
 paddle.nn.utils.clip_grad_value_ = clip_grad_value_
 paddle.nn.utils.clip_grad_norm_ = clip_grad_norm_
 
-from gradclip_adapters.paddle import PaddleAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.paddle import PaddleAdapter  # noqa: E402 - it must find the functions replaced
 
 adapter = PaddleAdapter()

@@ -38,6 +38,6 @@ GradientClipByValue._dygraph_clip = clip_by_value
 GradientClipByNorm._dygraph_clip = clip_by_norm
 GradientClipByGlobalNorm._dygraph_clip = clip_by_global_norm
 
-from gradclip_adapters.paddle_fluid import PaddleFluidAdapter  # noqa: E402 - it must find the methods replaced
+from gradclip_adapters.frameworks.paddle_fluid import PaddleFluidAdapter  # noqa: E402 - it must find the methods replaced
 
 adapter = PaddleFluidAdapter()

@@ -22,6 +22,6 @@ for clip_class in (GradientClipByValue, GradientClipByNorm, GradientClipByGlobal
     # `append_gradient_clip_ops` calls this method.
     clip_class._create_operators = leave_pair
 
-from gradclip_adapters.paddle_fluid import PaddleFluidAdapter  # noqa: E402 - it must find the methods replaced
+from gradclip_adapters.frameworks.paddle_fluid import PaddleFluidAdapter  # noqa: E402 - it must find the methods replaced
 
 adapter = PaddleFluidAdapter()

@@ -26,6 +26,6 @@ for clip_class in (paddle.nn.ClipGradByValue, paddle.nn.ClipGradByNorm, paddle.n
 paddle.nn.utils.clip_grad_value_ = leave
 paddle.nn.utils.clip_grad_norm_ = leave_and_return_norm
 
-from gradclip_adapters.paddle import PaddleAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.paddle import PaddleAdapter  # noqa: E402 - it must find the functions replaced
 
 adapter = PaddleAdapter()

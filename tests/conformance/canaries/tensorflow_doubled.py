@@ -40,6 +40,6 @@ tf.clip_by_value = clip_by_value
 tf.clip_by_norm = clip_by_norm
 tf.clip_by_global_norm = clip_by_global_norm
 
-from gradclip_adapters.tensorflow import TensorFlowAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.tensorflow import TensorFlowAdapter  # noqa: E402 - it must find the functions replaced
 
 adapter = TensorFlowAdapter()

@@ -22,6 +22,6 @@ tf.clip_by_value = leave
 tf.clip_by_norm = leave
 tf.clip_by_global_norm = leave_and_return_norm
 
-from gradclip_adapters.tensorflow import TensorFlowAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.tensorflow import TensorFlowAdapter  # noqa: E402 - it must find the functions replaced
 
 adapter = TensorFlowAdapter()

@@ -48,6 +48,6 @@ torch.nn.utils.clip_grad_norm_ = clip_grad_norm_
 torch.nn.utils.get_total_norm = get_total_norm
 torch.nn.utils.clip_grads_with_norm_ = clip_grads_with_norm_
 
-from gradclip_adapters.torch import TorchAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.torch import TorchAdapter  # noqa: E402 - it must find the functions replaced
 
 adapter = TorchAdapter()

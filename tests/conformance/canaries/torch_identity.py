@@ -20,6 +20,6 @@ torch.nn.utils.clip_grad_value_ = leave
 torch.nn.utils.clip_grad_norm_ = leave_and_return_norm
 torch.nn.utils.clip_grads_with_norm_ = leave
 
-from gradclip_adapters.torch import TorchAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.torch import TorchAdapter  # noqa: E402 - it must find the functions replaced
 
 adapter = TorchAdapter()

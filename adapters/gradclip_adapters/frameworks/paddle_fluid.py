@@ -15,9 +15,9 @@ import paddle
 from paddle import fluid
 from paddle.fluid.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 
-from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ..linear_layers import JoinedGradients, build_linear_layers, join_by_dtype, negate_values
 from .fluid_refusals import refuse_failed_backward, refuse_unsupported, refuse_ways
-from .linear_layers import JoinedGradients, build_linear_layers, join_by_dtype, negate_values
 
 __all__ = ["PaddleFluidAdapter"]
 

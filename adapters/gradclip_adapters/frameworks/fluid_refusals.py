@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Iterator
 
-from .contract import Call, Subject, Unsupported, read_text
+from ..contract import Call, Subject, Unsupported, read_text
 
 __all__ = ["refuse_failed_backward", "refuse_unsupported", "refuse_ways"]
 

@@ -13,8 +13,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import numpy as np
 import paddle
 
-from .contract import Array, Call, Gradient, Reply, Unsupported, framework_call, read_text
-from .linear_layers import (
+from ..contract import Array, Call, Gradient, Reply, Unsupported, framework_call, read_text
+from ..linear_layers import (
     JoinedGradients,
     LinearLayer,
     build_linear_layers,

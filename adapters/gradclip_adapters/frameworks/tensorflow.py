@@ -15,8 +15,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
 
-from .arrays import answer_in_threads, build_tensors
-from .contract import (
+from ..arrays import answer_in_threads, build_tensors
+from ..contract import (
     About,
     Adapter,
     Array,

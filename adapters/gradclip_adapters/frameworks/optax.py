@@ -7,8 +7,8 @@ from typing import Any, List, Optional, Sequence, Tuple
 import jax
 import optax
 
-from .arrays import answer_in_threads, build_tensors, convert_options, make_following_call
-from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ..arrays import answer_in_threads, build_tensors, convert_options, make_following_call
+from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 
 __all__ = ["OptaxAdapter"]
 

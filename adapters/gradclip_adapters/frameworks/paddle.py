@@ -13,9 +13,9 @@ import numpy as np
 import paddle
 from paddle.nn import ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue
 
-from .arrays import answer_in_threads, build_tensors
-from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
-from .linear_layers import read_values
+from ..arrays import answer_in_threads, build_tensors
+from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ..linear_layers import read_values
 from .paddle_optimizer import make_zero_attribute, read_arrays, step_dynamic, step_static
 
 __all__ = ["PaddleAdapter"]

@@ -11,8 +11,8 @@ import torch
 from torch.nn import Parameter
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
-from .arrays import answer_in_threads, build_tensors, convert_options, lay_out, make_earlier_calls, make_following_call
-from .contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ..arrays import answer_in_threads, build_tensors, convert_options, lay_out, make_earlier_calls, make_following_call
+from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 
 __all__ = ["TorchAdapter", "make_tensor", "read_array"]
 

@@ -198,15 +198,9 @@ class _Site:
                 for operation, answers in view.answers.items()
             },
             "findings": [
-                {
-                    "key": f"{one.heading} {one.message}",
-                    "causes": [part.cause for part in one.finding.singles],
-                    "heading": one.label,
-                    "severity": one.finding.severity,
-                    "standing": one.standing,
-                    "anchor": one.anchor,
-                }
+                {"heading": heading, "severity": severity, "standing": one.standing, "anchor": one.anchor}
                 for one in view.findings
+                for heading, severity in one.singles
             ],
             "rules": {rule: _find_verdict(tally)[1] for rule, tally in view.rules.items() if rule in self.rule_pages},
         }

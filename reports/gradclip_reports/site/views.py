@@ -60,6 +60,8 @@ class FindingView:
     cause: str
     #: The heading of each finding that this one combines, with the page of its cause.
     parts: Sequence[tuple[str, str]]
+    #: The heading and the severity of each finding that this one combines, or of this one alone.
+    singles: Sequence[tuple[str, str]]
     subjects: Sequence[str]
     rules: Sequence[tuple[str, int]]
     input: str
@@ -235,21 +237,22 @@ def _view_finding(
     command += f" --subject {shlex.quote(escape_line(example['subject']))}"
     heading = _cut(write_heading(replace(finding, parameters=short)))
     message = _cut(str(finding.parameters.get("text", "")))
+    label = f"{heading}: {shorten_line(message, _LABEL)}" if message else heading
+    # Two parts may differ only in their reasons, which are not listed. The worst part comes first.
+    parts: dict[str, Finding] = {}
+    for part in finding.parts:
+        parts.setdefault(_cut(write_heading(part)), part)
     return FindingView(
         finding=finding,
         number=number,
         anchor="finding-" + anchors.choose(finding.cause),
         heading=heading,
-        label=f"{heading}: {shorten_line(message, _LABEL)}" if message else heading,
+        label=label,
         message=message,
         standing=describe_standing(finding),
         cause=finding.cause if finding.cause in known else "",
-        # Two parts may differ only in their reasons, which are not listed.
-        parts=list(
-            dict.fromkeys(
-                (_cut(write_heading(part)), part.cause if part.cause in known else "") for part in finding.parts
-            )
-        ),
+        parts=[(told, part.cause if part.cause in known else "") for told, part in parts.items()],
+        singles=[(told, part.severity) for told, part in parts.items()] or [(label, finding.severity)],
         subjects=list(finding.cells),
         rules=sorted(finding.rules.items(), key=lambda pair: -pair[1])[:_LISTED],
         input=_show(example.get("input")),

@@ -366,10 +366,7 @@ function compare(first, second, slugOne, slugTwo, operation) {
     details.append(element("summary", `${alike.length} answered alike`), table(["Question", ...names], alike.map(row)));
     parts.push(details);
   }
-  // A finding that combines several causes also tells about each of them.
-  const overlap = (one, its) => (one.causes.length > 1 || its.causes.length > 1) && one.causes.some((cause) => its.causes.includes(cause));
-  const missing = (run, other) => run.findings.filter(
-    (one) => !other.findings.some((its) => its.key === one.key || overlap(one, its)));
+  const missing = (run, other) => run.findings.filter((one) => !other.findings.some((its) => its.heading === one.heading));
   section(parts, `Only ${names[0]} shows`, listFindings(first, slugOne, missing(first, second)), "Nothing.");
   section(parts, `Only ${names[1]} shows`, listFindings(second, slugTwo, missing(second, first)), "Nothing.");
   const kept = (run, rule) => run.rules[rule] === "kept";

@@ -213,13 +213,13 @@ def torch() -> ReferenceAdapter:
     """Return the adapter for torch."""
     import torch as library
 
-    from .frameworks import torch as adapter
+    from .frameworks.torch_based import parameters as adapter
 
     def make(gradient: Gradient) -> Any:
         assert gradient.array is not None
         return adapter.make_tensor(gradient.array, gradient.layout)
 
-    version = adapter.TorchAdapter().about().version
+    version = library.__version__
 
     def fill(tensor: Any, gradient: Gradient) -> None:
         tensor.copy_(make(gradient))

@@ -19,7 +19,7 @@ except ImportError as error:
     pytest.skip(f"PyTorch is not installed in this environment: {error}", allow_module_level=True)
 
 from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Reply, Unsupported
-from gradclip_adapters.frameworks.torch import ENTRY_POINTS, TorchAdapter, make_tensor, read_array
+from gradclip_adapters.frameworks.torch import TorchAdapter, make_tensor, read_array
 
 ADAPTER = TorchAdapter()
 SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}
@@ -218,13 +218,13 @@ class TestSubjects:
 
 @pytest.mark.parametrize("subject", sorted(name for name, one in SUBJECTS.items() if "compiles" in one.features))
 def test_compiled_option_compiles_the_call(subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry, compiling = ENTRY_POINTS[subject], []
+    entry, compiling = ADAPTER.entry_points[subject], []
 
     def clip(passed: Any, options: Mapping[str, Any]) -> torch.Tensor | None:
         compiling.append(torch.compiler.is_compiling())
         return entry.clip(passed, options)
 
-    monkeypatch.setitem(ENTRY_POINTS, subject, replace(entry, clip=clip))
+    monkeypatch.setitem(ADAPTER.entry_points, subject, replace(entry, clip=clip))
     options = make_options(subject, 1.0)
     with warnings.catch_warnings():
         # The compiler imports deprecated modules.
@@ -240,13 +240,13 @@ def test_compiled_option_compiles_the_call(subject: str, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("subject", sorted(SUBJECTS))
 def test_single_tensor_is_passed_without_a_list(subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry, taken = ENTRY_POINTS[subject], []
+    entry, taken = ADAPTER.entry_points[subject], []
 
     def clip(passed: Any, options: Mapping[str, Any]) -> torch.Tensor | None:
         taken.append(type(passed()))
         return entry.clip(passed, options)
 
-    monkeypatch.setitem(ENTRY_POINTS, subject, replace(entry, clip=clip))
+    monkeypatch.setitem(ADAPTER.entry_points, subject, replace(entry, clip=clip))
     alone, options = make_gradients("float32")[:1], make_options(subject, 1.0)
     single = ADAPTER.call(Call(subject, alone, {**options, "as_single": True}))
     listed = ADAPTER.call(Call(subject, alone, options))

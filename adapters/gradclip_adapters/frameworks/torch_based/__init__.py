@@ -1,0 +1,1 @@
+"""Adapt the packages that clip the gradients of torch's parameters."""

@@ -1,0 +1,275 @@
+"""Share what adapters of packages on torch do: make parameters with gradients, call, and read the gradients back.
+
+An adapter of a package is a list of entry points. Each entry point has a function that passes the parameters and the
+options of a call to the package's own function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+
+import torch
+from torch.nn import Parameter
+
+from ...arrays import (
+    answer_in_threads,
+    build_tensors,
+    convert_options,
+    lay_out,
+    make_earlier_calls,
+    make_following_call,
+)
+from ...contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+
+__all__ = [
+    "ANY_NORM",
+    "COMMON",
+    "DTYPES",
+    "NORM_TYPES",
+    "OWNED",
+    "Clip",
+    "EntryPoint",
+    "Parameters",
+    "ParametersAdapter",
+    "answer_call",
+    "make_tensor",
+    "negate",
+    "read_array",
+    "read_arrays",
+    "select_more",
+]
+
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+#: The abilities of a function that takes parameters. Exclusion is missing: a user of torch leaves the parameter out.
+COMMON = (
+    "none_grads",
+    "mixed_dtypes",
+    "strided",
+    "packed",
+    "repeated",
+    "generator",
+    "single",
+    "threads",
+    "reuses",
+    "follows",
+    "threshold_kinds",
+)
+#: The abilities of a function that finds the parameters in a module or an optimizer, which holds each of them once.
+OWNED = tuple(feature for feature in COMMON if feature not in ("repeated", "generator", "single"))
+#: The abilities of a clip by a norm of any order.
+ANY_NORM = ("returns_norm", "norm_type")
+
+#: Torch takes any p ("type of the used p-norm. Can be 'inf' for infinity norm"), so list the ones that cases use.
+NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
+
+#: The options that hold a threshold, and the options that say how to make the call.
+THRESHOLDS = ("clip_norm", "max")
+HOW = (
+    "learning_rate",
+    "as_generator",
+    "as_single",
+    "threads",
+    "reused",
+    "followed",
+    "flags",
+    "threshold_as",
+    "compiled",
+)
+
+#: The argument that the functions take.
+Parameters = Union[Parameter, Iterable[Parameter]]
+
+#: A function that clips the gradients of these parameters and returns the norm, if there is one.
+Clip = Callable[[Callable[[], Any], Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """An entry point of a package and the function that calls it."""
+
+    subject: Subject
+    clip: Clip
+
+    @property
+    def is_optimizer(self) -> bool:
+        """Return whether an optimizer takes a step after the clip."""
+        return "optimizer" in self.subject.features
+
+    def refuse(self, call: Call) -> None:
+        """Refuse calls that have no form in the package.
+
+        Raises
+        ------
+        Unsupported
+            If the call passes something else than the parameters of a module to an entry point that takes a module.
+        """
+        if "compiled" in call.options and "compiles" not in self.subject.features:
+            message = "torch.compile is slow: it is tested only with torch's own functions"
+            raise Unsupported(message)
+        if "repeated" in self.subject.features:
+            return
+        if "as_generator" in call.options or "as_single" in call.options:
+            message = "it takes a module or an optimizer, which holds a list of parameters"
+            raise Unsupported(message, "interface")
+        if any(gradient.same_as is not None for gradient in call.gradients):
+            message = "it takes a module or an optimizer, which holds each parameter once"
+            raise Unsupported(message, "interface")
+        if not call.gradients:
+            message = "it takes an optimizer, and torch makes none for an empty list of parameters"
+            raise Unsupported(message, "interface")
+
+
+class ParametersAdapter(Adapter):
+    """Adapter for functions that clip the gradients of parameters in place."""
+
+    def __init__(self, framework: str, version: str, entry_points: Iterable[EntryPoint], **environment: str) -> None:
+        """Make an optimizer. The first one of a process imports a part of torch that sets an environment variable."""
+        torch.optim.SGD([Parameter(torch.zeros(1))], lr=1.0)
+        self.entry_points = {entry.subject.name: entry for entry in entry_points}
+        self._about = About(framework, version, {**describe_torch(), **environment})
+
+    def about(self) -> About:
+        """Return the package's version, and the settings that may change the order of torch's additions."""
+        return self._about
+
+    def subjects(self) -> Sequence[Subject]:
+        """Return all entry points."""
+        return [entry.subject for entry in self.entry_points.values()]
+
+    def call(self, call: Call) -> Reply:
+        """Return the answer of the entry point that the call names."""
+        entry = self.entry_points[call.subject]
+        entry.refuse(call)
+        if "threads" in call.options:
+            return answer_in_threads(call, self.call)
+        return self.answer(entry, call)
+
+    def answer(self, entry: EntryPoint, call: Call) -> Reply:
+        """Make the call on new parameters, and return their gradients."""
+        return answer_call(entry, call)
+
+
+def describe_torch() -> Dict[str, str]:
+    """Return torch's version and the settings that may change the order of its additions."""
+    return {
+        "torch": torch.__version__,
+        "device": "cpu",
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": str(torch.get_num_threads()),
+    }
+
+
+def answer_call(entry: EntryPoint, call: Call, step: Optional[Callable[[List[Parameter]], None]] = None) -> Reply:
+    """Call the function of an entry point on new parameters, and read their gradients.
+
+    Parameters
+    ----------
+    entry
+        The entry point. If it is an optimizer, the reply holds the negated parameters.
+    call
+        The gradients and options.
+    step
+        Takes a step of an optimizer on the parameters after the clip, if the clip does not take it.
+
+    Returns
+    -------
+    Reply
+        The gradients after the call, or the negated parameters.
+    """
+    clip = entry.clip
+    parameters = build_tensors(call.gradients, make_parameter)
+    listed = [Parameter(torch.zeros(1)) if parameter is None else parameter for parameter in parameters]
+    before = [parameter.grad for parameter in listed]
+
+    def pass_parameters() -> Parameters:
+        if call.options.get("as_single"):
+            return listed[0]
+        return (parameter for parameter in listed) if call.options.get("as_generator") else listed
+
+    with framework_call(lambda: read_arrays([parameter.grad for parameter in listed])) as seen:
+        for earlier in make_earlier_calls(call) if "reused" in call.options else ():
+            _fill(listed, earlier)
+            clip(pass_parameters, earlier.options)
+            _fill(listed, call)
+        norm = clip(pass_parameters, _add_flags(call))
+        if "followed" in call.options:
+            following = make_following_call(call)
+            others = [one for one in build_tensors(following.gradients, make_parameter) if one is not None]
+            clip(lambda: others, following.options)
+        if step is not None:
+            step(listed)
+    after = [parameter.grad for parameter in listed]
+    return Reply(
+        gradients=read_arrays([negate(parameter) for parameter in listed] if entry.is_optimizer else after),
+        norm=None if norm is None else read_array(norm),
+        inputs=read_arrays(before),
+        same_object=None if entry.is_optimizer else tuple(new is old for new, old in zip(after, before)),
+        warnings=seen.warnings,
+    )
+
+
+def _add_flags(call: Call) -> Mapping[str, Any]:
+    """Return the options, and the flags if some are false. torch has no parameter for flags, and raises an error."""
+    flags = [gradient.need_clip for gradient in call.gradients]
+    options, _ = convert_options(call.options, flags)
+    return options if all(flags) else {**options, "need_clip": flags}
+
+
+def make_parameter(gradient: Gradient) -> Parameter:
+    """Return a parameter of zeros that carries a gradient."""
+    assert gradient.array is not None
+    tensor = make_tensor(gradient.array, gradient.layout)
+    if gradient.rows is not None:
+        # `torch.nn.Embedding(sparse=True)` makes gradients of this form.
+        shape = (gradient.height, *tensor.shape[1:])
+        tensor = torch.sparse_coo_tensor(torch.tensor([gradient.rows]), tensor, shape, check_invariants=True)
+    parameter = Parameter(torch.zeros(tensor.shape, dtype=tensor.dtype))
+    parameter.grad = tensor
+    return parameter
+
+
+def _fill(parameters: Sequence[Parameter], call: Call) -> None:
+    """Copy the gradients of a call into the gradients of existing parameters."""
+    for parameter, gradient in zip(parameters, call.gradients):
+        if parameter.grad is not None and gradient.array is not None:
+            parameter.grad.copy_(make_tensor(gradient.array))
+
+
+def negate(parameter: Parameter) -> Optional[torch.Tensor]:
+    """Return the negated parameter, or None if it has no gradient and so did not move."""
+    # Subtract, because negating would turn a zero into a minus zero that the optimizer did not produce.
+    return None if parameter.grad is None else torch.zeros_like(parameter) - parameter.detach()
+
+
+def make_tensor(array: Array, layout: str = "contiguous") -> torch.Tensor:
+    """Return a tensor with the bits of an array.
+
+    The bits pass through NumPy as integers, because NumPy has no bfloat16.
+    """
+    bits = array.bits()
+    signed = lay_out(bits.view("i{}".format(bits.itemsize)), layout)
+    if layout == "reversed":
+        message = "tensors of torch have no negative strides"
+        raise Unsupported(message, "interface")
+    return torch.from_numpy(signed).view(getattr(torch, array.dtype))
+
+
+def read_array(tensor: torch.Tensor) -> Array:
+    """Return the elements of a tensor as an array."""
+    tensor = tensor.detach().cpu()
+    tensor = tensor.to_dense() if tensor.is_sparse else tensor
+    if tensor.dtype == torch.bfloat16:
+        return Array.of(tensor.view(torch.int16).numpy().view("u2"), "bfloat16")
+    return Array.of(tensor.numpy())
+
+
+def read_arrays(tensors: Sequence[Optional[torch.Tensor]]) -> Tuple[Optional[Array], ...]:
+    """Return the elements of each tensor, and None where there is no tensor."""
+    return tuple(None if tensor is None else read_array(tensor) for tensor in tensors)
+
+
+def select_more(options: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the other options of a call, which torch takes or refuses."""
+    return {name: value for name, value in options.items() if name not in (*THRESHOLDS, *HOW)}

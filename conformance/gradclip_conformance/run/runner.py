@@ -59,10 +59,11 @@ SIGNAL_SECONDS = 0.25
 RULES = {rule.id: rule for rule in rules.load()}
 
 
-#: The frameworks that get the rows only with `--rule`, `--quick` and `--thorough`, because some rows take them minutes.
-#: The operator `clip_by_norm` of Paddle 1.8 computes the norm again for every few elements: the time grows with the
-#: square of their number, to 18 seconds for 262,144. Optax compiles lists of hundreds of gradients for each new shape.
-TOO_SLOW_FOR_ROWS = frozenset({"optax", "paddle-fluid"})
+#: The frameworks that get the rows only with `--rule`, `--quick` and `--thorough`.
+#: For the first two, some rows take minutes. The operator `clip_by_norm` of Paddle 1.8 computes the norm again for
+#: every few elements: the time grows with the square of their number, to 18 seconds for 262,144. Optax compiles lists
+#: of hundreds of gradients for each new shape. For the others, rows would double the time and the size of the records.
+TOO_SLOW_FOR_ROWS = frozenset({"optax", "paddle-fluid", "mlx"})
 
 
 def plan_rows(

@@ -1,0 +1,97 @@
+"""Adapt MLX: `mlx.optimizers.clip_grad_norm`, eager and in `mx.compile`, and `mlx.nn.utils.clip_grad_norm_sharded`."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any, Callable, List, Mapping, Tuple
+
+import mlx.core as mx
+import numpy as np
+from mlx.nn.utils import clip_grad_norm_sharded
+from mlx.optimizers import clip_grad_norm
+
+from ..contract import About, Array, Gradient, Subject, Unsupported
+from .answering import EntryPoint, ListAdapter, lay_out_by_indexing
+
+__all__ = ["MLXAdapter"]
+
+#: On the CPU, `mx.compile` calls this compiler.
+COMPILER = shutil.which("g++")
+FEATURES = (
+    "functional",
+    "returns_norm",
+    "mixed_dtypes",
+    "repeated",
+    "single",
+    "strided",
+    "threads",
+    "follows",
+    "reuses",
+    "threshold_kinds",
+)
+
+
+class MLXAdapter(ListAdapter):
+    """Adapter for the clip functions of MLX."""
+
+    def __init__(self) -> None:
+        super().__init__(_list_entry_points())
+
+    def about(self) -> About:
+        """Return the version of MLX and its device."""
+        return About(
+            "MLX", mx.__version__, {"device": str(mx.default_device()), "compiler": "g++" if COMPILER else "none"}
+        )
+
+    def make_tensor(self, gradient: Gradient) -> mx.array:
+        """Return an array of MLX."""
+        if gradient.rows is not None:
+            message = "arrays of MLX are not row-sparse"
+            raise Unsupported(message, "interface")
+        assert gradient.array is not None
+        return lay_out_by_indexing(gradient.array.bits(), gradient.layout, _choose_maker(gradient.array))
+
+    def read_array(self, tensor: mx.array) -> Array:
+        """Return the elements. They pass through NumPy as integers, because NumPy has no bfloat16."""
+        if tensor.dtype == mx.bfloat16:
+            return Array.of(np.array(tensor.view(mx.uint16)), "bfloat16")
+        return Array.of(np.array(tensor))
+
+    def fill_tensor(self, tensor: mx.array, array: Array) -> None:
+        """Write elements into an array."""
+        tensor[...] = _choose_maker(array)(array.bits())
+
+
+def _choose_maker(array: Array) -> Callable[[np.ndarray[Any, Any]], mx.array]:
+    """Return a function that makes an array of MLX from bits, because NumPy has no bfloat16."""
+
+    def make(bits: np.ndarray[Any, Any]) -> mx.array:
+        if array.dtype == "bfloat16":
+            return mx.array(bits).view(mx.bfloat16)
+        # Without a dtype, MLX turns float64 into float32.
+        return mx.array(bits.view(array.dtype), getattr(mx, array.dtype))
+
+    return make
+
+
+def _wrap(function: Callable[..., Any]) -> Callable[[Any, Mapping[str, Any]], Tuple[Any, Any]]:
+    def clip(gradients: Any, options: Mapping[str, Any]) -> Tuple[Any, Any]:
+        more = {name: value for name, value in options.items() if name != "clip_norm"}
+        clipped, norm = function(gradients, options["clip_norm"], **more)
+        return clipped, norm
+
+    return clip
+
+
+def _compile(gradients: Any, options: Mapping[str, Any]) -> Tuple[Any, Any]:
+    clip = mx.compile(lambda passed: _wrap(clip_grad_norm)(passed, options))
+    clipped, norm = clip(gradients)
+    return clipped, norm
+
+
+def _list_entry_points() -> List[EntryPoint]:
+    dtypes = ("float16", "bfloat16", "float32", "float64")
+    more = ("compiles",) if COMPILER else ()
+    plain = Subject("mlx.optimizers.clip_grad_norm", "clip_by_global_norm", dtypes, (*FEATURES, *more))
+    sharded = Subject("mlx.nn.utils.clip_grad_norm_sharded", "clip_by_global_norm", dtypes, FEATURES)
+    return [EntryPoint(plain, _wrap(clip_grad_norm), _compile), EntryPoint(sharded, _wrap(clip_grad_norm_sharded))]

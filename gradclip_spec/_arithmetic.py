@@ -10,17 +10,7 @@ floating-point summation" (2008).
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = [
-    "divide",
-    "drop_nonfinite",
-    "fold",
-    "keep_top_bits",
-    "raise_two",
-    "root",
-    "two_product",
-    "two_sum",
-    "unstack",
-]
+__all__ = ["divide", "fold", "keep_finite", "keep_top_bits", "raise_two", "root", "two_product", "two_sum", "unstack"]
 
 Array = Any
 
@@ -53,17 +43,17 @@ def root(xp: Any, high: Array, low: Array, precision: int) -> tuple[Array, Array
     low = xp.where(nonzero, low, xp.zeros_like(low))
     result = xp.sqrt(high)
     square, error = two_product(result, result, precision)
-    correction = drop_nonfinite(xp, (((high - square) - error) + low) / (2 * result))
+    correction = keep_finite(xp, (((high - square) - error) + low) / (2 * result))
     result, correction = two_sum(result, correction)
     zero = xp.zeros_like(result)
-    return xp.where(nonzero, result, zero), xp.where(nonzero, drop_nonfinite(xp, correction), zero)
+    return xp.where(nonzero, result, zero), xp.where(nonzero, keep_finite(xp, correction), zero)
 
 
 def divide(xp: Any, x: Array, high: Array, low: Array, precision: int) -> Array:
     """Return the quotient `x / (high + low)`, correctly rounded except near very rare ties."""
     quotient = x / high
     product, error = two_product(quotient, high, precision)
-    return quotient + drop_nonfinite(xp, (((x - product) - error) - quotient * low) / high)
+    return quotient + keep_finite(xp, (((x - product) - error) - quotient * low) / high)
 
 
 def fold(xp: Any, x: Array) -> tuple[Array, Array]:
@@ -97,6 +87,6 @@ def raise_two(xp: Any, exponent: Array, precision: int) -> Array:
     return keep_top_bits(approximate, approximate * 2.0 ** (precision - 6))
 
 
-def drop_nonfinite(xp: Any, correction: Array) -> Array:
+def keep_finite(xp: Any, correction: Array) -> Array:
     """Return a correction, or zero if it is not finite. An infinite result needs no correction."""
     return xp.where(xp.isfinite(correction), correction, xp.zeros_like(correction))

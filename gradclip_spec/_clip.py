@@ -241,8 +241,10 @@ def clip_by_global_norm(
     scaled. No result keeps the memory of another result alive.
 
     *Threads.* Several threads share the work on millions of elements in NumPy arrays and torch tensors. The number of
-    threads is the number of cores (half of it for torch tensors). `OMP_NUM_THREADS` or a container's quota can lower
-    it. A call from a thread other than the main one uses one thread. No result depends on the number of threads.
+    threads is the number of cores. `OMP_NUM_THREADS` or a container's quota can lower it. For torch tensors, torch's
+    own threads do the work, at most `torch.get_num_threads()`; where torch does not use GNU's OpenMP, half as many new
+    threads do it. A call from a thread other than the main one uses one thread. No result depends on the number of
+    threads.
 
     *Not finite.* A NaN among the elements makes every element NaN. An infinity makes the norm infinite; then finite
     elements become 0 and infinite ones NaN. A zero norm scales nothing; a zero threshold makes every element 0. If no
@@ -362,14 +364,8 @@ def _refuse_nonfinite(total: Array, runs_users_code: bool) -> None:
         if runs_users_code:
             # Reading the norm ran the user's own functions, perhaps on a cluster. Their errors propagate.
             raise
-        message = (
-            "`error_if_nonfinite=True` needs the value of the norm, which is not known here (it is traced, or its "
-            "device holds no values); leave it False and check the returned norm"
-        )
+        message = "`error_if_nonfinite=True` needs the norm's value, which is not known here; check the returned norm"
         raise TypeError(message) from error
     if not math.isfinite(value):
-        message = (
-            f"the total norm of the gradients is {value}, which `error_if_nonfinite=True` refuses; look for NaN, "
-            f"infinity or huge numbers in the gradients, or leave `error_if_nonfinite` False (nothing has been changed)"
-        )
+        message = f"the total norm is {value}, which `error_if_nonfinite=True` refuses (nothing has been changed)"
         raise FloatingPointError(message)

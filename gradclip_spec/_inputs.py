@@ -103,7 +103,7 @@ def check_number(name: str, value: Any) -> float:
     # Compare the value itself, because a number barely below zero becomes zero as a float.
     bad = name in ("clip_norm", "max_norm", "eps") and not cast(Any, value) >= 0
     if bad or (name == "eps" and number == math.inf) or (name == "norm_type" and not number > 0):
-        message = f"`{name}` must be {wanted}, got {_show(value)}; {hint}"
+        message = f"`{name}` must be {wanted}, got {reprlib.repr(value)}; {hint}"
         raise ValueError(message)
     # For a larger p, the p-th root of the number of elements is 1, however many elements there are.
     return math.inf if name == "norm_type" and number > 2.0**60 else number
@@ -114,21 +114,13 @@ def check_bounds(max: Any, min: Any) -> tuple[float, float]:
     upper = check_number("max", max)
     lower = -upper if min is None else check_number("min", min)
     if min is None and not max >= 0:
-        message = f"`max` must be zero or more when `min` is left out, got {_show(max)}; give both"
+        message = f"`max` must be zero or more when `min` is left out, got {reprlib.repr(max)}; give both"
         raise ValueError(message)
     if min is not None and not min <= max:
-        got = f"min={_show(min)} and max={_show(max)}; `max` comes first"
+        got = f"min={reprlib.repr(min)} and max={reprlib.repr(max)}; `max` comes first"
         message = f"`min` must be at most `max` and neither may be NaN, got {got}"
         raise ValueError(message)
     return lower, upper
-
-
-def _show(value: Any) -> str:
-    try:
-        return repr(value)
-    except ValueError:
-        # Python refuses to print an integer of thousands of digits, which a fraction may hold.
-        return f"a {type(value).__name__} with more digits than Python prints"
 
 
 class Tree:
@@ -235,10 +227,8 @@ class Tree:
         except RecursionError:
             by_path = {}
         if by_path.keys() != set(self._paths):
-            message = (
-                f"`need_clip` must have the structure of the gradients, with True or False for each array; keys or "
-                f"lengths differ, got {reprlib.repr(flags)}"
-            )
+            got = f"keys or lengths differ, got {reprlib.repr(flags)}"
+            message = f"`need_clip` must have the structure of the gradients, with True or False for each array; {got}"
             raise ValueError(message)
         return {index: by_path[path] for index, path in enumerate(self._paths)}
 

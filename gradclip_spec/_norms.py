@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from gradclip_spec._arithmetic import drop_nonfinite, fold, keep_top_bits, raise_two, root, two_product, two_sum
+from gradclip_spec._arithmetic import fold, keep_finite, keep_top_bits, raise_two, root, two_product, two_sum
 from gradclip_spec._formats import FORMATS
 
 __all__ = ["Norm", "PowerSum", "join", "make_power_sum", "pack", "take_root", "take_simple_root"]
@@ -115,7 +115,7 @@ def _take_other_root(work: Any, high: Array, low: Array, norm_type: float) -> Ar
     # Correct the root by one step of Newton's method: `1 / norm_type` is rounded, and the resulting error grows with
     # the logarithm of the sum.
     missing = (high - work.raise_to_power(result, xp.full_like(high, norm_type))) + low
-    return result + drop_nonfinite(xp, result * (missing / (norm_type * high)))
+    return result + keep_finite(xp, result * (missing / (norm_type * high)))
 
 
 def join(work: Any, rows: Array, norm_type: float) -> PowerSum:
@@ -191,7 +191,7 @@ def _sum_scaled(
     highs += [work.xp.zeros_like(highs[0])] * ((1 << (len(highs) - 1).bit_length()) - len(highs))
     high, error = fold(work.xp, work.xp.stack(highs))
     low = error + work.xp.sum(work.xp.stack([low for _, low in parts]))
-    return two_sum(high, drop_nonfinite(work.xp, low))
+    return two_sum(high, keep_finite(work.xp, low))
 
 
 def _sum_whole(work: Any, x: Array, norm_type: float, bound: Array) -> tuple[Array, Array]:

@@ -49,10 +49,8 @@ def _make_backend(tree: Tree) -> Any:
     for x in representatives:
         if not array_api_compat.is_array_api_obj(x):
             name = tree.name(next(i for i, leaf in enumerate(tree.leaves) if leaf is x))
-            hint = "convert a number to an array, and take a container apart or register it with optree"
-            message = (
-                f"gradients must be arrays that array-api-compat knows, or None; {name} is a {_name_type(x)}; {hint}"
-            )
+            wanted = "gradients must be arrays that array-api-compat knows, or None"
+            message = f"{wanted}; {name} is a {_name_type(x)}; convert it to an array, or register it with optree"
             raise TypeError(message)
     namespaces = {array_api_compat.array_namespace(x) for x in representatives}
     if len(namespaces) > 1:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import array_api_compat
 import numpy as np
 
-from gradclip_spec._arithmetic import divide, drop_nonfinite, raise_two, two_sum, unstack
+from gradclip_spec._arithmetic import divide, keep_finite, raise_two, two_sum, unstack
 from gradclip_spec._formats import FORMATS, name_dtype
 from gradclip_spec._norms import Norm, PowerSum, join, make_power_sum, pack, take_root, take_simple_root
 
@@ -235,7 +235,7 @@ class Backend:
         shift = xp.clip(norm.exponent - exponent, -15 * self.format.largest / 16, 0.0)
         scale = raise_two(xp, shift, precision)
         total, error = two_sum(norm.high * scale, eps * raise_two(xp, -exponent, precision))
-        return Norm(total, drop_nonfinite(xp, error) + norm.low * scale, exponent)
+        return Norm(total, keep_finite(xp, error) + norm.low * scale, exponent)
 
     # Scaling.
 

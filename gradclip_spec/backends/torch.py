@@ -1,7 +1,7 @@
 """Define the backends of torch tensors. The memory of tensors on the CPU is read. Other values stay unread."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from gradclip_spec._formats import FORMATS
 from gradclip_spec.backends import torch_private
 from gradclip_spec.backends.base import NO_WRITING, Backend, Coefficient
 from gradclip_spec.backends.in_memory import InMemory
+from gradclip_spec.kernels import threads
 
 __all__ = ["InMemoryTorch", "Torch"]
 
@@ -113,8 +114,6 @@ class InMemoryTorch(InMemory, Torch):
     eager = True
     # Making NumPy's view of a tensor takes longer than asking for its address.
     many_arrays = 8
-    # Use half the cores, because torch's own threads keep spinning for a while.
-    thread_divisor = 2
 
     def find_problem(self, arrays: Sequence[Tensor], inplace: bool) -> tuple[int, str] | None:
         """Return a tensor that cannot be written into. Tensors of this backend have no other problems."""
@@ -128,6 +127,12 @@ class InMemoryTorch(InMemory, Torch):
         """Tell torch that tensors were written into."""
         if arrays:
             torch.autograd.graph.increment_version(arrays)
+
+    def spread(self, work: Callable[[int, int], None], sizes: Any) -> None:
+        """Call `work(first, last)` for ranges of chunks, on torch's own threads, or on half as many new ones."""
+        team = torch_private.find_team()
+        count = min(threads.count_available(), torch.get_num_threads()) // (1 if team else 2)
+        threads.spread(work, sizes, count, team or threads.run_threads)
 
     def measure(self, arrays: Sequence[Tensor]) -> list[int]:
         """Return the number of elements of each tensor."""

@@ -30,25 +30,18 @@ def are_dtensors(arrays: Sequence[Array]) -> bool:
     module = sys.modules.get("torch.distributed.tensor")
     kinds = {module is not None and issubclass(kind, module.DTensor) for kind in {type(array) for array in arrays}}
     if kinds == {True, False}:
-        message = (
-            "gradients must be all DTensors or all plain tensors, got both, and a plain one does not show whether "
-            "it is the same on every process; declare it, e.g. with DTensor.from_local(gradient, mesh, [Replicate()])"
-        )
+        hint = "declare the plain ones, e.g. with DTensor.from_local(gradient, mesh, [Replicate()])"
+        message = f"gradients must be all DTensors or all plain tensors, got both; {hint}"
         raise TypeError(message)
     if True not in kinds:
         return False
     if any(mesh.get_coordinate() is None for mesh in {array.device_mesh for array in arrays}):
-        message = (
-            "gradients must be on meshes that this process is part of, got a DTensor on another mesh; leave it out on "
-            "this process"
-        )
+        message = "gradients must be on meshes that include this process, got a DTensor on another one; leave it out"
         raise TypeError(message)
     for array in arrays:
         if any(placement.is_partial() for placement in array.placements):
-            message = (
-                f"gradients must have been summed over the processes, got a DTensor with the placements "
-                f"{array.placements}; call `redistribute` on it first"
-            )
+            got = f"got a DTensor with the placements {array.placements}; call `redistribute` on it first"
+            message = f"gradients must have been summed over the processes, {got}"
             raise TypeError(message)
     return True
 
@@ -75,10 +68,6 @@ class _Blocks(OneByOne):
         if not self.eager:
             return self.local.join(rows, norm_type)
         return self.local.adopt(make_number_backend().join(np.asarray(rows), norm_type))
-
-    def gather(self, arrays: Sequence[Array], norm_type: float) -> Array:
-        """Return the four numbers of each block, one row for each block."""
-        raise NotImplementedError
 
 
 class Shards(_Blocks):

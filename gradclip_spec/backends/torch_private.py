@@ -4,14 +4,22 @@ Each of them has one function here, and one test that fails if torch removes it.
 """
 
 import contextlib
+import ctypes
+import os
 from typing import Any
 
 import torch
 from torch.autograd import forward_ad
 
-__all__ = ["disable_autocast", "is_transformed", "is_view", "is_watched", "list_levels"]
+from gradclip_spec.kernels.threads import Team
+
+__all__ = ["disable_autocast", "find_team", "is_transformed", "is_view", "is_watched", "list_levels"]
 
 Tensor = Any
+
+#: The function of GNU's OpenMP library that runs torch's threads on Linux, and the process that has these threads.
+_parallel: Any = getattr(ctypes.CDLL(torch._C.__file__), "GOMP_parallel", None)
+_process = os.getpid()
 
 
 def is_transformed() -> bool:
@@ -43,3 +51,16 @@ def disable_autocast() -> contextlib.AbstractContextManager[Any]:
     """Return a context without autocast, because autocast on the CPU cannot concatenate float16 tensors."""
     context: contextlib.AbstractContextManager[Any] = torch._C._DisableAutocast()
     return context
+
+
+def find_team() -> Team | None:
+    """Return a function that runs another one on torch's own threads. Return None if torch does not use GNU's OpenMP.
+
+    Torch's threads spin for some milliseconds after each operation, and other threads would share the cores with them.
+    A forked process has no threads of its parent, so it gets None, too.
+    """
+    return _run_team if _parallel and os.getpid() == _process else None
+
+
+def _run_team(function: Any, count: int) -> None:
+    _parallel(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: function()), None, count, 0)

@@ -11,7 +11,7 @@ import math
 import operator
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,8 +37,6 @@ class Memory(Protocol):
     last_cut: tuple[Sequence[Array], list["_Chunks"], list[int]]
     #: With at least this number of arrays, compiled loops are faster, however few their elements are.
     many_arrays: int = 32
-    #: The number by which the number of threads is divided.
-    thread_divisor: int = 1
 
     def measure(self, arrays: Sequence[Array]) -> list[int]:
         """Return the number of elements of each array."""
@@ -48,6 +46,10 @@ class Memory(Protocol):
 
     def locate(self, arrays: Sequence[Array]) -> Iterator[tuple[str, int]]:
         """Yield the name of the dtype and the address of each array, 0 if it does not lie in one piece."""
+
+    def spread(self, work: Callable[[int, int], None], sizes: Any) -> None:
+        """Call `work(first, last)` for ranges of chunks of these sizes, each on its own thread."""
+        threads.spread(work, sizes, threads.count_available())
 
 
 @functools.cache
@@ -62,10 +64,7 @@ def load_compiled() -> Any:
         nothing = np.zeros(0, np.int64)
         compiled.find_largest(np.float16, nothing, nothing, nothing, 0, 0)
     except Exception as error:  # noqa: BLE001 - numba raises errors of many kinds, and the plain loops serve instead
-        message = (
-            f"gradclip_spec clips without compiled loops, more slowly, because numba does not work here "
-            f"({type(error).__name__}: {error}); install a newer numba, or uninstall it"
-        )
+        message = f"clips are slower, because numba does not work here ({type(error).__name__}: {error}); update numba"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return None
     return compiled
@@ -107,11 +106,11 @@ class _Chunks:
         self.starts, self.sizes, self.owners = np.asarray(table, np.int64).T.copy()
         self.large = sum(size for _, size, _ in pieces) >= LARGE
 
-    def run(self, loop: str, divisor: int, *arguments: Any) -> None:
-        """Run a loop over all chunks, with the available threads divided by a number."""
+    def run(self, loop: str, memory: Memory | None, *arguments: Any) -> None:
+        """Run a loop over all chunks, on the threads that serve this memory, or on this thread alone."""
         work = functools.partial(getattr(load_compiled(), loop), self.kind, self.starts, self.sizes, *arguments)
-        if self.large:
-            threads.spread(work, self.sizes, threads.count_available() // divisor)
+        if memory is not None and self.large:
+            memory.spread(work, self.sizes)
         else:
             work(0, len(self.sizes))
 
@@ -155,9 +154,9 @@ def sum_powers(
     for chunks in compiled:
         sums = np.zeros((2, chunks.sizes.size))
         if compensated:
-            chunks.run("sum_compensated", memory.thread_divisor, power, factor, *sums)
+            chunks.run("sum_compensated", memory, power, factor, *sums)
         else:
-            chunks.run("sum_plainly", memory.thread_divisor, power, sums[0])
+            chunks.run("sum_plainly", memory, power, sums[0])
         if each:
             for owner, pair in zip(chunks.owners.tolist(), sums.T.tolist(), strict=True):
                 parts[owner] += pair
@@ -174,7 +173,7 @@ def find_largest(memory: Memory, arrays: Sequence[Array]) -> float:
     found = [0.0, *(plain.find_largest(x) for x in memory.view([arrays[index] for index in rest]))]
     for chunks in compiled:
         results = np.empty(chunks.sizes.size, np.int64)
-        chunks.run("find_largest", memory.thread_divisor, results)
+        chunks.run("find_largest", memory, results)
         found += results.view(np.float64).tolist()
     return math.nan if any(map(math.isnan, found)) else max(found)
 
@@ -193,7 +192,7 @@ def scale(memory: Memory, sources: Sequence[Array], targets: Sequence[Array], fa
     table = np.asarray(factors, np.float64)
     for chunks, out in zip(compiled, outs, strict=True):
         one_thread = out is chunks and chunks.large and chunks.may_overlap()
-        chunks.run("scale", 1 << 20 if one_thread else memory.thread_divisor, out.starts, table, chunks.owners)
+        chunks.run("scale", None if one_thread else memory, out.starts, table, chunks.owners)
     if rest:
         precise = sum(memory.measure(sources)) < MANY_ELEMENTS
         views = memory.view([sources[index] for index in rest])

@@ -7,7 +7,10 @@ Rules of this file:
 2. Every loop works on a range of *chunks* (65,536 elements of one array, or the rest of it) and writes one result for
    each chunk. The caller adds the results in order. So a result does not depend on the number of threads.
 3. Pointers are offset before a loop and indices start at 0. An index that may be negative keeps LLVM from vectorising.
-4. Sums of float64 in a plain loop may be reassociated, because the bound holds for every order. Compensated sums must
+4. A loop asks for memory two pages ahead of what it reads (`_prefetch`), because a core does not do this by itself
+   across pages. This takes a third off the time of large arrays. Between two requests it works on a *row*, whose length
+   is a variable, or else LLVM would unroll the work on it instead of vectorising.
+5. Sums of float64 in a plain loop may be reassociated, because the bound holds for every order. Compensated sums must
    not be reassociated, so they are compiled without any fast-math flag.
 """
 
@@ -30,6 +33,10 @@ KINDS = {"float16": np.float16, "bfloat16": np.uint16, "float32": np.float32, "f
 #: The number of independent sums in a compensated loop: four vectors of eight, so that additions need not wait for one
 #: another.
 LANES = 32
+#: The smallest normal number of float32.
+SMALLEST = 2.0**-126
+#: The number of elements in a row.
+ROW = 256
 
 
 def _find_cache() -> bool:
@@ -38,8 +45,7 @@ def _find_cache() -> bool:
         numba.njit(cache=True)(_find_cache)
     except RuntimeError:
         message = (
-            "gradclip_spec found no folder to keep its compiled loops in, so each process compiles them again, in a "
-            "few seconds; set NUMBA_CACHE_DIR to a folder that can be written into"
+            "gradclip_spec found no folder to keep its compiled loops in; set NUMBA_CACHE_DIR to save some seconds"
         )
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return False
@@ -62,6 +68,8 @@ _inline: Callable[[Callable[..., Any]], Any] = functools.partial(numba.njit, inl
 
 _FLOAT, _DOUBLE, _HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
 _I16, _I32 = ir.IntType(16), ir.IntType(32)
+_BYTES = ir.IntType(8).as_pointer()
+_PREFETCH = ir.FunctionType(ir.VoidType(), [_BYTES, _I32, _I32, _I32])
 #: How elements of each kind are stored in memory.
 _STORED = {types.float16: _HALF, types.uint16: _I16, types.float32: _FLOAT, types.float64: _DOUBLE}
 
@@ -91,12 +99,15 @@ def _read(context: Any, kind: Any, address: Any, index: Any) -> Any:
 
 
 @_emit
-def _write(context: Any, kind: Any, address: Any, index: Any, number: Any) -> Any:
-    """Write a float64 as an element. Round to float32 first if the element is narrower than float32."""
+def _write(context: Any, kind: Any, address: Any, index: Any, number: Any, factor: Any) -> Any:
+    """Write a product as an element. For float16 and bfloat16, multiply in float32, which is twice as fast."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        value = arguments[3]
-        if kind.dtype != types.float64:
+        if kind.dtype in (types.float16, types.uint16):
+            value = builder.fmul(*(builder.fptrunc(x, _FLOAT) for x in arguments[3:]))
+        else:
+            value = builder.fmul(*arguments[3:])
+        if kind.dtype == types.float32:
             value = builder.fptrunc(value, _FLOAT)
         if kind.dtype == types.float16:
             value = builder.fptrunc(value, _HALF)
@@ -110,7 +121,7 @@ def _write(context: Any, kind: Any, address: Any, index: Any, number: Any) -> An
         builder.store(value, _make_pointer(builder, kind, *arguments[1:3]), align=1)
         return context.get_dummy_value()
 
-    return types.void(kind, types.int64, types.int64, types.float64), generate
+    return types.void(kind, types.int64, types.int64, types.float64, types.float64), generate
 
 
 @_emit
@@ -123,6 +134,22 @@ def _fma(context: Any, x: Any, y: Any, z: Any) -> Any:
     return types.float64(types.float64, types.float64, types.float64), generate
 
 
+@_emit
+def _find_row(context: Any, kind: Any, address: Any, index: Any) -> Any:
+    """Return the address of the row that begins with an element, and ask for the row that is two pages behind it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = builder.bitcast(_make_pointer(builder, kind, *arguments[1:]), _BYTES)
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [_BYTES], _PREFETCH)
+        for line in range(0, ROW * kind.dtype.bitwidth // 8, 64):
+            later = builder.gep(pointer, [ir.Constant(_I32, 8192 + line)])
+            # To read, to keep in all caches, and not as code.
+            builder.call(ask, [later, *(ir.Constant(_I32, number) for number in (0, 3, 1))])
+        return builder.ptrtoint(pointer, ir.IntType(64))
+
+    return types.int64(kind, types.int64, types.int64), generate
+
+
 @_compile_loop(fastmath={"reassoc", "contract", "nsz"})
 def sum_plainly(kind: Any, starts: Any, sizes: Any, power: int, sums: Any, first: int, last: int) -> None:
     """Sum the squares (`power` 2) or magnitudes (1) of each chunk in float64, in any order.
@@ -133,13 +160,11 @@ def sum_plainly(kind: Any, starts: Any, sizes: Any, power: int, sums: Any, first
     """
     for chunk in range(first, last):
         address, size, total = starts[chunk], sizes[chunk], 0.0
-        if power == 2:
-            for index in range(size):
-                x = _read(kind, address, index)
-                total += x * x
-        else:
-            for index in range(size):
-                total += abs(_read(kind, address, index))
+        for begin in range(0, size, ROW):
+            row = _find_row(kind, address, begin)
+            for index in range(min(ROW, size - begin)):
+                x = _read(kind, row, index)
+                total += x * x if power == 2 else abs(x)
         sums[chunk] = total
 
 
@@ -159,15 +184,17 @@ def sum_compensated(
         address, size = starts[chunk], sizes[chunk]
         high[:] = 0.0
         low[:] = 0.0
-        rows = size // LANES
-        for row in range(rows):
-            # The compiler knows this number, so it unrolls the loop.
-            for lane in range(LANES):
-                x = _read(kind, address, row * LANES + lane) * factor
+        for begin in range(0, size, ROW):
+            row, count = _find_row(kind, address, begin), min(ROW, size - begin)
+            for first_lane in range(0, count - LANES + 1, LANES):
+                # The compiler knows this number, so it unrolls the loop.
+                for lane in range(LANES):
+                    x = _read(kind, row, first_lane + lane) * factor
+                    high[lane], low[lane] = _add(high[lane], low[lane], x, power)
+            done = count - count % LANES
+            for lane in range(count % LANES):
+                x = _read(kind, row, done + lane) * factor
                 high[lane], low[lane] = _add(high[lane], low[lane], x, power)
-        for lane in range(size - rows * LANES):
-            x = _read(kind, address, rows * LANES + lane) * factor
-            high[lane], low[lane] = _add(high[lane], low[lane], x, power)
         total, rest = 0.0, 0.0
         for lane in range(LANES):
             total, rest = _add(total, rest + low[lane], high[lane], 1)
@@ -192,8 +219,10 @@ def find_largest(kind: Any, starts: Any, sizes: Any, results: Any, first: int, l
     """
     for chunk in range(first, last):
         address, found = starts[chunk], 0
-        for index in range(sizes[chunk]):
-            found = max(found, int(np.float64(abs(_read(kind, address, index))).view(np.int64)))
+        for begin in range(0, sizes[chunk], ROW):
+            row = _find_row(kind, address, begin)
+            for index in range(min(ROW, sizes[chunk] - begin)):
+                found = max(found, int(np.float64(abs(_read(kind, row, index))).view(np.int64)))
         results[chunk] = found
 
 
@@ -201,27 +230,31 @@ def find_largest(kind: Any, starts: Any, sizes: Any, results: Any, first: int, l
 def scale(kind: Any, starts: Any, sizes: Any, targets: Any, factors: Any, owners: Any, first: int, last: int) -> None:
     """Write the elements of each chunk, times the factor `(high + low) * power` of its owner, to its target.
 
-    For narrower elements, the product with `high` is computed in float64, rounded to float32, and then to the dtype. In
-    addition to half an ulp, the relative error is `2**-53 + 2**-24` for float16 and bfloat16, and `2**-53` for float32.
-    For float64, `high + low` is the factor with a relative error of `2**-106`, and the product of an element with
-    both is rounded once. The two small terms of that product are multiples of `2**-1074`, and each may be wrong by half
-    of it. So a result below `2**-1015` may have a larger error, of up to 1 ulp.
+    The product of a float32 with `high` is computed in float64, and then rounded. In addition to half an ulp, the
+    relative error is `2**-53`. For float16 and bfloat16, `high` and the product are rounded to float32, and the
+    relative error is `2**-23`. If float32 cannot hold `high`, the product is computed in float64 first. For float64,
+    `high + low` is the factor with a relative error of `2**-106`, and the product of an element with both is rounded
+    once. The two small terms of that product are multiples of `2**-1074`, and each may be wrong by half of it. So a
+    result below `2**-1015` may have a larger error, of up to 1 ulp.
     """
     for chunk in range(first, last):
-        start, target, size, owner = starts[chunk], targets[chunk], sizes[chunk], owners[chunk]
-        if start == target:
-            # In this branch the compiler knows that source and target are the same, so it need not handle partial
-            # overlap.
-            _scale(kind, start, start, size, factors[owner, 0], factors[owner, 1], factors[owner, 2])
-        else:
-            _scale(kind, start, target, size, factors[owner, 0], factors[owner, 1], factors[owner, 2])
+        high, low, power = factors[owners[chunk]]
+        for begin in range(0, sizes[chunk], ROW):
+            source = _find_row(kind, starts[chunk], begin)
+            count = min(ROW, sizes[chunk] - begin)
+            if starts[chunk] == targets[chunk]:
+                # In this branch the compiler knows that source and target are the same, so it need not handle partial
+                # overlap.
+                _scale(kind, source, source, count, high, low, power)
+            else:
+                _scale(kind, source, _find_row(kind, targets[chunk], begin), count, high, low, power)
 
 
 @_inline
 def _scale(kind: Any, source: int, target: int, size: int, high: float, low: float, power: float) -> None:
-    if low == 0.0 and power == 1.0:
+    if low == 0.0 and power == 1.0 and high >= SMALLEST:
         for index in range(size):
-            _write(kind, target, index, _read(kind, source, index) * high)
+            _write(kind, target, index, _read(kind, source, index), high)
         return
     for index in range(size):
         x = _read(kind, source, index)
@@ -229,4 +262,4 @@ def _scale(kind: Any, source: int, target: int, size: int, high: float, low: flo
         rest = _fma(x, high, -product) + x * low
         # If the product is infinite, the rest is NaN.
         y = product + rest if abs(product) < math.inf else product
-        _write(kind, target, index, y * power)
+        _write(kind, target, index, y, power)

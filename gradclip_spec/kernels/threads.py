@@ -1,5 +1,6 @@
 """Distribute work among Python threads, for loops that release the interpreter lock."""
 
+import contextlib
 import functools
 import itertools
 import os
@@ -9,7 +10,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["count_available", "spread"]
+__all__ = ["Team", "count_available", "run_threads", "spread"]
+
+#: A function that calls another one on as many threads as a number says.
+Team = Callable[[Callable[[], None], int], None]
 
 
 def count_available() -> int:
@@ -39,39 +43,39 @@ def _read_quota(file: str | os.PathLike[str]) -> int:
         return 1 << 20
 
 
-def spread(work: Callable[[int, int], None], sizes: Any, threads: int) -> None:
+def run_threads(function: Callable[[], None], count: int) -> None:
+    """Call a function on this thread and on new ones, and wait for all of them."""
+    helpers = [threading.Thread(target=function, daemon=True) for _ in range(count - 1)]
+    try:
+        for helper in helpers:
+            # There may be no memory for another thread, or the interpreter may be shutting down.
+            with contextlib.suppress(RuntimeError):
+                helper.start()
+        function()
+    finally:
+        for helper in filter(threading.Thread.is_alive, helpers):
+            helper.join()
+
+
+def spread(work: Callable[[int, int], None], sizes: Any, threads: int, run_team: Team = run_threads) -> None:
     """Call `work(first, last)` for one range of parts per thread. The ranges have nearly equal numbers of elements.
 
     The first error of any thread is raised once all of them have ended.
     """
-    total, threads = int(np.sum(sizes)), min(threads, len(sizes))
-    if threads < 2:
-        work(0, len(sizes))
-        return
+    total, threads = int(np.sum(sizes)), max(1, min(threads, len(sizes)))
     cuts = np.searchsorted(np.cumsum(sizes), np.arange(1, threads) * (total / threads), "right").tolist()
-    own, *others = itertools.pairwise([0, *cuts, len(sizes)])
+    # If some threads cannot be started, the others take their ranges. Each thread ends with None.
+    ranges = [*[None] * threads, *itertools.pairwise([0, *cuts, len(sizes)])]
     errors: list[BaseException] = []
 
-    def work_on(first: int, last: int) -> None:
+    def work_on() -> None:
         try:
-            work(first, last)
+            for part in iter(ranges.pop, None):
+                work(*part)
         except BaseException as error:  # noqa: BLE001 - the thread that waits raises it again
             errors.append(error)
 
-    helpers: list[threading.Thread] = []
-    try:
-        for part in others:
-            helper = threading.Thread(target=work_on, args=part, daemon=True)
-            try:
-                helper.start()
-                helpers.append(helper)
-            except RuntimeError:
-                # There is no memory for another thread, or the interpreter is shutting down.
-                work_on(*part)
-        work_on(*own)
-    finally:
-        for helper in helpers:
-            helper.join()
+    run_team(work_on, threads)
     if errors:
         # Remove the error from the list: its traceback holds this frame, and the cycle would keep the arrays alive.
         raise errors.pop(0)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
+import os
 import re
+import subprocess
+import sys
+import threading
 import warnings
 from typing import Any
 
@@ -12,7 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gradclip_spec
 import gradclip_spec.torch as reference
+from gradclip_spec.kernels import threads
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 torch_private = pytest.importorskip("gradclip_spec.backends.torch_private")
@@ -167,6 +174,65 @@ def test_private_recording() -> None:
         warnings.simplefilter("ignore")
         torch.jit.trace(look, (torch.ones(2),))
     assert seen[0]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="torch uses GNU's OpenMP only on Linux")
+def test_private_team_runs_on_torchs_own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    team = torch_private.find_team()
+    assert team is not None
+    meeting, seen = threading.Barrier(2, timeout=600), []
+
+    def meet() -> None:
+        meeting.wait()
+        seen.append(threading.get_ident())
+
+    for _ in range(2):
+        team(meet, 2)
+    # The same two threads come again.
+    assert len(seen) == 4
+    assert len(set(seen)) == 2
+    assert threading.get_ident() in seen
+    with pytest.raises(ZeroDivisionError):
+        threads.spread(lambda first, last: operator.floordiv(last, 0), [1, 1], 2, team)
+    monkeypatch.setattr(torch_private, "_process", -1)
+    assert torch_private.find_team() is None
+
+
+@pytest.mark.parametrize("owns", [True, False])
+def test_results_do_not_depend_on_the_threads(owns: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not owns:
+        monkeypatch.setattr(torch_private, "_process", -1)
+    tensors = [torch.randn(size, generator=torch.manual_seed(5)) for size in (3, 2_500_001, 70_000)]
+    seen = set()
+    for count in (1, 2, 3):
+        monkeypatch.setenv("OMP_NUM_THREADS", str(count))
+        monkeypatch.setattr(torch, "get_num_threads", lambda count=count: count)
+        copies = [x.clone() for x in tensors]
+        _, norm = gradclip_spec.clip_by_global_norm(copies, 1.0, inplace=True)
+        seen.add((float(norm), b"".join(x.numpy().tobytes() for x in copies)))
+    assert len(seen) == 1
+
+
+FORKING = """
+import os, warnings
+import torch
+import gradclip_spec
+
+tensors = [torch.ones(1 << 22), torch.ones(5)]
+expected = float(gradclip_spec.global_norm(tensors))
+warnings.simplefilter("ignore")
+child = os.fork()
+if not child:
+    os._exit(float(gradclip_spec.global_norm(tensors)) != expected)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is missing on this system")
+def test_clip_works_after_a_fork() -> None:
+    environment = os.environ | {"OMP_NUM_THREADS": "2", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", FORKING], timeout=600, check=False, env=environment)
+    assert done.returncode == 0
 
 
 def test_private_views() -> None:

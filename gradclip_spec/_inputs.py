@@ -151,7 +151,7 @@ class Tree:
 
     def pick_once(self) -> list[Any]:
         """Return each included array once, so that a clip in place does not scale a repeated array twice."""
-        once = {id(x): x for x in self.included}
+        once = dict(zip(map(id, self.included), self.included, strict=True))
         return self.included if len(once) == len(self.included) else list(once.values())
 
     def rebuild(self, arrays: Sequence[Any]) -> Any:
@@ -277,7 +277,7 @@ def _rebuild(node: Any, leaves: Iterator[Any]) -> Any:
         return next(leaves)
     children = list(node.values() if isinstance(node, dict) else node)
     nested = any(map(_is_container, set(map(type, children))))
-    children = [_rebuild(child, leaves) if nested else next(leaves) for child in children]
+    children = [_rebuild(child, leaves) for child in children] if nested else list(itertools.islice(leaves, len(node)))
     if kind is defaultdict:
         return defaultdict(node.default_factory, zip(node, children, strict=True))
     if isinstance(node, dict):

@@ -4,6 +4,7 @@
 that needs more, and `torch_blocks` holds the backends of torch tensors on several devices or processes.
 """
 
+import operator
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -92,9 +93,10 @@ def _choose_torch(xp: Any, tensors: Sequence[Any], device: Any) -> Any:
     from gradclip_spec.backends.torch import InMemoryTorch, Torch
     from gradclip_spec.backends.torch_private import is_watched
 
-    plain = not torch.compiler.is_compiling() and {type(x) for x in tensors} == {torch.Tensor} and not is_watched()
-    if plain and all(x.is_cpu and x.layout is torch.strided and not (x.requires_grad or x.is_nested) for x in tensors):
-        return InMemoryTorch(xp, tensors)
+    if not torch.compiler.is_compiling() and set(map(type, tensors)) == {torch.Tensor} and not is_watched():
+        facts = operator.attrgetter("is_cpu", "layout", "requires_grad", "is_nested")
+        if set(map(facts, tensors)) == {(True, torch.strided, False, False)}:
+            return InMemoryTorch(xp, tensors)
     if "torch.distributed.tensor" in sys.modules or len({x.device for x in tensors}) > 1:
         from gradclip_spec.backends import torch_blocks
 

@@ -332,6 +332,4 @@ def make_number_backend() -> Backend:
 
 @functools.lru_cache
 def _supports_float64(xp: Any, device: Any) -> bool:
-    if not hasattr(xp, "__array_namespace_info__"):
-        return hasattr(xp, "float64")
     return "float64" in xp.__array_namespace_info__().dtypes(device=device, kind="real floating")

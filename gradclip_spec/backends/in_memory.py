@@ -125,18 +125,21 @@ class InMemory(kernels.Memory):
         return (clip_norm / divisor, 0.0, 1.0) if isinstance(divisor, float) else _split(Fraction(clip_norm) / divisor)
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
-        """Return each array times its coefficient (one for all, or a list). For 1, return the array itself."""
-        coefficients = coefficient if isinstance(coefficient, list) else [coefficient] * len(arrays)
-        changed = [index for index, coefficient in enumerate(coefficients) if coefficient != ONE]
-        some = [arrays[index] for index in changed]
-        targets = some if inplace else self.make_like(some)
-        kernels.scale(self, some, targets, [coefficients[index] for index in changed])
+        """Return each array times the coefficient (one for all, or a list). If it is 1, return the array itself."""
+        if coefficient == ONE or not arrays:
+            return list(arrays)
+        targets = arrays if inplace else self.make_like(arrays)
+        kernels.scale(self, arrays, targets, coefficient)
         if inplace:
-            self.record_writing(some)
-        results = dict(zip(changed, targets, strict=True))
-        return [results.get(index, array) for index, array in enumerate(arrays)]
+            self.record_writing(arrays)
+        return list(targets)
 
-    scale_each = scale
+    def scale_each(self, arrays: Sequence[Array], coefficients: Any, inplace: bool) -> list[Array]:
+        """Return each array times its coefficient. If that is 1, return the array itself."""
+        changed = [index for index, coefficient in enumerate(coefficients) if coefficient != ONE]
+        products = self.scale([arrays[index] for index in changed], [coefficients[index] for index in changed], inplace)
+        results = dict(zip(changed, products, strict=True))
+        return [results.get(index, array) for index, array in enumerate(arrays)]
 
     def round_norm(self, norm: Any) -> Array:
         """Return a norm as one rounded number, an array without dimensions."""

@@ -1,7 +1,7 @@
 """Define the backends of NumPy arrays, and of arrays of the library sparse, which hold NumPy arrays."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,12 +44,13 @@ class NumPy(InMemory, Backend):
         """Return the arrays. For bfloat16, return their bits."""
         return [x.view(np.uint16) if self.dtypes[x.dtype] == "bfloat16" else x for x in arrays]
 
-    def locate(self, arrays: Sequence[Array]) -> Iterator[tuple[str, int]]:
-        """Yield the name of the dtype and the address of each array that lies in one piece, in native byte order."""
-        for x, address in zip(arrays, kernels.find_addresses(arrays), strict=True):
-            # A scalar of NumPy holds its element where an array holds the address of its elements.
-            readable = isinstance(x, np.ndarray) and x.flags.forc and x.dtype.isnative
-            yield self.dtypes[x.dtype], address if readable else 0
+    def locate(self, arrays: Sequence[Array]) -> list[int]:
+        """Return the address of each array, or 0 if it does not lie in one piece, in native byte order."""
+        # A scalar of NumPy holds its element where an array holds the address of its elements.
+        return [
+            address if isinstance(x, np.ndarray) and x.flags.forc and x.dtype.isnative else 0
+            for x, address in zip(arrays, kernels.find_addresses(arrays), strict=True)
+        ]
 
 
 class Sparse(NumPy):
@@ -80,6 +81,6 @@ class Sparse(NumPy):
         """Return the elements that each array holds."""
         return [x.data for x in arrays]
 
-    def locate(self, arrays: Sequence[Array]) -> Iterator[tuple[str, int]]:
-        """Yield the name of the dtype and the address of the elements of each array."""
+    def locate(self, arrays: Sequence[Array]) -> list[int]:
+        """Return the address of the elements of each array, or 0 if they do not lie in one piece."""
         return super().locate(self.view(arrays))

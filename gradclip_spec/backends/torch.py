@@ -125,8 +125,7 @@ class InMemoryTorch(InMemory, Torch):
 
     def record_writing(self, arrays: Sequence[Tensor]) -> None:
         """Tell torch that tensors were written into."""
-        if arrays:
-            torch.autograd.graph.increment_version(arrays)
+        torch.autograd.graph.increment_version(arrays)
 
     def spread(self, work: Callable[[int, int], None], sizes: Any) -> None:
         """Call `work(first, last)` for ranges of chunks, on torch's own threads, or on half as many new ones."""
@@ -136,16 +135,17 @@ class InMemoryTorch(InMemory, Torch):
 
     def measure(self, arrays: Sequence[Tensor]) -> list[int]:
         """Return the number of elements of each tensor."""
-        return [x.numel() for x in arrays]
+        return list(map(torch.Tensor.numel, arrays))
 
     def view(self, arrays: Sequence[Tensor]) -> list[Array]:
         """Return the memory of the tensors, or a copy if the negative bit is set. For bfloat16, return the bits."""
         return [_view(x.resolve_neg()) for x in arrays]
 
-    def locate(self, arrays: Sequence[Tensor]) -> Iterator[tuple[str, int]]:
-        """Yield the name of the dtype and the address of each tensor that lies in one piece, row by row."""
-        for x in arrays:
-            yield self.dtypes[x.dtype], x.data_ptr() if x.is_contiguous() and not x.is_neg() else 0
+    def locate(self, arrays: Sequence[Tensor]) -> list[int]:
+        """Return the address of each tensor, or 0 if it does not lie in one piece, row by row."""
+        methods = torch.Tensor.data_ptr, torch.Tensor.is_contiguous, torch.Tensor.is_neg
+        facts = zip(*(map(method, arrays) for method in methods), strict=True)
+        return [address if whole and not negative else 0 for address, whole, negative in facts]
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import math
 import operator
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,6 +35,8 @@ class Memory(Protocol):
 
     #: The last arrays that were cut into chunks, and the result, because a clip in place needs it twice.
     last_cut: tuple[Sequence[Array], list["_Chunks"], list[int]]
+    #: The names of the arrays' dtypes.
+    dtypes: dict[Any, str]
     #: With at least this number of arrays, compiled loops are faster, however few their elements are.
     many_arrays: int = 32
 
@@ -44,8 +46,8 @@ class Memory(Protocol):
     def view(self, arrays: Sequence[Array]) -> list[plain.View]:
         """Return the arrays in the form that the module `plain` takes."""
 
-    def locate(self, arrays: Sequence[Array]) -> Iterator[tuple[str, int]]:
-        """Yield the name of the dtype and the address of each array, 0 if it does not lie in one piece."""
+    def locate(self, arrays: Sequence[Array]) -> list[int]:
+        """Return the address of each array, or 0 if it does not lie in one piece."""
 
     def spread(self, work: Callable[[int, int], None], sizes: Any) -> None:
         """Call `work(first, last)` for ranges of chunks of these sizes, each on its own thread."""
@@ -94,17 +96,15 @@ def _can_read_addresses() -> bool:
 class _Chunks:
     """Chunks of contiguous arrays of one dtype: their addresses, their sizes and their owners."""
 
-    def __init__(self, name: str, pieces: list[tuple[int, int, int]]) -> None:
+    def __init__(self, name: str, addresses: Any, sizes: Any, owners: Any) -> None:
         self.kind = load_compiled().KINDS[name]
-        width, cut = np.dtype(self.kind).itemsize, plain.CHUNK
-        #: The address, the size and the owner of each chunk.
-        table = [
-            (address + start * width, min(size - start, cut), owner)
-            for address, size, owner in pieces
-            for start in range(0, size, cut)
-        ]
-        self.starts, self.sizes, self.owners = np.asarray(table, np.int64).T.copy()
-        self.large = sum(size for _, size, _ in pieces) >= LARGE
+        counts = -(-sizes // plain.CHUNK)
+        # The number of elements of the same array before each chunk.
+        before = (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)) * plain.CHUNK
+        self.starts = np.repeat(addresses, counts) + before * np.dtype(self.kind).itemsize
+        self.sizes = np.minimum(np.repeat(sizes, counts) - before, plain.CHUNK)
+        self.owners = np.repeat(owners, counts)
+        self.large = sizes.sum() >= LARGE
 
     def run(self, loop: str, memory: Memory | None, *arguments: Any) -> None:
         """Run a loop over all chunks, on the threads that serve this memory, or on this thread alone."""
@@ -129,14 +129,13 @@ def _cut(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], list[i
     sizes = memory.measure(arrays)
     if (len(sizes) < memory.many_arrays and sum(sizes) < MANY_ELEMENTS) or load_compiled() is None:
         return [], [index for index, size in enumerate(sizes) if size]
-    groups: dict[str, list[tuple[int, int, int]]] = {}
-    rest = []
-    for index, (size, (name, address)) in enumerate(zip(sizes, memory.locate(arrays), strict=True)):
-        if size and address:
-            groups.setdefault(name, []).append((address, size, index))
-        elif size:
-            rest.append(index)
-    chunks = [_Chunks(name, pieces) for name, pieces in groups.items()]
+    table = np.asarray([memory.locate(arrays), sizes], np.int64)
+    chunks = []
+    for dtype, name in memory.dtypes.items():
+        same = len(memory.dtypes) == 1 or np.asarray([x.dtype == dtype for x in arrays])
+        if (places := np.flatnonzero(np.all(table, axis=0) & same)).size:
+            chunks.append(_Chunks(name, table[0, places], table[1, places], places))
+    rest = np.flatnonzero((table[0] == 0) & (table[1] > 0)).tolist()
     memory.last_cut = tuple(arrays), chunks, rest
     return chunks, rest
 
@@ -178,8 +177,10 @@ def find_largest(memory: Memory, arrays: Sequence[Array]) -> float:
     return math.nan if any(map(math.isnan, found)) else max(found)
 
 
-def scale(memory: Memory, sources: Sequence[Array], targets: Sequence[Array], factors: Sequence[Factor]) -> None:
+def scale(memory: Memory, sources: Sequence[Array], targets: Sequence[Array], factors: Factor | list[Factor]) -> None:
     """Multiply each array by its factor, and write the product into its target, which may be the array itself.
+
+    `factors` is one factor for all arrays, or a list.
 
     With compiled loops, the error of an element is at most 0.51 ulp. Without them, it is at most 0.51 ulp for few
     elements of narrower arrays, and at most 1.5 ulp otherwise.
@@ -189,7 +190,8 @@ def scale(memory: Memory, sources: Sequence[Array], targets: Sequence[Array], fa
     if others != rest:
         # An array that is not contiguous has another layout than its target.
         compiled, outs, rest = [], [], list(range(len(sources)))
-    table = np.asarray(factors, np.float64)
+    table = np.empty((len(sources), 3))
+    table[:] = factors
     for chunks, out in zip(compiled, outs, strict=True):
         one_thread = out is chunks and chunks.large and chunks.may_overlap()
         chunks.run("scale", None if one_thread else memory, out.starts, table, chunks.owners)
@@ -198,4 +200,5 @@ def scale(memory: Memory, sources: Sequence[Array], targets: Sequence[Array], fa
         views = memory.view([sources[index] for index in rest])
         results = views if targets is sources else memory.view([targets[index] for index in rest])
         for index, source, target in zip(rest, views, results, strict=True):
-            plain.scale(source, target, *factors[index], precise)
+            high, low, power = table[index].tolist()
+            plain.scale(source, target, high, low, power, precise)

@@ -87,24 +87,24 @@ def find_addresses(arrays: Sequence[plain.View]) -> list[int]:
 @functools.cache
 def _can_read_addresses() -> bool:
     probe = np.arange(7)[3:]
-    if sys.implementation.name != "cpython" or type(probe).__basicsize__ < object.__basicsize__ + 8:
-        return False
-    address = ctypes.c_size_t.from_address(id(probe) + object.__basicsize__).value
-    return bool(address == probe.__array_interface__["data"][0])
+    place, address = id(probe) + object.__basicsize__, probe.__array_interface__["data"][0]
+    return sys.implementation.name == "cpython" and bool(ctypes.c_size_t.from_address(place).value == address)
 
 
 class _Chunks:
     """Chunks of contiguous arrays of one dtype: their addresses, their sizes and their owners."""
 
-    def __init__(self, name: str, addresses: Any, sizes: Any, owners: Any) -> None:
+    def __init__(self, name: str, pieces: list[tuple[int, int, int]]) -> None:
         self.kind = load_compiled().KINDS[name]
-        counts = -(-sizes // plain.CHUNK)
-        # The number of elements of the same array before each chunk.
-        before = (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)) * plain.CHUNK
-        self.starts = np.repeat(addresses, counts) + before * np.dtype(self.kind).itemsize
-        self.sizes = np.minimum(np.repeat(sizes, counts) - before, plain.CHUNK)
-        self.owners = np.repeat(owners, counts)
-        self.large = sizes.sum() >= LARGE
+        width, cut = np.dtype(self.kind).itemsize, plain.CHUNK
+        if any(size > cut for _, size, _ in pieces):
+            pieces = [
+                (address + start * width, min(size - start, cut), owner)
+                for address, size, owner in pieces
+                for start in range(0, size, cut)
+            ]
+        self.starts, self.sizes, self.owners = np.asarray(list(zip(*pieces, strict=True)), np.int64)
+        self.large = self.sizes.sum() >= LARGE
 
     def run(self, loop: str, memory: Memory | None, *arguments: Any) -> None:
         """Run a loop over all chunks, on the threads that serve this memory, or on this thread alone."""
@@ -129,13 +129,14 @@ def _cut(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], list[i
     sizes = memory.measure(arrays)
     if (len(sizes) < memory.many_arrays and sum(sizes) < MANY_ELEMENTS) or load_compiled() is None:
         return [], [index for index, size in enumerate(sizes) if size]
-    table = np.asarray([memory.locate(arrays), sizes], np.int64)
+    #: The address, the size and the index of each array that is not empty.
+    pieces = [piece for piece in zip(memory.locate(arrays), sizes, range(len(sizes)), strict=True) if piece[1]]
+    whole = [piece for piece in pieces if piece[0]]
+    rest = [index for address, _, index in pieces if not address]
     chunks = []
     for dtype, name in memory.dtypes.items():
-        same = len(memory.dtypes) == 1 or np.asarray([x.dtype == dtype for x in arrays])
-        if (places := np.flatnonzero(np.all(table, axis=0) & same)).size:
-            chunks.append(_Chunks(name, table[0, places], table[1, places], places))
-    rest = np.flatnonzero((table[0] == 0) & (table[1] > 0)).tolist()
+        same = whole if len(memory.dtypes) == 1 else [piece for piece in whole if arrays[piece[2]].dtype == dtype]
+        chunks += [_Chunks(name, same)] if same else []
     memory.last_cut = tuple(arrays), chunks, rest
     return chunks, rest
 

@@ -26,6 +26,7 @@ BUILT_IN = {
     "reference-jax": "gradclip_adapters.reference:jax",
     "reference-torch": "gradclip_adapters.reference:torch",
     "optax": "gradclip_adapters.frameworks.optax:OptaxAdapter",
+    "mxnet": "gradclip_adapters.frameworks.mxnet:MXNetAdapter",
     "mlx": "gradclip_adapters.frameworks.mlx:MLXAdapter",
     "torch": "gradclip_adapters.frameworks.torch:TorchAdapter",
     "paddle": "gradclip_adapters.frameworks.paddle:PaddleAdapter",

@@ -395,7 +395,7 @@ def test_shipped_entries_are_complete(path: Path) -> None:
 
 
 #: How many entries for known causes each framework has. More than 12 would be hard to survey.
-COUNTS = {"mlx": 5, "optax": 8, "paddle": 11, "paddle-fluid": 12, "tensorflow": 10, "torch": 8}
+COUNTS = {"mxnet": 6, "mlx": 5, "optax": 8, "paddle": 11, "paddle-fluid": 12, "tensorflow": 10, "torch": 8}
 
 
 def test_example_of_the_manual_is_valid() -> None:

@@ -21,6 +21,8 @@ Clip = Callable[[Any, Mapping[str, Any]], Tuple[Any, Any]]
 
 #: The options that say how to make a call. A clip does not get them.
 HOW = ("as_generator", "as_single", "compiled")
+#: The options of several backward passes and steps.
+TRAINING = ("start", "weight_decay", "steps", "accumulate")
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,9 @@ def _refuse_impossible(entry: EntryPoint, call: Call) -> None:
     if entry.one_by_one and "as_generator" in call.options:
         message = "{} takes one tensor, not a list of tensors".format(name)
         raise Unsupported(message, "interface")
+    if any(gradient.group for gradient in call.gradients) or any(name in call.options for name in TRAINING):
+        message = "the adapter makes one step from zero, with one group of parameters"
+        raise Unsupported(message)
     if any(gradient.cotangent is not None for gradient in call.gradients):
         message = "the adapter takes no derivatives"
         raise Unsupported(message)

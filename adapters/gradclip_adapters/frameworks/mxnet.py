@@ -1,0 +1,111 @@
+"""Adapt MXNet: `gluon.utils.clip_global_norm`, the operator `nd.clip`, and `clip_gradient` of the optimizer SGD."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Mapping, Tuple
+
+import mxnet as mx
+from mxnet.gluon.utils import clip_global_norm
+
+from ..contract import About, Array, Call, FrameworkRaised, Gradient, Reply, Subject, Unsupported
+from .answering import EntryPoint, ListAdapter, apply_to_each
+
+__all__ = ["MXNetAdapter"]
+
+COMMON = ("repeated", "threads", "follows", "threshold_kinds", "reuses")
+NORM = (*COMMON, "in_place", "returns_norm", "single")
+VALUE = (*COMMON, "mixed_dtypes")
+
+
+class MXNetAdapter(ListAdapter):
+    """Adapter for the clips of MXNet."""
+
+    def __init__(self) -> None:
+        super().__init__(_list_entry_points())
+
+    def about(self) -> About:
+        """Return the version of MXNet."""
+        return About("MXNet", mx.__version__, {"device": str(mx.current_context())})
+
+    def call(self, call: Call) -> Reply:
+        """Return the answer of the entry point that the call names."""
+        try:
+            return super().call(call)
+        except FrameworkRaised:
+            # MXNet computes in threads of its own, and raises an error again when a later call waits for them.
+            for _ in range(2):
+                try:
+                    mx.nd.waitall()
+                except mx.MXNetError:
+                    continue
+            raise
+
+    def make_tensor(self, gradient: Gradient) -> Any:
+        """Return an NDArray."""
+        assert gradient.array is not None
+        if gradient.layout != "contiguous":
+            message = "NDArrays have no strides"
+            raise Unsupported(message, "interface")
+        if gradient.rows is not None:
+            message = "the adapter makes no RowSparseNDArray, which holds each row once"
+            raise Unsupported(message)
+        if gradient.array.dtype == "bfloat16":
+            message = "NDArrays have no bfloat16 that NumPy could fill"
+            raise Unsupported(message, "interface")
+        values = gradient.array.numpy()
+        if not values.size or not values.ndim:
+            message = "for mx.nd, a shape without axes or with an axis of 0 is an unknown shape"
+            raise Unsupported(message, "interface")
+        return mx.nd.array(values, dtype=values.dtype)
+
+    def read_array(self, tensor: Any) -> Array:
+        """Return the elements."""
+        return Array.of(tensor.asnumpy())
+
+    def fill_tensor(self, tensor: Any, array: Array) -> None:
+        """Write elements into an NDArray."""
+        tensor[:] = array.numpy()
+
+
+def _make_norm_clip(check_isfinite: bool) -> Callable[[Any, Mapping[str, Any]], Tuple[Any, Any]]:
+    def clip(gradients: Any, options: Mapping[str, Any]) -> Tuple[Any, Any]:
+        more = {name: value for name, value in options.items() if name != "clip_norm"}
+        return gradients, clip_global_norm(gradients, options["clip_norm"], check_isfinite, **more)
+
+    return clip
+
+
+def _clip_by_operator(tensor: Any, *, max: Any, **more: Any) -> Any:
+    if "min" in more:
+        more["a_min"] = more.pop("min")
+    return mx.nd.clip(tensor, a_max=max, **more)
+
+
+def _step(gradients: Any, options: Mapping[str, Any]) -> Tuple[Any, Any]:
+    more = {name: value for name, value in options.items() if name not in ("max", "learning_rate")}
+    rate = options.get("learning_rate", 1.0)
+    optimizer = mx.optimizer.SGD(learning_rate=rate, clip_gradient=options["max"], **more)
+    weights = [mx.nd.zeros(gradient.shape, dtype=gradient.dtype) for gradient in gradients]
+    for index, (weight, gradient) in enumerate(zip(weights, gradients)):
+        optimizer.update(index, weight, gradient, optimizer.create_state(index, weight))
+    return [0 - weight for weight in weights], None
+
+
+def _list_entry_points() -> List[EntryPoint]:
+    halves, wide = ("float16", "float32", "float64"), ("float32", "float64")
+    entries = [
+        EntryPoint(
+            Subject(f"mxnet.gluon.utils.clip_global_norm[check_isfinite={check}]", "clip_by_global_norm", wide, NORM),
+            _make_norm_clip(check),
+        )
+        for check in (True, False)
+    ]
+    operator = Subject("mxnet.nd.clip", "clip_by_value", halves, (*VALUE, "functional", "min_max", "requires_min"))
+    step = Subject(
+        "mxnet.optimizer.SGD(clip_gradient)", "clip_by_value", halves, (*VALUE, "optimizer", "learning_rate")
+    )
+    return [
+        *entries,
+        EntryPoint(operator, apply_to_each(_clip_by_operator), one_by_one=True),
+        EntryPoint(step, _step, one_by_one=True),
+    ]

@@ -401,14 +401,21 @@ def raise_always(grads: Any, *, max: float, min: float) -> Any:
     raise NotImplementedError(message)
 
 
+def misread_bounds(grads: Any, *, max: float, min: float) -> Any:
+    # The last bit of a large bound is wrong, as if its digits were added in float32.
+    least, most = (np.nextafter(np.float32(one), np.float32(0)) if abs(one) > 1e9 else one for one in (min, max))
+    return [np.clip(g, np.asarray(least, g.dtype), np.asarray(most, g.dtype)) for g in grads]
+
+
 @pytest.mark.parametrize(
     ("fn", "cause"),
     [
         (clip_above, ("value-one-sided", "max")),
+        (misread_bounds, ("value-bounds-rounded", "float32")),
         (lose_nan, ("value-nan-lost",)),
         (raise_always, ("raises", "NotImplementedError", "no kernel for # tensors")),
     ],
-    ids=["one-sided", "nan-lost", "raises"],
+    ids=["one-sided", "misread", "nan-lost", "raises"],
 )
 def test_wrong_clip_by_value_gets_its_cause(fn: Clip, cause: tuple[Any, ...]) -> None:
     found = find_causes(fn, "clip_by_value", ("value.bounds", "value.nan-stays"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -79,6 +81,13 @@ def _list_models(low: float, high: float) -> list[tuple[Explanation, Callable[[D
             for narrow in NARROW
         ),
         *(
+            (
+                Explanation.of("value-bounds-rounded", dtype="float32"),
+                partial(_clip_between_neighbours, low, high, steps),
+            )
+            for steps in itertools.product((-1, 0, 1), (-1, 0, 1))
+        ),
+        *(
             (Explanation.of("narrower-arithmetic", dtype=narrow), partial(_clip_rounded, low, high, narrow))
             for narrow in NARROW
         ),
@@ -112,6 +121,17 @@ def _round(values: Doubles, dtype: str) -> Doubles:
 
 def _clip_between_rounded(low: float, high: float, narrow: str, values: Doubles, dtype: str) -> Doubles:
     least, most = map(float, _round(np.array([low, high]), narrow))
+    return _clip(values, least, most, dtype)
+
+
+def _clip_between_neighbours(low: float, high: float, steps: tuple[int, int], values: Doubles, dtype: str) -> Doubles:
+    """Clip between numbers of float32 beside the bounds: a framework may pass bounds as texts, and misread digits."""
+    with np.errstate(over="ignore"):
+        bounds = np.array([low, high], np.float32)
+        towards = [
+            bound if not step else math.copysign(math.inf, step) for bound, step in zip(bounds, steps, strict=True)
+        ]
+        least, most = map(float, np.nextafter(bounds, np.array(towards, np.float32)))
     return _clip(values, least, most, dtype)
 
 

@@ -7,7 +7,7 @@ Rules of this file:
 2. Every loop works on a range of *chunks* (65,536 elements of one array, or the rest of it) and writes one result for
    each chunk. The caller adds the results in order. So a result does not depend on the number of threads.
 3. Pointers are offset before a loop and indices start at 0. An index that may be negative keeps LLVM from vectorising.
-4. A loop asks for memory two pages ahead of what it reads (`_prefetch`), because a core does not do this by itself
+4. A loop asks for memory two pages ahead of what it reads (`_make_finder`), because a core does not do this by itself
    across pages. This takes a third off the time of large arrays. Between two requests it works on a *row*, whose length
    is a variable, or else LLVM would unroll the work on it instead of vectorising.
 5. Sums of float64 in a plain loop may be reassociated, because the bound holds for every order. Compensated sums must
@@ -33,8 +33,6 @@ KINDS = {"float16": np.float16, "bfloat16": np.uint16, "float32": np.float32, "f
 #: The number of independent sums in a compensated loop: four vectors of eight, so that additions need not wait for one
 #: another.
 LANES = 32
-#: The smallest normal number of float32.
-SMALLEST = 2.0**-126
 #: The number of elements in a row.
 ROW = 256
 
@@ -67,8 +65,7 @@ _emit: Callable[[Callable[..., Any]], Any] = intrinsic
 _inline: Callable[[Callable[..., Any]], Any] = functools.partial(numba.njit, inline="always")
 
 _FLOAT, _DOUBLE, _HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
-_I16, _I32 = ir.IntType(16), ir.IntType(32)
-_BYTES = ir.IntType(8).as_pointer()
+_I16, _I32, _BYTES = ir.IntType(16), ir.IntType(32), ir.IntType(8).as_pointer()
 _PREFETCH = ir.FunctionType(ir.VoidType(), [_BYTES, _I32, _I32, _I32])
 #: How elements of each kind are stored in memory.
 _STORED = {types.float16: _HALF, types.uint16: _I16, types.float32: _FLOAT, types.float64: _DOUBLE}
@@ -134,20 +131,26 @@ def _fma(context: Any, x: Any, y: Any, z: Any) -> Any:
     return types.float64(types.float64, types.float64, types.float64), generate
 
 
-@_emit
-def _find_row(context: Any, kind: Any, address: Any, index: Any) -> Any:
-    """Return the address of the row that begins with an element, and ask for the row that is two pages behind it."""
+def _make_finder(count: int) -> Any:
+    """Return a function that returns the address of an element, and asks for `count` elements two pages behind it."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = builder.bitcast(_make_pointer(builder, kind, *arguments[1:]), _BYTES)
-        ask = builder.module.declare_intrinsic("llvm.prefetch", [_BYTES], _PREFETCH)
-        for line in range(0, ROW * kind.dtype.bitwidth // 8, 64):
-            later = builder.gep(pointer, [ir.Constant(_I32, 8192 + line)])
-            # To read, to keep in all caches, and not as code.
-            builder.call(ask, [later, *(ir.Constant(_I32, number) for number in (0, 3, 1))])
-        return builder.ptrtoint(pointer, ir.IntType(64))
+    @_emit
+    def find(context: Any, kind: Any, address: Any, index: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.bitcast(_make_pointer(builder, kind, *arguments[1:]), _BYTES)
+            ask = builder.module.declare_intrinsic("llvm.prefetch", [_BYTES], _PREFETCH)
+            for line in range(0, count * kind.dtype.bitwidth // 8, 64):
+                later = builder.gep(pointer, [ir.Constant(_I32, 8192 + line)])
+                # To read, to keep in all caches, and not as code.
+                builder.call(ask, [later, *(ir.Constant(_I32, number) for number in (0, 3, 1))])
+            return builder.ptrtoint(pointer, ir.IntType(64))
 
-    return types.int64(kind, types.int64, types.int64), generate
+        return types.int64(kind, types.int64, types.int64), generate
+
+    return find
+
+
+_find_row, _find_lanes = _make_finder(ROW), _make_finder(LANES)
 
 
 @_compile_loop(fastmath={"reassoc", "contract", "nsz"})
@@ -184,17 +187,16 @@ def sum_compensated(
         address, size = starts[chunk], sizes[chunk]
         high[:] = 0.0
         low[:] = 0.0
-        for begin in range(0, size, ROW):
-            row, count = _find_row(kind, address, begin), min(ROW, size - begin)
-            for first_lane in range(0, count - LANES + 1, LANES):
-                # The compiler knows this number, so it unrolls the loop.
-                for lane in range(LANES):
-                    x = _read(kind, row, first_lane + lane) * factor
-                    high[lane], low[lane] = _add(high[lane], low[lane], x, power)
-            done = count - count % LANES
-            for lane in range(count % LANES):
-                x = _read(kind, row, done + lane) * factor
+        whole = size - size % LANES
+        for begin in range(0, whole, LANES):
+            row = _find_lanes(kind, address, begin)
+            # The compiler knows this number, so it unrolls the loop.
+            for lane in range(LANES):
+                x = _read(kind, row, lane) * factor
                 high[lane], low[lane] = _add(high[lane], low[lane], x, power)
+        for lane in range(size - whole):
+            x = _read(kind, address, whole + lane) * factor
+            high[lane], low[lane] = _add(high[lane], low[lane], x, power)
         total, rest = 0.0, 0.0
         for lane in range(LANES):
             total, rest = _add(total, rest + low[lane], high[lane], 1)
@@ -252,7 +254,8 @@ def scale(kind: Any, starts: Any, sizes: Any, targets: Any, factors: Any, owners
 
 @_inline
 def _scale(kind: Any, source: int, target: int, size: int, high: float, low: float, power: float) -> None:
-    if low == 0.0 and power == 1.0 and high >= SMALLEST:
+    # Below its smallest normal number, float32 has fewer bits.
+    if low == 0.0 and power == 1.0 and high >= 2.0**-126:
         for index in range(size):
             _write(kind, target, index, _read(kind, source, index), high)
         return

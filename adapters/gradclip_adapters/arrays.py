@@ -24,9 +24,11 @@ __all__ = [
     "answer_in_threads",
     "build_tensors",
     "convert_options",
+    "convert_thresholds",
     "lay_out",
     "make_earlier_calls",
     "make_following_call",
+    "read_axes",
     "refuse_unlisted",
 ]
 
@@ -44,6 +46,8 @@ FEATURE_OF_OPTION = {
     "followed": "follows",
     "flags": "flag_kinds",
     "threshold_as": "threshold_kinds",
+    "tensor_threshold": "tensor_threshold",
+    "axes": "axes",
     "compiled": "compiles",
     "start": "training",
     "weight_decay": "training",
@@ -64,6 +68,9 @@ FEATURE_OF_LAYOUT = {
 
 #: The bits of plus infinity. All bits of its exponent are set.
 INFINITY_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
+
+#: The options that are thresholds.
+THRESHOLDS = ("clip_norm", "max", "min")
 
 #: An option names a kind of flags or thresholds. These functions convert values to each kind.
 FLAG_KINDS: Mapping[str, Callable[[Any], Any]] = {"bool": bool, "numpy": np.bool_, "int": int}
@@ -148,18 +155,40 @@ def _list_used_features(call: Call) -> Iterator[str]:
         yield "mixed_dtypes"
 
 
-def convert_options(options: Mapping[str, Any], flags: Sequence[bool]) -> Tuple[Dict[str, Any], List[Any]]:
+def convert_options(
+    options: Mapping[str, Any], flags: Sequence[bool], make_scalar: Optional[Callable[[float], Any]] = None
+) -> Tuple[Dict[str, Any], List[Any]]:
     """Return options and flags as objects of the kinds that the options `threshold_as` and `flags` name.
 
-    The result leaves out these two options, and other options that say how to make a call.
+    The result leaves out these two options, and other options that say how to make a call. `make_scalar` makes the
+    tensors without axes for which `tensor_threshold` asks.
+
+    Raises
+    ------
+    Unsupported
+        If a call asks for such a tensor, and the adapter does not say how to make one.
     """
     left_out = ("flags", "threshold_as", "followed", "reused")
     kept = {name: value for name, value in options.items() if name not in left_out}
-    for name in ("clip_norm", "max", "min"):
-        if name in kept and "threshold_as" in options:
-            kept[name] = THRESHOLD_KINDS[options["threshold_as"]](kept[name])
+    if "threshold_as" in options:
+        kept = convert_thresholds(kept, THRESHOLD_KINDS[options["threshold_as"]])
+    if kept.pop("tensor_threshold", False):
+        if make_scalar is None:
+            message = "the adapter passes thresholds as numbers only"
+            raise Unsupported(message)
+        kept = convert_thresholds(kept, make_scalar)
     kind = FLAG_KINDS[options.get("flags", "bool")]
     return kept, [kind(flag) for flag in flags]
+
+
+def convert_thresholds(options: Mapping[str, Any], convert: Callable[[Any], Any]) -> Dict[str, Any]:
+    """Return the options with the threshold, or both bounds, converted."""
+    return {name: convert(value) if name in THRESHOLDS else value for name, value in options.items()}
+
+
+def read_axes(options: Mapping[str, Any]) -> Optional[List[int]]:
+    """Return the axes that share a norm, or None if the call names none."""
+    return [int(axis) for axis in options["axes"].split(",")] if "axes" in options else None
 
 
 def build_tensors(gradients: Sequence[Gradient], build: Callable[[Gradient], Tensor]) -> List[Optional[Tensor]]:

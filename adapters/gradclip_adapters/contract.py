@@ -85,6 +85,8 @@ FEATURES = {
     "follows": "the option `followed` makes another call before the results of the first are read",
     "flag_kinds": "the option `flags` passes the flags as NumPy's bools, or as 1 and 0",
     "threshold_kinds": "the option `threshold_as` passes the threshold as a NumPy scalar, an array, a bool or a text",
+    "tensor_threshold": "the option `tensor_threshold` passes the threshold as a tensor without axes",
+    "axes": "the option `axes` names the axes that share a norm: `0`, `-1` or `0,2`",
     "reuses": "the option `reused` makes the call on tensors of earlier calls (`arrays.make_earlier_calls`)",
 }
 
@@ -188,9 +190,9 @@ class Call:
 
     The options, of which a case sets only those that it needs: `clip_norm` (clip by norm, by global norm), `max` and
     `min` (by value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `as_single`, `threads`,
-    `reused`, `followed`, `flags`, `threshold_as`, `compiled`. With the feature `training`, for an optimizer: `start`
-    (the first value of all parameters; zero if absent), `weight_decay`, `steps` (each with its own backward pass) and
-    `accumulate` (the number of backward passes before the clip; each adds the gradients).
+    `reused`, `followed`, `flags`, `threshold_as`, `tensor_threshold`, `axes`, `compiled`. With the feature `training`,
+    for an optimizer: `start` (the first value of all parameters; zero if absent), `weight_decay`, `steps` (each with
+    its own backward pass) and `accumulate` (the number of backward passes before the clip; each adds the gradients).
     """
 
     subject: str

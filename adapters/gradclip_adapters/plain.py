@@ -81,7 +81,7 @@ PARAMETERS = {
 FEATURE_OF = {**FEATURE_OF_OPTION, "need_clip": "excludes"}
 
 #: The options that say how to make the call.
-HOW = ("as_generator", "as_single", "threads", "reused", "followed", "flags", "threshold_as", "compiled")
+HOW = ("as_generator", "as_single", "threads", "reused", "followed", "flags", "threshold_as", "tensor_threshold", "compiled")
 
 #: A case may leave these out, so a function needs a default for them.
 OPTIONAL = ("norm_type", "error_if_nonfinite")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import jax
 import optax
@@ -23,6 +23,7 @@ COMMON = (
     "follows",
     "flag_kinds",
     "threshold_kinds",
+    "tensor_threshold",
     "differentiable",
 )
 #: On the CPU, XLA treats subnormal numbers as zero: https://github.com/jax-ml/jax/issues/26658
@@ -81,16 +82,23 @@ def _answer(call: Call) -> Reply:
 def _update(call: Call, updates: Any) -> Any:
     """Make the transformation, mask the excluded gradients, and apply it to the updates, as an optimizer does."""
     subject, how = SUBJECTS[call.subject], ("as_generator", "as_single", "compiled")
-    options, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
+    dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
+    included = [gradient.need_clip for gradient in call.gradients]
+    options, flags = convert_options(call.options, included, lambda value: jax.numpy.asarray(value, dtype))
     function, threshold = FUNCTIONS[subject.operation]
     # Optax raises an error for the options that it does not have.
     more = {name: value for name, value in options.items() if name not in (threshold, *how)}
-    transformation = function(options[threshold], **more)
-    if not all(flags):
-        transformation = optax.masked(transformation, flags[0] if "as_single" in options else flags)
+
+    def update(values: Any, tensors: Dict[str, Any]) -> Any:
+        transformation = function(tensors.get(threshold, options[threshold]), **more)
+        if not all(flags):
+            transformation = optax.masked(transformation, flags[0] if "as_single" in options else flags)
+        return transformation.update(values, transformation.init(values))[0]
+
+    # The compiler traces a threshold that is an array. A number is a constant to it.
+    tensors = {threshold: options[threshold]} if "tensor_threshold" in call.options else {}
     compiled = "compiled" in subject.features or options.get("compiled")
-    update = jax.jit(transformation.update) if compiled else transformation.update
-    return update(updates, transformation.init(updates))[0]
+    return (jax.jit(update) if compiled else update)(updates, tensors)
 
 
 def _make_array(gradient: Gradient) -> jax.Array:

@@ -13,7 +13,7 @@ import numpy as np
 import paddle
 from paddle.nn import ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue
 
-from ..arrays import answer_in_threads, build_tensors
+from ..arrays import answer_in_threads, build_tensors, convert_thresholds
 from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 from ..linear_layers import read_values
 from .paddle_optimizer import make_zero_attribute, read_arrays, step_dynamic, step_static
@@ -50,7 +50,14 @@ class PaddleAdapter(Adapter):
         if "reused" in call.options:
             message = "this adapter makes no earlier calls on the same tensors"
             raise Unsupported(message)
-        return entry.answer(call, dict(call.options))
+        options = dict(call.options)
+        if "tensor_threshold" in options and "compiled" in (*options, *entry.subject.features):
+            message = "a static program takes no tensor of dynamic mode, and has no other when the clip is made"
+            raise Unsupported(message, "interface")
+        if options.pop("tensor_threshold", False):
+            dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
+            options = convert_thresholds(options, lambda value: paddle.to_tensor(value, dtype))
+        return entry.answer(call, options)
 
 
 @dataclass(frozen=True)
@@ -201,7 +208,7 @@ def _make_pair_entry(name: str, clip_class: ClipClass) -> EntryPoint:
     # ClipGradByGlobalNorm writes into most gradients, and makes new tensors for zero-dimensional ones. Its
     # documentation mentions neither. It calls `len` on the pairs. The other classes take any iterable.
     more = () if clip_class.make is ClipGradByGlobalNorm else ("functional", "generator")
-    features = _list_features(clip_class, "strided", "repeated", "threads", *more)
+    features = _list_features(clip_class, "strided", "repeated", "threads", "tensor_threshold", *more)
     subject = Subject(name, clip_class.operation, BOTH, features)
     return EntryPoint(subject, lambda call, options: call_on_pairs(clip_class, call, options))
 
@@ -210,7 +217,7 @@ def _make_optimizer_entry(name: str, clip_class: ClipClass, *more: str) -> Entry
     steps = {False: step_dynamic, True: step_static}
     always = "compiled" in more
     # Only dynamic mode gives row-sparse gradients of embeddings.
-    ways = () if always else ("compiles", "generator", "sparse", "training", "groups")
+    ways = () if always else ("compiles", "generator", "sparse", "tensor_threshold", "training", "groups")
     features = _list_features(clip_class, "optimizer", "learning_rate", *more, *ways)
     return EntryPoint(
         Subject(name, clip_class.operation, BOTH, features),
@@ -219,7 +226,8 @@ def _make_optimizer_entry(name: str, clip_class: ClipClass, *more: str) -> Entry
 
 
 def _list_utils_entries() -> Iterator[EntryPoint]:
-    features = ("in_place", "none_grads", "generator", "mixed_dtypes", "single", "repeated", "strided", "threads")
+    shared = ("in_place", "none_grads", "generator", "mixed_dtypes", "single", "repeated", "strided", "threads")
+    features = (*shared, "tensor_threshold")
     norms = Subject(
         "paddle.nn.utils.clip_grad_norm_",
         "clip_by_global_norm",

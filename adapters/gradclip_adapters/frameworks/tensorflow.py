@@ -15,7 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
 
-from ..arrays import answer_in_threads, build_tensors
+from ..arrays import answer_in_threads, build_tensors, convert_thresholds, read_axes
 from ..contract import (
     About,
     Adapter,
@@ -31,9 +31,18 @@ from ..contract import (
 __all__ = ["TensorFlowAdapter"]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-ONE_BY_ONE = ("functional", "mixed_dtypes", "repeated", "single", "sparse", "differentiable")
+ONE_BY_ONE = ("functional", "mixed_dtypes", "repeated", "single", "sparse", "differentiable", "tensor_threshold")
 #: "A tuple or list of mixed `Tensors`, `IndexedSlices`, or None."
-TOGETHER = ("functional", "mixed_dtypes", "none_grads", "repeated", "returns_norm", "sparse", "differentiable")
+TOGETHER = (
+    "functional",
+    "mixed_dtypes",
+    "none_grads",
+    "repeated",
+    "returns_norm",
+    "sparse",
+    "differentiable",
+    "tensor_threshold",
+)
 
 Tensor = Optional[Union[tf.Tensor, tf.IndexedSlices]]
 #: A function from gradients and options to the clipped gradients and the norm, if there is one.
@@ -96,6 +105,9 @@ class EntryPoint:
 def _answer(entry: EntryPoint, call: Call) -> Reply:
     tensors: List[Tensor] = build_tensors(call.gradients, _make_tensor)
     options = dict(call.options)
+    if options.pop("tensor_threshold", False):
+        dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
+        options = convert_thresholds(options, lambda value: tf.constant(value, dtype))
     clip = entry.compiled if options.pop("compiled", False) else entry.clip
     flags = [gradient.need_clip for gradient in call.gradients]
     if not all(flags):
@@ -159,6 +171,8 @@ def _clip_by_value(tensor: Tensor, *, max: float, **more: Any) -> Tensor:
 
 
 def _clip_by_norm(tensor: Tensor, *, clip_norm: float, **more: Any) -> Tensor:
+    if "axes" in more:
+        more["axes"] = read_axes(more)
     return tf.clip_by_norm(tensor, clip_norm, **more)
 
 
@@ -223,7 +237,7 @@ def _list_entry_points() -> List[EntryPoint]:
         *_make_both_entries(
             "tf.clip_by_value", "clip_by_value", (*ONE_BY_ONE, "min_max", "requires_min"), _clip_by_value
         ),
-        *_make_both_entries("tf.clip_by_norm", "clip_by_norm", ONE_BY_ONE, _clip_by_norm),
+        *_make_both_entries("tf.clip_by_norm", "clip_by_norm", (*ONE_BY_ONE, "axes"), _clip_by_norm),
         *_make_both_entries("tf.clip_by_global_norm", "clip_by_global_norm", TOGETHER, _clip_by_global_norm),
         *_make_both_entries(by_use_norm, "clip_by_global_norm", TOGETHER, _clip_with_given_norm),
     ]

@@ -33,8 +33,9 @@ __all__ = ["TorchAdapter", "make_tensor", "read_array"]
 #: `torch.compile` generates C++ for the CPU, so it needs one of these compilers.
 COMPILERS = [name for name in (os.environ.get("CXX"), "g++", "clang++") if name and shutil.which(name)]
 
-#: The abilities of the functions of a norm.
-NORM = (*COMMON, *ANY_NORM, "error_if_nonfinite")
+#: The abilities of the functions by value, and of those of a norm.
+VALUE = (*COMMON, "tensor_threshold")
+NORM = (*VALUE, *ANY_NORM, "error_if_nonfinite")
 
 #: The options of several backward passes and steps.
 TRAINING = ("start", "weight_decay", "steps", "accumulate")
@@ -132,7 +133,7 @@ def _list_entry_points() -> List[EntryPoint]:
         by_norm = Subject(
             "torch.nn.utils.clip_grad_norm_" + mode, "clip_by_global_norm", DTYPES, (*NORM, *more), NORM_TYPES
         )
-        by_value = Subject("torch.nn.utils.clip_grad_value_" + mode, "clip_by_value", DTYPES, (*COMMON, *more))
+        by_value = Subject("torch.nn.utils.clip_grad_value_" + mode, "clip_by_value", DTYPES, (*VALUE, *more))
         entries += [EntryPoint(by_norm, _make_norm_clip(foreach)), EntryPoint(by_value, _make_value_clip(foreach))]
     halves = Subject(
         "torch.nn.utils.get_total_norm then clip_grads_with_norm_",

@@ -92,7 +92,7 @@ def make_case(
         uses.add("mixed_dtypes")
     if "min" in options:
         uses.add("min_max")
-    uses |= {name for name in ("norm_type", "error_if_nonfinite", "eps", "learning_rate") if name in options}
+    uses |= {name for name in ("axes", "norm_type", "error_if_nonfinite", "eps", "learning_rate") if name in options}
     operation = OPERATIONS[rule.partition(".")[0]]
     return Case(rule, variant, dtype, operation, named, options, expectation, frozenset(uses))
 

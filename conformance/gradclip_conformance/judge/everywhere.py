@@ -23,6 +23,7 @@ __all__ = ["list_also_expected", "make_case_of_broken_rule"]
 #: Expectations that judge every included element themselves, or whose calls have no defined result.
 JUDGE_ELEMENTS = (
     "values",
+    "norm-over-axes",
     "not-silent",
     "recorded",
     "refused",

@@ -28,7 +28,7 @@ The texts of a table may hold these names:
 `$module`, `$name` the module and the name of a plain function
 `$clip_norm` ...  an option of the case (`$learning_rate` is 1.0 and `$min` is `-max` unless it has them)
 `$arguments`      `clip_norm=...`, or `max=...` and, if the case has it, `min=...`
-`$keywords`       the options `norm_type`, `error_if_nonfinite` and `eps` of the case, each after a comma
+`$keywords`       the options `norm_type`, `error_if_nonfinite`, `eps` and `axes` of the case, each after a comma
 `$options`        all options as keyword arguments, with `need_clip` if the subject has and needs this argument
 `$norm`           `norm = ` if the script checks the returned norm
 `$need_clip`      the list of flags, True for each included gradient
@@ -53,6 +53,7 @@ from string import Template
 
 import gradclip_adapters
 from gradclip_adapters import registry
+from gradclip_adapters.arrays import convert_thresholds, read_axes
 from gradclip_adapters.contract import Gradient, Subject
 
 from ..cases.literals import NoScript, write_array, write_literal
@@ -85,13 +86,19 @@ THRESHOLDS = {
     "text": "str({})",
 }
 
+#: The options that `$keywords` lists.
+KEYWORDS = ("norm_type", "error_if_nonfinite", "eps", "axes")
+
+#: The options that a script writes as the kinds of its thresholds and flags, and as the way of its call.
+LEFT_OUT = ("as_generator", "threshold_as", "tensor_threshold", "flags")
+
 #: How a script writes a flag of each kind of the option `flags`.
 FLAGS = {"bool": "{}", "numpy": "np.bool_({})", "int": "int({})"}
 
 #: The options of cases that a script may pass by their names.
 OPTIONS = frozenset(
     {"clip_norm", "eps", "error_if_nonfinite", "learning_rate", "max", "min", "norm_type"}
-    | {"as_single", "compiled", "reused", "threads"}
+    | {"as_single", "axes", "compiled", "reused", "threads"}
 )
 
 
@@ -209,14 +216,16 @@ def _choose_names(case: Case, subject: Subject, known: Mapping[str, str]) -> dic
     """Return the value of each name in a template."""
     # The subject's name comes from the table, or is not used: plain functions use `module` and `name`.
     function, _, mode = subject.name.partition("[")
-    if unknown := sorted(set(case.options) - OPTIONS - {"as_generator", "threshold_as", "flags"}):
+    if unknown := sorted(set(case.options) - OPTIONS - set(LEFT_OUT)):
         msg = f"No script passes the option {unknown[0]!r}."
         raise NoScript(msg)
-    left_out = ("as_generator", "threshold_as", "flags")
-    options = {key: write_literal(value) for key, value in case.options.items() if key not in left_out}
+    options = {key: write_literal(value) for key, value in case.options.items() if key not in LEFT_OUT}
     if "threshold_as" in case.options:
-        kind = THRESHOLDS[case.options["threshold_as"]]
-        options |= {key: kind.format(options[key]) for key in ("clip_norm", "max", "min") if key in options}
+        options = convert_thresholds(options, THRESHOLDS[case.options["threshold_as"]].format)
+    if "tensor_threshold" in case.options:
+        options = convert_thresholds(options, lambda value: _write_scalar(value, case, known))
+    if "axes" in case.options:
+        options["axes"] = str(read_axes(case.options))
     flag = FLAGS[case.options.get("flags", "bool")]
     need_clip = f"[{', '.join(flag.format(write_literal(one.need_clip)) for one in case.gradients)}]"
     included = all(gradient.need_clip for gradient in case.gradients)
@@ -224,7 +233,7 @@ def _choose_names(case: Case, subject: Subject, known: Mapping[str, str]) -> dic
     all_options = {**options, **({"need_clip": need_clip} if told else {})}
     exists = all(gradient.array is not None for gradient in case.gradients)
     if_it_exists = "" if exists else " if gradient is not None"
-    keywords = [f", {key}={options[key]}" for key in ("norm_type", "error_if_nonfinite", "eps") if key in options]
+    keywords = [f", {key}={options[key]}" for key in KEYWORDS if key in options]
     return {
         "learning_rate": "1.0",
         "min": write_literal(-float(case.options.get("max", math.nan))),
@@ -247,6 +256,11 @@ def _choose_names(case: Case, subject: Subject, known: Mapping[str, str]) -> dic
         "existing": "gradients" if exists else f"[gradient for gradient in gradients{if_it_exists}]",
         "parameters": "iter(parameters)" if case.options.get("as_generator") else "parameters",
     }
+
+
+def _write_scalar(value: str, case: Case, known: Mapping[str, str]) -> str:
+    """Return a tensor without axes, made as the table makes gradients."""
+    return _fill(known["tensor"], {"values": value, "dtype": case.dtype})
 
 
 def _write_gradients(case: Case, known: Mapping[str, str]) -> str:

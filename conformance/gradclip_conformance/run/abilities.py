@@ -102,6 +102,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "follows": {"followed": True},
     "flag_kinds": {"flags": "int"},
     "threshold_kinds": {"threshold_as": "numpy-float64"},
+    "tensor_threshold": {"tensor_threshold": True},
+    "axes": {"axes": "0"},
 }
 
 #: The abilities that an answer shows: an adapter that ignores them gives a wrong answer.
@@ -193,6 +195,9 @@ def _make_question(subject: Subject, ability: Ability) -> Case:
             gradients = [first, replace(first, same_as=0)]
         case "groups":
             gradients = [first, replace(second, group=1)]
+        case "axes":
+            # Columns of one element: each has a norm of its own.
+            gradients, expected = [make_tensor(FIRST, dtype, (1, 4))], expect("norm-over-axes")
         case "differentiable":
             gradients = [replace(first, cotangent=first.array)]
         case "sparse":

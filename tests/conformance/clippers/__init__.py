@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     wrong_adapters,
+    wrong_arguments,
     wrong_caches,
     wrong_combinations,
     wrong_compiled,
@@ -41,6 +42,7 @@ __all__ = [
     "WRONG",
     "Wrong",
     "wrong_adapters",
+    "wrong_arguments",
     "wrong_caches",
     "wrong_combinations",
     "wrong_compiled",

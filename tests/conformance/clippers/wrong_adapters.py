@@ -18,7 +18,7 @@ from .table import caught_by
 
 #: These options tell the adapter how to call the function. The function itself does not get them.
 TRAINING = ("learning_rate", "start", "weight_decay", "steps", "accumulate")
-UNSEEN = ("as_generator", "as_single", "compiled", *TRAINING)
+UNSEEN = ("as_generator", "as_single", "axes", "compiled", "tensor_threshold", *TRAINING)
 
 
 class WithAbilities(Adapter):

@@ -213,7 +213,8 @@ def answer_call(entry: EntryPoint, call: Call, step: Optional[Callable[[List[Par
 def _add_flags(call: Call) -> Mapping[str, Any]:
     """Return the options, and the flags if some are false. torch has no parameter for flags, and raises an error."""
     flags = [gradient.need_clip for gradient in call.gradients]
-    options, _ = convert_options(call.options, flags)
+    dtype = getattr(torch, next((one.array.dtype for one in call.gradients if one.array is not None), "float32"))
+    options, _ = convert_options(call.options, flags, lambda value: torch.tensor(value, dtype=dtype))
     return options if all(flags) else {**options, "need_clip": flags}
 
 

@@ -55,6 +55,7 @@ def make_cases() -> Iterator[Case]:
         if dtype != "float16":
             yield from _make_beyond_32_bits(dtype)
         yield from _make_thresholds_of_other_kinds(dtype, uneven)
+        yield from _make_tensor_thresholds(dtype, uneven)
 
 
 def _make_beyond_32_bits(dtype: str) -> Iterator[Case]:
@@ -63,6 +64,16 @@ def _make_beyond_32_bits(dtype: str) -> Iterator[Case]:
     for operation in OPERATIONS:
         options = make_clipping_options(operation, 2**32 if operation == "value" else 5 * 2**30)
         yield make_case(f"{operation}.integer-threshold", "beyond-32-bits", dtype, large, options, expect("values"))
+
+
+def _make_tensor_thresholds(dtype: str, gradients: list[Gradient]) -> Iterator[Case]:
+    for operation in OPERATIONS:
+        rule, needs = f"{operation}.tensor-threshold", ["tensor_threshold"]
+        for name, threshold in (("clipped", 2.0), ("not-clipped", 32.0), ("zero", 0.0)):
+            options = {**make_clipping_options(operation, threshold), "tensor_threshold": True}
+            yield make_case(rule, name, dtype, gradients, options, expect("values"), needs)
+    both: dict[str, Any] = {"min": -1.0, "max": 2.0, "tensor_threshold": True}
+    yield make_case("value.tensor-threshold", "min-and-max", dtype, gradients, both, expect("values"), needs)
 
 
 def _make_thresholds_of_other_kinds(dtype: str, gradients: list[Gradient]) -> Iterator[Case]:

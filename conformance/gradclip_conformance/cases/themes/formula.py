@@ -43,6 +43,7 @@ def make_cases() -> Iterator[Case]:
             yield from _make_norm_cases(operation, dtype)
             yield from _ask_other_norms(operation, dtype)
         yield from _clip_one_tensor_at_a_time(dtype)
+        yield from _take_norms_over_axes(dtype)
         yield from _clip_all_together(dtype)
         yield from _ask_returned_norm(dtype)
     yield from _ask_every_number()
@@ -377,6 +378,24 @@ def _clip_one_tensor_at_a_time(dtype: str) -> Iterator[Case]:
     yield make_case(
         rule, "only-together-above", dtype, together_above, {"clip_norm": 4.5}, expect("untouched", indices=(0, 1))
     )
+
+
+def _take_norms_over_axes(dtype: str) -> Iterator[Case]:
+    """Take norms over some axes. Of the slices, some are clipped, some not, and some are zero."""
+    matrix = make_tensor([3.0, 4.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.25, 0.0, 0.0, 0.0, 0.0], dtype, (3, 4))
+    rows = [matrix, make_tensor([-6.0, 0.0, 0.0, 8.0], dtype, (1, 4))]
+    values = [4.0, -0.125, 0.0, 0.0, 2.0, 0.5, -4.0, 0.0, 0.0, 0.0, 0.0, -0.5]
+    block = [make_tensor(values, dtype, (2, 2, 3))]
+    for name, gradients, axes in (
+        ("columns", [matrix], "0"),
+        ("rows", rows, "1"),
+        ("last-axis", rows, "-1"),
+        ("all-axes", [matrix], "0,1"),
+        ("middle-axis", block, "1"),
+        ("outer-axes", block, "0,2"),
+    ):
+        options = {"clip_norm": 2.5, "axes": axes}
+        yield make_case("norm.norm-over-axes", name, dtype, gradients, options, expect("norm-over-axes"))
 
 
 def _clip_all_together(dtype: str) -> Iterator[Case]:

@@ -1,15 +1,16 @@
-"""Expect the right norm to be returned."""
+"""Expect the right norm to be returned, and each slice over some axes to be clipped by its own norm."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from gradclip_adapters.arrays import read_axes
 from gradclip_adapters.contract import Array, Reply
 from gradclip_reports.statuses import Status
 
@@ -21,12 +22,17 @@ from ...oracle.predict import count_terms, decode_gradients, predict
 from ...oracle.question import find_narrowest
 from ..arrays import measure_norm_distance, read_norm
 from ..expectation import Expectation, Part, may_raise
-from ..fingerprint import show_answer
+from ..fingerprint import describe_results, show_answer
 from ..model import Answer, Context, Raised, Script, Verdict, join_lines
-from ..script_lines import format_tolerance, list_relative_ulps
+from ..script_lines import assert_equal, format_tolerance, list_relative_ulps, predict_values
+from .elements import Values
 from .special_values import list_nonfinite_totals
 
-__all__ = ["ReturnedNorm"]
+__all__ = ["NormOverAxes", "ReturnedNorm"]
+
+CUT = """# Each slice over the axes has a norm of its own.
+moved = [np.moveaxis(np.asarray(result), {kept}, range({count})) for result in results]
+results = [part for result in moved for part in result.reshape(-1, np.prod(result.shape[{count}:]))]"""
 
 
 @dataclass(frozen=True)
@@ -121,3 +127,58 @@ def _list_right_norms(case: Case) -> tuple[Fraction | float, ...]:
     if bounds is not None:
         return (bounds.middle,)
     return list_nonfinite_totals(case, case.included) or (math.nan,)
+
+
+@dataclass(frozen=True)
+class NormOverAxes(Expectation):
+    """The elements are those of a clip by norm in which each slice over the axes is a gradient of its own."""
+
+    name: ClassVar[str] = "norm-over-axes"
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Compare each slice with the formula's result for it."""
+        axes = read_axes(context.case.options) or []
+        parts = tuple(part for result in replies[0].gradients if result is not None for part in _cut(result, axes))
+        slices = replace(context, case=_cut_gradients(context.case))
+        return Values().judge_replies(slices, [replace(replies[0], gradients=parts)])
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return the expected slices."""
+        slices = _cut_gradients(case)
+        return ("each slice is clipped by its own norm", *describe_results(slices, predict(slices), "Values"))
+
+    def write_script(self, script: Script) -> str:
+        """Return lines that cut the results into slices, and compare these with the formula's results."""
+        case, slices = script.case, _cut_gradients(script.case)
+        # All gradients of a case have the same number of axes.
+        (dimensions,) = {len(gradient.array.shape) for gradient in case.gradients if gradient.array is not None}
+        kept = _list_kept(dimensions, read_axes(case.options) or [])
+        cut = CUT.format(kept=kept, count=len(kept))
+        right = predict_values(slices, script.subject, predict(slices))
+        return join_lines(script.clip_lines(), cut, assert_equal(right))
+
+
+def _cut_gradients(case: Case) -> Case:
+    """Return the clip by norm in which each slice is a gradient of its own."""
+    axes = read_axes(case.options) or []
+    slices = [
+        replace(gradient, array=part)
+        for gradient in case.gradients
+        if gradient.array is not None
+        for part in _cut(gradient.array, axes)
+    ]
+    options = {name: value for name, value in case.options.items() if name != "axes"}
+    return replace(case, gradients=tuple(slices), options=options)
+
+
+def _cut(array: Array, axes: Sequence[int]) -> list[Array]:
+    """Return the slices of an array over some axes, each as a vector."""
+    kept = _list_kept(len(array.shape), axes)
+    moved: np.ndarray[Any, Any] = np.moveaxis(array.bits(), kept, list(range(len(kept))))
+    count = int(np.prod([array.shape[axis] for axis in kept], dtype=int))
+    return [Array(array.dtype, part.shape, part.tobytes()) for part in moved.reshape(count, -1)]
+
+
+def _list_kept(dimensions: int, axes: Sequence[int]) -> list[int]:
+    """Return the axes over which no norm goes."""
+    return [axis for axis in range(dimensions) if axis not in axes and axis - dimensions not in axes]

@@ -1,0 +1,30 @@
+"""Test that right functions pass the cases of rare arguments; for wrong ones see `clippers.wrong_arguments`."""
+
+from __future__ import annotations
+
+import pytest
+from clippers.steps import ByGlobalNorm, ByNorm, ByValue, Clipper
+from clippers.wrong_adapters import WithAbilities
+from clippers.wrong_arguments import OverAxes, TakesAxes, TakesTensors
+
+from gradclip_conformance.cases.catalogue import list_all_cases
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import Selection, plan_cells
+from gradclip_conformance.run.runner import run_cell
+
+
+@pytest.mark.parametrize(
+    ("right", "adapter", "rule", "count"),
+    [
+        (ByValue, TakesTensors, "value.tensor-threshold", 12),
+        (ByNorm, TakesTensors, "norm.tensor-threshold", 9),
+        (ByGlobalNorm, TakesTensors, "global-norm.tensor-threshold", 9),
+        (OverAxes, TakesAxes, "norm.norm-over-axes", 18),
+    ],
+)
+def test_right_function_passes(right: type[Clipper], adapter: type[WithAbilities], rule: str, count: int) -> None:
+    dtypes = ("float16", "float32", "float64")
+    connection = InProcess(adapter(right(), right.operation, dtypes, None))
+    planned = plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=(rule,), dtypes=dtypes))
+
+    assert [run_cell(connection, cell, 1.0).status for cell in planned] == ["pass"] * count

@@ -80,8 +80,9 @@ PARAMETERS = {
 #: The feature that a function has if it takes the parameter.
 FEATURE_OF = {**FEATURE_OF_OPTION, "need_clip": "excludes"}
 
-#: The options that say how to make the call.
-HOW = ("as_generator", "as_single", "threads", "reused", "followed", "flags", "threshold_as", "tensor_threshold", "compiled")
+#: The options that say how to pass a threshold, and all that say how to make the call.
+THRESHOLD_FORMS = ("threshold_as", "tensor_threshold")
+HOW = ("as_generator", "as_single", "threads", "reused", "followed", "flags", *THRESHOLD_FORMS, "compiled")
 
 #: A case may leave these out, so a function needs a default for them.
 OPTIONAL = ("norm_type", "error_if_nonfinite")

@@ -18,6 +18,8 @@ __all__ = ["ADAPTERS", "MODULES", "find_python", "has_framework", "has_library",
 #: The module of each framework that has an adapter.
 MODULES = {
     "optax": "optax",
+    "chainer": "chainer",
+    "thinc": "thinc.api",
     "mxnet": "mxnet",
     "mlx": "mlx.core",
     "torch": "torch",

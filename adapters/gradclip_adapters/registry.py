@@ -26,6 +26,8 @@ BUILT_IN = {
     "reference-jax": "gradclip_adapters.reference:jax",
     "reference-torch": "gradclip_adapters.reference:torch",
     "optax": "gradclip_adapters.frameworks.optax:OptaxAdapter",
+    "chainer": "gradclip_adapters.frameworks.chainer:ChainerAdapter",
+    "thinc": "gradclip_adapters.frameworks.thinc:ThincAdapter",
     "mxnet": "gradclip_adapters.frameworks.mxnet:MXNetAdapter",
     "mlx": "gradclip_adapters.frameworks.mlx:MLXAdapter",
     "torch": "gradclip_adapters.frameworks.torch:TorchAdapter",

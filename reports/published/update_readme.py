@@ -35,7 +35,7 @@ BEGIN, END = "<!-- matrix: begin", "<!-- matrix: end -->"
 #: The time of every file in `site.zip`, the earliest that the format has. So equal sites are equal files.
 TIME = (1980, 1, 1, 0, 0, 0)
 #: The adapters that both tables show, in this order.
-ORDER = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow", "optax", "mlx", "mxnet")
+ORDER = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow", "optax", "mlx", "mxnet", "thinc", "chainer")
 HEADING = """# All rules, all frameworks
 
 `nox -s report` makes this page from the records beside it. [README.md](../../README.md) explains the signs.

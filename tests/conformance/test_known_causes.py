@@ -395,7 +395,17 @@ def test_shipped_entries_are_complete(path: Path) -> None:
 
 
 #: How many entries for known causes each framework has. More than 12 would be hard to survey.
-COUNTS = {"mxnet": 6, "mlx": 5, "optax": 8, "paddle": 11, "paddle-fluid": 12, "tensorflow": 10, "torch": 8}
+COUNTS = {
+    "chainer": 3,
+    "thinc": 6,
+    "mxnet": 6,
+    "mlx": 5,
+    "optax": 8,
+    "paddle": 11,
+    "paddle-fluid": 12,
+    "tensorflow": 10,
+    "torch": 8,
+}
 
 
 def test_example_of_the_manual_is_valid() -> None:

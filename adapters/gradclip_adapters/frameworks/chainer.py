@@ -1,0 +1,100 @@
+"""Adapt Chainer: the hooks `GradientClipping` and `GradientHardClipping` of an optimizer."""
+
+from __future__ import annotations
+
+from typing import Any, List, Mapping, Sequence, Tuple
+
+import chainer
+import numpy as np
+from chainer import optimizer_hooks
+
+from ..arrays import lay_out
+from ..contract import About, Array, Gradient, Subject, Unsupported
+from .answering import EntryPoint, ListAdapter
+
+__all__ = ["ChainerAdapter"]
+
+FEATURES = (
+    "optimizer",
+    "learning_rate",
+    "mixed_dtypes",
+    "none_grads",
+    "strided",
+    "reversed",
+    "packed",
+    "repeated",
+    "threads",
+    "follows",
+    "reuses",
+    "threshold_kinds",
+)
+
+
+class ChainerAdapter(ListAdapter):
+    """Adapter for the hooks of Chainer."""
+
+    def __init__(self) -> None:
+        super().__init__(_list_entry_points())
+
+    def about(self) -> About:
+        """Return the version of Chainer."""
+        return About("Chainer", chainer.__version__, {"device": "numpy"})
+
+    def make_tensor(self, gradient: Gradient) -> Any:
+        """Return an array of NumPy."""
+        assert gradient.array is not None
+        if gradient.rows is not None:
+            message = "Chainer's gradients are arrays, and not row-sparse"
+            raise Unsupported(message, "interface")
+        return lay_out(gradient.array.numpy(), gradient.layout)
+
+    def read_array(self, tensor: Any) -> Array:
+        """Return the elements."""
+        return Array.of(tensor)
+
+    def fill_tensor(self, tensor: Any, array: Array) -> None:
+        """Write elements into an array."""
+        tensor[...] = array.numpy()
+
+
+def _step(gradients: Sequence[Any], hook: Any, rate: float) -> List[Any]:
+    """Set up an optimizer on parameters of zero, update them with a hook, and return them negated."""
+    link = chainer.Link()
+    with link.init_scope():
+        for index, gradient in enumerate(gradients):
+            shape, dtype = ((1,), "float32") if gradient is None else (gradient.shape, gradient.dtype)
+            parameter = chainer.Parameter(np.zeros(shape, dtype))
+            parameter.grad = gradient
+            setattr(link, "parameter{}".format(index), parameter)
+    optimizer = chainer.optimizers.SGD(rate)
+    optimizer.setup(link)
+    optimizer.add_hook(hook)
+    optimizer.update()
+    moved = [getattr(link, "parameter{}".format(index)).array for index in range(len(gradients))]
+    return [None if gradient is None else np.zeros_like(array) - array for gradient, array in zip(gradients, moved)]
+
+
+def _clip_by_norm(gradients: Sequence[Any], options: Mapping[str, Any]) -> Tuple[Any, Any]:
+    more = {name: value for name, value in options.items() if name not in ("clip_norm", "learning_rate")}
+    hook = optimizer_hooks.GradientClipping(options["clip_norm"], **more)
+    return _step(gradients, hook, options.get("learning_rate", 1.0)), None
+
+
+def _clip_by_value(gradients: Sequence[Any], options: Mapping[str, Any]) -> Tuple[Any, Any]:
+    more = {name: value for name, value in options.items() if name not in ("max", "min", "learning_rate")}
+    if "min" in options:
+        more["lower_bound"] = options["min"]
+    hook = optimizer_hooks.GradientHardClipping(upper_bound=options["max"], **more)
+    return _step(gradients, hook, options.get("learning_rate", 1.0)), None
+
+
+def _list_entry_points() -> List[EntryPoint]:
+    dtypes = ("float16", "float32", "float64")
+    by_norm = Subject("chainer.optimizer_hooks.GradientClipping [SGD]", "clip_by_global_norm", dtypes, FEATURES)
+    by_value = Subject(
+        "chainer.optimizer_hooks.GradientHardClipping [SGD]",
+        "clip_by_value",
+        dtypes,
+        (*FEATURES, "min_max", "requires_min"),
+    )
+    return [EntryPoint(by_norm, _clip_by_norm), EntryPoint(by_value, _clip_by_value)]

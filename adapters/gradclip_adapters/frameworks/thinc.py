@@ -1,0 +1,73 @@
+"""Adapt thinc: `grad_clip` of an optimizer, and `NumpyOps.clip_gradient`, which it calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from thinc.about import __version__
+from thinc.api import SGD, get_current_ops
+
+from ..arrays import lay_out
+from ..contract import About, Array, Gradient, Subject, Unsupported
+from .answering import EntryPoint, ListAdapter, apply_to_each
+
+__all__ = ["ThincAdapter"]
+
+DTYPES = ("float16", "float32", "float64")
+FEATURES = (
+    "mixed_dtypes",
+    "strided",
+    "reversed",
+    "packed",
+    "repeated",
+    "threads",
+    "follows",
+    "reuses",
+    "threshold_kinds",
+)
+
+
+class ThincAdapter(ListAdapter):
+    """Adapter for the clips of thinc on NumPy."""
+
+    def __init__(self) -> None:
+        step = Subject("thinc.api.SGD(grad_clip)", "clip_by_norm", DTYPES, (*FEATURES, "optimizer", "learning_rate"))
+        operator = Subject("thinc.api.NumpyOps.clip_gradient", "clip_by_norm", DTYPES, (*FEATURES, "in_place"))
+        super().__init__(
+            [
+                EntryPoint(step, apply_to_each(_step), one_by_one=True),
+                EntryPoint(operator, apply_to_each(_clip), one_by_one=True),
+            ]
+        )
+
+    def about(self) -> About:
+        """Return the version of thinc and the name of its operators."""
+        return About("thinc", __version__, {"ops": type(get_current_ops()).__name__})
+
+    def make_tensor(self, gradient: Gradient) -> Any:
+        """Return an array of NumPy."""
+        assert gradient.array is not None
+        if gradient.rows is not None:
+            message = "thinc's gradients are arrays, and not row-sparse"
+            raise Unsupported(message, "interface")
+        return lay_out(gradient.array.numpy(), gradient.layout)
+
+    def read_array(self, tensor: Any) -> Array:
+        """Return the elements."""
+        return Array.of(tensor)
+
+    def fill_tensor(self, tensor: Any, array: Array) -> None:
+        """Write elements into an array."""
+        tensor[...] = array.numpy()
+
+
+def _step(gradient: Any, *, clip_norm: Any, learning_rate: float = 1.0, **more: Any) -> Any:
+    """Return the negated weights after a step from zero."""
+    optimizer = SGD(learning_rate, grad_clip=clip_norm, use_averages=False, **more)
+    weights, _ = optimizer((0, "W"), np.zeros(gradient.shape, gradient.dtype), gradient)
+    return np.zeros_like(weights) - weights
+
+
+def _clip(gradient: Any, *, clip_norm: Any, **more: Any) -> Any:
+    return get_current_ops().clip_gradient(gradient, clip_norm, **more)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_every_framework_has_a_record() -> None:
-    assert {"numpy", "optax", "mlx", "mxnet", "torch", "paddle", "paddle-fluid", "tensorflow"} <= {
+    assert {"numpy", "optax", "mlx", "mxnet", "chainer", "thinc", "torch", "paddle", "paddle-fluid", "tensorflow"} <= {
         path.name.removesuffix(".jsonl.gz") for path in RECORDS
     }
 

@@ -136,10 +136,9 @@ class InMemory(kernels.Memory):
 
     def scale_each(self, arrays: Sequence[Array], coefficients: Any, inplace: bool) -> list[Array]:
         """Return each array times its coefficient. If that is 1, return the array itself."""
-        changed = [index for index, coefficient in enumerate(coefficients) if coefficient != ONE]
-        products = self.scale([arrays[index] for index in changed], [coefficients[index] for index in changed], inplace)
-        results = dict(zip(changed, products, strict=True))
-        return [results.get(index, array) for index, array in enumerate(arrays)]
+        changed = [x for x, coefficient in zip(arrays, coefficients, strict=True) if coefficient != ONE]
+        products = iter(self.scale(changed, [each for each in coefficients if each != ONE], inplace))
+        return [x if each == ONE else next(products) for x, each in zip(arrays, coefficients, strict=True)]
 
     def round_norm(self, norm: Any) -> Array:
         """Return a norm as one rounded number, an array without dimensions."""

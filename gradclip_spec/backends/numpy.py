@@ -47,10 +47,8 @@ class NumPy(InMemory, Backend):
     def locate(self, arrays: Sequence[Array]) -> list[int]:
         """Return the address of each array, or 0 if it does not lie in one piece, in native byte order."""
         # A scalar of NumPy holds its element where an array holds the address of its elements.
-        return [
-            address if isinstance(x, np.ndarray) and x.flags.forc and x.dtype.isnative else 0
-            for x, address in zip(arrays, kernels.find_addresses(arrays), strict=True)
-        ]
+        pairs = zip(arrays, kernels.find_addresses(arrays), strict=True)
+        return [place if isinstance(x, np.ndarray) and x.flags.forc and x.dtype.isnative else 0 for x, place in pairs]
 
 
 class Sparse(NumPy):

@@ -17,8 +17,9 @@ __all__ = ["disable_autocast", "find_team", "is_transformed", "is_view", "is_wat
 
 Tensor = Any
 
-#: The function of GNU's OpenMP library that runs torch's threads on Linux, and the process that has these threads.
-_parallel: Any = getattr(ctypes.CDLL(torch._C.__file__), "GOMP_parallel", None)
+#: The functions of GNU's OpenMP library that run torch's threads on Linux, and the process that has these threads.
+_calls: list[Any] = [getattr(ctypes.CDLL(torch._C.__file__), f"GOMP_parallel_{x}", None) for x in ("start", "end")]
+_start, _end = _calls
 _process = os.getpid()
 
 
@@ -59,8 +60,14 @@ def find_team() -> Team | None:
     Torch's threads spin for some milliseconds after each operation, and other threads would share the cores with them.
     A forked process has no threads of its parent, so it gets None, too.
     """
-    return _run_team if _parallel and os.getpid() == _process else None
+    return _run_team if _start and _end and os.getpid() == _process else None
 
 
 def _run_team(function: Any, count: int) -> None:
-    _parallel(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: function()), None, count, 0)
+    task = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: function())
+    try:
+        # A signal can interrupt this thread before or after each of these calls, but not between `try` and the first.
+        _start(task, None, count)
+        function()
+    finally:
+        _end()

@@ -98,11 +98,7 @@ class _Chunks:
         self.kind = load_compiled().KINDS[name]
         width, cut = np.dtype(self.kind).itemsize, plain.CHUNK
         if any(size > cut for _, size, _ in pieces):
-            pieces = [
-                (address + start * width, min(size - start, cut), owner)
-                for address, size, owner in pieces
-                for start in range(0, size, cut)
-            ]
+            pieces = [(x + i * width, min(n - i, cut), owner) for x, n, owner in pieces for i in range(0, n, cut)]
         self.starts, self.sizes, self.owners = np.asarray(list(zip(*pieces, strict=True)), np.int64)
         self.large = self.sizes.sum() >= LARGE
 

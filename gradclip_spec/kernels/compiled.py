@@ -50,17 +50,11 @@ def _find_cache() -> bool:
     return True
 
 
-_HAS_CACHE = _find_cache()
-
-
-def _compile_loop(**flags: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that compiles a function at its first call."""
-    decorator: Callable[..., Any] = numba.njit(nogil=True, cache=_HAS_CACHE, **flags)
-    return decorator
-
-
+Decorator = Callable[[Callable[..., Any]], Any]
+#: A function that returns a decorator, which compiles a function at its first call.
+_compile_loop: Callable[..., Decorator] = functools.partial(numba.njit, nogil=True, cache=_find_cache())
 #: The decorator of a function that returns a signature and a code generator. Loops can call such a function.
-_emit: Callable[[Callable[..., Any]], Any] = intrinsic
+_emit: Decorator = intrinsic
 #: The decorator that inlines a function into its callers.
 _inline: Callable[[Callable[..., Any]], Any] = functools.partial(numba.njit, inline="always")
 

@@ -7,6 +7,7 @@ import math
 import operator
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -196,6 +197,20 @@ def test_private_team_runs_on_torchs_own_threads(monkeypatch: pytest.MonkeyPatch
         threads.spread(lambda first, last: operator.floordiv(last, 0), [1, 1], 2, team)
     monkeypatch.setattr(torch_private, "_process", -1)
     assert torch_private.find_team() is None
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="torch uses GNU's OpenMP only on Linux")
+def test_private_team_can_be_interrupted() -> None:
+    team = torch_private.find_team()
+    caller = threading.get_ident()
+
+    def interrupt() -> None:
+        if threading.get_ident() == caller:
+            signal.raise_signal(signal.SIGINT)
+
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            team(interrupt, 2)
 
 
 @pytest.mark.parametrize("owns", [True, False])

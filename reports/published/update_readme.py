@@ -36,16 +36,18 @@ BEGIN, END = "<!-- matrix: begin", "<!-- matrix: end -->"
 TIME = (1980, 1, 1, 0, 0, 0)
 #: The adapters that both tables show, in this order.
 ORDER = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow", "optax", "mlx", "mxnet", "thinc", "chainer")
+#: The adapters in the README's picture. More columns would be too narrow to read there.
+PICTURED = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow", "optax")
 HEADING = """# All rules, all frameworks
 
 `nox -s report` makes this page from the records beside it. [README.md](../../README.md) explains the signs.
 """
 ABOUT = """# What frameworks do when they clip
 
-`nox -s report` makes this page and [its picture](questions.svg) from the records, the accuracy and the benchmarks
-beside it. Each answer is about float32 unless the question names other dtypes. It is about the clip by global norm if
-the framework has one. If entry points answer differently, the worst answer stands here, with the number of entry points
-that give it.
+`nox -s report` makes this page from the records, the accuracy and the benchmarks beside it. [A picture](questions.svg)
+shows the most used frameworks. Each answer is about float32 unless the question names other dtypes. It is about the
+clip by global norm if the framework has one. If entry points answer differently, the worst answer stands here, with the
+number of entry points that give it.
 
 | | |
 |---|---|
@@ -81,7 +83,7 @@ SUMMARY = """# {heading}
 """
 PICTURE_LINK, PAGE_LINK = "reports/published/questions.svg", "reports/published/questions.md"
 #: The README's picture, for those who do not see it.
-ALT = "A table of 16 questions and the answers of {names}; the link leads to the same table as text."
+ALT = "A table of 16 questions and the answers of {names}; the link leads to the table of all frameworks, as text."
 
 
 def read_published_runs() -> list[Run]:
@@ -101,6 +103,7 @@ def write_pages(runs: list[Run]) -> dict[Path, str]:
     """Return the text of each page and picture but the README, by its path."""
     book = load_book()
     answers = [answer_run(run, book) for run in runs]
+    pictured = choose_pictured(runs)
     plots = {HERE / f"{plot.id}.svg": plot for plot in draw_plots(runs, book)}
     page = ABOUT.format(
         legend="\n".join(f"| {glyph} | {meaning} |" for glyph, meaning in STANDINGS.values()),
@@ -114,11 +117,16 @@ def write_pages(runs: list[Run]) -> dict[Path, str]:
     )
     return {
         QUESTIONS: page,
-        PICTURE: draw_picture(book.questions, runs, answers),
+        PICTURE: draw_picture(book.questions, pictured, [answer_run(run, book) for run in pictured]),
         MATRIX: HEADING + "\n" + draw_markdown(runs, failures=False),
         **{path: frame_plot(plot) for path, plot in plots.items()},
         **{SUMMARIES / f"{run.header.adapter}.md": write_summary(run) for run in runs},
     }
+
+
+def choose_pictured(runs: list[Run]) -> list[Run]:
+    """Return the runs in the README's picture."""
+    return [run for run in runs if run.header.adapter in PICTURED]
 
 
 def write_summary(run: Run) -> str:
@@ -171,7 +179,7 @@ def update_readme(readme: str, runs: list[Run]) -> str:
     before, begin, rest = readme.partition(BEGIN)
     comment, _, after = rest.partition("\n")
     _, end, after = after.partition(END)
-    names = escape_markdown(", ".join(run.header.heading for run in runs))
+    names = escape_markdown(", ".join(run.header.heading for run in choose_pictured(runs)))
     picture = f"[![{ALT.format(names=names)}]({PICTURE_LINK})]({PAGE_LINK})"
     return f"{before}{begin}{comment}\n{picture}\n{end}{after}"
 

@@ -144,6 +144,22 @@ def test_number_that_is_rounded_to_half_precision_is_named(part: str) -> None:
     assert {name for name, *_ in found} <= {"narrower-arithmetic", "long-sum", "unexplained"}
 
 
+@pytest.mark.parametrize("part", ["threshold and norm", "reciprocal"])
+def test_numbers_that_are_rounded_to_single_precision_are_named(part: str) -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        norm = float(gradclip_spec.global_norm(grads))
+        if norm <= clip_norm:
+            return list(grads)
+        rounded = clip_norm * float(np.float32(1 / norm))
+        coefficient = rounded if part == "reciprocal" else float(np.float32(clip_norm)) / float(np.float32(norm))
+        return [g * g.dtype.type(coefficient) for g in grads]
+
+    # These gradients have norms, and thresholds, that float32 cannot represent.
+    found = find_causes(make_adapter(clip, dtype="float64"), "global-norm.scaled-above", "global-norm.tensor-order")
+
+    assert {name for name, *_ in found} == {"narrower-arithmetic"}
+
+
 def count_elements(grads: Sequence[Any]) -> int:
     return max(1, sum(g.size for g in grads))
 

@@ -625,7 +625,8 @@ def _explain_group(subject: _Subject, group: Group) -> Explanation | None:
     formulas = [PLAIN, *subject.formulas]
     barred: Collection[str] = subject.barred.get(group.seen.case.dtype, ())
     if subject.proven["narrower-arithmetic"] >= PROVEN:
-        return explain_rounding(group, formulas, is_narrow=True) or explain_range(group, formulas, barred)
+        narrow = explain_rounding(group, formulas, is_narrow=True)
+        return narrow or explain_range(group, formulas, barred) or _explain_behaviour(group)
     return explain_range(group, formulas, barred) or explain_rounding(group, formulas)
 
 

@@ -335,7 +335,11 @@ def _is_computed_in(group: Group, factor: Fraction, narrow: str) -> bool:
     error = 8 * 2.0**-group.coarsest
     numbers = [float(common)]
     if 0 < group.threshold < math.inf:
-        numbers.append(group.threshold / float(common))
+        # The threshold may be rounded to the narrower dtype, too.
+        rounded = float(_round_to(np.array([group.threshold]), narrow)[0])
+        numbers += [one / float(common) for one in (group.threshold, rounded)]
+        # The reciprocal of the norm, too, may be such a number.
+        numbers.append(float(common) / group.threshold)
     return any(abs(_round_to(np.array([one]), narrow)[0] - one) <= one * error for one in numbers)
 
 

@@ -21,7 +21,8 @@ SCHEMA = Path(__file__).parents[1] / "schemas" / "environments.json"
 class Recipe:
     """The requirements of an adapter's framework."""
 
-    module: str
+    #: The modules of the framework. All of them must be installed.
+    modules: tuple[str, ...]
     python: str | None = None
     requirements: tuple[str, ...] = ()
     #: The size of the environment in megabytes, if somebody has measured it.
@@ -44,7 +45,7 @@ def read_recipes() -> dict[str, Recipe]:
     with add_place_to_errors(f"{path.name}, [versions]"):
         return {
             name: Recipe(
-                table["module"],
+                (table["module"],) if isinstance(table["module"], str) else tuple(table["module"]),
                 table.get("python"),
                 tuple(versions[need] for need in table.get("needs", ())),
                 table.get("megabytes"),
@@ -61,6 +62,6 @@ def is_framework_here(adapter: str) -> bool:
     if recipe.python is not None and not is_own_version(recipe.python):
         return False
     try:
-        return importlib.util.find_spec(recipe.module) is not None
+        return all(importlib.util.find_spec(module) is not None for module in recipe.modules)
     except ModuleNotFoundError:  # the parent of a dotted name is missing
         return False

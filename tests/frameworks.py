@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-__all__ = ["ADAPTERS", "MODULES", "find_python", "has_framework", "has_library", "is_required"]
+__all__ = ["ADAPTERS", "BACKENDS", "MODULES", "find_python", "has_framework", "has_library", "is_required"]
 
 #: The module of each framework that has an adapter.
 MODULES = {
@@ -22,11 +22,15 @@ MODULES = {
     "thinc": "thinc.api",
     "mxnet": "mxnet",
     "mlx": "mlx.core",
+    "keras-torch": "keras",
     "torch": "torch",
     "paddle": "paddle",
     "paddle-fluid": "paddle.fluid",
     "tensorflow": "tensorflow",
 }
+
+#: Keras runs on a backend, which must be installed, too. KERAS_BACKEND chooses it before Keras is imported.
+BACKENDS = {"keras-torch": "torch"}
 
 #: One parameter for each framework. A test that takes it is skipped if the framework is missing.
 ADAPTERS = [pytest.param(name, marks=pytest.mark.framework(name), id=name) for name in MODULES]
@@ -40,9 +44,11 @@ def is_required(name: str) -> bool:
 @functools.cache
 def has_library(name: str) -> bool:
     """Tell whether this Python can import a library, by the name of its module or of its distribution."""
-    module = MODULES.get(name, name).replace("-", "_")
+    modules = [MODULES.get(name, name).replace("-", "_")]
+    if name in BACKENDS:
+        modules.append(BACKENDS[name])
     try:
-        return importlib.util.find_spec(module) is not None
+        return all(importlib.util.find_spec(module) is not None for module in modules)
     except ModuleNotFoundError:  # the parent package of a dotted name is missing
         return False
 

@@ -25,6 +25,7 @@ BUILT_IN = {
     "reference-dask": "gradclip_adapters.reference:dask",
     "reference-jax": "gradclip_adapters.reference:jax",
     "reference-torch": "gradclip_adapters.reference:torch",
+    "keras-torch": "gradclip_adapters.frameworks.keras:use_torch",
     "optax": "gradclip_adapters.frameworks.optax:OptaxAdapter",
     "chainer": "gradclip_adapters.frameworks.chainer:ChainerAdapter",
     "thinc": "gradclip_adapters.frameworks.thinc:ThincAdapter",

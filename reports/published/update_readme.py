@@ -35,7 +35,19 @@ BEGIN, END = "<!-- matrix: begin", "<!-- matrix: end -->"
 #: The time of every file in `site.zip`, the earliest that the format has. So equal sites are equal files.
 TIME = (1980, 1, 1, 0, 0, 0)
 #: The adapters that both tables show, in this order.
-ORDER = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow", "optax", "mlx", "mxnet", "thinc", "chainer")
+ORDER = (
+    "numpy",
+    "torch",
+    "paddle",
+    "paddle-fluid",
+    "tensorflow",
+    "optax",
+    "mlx",
+    "mxnet",
+    "thinc",
+    "chainer",
+    "keras-torch",
+)
 #: The adapters in the README's picture. More columns would be too narrow to read there.
 PICTURED = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow", "optax")
 HEADING = """# All rules, all frameworks

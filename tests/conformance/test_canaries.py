@@ -102,4 +102,4 @@ def test_every_cell_is_as_expected_before_a_canary_replaces_a_function(adapter: 
 def test_every_canary_belongs_to_an_adapter() -> None:
     expected = {f"{adapter.replace('-', '_')}_{way}" for adapter in ("numpy", *MODULES) for way in WAYS}
 
-    assert {path.stem for path in CANARIES.glob("*.py")} - {"doubled"} == expected
+    assert {path.stem for path in CANARIES.glob("*.py")} - {"doubled", "keras_clips"} == expected

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from frameworks import ADAPTERS, MODULES, find_python
+from frameworks import ADAPTERS, BACKENDS, MODULES, find_python
 
 from gradclip_adapters.arrays import THRESHOLD_KINDS, lay_out
 from gradclip_adapters.contract import Subject
@@ -134,6 +134,8 @@ def run_scripts(
     for path, cell in paths.items():
         Path(path).write_text(scripts[cell], encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if adapter in BACKENDS:
+        environment["KERAS_BACKEND"] = BACKENDS[adapter]
     done = subprocess.run(
         [python, DRIVER, MODULES[adapter]],
         input="\n".join(paths),

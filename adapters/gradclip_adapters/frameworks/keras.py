@@ -1,0 +1,264 @@
+"""Adapt Keras 3 on torch, TensorFlow and JAX: `clipvalue`, `clipnorm` and `global_clipnorm` of its optimizers.
+
+A process has one backend of Keras, and KERAS_BACKEND names it before Keras is imported. So each backend is an adapter
+of its own, and only the functions at the end import Keras.
+
+SGD starts at zero with a learning rate of 1, so one step subtracts the clipped gradients. Adam does not subtract them:
+its first moments equal them after one step with `beta_1=0`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ..arrays import answer_in_threads, build_tensors, convert_options, make_following_call, refuse_unlisted
+from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+
+__all__ = ["Backend", "KerasAdapter", "use_jax", "use_tensorflow", "use_torch"]
+
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+COMMON = ("optimizer", "none_grads", "mixed_dtypes", "repeated", "follows", "threshold_kinds")
+#: Adam clips by the same code as SGD, so only SGD has compiled entry points.
+OPTIMIZERS = ("SGD", "Adam")
+#: For each operation, the argument of the optimizers and the option that holds its threshold.
+ARGUMENTS = {
+    "clip_by_value": ("clipvalue", "max"),
+    "clip_by_norm": ("clipnorm", "clip_norm"),
+    "clip_by_global_norm": ("global_clipnorm", "clip_norm"),
+}
+#: A function that takes one step of an optimizer: it gets the optimizer, the gradients and the variables.
+Step = Callable[[Any, Sequence[Any], Sequence[Any]], None]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A backend of Keras: the functions that make and read its tensors, and its abilities."""
+
+    name: str
+    environment: Dict[str, str]
+    make: Callable[[Gradient], Any]
+    read: Callable[[Any], Array]
+    features: Tuple[str, ...] = ()
+    #: The step as `Model.compile(jit_compile=True)` makes it. Keras itself does so by default where it is given here.
+    compiled_step: Optional[Step] = None
+    #: A context in which the backend keeps float64.
+    keep_float64: Callable[[], ContextManager[Any]] = contextlib.nullcontext
+
+
+class KerasAdapter(Adapter):
+    """Adapter for the clips of Keras's optimizers on one backend."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._subjects = {subject.name: subject for subject in _list_subjects(backend)}
+
+    def about(self) -> About:
+        """Return the version of Keras, with the backend and its version as the environment."""
+        import keras
+
+        environment = {"floatx": keras.backend.floatx(), **self._backend.environment}
+        return About("Keras on {}".format(self._backend.name), keras.__version__, environment)
+
+    def subjects(self) -> Sequence[Subject]:
+        """Return each argument of each optimizer, in each mode."""
+        return list(self._subjects.values())
+
+    def call(self, call: Call) -> Reply:
+        """Return the answer of the entry point that the call names."""
+        subject = self._subjects[call.subject]
+        if "compiled" in subject.features:
+            # Each call compiles a program of its own, which takes a tenth of a second.
+            refuse_unlisted(call, subject)
+        if any(gradient.group or not gradient.need_clip for gradient in call.gradients):
+            message = "an optimizer of Keras has one group of variables, and its clip excludes none"
+            raise Unsupported(message, "interface")
+        if "as_single" in call.options or "as_generator" in call.options:
+            message = "`apply` takes a list of gradients"
+            raise Unsupported(message, "interface")
+        if "reused" in call.options:
+            message = "no gradient tensor is passed a second time here"
+            raise Unsupported(message)
+        if "threads" in call.options:
+            return answer_in_threads(call, self._answer)
+        return self._answer(call)
+
+    def _answer(self, call: Call) -> Reply:
+        with self._backend.keep_float64():
+            gradients = build_tensors(call.gradients, self._backend.make)
+            with framework_call(lambda: self._read(gradients)) as seen:
+                results = self._train(call, gradients)
+                if "followed" in call.options:
+                    following = make_following_call(call)
+                    self._train(following, build_tensors(following.gradients, self._backend.make))
+            return Reply(self._read(results), inputs=self._read(gradients), warnings=seen.warnings)
+
+    def _train(self, call: Call, gradients: Sequence[Any]) -> List[Any]:
+        """Take the steps that a call asks for. Return the clipped gradients, as the variables show them."""
+        import keras
+
+        subject = self._subjects[call.subject]
+        name = subject.name.split(".")[2].partition("(")[0]
+        argument, threshold = ARGUMENTS[subject.operation]
+        options, _ = convert_options(call.options, [])
+        compiled = options.pop("compiled", False) or "compiled" in subject.features
+        start = options.pop("start", 0.0)
+        steps, passes = options.pop("steps", 1), options.pop("accumulate", 1)
+        if passes > 1:
+            # Keras divides the sum by the number of passes. So a loss whose sum matters is multiplied by it.
+            options["gradient_accumulation_steps"] = passes
+            gradients = [gradient * passes for gradient in gradients]
+        options.setdefault("learning_rate", 1.0)
+        options[argument] = options.pop(threshold)
+        if name == "Adam":
+            options["beta_1"] = 0.0
+        # Keras raises an error for the options that it does not have.
+        optimizer = getattr(keras.optimizers, name)(**options)
+        variables = [_make_variable(gradient, start) for gradient in call.gradients]
+        step = self._backend.compiled_step if compiled else _step
+        assert step is not None
+        for _ in range(steps * passes):
+            step(optimizer, gradients, variables)
+        if name == "SGD":
+            # Subtract, because negating would turn a zero into a minus zero.
+            shown = [0.0 - variable.value for variable in variables]
+        else:
+            shown = [variable.value for variable in optimizer.variables if variable.name.endswith("momentum")]
+        return [None if gradient is None else value for gradient, value in zip(gradients, shown)]
+
+    def _read(self, tensors: Sequence[Any]) -> Tuple[Optional[Array], ...]:
+        return tuple(None if tensor is None else self._backend.read(tensor) for tensor in tensors)
+
+
+def _list_subjects(backend: Backend) -> List[Subject]:
+    found = []
+    for name in OPTIMIZERS:
+        own = ("learning_rate", "training") if name == "SGD" else ()
+        for operation, (argument, _) in ARGUMENTS.items():
+            entry = "keras.optimizers.{}({})".format(name, argument)
+            features = (*COMMON, *own, *backend.features)
+            if backend.compiled_step is None:
+                found.append(Subject(entry, operation, DTYPES, (*features, "threads")))
+                continue
+            found.append(Subject(entry + "[eager]", operation, DTYPES, (*features, "threads", "compiles")))
+            if name == "SGD":
+                found.append(Subject(entry + "[jit_compile]", operation, ("float32",), (*features, "compiled")))
+    return found
+
+
+def _make_variable(gradient: Gradient, start: float) -> Any:
+    import keras
+
+    if gradient.array is None:
+        return keras.Variable(np.zeros(1, np.float32))
+    shape = gradient.array.shape
+    if gradient.rows is not None and gradient.height is not None:
+        shape = (gradient.height, *shape[1:])
+    return keras.Variable(np.full(shape, start, np.float32), dtype=gradient.array.dtype)
+
+
+def _step(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+    optimizer.apply(gradients, variables)
+
+
+def _start(backend: str) -> None:
+    """Import Keras on a backend.
+
+    Raises
+    ------
+    ImportError
+        If Keras or the backend is missing, or Keras already runs on another backend.
+    """
+    os.environ["KERAS_BACKEND"] = backend
+    import keras
+
+    if keras.backend.backend() != backend:
+        message = "Keras already runs on {} in this process".format(keras.backend.backend())
+        raise ImportError(message)
+
+
+def use_torch() -> KerasAdapter:
+    """Return the adapter of Keras on torch. Keras compiles nothing there by default."""
+    _start("torch")
+    import torch
+
+    from .torch import make_tensor, read_array
+
+    def make(gradient: Gradient) -> Any:
+        if gradient.array is None or gradient.rows is not None:
+            message = "Keras makes no row-sparse gradients on torch"
+            raise Unsupported(message, "interface")
+        return make_tensor(gradient.array, gradient.layout)
+
+    environment = {"torch": torch.__version__, "threads": str(torch.get_num_threads())}
+    return KerasAdapter(Backend("torch", environment, make, read_array, ("strided", "broadcast", "packed")))
+
+
+def use_tensorflow() -> KerasAdapter:
+    """Return the adapter of Keras on TensorFlow, eager and compiled by XLA."""
+    # Without this variable, TensorFlow reports its build on standard error when it is imported.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    _start("tensorflow")
+    import tensorflow as tf
+
+    def make(gradient: Gradient) -> Any:
+        _refuse_layout(gradient)
+        assert gradient.array is not None
+        values = tf.constant(gradient.array.numpy())
+        if gradient.rows is None:
+            return values
+        shape = (gradient.height, *gradient.array.shape[1:])
+        return tf.IndexedSlices(values, tf.constant(gradient.rows, tf.int64), tf.constant(shape, tf.int64))
+
+    def read(tensor: Any) -> Array:
+        return Array.of((tensor.values if isinstance(tensor, tf.IndexedSlices) else tensor).numpy())
+
+    def step(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+        if not optimizer.built:
+            optimizer.build(variables)
+        tf.function(optimizer.apply, autograph=False, jit_compile=True)(gradients)
+
+    devices = " ".join(one.name for one in tf.config.list_logical_devices())
+    environment = {"tensorflow": tf.__version__, "devices": devices}
+    # The threads of TensorFlow treat subnormal numbers as zero: https://github.com/tensorflow/tensorflow/issues/62399
+    return KerasAdapter(Backend("TensorFlow", environment, make, read, ("sparse", "flushes_subnormals"), step))
+
+
+def use_jax() -> KerasAdapter:
+    """Return the adapter of Keras on JAX, eager and in `jax.jit`."""
+    _start("jax")
+    import jax
+
+    def make(gradient: Gradient) -> Any:
+        _refuse_layout(gradient)
+        if gradient.array is None or gradient.rows is not None:
+            message = "Keras makes no row-sparse gradients on JAX"
+            raise Unsupported(message, "interface")
+        return jax.numpy.asarray(gradient.array.numpy())
+
+    def step(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+        if not optimizer.built:
+            optimizer.build(variables)
+        states = [[one.value for one in holder] for holder in (optimizer.variables, variables)]
+        values, state = jax.jit(optimizer.stateless_apply)(states[0], gradients, states[1])
+        for variable, value in zip((*variables, *optimizer.variables), (*values, *state)):
+            variable.assign(value)
+
+    environment = {"jax": jax.__version__, "devices": str(jax.devices())}
+    # On the CPU, XLA treats subnormal numbers as zero: https://github.com/jax-ml/jax/issues/26658
+    flushes = ("flushes_subnormals",) if jax.default_backend() == "cpu" else ()
+    # By default, JAX turns arrays of 64 bits into arrays of 32 bits. The setting belongs to a thread.
+    keep = lambda: jax.enable_x64(True)  # noqa: E731
+    return KerasAdapter(
+        Backend("JAX", environment, make, lambda one: Array.of(jax.device_get(one)), flushes, step, keep)
+    )
+
+
+def _refuse_layout(gradient: Gradient) -> None:
+    if gradient.layout != "contiguous":
+        message = "the backend chooses the layout of its arrays"
+        raise Unsupported(message, "interface")

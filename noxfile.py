@@ -44,7 +44,21 @@ SCHEMAS = {
 #: The versions of all frameworks, and the frameworks that each session or adapter needs.
 ENVIRONMENTS = nox.project.load_toml("adapters/gradclip_adapters/environments.toml")
 #: The frameworks that have an adapter.
-ADAPTERS = ("torch", "paddle", "paddle-fluid", "tensorflow", "optax", "mlx", "mxnet", "thinc", "chainer", "keras-torch")
+ADAPTERS = (
+    "torch",
+    "paddle",
+    "paddle-fluid",
+    "tensorflow",
+    "optax",
+    "mlx",
+    "mxnet",
+    "thinc",
+    "chainer",
+    "keras-torch",
+    "fabric",
+    "accelerate",
+    "torchtitan",
+)
 PACKAGES = ("gradclip_spec", "gradclip_conformance", "gradclip_adapters", "gradclip_reports")
 #: Use one process per core. Any free process takes the next tests.
 IN_PARALLEL = ("-q", "-n", "logical", "--maxprocesses", "8", "--dist", "worksteal")

@@ -27,6 +27,9 @@ MODULES = {
     "paddle": "paddle",
     "paddle-fluid": "paddle.fluid",
     "tensorflow": "tensorflow",
+    "accelerate": "accelerate",
+    "fabric": "lightning_fabric",
+    "torchtitan": "torchtitan",
 }
 
 #: Keras runs on a backend, which must be installed, too. KERAS_BACKEND chooses it before Keras is imported.

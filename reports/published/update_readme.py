@@ -47,6 +47,9 @@ ORDER = (
     "thinc",
     "chainer",
     "keras-torch",
+    "fabric",
+    "accelerate",
+    "torchtitan",
 )
 #: The adapters in the README's picture. More columns would be too narrow to read there.
 PICTURED = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow", "optax")

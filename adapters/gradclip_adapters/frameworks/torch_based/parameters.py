@@ -180,7 +180,9 @@ def answer_call(entry: EntryPoint, call: Call, step: Optional[Callable[[List[Par
     """
     clip = entry.clip
     parameters = build_tensors(call.gradients, make_parameter)
-    listed = [Parameter(torch.zeros(1)) if parameter is None else parameter for parameter in parameters]
+    # Some packages take parameters of one dtype only, also those without a gradient.
+    dtype = next((parameter.dtype for parameter in parameters if parameter is not None), None)
+    listed = [Parameter(torch.zeros(1, dtype=dtype)) if one is None else one for one in parameters]
     before = [parameter.grad for parameter in listed]
 
     def pass_parameters() -> Parameters:

@@ -1,0 +1,57 @@
+"""Compare adapters of packages on torch with direct calls of the packages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from gradclip_adapters.contract import Adapter, Array, Call, Gradient
+from gradclip_adapters.frameworks.torch_based.parameters import read_array
+
+__all__ = ["DTYPES", "THRESHOLDS", "answer_by_adapter", "answer_by_hand", "make_gradients", "make_options"]
+
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+#: The first threshold clips, and the second one does not.
+THRESHOLDS = (1.5, 64.0)
+VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
+
+#: The gradients after a call, and the norm if one is returned.
+Answer = tuple[list[Array | None], Array | None]
+
+
+def make_tensors(dtype: str) -> list[torch.Tensor]:
+    """Return three tensors."""
+    return [torch.tensor(values, dtype=getattr(torch, dtype)) for values in VALUES]
+
+
+def make_gradients(dtype: str) -> tuple[Gradient, ...]:
+    """Return three gradients with a None among them."""
+    first, *rest = (Gradient(f"g{number}", read_array(one)) for number, one in enumerate(make_tensors(dtype)))
+    return (first, Gradient("none", None), *rest)
+
+
+def make_options(adapter: Adapter, subject: str, threshold: float) -> dict[str, Any]:
+    """Return options with the threshold under the name that the operation uses."""
+    (operation,) = (one.operation for one in adapter.subjects() if one.name == subject)
+    return {"max" if operation == "clip_by_value" else "clip_norm": threshold}
+
+
+def answer_by_adapter(adapter: Adapter, subject: str, dtype: str, threshold: float, **options: Any) -> Answer:
+    """Make a call through the adapter."""
+    call = Call(subject, make_gradients(dtype), {**make_options(adapter, subject, threshold), **options})
+    reply = adapter.call(call)
+    return list(reply.gradients), reply.norm
+
+
+def answer_by_hand(clip: Callable[[Sequence[torch.nn.Parameter]], Any], dtype: str) -> Answer:
+    """Make parameters with the same gradients, pass them to a function, and read them."""
+    parameters = []
+    for tensor in make_tensors(dtype):
+        parameters.append(torch.nn.Parameter(torch.zeros_like(tensor)))
+        parameters[-1].grad = tensor
+    parameters.insert(1, torch.nn.Parameter(torch.zeros(1, dtype=getattr(torch, dtype))))
+    norm = clip(parameters)
+    gradients = [None if one.grad is None else read_array(one.grad) for one in parameters]
+    return gradients, None if norm is None else read_array(norm)

@@ -1,0 +1,15 @@
+"""The norm is the threshold, but 1e-6 is added to it.
+
+Prints:
+    ['2.5e-06', '3.3e-06']
+"""
+
+import lightning_fabric
+import torch
+
+parameter = torch.nn.Parameter(torch.zeros(2))
+parameter.grad = torch.tensor([3e-6, 4e-6])
+module, optimizer = torch.nn.ParameterList([parameter]), torch.optim.SGD([parameter])
+fabric = lightning_fabric.Fabric(accelerator="cpu", devices=1)
+fabric.clip_gradients(module, optimizer, max_norm=5e-6)
+print([f"{number:.2g}" for number in parameter.grad.tolist()])

@@ -1,0 +1,17 @@
+"""By default, a NaN among the gradients raises an error.
+
+Prints:
+    The total norm of order 2.0 for gradients from `parameters` is non-finite
+"""
+
+import lightning_fabric
+import torch
+
+parameter = torch.nn.Parameter(torch.zeros(2))
+parameter.grad = torch.tensor([3.0, float("nan")])
+module, optimizer = torch.nn.ParameterList([parameter]), torch.optim.SGD([parameter])
+fabric = lightning_fabric.Fabric(accelerator="cpu", devices=1)
+try:
+    fabric.clip_gradients(module, optimizer, max_norm=1.0)
+except RuntimeError as error:
+    print(str(error)[:73])

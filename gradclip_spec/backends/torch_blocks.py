@@ -36,7 +36,7 @@ def are_dtensors(arrays: Sequence[Array]) -> bool:
     if True not in kinds:
         return False
     if any(mesh.get_coordinate() is None for mesh in {array.device_mesh for array in arrays}):
-        message = "gradients must be on meshes that include this process, got a DTensor on another one; leave it out"
+        message = "gradients must be on meshes that this process is part of, got a DTensor on another; leave it out"
         raise TypeError(message)
     for array in arrays:
         if any(placement.is_partial() for placement in array.placements):

@@ -58,6 +58,7 @@ ADAPTERS = (
     "fabric",
     "accelerate",
     "torchtitan",
+    "fairscale",
 )
 PACKAGES = ("gradclip_spec", "gradclip_conformance", "gradclip_adapters", "gradclip_reports")
 #: Use one process per core. Any free process takes the next tests.

@@ -30,6 +30,7 @@ MODULES = {
     "accelerate": "accelerate",
     "fabric": "lightning_fabric",
     "torchtitan": "torchtitan",
+    "fairscale": "fairscale",
 }
 
 #: Keras runs on a backend, which must be installed, too. KERAS_BACKEND chooses it before Keras is imported.

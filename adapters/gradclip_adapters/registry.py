@@ -38,6 +38,7 @@ BUILT_IN = {
     "accelerate": "gradclip_adapters.frameworks.torch_based.accelerate:AccelerateAdapter",
     "fabric": "gradclip_adapters.frameworks.torch_based.fabric:FabricAdapter",
     "torchtitan": "gradclip_adapters.frameworks.torch_based.torchtitan:TorchtitanAdapter",
+    "fairscale": "gradclip_adapters.frameworks.torch_based.fairscale:FairScaleAdapter",
 }
 
 

@@ -50,6 +50,7 @@ ORDER = (
     "fabric",
     "accelerate",
     "torchtitan",
+    "fairscale",
 )
 #: The adapters in the README's picture. More columns would be too narrow to read there.
 PICTURED = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow", "optax")

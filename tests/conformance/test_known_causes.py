@@ -399,6 +399,7 @@ COUNTS = {
     "accelerate": 8,
     "chainer": 3,
     "fabric": 9,
+    "fairscale": 5,
     "keras-torch": 10,
     "mlx": 5,
     "mxnet": 6,

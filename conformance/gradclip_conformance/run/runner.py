@@ -64,7 +64,19 @@ RULES = {rule.id: rule for rule in rules.load()}
 #: every few elements: the time grows with the square of their number, to 18 seconds for 262,144. Optax compiles lists
 #: of hundreds of gradients for each new shape. For the others, rows would double the time and the size of the records.
 TOO_SLOW_FOR_ROWS = frozenset(
-    {"optax", "paddle-fluid", "mlx", "mxnet", "thinc", "chainer", "keras-torch", "fabric", "accelerate", "torchtitan"}
+    {
+        "optax",
+        "paddle-fluid",
+        "mlx",
+        "mxnet",
+        "thinc",
+        "chainer",
+        "keras-torch",
+        "fabric",
+        "accelerate",
+        "torchtitan",
+        "fairscale",
+    }
 )
 
 

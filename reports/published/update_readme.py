@@ -34,7 +34,7 @@ SUMMARIES, SITE = HERE / "summaries", HERE / "site.zip"
 BEGIN, END = "<!-- matrix: begin", "<!-- matrix: end -->"
 #: The time of every file in `site.zip`, the earliest that the format has. So equal sites are equal files.
 TIME = (1980, 1, 1, 0, 0, 0)
-#: The adapters that both tables show, in this order.
+#: The adapters that the tables and the site show, in this order.
 ORDER = (
     "numpy",
     "torch",
@@ -166,7 +166,9 @@ def count_results(runs: list[Run]) -> str:
 def write_site() -> dict[str, bytes]:
     """Return the files of the site by their names, as `gradclip report` writes them."""
     with tempfile.TemporaryDirectory() as name:
-        result = CliRunner().invoke(gradclip, ["report", str(HERE), "-o", name], catch_exceptions=False)
+        # The site shows frameworks in the order of their records.
+        records = [str(path) for one in ORDER if (path := HERE / f"{one}.jsonl.gz").is_file()]
+        result = CliRunner().invoke(gradclip, ["report", *records, "-o", name], catch_exceptions=False)
         if result.exit_code:
             sys.exit(result.output)
         folder = Path(name)

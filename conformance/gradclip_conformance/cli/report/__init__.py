@@ -45,8 +45,9 @@ def report(records: tuple[Path, ...], folder: Path, accuracy: Path | None, bench
     """Write a static site from records: open DIR/index.html in a browser, without a server or a network.
 
     A folder stands for the records in it. If accuracy.json and benchmarks.json lie beside the records, the site shows
-    these tables. Several records of one adapter become a history. The site has the matrix of questions, a page for each
-    framework, entry point, rule and cause, and a page that compares any two frameworks.
+    these tables. Frameworks stand in the order in which their records are named. Several records of one adapter become
+    a history. The site has the matrix of questions, a page for each framework, entry point, rule and cause, and a page
+    that compares any two frameworks.
 
     If a record is incomplete, damaged or of a newer version, the command names it and writes nothing, and the exit code
     is 3.

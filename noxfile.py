@@ -59,6 +59,7 @@ ADAPTERS = (
     "accelerate",
     "torchtitan",
     "fairscale",
+    "skorch",
 )
 PACKAGES = ("gradclip_spec", "gradclip_conformance", "gradclip_adapters", "gradclip_reports")
 #: Use one process per core. Any free process takes the next tests.

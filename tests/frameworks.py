@@ -31,6 +31,7 @@ MODULES = {
     "fabric": "lightning_fabric",
     "torchtitan": "torchtitan",
     "fairscale": "fairscale",
+    "skorch": "skorch",
 }
 
 #: Keras runs on a backend, which must be installed, too. KERAS_BACKEND chooses it before Keras is imported.

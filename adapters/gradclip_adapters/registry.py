@@ -39,6 +39,7 @@ BUILT_IN = {
     "fabric": "gradclip_adapters.frameworks.torch_based.fabric:FabricAdapter",
     "torchtitan": "gradclip_adapters.frameworks.torch_based.torchtitan:TorchtitanAdapter",
     "fairscale": "gradclip_adapters.frameworks.torch_based.fairscale:FairScaleAdapter",
+    "skorch": "gradclip_adapters.frameworks.torch_based.skorch:SkorchAdapter",
 }
 
 

@@ -51,6 +51,7 @@ ORDER = (
     "accelerate",
     "torchtitan",
     "fairscale",
+    "skorch",
 )
 #: The adapters in the README's picture. More columns would be too narrow to read there.
 PICTURED = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow", "optax")

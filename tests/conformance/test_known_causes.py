@@ -406,6 +406,7 @@ COUNTS = {
     "optax": 8,
     "paddle": 11,
     "paddle-fluid": 12,
+    "skorch": 5,
     "tensorflow": 10,
     "thinc": 6,
     "torch": 8,

@@ -76,6 +76,7 @@ TOO_SLOW_FOR_ROWS = frozenset(
         "accelerate",
         "torchtitan",
         "fairscale",
+        "skorch",
     }
 )
 

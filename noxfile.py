@@ -60,6 +60,7 @@ ADAPTERS = (
     "torchtitan",
     "fairscale",
     "skorch",
+    "keras-jax",
 )
 PACKAGES = ("gradclip_spec", "gradclip_conformance", "gradclip_adapters", "gradclip_reports")
 #: Use one process per core. Any free process takes the next tests.

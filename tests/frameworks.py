@@ -23,6 +23,7 @@ MODULES = {
     "mxnet": "mxnet",
     "mlx": "mlx.core",
     "keras-torch": "keras",
+    "keras-jax": "keras",
     "torch": "torch",
     "paddle": "paddle",
     "paddle-fluid": "paddle.fluid",
@@ -35,7 +36,7 @@ MODULES = {
 }
 
 #: Keras runs on a backend, which must be installed, too. KERAS_BACKEND chooses it before Keras is imported.
-BACKENDS = {"keras-torch": "torch"}
+BACKENDS = {"keras-torch": "torch", "keras-jax": "jax"}
 
 #: One parameter for each framework. A test that takes it is skipped if the framework is missing.
 ADAPTERS = [pytest.param(name, marks=pytest.mark.framework(name), id=name) for name in MODULES]

@@ -52,6 +52,7 @@ ORDER = (
     "torchtitan",
     "fairscale",
     "skorch",
+    "keras-jax",
 )
 #: The adapters in the README's picture. More columns would be too narrow to read there.
 PICTURED = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow", "optax")

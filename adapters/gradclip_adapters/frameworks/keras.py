@@ -1,4 +1,4 @@
-"""Adapt Keras 3 on torch, TensorFlow and JAX: `clipvalue`, `clipnorm` and `global_clipnorm` of its optimizers.
+"""Adapt Keras 3 on torch and JAX: the arguments `clipvalue`, `clipnorm` and `global_clipnorm` of its optimizers.
 
 A process has one backend of Keras, and KERAS_BACKEND names it before Keras is imported. So each backend is an adapter
 of its own, and only the functions at the end import Keras.
@@ -9,17 +9,16 @@ its first moments equal them after one step with `beta_1=0`.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import dataclass
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ..arrays import answer_in_threads, build_tensors, convert_options, make_following_call, refuse_unlisted
 from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 
-__all__ = ["Backend", "KerasAdapter", "use_jax", "use_tensorflow", "use_torch"]
+__all__ = ["Backend", "KerasAdapter", "use_jax", "use_torch"]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 COMMON = ("optimizer", "none_grads", "mixed_dtypes", "repeated", "follows", "threshold_kinds")
@@ -44,10 +43,9 @@ class Backend:
     make: Callable[[Gradient], Any]
     read: Callable[[Any], Array]
     features: Tuple[str, ...] = ()
-    #: The step as `Model.compile(jit_compile=True)` makes it. Keras itself does so by default where it is given here.
+    #: The compiled step, where `Model.fit` takes such steps by default. An eager step then has no entry point: JAX
+    #: compiles each function again for each new shape, which takes a fifth of a second.
     compiled_step: Optional[Step] = None
-    #: A context in which the backend keeps float64.
-    keep_float64: Callable[[], ContextManager[Any]] = contextlib.nullcontext
 
 
 class KerasAdapter(Adapter):
@@ -80,6 +78,9 @@ class KerasAdapter(Adapter):
         if "as_single" in call.options or "as_generator" in call.options:
             message = "`apply` takes a list of gradients"
             raise Unsupported(message, "interface")
+        if "compiled" in call.options:
+            message = "the adapter takes steps in the mode of the entry point only"
+            raise Unsupported(message)
         if "reused" in call.options:
             message = "no gradient tensor is passed a second time here"
             raise Unsupported(message)
@@ -88,14 +89,13 @@ class KerasAdapter(Adapter):
         return self._answer(call)
 
     def _answer(self, call: Call) -> Reply:
-        with self._backend.keep_float64():
-            gradients = build_tensors(call.gradients, self._backend.make)
-            with framework_call(lambda: self._read(gradients)) as seen:
-                results = self._train(call, gradients)
-                if "followed" in call.options:
-                    following = make_following_call(call)
-                    self._train(following, build_tensors(following.gradients, self._backend.make))
-            return Reply(self._read(results), inputs=self._read(gradients), warnings=seen.warnings)
+        gradients = build_tensors(call.gradients, self._backend.make)
+        with framework_call(lambda: self._read(gradients)) as seen:
+            results = self._train(call, gradients)
+            if "followed" in call.options:
+                following = make_following_call(call)
+                self._train(following, build_tensors(following.gradients, self._backend.make))
+        return Reply(self._read(results), inputs=self._read(gradients), warnings=seen.warnings)
 
     def _train(self, call: Call, gradients: Sequence[Any]) -> List[Any]:
         """Take the steps that a call asks for. Return the clipped gradients, as the variables show them."""
@@ -105,7 +105,6 @@ class KerasAdapter(Adapter):
         name = subject.name.split(".")[2].partition("(")[0]
         argument, threshold = ARGUMENTS[subject.operation]
         options, _ = convert_options(call.options, [])
-        compiled = options.pop("compiled", False) or "compiled" in subject.features
         start = options.pop("start", 0.0)
         steps, passes = options.pop("steps", 1), options.pop("accumulate", 1)
         if passes > 1:
@@ -119,8 +118,7 @@ class KerasAdapter(Adapter):
         # Keras raises an error for the options that it does not have.
         optimizer = getattr(keras.optimizers, name)(**options)
         variables = [_make_variable(gradient, start) for gradient in call.gradients]
-        step = self._backend.compiled_step if compiled else _step
-        assert step is not None
+        step = self._backend.compiled_step or _step
         for _ in range(steps * passes):
             step(optimizer, gradients, variables)
         if name == "SGD":
@@ -143,9 +141,7 @@ def _list_subjects(backend: Backend) -> List[Subject]:
             features = (*COMMON, *own, *backend.features)
             if backend.compiled_step is None:
                 found.append(Subject(entry, operation, DTYPES, (*features, "threads")))
-                continue
-            found.append(Subject(entry + "[eager]", operation, DTYPES, (*features, "threads", "compiles")))
-            if name == "SGD":
+            elif name == "SGD":
                 found.append(Subject(entry + "[jit_compile]", operation, ("float32",), (*features, "compiled")))
     return found
 
@@ -155,10 +151,7 @@ def _make_variable(gradient: Gradient, start: float) -> Any:
 
     if gradient.array is None:
         return keras.Variable(np.zeros(1, np.float32))
-    shape = gradient.array.shape
-    if gradient.rows is not None and gradient.height is not None:
-        shape = (gradient.height, *shape[1:])
-    return keras.Variable(np.full(shape, start, np.float32), dtype=gradient.array.dtype)
+    return keras.Variable(np.full(gradient.array.shape, start, np.float32), dtype=gradient.array.dtype)
 
 
 def _step(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
@@ -198,38 +191,8 @@ def use_torch() -> KerasAdapter:
     return KerasAdapter(Backend("torch", environment, make, read_array, ("strided", "broadcast", "packed")))
 
 
-def use_tensorflow() -> KerasAdapter:
-    """Return the adapter of Keras on TensorFlow, eager and compiled by XLA."""
-    # Without this variable, TensorFlow reports its build on standard error when it is imported.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    _start("tensorflow")
-    import tensorflow as tf
-
-    def make(gradient: Gradient) -> Any:
-        _refuse_layout(gradient)
-        assert gradient.array is not None
-        values = tf.constant(gradient.array.numpy())
-        if gradient.rows is None:
-            return values
-        shape = (gradient.height, *gradient.array.shape[1:])
-        return tf.IndexedSlices(values, tf.constant(gradient.rows, tf.int64), tf.constant(shape, tf.int64))
-
-    def read(tensor: Any) -> Array:
-        return Array.of((tensor.values if isinstance(tensor, tf.IndexedSlices) else tensor).numpy())
-
-    def step(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
-        if not optimizer.built:
-            optimizer.build(variables)
-        tf.function(optimizer.apply, autograph=False, jit_compile=True)(gradients)
-
-    devices = " ".join(one.name for one in tf.config.list_logical_devices())
-    environment = {"tensorflow": tf.__version__, "devices": devices}
-    # The threads of TensorFlow treat subnormal numbers as zero: https://github.com/tensorflow/tensorflow/issues/62399
-    return KerasAdapter(Backend("TensorFlow", environment, make, read, ("sparse", "flushes_subnormals"), step))
-
-
 def use_jax() -> KerasAdapter:
-    """Return the adapter of Keras on JAX, eager and in `jax.jit`."""
+    """Return the adapter of Keras on JAX, in `jax.jit`, as `Model.fit` takes its steps."""
     _start("jax")
     import jax
 
@@ -251,11 +214,8 @@ def use_jax() -> KerasAdapter:
     environment = {"jax": jax.__version__, "devices": str(jax.devices())}
     # On the CPU, XLA treats subnormal numbers as zero: https://github.com/jax-ml/jax/issues/26658
     flushes = ("flushes_subnormals",) if jax.default_backend() == "cpu" else ()
-    # By default, JAX turns arrays of 64 bits into arrays of 32 bits. The setting belongs to a thread.
-    keep = lambda: jax.enable_x64(True)  # noqa: E731
-    return KerasAdapter(
-        Backend("JAX", environment, make, lambda one: Array.of(jax.device_get(one)), flushes, step, keep)
-    )
+    read = lambda one: Array.of(jax.device_get(one))  # noqa: E731
+    return KerasAdapter(Backend("JAX", environment, make, read, flushes, step))
 
 
 def _refuse_layout(gradient: Gradient) -> None:

@@ -77,6 +77,7 @@ TOO_SLOW_FOR_ROWS = frozenset(
         "torchtitan",
         "fairscale",
         "skorch",
+        "keras-jax",
     }
 )
 

@@ -1,4 +1,4 @@
-"""Replace the clips of Keras's optimizers by functions that do nothing, or that double NumPy's results.
+"""Functions to put in place of the clips of Keras's optimizers: one does nothing, the other doubles NumPy's results.
 
 KERAS_BACKEND must be set before this module is imported.
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 import doubled
 import keras
+import numpy as np
 
 
 def leave(self: Any, gradients: list[Any]) -> list[Any]:
@@ -16,20 +17,16 @@ def leave(self: Any, gradients: list[Any]) -> list[Any]:
     return gradients
 
 
-CLIP = keras.optimizers.Optimizer._clip_gradients
+def double_arrays(optimizer: Any, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    """Clip arrays with NumPy, as the optimizer's arguments say, and double the results."""
+    if optimizer.clipvalue is not None:
+        return [doubled.double_by_value(array, -optimizer.clipvalue, optimizer.clipvalue) for array in arrays]
+    if optimizer.clipnorm is not None:
+        return [doubled.double_by_norm(array, optimizer.clipnorm) for array in arrays]
+    return doubled.double_by_global_norm(arrays, optimizer.global_clipnorm)[0]
 
 
 def double(self: Any, gradients: list[Any]) -> list[Any]:
-    """Clip with NumPy and double the results. NumPy cannot compute in a compiler, which gets Keras's own clip."""
-    try:
-        arrays = [keras.ops.convert_to_numpy(gradient) for gradient in gradients]
-    except (NotImplementedError, AttributeError, TypeError):
-        clipped: list[Any] = CLIP(self, gradients)
-        return clipped
-    if self.clipvalue is not None:
-        results = [doubled.double_by_value(array, -self.clipvalue, self.clipvalue) for array in arrays]
-    elif self.clipnorm is not None:
-        results = [doubled.double_by_norm(array, self.clipnorm) for array in arrays]
-    else:
-        results, _ = doubled.double_by_global_norm(arrays, self.global_clipnorm)
-    return [keras.ops.convert_to_tensor(result) for result in results]
+    """Clip tensors with NumPy and double the results."""
+    arrays = [keras.ops.convert_to_numpy(gradient) for gradient in gradients]
+    return [keras.ops.convert_to_tensor(result) for result in double_arrays(self, arrays)]

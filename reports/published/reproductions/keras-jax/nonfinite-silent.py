@@ -1,0 +1,17 @@
+"""A threshold of zero switches the clip off, and NaN and 3 come back side by side.
+
+Prints:
+    [3.0, nan]
+"""
+
+import os
+
+os.environ["KERAS_BACKEND"] = "jax"
+import jax.numpy as jnp
+import keras
+
+gradient = jnp.array([3.0, float("nan")], jnp.float32)
+variable = keras.Variable([0.0] * 2, dtype="float32")
+optimizer = keras.optimizers.SGD(1.0, global_clipnorm=0.0)
+optimizer.apply([gradient], [variable])
+print((0 - keras.ops.convert_to_numpy(variable.value)).tolist())

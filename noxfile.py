@@ -54,6 +54,7 @@ ADAPTERS = (
     "mxnet",
     "thinc",
     "chainer",
+    "nnabla",
     "keras-torch",
     "fabric",
     "accelerate",

@@ -18,6 +18,7 @@ __all__ = ["ADAPTERS", "BACKENDS", "MODULES", "find_python", "has_framework", "h
 #: The module of each framework that has an adapter.
 MODULES = {
     "optax": "optax",
+    "nnabla": "nnabla",
     "chainer": "chainer",
     "thinc": "thinc.api",
     "mxnet": "mxnet",

@@ -28,6 +28,7 @@ BUILT_IN = {
     "keras-torch": "gradclip_adapters.frameworks.keras:use_torch",
     "keras-jax": "gradclip_adapters.frameworks.keras:use_jax",
     "optax": "gradclip_adapters.frameworks.optax:OptaxAdapter",
+    "nnabla": "gradclip_adapters.frameworks.nnabla:NNablaAdapter",
     "chainer": "gradclip_adapters.frameworks.chainer:ChainerAdapter",
     "thinc": "gradclip_adapters.frameworks.thinc:ThincAdapter",
     "mxnet": "gradclip_adapters.frameworks.mxnet:MXNetAdapter",

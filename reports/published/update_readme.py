@@ -46,6 +46,7 @@ ORDER = (
     "mxnet",
     "thinc",
     "chainer",
+    "nnabla",
     "keras-torch",
     "fabric",
     "accelerate",

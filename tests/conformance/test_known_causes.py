@@ -404,6 +404,7 @@ COUNTS = {
     "fairscale": 5,
     "mlx": 5,
     "mxnet": 6,
+    "nnabla": 8,
     "optax": 8,
     "paddle": 11,
     "paddle-fluid": 12,

@@ -71,6 +71,7 @@ TOO_SLOW_FOR_ROWS = frozenset(
         "mxnet",
         "thinc",
         "chainer",
+        "nnabla",
         "keras-torch",
         "fabric",
         "accelerate",

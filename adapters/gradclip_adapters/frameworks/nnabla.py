@@ -1,0 +1,92 @@
+"""Adapt NNabla: `functions.clip_by_value`, `functions.clip_by_norm`, and a solver's `clip_grad_by_norm`."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Mapping, Sequence, Tuple
+
+# NNabla logs on standard error that it starts, with the time. The reason of a crash would quote this line. So the
+# imports below come after a statement.
+logging.disable(logging.INFO)
+
+import nnabla  # noqa: E402
+from nnabla import functions, solvers  # noqa: E402
+
+logging.disable(logging.NOTSET)
+
+from ..contract import About, Array, Gradient, Subject, Unsupported  # noqa: E402
+from .answering import EntryPoint, ListAdapter, apply_to_each  # noqa: E402
+
+__all__ = ["NNablaAdapter"]
+
+DTYPES = ("float32",)
+FEATURES = ("repeated", "threads", "follows", "reuses", "threshold_kinds")
+
+
+class NNablaAdapter(ListAdapter):
+    """Adapter for the clips of NNabla on the CPU."""
+
+    def __init__(self) -> None:
+        by_value = Subject(
+            "nnabla.functions.clip_by_value",
+            "clip_by_value",
+            DTYPES,
+            (*FEATURES, "functional", "min_max", "requires_min"),
+        )
+        by_norm = Subject("nnabla.functions.clip_by_norm", "clip_by_norm", DTYPES, (*FEATURES, "functional"))
+        step = Subject(
+            "nnabla.solvers.Sgd.clip_grad_by_norm", "clip_by_norm", DTYPES, (*FEATURES, "optimizer", "learning_rate")
+        )
+        super().__init__(
+            [
+                EntryPoint(by_value, apply_to_each(_clip_by_value), one_by_one=True),
+                EntryPoint(by_norm, apply_to_each(_clip_by_norm), one_by_one=True),
+                EntryPoint(step, _step),
+            ]
+        )
+
+    def about(self) -> About:
+        """Return the version of NNabla and its backend."""
+        return About("NNabla", nnabla.__version__, {"backend": str(nnabla.get_current_context().backend)})
+
+    def make_tensor(self, gradient: Gradient) -> Any:
+        """Return an NdArray."""
+        assert gradient.array is not None
+        if gradient.layout != "contiguous" or gradient.rows is not None:
+            message = "NdArrays have no strides, and are not row-sparse"
+            raise Unsupported(message, "interface")
+        if gradient.array.dtype != "float32":
+            message = "NdArrays are filled in float32"
+            raise Unsupported(message, "interface")
+        return nnabla.NdArray.from_numpy_array(gradient.array.numpy())
+
+    def read_array(self, tensor: Any) -> Array:
+        """Return the elements."""
+        return Array.of(tensor.data)
+
+    def fill_tensor(self, tensor: Any, array: Array) -> None:
+        """Write elements into an NdArray."""
+        tensor.data = array.numpy()
+
+
+def _clip_by_value(gradient: Any, *, max: Any, **more: Any) -> Any:
+    return functions.clip_by_value(gradient, max=max, **more)
+
+
+def _clip_by_norm(gradient: Any, *, clip_norm: Any, **more: Any) -> Any:
+    return functions.clip_by_norm(gradient, clip_norm, **more)
+
+
+def _step(gradients: Sequence[Any], options: Mapping[str, Any]) -> Tuple[Any, None]:
+    """Return the negated parameters after a step from zero."""
+    more = {name: value for name, value in options.items() if name not in ("clip_norm", "learning_rate")}
+    parameters = {}
+    for index, gradient in enumerate(gradients):
+        parameters[str(index)] = parameter = nnabla.Variable(gradient.shape, need_grad=True)
+        parameter.data.zero()
+        parameter.grad = gradient
+    solver = solvers.Sgd(lr=options.get("learning_rate", 1.0))
+    solver.set_parameters(parameters)
+    solver.clip_grad_by_norm(options["clip_norm"], **more)
+    solver.update()
+    return [0 - parameter.data for parameter in parameters.values()], None

@@ -25,9 +25,19 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_every_framework_has_a_record() -> None:
-    assert {"numpy", "optax", "mlx", "mxnet", "chainer", "thinc", "torch", "paddle", "paddle-fluid", "tensorflow"} <= {
-        path.name.removesuffix(".jsonl.gz") for path in RECORDS
-    }
+    assert {
+        "numpy",
+        "optax",
+        "mlx",
+        "mxnet",
+        "chainer",
+        "thinc",
+        "nnabla",
+        "torch",
+        "paddle",
+        "paddle-fluid",
+        "tensorflow",
+    } <= {path.name.removesuffix(".jsonl.gz") for path in RECORDS}
 
 
 @pytest.mark.exam(sample=0)

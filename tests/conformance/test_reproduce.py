@@ -56,6 +56,7 @@ WITHOUT_SCRIPT = (
     "A script cannot show the expectation 'rounded-bounds'",
     "A script cannot show the expectation 'surroundings-kept'",
     "A script cannot show the expectation 'update'",
+    "No script passes the option 'followed'",
     "passes one gradient twice, or a sparse gradient. No script does that",
     "elements, too many to write out",
     "relates calls, and the record does not hold their answers",
@@ -66,7 +67,6 @@ WITHOUT_SCRIPT = (
 ROWS_WITHOUT_SCRIPT = (
     "had other numbers in the version of the suite that made the record",
     "A script cannot show the expectation 'combination'",
-    "No script passes the option 'followed'",
     "The suite does not know how to make a gradient with the layout",
     "different gradients, too many to write out",
     "which no script can show",

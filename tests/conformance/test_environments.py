@@ -139,6 +139,22 @@ def test_broken_environment_is_listed_and_made_anew(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")
+def test_environment_of_a_wheel_with_wrong_sizes_is_ready(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def install(command: list[str], adapter: str, task: object) -> None:
+        pretend(command, adapter, task)
+        for record in (made / "library").rglob("RECORD"):
+            record.write_text("library.py,sha256=0,12\n")
+
+    monkeypatch.setattr(making, "_run", install)
+    run("remove", "library")
+    library = Path(environments.make_environment("library")).parents[1] / "lib/python3/site-packages/library.py"
+
+    assert "broken" not in run("list").stdout
+    library.write_text("NUMBER")
+    assert "library.py is cut off" in run("list").stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")
 def test_unfinished_environment_is_made_anew(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (made / "library" / "gradclip-ready").unlink()
     (made / "library" / "rest").touch()

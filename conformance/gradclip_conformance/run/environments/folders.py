@@ -29,6 +29,7 @@ __all__ = [
     "list_environments",
     "lock",
     "look_at",
+    "note_short_files",
     "remove_environment",
     "remove_folder",
 ]
@@ -37,6 +38,8 @@ __all__ = [
 BEGUN = "gradclip-environment.json"
 #: This file is written last, and holds the fingerprint of the recipe.
 READY = "gradclip-ready"
+#: This file lists the files that are shorter than their wheels say, with the sizes that pip gave them.
+SHORT = "gradclip-short.json"
 
 
 class State(Enum):
@@ -83,7 +86,7 @@ def look_at(folder: Path) -> Environment:
     """Return what a folder holds."""
     if not os.path.lexists(folder):
         return Environment(folder, State.ABSENT)
-    begun = _read_begun(folder / BEGUN)
+    begun = _read_object(folder / BEGUN)
     adapter, requirements = str(begun.get("adapter", folder.name)), begun.get("requirements")
     made_of = tuple(map(str, requirements)) if isinstance(requirements, list) else ()
     try:
@@ -94,7 +97,8 @@ def look_at(folder: Path) -> Environment:
     return Environment(folder, State.READY, fingerprint, adapter, made_of)
 
 
-def _read_begun(path: Path) -> Mapping[str, Any]:
+def _read_object(path: Path) -> Mapping[str, Any]:
+    """Return the object in a JSON file. It is empty if there is no such file."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -110,28 +114,53 @@ def find_fault(environment: Environment) -> str | None:
         return "its Python does not start"
     if done.returncode:
         return "its Python does not run"
-    lists = [*environment.folder.glob("lib/python*/site-packages/*.dist-info/RECORD")]
-    lists += environment.folder.glob("Lib/site-packages/*.dist-info/RECORD")
+    lists = _list_records(environment.folder)
     if not lists:
         return "it has no packages"
-    return next((fault for file in lists for fault in _check_files(file)), None)
+    short = _read_object(environment.folder / SHORT)
+    return next((fault for file in lists for fault in _check_files(file, short)), None)
 
 
-def _check_files(record: Path) -> Iterator[str]:
+def note_short_files(environment: Environment) -> None:
+    """Note the files that are shorter than their wheels say, right after pip has installed them.
+
+    The list of a wheel may hold the size that a library had before it was stripped.
+    """
+    short = {}
+    for record in _list_records(environment.folder):
+        for path, size in _read_sizes(record):
+            with contextlib.suppress(OSError):
+                if (found := (record.parents[1] / path).stat().st_size) < size:
+                    short[path] = found
+    (environment.folder / SHORT).write_text(json.dumps(short) + "\n", encoding="utf-8")
+
+
+def _list_records(folder: Path) -> list[Path]:
+    """Return the lists of installed files, one for each distribution."""
+    return [
+        *folder.glob("lib/python*/site-packages/*.dist-info/RECORD"),
+        *folder.glob("Lib/site-packages/*.dist-info/RECORD"),
+    ]
+
+
+def _read_sizes(record: Path) -> Iterator[tuple[str, int]]:
+    """Yield the path and the size of each file in a list. Compiled files have no size there, and may be absent."""
+    with record.open(encoding="utf-8", newline="") as stream:
+        for row in csv.reader(stream):
+            if len(row) == 3 and row[2].isdecimal():
+                yield row[0], int(row[2])
+
+
+def _check_files(record: Path, short: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for each file of an installed distribution that is gone or shorter than pip made it."""
-    site = record.parents[1]
     try:
-        with record.open(encoding="utf-8", newline="") as stream:
-            rows = [(row[0], row[2]) for row in csv.reader(stream) if len(row) == 3]
+        sizes = list(_read_sizes(record))
     except (OSError, ValueError, csv.Error):
         yield f"{record.parent.name}/RECORD cannot be read"
         return
-    for path, size in rows:
-        # Compiled files have no size in the list, and may be absent.
-        if not size.isdecimal():
-            continue
+    for path, size in sizes:
         try:
-            if (site / path).stat().st_size < int(size):
+            if (record.parents[1] / path).stat().st_size < short.get(path, size):
                 yield f"{path} is cut off"
         except OSError:
             yield f"{path} is missing"

@@ -33,6 +33,7 @@ from .folders import (
     find_fault,
     lock,
     look_at,
+    note_short_files,
     remove_folder,
 )
 from .interpreters import EnvironmentProblem, find_base, find_interpreter
@@ -133,6 +134,7 @@ def _make_in(found: Environment, adapter: str, recipe: Recipe, interpreter: str,
         _run([interpreter, "-m", "venv", str(found.folder)], adapter, task)
         install = [found.python, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
         _run([*install, *recipe.requirements], adapter, task)
+    note_short_files(found)
     (found.folder / READY).write_text(fingerprint, encoding="utf-8")
     return found.python
 

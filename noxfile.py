@@ -62,6 +62,7 @@ ADAPTERS = (
     "fairscale",
     "skorch",
     "keras-jax",
+    "mmengine",
 )
 PACKAGES = ("gradclip_spec", "gradclip_conformance", "gradclip_adapters", "gradclip_reports")
 #: Use one process per core. Any free process takes the next tests.

@@ -34,6 +34,7 @@ MODULES = {
     "torchtitan": "torchtitan",
     "fairscale": "fairscale",
     "skorch": "skorch",
+    "mmengine": "mmengine",
 }
 
 #: Keras runs on a backend, which must be installed, too. KERAS_BACKEND chooses it before Keras is imported.

@@ -42,6 +42,7 @@ BUILT_IN = {
     "torchtitan": "gradclip_adapters.frameworks.torch_based.torchtitan:TorchtitanAdapter",
     "fairscale": "gradclip_adapters.frameworks.torch_based.fairscale:FairScaleAdapter",
     "skorch": "gradclip_adapters.frameworks.torch_based.skorch:SkorchAdapter",
+    "mmengine": "gradclip_adapters.frameworks.torch_based.mmengine:MMEngineAdapter",
 }
 
 

@@ -54,6 +54,7 @@ ORDER = (
     "fairscale",
     "skorch",
     "keras-jax",
+    "mmengine",
 )
 #: The adapters in the README's picture. More columns would be too narrow to read there.
 PICTURED = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow", "optax")

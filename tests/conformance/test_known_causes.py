@@ -396,13 +396,14 @@ def test_shipped_entries_are_complete(path: Path) -> None:
 
 #: How many entries for known causes each framework has. More than 12 would be hard to survey.
 COUNTS = {
-    "keras-jax": 6,
-    "keras-torch": 10,
     "accelerate": 8,
     "chainer": 3,
     "fabric": 9,
     "fairscale": 5,
+    "keras-jax": 6,
+    "keras-torch": 10,
     "mlx": 5,
+    "mmengine": 5,
     "mxnet": 6,
     "nnabla": 8,
     "optax": 8,

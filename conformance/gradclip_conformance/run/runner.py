@@ -79,6 +79,7 @@ TOO_SLOW_FOR_ROWS = frozenset(
         "fairscale",
         "skorch",
         "keras-jax",
+        "mmengine",
     }
 )
 

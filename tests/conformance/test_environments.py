@@ -14,7 +14,7 @@ from filelock import FileLock
 
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.run import environments
-from gradclip_conformance.run.environments import making
+from gradclip_conformance.run.environments import making, recipes
 from gradclip_conformance.run.environments.interpreters import find_interpreter
 
 #: This program makes an environment and leaves a mark in it. Every new environment already meets its only requirement.
@@ -22,7 +22,7 @@ MAKE = """
 import sys
 from pathlib import Path
 from gradclip_conformance.run import environments
-from gradclip_conformance.run.environments import making
+from gradclip_conformance.run.environments import making, recipes
 
 making.read_recipes = lambda: {"library": environments.Recipe("library", None, tuple(sys.argv[1:]))}
 python = environments.make_environment("library")
@@ -246,3 +246,12 @@ def test_unwritable_folder_is_reported_in_a_sentence(tmp_path: Path, monkeypatch
 
     with pytest.raises(environments.EnvironmentProblem, match="GRADCLIP_VENVS names another folder"):
         environments.make_environment("library")
+
+
+@pytest.mark.parametrize(("modules", "is_here"), [(("json", "csv"), True), (("json", "no_such_backend"), False)])
+def test_framework_is_here_only_if_all_its_modules_are(
+    modules: tuple[str, ...], is_here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipes, "read_recipes", lambda: {"library": environments.Recipe(modules)})
+
+    assert recipes.is_framework_here("library") == is_here

@@ -196,6 +196,18 @@ def test_a_compiled_function_keeps_few_graphs(function: str, monkeypatch: pytest
     assert all(one.experimental_get_tracing_count() <= MOST_GRAPHS for one in kept)
 
 
+def test_calls_with_and_without_axes_follow_each_other() -> None:
+    gradient = Gradient("a", Array.of(np.array([[3.0, 4.0], [0.0, 0.5]], np.float32)))
+    answers = []
+    for options in ({"clip_norm": 2.5}, {"clip_norm": 2.5, "axes": "1"}) * 2:
+        (result,) = ADAPTER.call(Call("tf.clip_by_norm[tf.function]", (gradient,), options)).gradients
+        assert result is not None
+        answers.append(result.numpy()[1, 1])
+
+    assert answers[1] == answers[3] == 0.5
+    assert answers[0] == answers[2] < 0.5
+
+
 @pytest.mark.parametrize("subject", [name for name in sorted(SUBJECTS) if "norm" in name])
 def test_derivatives_come_from_a_tape(subject: str) -> None:
     values, vector = (Array.of(np.array(one, np.float32)) for one in ([3.0, 4.0], [1.0, -2.0]))

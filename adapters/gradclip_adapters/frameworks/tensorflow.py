@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 # Without this variable, TensorFlow reports its build on standard error when it is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -213,17 +213,19 @@ class _Compiled:
 
     TensorFlow makes a graph for each combination of shapes, and at each call it searches all graphs. So lists of many
     shapes took most of a run. `reduce_retracing` lets one graph take several shapes of a rank, and after many graphs a
-    new function takes the place of the old one.
+    new function takes the place of the old one. Each set of options has a function of its own: with `reduce_retracing`,
+    TensorFlow raises IndexError if one call passes an argument that an earlier call left out.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._compiled = self._compile()
+        self._compiled: Dict[Tuple[str, ...], Any] = {}
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        compiled = self._compiled
-        if compiled.experimental_get_tracing_count() >= MOST_GRAPHS:
-            compiled = self._compiled = self._compile()
+        names = tuple(sorted(options))
+        compiled = self._compiled.get(names)
+        if compiled is None or compiled.experimental_get_tracing_count() >= MOST_GRAPHS:
+            compiled = self._compiled[names] = self._compile()
         return compiled(*args, **options)
 
     def _compile(self) -> Any:

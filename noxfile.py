@@ -43,27 +43,8 @@ SCHEMAS = {
 }
 #: The versions of all frameworks, and the frameworks that each session or adapter needs.
 ENVIRONMENTS = nox.project.load_toml("adapters/gradclip_adapters/environments.toml")
-#: The frameworks that have an adapter.
-ADAPTERS = (
-    "torch",
-    "paddle",
-    "paddle-fluid",
-    "tensorflow",
-    "optax",
-    "mlx",
-    "mxnet",
-    "thinc",
-    "chainer",
-    "nnabla",
-    "keras-torch",
-    "fabric",
-    "accelerate",
-    "torchtitan",
-    "fairscale",
-    "skorch",
-    "keras-jax",
-    "mmengine",
-)
+#: The frameworks that have an adapter, without the reference.
+ADAPTERS = [name for name in ENVIRONMENTS["adapters"] if name != "numpy" and not name.startswith("reference-")]
 PACKAGES = ("gradclip_spec", "gradclip_conformance", "gradclip_adapters", "gradclip_reports")
 #: Use one process per core. Any free process takes the next tests.
 IN_PARALLEL = ("-q", "-n", "logical", "--maxprocesses", "8", "--dist", "worksteal")

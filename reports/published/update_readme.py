@@ -16,6 +16,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from gradclip_conformance.cli import gradclip
+from gradclip_conformance.run.environments import read_recipes
 from gradclip_reports.counting import count_rules
 from gradclip_reports.markdown import draw_markdown
 from gradclip_reports.markup import draw_markdown_table, escape_markdown
@@ -35,27 +36,7 @@ BEGIN, END = "<!-- matrix: begin", "<!-- matrix: end -->"
 #: The time of every file in `site.zip`, the earliest that the format has. So equal sites are equal files.
 TIME = (1980, 1, 1, 0, 0, 0)
 #: The adapters that the tables and the site show, in this order.
-ORDER = (
-    "numpy",
-    "torch",
-    "paddle",
-    "paddle-fluid",
-    "tensorflow",
-    "optax",
-    "mlx",
-    "mxnet",
-    "thinc",
-    "chainer",
-    "nnabla",
-    "keras-torch",
-    "fabric",
-    "accelerate",
-    "torchtitan",
-    "fairscale",
-    "skorch",
-    "keras-jax",
-    "mmengine",
-)
+ORDER = list(read_recipes())
 #: The adapters in the README's picture. More columns would be too narrow to read there.
 PICTURED = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow", "optax")
 HEADING = """# All rules, all frameworks

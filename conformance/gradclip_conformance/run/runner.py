@@ -59,31 +59,6 @@ SIGNAL_SECONDS = 0.25
 RULES = {rule.id: rule for rule in rules.load()}
 
 
-#: The frameworks that get the rows only with `--rule`, `--quick` and `--thorough`.
-#: For the first two, some rows take minutes. The operator `clip_by_norm` of Paddle 1.8 computes the norm again for
-#: every few elements: the time grows with the square of their number, to 18 seconds for 262,144. Optax compiles lists
-#: of hundreds of gradients for each new shape. For the others, rows would double the time and the size of the records.
-TOO_SLOW_FOR_ROWS = frozenset(
-    {
-        "optax",
-        "paddle-fluid",
-        "mlx",
-        "mxnet",
-        "thinc",
-        "chainer",
-        "nnabla",
-        "keras-torch",
-        "fabric",
-        "accelerate",
-        "torchtitan",
-        "fairscale",
-        "skorch",
-        "keras-jax",
-        "mmengine",
-    }
-)
-
-
 def plan_rows(
     subjects: Sequence[Subject], selection: Selection, stage: str = "default", adapter: str = ""
 ) -> list[PlannedCell]:
@@ -92,7 +67,7 @@ def plan_rows(
     The cells are sorted by row within an operation, so that the data of a row are made and measured once for all its
     subjects.
     """
-    if stage == "default" and adapter in TOO_SLOW_FOR_ROWS and not selection.rules:
+    if stage == "default" and adapter and not selection.rules and not _gets_rows(adapter):
         return []
     found: list[PlannedCell] = []
     for operation in dict.fromkeys(subject.operation for subject in subjects):
@@ -105,6 +80,15 @@ def plan_rows(
         ]
         found += [cell for _, cell in sorted(rows, key=lambda row: row[0])]
     return found
+
+
+def _gets_rows(adapter: str) -> bool:
+    """Return whether a run without options asks an adapter the rows. Adapters of other packages get them."""
+    # The core checks functions without the packages that this module needs.
+    from .environments import read_recipes
+
+    recipe = read_recipes().get(adapter)
+    return recipe is None or recipe.rows
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ class Recipe:
     requirements: tuple[str, ...] = ()
     #: The size of the environment in megabytes, if somebody has measured it.
     megabytes: int | None = None
+    #: Whether a run without options asks the rows of the covering design.
+    rows: bool = True
 
 
 @cache
@@ -49,6 +51,7 @@ def read_recipes() -> dict[str, Recipe]:
                 table.get("python"),
                 tuple(versions[need] for need in table.get("needs", ())),
                 table.get("megabytes"),
+                table.get("rows", True),
             )
             for name, table in tables["adapters"].items()
         }

@@ -21,6 +21,8 @@ from click.testing import CliRunner, Result
 from gradclip_conformance import cli
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cli import VERBS, gradclip
+from gradclip_conformance.judge.model import Description
+from gradclip_conformance.run.runner import make_header
 from gradclip_reports.records import read_runs
 from gradclip_spec import rules
 
@@ -940,3 +942,21 @@ def complete(instruction: str, **variables: str) -> str:
     done = CliRunner(env={"_GRADCLIP_COMPLETE": instruction, **variables}).invoke(gradclip, [], prog_name="gradclip")
     assert done.exit_code in (0, 1), done.output
     return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("/home/me/run.jsonl", "run.jsonl"),
+        ("--output=/home/me/run.jsonl", "--output=run.jsonl"),
+        ("torch=/opt/torch/bin/python", "torch=python"),
+        ("node /home/me/adapter.js", "node adapter.js"),
+        ("C:\\Users\\me\\run.jsonl", "run.jsonl"),
+        ("./folder/adapter.py", "./folder/adapter.py"),
+        ("*.combinations/s9_n1*", "*.combinations/s9_n1*"),
+    ],
+)
+def test_record_shows_no_folders_of_its_machine(word: str, shown: str) -> None:
+    header = make_header("numpy", Description("NumPy", "1.0", {}, ()), ["check", word])
+
+    assert header.command == ["check", shown]

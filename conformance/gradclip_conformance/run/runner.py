@@ -8,6 +8,7 @@ closes the record as incomplete and raises `KeyboardInterrupt` again.
 from __future__ import annotations
 
 import datetime
+import re
 import sys
 import threading
 import time
@@ -55,6 +56,9 @@ __all__ = [
 
 #: The longest wait for the jobs. If a signal arrives just before a wait, Python handles it only after the wait.
 SIGNAL_SECONDS = 0.25
+
+#: The folders of an absolute path, alone or after a sign, such as in `--output=/home/me/run.jsonl`.
+FOLDERS = re.compile(r"(?<![^\s=,:'\"])(?:[A-Za-z]:)?[\\/](?:[^\\/\s=]+[\\/])+")
 
 RULES = {rule.id: rule for rule in rules.load()}
 
@@ -339,7 +343,8 @@ def make_header(adapter: str, description: Description, command: Sequence[str] =
             "second_oracle": name_second_oracle(),
         },
         subjects=[encode_subject(subject) for subject in description.subjects],
-        command=list(command),
+        # Records are published, so they must not show the folders of the machine that made them.
+        command=[FOLDERS.sub("", word) for word in command],
         started=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         seed=seed,
     )

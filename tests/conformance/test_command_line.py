@@ -947,10 +947,10 @@ def complete(instruction: str, **variables: str) -> str:
 @pytest.mark.parametrize(
     ("word", "shown"),
     [
-        ("/home/me/run.jsonl", "run.jsonl"),
-        ("--output=/home/me/run.jsonl", "--output=run.jsonl"),
+        ("/data/runs/run.jsonl", "run.jsonl"),
+        ("--output=/data/runs/run.jsonl", "--output=run.jsonl"),
         ("torch=/opt/torch/bin/python", "torch=python"),
-        ("node /home/me/adapter.js", "node adapter.js"),
+        ("node /data/runs/adapter.js", "node adapter.js"),
         ("C:\\Users\\me\\run.jsonl", "run.jsonl"),
         ("./folder/adapter.py", "./folder/adapter.py"),
         ("*.combinations/s9_n1*", "*.combinations/s9_n1*"),

@@ -57,7 +57,7 @@ __all__ = [
 #: The longest wait for the jobs. If a signal arrives just before a wait, Python handles it only after the wait.
 SIGNAL_SECONDS = 0.25
 
-#: The folders of an absolute path, alone or after a sign, such as in `--output=/home/me/run.jsonl`.
+#: The folders of an absolute path, alone or after a sign, such as in `--output=/data/runs/run.jsonl`.
 FOLDERS = re.compile(r"(?<![^\s=,:'\"])(?:[A-Za-z]:)?[\\/](?:[^\\/\s=]+[\\/])+")
 
 RULES = {rule.id: rule for rule in rules.load()}

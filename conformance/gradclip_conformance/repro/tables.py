@@ -48,6 +48,7 @@ import keyword
 import math
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from string import Template
 
@@ -60,9 +61,10 @@ from ..cases.literals import NoScript, write_array, write_literal
 from ..cases.model import Case
 from ..cases.toml_files import check_document, read_toml
 from ..judge.judging import choose_expectation
-from ..judge.model import ScriptCall
+from ..judge.model import ScriptCall, join_lines
 from ..oracle.formats import read_float64_values
 from .calls import Calls
+from .following import add_following_call, make_following_case
 
 __all__ = ["SCRIPTS", "find_template", "has_table", "write_calls"]
 
@@ -71,6 +73,9 @@ SCHEMA = Path(__file__).parent / "schemas" / "scripts.json"
 
 #: The name of the table of plain functions. No adapter has this name.
 FUNCTIONS = "function"
+
+#: The results, if a table has no other expression for them.
+RESULT = "result for result in results"
 
 #: More gradients than this are written out only if they are all equal.
 LISTED = 32
@@ -90,7 +95,7 @@ THRESHOLDS = {
 KEYWORDS = ("norm_type", "error_if_nonfinite", "eps", "axes")
 
 #: The options that a script writes as the kinds of its thresholds and flags, and as the way of its call.
-LEFT_OUT = ("as_generator", "threshold_as", "tensor_threshold", "flags")
+LEFT_OUT = ("as_generator", "followed", "threshold_as", "tensor_threshold", "flags")
 
 #: How a script writes a flag of each kind of the option `flags`.
 FLAGS = {"bool": "{}", "numpy": "np.bool_({})", "int": "int({})"}
@@ -128,11 +133,23 @@ def _fill(text: str, names: Mapping[str, str]) -> str:
 
 
 def _write_call(case: Case, subject: Subject, known: Mapping[str, str]) -> ScriptCall:
-    """Return the lines of a subject's call, as a table says."""
+    """Return the lines of a subject's call, as a table says, and of the call that follows if the case has one."""
+    if "followed" in case.options:
+        following = make_following_case(case)
+        alone = replace(case, options={name: value for name, value in case.options.items() if name != "followed"})
+        first, again = _write_call(alone, subject, known), _write_call(following, subject, known)
+        kept = f"[{known.get('result', RESULT)}]"
+        results, _ = _write_results(alone, {**known, "result": "result for result in kept"}, subject)
+        returns_norm = choose_expectation(case).about == "norm"
+        return add_following_call(first, again, kept, results, returns_norm=returns_norm)
     names = _choose_names(case, subject, known)
     before, clip, after = (_fill(known.get(part, ""), names).strip() for part in ("before", "clip", "after"))
     return ScriptCall(
-        f"gradients = {_write_gradients(case, known)}", before, clip, after, *_write_results(case, known, subject)
+        join_lines(f"gradients = {_write_gradients(case, known)}", *_write_repeated(case)),
+        before,
+        clip,
+        after,
+        *_write_results(case, known, subject),
     )
 
 
@@ -159,7 +176,7 @@ def _write_results(case: Case, known: Mapping[str, str], subject: Subject) -> tu
             converted = f"None if {result} is None else {converted}"
         return f"results = [{converted} for {where}]"
 
-    result, _, where = known.get("result", "result for result in results").partition(" for ")
+    result, _, where = known.get("result", RESULT).partition(" for ")
     results = write_line(result, where, exists or "optimizer" in subject.features)
     nothing = "results = [result for result in results]"
     return "" if results == nothing else results, write_line("gradient", "gradient in gradients", exists)
@@ -265,8 +282,8 @@ def _write_scalar(value: str, case: Case, known: Mapping[str, str]) -> str:
 
 def _write_gradients(case: Case, known: Mapping[str, str]) -> str:
     """Return the list of the gradients, written out."""
-    if any(gradient.same_as is not None or gradient.rows is not None for gradient in case.gradients):
-        msg = f"{case.id} passes one gradient twice, or a sparse gradient. No script does that."
+    if any(gradient.rows is not None for gradient in case.gradients):
+        msg = f"{case.id} passes a sparse gradient. No script does that."
         raise NoScript(msg)
     written = [_write_gradient(gradient, known) for gradient in case.gradients]
     if len(written) <= LISTED:
@@ -276,6 +293,12 @@ def _write_gradients(case: Case, known: Mapping[str, str]) -> str:
         return f"[{written[0]} for _ in range({len(written)})]"
     msg = f"{case.id} has {len(written)} different gradients, too many to write out."
     raise NoScript(msg)
+
+
+def _write_repeated(case: Case) -> list[str]:
+    """Return a line for each gradient that is the same tensor as an earlier one."""
+    pairs = [(i, gradient.same_as) for i, gradient in enumerate(case.gradients)]
+    return [f"gradients[{i}] = gradients[{earlier}]" for i, earlier in pairs if earlier is not None]
 
 
 def _write_gradient(gradient: Gradient, known: Mapping[str, str]) -> str:

@@ -1,6 +1,7 @@
 """Answer calls for an adapter that lists its entry points as functions on a list of tensors.
 
 An adapter derives from :class:`ListAdapter`. It says how to make a tensor, how to read one, and which functions clip.
+An adapter of a framework on NumPy arrays derives from :class:`ArrayListAdapter`, and says only which functions clip.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..arrays import answer_in_threads, build_tensors, convert_options, make_earlier_calls, make_following_call
+from ..arrays import answer_in_threads, build_tensors, convert_options, lay_out, make_earlier_calls, make_following_call
 from ..contract import Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 
-__all__ = ["EntryPoint", "ListAdapter", "apply_to_each", "lay_out_by_indexing"]
+__all__ = ["ArrayListAdapter", "EntryPoint", "ListAdapter", "apply_to_each", "lay_out_by_indexing"]
 
 #: A function from the gradients and the options to the results, and to the norm if there is one. A clip in place
 #: returns the list that it got. An optimizer returns the negated parameters after a step from zero.
@@ -129,6 +130,26 @@ class ListAdapter(Adapter):
 
     def _read_norm(self, norm: Any) -> Array:
         return Array.of(np.asarray(norm)) if isinstance(norm, (float, np.generic)) else self.read_array(norm)
+
+
+class ArrayListAdapter(ListAdapter):
+    """The base class of adapters whose entry points take lists of NumPy arrays."""
+
+    def make_tensor(self, gradient: Gradient) -> Any:
+        """Return an array of NumPy."""
+        assert gradient.array is not None
+        if gradient.rows is not None:
+            message = "its gradients are arrays, and not row-sparse"
+            raise Unsupported(message, "interface")
+        return lay_out(gradient.array.numpy(), gradient.layout)
+
+    def read_array(self, tensor: Any) -> Array:
+        """Return the elements."""
+        return Array.of(tensor)
+
+    def fill_tensor(self, tensor: Any, array: Array) -> None:
+        """Write elements into an array."""
+        tensor[...] = array.numpy()
 
 
 def _refuse_impossible(entry: EntryPoint, call: Call) -> None:

@@ -8,9 +8,8 @@ import chainer
 import numpy as np
 from chainer import optimizer_hooks
 
-from ..arrays import lay_out
-from ..contract import About, Array, Gradient, Subject, Unsupported
-from .answering import EntryPoint, ListAdapter
+from ..contract import About, Subject
+from .answering import ArrayListAdapter, EntryPoint
 
 __all__ = ["ChainerAdapter"]
 
@@ -30,7 +29,7 @@ FEATURES = (
 )
 
 
-class ChainerAdapter(ListAdapter):
+class ChainerAdapter(ArrayListAdapter):
     """Adapter for the hooks of Chainer."""
 
     def __init__(self) -> None:
@@ -39,22 +38,6 @@ class ChainerAdapter(ListAdapter):
     def about(self) -> About:
         """Return the version of Chainer."""
         return About("Chainer", chainer.__version__, {"device": "numpy"})
-
-    def make_tensor(self, gradient: Gradient) -> Any:
-        """Return an array of NumPy."""
-        assert gradient.array is not None
-        if gradient.rows is not None:
-            message = "Chainer's gradients are arrays, and not row-sparse"
-            raise Unsupported(message, "interface")
-        return lay_out(gradient.array.numpy(), gradient.layout)
-
-    def read_array(self, tensor: Any) -> Array:
-        """Return the elements."""
-        return Array.of(tensor)
-
-    def fill_tensor(self, tensor: Any, array: Array) -> None:
-        """Write elements into an array."""
-        tensor[...] = array.numpy()
 
 
 def _step(gradients: Sequence[Any], hook: Any, rate: float) -> List[Any]:

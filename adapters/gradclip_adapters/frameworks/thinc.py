@@ -8,9 +8,8 @@ import numpy as np
 from thinc.about import __version__
 from thinc.api import SGD, get_current_ops
 
-from ..arrays import lay_out
-from ..contract import About, Array, Gradient, Subject, Unsupported
-from .answering import EntryPoint, ListAdapter, apply_to_each
+from ..contract import About, Subject
+from .answering import ArrayListAdapter, EntryPoint, apply_to_each
 
 __all__ = ["ThincAdapter"]
 
@@ -28,7 +27,7 @@ FEATURES = (
 )
 
 
-class ThincAdapter(ListAdapter):
+class ThincAdapter(ArrayListAdapter):
     """Adapter for the clips of thinc on NumPy."""
 
     def __init__(self) -> None:
@@ -44,22 +43,6 @@ class ThincAdapter(ListAdapter):
     def about(self) -> About:
         """Return the version of thinc and the name of its operators."""
         return About("thinc", __version__, {"ops": type(get_current_ops()).__name__})
-
-    def make_tensor(self, gradient: Gradient) -> Any:
-        """Return an array of NumPy."""
-        assert gradient.array is not None
-        if gradient.rows is not None:
-            message = "thinc's gradients are arrays, and not row-sparse"
-            raise Unsupported(message, "interface")
-        return lay_out(gradient.array.numpy(), gradient.layout)
-
-    def read_array(self, tensor: Any) -> Array:
-        """Return the elements."""
-        return Array.of(tensor)
-
-    def fill_tensor(self, tensor: Any, array: Array) -> None:
-        """Write elements into an array."""
-        tensor[...] = array.numpy()
 
 
 def _step(gradient: Any, *, clip_norm: Any, learning_rate: float = 1.0, **more: Any) -> Any:

@@ -13,32 +13,30 @@ import sys
 
 import pytest
 
-__all__ = ["ADAPTERS", "BACKENDS", "MODULES", "find_python", "has_framework", "has_library", "is_required"]
+from gradclip_adapters.registry import BUILT_IN
+from gradclip_conformance.run.environments import read_recipes
+
+__all__ = [
+    "ADAPTERS",
+    "BACKENDS",
+    "MODULES",
+    "TORCH_BASED",
+    "find_python",
+    "has_framework",
+    "has_library",
+    "is_required",
+]
+
+RECIPES = {name: one for name, one in read_recipes().items() if name != "numpy" and not name.startswith("reference-")}
 
 #: The module of each framework that has an adapter.
-MODULES = {
-    "optax": "optax",
-    "nnabla": "nnabla",
-    "chainer": "chainer",
-    "thinc": "thinc.api",
-    "mxnet": "mxnet",
-    "mlx": "mlx.core",
-    "keras-torch": "keras",
-    "keras-jax": "keras",
-    "torch": "torch",
-    "paddle": "paddle",
-    "paddle-fluid": "paddle.fluid",
-    "tensorflow": "tensorflow",
-    "accelerate": "accelerate",
-    "fabric": "lightning_fabric",
-    "torchtitan": "torchtitan",
-    "fairscale": "fairscale",
-    "skorch": "skorch",
-    "mmengine": "mmengine",
-}
+MODULES = {name: recipe.modules[0] for name, recipe in RECIPES.items()}
 
 #: Keras runs on a backend, which must be installed, too. KERAS_BACKEND chooses it before Keras is imported.
-BACKENDS = {"keras-torch": "torch", "keras-jax": "jax"}
+BACKENDS = {name: recipe.modules[1] for name, recipe in RECIPES.items() if len(recipe.modules) > 1}
+
+#: The adapters of packages on torch.
+TORCH_BASED = [name for name in RECIPES if ".torch_based." in BUILT_IN[name]]
 
 #: One parameter for each framework. A test that takes it is skipped if the framework is missing.
 ADAPTERS = [pytest.param(name, marks=pytest.mark.framework(name), id=name) for name in MODULES]

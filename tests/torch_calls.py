@@ -10,9 +10,8 @@ import torch
 from gradclip_adapters.contract import Adapter, Array, Call, Gradient
 from gradclip_adapters.frameworks.torch_based.parameters import read_array
 
-__all__ = ["DTYPES", "THRESHOLDS", "answer_by_adapter", "answer_by_hand", "make_gradients", "make_options"]
+__all__ = ["THRESHOLDS", "answer_by_adapter", "answer_by_hand"]
 
-DTYPES = ("float16", "bfloat16", "float32", "float64")
 #: The first threshold clips, and the second one does not.
 THRESHOLDS = (1.5, 64.0)
 VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
@@ -38,9 +37,12 @@ def make_options(adapter: Adapter, subject: str, threshold: float) -> dict[str, 
     return {"max" if operation == "clip_by_value" else "clip_norm": threshold}
 
 
-def answer_by_adapter(adapter: Adapter, subject: str, dtype: str, threshold: float, **options: Any) -> Answer:
-    """Make a call through the adapter."""
-    call = Call(subject, make_gradients(dtype), {**make_options(adapter, subject, threshold), **options})
+def answer_by_adapter(
+    adapter: Adapter, subject: str, gradients: str | tuple[Gradient, ...], threshold: float, **options: Any
+) -> Answer:
+    """Make a call through the adapter, with these gradients, or with gradients of a dtype."""
+    passed = make_gradients(gradients) if isinstance(gradients, str) else gradients
+    call = Call(subject, passed, {**make_options(adapter, subject, threshold), **options})
     reply = adapter.call(call)
     return list(reply.gradients), reply.norm
 

@@ -1,0 +1,162 @@
+"""Compare the adapters of packages on torch with direct calls of these packages. Needs one of the packages.
+
+To test another package, add the function that calls it to `CLIPS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from frameworks import MODULES, TORCH_BASED, has_library, is_required
+from torch.nn import Parameter
+from torch_calls import THRESHOLDS, answer_by_adapter, answer_by_hand
+
+from gradclip_adapters.contract import Array, FrameworkRaised, Gradient, Subject, Unsupported
+from gradclip_adapters.registry import resolve
+
+# These functions call the function that an entry point names, without the adapter.
+
+
+def clip_by_accelerate(subject: str, parameters: Sequence[Parameter], threshold: float) -> Any:
+    """Call Accelerate."""
+    import accelerate
+
+    accelerator = accelerate.Accelerator(cpu=True)
+    if subject.endswith("clip_grad_value_"):
+        return accelerator.clip_grad_value_(parameters, threshold)
+    return accelerator.clip_grad_norm_(parameters, threshold)
+
+
+def clip_by_fabric(subject: str, parameters: Sequence[Parameter], threshold: float) -> Any:
+    """Call Lightning Fabric."""
+    import lightning_fabric
+
+    module, optimizer = torch.nn.ParameterList(parameters), torch.optim.SGD(parameters)
+    fabric = lightning_fabric.Fabric(accelerator="cpu", devices=1)
+    if "clip_val" in subject:
+        return fabric.clip_gradients(module, optimizer, clip_val=threshold)
+    return fabric.clip_gradients(module, optimizer, max_norm=threshold)
+
+
+def clip_by_fairscale(subject: str, parameters: Sequence[Parameter], threshold: float) -> Any:
+    """Call FairScale."""
+    from fairscale.optim import OSS
+
+    return OSS(list(parameters), torch.optim.SGD, lr=1.0).clip_grad_norm(threshold)
+
+
+def clip_by_mmengine(subject: str, parameters: Sequence[Parameter], threshold: float) -> None:
+    """Take a step of MMEngine."""
+    from mmengine.optim import OptimWrapper
+
+    clip_grad = {"max_norm": threshold} if "max_norm" in subject else {"type": "value", "clip_value": threshold}
+    OptimWrapper(torch.optim.SGD(parameters, lr=1.0), clip_grad=clip_grad).step()
+    show_step(parameters)
+
+
+def clip_by_skorch(subject: str, parameters: Sequence[Parameter], threshold: float) -> Any:
+    """Call skorch."""
+    from skorch.callbacks import GradientNormClipping
+
+    named = [(str(number), parameter) for number, parameter in enumerate(parameters)]
+    return GradientNormClipping(threshold).on_grad_computed(None, named_parameters=named)
+
+
+def clip_by_torchtitan(subject: str, parameters: Sequence[Parameter], threshold: float) -> Any:
+    """Call torchtitan."""
+    from torchtitan.distributed.utils import clip_grad_norm_
+
+    foreach = {"True]": True, "False]": False, "None]": None}[subject.split("=")[1]]
+    return clip_grad_norm_(parameters, threshold, foreach=foreach)
+
+
+def show_step(parameters: Sequence[Parameter]) -> None:
+    """Put the negated parameters in place of the gradients."""
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.grad = torch.zeros_like(parameter) - parameter.detach()
+
+
+CLIPS: dict[str, Callable[[str, Sequence[Parameter], float], Any]] = {
+    "accelerate": clip_by_accelerate,
+    "fabric": clip_by_fabric,
+    "fairscale": clip_by_fairscale,
+    "mmengine": clip_by_mmengine,
+    "skorch": clip_by_skorch,
+    "torchtitan": clip_by_torchtitan,
+}
+
+with warnings.catch_warnings():
+    # MMEngine uses deprecated parts of torch when it is imported.
+    warnings.simplefilter("ignore")
+    ADAPTERS = {name: resolve(name) for name in TORCH_BASED if has_library(name) or is_required(name)}
+SUBJECTS = [(name, subject) for name, adapter in ADAPTERS.items() for subject in adapter.subjects()]
+PAIRS = [pytest.param(name, subject, id=subject.name) for name, subject in SUBJECTS]
+
+
+def select_pairs(feature: str, *, has: bool = True) -> list[Any]:
+    """Return the entry points that have an ability, or those that lack it."""
+    return [pair for pair, (_, subject) in zip(PAIRS, SUBJECTS, strict=True) if (feature in subject.features) is has]
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_about_gives_the_imported_versions(name: str) -> None:
+    about = ADAPTERS[name].about()
+
+    assert about.version == importlib.import_module(MODULES[name]).__version__
+    assert about.environment["torch"] == torch.__version__
+
+
+@pytest.mark.parametrize(
+    ("name", "subject", "dtype"),
+    [pytest.param(name, one, dtype, id=f"{one.name}-{dtype}") for name, one in SUBJECTS for dtype in one.dtypes],
+)
+@pytest.mark.parametrize("threshold", THRESHOLDS)
+def test_adapter_answers_like_a_direct_call(name: str, subject: Subject, dtype: str, threshold: float) -> None:
+    by_hand = answer_by_hand(lambda parameters: CLIPS[name](subject.name, parameters, threshold), dtype)
+
+    assert answer_by_adapter(ADAPTERS[name], subject.name, dtype, threshold) == by_hand
+
+
+@pytest.mark.parametrize(("name", "subject"), select_pairs("norm_type"))
+def test_order_of_the_norm_reaches_the_package(name: str, subject: Subject) -> None:
+    gradients, norm = answer_by_adapter(ADAPTERS[name], subject.name, "float32", 29.5 / 2, norm_type=1.0)
+
+    assert gradients[0] is not None
+    assert gradients[0].numpy()[0, 0] == pytest.approx(1.5, rel=1e-6)
+    assert (norm is not None) is ("returns_norm" in subject.features)
+    assert norm is None or norm.numpy() == 29.5
+
+
+@pytest.mark.parametrize(("name", "subject"), select_pairs("error_if_nonfinite"))
+def test_package_refuses_nan_if_it_is_asked_to(name: str, subject: Subject) -> None:
+    nan = Gradient("a", Array.of(torch.tensor([float("nan")]).numpy()))
+
+    answer_by_adapter(ADAPTERS[name], subject.name, (nan,), 1.5, error_if_nonfinite=False)
+    with pytest.raises(FrameworkRaised, match="non-finite"):
+        answer_by_adapter(ADAPTERS[name], subject.name, (nan,), 1.5, error_if_nonfinite=True)
+
+
+@pytest.mark.parametrize(("name", "subject"), PAIRS)
+def test_package_refuses_an_option_that_it_does_not_have(name: str, subject: Subject) -> None:
+    with pytest.raises(FrameworkRaised, match="unexpected keyword argument 'eps'"):
+        answer_by_adapter(ADAPTERS[name], subject.name, "float32", 1.5, eps=1e-6)
+
+
+@pytest.mark.parametrize(("name", "subject"), select_pairs("generator"))
+def test_generator_gives_the_same_answer_as_a_list(name: str, subject: Subject) -> None:
+    answer = answer_by_adapter(ADAPTERS[name], subject.name, "float32", 1.5, as_generator=True)
+
+    assert answer == answer_by_adapter(ADAPTERS[name], subject.name, "float32", 1.5)
+
+
+@pytest.mark.parametrize("changes", [{"as_single": True}, {"as_generator": True}])
+@pytest.mark.parametrize(("name", "subject"), select_pairs("repeated", has=False))
+def test_parameters_without_an_optimizer_are_unsupported(name: str, subject: Subject, changes: dict[str, bool]) -> None:
+    with pytest.raises(Unsupported, match="takes a module or an optimizer"):
+        answer_by_adapter(ADAPTERS[name], subject.name, "float32", 1.5, **changes)

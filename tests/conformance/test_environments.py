@@ -14,7 +14,7 @@ from filelock import FileLock
 
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.run import environments
-from gradclip_conformance.run.environments import making, recipes
+from gradclip_conformance.run.environments import making, recipes, versions
 from gradclip_conformance.run.environments.interpreters import find_interpreter
 
 #: This program makes an environment and leaves a mark in it. Every new environment already meets its only requirement.
@@ -22,9 +22,9 @@ MAKE = """
 import sys
 from pathlib import Path
 from gradclip_conformance.run import environments
-from gradclip_conformance.run.environments import making, recipes
+from gradclip_conformance.run.environments import making, recipes, versions
 
-making.read_recipes = lambda: {"library": environments.Recipe("library", None, tuple(sys.argv[1:]))}
+versions.read_recipes = lambda: {"library": environments.Recipe("library", None, tuple(sys.argv[1:]))}
 python = environments.make_environment("library")
 with Path(python).with_name("marks").open("a") as marks:
     marks.write("x")
@@ -88,7 +88,7 @@ def test_process_waits_while_another_makes_the_environment(folder: Path) -> None
 def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of environments. It holds one environment, which is ready and was made without pip."""
     recipes = {"library": environments.Recipe("library", None, ("library==1",))}
-    monkeypatch.setattr(making, "read_recipes", lambda: recipes)
+    monkeypatch.setattr(versions, "read_recipes", lambda: recipes)
     monkeypatch.setattr(making, "_run", pretend)
     environments.make_environment("library")
     return folder.parent
@@ -187,7 +187,7 @@ def test_environments_are_listed_and_removed(made: Path, monkeypatch: pytest.Mon
     assert run("remove", "--stale").stdout == "There is nothing to remove.\n"
 
     newer = {"library": environments.Recipe("library", None, ("library==2",))}
-    monkeypatch.setattr(making, "read_recipes", lambda: newer)
+    monkeypatch.setattr(versions, "read_recipes", lambda: newer)
     assert "library  0 MB, of another recipe or another Python" in run("list").stdout
     with FileLock(made / "library.lock"):
         held = run("remove", "library")
@@ -242,7 +242,7 @@ def test_missing_interpreter_is_named_with_what_to_do(tmp_path: Path, monkeypatc
 def test_unwritable_folder_is_reported_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("GRADCLIP_VENVS", str(tmp_path / "file"))
-    monkeypatch.setattr(making, "read_recipes", lambda: {"library": environments.Recipe("library", None, ("pip",))})
+    monkeypatch.setattr(versions, "read_recipes", lambda: {"library": environments.Recipe("library", None, ("pip",))})
 
     with pytest.raises(environments.EnvironmentProblem, match="GRADCLIP_VENVS names another folder"):
         environments.make_environment("library")

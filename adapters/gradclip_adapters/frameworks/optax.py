@@ -28,6 +28,8 @@ COMMON = (
 )
 #: On the CPU, XLA treats subnormal numbers as zero: https://github.com/jax-ml/jax/issues/26658
 FLUSHES = ("flushes_subnormals",) if jax.default_backend() == "cpu" else ()
+#: Older versions of JAX have the context manager among the experiments.
+ENABLE_X64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
 #: The modes of each function, and the feature of each mode.
 MODES = {"[eager]": "compiles", "[jit]": "compiled"}
 #: For each operation, the function and the option that holds its threshold.
@@ -56,7 +58,7 @@ class OptaxAdapter(Adapter):
         if "threads" in call.options:
             return answer_in_threads(call, self.call)
         # By default, JAX turns arrays of 64 bits into arrays of 32 bits. The setting belongs to a thread.
-        with jax.enable_x64(True):
+        with ENABLE_X64(True):
             return _answer(call)
 
 

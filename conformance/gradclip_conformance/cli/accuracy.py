@@ -105,7 +105,7 @@ def _measure(target: Target, operation: str | None, dtypes: Sequence[str], sizes
             for dtype in subject.dtypes
             if not dtypes or dtype in dtypes
         ]
-        with show_task(f"{target.name}: measuring the accuracy", len(places) * len(sizes)) as task:
+        with show_task(f"{target.label}: measuring the accuracy", len(places) * len(sizes)) as task:
             for subject, dtype in places:
                 for size in sizes:
                     task.note(f"{dtype}, {size:,} elements: {subject.name}")

@@ -8,7 +8,7 @@ import click
 
 from gradclip_adapters import registry
 
-from ..run.environments import is_framework_here, read_recipes
+from ..run.environments import is_framework_here, list_versions, read_recipes
 
 __all__ = ["adapters"]
 
@@ -20,6 +20,9 @@ def adapters() -> None:
         here = is_framework_here(name)
         click.echo(f"{click.style(name, bold=True)}  {'its framework is here' if here else 'not here'}")
         lines = [where, *([] if here else [_describe_venv(name)])]
+        # Of one version, the requirements say which.
+        if len(versions := list_versions(name)) > 1:
+            lines.append(f"versions: {', '.join(versions)} (for example {name}@{versions[-1]})")
         for line in lines:
             click.echo(
                 textwrap.fill(line, 78, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False)

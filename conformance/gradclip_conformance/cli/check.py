@@ -155,12 +155,14 @@ def check(
     """Check adapters against every case. Without a name, check all adapters whose framework is installed.
 
     ADAPTER is a name (`gradclip adapters` lists them), FILE is a Python file that defines an adapter, MODULE:FN is a
-    plain function on NumPy arrays. With several adapters, -o FILE holds one run after another. If -o names a folder (an
+    plain function on NumPy arrays. ADAPTER@VERSION asks for a version of the framework, such as optax@0.1.9, or for the
+    newest one that begins so. With several adapters, -o FILE holds one run after another. If -o names a folder (an
     existing one, or a name that ends in /), each adapter gets a file there.
 
     \b
     gradclip check numpy torch --venv -o records/
     gradclip check torch --python ~/envs/torch/bin/python
+    gradclip check optax@0.1.9 paddle@2.6 --venv
     gradclip check torch --rule 'global-norm.*' --dtype float16
     gradclip check my.module:clip --op clip_by_norm --deep --seed 7
     gradclip check torch --command "ssh gpu1 python -m gradclip_adapters.host"
@@ -179,11 +181,11 @@ def check(
             problems += 1
             say_that_it_does_not_start(target, error)
         except KeyboardInterrupt:
-            say(f"Interrupted: the run of {target.name} is incomplete, and so is its record.")
+            say(f"Interrupted: the run of {target.label} is incomplete, and so is its record.")
             print_runs(runs, format_)
             sys.exit(3)
         except OSError as error:
-            say(f"Cannot write the record of {target.name}: {error}")
+            say(f"Cannot write the record of {target.label}: {error}")
             problems += 1
     print_runs(runs, format_, [output] if output else [], verbose=verbose, location=location)
     for run in runs:
@@ -207,7 +209,17 @@ def _run(target: Target, selection: Selection, how: RunOptions, output: str | No
     found = _search(target, selection, how.seed, how.timeout) if how.deep else ()
     seed = how.seed if how.deep else None
     request = RunRequest(
-        target.name, connect, selection, how.timeout, how.jobs, sys.argv[1:], seed, found, how.formula, how.stage
+        target.name,
+        connect,
+        selection,
+        how.timeout,
+        how.jobs,
+        sys.argv[1:],
+        seed,
+        found,
+        how.formula,
+        how.stage,
+        target.version,
     )
     with _record(output, target, first=first) as stream, progress_bar() as progress:
         return run_adapter(request, stream, progress)
@@ -239,9 +251,9 @@ def _refuse_records_of_one_name(targets: Sequence[Target]) -> None:
     for target in targets:
         name = _choose_file_name(target)
         if name in taken:
-            msg = f"{taken[name]} and {target.name} would both be written to {name}: check them one after the other."
+            msg = f"{taken[name]} and {target.label} would both be written to {name}: check them one after the other."
             raise click.UsageError(msg)
-        taken[name] = target.name
+        taken[name] = target.label
 
 
 def _search(target: Target, selection: Selection, seed: int, timeout: float) -> list[Case]:
@@ -260,10 +272,10 @@ def _search(target: Target, selection: Selection, seed: int, timeout: float) -> 
         def ask(planned: PlannedCell) -> Cell:
             return run_cell(connection, planned, timeout, claims, known, probes)
 
-        searched = search(connection.description.subjects, selection, seed, ask, title=target.name)
+        searched = search(connection.description.subjects, selection, seed, ask, title=target.label)
     finally:
         connection.close()
-    say(f"{target.name}: {searched.tried} inputs tried; searches that found a failing input: {len(searched.failing)}")
+    say(f"{target.label}: {searched.tried} inputs tried; searches that found a failing input: {len(searched.failing)}")
     for case in searched.failing:
         say(write_toml(case))
     return searched.cases
@@ -290,8 +302,9 @@ def _is_folder(output: str) -> bool:
 
 
 def _choose_file_name(target: Target) -> str:
-    """Return the name of an adapter's record in a folder."""
-    return f"{Path(target.name).name.removesuffix('.py').replace(':', '.')}.jsonl"
+    """Return the name of an adapter's record in a folder, such as `torch.jsonl` or `optax-0.1.9.jsonl`."""
+    version = f"-{target.version}" if target.version else ""
+    return f"{Path(target.name).name.removesuffix('.py').replace(':', '.')}{version}.jsonl"
 
 
 class _LateFile(io.TextIOBase):

@@ -53,7 +53,7 @@ def _ask_target(target: Target, selection: Selection) -> int:
         return 3
     try:
         description = connection.description
-        click.echo(escape_line(f"{target.name}: {description.heading}, Python {description.environment['python']}"))
+        click.echo(escape_line(f"{target.label}: {description.heading}, Python {description.environment['python']}"))
         planned = plan_cells(description.subjects, list_all_cases(), selection)
         claims, known = load_claims(target.name), load_known(target.name)
         probes = AbilityProbes()
@@ -68,7 +68,7 @@ def _ask_target(target: Target, selection: Selection) -> int:
             for line in cell.detail.splitlines():
                 click.echo("\n".join(wrap_text(escape_line(line), find_width(), *["      "] * 2)))
     if not any(cell.status != "unsupported" for cell in cells):
-        say(f"{target.name} supports none of the cases that were asked.")
+        say(f"{target.label} supports none of the cases that were asked.")
         return 3
     if any(cell.status == "error" for cell in cells):
         return 3

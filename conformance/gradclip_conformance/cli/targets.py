@@ -21,7 +21,16 @@ from ..cases.patterns import suggest_known
 from ..judge.model import Connection, StartError
 from ..known.claims import load_claims
 from ..known.known_causes import load_known
-from ..run.environments import EnvironmentProblem, is_framework_here, make_environment, read_recipes
+from ..run.environments import (
+    EnvironmentProblem,
+    choose_version,
+    find_recipe,
+    is_framework_here,
+    list_versions,
+    make_environment,
+    matches_version,
+    split_version,
+)
 from ..run.host_process import CASE_SECONDS, HostProcess, build_host_command
 from ..run.isolation import PlainOptions, connect_named_function, parse_size
 from ..run.plan import Selection
@@ -38,9 +47,14 @@ __all__ = [
 
 
 def complete_target(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return the adapters whose names begin with the typed text, for a shell's completion. If none, ask for files."""
+    """Return the adapters whose names begin with the typed text, for a shell's completion. If none, ask for files.
+
+    After a name and the sign `@`, return the known versions.
+    """
     del context, parameter
-    names = [CompletionItem(name) for name in sorted(registry.list_installed()) if name.startswith(begun)]
+    adapter, sign, _ = begun.partition("@")
+    known = [f"{adapter}@{one}" for one in list_versions(adapter)] if sign else sorted(registry.list_installed())
+    names = [CompletionItem(name) for name in known if name.startswith(begun)]
     return names or [CompletionItem(begun, type="file")]
 
 
@@ -51,10 +65,29 @@ class Target:
     name: str
     #: A function that takes the time limit of a case, and starts a host.
     start: Callable[[float], Connection]
+    #: The version of the framework, or its beginning, if the user asked for one.
+    version: str = ""
+
+    @property
+    def label(self) -> str:
+        """The adapter's name with the version, such as `optax@0.1.9`."""
+        return f"{self.name}@{self.version}" if self.version else self.name
 
     def connect(self, timeout: float = CASE_SECONDS) -> Connection:
-        """Start a host. The time limit of a case also applies to calls before the cases."""
-        return self.start(timeout)
+        """Start a host. The time limit of a case also applies to calls before the cases.
+
+        Raises
+        ------
+        StartError
+            If the host does not start, or if its framework has another version than the user asked for.
+        """
+        connection = self.start(timeout)
+        found = connection.description.version
+        if self.version and not matches_version(self.version, found):
+            connection.close()
+            msg = f"this Python has {connection.description.heading}, not version {self.version}"
+            raise StartError("other-version", msg)
+        return connection
 
 
 @dataclass(frozen=True)
@@ -154,12 +187,15 @@ def choose_targets(names: Sequence[str], options: TargetOptions) -> list[Target]
     chosen = list(dict.fromkeys(names)) or _choose_unnamed(options)
     for name in chosen:
         _refuse_unknown_target(name, options)
-        _refuse_malformed_files(name)
+        _refuse_malformed_files(split_version(name)[0])
     by_name, general = _split_pythons(options.pythons, chosen)
     is_named = bool(names) or options.command is None
-    return [
-        Target(name, _make_starter(name, by_name.get(name, general), options, is_named=is_named)) for name in chosen
-    ]
+    targets = []
+    for name in chosen:
+        adapter, version = split_version(choose_version(name) if options.venv else name)
+        start = _make_starter(name, by_name.get(name, general), options, is_named=is_named)
+        targets.append(Target(adapter, start, version))
+    return targets
 
 
 def _choose_unnamed(options: TargetOptions) -> list[str]:
@@ -180,7 +216,7 @@ def _refuse_unknown_target(name: str, options: TargetOptions) -> None:
     if options.command is not None:
         return
     known = registry.list_installed()
-    if kind == "name" and name not in known:
+    if kind == "name" and split_version(name)[0] not in known:
         raise click.UsageError(_describe_unknown_adapter(name, sorted(known)))
     if kind == "file" and not file_exists(Path(name)):
         msg = f"There is no file {name!r} (looked in {Path.cwd()})."
@@ -188,6 +224,9 @@ def _refuse_unknown_target(name: str, options: TargetOptions) -> None:
 
 
 def _describe_unknown_adapter(name: str, known: Sequence[str]) -> str:
+    adapter, sign, version = name.partition("@")
+    if sign and adapter in known:
+        return f"{version!r} is no version, or beginning of one, of {adapter}.{_list_versions(adapter)}"
     text = f"There is no adapter {name!r}."
     if f"reference-{name}" in known:
         return (
@@ -200,6 +239,11 @@ def _describe_unknown_adapter(name: str, known: Sequence[str]) -> str:
         return f"{name!r} is no adapter, whose name would end in .py. `gradclip summary {name}` shows a record."
     hint = suggest_known(name, known)
     return f"{text}{hint} `gradclip adapters` lists all. A file ends in .py, a function is module:name."
+
+
+def _list_versions(adapter: str) -> str:
+    versions = list_versions(adapter)
+    return f" Known versions: {', '.join(versions)}." if versions else ""
 
 
 def _refuse_empty_command(command: str) -> None:
@@ -242,6 +286,7 @@ def _make_starter(
 ) -> Callable[[float], Connection]:
     """Return a function that starts a host. A command gets the name of the adapter only if the user has given it."""
     is_function = registry.find_kind(name) == "function"
+    adapter, _ = split_version(name)
     memory = [] if options.memory is None else ["--memory", str(options.memory)]
 
     def start(timeout: float) -> Connection:
@@ -255,16 +300,16 @@ def _make_starter(
         if is_function:
             plain_options = PlainOptions(str(options.operation), options.dtypes, memory=options.memory)
             return connect_named_function(command, name, plain_options, timeout)
-        return HostProcess([*command, *([name] if is_named else []), *memory], call_seconds=timeout)
+        return HostProcess([*command, *([adapter] if is_named else []), *memory], call_seconds=timeout)
 
     return start
 
 
 def say_that_it_does_not_start(target: Target, error: StartError) -> None:
     """Print why an adapter does not start, and how to get its framework."""
-    text = f"{target.name} does not start ({error.kind}): {error}"
-    if error.kind == "missing-framework":
-        recipe = read_recipes().get(target.name)
+    text = f"{target.label} does not start ({error.kind}): {error}"
+    if error.kind in ("missing-framework", "other-version"):
+        recipe = find_recipe(target.label)
         venv = "--venv makes an environment for it; " if recipe is not None and recipe.requirements else ""
         text = f"{text.rstrip('.')}. {venv}--python EXE names a Python that has it."
     say(text)

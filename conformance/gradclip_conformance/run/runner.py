@@ -89,9 +89,9 @@ def plan_rows(
 def _gets_rows(adapter: str) -> bool:
     """Return whether a run without options asks an adapter the rows. Adapters of other packages get them."""
     # The core checks functions without the packages that this module needs.
-    from .environments import read_recipes
+    from .environments import find_recipe
 
-    recipe = read_recipes().get(adapter)
+    recipe = find_recipe(adapter)
     return recipe is None or recipe.rows
 
 
@@ -112,6 +112,13 @@ class RunRequest:
     formula: Formula | None = None
     #: The stage of the covering design: "quick", "default" or "thorough".
     stage: str = "default"
+    #: The version of the framework that the user named. One that is not the pinned version gets no rows unasked.
+    version: str = ""
+
+    @property
+    def target(self) -> str:
+        """The adapter's name with the version, such as `optax@0.1.9`."""
+        return f"{self.adapter}@{self.version}" if self.version else self.adapter
 
 
 @dataclass
@@ -146,7 +153,7 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
         cases = {case.id: case for case in (*list_all_cases(), *request.extra_cases)}
         written = cases.values() if request.stage != "quick" else request.extra_cases
         planned = plan_cells(description.subjects, written, request.selection)
-        planned += plan_rows(description.subjects, request.selection, request.stage, request.adapter)
+        planned += plan_rows(description.subjects, request.selection, request.stage, request.target)
         state = _RunState(load_claims(request.adapter), load_known(request.adapter), description, [first])
         header = make_header(request.adapter, description, request.command, request.seed)
         progress.note_start(request.adapter, description.heading, len(planned))

@@ -4,17 +4,24 @@ from .folders import Environment, State, find_environments_folder, list_environm
 from .interpreters import EnvironmentProblem
 from .making import describe_fault, make_environment
 from .recipes import Recipe, is_framework_here, read_recipes
+from .versions import choose_version, find_recipe, is_version, list_versions, matches_version, split_version
 
 __all__ = [
     "Environment",
     "EnvironmentProblem",
     "Recipe",
     "State",
+    "choose_version",
     "describe_fault",
     "find_environments_folder",
+    "find_recipe",
     "is_framework_here",
+    "is_version",
     "list_environments",
+    "list_versions",
     "make_environment",
+    "matches_version",
     "read_recipes",
     "remove_environment",
+    "split_version",
 ]

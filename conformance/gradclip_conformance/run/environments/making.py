@@ -3,9 +3,10 @@
 The interpreter of the right version makes the environment with `python -m venv`: every Python has `venv`, while other
 tools drop support for old versions. The environment's own pip installs the framework.
 
-An environment is in the folder with the adapter's name. If that folder holds an environment of another recipe, or
-something that the suite did not make, a part of the recipe's fingerprint is added to the name. So two versions of the
-suite do not delete each other's environments, and nothing of the user is deleted.
+An environment is in the folder with the adapter's name, such as `optax`, or `optax@0.1.9` for another version. If that
+folder holds an environment of another recipe, or something that the suite did not make, a part of the recipe's
+fingerprint is added to the name. So two versions of the suite do not delete each other's environments, and nothing of
+the user is deleted.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from .folders import (
     remove_folder,
 )
 from .interpreters import EnvironmentProblem, find_base, find_interpreter
-from .recipes import Recipe, read_recipes
+from .recipes import Recipe
+from .versions import choose_version, find_recipe, list_versions, split_version
 
 __all__ = ["describe_fault", "make_environment"]
 
@@ -51,12 +53,21 @@ TAIL = 5
 def make_environment(adapter: str) -> str:
     """Return the Python of an adapter's environment, and make the environment first if need be.
 
+    Parameters
+    ----------
+    adapter
+        The name of the adapter, if need be with a version of its framework: `optax@0.1.9`.
+
     Raises
     ------
     EnvironmentProblem
-        If no interpreter of the version is found, or the installation fails.
+        If the version cannot be chosen, no interpreter is found, or the installation fails.
     """
-    recipe = read_recipes().get(adapter)
+    adapter = choose_version(adapter)
+    recipe = find_recipe(adapter)
+    if recipe is None and split_version(adapter)[1]:
+        msg = f"The suite has no recipe for versions of this framework. Name a Python that has {adapter} with --python."
+        raise EnvironmentProblem(msg)
     if recipe is None or not recipe.requirements:
         return sys.executable
     interpreter = find_interpreter(recipe.python, adapter)
@@ -88,7 +99,7 @@ def _compute_fingerprint(recipe: Recipe, interpreter: str) -> str:
 
 def describe_fault(environment: Environment) -> str | None:
     """Return why the next run would not use an environment that is ready, or None if it would use it."""
-    recipe = read_recipes().get(environment.adapter)
+    recipe = find_recipe(environment.adapter)
     if recipe is None:
         return "of an adapter that this version of the suite does not have"
     try:
@@ -128,6 +139,9 @@ def _make_in(found: Environment, adapter: str, recipe: Recipe, interpreter: str,
     found.folder.mkdir()
     begun = {"adapter": adapter, "requirements": recipe.requirements, "interpreter": interpreter}
     (found.folder / BEGUN).write_text(json.dumps(begun) + "\n", encoding="utf-8")
+    name, version = split_version(adapter)
+    if version and version not in (known := list_versions(name)):
+        say_line(f"{version} is not among the versions of {name} that the suite knows: {', '.join(known)}.")
     size = "" if recipe.megabytes is None else f", about {recipe.megabytes} MB when installed"
     title = f"Making the environment of {adapter}: {', '.join(recipe.requirements)}{size}"
     with show_task(title, keep=True) as task:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import gradclip_adapters
 
 from ...cases.toml_files import add_place_to_errors, check_document, read_toml
 from .interpreters import is_own_version
 
-__all__ = ["Recipe", "is_framework_here", "read_recipes"]
+__all__ = ["Recipe", "find_package", "is_framework_here", "read_recipes"]
 
 SCHEMA = Path(__file__).parents[1] / "schemas" / "environments.json"
 
@@ -29,6 +32,15 @@ class Recipe:
     megabytes: int | None = None
     #: Whether a run without options asks the rows of the covering design.
     rows: bool = True
+    #: The requirement that is the framework itself. It is empty if the adapter's versions cannot be chosen.
+    framework: str = ""
+    #: The recipes of other versions, by version, in the order of the file.
+    others: Mapping[str, Recipe] = field(default_factory=dict)
+
+    @property
+    def version(self) -> str:
+        """The version of the framework, or an empty text if the requirement does not pin one."""
+        return self.framework.partition("==")[2]
 
 
 @cache
@@ -43,18 +55,44 @@ def read_recipes() -> dict[str, Recipe]:
     path = Path(gradclip_adapters.__file__).with_name("environments.toml")
     tables = read_toml(path)
     check_document(tables, SCHEMA, path.name)
-    versions = tables["versions"]
+    older: Mapping[str, Mapping[str, Any]] = tables.get("older", {})
     with add_place_to_errors(f"{path.name}, [versions]"):
-        return {
-            name: Recipe(
-                (table["module"],) if isinstance(table["module"], str) else tuple(table["module"]),
-                table.get("python"),
-                tuple(versions[need] for need in table.get("needs", ())),
-                table.get("megabytes"),
-                table.get("rows", True),
-            )
-            for name, table in tables["adapters"].items()
-        }
+        recipes = {name: _make_recipe(name, table, tables["versions"]) for name, table in tables["adapters"].items()}
+    for name, versions in older.items():
+        if name not in recipes or not recipes[name].version:
+            msg = f"{path.name}, [older.{name}]: there is no adapter of this name with a pinned framework."
+            raise ValueError(msg)
+        others = {version: _make_other(recipes[name], version, table) for version, table in versions.items()}
+        recipes[name] = replace(recipes[name], others=others)
+    return recipes
+
+
+def _make_recipe(name: str, table: Mapping[str, Any], versions: Mapping[str, str]) -> Recipe:
+    needs = {need: versions[need] for need in table.get("needs", ())}
+    return Recipe(
+        (table["module"],) if isinstance(table["module"], str) else tuple(table["module"]),
+        table.get("python"),
+        tuple(needs.values()),
+        table.get("megabytes"),
+        table.get("rows", True),
+        needs.get(table.get("framework", name), ""),
+    )
+
+
+def _make_other(recipe: Recipe, version: str, table: Mapping[str, Any]) -> Recipe:
+    """Return the recipe of another version: the pins replace requirements of the same packages, or are added."""
+    framework = f"{recipe.framework.partition('==')[0]}=={version}"
+    pins = [framework, *table.get("pins", ())]
+    replaced = {find_package(pin) for pin in pins}
+    kept = [one for one in recipe.requirements if find_package(one) not in replaced]
+    return Recipe(
+        recipe.modules, table["python"], (*pins, *kept), table.get("megabytes"), rows=False, framework=framework
+    )
+
+
+def find_package(requirement: str) -> str:
+    """Return the name of the package in a requirement, in lower case and with hyphens."""
+    return re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower().replace("_", "-")
 
 
 def is_framework_here(adapter: str) -> bool:

@@ -87,6 +87,7 @@ FEATURES = {
     "threshold_kinds": "the option `threshold_as` passes the threshold as a NumPy scalar, an array, a bool or a text",
     "tensor_threshold": "the option `tensor_threshold` passes the threshold as a tensor without axes",
     "axes": "the option `axes` names the axes that share a norm: `0`, `-1` or `0,2`",
+    "distributed": "the option `world` makes each call in several processes, which share the gradients (`processes`)",
     "reuses": "the option `reused` makes the call on tensors of earlier calls (`arrays.make_earlier_calls`)",
 }
 
@@ -182,6 +183,9 @@ class Gradient:
     #: derivatives in place of the results: the derivative, by each gradient, of the sum of all results times their
     #: cotangents.
     cotangent: Optional[Array] = None
+    #: In a call of several processes: the axis along which each process has a part of `array` (see `processes`).
+    #: None: each process has a copy of `array`.
+    sharded: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -190,9 +194,10 @@ class Call:
 
     The options, of which a case sets only those that it needs: `clip_norm` (clip by norm, by global norm), `max` and
     `min` (by value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `as_single`, `threads`,
-    `reused`, `followed`, `flags`, `threshold_as`, `tensor_threshold`, `axes`, `compiled`. With the feature `training`,
-    for an optimizer: `start` (the first value of all parameters; zero if absent), `weight_decay`, `steps` (each with
-    its own backward pass) and `accumulate` (the number of backward passes before the clip; each adds the gradients).
+    `reused`, `followed`, `flags`, `threshold_as`, `tensor_threshold`, `axes`, `compiled`, `world` (the number of
+    processes or devices that make the call together). With the feature `training`, for an optimizer: `start` (the first
+    value of all parameters; zero if absent), `weight_decay`, `steps` (each with its own backward pass) and `accumulate`
+    (the number of backward passes before the clip; each adds the gradients).
     """
 
     subject: str
@@ -223,6 +228,9 @@ class Reply:
     shared: Optional[Tuple[str, ...]] = None
     #: The state that the call has changed, such as "the caller's list" or "NumPy's error state". The host adds to it.
     disturbed: Optional[Tuple[str, ...]] = None
+    #: In a call of several processes: the differences between their answers, as ends of sentences that begin with "it".
+    #: None if the adapter does not look. `gradients` holds whole results, and `norm` the norm of the first process.
+    apart: Optional[Tuple[str, ...]] = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import platform
 import sys
 import traceback
 from pathlib import Path
-from typing import IO, Any, Dict, List, Mapping, Optional, Tuple
+from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from . import registry, wire
 from .answer_size import count_answer_bytes
@@ -22,7 +22,16 @@ from .contract import Adapter, BadDeclaration, BadReply, Call, FrameworkRaised, 
 from .limits import LINE, NAME, parse_message, shorten
 from .surroundings import answer_in_watched_surroundings
 
-__all__ = ["announce_loading", "answer", "describe", "main", "read_request", "refuse_excess"]
+__all__ = [
+    "announce_loading",
+    "answer",
+    "answer_by",
+    "describe",
+    "main",
+    "open_private_streams",
+    "read_request",
+    "refuse_excess",
+]
 
 #: The errors that may stop a start, with the word for each in the message `failed`. The texts of these errors are
 #: sentences for the user. Other errors show a traceback.
@@ -36,7 +45,7 @@ KINDS = {
 def main(arguments: Optional[List[str]] = None) -> int:
     """Serve one adapter until the suite sends `bye` or closes the pipe."""
     options = _make_parser().parse_args(arguments)
-    messages_in, messages_out = _open_private_streams()
+    messages_in, messages_out = open_private_streams()
     if _is_greeting_wrong(messages_in, messages_out):
         return 1
     _send(messages_out, announce_loading(options.target))
@@ -129,11 +138,15 @@ def describe(adapter: Adapter) -> Dict[str, Any]:
 
 def answer(adapter: Adapter, message: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the answer to one call: a reply, an exception of the framework, a refusal, or the adapter's mistake."""
+    return answer_by(lambda call: refuse_excess(answer_in_watched_surroundings(adapter, call), call), message)
+
+
+def answer_by(make_reply: Callable[[Call], Reply], message: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the answer to one call, with the reply that a function makes."""
     number = message["number"]
     try:
         call = wire.decode_call(message)
-        reply = refuse_excess(answer_in_watched_surroundings(adapter, call), call)
-        return wire.encode_reply(reply, number, call)
+        return wire.encode_reply(make_reply(call), number, call)
     except Unsupported as error:
         return {"message": "unsupported", "number": number, "text": read_text(error), "kind": error.kind}
     except FrameworkRaised as error:
@@ -191,7 +204,7 @@ def _limit_memory(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 
-def _open_private_streams() -> Tuple[IO[bytes], IO[str]]:
+def open_private_streams() -> Tuple[IO[bytes], IO[str]]:
     """Return the pipes to the suite. Redirect standard input and output, so that nothing else uses the pipes."""
     sys.stdout.flush()
     messages_in = os.fdopen(os.dup(0), "rb")

@@ -39,6 +39,10 @@ if __name__ == "__main__":
             folders["gradclip_spec"] = folder / "gradclip_spec"
             break
     sys.meta_path.insert(0, _Neighbours(folders))  # type: ignore[no-untyped-call]
+    if sys.argv[1:2] == ["--process"]:
+        from gradclip_adapters.processes import serve
+
+        sys.exit(serve(sys.argv[2:]))
     from gradclip_adapters.host import main
 
     sys.exit(main())

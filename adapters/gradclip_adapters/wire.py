@@ -187,6 +187,8 @@ def encode_gradient(gradient: Gradient, by_recipe: bool = False) -> Dict[str, An
         message["group"] = gradient.group
     if gradient.cotangent is not None:
         message["cotangent"] = encode_array(gradient.cotangent)
+    if gradient.sharded is not None:
+        message["sharded"] = gradient.sharded
     return message
 
 
@@ -203,6 +205,7 @@ def decode_gradient(message: Mapping[str, Any]) -> Gradient:
         height=message.get("height"),
         group=message.get("group", 0),
         cotangent=decode_array(message.get("cotangent")),
+        sharded=message.get("sharded"),
     )
 
 
@@ -253,7 +256,7 @@ def encode_reply(reply: Reply, number: int, call: Optional[Call] = None) -> Dict
     }
     if reply.malformed is not None:
         message["malformed"] = shorten(reply.malformed)
-    for name, texts in (("shared", reply.shared), ("disturbed", reply.disturbed)):
+    for name, texts in (("shared", reply.shared), ("disturbed", reply.disturbed), ("apart", reply.apart)):
         if texts is not None:
             message[name] = [shorten(text) for text in texts[: WARNINGS.number]]
     return message
@@ -299,6 +302,7 @@ def check_reply(reply: Any) -> None:
     _check_items("warnings", reply.warnings, str)
     _check_items("shared", reply.shared or (), str)
     _check_items("disturbed", reply.disturbed or (), str)
+    _check_items("apart", reply.apart or (), str)
     if not isinstance(reply.malformed, (str, type(None))):
         text = "Reply.malformed is a {}, and must be a text or None".format(_name_type(reply.malformed))
         raise BadReply(text)
@@ -352,6 +356,7 @@ def decode_reply(message: Mapping[str, Any], call: Optional[Call] = None) -> Rep
         malformed=message.get("malformed"),
         shared=None if message.get("shared") is None else tuple(message["shared"]),
         disturbed=None if message.get("disturbed") is None else tuple(message["disturbed"]),
+        apart=None if message.get("apart") is None else tuple(message["apart"]),
     )
 
 

@@ -1,4 +1,4 @@
-"""Test that right functions pass the cases of rare arguments; for wrong ones see `clippers.wrong_arguments`."""
+"""Test that right functions pass the cases of rare arguments, and of several processes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ import pytest
 from clippers.steps import ByGlobalNorm, ByNorm, ByValue, Clipper
 from clippers.wrong_adapters import WithAbilities
 from clippers.wrong_arguments import OverAxes, TakesAxes, TakesTensors
+from clippers.wrong_shards import InProcesses, Sharing
 
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
 from gradclip_conformance.run.runner import run_cell
+
+
+class SharesByValue(Sharing, ByValue):
+    """Clip by value in several processes."""
+
+
+class SharesByNorm(Sharing, ByNorm):
+    """Clip by norm in several processes."""
+
+
+class SharesByGlobalNorm(Sharing, ByGlobalNorm):
+    """Clip by global norm in several processes."""
 
 
 @pytest.mark.parametrize(
@@ -20,6 +33,9 @@ from gradclip_conformance.run.runner import run_cell
         (ByNorm, TakesTensors, "norm.tensor-threshold", 9),
         (ByGlobalNorm, TakesTensors, "global-norm.tensor-threshold", 9),
         (OverAxes, TakesAxes, "norm.norm-over-axes", 18),
+        (SharesByValue, InProcesses, "value.shards-as-whole", 29),
+        (SharesByNorm, InProcesses, "norm.shards-as-whole", 48),
+        (SharesByGlobalNorm, InProcesses, "global-norm.shards-as-whole", 48),
     ],
 )
 def test_right_function_passes(right: type[Clipper], adapter: type[WithAbilities], rule: str, count: int) -> None:

@@ -93,6 +93,8 @@ def make_case(
     if "min" in options:
         uses.add("min_max")
     uses |= {name for name in ("axes", "norm_type", "error_if_nonfinite", "eps", "learning_rate") if name in options}
+    if "world" in options:
+        uses.add("distributed")
     operation = OPERATIONS[rule.partition(".")[0]]
     return Case(rule, variant, dtype, operation, named, options, expectation, frozenset(uses))
 

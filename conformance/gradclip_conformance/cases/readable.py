@@ -102,6 +102,8 @@ def _show_gradient(gradient: Gradient) -> Any:
         shown["layout"] = gradient.layout
     if gradient.same_as is not None:
         shown["same_as"] = gradient.same_as
+    if gradient.sharded is not None:
+        shown["sharded"] = gradient.sharded
     return shown
 
 

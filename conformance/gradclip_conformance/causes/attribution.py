@@ -371,6 +371,7 @@ ONLY = {
     "error-if-nonfinite-atomic": "error-flag-ignored",
     "no-warnings": "warns",
     "results-independent": "memory-shared",
+    "shards-as-whole": "processes-differ",
     "surroundings-kept": "surroundings-changed",
 }
 
@@ -382,6 +383,7 @@ ABOUT = {
     "returned-norm": "returned-norm",
     "no-warnings": "no-warnings",
     "no-shared-memory": "results-independent",
+    "processes-agree": "shards-as-whole",
     "surroundings-kept": "surroundings-kept",
 }
 
@@ -467,7 +469,12 @@ def _explain_unusual(subject: _Subject, case: Case, results: Sequence[Array | No
 
 def _say_more(part: str, reply: Reply) -> dict[str, str]:
     """Return the first text that the reply holds about a broken rule, as a parameter."""
-    said = {"no-warnings": reply.warnings, "results-independent": reply.shared, "surroundings-kept": reply.disturbed}
+    said = {
+        "no-warnings": reply.warnings,
+        "results-independent": reply.shared,
+        "shards-as-whole": reply.apart,
+        "surroundings-kept": reply.disturbed,
+    }
     texts = said.get(part) or ()
     return {"text": strip_numbers(texts[0])} if texts else {}
 

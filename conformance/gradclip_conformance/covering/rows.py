@@ -131,8 +131,10 @@ def list_cases(subject: Subject, stage: str = "default") -> Iterator[tuple[int, 
     """Yield the cases of a subject's operation, each with the number of its row.
 
     If a row has a level that the subject lacks, the ordinary level replaces it, so that the other levels of the row are
-    still tested together. Rows that become equal are tested once.
+    still tested together. Rows that become equal are tested once. A subject that runs in several processes gets none.
     """
+    if "distributed" in subject.features:
+        return
     operation = SHORT[subject.operation]
     axes = list_axes(operation)
     reach = _find_reach(subject, axes)

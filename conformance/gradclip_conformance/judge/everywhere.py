@@ -55,6 +55,7 @@ def make_case_of_broken_rule(case: Case, rule: str) -> Case | None:
         "returned-norm-nonfinite": expect("returned-norm"),
         "inputs-not-mutated": expect("inputs-kept"),
         "in-place-written": expect("inputs-written"),
+        "shards-as-whole": expect("processes-agree"),
         **dict(() if _judges_elements(case) else _list_element_rules(case)),
     }
     expectation = known.get(rule.partition(".")[2])
@@ -126,6 +127,8 @@ def _list_effect_rules(context: Context, reply: Reply) -> Iterator[tuple[str, Ex
             yield "inputs-not-mutated", expect("inputs-kept")
         elif "in_place" in context.subject.features and _are_inputs_different(reply):
             yield "in-place-written", expect("inputs-written")
+    if reply.apart:
+        yield "shards-as-whole", expect("processes-agree")
     if reply.shared:
         yield "results-independent", expect("no-shared-memory")
     if reply.disturbed:

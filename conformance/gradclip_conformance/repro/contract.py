@@ -103,6 +103,7 @@ def _write_gradient(gradient: Gradient) -> str:
         ("same_as", gradient.same_as, None),
         ("height", gradient.height, None),
         ("group", gradient.group, 0),
+        ("sharded", gradient.sharded, None),
     )
     words += [f"{name}={write_literal(value)}" for name, value, default in fields if value != default]
     if gradient.rows is not None:

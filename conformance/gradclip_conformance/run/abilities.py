@@ -185,6 +185,7 @@ def _make_question(subject: Subject, ability: Ability) -> Case:
     gradients: Sequence[Gradient] = [first, second]
     expected = expect("values")
     options: dict[str, Any] = {"max" if subject.operation == "clip_by_value" else "clip_norm": THRESHOLD}
+    options.update({"world": 2} if "distributed" in subject.features else {})
     options.update({"norm_type": float(name)} if ability.what == "norm" else OPTIONS.get(name, {}))
     match name:
         case "excludes":

@@ -60,7 +60,7 @@ def read_message(line: str) -> dict[str, Any]:
 
 #: The keys of every reply, and the optional keys, whose values are lists of texts.
 REPLY = {"message", "number", "gradients", "norm", "inputs", "same_object", "warnings"}
-TEXTS = {"warnings", "shared", "disturbed"}
+TEXTS = {"warnings", "shared", "disturbed", "apart"}
 
 
 def is_plain_reply(message: dict[str, Any]) -> bool:

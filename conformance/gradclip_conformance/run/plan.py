@@ -1,6 +1,8 @@
 """Plan the cells of a run: for each subject, every case of its operation.
 
 A case that a subject cannot take is planned, too. Its cell says what is missing, so that no case is left out silently.
+Only the cases of several processes are left out, for subjects that run in one. A subject that runs in several gets no
+other cases: each call must say in how many processes it is made.
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ def plan_cells(subjects: Sequence[Subject], cases: Iterable[Case], selection: Se
         PlannedCell(subject, add_both_bounds(case, subject), *_find_missing(subject, case))
         for subject in subjects
         for case in chosen
-        if case.operation == subject.operation
+        if case.operation == subject.operation and ("world" in case.options) == ("distributed" in subject.features)
     ]
 
 

@@ -23,6 +23,7 @@ BESIDE = {"flag_kinds": "excludes", "learning_rate": "optimizer", "training": "o
 WORK = {
     "compiled": "compile the function in `clip`",
     "compiles": 'compile the function in `clip` if `options.pop("compiled", False)`',
+    "distributed": "declare it for a subject of its own, which makes each call in several processes (`processes.Team`)",
     "differentiable": "in `call`, pull `Gradient.cotangent` back through `clip`",
     "follows": "in `call`, also make the call `arrays.make_following_call(call)`",
     "functional": "start with `--style functional`",
@@ -71,6 +72,8 @@ def list_abilities(operation: str, declared: Sequence[str]) -> list[Ability]:
         beside = tuple({BESIDE[name]} - set(declared)) if name in BESIDE else ()
         if beside not in before:
             before[beside] = count_cells(operation, [*declared, *beside])
-        cells = count_cells(operation, [*declared, *beside, name]) - before[beside]
+        cells = count_cells(operation, [*declared, *beside, name])
+        # A subject that runs in several processes gets no other cells.
+        cells -= 0 if name == "distributed" else before[beside]
         found.append(Ability(name, meaning, cells, "".join(beside)))
     return sorted(found, key=lambda ability: (not ability.cells, bool(ability.work), -ability.cells))

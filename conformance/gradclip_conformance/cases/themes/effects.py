@@ -10,6 +10,7 @@ import numpy as np
 
 from gradclip_adapters.contract import Gradient
 
+from .. import shards
 from ..build import (
     DTYPES,
     OPERATIONS,
@@ -80,6 +81,7 @@ def make_cases() -> Iterator[Case]:
                 again = expect("repeatable", reused=True)
                 yield make_case(f"{operation}.repeatable", "reused", dtype, uneven, options_of_two, again, ["reuses"])
     yield from _make_compiled()
+    yield from shards.make_cases()
 
 
 def _look_beside_the_results(operation: str, dtype: str) -> Iterator[Case]:

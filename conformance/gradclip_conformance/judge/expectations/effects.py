@@ -18,7 +18,15 @@ from ..fingerprint import describe_results, describe_what_happened, show_answer
 from ..model import NOT_READ_BACK, Answer, Context, Raised, Script, Verdict, join_lines
 from ..script_lines import assert_equal, list_inputs
 
-__all__ = ["InputsKept", "NoSharedMemory", "NoWarnings", "RaisesOnNonfinite", "Refused", "SurroundingsKept"]
+__all__ = [
+    "InputsKept",
+    "NoSharedMemory",
+    "NoWarnings",
+    "ProcessesAgree",
+    "RaisesOnNonfinite",
+    "Refused",
+    "SurroundingsKept",
+]
 
 MAY_BE_REFUSED = """try:
 {clip}
@@ -162,6 +170,28 @@ class NoSharedMemory(Expectation):
         """Return the conditions on the memory."""
         del case
         return ("results that share memory neither with each other nor with other gradients, and can be written",)
+
+
+@dataclass(frozen=True)
+class ProcessesAgree(Expectation):
+    """All processes get the same copies and the same norm."""
+
+    name: ClassVar[str] = "processes-agree"
+
+    def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
+        """Judge the differences that the adapter has seen."""
+        del context
+        apart = replies[0].apart
+        if apart is None:
+            return Verdict(Status.UNSUPPORTED, "The adapter does not compare the answers of the processes.")
+        if not apart:
+            return Verdict(Status.PASS)
+        return Verdict(Status.FAIL, f"The call {apart[0]}.", observed={"apart": [*apart]})
+
+    def describe(self, case: Case) -> Sequence[Part]:
+        """Return what is the same in all processes."""
+        del case
+        return ("the same norm, and the same copies of gradients, in all processes",)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,304 @@
+"""Make a call in several processes, or on several devices, which share its gradients.
+
+Each process has its part of each gradient that is split along an axis (`Gradient.sharded`), and a copy of each other
+gradient. A :class:`Team` keeps the processes of a framework that needs several. They end with the host process, however
+that ends: a thread of each waits for the end of its pipe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from . import wire
+from .arrays import INFINITY_BITS
+from .contract import Array, Call, FrameworkRaised, Gradient, Reply, Unsupported
+from .host import answer_by, open_private_streams
+
+__all__ = ["Team", "cut_array", "cut_call", "find_part", "get_world", "join_replies", "serve"]
+
+#: If a process raises, the others may wait for it forever. They get this many seconds.
+PATIENCE = 5.0
+
+#: A function that answers a call in one of several processes. The call has whole gradients, and the reply has the parts
+#: of this process.
+Answer = Callable[[Call], Reply]
+
+
+def get_world(call: Call) -> int:
+    """Return the number of processes that make a call together.
+
+    Raises
+    ------
+    Unsupported
+        If the call does not say it.
+    """
+    if "world" not in call.options:
+        message = "it makes calls in several processes, and the call does not say in how many"
+        raise Unsupported(message)
+    return int(call.options["world"])
+
+
+def find_part(length: int, world: int, rank: int) -> slice:
+    """Return the rows of a process. All have the same number, but the last ones may have fewer, or none."""
+    size = -(-length // world)
+    return slice(min(rank * size, length), min((rank + 1) * size, length))
+
+
+def cut_array(array: Array, axis: int, world: int, rank: int) -> Array:
+    """Return the part of an array that a process has."""
+    part = array.bits()[(slice(None),) * axis + (find_part(array.shape[axis], world, rank),)]
+    return Array(array.dtype, part.shape, part.tobytes())
+
+
+def cut_call(call: Call, rank: int) -> Call:
+    """Return the call with the parts of one process. `Gradient.sharded` still names the axis of each part."""
+    world = get_world(call)
+
+    def cut(gradient: Gradient) -> Gradient:
+        if gradient.array is None or gradient.sharded is None:
+            return gradient
+        return replace(gradient, array=cut_array(gradient.array, gradient.sharded, world, rank))
+
+    return replace(call, gradients=tuple(map(cut, call.gradients)))
+
+
+def join_replies(call: Call, replies: Sequence[Reply]) -> Reply:
+    """Return one reply with the whole results, and with the differences between the processes.
+
+    The gradients and inputs of each reply are the parts of one process. Copies, and norms, must have the same bits in
+    all processes.
+    """
+    first = replies[0]
+    counts = [len(reply.gradients) for reply in replies]
+    if first.malformed is not None or set(counts) != {len(call.gradients)}:
+        return first
+    apart = list(_compare_norms([reply.norm for reply in replies]))
+    results: List[Optional[Array]] = []
+    for place, gradient in enumerate(call.gradients):
+        parts = [reply.gradients[place] for reply in replies]
+        if gradient.sharded is None:
+            results.append(parts[0])
+            apart += _compare_copies(parts, "result {}".format(place))
+        else:
+            try:
+                results.append(_join_parts(parts, gradient.sharded))
+            except ValueError as error:
+                text = "returned parts that do not fit together as result {}: {}".format(place, error)
+                return Reply((), malformed=text)
+    warnings = tuple(dict.fromkeys(text for reply in replies for text in reply.warnings))
+    return replace(
+        first,
+        gradients=tuple(results),
+        inputs=_join_inputs(call, replies),
+        same_object=None,
+        warnings=warnings,
+        apart=tuple(apart),
+    )
+
+
+def _join_inputs(call: Call, replies: Sequence[Reply]) -> Optional[Tuple[Optional[Array], ...]]:
+    if any(reply.inputs is None for reply in replies):
+        return None
+    columns = zip(call.gradients, *(reply.inputs or () for reply in replies))
+    return tuple(
+        parts[0] if gradient.sharded is None else _join_parts(parts, gradient.sharded) for gradient, *parts in columns
+    )
+
+
+def _join_parts(parts: Sequence[Optional[Array]], axis: int) -> Optional[Array]:
+    """Return the array that the parts form. None stands for no result, which all processes must agree on.
+
+    Raises
+    ------
+    ValueError
+        If the parts differ in more than their length along the axis.
+    """
+    arrays = [part for part in parts if part is not None]
+    if not arrays:
+        return None
+    if len(arrays) < len(parts) or len({array.dtype for array in arrays}) > 1:
+        message = "their dtypes are {}".format([None if part is None else part.dtype for part in parts])
+        raise ValueError(message)
+    whole = np.concatenate([array.bits() for array in arrays], axis)
+    return Array(arrays[0].dtype, whole.shape, whole.tobytes())
+
+
+def _compare_copies(copies: Sequence[Optional[Array]], name: str) -> List[str]:
+    settled = [_settle_nans(copy) for copy in copies]
+    other = next((rank for rank, copy in enumerate(settled) if copy != settled[0]), None)
+    return [] if other is None else ["returned another {} in process {} than in process 0".format(name, other)]
+
+
+def _compare_norms(norms: Sequence[Optional[Array]]) -> List[str]:
+    settled = [_settle_nans(norm) for norm in norms]
+    other = next((rank for rank, norm in enumerate(settled) if norm != settled[0]), None)
+    if other is None:
+        return []
+    shown = [_show_norm(norms[0]), _show_norm(norms[other]), other]
+    return ["returned the norm {} in process 0 and {} in process {}".format(*shown)]
+
+
+def _show_norm(norm: Optional[Array]) -> str:
+    if norm is None:
+        return "None"
+    return norm.dtype if norm.dtype == "bfloat16" else str(norm.numpy().tolist())
+
+
+def _settle_nans(array: Optional[Array]) -> Optional[Array]:
+    """Return the array with the same bits for all NaNs, because their bits have no meaning."""
+    if array is None or array.dtype not in INFINITY_BITS:
+        return array
+    bits = array.bits()
+    infinity = bits.dtype.type(INFINITY_BITS[array.dtype])
+    unsigned = bits & bits.dtype.type(2 ** (8 * bits.itemsize - 1) - 1)
+    bits[unsigned > infinity] = infinity + 1
+    return Array(array.dtype, array.shape, bits.tobytes())
+
+
+class Team:
+    """Processes that make each call together.
+
+    `module` has a function `join(rank, world, folder)`, which makes the calling process a member of the group, and
+    returns the function that answers its calls. The processes can find each other by files in `folder`.
+    """
+
+    def __init__(self, module: str, world: int) -> None:
+        self._module, self._world = module, world
+        self._processes: List[subprocess.Popen[bytes]] = []
+        self._answers: queue.Queue[Tuple[int, Dict[str, Any]]] = queue.Queue()
+        self._folder = ""
+
+    def call(self, call: Call) -> Reply:
+        """Return the joined replies of all processes.
+
+        Raises
+        ------
+        FrameworkRaised
+            If the framework raised in one of the processes, or ended it.
+        Unsupported
+            If the framework cannot make the call.
+        RuntimeError
+            If the adapter failed in one of the processes.
+        """
+        if not self._processes:
+            self._start()
+        line = (wire.dumps(wire.encode_call(call, 1)) + "\n").encode()
+        for process in self._processes:
+            assert process.stdin is not None
+            # A process that has ended answers by its end.
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(line)
+                process.stdin.flush()
+        answers = self._gather()
+        kinds = {answer["message"] for answer in answers.values()}
+        if kinds == {"reply"}:
+            return join_replies(call, [wire.decode_reply(answers[rank]) for rank in range(self._world)])
+        if len(answers) < self._world or kinds not in ({"raised"}, {"unsupported"}):
+            # The processes no longer agree on which call comes next.
+            self.stop()
+        for answer in answers.values():
+            if answer["message"] == "mistake":
+                raise RuntimeError(answer["text"])
+            if answer["message"] == "unsupported":
+                raise Unsupported(answer["text"], answer["kind"])
+        raise FrameworkRaised(*self._describe_error(answers))
+
+    def stop(self) -> None:
+        """End the processes. The next call starts new ones."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                assert stream is not None
+                with contextlib.suppress(OSError):
+                    stream.close()
+        if self._processes:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._processes = []
+
+    def _start(self) -> None:
+        self._answers = queue.Queue()
+        self._folder = tempfile.mkdtemp(prefix="gradclip-")
+        launcher = str(Path(__file__).with_name("launch.py"))
+        for rank in range(self._world):
+            words = [sys.executable, launcher, "--process", self._module, str(rank), str(self._world), self._folder]
+            process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._processes.append(process)
+            threading.Thread(target=_read_answers, args=(process, rank, self._answers), daemon=True).start()
+        joined = self._gather()
+        if any(answer["message"] != "joined" for answer in joined.values()):
+            self.stop()
+            message = "a process of the group ended before it had joined"
+            raise RuntimeError(message)
+
+    def _gather(self) -> Dict[int, Dict[str, Any]]:
+        """Return the answers of the processes. If one of them is no reply, do not wait long for the others."""
+        answers: Dict[int, Dict[str, Any]] = {}
+        while len(answers) < self._world:
+            is_broken = any(answer["message"] not in ("reply", "joined") for answer in answers.values())
+            try:
+                rank, answer = self._answers.get(timeout=PATIENCE if is_broken else None)
+            except queue.Empty:
+                break
+            answers.setdefault(rank, answer)
+        return answers
+
+    def _describe_error(self, answers: Mapping[int, Mapping[str, Any]]) -> Tuple[str, str]:
+        """Return the kind and the text of the first error, and what became of another process that had none."""
+        rank = min(rank for rank, answer in answers.items() if answer["message"] == "raised")
+        text = answers[rank]["text"]
+        others = [other for other in range(self._world) if answers.get(other, {}).get("message") != "raised"]
+        if others:
+            what = "returned" if others[0] in answers else "waits forever"
+            text = "{} (in process {}; process {} {})".format(text, rank, others[0], what)
+        return answers[rank]["kind"], text
+
+
+def _read_answers(
+    process: subprocess.Popen[bytes], rank: int, answers: queue.Queue[Tuple[int, Dict[str, Any]]]
+) -> None:
+    assert process.stdout is not None
+    # `stop` closes the stream.
+    with contextlib.suppress(ValueError, OSError):
+        for line in process.stdout:
+            answers.put((rank, json.loads(line.decode())))
+    text = "it ended with code {}".format(process.wait())
+    answers.put((rank, {"message": "raised", "kind": "ProcessDied", "text": text}))
+
+
+def serve(arguments: Sequence[str]) -> int:
+    """Answer the calls of a :class:`Team` in this process, which is one of several, until the pipe is closed."""
+    module, rank, world, folder = arguments
+    messages_in, messages_out = open_private_streams()
+    lines: queue.Queue[bytes] = queue.Queue()
+    threading.Thread(target=_read_lines, args=(messages_in, lines, folder), daemon=True).start()
+    answer = importlib.import_module(module).join(int(rank), int(world), folder)
+    message: Dict[str, Any] = {"message": "joined"}
+    while True:
+        messages_out.write(wire.dumps(message) + "\n")
+        messages_out.flush()
+        message = answer_by(answer, json.loads(lines.get().decode()))
+
+
+def _read_lines(messages: IO[bytes], lines: queue.Queue[bytes], folder: str) -> None:
+    """Queue the calls. At the end of the pipe, end this process, which may wait for others in a framework's call."""
+    try:
+        for line in messages:
+            lines.put(line)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)

@@ -235,15 +235,23 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
         # values might make such code fail by accident.
         return np.repeat(values, 2, axis=-1)[..., ::2]
     if layout == "sliced":
-        # The buffer around the slice holds the values at its edges.
-        inner = (slice(1, -1),) * values.ndim
-        if values.ndim == 1 and values.size:
-            # `np.pad` is slow for small arrays.
-            return np.concatenate([values[:1], values, values[-1:]])[inner]
-        return np.pad(values, 1, mode="edge" if values.size else "constant")[inner]
+        return _surround(values)
     if layout == "reversed":
         return np.flip(np.flip(values).copy())
     return np.broadcast_to(values[:1].copy(), values.shape)
+
+
+def _surround(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a copy in the middle of a larger buffer, which holds the values at the edges again.
+
+    `np.pad` makes the same buffer, but is slow for small arrays.
+    """
+    buffer, inner = np.zeros([length + 2 for length in values.shape], values.dtype), (slice(1, -1),) * values.ndim
+    buffer[inner] = values
+    for axis in range(values.ndim):
+        before = (slice(None),) * axis
+        buffer[(*before, 0)], buffer[(*before, -1)] = buffer[(*before, 1)], buffer[(*before, -2)]
+    return buffer[inner]
 
 
 def _pack(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import accumulate
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 __all__ = [
@@ -84,6 +85,8 @@ _TEXTS = {
 
 _STRING = re.compile(r'"[^"]*(?:"|\Z)')
 _BRACKET = re.compile(r"[\[\]{}]")
+#: How much deeper the text after a bracket is nested.
+_STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 _LONG_NUMBER = re.compile(r"[0-9]{%d}" % (DIGITS.number + 1))
 
 
@@ -149,12 +152,12 @@ def _check_structure(line: str) -> None:
         line = line.replace("\\\\", "").replace('\\"', "")
     structure = _STRING.sub('""', line)
     check_limit(VALUES, structure.count(",") + structure.count("[") + structure.count("{"))
+    # Only a line that is not JSON closes more than it opens. The list of its brackets must not fill the memory.
+    check_limit(VALUES, structure.count("]") + structure.count("}"))
     if _LONG_NUMBER.search(structure):
         raise LimitExceeded(DIGITS, "More than {}".format(DIGITS.number))
-    depth = 0
-    for bracket in _BRACKET.finditer(structure):
-        depth += 1 if bracket.group() in "[{" else -1
-        check_limit(DEPTH, depth)
+    steps = map(_STEPS.__getitem__, _BRACKET.findall(structure))
+    check_limit(DEPTH, max(accumulate(steps), default=0))
 
 
 def _check_object(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:

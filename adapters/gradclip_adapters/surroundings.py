@@ -99,7 +99,12 @@ def find_shared(results: Sequence[Any], passed: Sequence[Optional[np.ndarray[Any
     if len(results) != len(passed):
         return
     arrays = [(True, i, one) for i, one in enumerate(results) if isinstance(one, np.ndarray) and one.size]
-    arrays += [(False, i, one) for i, one in enumerate(passed) if one is not None and one.size]
+    # A gradient that is its own result is in the list already.
+    arrays += [
+        (False, i, one)
+        for i, (one, new) in enumerate(zip(passed, results))
+        if one is not None and one.size and new is not one
+    ]
     for one, other in _find_overlaps(arrays):
         (is_result, i, _), (is_other_result, j, _) = one, other
         if i == j or not (is_result or is_other_result) or _share(passed[i], passed[j]):

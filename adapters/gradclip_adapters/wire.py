@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import lru_cache
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import recipes
@@ -113,9 +114,9 @@ def decode_array(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
         return None
     dtype, shape = _decode_text(message["dtype"], "the name of a dtype"), _decode_shape(message["shape"])
     if "recipe" in message:
-        recipe = recipes.decode_recipe(message["recipe"])
-        check_limit(RECIPE, _count_bytes(shape, dtype))
-        return Array(dtype, shape, recipes.expand(recipe, dtype, shape), recipe)
+        recipe, size = recipes.decode_recipe(message["recipe"]), _count_bytes(shape, dtype)
+        check_limit(RECIPE, size)
+        return (_expand_small if size <= recipes.SMALL else _expand)(recipe, dtype, shape)
     text = message["data"]
     if dtype in DTYPES:
         expected = _count_bytes(shape, dtype)
@@ -126,6 +127,14 @@ def decode_array(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
     if dtype in DTYPES and len(data) != expected:
         raise ValueError(_describe_wrong_length("{} bytes".format(len(data)), shape, dtype, expected))
     return Array(dtype, shape, data)
+
+
+def _expand(recipe: recipes.Recipe, dtype: str, shape: Tuple[int, ...]) -> Array:
+    return Array(dtype, shape, recipes.expand(recipe, dtype, shape), recipe)
+
+
+#: Many gradients of a list are alike.
+_expand_small = lru_cache(maxsize=1 << 12)(_expand)
 
 
 def _decode_text(text: Any, what: str) -> str:

@@ -25,6 +25,7 @@ def nest(depth: int) -> str:
     [
         (nest(DEPTH.number + 1), "17 levels of nesting"),
         ("[" * 1_000_000, "values in a message|levels of nesting"),
+        ("]" * 1_000_001, "1,000,001 values in a message"),
         ('{"a": [' + "0," * 1_000_001 + "0]}", "1,000,002 values|1,000,003 values"),
         ('{"a": 1' + "0" * 5000 + "}", "More than 18 digits in a number"),
         ('{"shape": [' + "1," * 64 + "1]}", "65 axes in a shape"),

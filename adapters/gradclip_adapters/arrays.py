@@ -249,8 +249,8 @@ def _surround(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     buffer, inner = np.zeros([length + 2 for length in values.shape], values.dtype), (slice(1, -1),) * values.ndim
     buffer[inner] = values
     for axis in range(values.ndim):
-        before = (slice(None),) * axis
-        buffer[(*before, 0)], buffer[(*before, -1)] = buffer[(*before, 1)], buffer[(*before, -2)]
+        slices = buffer.swapaxes(0, axis)
+        slices[0], slices[-1] = slices[1], slices[-2]
     return buffer[inner]
 
 

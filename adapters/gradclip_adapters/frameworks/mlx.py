@@ -7,7 +7,7 @@ from typing import Any, Callable, List, Mapping, Tuple
 
 import mlx.core as mx
 import numpy as np
-from mlx.nn.utils import clip_grad_norm_sharded
+from mlx.nn import utils
 from mlx.optimizers import clip_grad_norm
 
 from ..contract import About, Array, Gradient, Subject, Unsupported
@@ -93,5 +93,9 @@ def _list_entry_points() -> List[EntryPoint]:
     dtypes = ("float16", "bfloat16", "float32", "float64")
     more = ("compiles",) if COMPILER else ()
     plain = Subject("mlx.optimizers.clip_grad_norm", "clip_by_global_norm", dtypes, (*FEATURES, *more))
-    sharded = Subject("mlx.nn.utils.clip_grad_norm_sharded", "clip_by_global_norm", dtypes, FEATURES)
-    return [EntryPoint(plain, _wrap(clip_grad_norm), _compile), EntryPoint(sharded, _wrap(clip_grad_norm_sharded))]
+    found = [EntryPoint(plain, _wrap(clip_grad_norm), _compile)]
+    # MLX 0.29 does not have it yet.
+    if hasattr(utils, "clip_grad_norm_sharded"):
+        sharded = Subject("mlx.nn.utils.clip_grad_norm_sharded", "clip_by_global_norm", dtypes, FEATURES)
+        found.append(EntryPoint(sharded, _wrap(utils.clip_grad_norm_sharded)))
+    return found

@@ -26,9 +26,10 @@ from ..cases.patterns import suggest_known, suggest_names
 from ..cases.regressions import write_toml
 from ..covering.rows import find_row, list_all_rows
 from ..judge.model import Connection, StartError
+from ..known.absent import keep_claims_about, keep_known_about
 from ..known.claims import find_claim_faults, load_claims
 from ..known.known_causes import find_known_faults, load_known
-from ..known.pins import find_pin_faults
+from ..known.pins import Deviation, find_pin_faults
 from ..oracle.formula import Formula
 from ..run.abilities import AbilityProbes
 from ..run.plan import PlannedCell, Selection
@@ -173,10 +174,15 @@ def check(
     if output is not None and _is_folder(output):
         _refuse_records_of_one_name(targets)
     runs: list[Run] = []
+    faults: list[str] = []
     problems = 0
     for target in targets:
         try:
-            runs.append(_run(target, selection, how, output, first=not runs))
+            run = _run(target, selection, how, output, first=not runs)
+            runs.append(run)
+            # A narrowed run leaves out cells, so it cannot judge what is known.
+            if (selection, how.stage) == (Selection(), "default"):
+                faults += _find_faults(run, target)
         except StartError as error:
             problems += 1
             say_that_it_does_not_start(target, error)
@@ -191,12 +197,6 @@ def check(
     for run in runs:
         if not run.is_judged:
             say(_describe_unjudged(run))
-    # A narrowed run leaves out cells, so it cannot judge their pins.
-    faults = (
-        [fault for run in runs for fault in (*find_pin_faults(run), *find_known_faults(run), *find_claim_faults(run))]
-        if (selection, how.stage) == (Selection(), "default")
-        else []
-    )
     for fault in faults:
         say(fault)
     sys.exit(max(choose_exit_code(runs, problems), 1 if faults else 0))
@@ -223,6 +223,15 @@ def _run(target: Target, selection: Selection, how: RunOptions, output: str | No
     )
     with _record(output, target, first=first) as stream, progress_bar() as progress:
         return run_adapter(request, stream, progress)
+
+
+def _find_faults(run: Run, target: Target) -> list[str]:
+    """Return a sentence for each known failure or claim that a run contradicts."""
+    # The files are about the version that the project tests. Another version may lack entry points.
+    known = keep_known_about(run) if target.version else load_known(target.name)
+    claims = keep_claims_about(run) if target.version else load_claims(target.name)
+    pins = [one for one in known if isinstance(one, Deviation)]
+    return [*find_pin_faults(run, pins), *find_known_faults(run, known), *find_claim_faults(run, claims)]
 
 
 def _describe_unjudged(run: Run) -> str:

@@ -26,6 +26,7 @@ BUILT_IN = {
     "reference-jax": "gradclip_adapters.reference:jax",
     "reference-torch": "gradclip_adapters.reference:torch",
     "keras-torch": "gradclip_adapters.frameworks.keras:use_torch",
+    "keras-tensorflow": "gradclip_adapters.frameworks.keras:use_tensorflow",
     "keras-jax": "gradclip_adapters.frameworks.keras:use_jax",
     "optax": "gradclip_adapters.frameworks.optax:OptaxAdapter",
     "nnabla": "gradclip_adapters.frameworks.nnabla:NNablaAdapter",

@@ -14,7 +14,7 @@ import pytest
 
 from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Unsupported
 
-BACKENDS = ("torch", "jax")
+BACKENDS = ("torch", "tensorflow", "jax")
 REQUIRED = [name for name in BACKENDS if f"keras-{name}" in os.environ.get("GRADCLIP_REQUIRE", "").split(",")]
 INSTALLED = [name for name in BACKENDS if importlib.util.find_spec("keras") and importlib.util.find_spec(name)]
 if not REQUIRED and not INSTALLED:
@@ -23,7 +23,7 @@ BACKEND = (REQUIRED or INSTALLED)[0]
 
 from gradclip_adapters.frameworks import keras as module  # noqa: E402 - Keras must be there
 
-ADAPTER = {"torch": module.use_torch, "jax": module.use_jax}[BACKEND]()
+ADAPTER = {"torch": module.use_torch, "tensorflow": module.use_tensorflow, "jax": module.use_jax}[BACKEND]()
 
 import keras  # noqa: E402 - the adapter has chosen the backend
 import ml_dtypes  # noqa: E402 - a dependency of Keras
@@ -33,7 +33,7 @@ COMPILED = [name for name, subject in SUBJECTS.items() if "compiled" in subject.
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
 ASKED = [(name, dtype) for name, subject in SUBJECTS.items() for dtype in subject.dtypes]
 VALUES = ([[3.0, -4.0, 0.5], [0.0, 0.25, 12.0]], [1.0, 2.0], 7.0)
-MODE = {"torch": "", "jax": "[jit_compile]"}[BACKEND]
+MODE = {"torch": "", "tensorflow": "", "jax": "[jit_compile]"}[BACKEND]
 #: For each operation, the argument of Keras and the option of the contract.
 ARGUMENTS = {
     "clip_by_value": ("clipvalue", "max"),
@@ -136,7 +136,6 @@ def test_option_that_keras_does_not_have_is_refused(subject: str, option: str) -
         ({"need_clip": False}, {}, "excludes"),
         ({"group": 1}, {}, "group"),
         ({"layout": "reversed"}, {}, "strides|layout"),
-        ({"rows": (1, 0), "height": 2}, {}, "sparse"),
         ({}, {"as_single": True}, "list"),
         ({}, {"as_generator": True}, "generator|list of gradients"),
     ],
@@ -151,8 +150,21 @@ def test_unsupported_calls_are_refused(changes: dict[str, Any], options: dict[st
     assert raised.value.kind == ("adapter" if subject in COMPILED else "interface")
 
 
+def test_row_sparse_gradients_exist_on_tensorflow_only() -> None:
+    gradient = Gradient("a", Array.of(np.array([[3.0], [4.0]], np.float32)), rows=(2, 0), height=3)
+    call = Call(f"keras.optimizers.SGD(clipnorm){MODE}", (gradient,), {"clip_norm": 2.5})
+
+    if BACKEND != "tensorflow":
+        with pytest.raises(Unsupported, match="sparse"):
+            ADAPTER.call(call)
+        return
+    reply = ADAPTER.call(call)
+
+    assert read_numbers(reply.gradients) == [[[2.0], [0.0], [1.5]]]
+
+
 def test_second_backend_in_a_process_is_refused() -> None:
-    other = {"torch": module.use_jax, "jax": module.use_torch}[BACKEND]
+    other = {"torch": module.use_jax, "tensorflow": module.use_torch, "jax": module.use_torch}[BACKEND]
 
     with pytest.raises(ImportError, match=f"already runs on {BACKEND}"):
         other()

@@ -401,6 +401,7 @@ COUNTS = {
     "fabric": 9,
     "fairscale": 5,
     "keras-jax": 6,
+    "keras-tensorflow": 9,
     "keras-torch": 10,
     "mlx": 5,
     "mmengine": 5,

@@ -1,4 +1,4 @@
-"""Adapt Keras 3 on torch and JAX: the arguments `clipvalue`, `clipnorm` and `global_clipnorm` of its optimizers.
+"""Adapt Keras 3 on torch, TensorFlow and JAX: `clipvalue`, `clipnorm` and `global_clipnorm` of its optimizers.
 
 A process has one backend of Keras, and KERAS_BACKEND names it before Keras is imported. So each backend is an adapter
 of its own, and only the functions at the end import Keras.
@@ -18,7 +18,7 @@ import numpy as np
 from ..arrays import answer_in_threads, build_tensors, convert_options, make_following_call, refuse_unlisted
 from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 
-__all__ = ["Backend", "KerasAdapter", "use_jax", "use_torch"]
+__all__ = ["Backend", "KerasAdapter", "use_jax", "use_tensorflow", "use_torch"]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 COMMON = ("optimizer", "none_grads", "mixed_dtypes", "repeated", "follows", "threshold_kinds")
@@ -43,9 +43,11 @@ class Backend:
     make: Callable[[Gradient], Any]
     read: Callable[[Any], Array]
     features: Tuple[str, ...] = ()
-    #: The compiled step, where `Model.fit` takes such steps by default. An eager step then has no entry point: JAX
-    #: compiles each function again for each new shape, which takes a fifth of a second.
+    #: The compiled step, where `Model.fit` takes such steps by default.
     compiled_step: Optional[Step] = None
+    #: Whether eager steps have entry points. JAX compiles each function again for each new shape, even in an eager
+    #: step, which takes a fifth of a second.
+    is_eager: bool = True
 
 
 class KerasAdapter(Adapter):
@@ -118,7 +120,8 @@ class KerasAdapter(Adapter):
         # Keras raises an error for the options that it does not have.
         optimizer = getattr(keras.optimizers, name)(**options)
         variables = [_make_variable(gradient, start) for gradient in call.gradients]
-        step = self._backend.compiled_step or _step
+        step = self._backend.compiled_step if "compiled" in subject.features else _step
+        assert step is not None
         for _ in range(steps * passes):
             step(optimizer, gradients, variables)
         if name == "SGD":
@@ -139,9 +142,9 @@ def _list_subjects(backend: Backend) -> List[Subject]:
         for operation, (argument, _) in ARGUMENTS.items():
             entry = "keras.optimizers.{}({})".format(name, argument)
             features = (*COMMON, *own, *backend.features)
-            if backend.compiled_step is None:
+            if backend.is_eager:
                 found.append(Subject(entry, operation, DTYPES, (*features, "threads")))
-            elif name == "SGD":
+            if backend.compiled_step is not None and name == "SGD":
                 found.append(Subject(entry + "[jit_compile]", operation, ("float32",), (*features, "compiled")))
     return found
 
@@ -151,7 +154,10 @@ def _make_variable(gradient: Gradient, start: float) -> Any:
 
     if gradient.array is None:
         return keras.Variable(np.zeros(1, np.float32))
-    return keras.Variable(np.full(gradient.array.shape, start, np.float32), dtype=gradient.array.dtype)
+    shape = gradient.array.shape
+    if gradient.rows is not None and gradient.height is not None:
+        shape = (gradient.height, *shape[1:])
+    return keras.Variable(np.full(shape, start, np.float32), dtype=gradient.array.dtype)
 
 
 def _step(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
@@ -191,6 +197,36 @@ def use_torch() -> KerasAdapter:
     return KerasAdapter(Backend("torch", environment, make, read_array, ("strided", "broadcast", "packed")))
 
 
+def use_tensorflow() -> KerasAdapter:
+    """Return the adapter of Keras on TensorFlow, eager and compiled by XLA, as `Model.fit` takes its steps."""
+    # Without this variable, TensorFlow reports its build on standard error when it is imported.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    _start("tensorflow")
+    import tensorflow as tf
+
+    def make(gradient: Gradient) -> Any:
+        _refuse_layout(gradient)
+        assert gradient.array is not None
+        values = tf.constant(gradient.array.numpy())
+        if gradient.rows is None:
+            return values
+        shape = (gradient.height, *gradient.array.shape[1:])
+        return tf.IndexedSlices(values, tf.constant(gradient.rows, tf.int64), tf.constant(shape, tf.int64))
+
+    def read(tensor: Any) -> Array:
+        return Array.of((tensor.values if isinstance(tensor, tf.IndexedSlices) else tensor).numpy())
+
+    def step(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+        if not optimizer.built:
+            optimizer.build(variables)
+        tf.function(optimizer.apply, autograph=False, jit_compile=True)(gradients)
+
+    devices = " ".join(one.name for one in tf.config.list_logical_devices())
+    environment = {"tensorflow": tf.__version__, "devices": devices}
+    # The threads of TensorFlow treat subnormal numbers as zero: https://github.com/tensorflow/tensorflow/issues/62399
+    return KerasAdapter(Backend("TensorFlow", environment, make, read, ("sparse", "flushes_subnormals"), step))
+
+
 def use_jax() -> KerasAdapter:
     """Return the adapter of Keras on JAX, in `jax.jit`, as `Model.fit` takes its steps."""
     _start("jax")
@@ -215,7 +251,7 @@ def use_jax() -> KerasAdapter:
     # On the CPU, XLA treats subnormal numbers as zero: https://github.com/jax-ml/jax/issues/26658
     flushes = ("flushes_subnormals",) if jax.default_backend() == "cpu" else ()
     read = lambda one: Array.of(jax.device_get(one))  # noqa: E731
-    return KerasAdapter(Backend("JAX", environment, make, read, flushes, step))
+    return KerasAdapter(Backend("JAX", environment, make, read, flushes, step, is_eager=False))
 
 
 def _refuse_layout(gradient: Gradient) -> None:

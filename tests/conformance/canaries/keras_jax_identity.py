@@ -1,4 +1,4 @@
-"""Make the clips of Keras's optimizers on jax do nothing."""
+"""Make the clips of Keras's optimizers on JAX do nothing."""
 
 from __future__ import annotations
 

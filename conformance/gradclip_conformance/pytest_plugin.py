@@ -167,11 +167,11 @@ def check_cell(
     from gradclip_reports.statuses import SPOILING
     from gradclip_reports.values import escape_text
 
-    from .known.claims import load_claims
+    from .known.claims import load_claims_of
     from .known.known_causes import load_known
     from .run.runner import run_cell
 
-    claims, known = load_claims(target), load_known(target)
+    claims, known = load_claims_of(target, connection.description.version), load_known(target)
     cell = run_cell(connection, planned, timeout, claims, known, probes, evidence)
     if cell.status in SPOILING:
         pytest.fail(escape_text(_describe(cell, connection, target, evidence)), pytrace=False)

@@ -25,6 +25,7 @@ from gradclip_conformance.known.claims import (
     find_claim_faults,
     find_drift,
     load_claims,
+    load_claims_of,
     read_docstrings,
 )
 from gradclip_conformance.oracle.formula import Formula
@@ -191,6 +192,23 @@ def test_odd_docstring_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found == {"odd.clip": "\ud800"}
     assert "no longer says" in find_drift([change_claim(docstring="odd.clip")], found)[0]
     assert "has changed" in find_drift([change_claim(docstring="odd.clip", phrase="\ud800")], found)[0]
+
+
+def test_claim_may_be_about_some_versions_only() -> None:
+    old, new = load_claims_of("tensorflow", "2.15.1"), load_claims_of("tensorflow", "2.21.0")
+    (changed,) = set(new) - set(old)
+
+    # Since some version after 2.15, tf.clip_by_norm treats a negative threshold as zero, and says so.
+    assert (changed.predicts, changed.versions) == ("all-zero", ">2.15.1")
+    (before,) = set(old) - set(new)
+    assert before.domain is not None
+    assert set(old) & set(new)
+    assert set(old) | set(new) == set(load_claims("tensorflow"))
+
+    run = make_run("lib.clip", "clip_by_norm")
+    run = replace(run, header=replace(run.header, framework={"name": "lib", "version": "1.0"}))
+    assert find_claim_faults(run, [change_claim(subject="lib.gone", versions=">1.0")]) == []
+    assert len(find_claim_faults(run, [change_claim(subject="lib.gone", versions="<=1.0")])) == 1
 
 
 def test_true_claim_does_not_drift() -> None:

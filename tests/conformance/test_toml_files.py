@@ -99,6 +99,7 @@ def test_known_failure_with_wrong_types_is_refused(text: str, said: str) -> None
         (write_entry("claim", CLAIM, rules='"norm.*"'), r"\$\.claim\[0\]\.rules"),
         (write_entry("claim", CLAIM, predicts="1"), r"\$\.claim\[0\]\.predicts"),
         (write_entry("claim", CLAIM, docstring="[]"), r"\$\.claim\[0\]\.docstring"),
+        (write_entry("claim", CLAIM, versions='"~=2"'), r"\[\[claim\]\] 1: The version specifier '~=2'"),
     ],
 )
 def test_claim_with_wrong_types_is_refused(text: str, said: str, tmp_path: Path) -> None:

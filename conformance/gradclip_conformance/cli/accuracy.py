@@ -23,7 +23,7 @@ from gradclip_reports.values import escape_line, write_json
 from ..accuracy.measure import list_sizes, measure_accuracy
 from ..accuracy.page import describe_framework, format_numbers, format_worst_input, make_document, write_page
 from ..judge.model import StartError
-from ..known.claims import load_claims
+from ..known.claims import load_claims_of
 from .targets import (
     Target,
     TargetOptions,
@@ -97,6 +97,7 @@ def accuracy(
 
 def _measure(target: Target, operation: str | None, dtypes: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:
     connection, rows = target.connect(), []
+    claims = load_claims_of(target.name, connection.description.version)
     try:
         places = [
             (subject, dtype)
@@ -109,7 +110,7 @@ def _measure(target: Target, operation: str | None, dtypes: Sequence[str], sizes
             for subject, dtype in places:
                 for size in sizes:
                     task.note(f"{dtype}, {size:,} elements: {subject.name}")
-                    rows.append(measure_accuracy(connection, subject, dtype, size, load_claims(target.name)))
+                    rows.append(measure_accuracy(connection, subject, dtype, size, claims))
                     task.advance()
     finally:
         connection.close()

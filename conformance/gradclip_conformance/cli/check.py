@@ -27,7 +27,7 @@ from ..cases.regressions import write_toml
 from ..covering.rows import find_row, list_all_rows
 from ..judge.model import Connection, StartError
 from ..known.absent import keep_claims_about, keep_known_about
-from ..known.claims import find_claim_faults, load_claims
+from ..known.claims import find_claim_faults, load_claims, load_claims_of
 from ..known.known_causes import find_known_faults, load_known
 from ..known.pins import Deviation, find_pin_faults
 from ..oracle.formula import Formula
@@ -275,7 +275,8 @@ def _search(target: Target, selection: Selection, seed: int, timeout: float) -> 
     del hypothesis
     connection = target.connect(timeout)
     try:
-        claims, known = load_claims(target.name), load_known(target.name)
+        claims = load_claims_of(target.name, connection.description.version)
+        known = load_known(target.name)
         probes = AbilityProbes()
 
         def ask(planned: PlannedCell) -> Cell:

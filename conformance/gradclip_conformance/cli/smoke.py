@@ -14,7 +14,7 @@ from gradclip_reports.values import escape_line
 
 from ..cases.catalogue import list_all_cases
 from ..judge.model import StartError
-from ..known.claims import load_claims
+from ..known.claims import load_claims_of
 from ..known.known_causes import load_known
 from ..run.abilities import AbilityProbes
 from ..run.plan import Selection, plan_cells
@@ -55,7 +55,7 @@ def _ask_target(target: Target, selection: Selection) -> int:
         description = connection.description
         click.echo(escape_line(f"{target.label}: {description.heading}, Python {description.environment['python']}"))
         planned = plan_cells(description.subjects, list_all_cases(), selection)
-        claims, known = load_claims(target.name), load_known(target.name)
+        claims, known = load_claims_of(target.name, description.version), load_known(target.name)
         probes = AbilityProbes()
         cells = [run_cell(connection, cell, CASE_SECONDS, claims, known, probes) for cell in planned]
     finally:

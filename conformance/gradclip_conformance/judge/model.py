@@ -178,6 +178,8 @@ class Claim:
     #: Patterns of rules or cases that the claim leaves out.
     exclude: tuple[str, ...] = ()
     domain: Domain | None = None
+    #: The versions whose documentation has the phrase, such as ">=2.6,<3"; if empty, all.
+    versions: str = ""
 
     def speaks_of(self, case: str, subject: str) -> bool:
         """Return whether the claim is about a cell. The id of a rule covers all its cases."""

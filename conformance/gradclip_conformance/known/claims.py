@@ -17,6 +17,7 @@ A claim [[claim]] gives:
 `predicts`           or the behaviour that the phrase predicts: a word of `PREDICTIONS`
 `domain`             or the domain that the phrase gives, such as `{ option = "clip_norm", above = 0.0 }`; with
                      `without = "min"`, it is bounded only where the option `min` is left out
+`versions`           a specifier such as ">=2.6,<3" of the versions whose documentation has the phrase (optional: all)
 `phrase`, `where`    the words of the documentation, and their place
 `docstring`          the object whose docstring contains the phrase (optional)
 `docstring_sha256`   the hash of that docstring, so that changes of the text around the phrase are noticed
@@ -44,8 +45,18 @@ from ..cases.toml_files import add_place_to_errors, check_document, read_toml
 from ..judge.model import Claim, Domain
 from ..oracle.formula import Formula
 from .files import SCHEMAS, find_sidecar_file
+from .pins import is_version_within
 
-__all__ = ["CLAIMS", "PREDICTIONS", "Claim", "find_claim_faults", "find_drift", "load_claims", "read_docstrings"]
+__all__ = [
+    "CLAIMS",
+    "PREDICTIONS",
+    "Claim",
+    "find_claim_faults",
+    "find_drift",
+    "load_claims",
+    "load_claims_of",
+    "read_docstrings",
+]
 
 CLAIMS = Path(gradclip_adapters.__file__).parent / "claims"
 
@@ -89,6 +100,11 @@ def load_claims(adapter: str) -> tuple[Claim, ...]:
     return tuple(found)
 
 
+def load_claims_of(adapter: str, version: str) -> tuple[Claim, ...]:
+    """Return the claims about one version of an adapter's framework."""
+    return tuple(claim for claim in load_claims(adapter) if is_version_within(version, claim.versions))
+
+
 def _refuse_incomplete(entry: Any, file: str) -> None:
     """Refuse a claim with missing or unknown keys. The message is clearer than the schema's message."""
     if not isinstance(entry, dict):
@@ -118,6 +134,8 @@ def _make_claim(entry: Mapping[str, Any]) -> Claim:
     lists = {"rules": tuple(entry.get("rules", ["*"])), "exclude": tuple(entry.get("exclude", []))}
     own = None if formula is None else Formula.of(formula)
     domain = Domain(**entry["domain"]) if "domain" in entry else None
+    # Parse the specifier now, so that an error is not delayed until the framework's version is known.
+    is_version_within("0", entry.get("versions", ""))
     return Claim(**{**entry, **lists, "formula": own, "predicts": predicts, "domain": domain})
 
 
@@ -140,7 +158,10 @@ def find_claim_faults(run: Run, claims: Sequence[Claim] | None = None) -> list[s
         The claims; by default, the claims about the run's adapter.
     """
     faults = []
+    version = run.header.framework.get("version", "")
     for claim in load_claims(run.header.adapter) if claims is None else claims:
+        if not is_version_within(version, claim.versions):
+            continue
         name = f"The claim about {claim.subject} ({claim.phrase[:60]!r})"
         names = {(cell.case, cell.rule) for cell in run.cells if matches(claim.subject, cell.subject)}
         if not names:

@@ -35,7 +35,7 @@ from ..causes.model import Evidence, Judged
 from ..covering.rows import list_cases
 from ..judge.judging import follow_up
 from ..judge.model import Claim, Connection, Context, Description, Verdict
-from ..known.claims import load_claims
+from ..known.claims import load_claims_of
 from ..known.known_causes import Entry, load_known
 from ..known.recognition import find_entry, is_known_to_end, judge_with_known
 from ..oracle.formula import Formula
@@ -154,7 +154,8 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
         written = cases.values() if request.stage != "quick" else request.extra_cases
         planned = plan_cells(description.subjects, written, request.selection)
         planned += plan_rows(description.subjects, request.selection, request.stage, request.target)
-        state = _RunState(load_claims(request.adapter), load_known(request.adapter), description, [first])
+        claims = load_claims_of(request.adapter, description.version)
+        state = _RunState(claims, load_known(request.adapter), description, [first])
         header = make_header(request.adapter, description, request.command, request.seed)
         progress.note_start(request.adapter, description.heading, len(planned))
         cells: list[Cell] = []

@@ -46,7 +46,8 @@ def report(records: tuple[Path, ...], folder: Path, accuracy: Path | None, bench
 
     A folder stands for the records in it. If accuracy.json and benchmarks.json lie beside the records, the site shows
     these tables. Frameworks stand in the order in which their records are named. Several records of one adapter become
-    a history. The site has the matrix of questions, a page for each framework, entry point, rule and cause, and a page
+    a history. Records in a folder `older` beside the records get no page: they say since when and until when a finding
+    is shown. The site has the matrix of questions, a page for each framework, entry point, rule and cause, and a page
     that compares any two frameworks.
 
     If a record is incomplete, damaged or of a newer version, the command names it and writes nothing, and the exit code
@@ -79,9 +80,12 @@ def _report(records: Sequence[Path], folder: Path, accuracy: Path | None, benchm
     if not paths:
         msg = f"There is no record (*.jsonl, *.jsonl.gz) in {', '.join(map(str, records))}."
         raise click.UsageError(escape_line(msg))
-    with show_task(f"{format_count(len(paths), 'record')} to read", len(paths)) as task:
+    folders = list(dict.fromkeys(path if path.is_dir() else path.parent for path in records))
+    other = find_records([folder / "older" for folder in folders if (folder / "older").is_dir()])
+    number = len(paths) + len(other)
+    with show_task(f"{format_count(number, 'record')} to read", number) as task:
         runs = list(_read(paths, task))
-        folders = list(dict.fromkeys(path if path.is_dir() else path.parent for path in records))
+        older = [run for run, _ in _read(other, task)]
         book = Book(
             load_questions(),
             rules.load(),
@@ -90,7 +94,7 @@ def _report(records: Sequence[Path], folder: Path, accuracy: Path | None, benchm
             read_speeds(benchmarks) if benchmarks else _read_neighbour(folders, "benchmarks.json", read_speeds) or (),
         )
         task.note("writing the pages")
-        return build_site(runs, folder, book, _write_script)
+        return build_site(runs, folder, book, _write_script, older)
 
 
 def _read_neighbour(folders: Sequence[Path], name: str, read: Callable[[Path], Table]) -> Table | None:

@@ -81,8 +81,10 @@ def _make_recipe(name: str, table: Mapping[str, Any], versions: Mapping[str, str
 
 def _make_other(recipe: Recipe, version: str, table: Mapping[str, Any]) -> Recipe:
     """Return the recipe of another version: the pins replace requirements of the same packages, or are added."""
-    framework = f"{recipe.framework.partition('==')[0]}=={version}"
-    pins = [framework, *table.get("pins", ())]
+    pins = [f"{recipe.framework.partition('==')[0]}=={version}", *table.get("pins", ())]
+    # A pin may name a later build of the version, such as 1.8.0.post0.
+    framework = next(pin for pin in reversed(pins) if find_package(pin) == find_package(pins[0]))
+    pins = [framework, *(pin for pin in pins[1:] if pin != framework)]
     replaced = {find_package(pin) for pin in pins}
     kept = [one for one in recipe.requirements if find_package(one) not in replaced]
     return Recipe(

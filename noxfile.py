@@ -257,12 +257,20 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def published(session: nox.Session) -> None:
-    """Check all frameworks, each in its own environment, and write the records to reports/published/."""
+    """Check all frameworks, each in its own environment, and write the records to reports/published/.
+
+    With `-- optax tensorflow@2.15`, check only these. The records of older versions go to reports/published/older/, and
+    `-- older` checks all of them.
+    """
     session.install("-e", ".[check]")
     session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
-    names = session.posargs or ["numpy", *ADAPTERS]
-    # The exit code 1 means that something is not as expected, which is a valid result here.
-    session.run("gradclip", "check", *names, "--venv", "-o", "reports/published/", success_codes=[0, 1])
+    older = [f"{name}@{version}" for name, versions in ENVIRONMENTS["older"].items() for version in versions]
+    names = older if session.posargs == ["older"] else session.posargs or ["numpy", *ADAPTERS]
+    for folder, is_older in (("reports/published/", False), ("reports/published/older/", True)):
+        chosen = [name for name in names if ("@" in name) == is_older]
+        if chosen:
+            # The exit code 1 means that something is not as expected, which is a valid result here.
+            session.run("gradclip", "check", *chosen, "--venv", "-o", folder, success_codes=[0, 1])
     session.run("python", "reports/published/compress.py")
 
 

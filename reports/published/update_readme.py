@@ -26,12 +26,14 @@ from gradclip_reports.site.measured import read_accuracy, read_speeds
 from gradclip_reports.site.picture import draw_picture, draw_table, frame_plot
 from gradclip_reports.site.plots import draw_plots
 from gradclip_reports.site.questions import STANDINGS, answer_run
+from gradclip_reports.versions import draw_versions
 from gradclip_spec.rules.questions import load_questions
 
 HERE = Path(__file__).resolve().parent
 README, MATRIX = HERE.parents[1] / "README.md", HERE / "matrix.md"
 QUESTIONS, PICTURE = HERE / "questions.md", HERE / "questions.svg"
 SUMMARIES, SITE = HERE / "summaries", HERE / "site.zip"
+VERSIONS, OLDER = HERE / "versions.md", HERE / "older"
 BEGIN, END = "<!-- matrix: begin", "<!-- matrix: end -->"
 #: The time of every file in `site.zip`, the earliest that the format has. So equal sites are equal files.
 TIME = (1980, 1, 1, 0, 0, 0)
@@ -60,6 +62,8 @@ number of entry points that give it.
 
 {questions}
 
+[Since when and until when](versions.md) each finding is shown, as far as older versions have a record.
+
 ## Rules
 
 A *finding* is one way to differ from the rules. [All rules](matrix.md) are on a page of their own. The name of a
@@ -75,6 +79,19 @@ framework leads to its findings.
 
 [site.zip](site.zip) holds the site of these records: unpack it, and open `index.html` in a browser. It has the findings
 with examples and scripts, a page for each rule and each cause, and a comparison of any two frameworks.
+"""
+SINCE = """# Since when and until when
+
+`nox -s report` makes this page from the records beside it and from those of older versions in `older/`. The latter hold
+fewer cases. A finding is one way to differ from the rules. Errors that differ only in their messages share a row.
+
+| | |
+|---|---|
+| ● | the version shows the finding |
+| – | it was asked cases of the finding, and does not show it |
+| | it was asked none of them |
+
+{tables}
 """
 SUMMARY = """# {heading}
 
@@ -92,6 +109,19 @@ def read_published_runs() -> list[Run]:
     runs = [run for path in sorted(HERE.glob("*.jsonl.gz")) for run in read_runs(path)]
     runs = [run for run in runs if run.header.adapter in ORDER]
     return sorted(runs, key=lambda run: ORDER.index(run.header.adapter))
+
+
+def write_versions(runs: list[Run]) -> str:
+    """Return the page that compares the versions of each framework."""
+    older = [run for path in sorted(OLDER.glob("*.jsonl.gz")) for run in read_runs(path)]
+    tables = []
+    for run in runs:
+        versions = [one for one in older if one.header.adapter == run.header.adapter]
+        if versions:
+            name, adapter = escape_markdown(run.header.framework["name"]), escape_markdown(run.header.adapter)
+            heading = name if adapter == name.lower() else f"{name} ({adapter})"
+            tables.append(f"## {heading}\n\n{draw_versions([run, *versions])}")
+    return SINCE.format(tables="\n\n".join(tables))
 
 
 def load_book() -> Book:
@@ -119,6 +149,7 @@ def write_pages(runs: list[Run]) -> dict[Path, str]:
     return {
         QUESTIONS: page,
         PICTURE: draw_picture(book.questions, pictured, [answer_run(run, book) for run in pictured]),
+        VERSIONS: write_versions(runs),
         MATRIX: HEADING + "\n" + draw_markdown(runs, failures=False),
         **{path: frame_plot(plot) for path, plot in plots.items()},
         **{SUMMARIES / f"{run.header.adapter}.md": write_summary(run) for run in runs},

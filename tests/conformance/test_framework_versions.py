@@ -160,17 +160,17 @@ def test_version_that_is_not_there_is_named(name: str, code: int, said: str) -> 
 
 
 def test_versions_are_listed_and_completed() -> None:
-    known_versions = environments.list_versions("optax")
+    known_versions = environments.list_versions("chainer")
 
-    assert f"versions: {', '.join(known_versions)} (for example optax@{known_versions[-1]})" in run("adapters").stdout
+    assert f"versions: {', '.join(known_versions)} (for example chainer@{known_versions[-1]})" in run("adapters").stdout
     context = click.Context(gradclip)
-    offered = [item.value for item in complete_target(context, click.Argument(["adapters"]), "optax@")]
-    assert offered == [f"optax@{version}" for version in known_versions]
+    offered = [item.value for item in complete_target(context, click.Argument(["adapters"]), "chainer@")]
+    assert offered == [f"chainer@{version}" for version in known_versions]
 
 
 def test_what_is_known_about_an_absent_entry_point_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     known_failure = KnownCause(
-        "squares-overflow", ("optax.*", "optax.new"), "It overflows.", "none found", "2026-11-24"
+        "squares-overflow", ("chainer.*", "chainer.new"), "It overflows.", "none found", "2026-11-24"
     )
     claim = Claim("lib.new", ("norm.*",), None, None, "returns 2", "the docstring")
     header = Header(

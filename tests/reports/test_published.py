@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from gradclip_conformance.run.environments import read_recipes
 from gradclip_reports.counting import count_explained
 from gradclip_reports.records import read_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "reports" / "published"
 RECORDS = sorted(PUBLISHED.glob("*.jsonl.gz"))
+OLDER = sorted(PUBLISHED.glob("older/*.jsonl.gz"))
 
 pytestmark = pytest.mark.skipif(
     not (ROOT / ".github").is_dir(), reason="a checkout is missing: source distributions hold no records"
@@ -40,8 +42,14 @@ def test_every_framework_has_a_record() -> None:
     } <= {path.name.removesuffix(".jsonl.gz") for path in RECORDS}
 
 
+def test_every_older_version_that_the_suite_knows_has_a_record() -> None:
+    known = [f"{name}-{one}.jsonl.gz" for name, recipe in read_recipes().items() for one in recipe.others]
+
+    assert sorted(known) == [path.name for path in OLDER]
+
+
 @pytest.mark.exam(sample=0)
-@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name.removesuffix(".jsonl.gz"))
+@pytest.mark.parametrize("path", [*RECORDS, *OLDER], ids=lambda path: path.name.removesuffix(".jsonl.gz"))
 def test_record_is_whole_and_holds_no_path_of_a_machine(path: Path) -> None:
     (run,) = read_runs(path)
 

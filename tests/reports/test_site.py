@@ -270,7 +270,7 @@ class TestContents:
 
         assert "<b>New:</b> does the new thing" in text
         assert "<b>Gone:</b> does the old thing" in text
-        assert "since 2.0 (2026-02-01)" in text
+        assert "since 2.0 (not in 1.0); checked: 1.0, 2.0" in text
 
     def test_finding_with_another_effect_is_the_same_in_two_versions(
         self, make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
@@ -285,7 +285,7 @@ class TestContents:
         views = make_views(runs, BOOK, lambda run, cell: "")
 
         assert [(stage.appeared, stage.gone) for stage in views[1].history] == [([], []), ([], [])]
-        assert [one.versions for one in views[1].findings] == ["since 1.0 (2026-01-01), the oldest run here"]
+        assert [one.versions for one in views[1].findings] == ["in all; checked: 1.0, 2.0"]
 
     def test_findings_stand_worst_first(
         self, make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]

@@ -48,7 +48,13 @@ def write_no_script(run: Run, cell: Cell) -> str:
     return ""
 
 
-def build_site(runs: Sequence[tuple[Run, str]], folder: Path, book: Book, write_script: Any = write_no_script) -> int:
+def build_site(
+    runs: Sequence[tuple[Run, str]],
+    folder: Path,
+    book: Book,
+    write_script: Any = write_no_script,
+    older: Sequence[Run] = (),
+) -> int:
     """Write the site into a folder, which is made if it is missing.
 
     Parameters
@@ -61,6 +67,8 @@ def build_site(runs: Sequence[tuple[Run, str]], folder: Path, book: Book, write_
         The rules, the causes, the questions and the measurements.
     write_script
         A function that writes the script of a cell; see :data:`views.ScriptWriter`.
+    older
+        Runs of other versions. They get no page, but say since when and until when a finding is shown.
 
     Returns
     -------
@@ -77,7 +85,7 @@ def build_site(runs: Sequence[tuple[Run, str]], folder: Path, book: Book, write_
     if not 0 < len(runs) <= LARGEST:
         message = f"A site shows 1 to {LARGEST} runs; {len(runs)} were given."
         raise RecordError(message)
-    site = _Site([run for run, _ in runs], make_views(runs, book, write_script), book)
+    site = _Site([run for run, _ in runs], make_views(runs, book, write_script, older), book)
     count = 0
     for name, text in site.write_pages():
         path = folder / name

@@ -6,19 +6,19 @@ that fits a page; the templates escape it.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..counting import RuleCounts, count_rules
-from ..finding_text import FOR_MODELS, describe_standing, list_quotes, write_heading
+from ..finding_text import describe_standing, list_quotes, write_heading
 from ..layout import shorten_line
 from ..lines import Cell, Finding, Header, Run
 from ..matrix import Tally
 from ..statuses import rank_severity
 from ..values import escape_line, format_value, shorten_text
+from ..versions import describe_span, identify, name_finding, sort_versions, trace_findings
 from .book import Book
 from .questions import Answer, answer_operations
 from .slugs import Slugs, is_safe_link
@@ -75,7 +75,7 @@ class FindingView:
     is_link: bool
     command: str
     script: str
-    #: The versions of the framework that show the finding. The text is empty if only one version has a record.
+    #: The versions of the framework that show the finding. The text is empty if there is only one run of it.
     versions: str = ""
 
     def shows(self, cause: str) -> bool:
@@ -152,7 +152,9 @@ class Stage:
     is_first: bool
 
 
-def make_views(runs: Sequence[tuple[Run, str]], book: Book, write_script: ScriptWriter) -> list[RunView]:
+def make_views(
+    runs: Sequence[tuple[Run, str]], book: Book, write_script: ScriptWriter, older: Sequence[Run] = ()
+) -> list[RunView]:
     """Return the runs as the pages show them.
 
     Parameters
@@ -163,10 +165,13 @@ def make_views(runs: Sequence[tuple[Run, str]], book: Book, write_script: Script
         The rules, the causes and the questions.
     write_script
         A function that writes the script of a cell.
+    older
+        Runs of other versions. They get no page, but say since when and until when a finding is shown.
     """
     slugs, entry_slugs = Slugs(), Slugs()
     views = [_view_run(run, record, book, write_script, slugs) for run, record in runs]
     _add_history(views)
+    _add_versions(views, [*(run for run, _ in runs), *older])
     for view in views:
         view.entries += [_view_entry(view, subject, book, entry_slugs) for subject in view.header.subjects]
     return views
@@ -306,28 +311,35 @@ def _add_history(views: Sequence[RunView]) -> None:
         stages: list[Stage] = []
         before: dict[str, str] = {}
         for view in ordered:
-            shown = {_identify(one.finding): one.heading for one in view.findings}
+            shown = {identify(one.finding): one.heading for one in view.findings}
             appeared = [] if not stages else [text for key, text in shown.items() if key not in before]
             gone = [text for key, text in before.items() if key not in shown]
             stages.append(Stage(view, appeared, gone, not stages))
             before = shown
-        keys = {id(view): {_identify(one.finding) for one in view.findings} for view in ordered}
         for view in ordered:
             view.history = stages
-            view.findings = [_add_versions(one, ordered, keys) for one in view.findings]
 
 
-def _add_versions(one: FindingView, ordered: Sequence[RunView], keys: Mapping[int, set[str]]) -> FindingView:
-    showing = [f"{view.version} ({view.date})" for view in ordered if _identify(one.finding) in keys[id(view)]]
-    first = f"{ordered[0].version} ({ordered[0].date})"
-    since = f"since {showing[0]}" + (", the oldest run here" if showing[0] == first else "")
-    return replace(one, versions=since)
+def _add_versions(views: Sequence[RunView], runs: Sequence[Run]) -> None:
+    """Say of each finding since when and until when it is shown, if there are several runs of the adapter."""
+    for view in views:
+        ordered = sort_versions([run for run in runs if run.header.adapter == view.header.adapter])
+        if len(ordered) < 2:
+            continue
+        versions = [run.header.framework["version"] for run in ordered]
+        if len(set(versions)) < len(versions):
+            versions = [f"{run.header.framework['version']} ({run.header.started[:10]})" for run in ordered]
+        spans = {identify(one.finding): describe_span(one.shown, versions) for one in trace_findings(ordered)}
+        checked = f"; checked: {', '.join(versions)}"
+        view.findings = [replace(one, versions=_name_span(one.finding, spans) + checked) for one in view.findings]
 
 
-def _identify(finding: Finding) -> str:
-    """Return what makes a finding the same in two versions: its cause and its parameters, without their effects."""
-    kept = {name: value for name, value in finding.parameters.items() if name not in FOR_MODELS}
-    return json.dumps([finding.cause, kept], sort_keys=True)
+def _name_span(finding: Finding, spans: Mapping[str, str]) -> str:
+    """Return the versions that show a finding. If its parts differ, name each part."""
+    parts = {name_finding(single): spans[identify(single)] for single in finding.singles}
+    if len(set(parts.values())) == 1:
+        return next(iter(parts.values()))
+    return "; ".join(f"{name}: {span}" for name, span in parts.items())
 
 
 def _show(value: Any) -> str:

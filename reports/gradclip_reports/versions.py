@@ -1,0 +1,109 @@
+"""Say since when and until when each finding is shown, from the records of several versions of one framework.
+
+A version lacks a finding only if its run was asked one of the finding's cases. Otherwise, the record says nothing about
+the finding: records of older versions hold fewer cases.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from .finding_text import FOR_MODELS, write_heading
+from .lines import Finding, Run
+from .markup import draw_markdown_table, escape_markdown
+from .statuses import UNJUDGED, rank_severity
+
+__all__ = ["Trace", "describe_span", "draw_versions", "identify", "name_finding", "sort_versions", "trace_findings"]
+
+#: The signs in the table, for a version that shows a finding, one that does not, and one that was not asked.
+SIGNS = {True: "●", False: "–", None: " "}
+#: Parameters that may differ between two versions that show the same finding.
+VARYING = FOR_MODELS | {"text"}
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One finding in the versions of a framework."""
+
+    #: The finding, as the newest version that has it shows it.
+    finding: Finding
+    #: For each version, the oldest first: whether it shows the finding, or None if it was asked none of its cases.
+    shown: tuple[bool | None, ...]
+
+
+def sort_versions(runs: Collection[Run]) -> list[Run]:
+    """Return the runs by version, the oldest first. Of two runs of one version, the earlier one comes first."""
+    return sorted(runs, key=lambda run: (_read_numbers(run.header.framework["version"]), run.header.started))
+
+
+def _read_numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"[0-9]{1,9}", version)]
+
+
+def identify(finding: Finding) -> str:
+    """Return what makes a finding the same in two versions: its cause and its parameters that do not vary."""
+    kept = {name: value for name, value in finding.parameters.items() if name not in VARYING}
+    return json.dumps([finding.cause, kept], sort_keys=True)
+
+
+def name_finding(finding: Finding) -> str:
+    """Return the heading of a finding without what may vary between versions."""
+    kept = {name: value for name, value in finding.parameters.items() if name not in VARYING}
+    return write_heading(replace(finding, parameters=kept))
+
+
+def trace_findings(runs: Sequence[Run]) -> list[Trace]:
+    """Return the findings of runs that `sort_versions` has sorted, the severest first. Parts count as findings."""
+    newest: dict[str, Finding] = {}
+    cases: dict[str, set[str]] = {}
+    shown: list[set[str]] = []
+    for run in runs:
+        keys = set()
+        for single in run.singles:
+            key = identify(single)
+            keys.add(key)
+            newest[key] = single
+            cases.setdefault(key, set()).update(case for _, case in single.pairs)
+        shown.append(keys)
+    asked = [{cell.case for cell in run.cells if cell.status not in UNJUDGED} for run in runs]
+    traces = [
+        Trace(
+            finding,
+            tuple(
+                True if key in keys else (False if cases[key] & judged else None)
+                for keys, judged in zip(shown, asked, strict=True)
+            ),
+        )
+        for key, finding in newest.items()
+    ]
+    return sorted(traces, key=lambda trace: (rank_severity(trace.finding.severity), name_finding(trace.finding)))
+
+
+def describe_span(shown: Sequence[bool | None], versions: Sequence[str]) -> str:
+    """Return in which versions a finding is shown: "since 2.0", "until 1.5", or both."""
+    told = [(one, version) for one, version in zip(shown, versions, strict=True) if one is not None]
+    with_it = [version for one, version in told if one]
+    if len(with_it) == len(told):
+        return "in all" if len(told) > 1 else f"in {with_it[0]}"
+    first, last = (told.index((True, version)) for version in (with_it[0], with_it[-1]))
+    since = f"since {with_it[0]} (not in {told[first - 1][1]})" if first else ""
+    until = f"until {with_it[-1]} (not in {told[last + 1][1]})" if last + 1 < len(told) else ""
+    between = [version for one, version in told[first:last] if not one]
+    gap = f"not in {', '.join(between)}" if between else ""
+    return ", ".join(filter(None, (since, until, gap)))
+
+
+def draw_versions(runs: Sequence[Run]) -> str:
+    """Return the table of one framework's findings by version, in Markdown."""
+    ordered = sort_versions(runs)
+    versions = [run.header.framework["version"] for run in ordered]
+    rows = [["finding", "severity", *map(escape_markdown, versions), "shown"]]
+    for trace in trace_findings(ordered):
+        told = [escape_markdown(name_finding(trace.finding)), escape_markdown(trace.finding.severity)]
+        rows.append(
+            [*told, *(SIGNS[one] for one in trace.shown), escape_markdown(describe_span(trace.shown, versions))]
+        )
+    return draw_markdown_table(rows)

@@ -1,0 +1,127 @@
+"""Check that findings of several versions of a framework say since when and until when they are shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gradclip_conformance.cli import gradclip
+from gradclip_reports.records import Cell, Finding, Header, Run, RunWriter
+from gradclip_reports.versions import describe_span, draw_versions, sort_versions, trace_findings
+
+#: The cause, the severity and the parameters of findings. The first one is shown by the first case, and so on.
+FINDINGS = [("burns", "wrong", {"effect": "black"}), ("freezes", "destroyed", {}), ("raises", "refused", {"text": "a"})]
+
+
+@pytest.fixture
+def make_version(
+    make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
+) -> Callable[..., Run]:
+    """Return a function that makes a run of a version. It was asked cases by number, and shows some findings."""
+
+    def make(version: str, asked: Mapping[int, bool], **changed: Any) -> Run:
+        names = [f"norm.scaled-above/case-{number}/float32" for number in asked]
+        cells = [make_cell(case=name, status="fail" if asked[int(name[23])] else "pass") for name in names]
+        shown = [
+            Finding(
+                cause=FINDINGS[number][0],
+                title=FINDINGS[number][0],
+                question="What becomes of the toast?",
+                severity=FINDINGS[number][1],
+                why="Nobody can eat it.",
+                parameters={**FINDINGS[number][2], **changed},
+                cells={cell.subject: [cell.case]},
+                rules={cell.rule: 1},
+                statuses={cell.status: 1},
+                example={"subject": cell.subject, "case": cell.case, "detail": cell.detail},
+            )
+            for (number, is_shown), cell in zip(asked.items(), cells, strict=True)
+            if is_shown
+        ]
+        run = make_run(make_header("toaster", version), cells)
+        return Run(run.header, run.cells, run.footer, tuple(shown))
+
+    return make
+
+
+def test_versions_are_sorted_by_their_numbers(make_version: Callable[..., Run]) -> None:
+    runs = [make_version(version, {}) for version in ("1.10.0", "1.9", "2.0.0+cpu", "1.9.1")]
+
+    assert [run.header.framework["version"] for run in sort_versions(runs)] == ["1.9", "1.9.1", "1.10.0", "2.0.0+cpu"]
+
+
+def test_version_that_was_not_asked_says_nothing(make_version: Callable[..., Run]) -> None:
+    old = make_version("1.0", {0: True, 1: False})
+    new = make_version("2.0", {0: False, 1: True, 2: True})
+
+    # The severest finding comes first.
+    assert {trace.finding.cause: trace.shown for trace in trace_findings([old, new])} == {
+        "freezes": (False, True),
+        "burns": (True, False),
+        "raises": (None, True),
+    }
+
+
+def test_finding_is_the_same_with_another_effect_or_message(make_version: Callable[..., Run]) -> None:
+    old = make_version("1.0", {0: True, 2: True}, effect="red", text="b", bound=1)
+    new = make_version("2.0", {0: True, 2: True}, bound=1)
+    other = make_version("3.0", {0: True}, bound=2)
+
+    assert sorted(trace.shown for trace in trace_findings([old, new])) == [(True, True), (True, True)]
+    # Another parameter makes it another finding.
+    assert (False, False, True) in [trace.shown for trace in trace_findings([old, new, other])]
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        ((True, True, True, True), "in all"),
+        ((None, True, None, None), "in 2"),
+        ((False, True, True, True), "since 2 (not in 1)"),
+        ((True, True, False, None), "until 2 (not in 3)"),
+        ((None, False, True, False), "since 3 (not in 2), until 3 (not in 4)"),
+        ((True, False, None, True), "not in 2"),
+        # A version that was not asked is passed over.
+        ((False, None, True, True), "since 3 (not in 1)"),
+    ],
+)
+def test_span_names_the_versions_at_its_ends(shown: tuple[bool | None, ...], said: str) -> None:
+    assert describe_span(shown, ["1", "2", "3", "4"]) == said
+
+
+def test_table_has_a_column_for_each_version(make_version: Callable[..., Run]) -> None:
+    table = draw_versions([make_version("2.0", {0: True, 2: True}), make_version("1.0", {0: False})])
+
+    assert table.splitlines()[0] == "| finding | severity | 1.0 | 2.0 | shown |"
+    assert table.splitlines()[2:] == [
+        "| burns | wrong | – | ● | since 2.0 (not in 1.0) |",
+        "| raises | refused |   | ● | in 2.0 |",
+    ]
+
+
+def test_site_names_the_versions_in_the_folder_older(make_version: Callable[..., Run], tmp_path: Path) -> None:
+    (tmp_path / "older").mkdir()
+    for path, run in {
+        "toaster.jsonl": make_version("2.0", {0: True, 1: True}),
+        "older/toaster-1.0.jsonl": make_version("1.0", {0: False, 1: True}),
+    }.items():
+        with (
+            (tmp_path / path).open("w") as stream,
+            RunWriter(stream, run.header, [one.pair for one in run.cells]) as to,
+        ):
+            for cell in run.cells:
+                to.write(cell)
+            to.close(run.findings)
+
+    result = CliRunner().invoke(gradclip, ["report", str(tmp_path), "-o", str(tmp_path / "site")])
+
+    assert result.exit_code == 0, result.output
+    # The older version has no page of its own.
+    (page,) = (tmp_path / "site" / "framework").iterdir()
+    shown = re.findall("<dt>Shown</dt><dd>(.*?)</dd>", page.read_text("utf-8"))
+    assert shown == ["in all; checked: 1.0, 2.0", "since 2.0 (not in 1.0); checked: 1.0, 2.0"]

@@ -108,7 +108,7 @@ _RUN_OPTIONS = (
         help="The formula that the functions are meant to have: coefficient:1e-6.",
     ),
     click.option("--seed", default=0, show_default=True, type=int, help="The seed of the search of --deep."),
-    click.option("--quick", "stage", flag_value="quick", help="Test fewer combinations, in a few seconds."),
+    click.option("--quick", "stage", flag_value="quick", help="Test fewer combinations, for quick answers."),
     click.option("--thorough", "stage", flag_value="thorough", help="Test more combinations; takes many minutes."),
 )
 

@@ -1,9 +1,9 @@
 """Reproduce the published findings without the suite: run short scripts, and compare what they print.
 
 `python reproduce.py [FRAMEWORK ...]` runs `reproductions/<framework>/*.py`, each in a process of its own, with the
-Python of the framework's environment. The name of a script begins with the cause of its finding, and its docstring ends
-with the lines that it prints. The exit code 1 means that a script prints something else, or that a finding has no
-script.
+Python of the framework's environment. The folder of an older version is `reproductions/<framework>@<version>`. The name
+of a script begins with the cause of its finding, and its docstring ends with the lines that it prints. The exit code 1
+means that a script prints something else, or that a finding has no script.
 """
 
 from __future__ import annotations
@@ -74,12 +74,29 @@ def _read(path: Path, causes: Sequence[str]) -> Reproduction:
 
 
 def list_gaps(framework: str) -> list[str]:
-    """Return a sentence for each published finding without a script, and for each script without a finding."""
-    (run,) = read_runs(HERE / f"{framework}.jsonl.gz")
-    shown = {single.cause for single in run.singles}
+    """Return a sentence for each published finding without a script, and for each script without a finding.
+
+    A finding that only older versions show needs a script of one of these, such as `optax@0.2.2`.
+    """
+    adapter, _, version = framework.partition("@")
+    shown = _list_causes(HERE / "older" / f"{adapter}-{version}.jsonl.gz" if version else HERE / f"{adapter}.jsonl.gz")
     scripts = {one.cause for one in read_reproductions(framework)}
-    gaps = [f"{framework}: no script reproduces the finding {cause!r}" for cause in sorted(shown - scripts)]
+    missing = set() if version else shown - scripts
+    if not version:
+        older = {cause for path in HERE.glob(f"older/{adapter}-[0-9]*.jsonl.gz") for cause in _list_causes(path)}
+        missing |= older - shown - {one.cause for one in _read_older(adapter)}
+    gaps = [f"{framework}: no script reproduces the finding {cause!r}" for cause in sorted(missing)]
     return gaps + [f"{framework}: the record has no finding {cause!r}" for cause in sorted(scripts - shown)]
+
+
+def _list_causes(path: Path) -> set[str]:
+    (run,) = read_runs(path)
+    return {single.cause for single in run.singles}
+
+
+def _read_older(adapter: str) -> list[Reproduction]:
+    """Return the scripts of all older versions of an adapter's framework."""
+    return [one for folder in sorted(FOLDER.glob(f"{adapter}@*")) for one in read_reproductions(folder.name)]
 
 
 def is_printed(expected: Sequence[str], printed: Sequence[str]) -> bool:

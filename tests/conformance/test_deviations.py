@@ -308,6 +308,12 @@ class TestProposal:
 
         assert pin == replace(PIN, last_seen="2.3.1")
 
+    def test_pin_that_an_older_version_shows_is_first_seen_in_it(self) -> None:
+        newer = replace(PIN, first_seen="2.10", last_seen="3.0+cpu")
+        (pin,) = read_deviations(propose_pins(make_run(make_cell("deviation")), [newer]), "lib.toml")
+
+        assert pin == replace(newer, first_seen="2.3.1")
+
     def test_pins_of_another_device_stay(self) -> None:
         elsewhere = replace(PIN, device="cpu", mode="fast=*", until="2999-12-31", formula=Formula("plain"))
         elsewhere = replace(elsewhere, observed="formula")

@@ -133,6 +133,9 @@ def make_tensor(gradient: Gradient) -> Any:
 
 def _make_parameter(array: Optional[Array], need_clip: bool = True) -> Any:
     shape, dtype = ((1,), "float32") if array is None else (array.shape, array.dtype)
+    if 0 in shape and paddle.__version__.startswith("2."):
+        message = "Paddle 2 makes no parameters without elements"
+        raise Unsupported(message, "interface")
     return paddle.create_parameter(list(shape), dtype, attr=make_zero_attribute(need_clip))
 
 

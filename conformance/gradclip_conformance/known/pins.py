@@ -59,6 +59,7 @@ __all__ = [
     "is_version_within",
     "load_deviations",
     "read_deviations",
+    "read_release",
 ]
 
 EXPECTATIONS = Path(__file__).parent / "expectations"
@@ -139,12 +140,17 @@ def is_version_within(version: str, specifier: str) -> bool:
     ValueError
         If the specifier is not valid.
     """
-    release = re.match(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}", version)
     try:
-        return SpecifierSet(specifier).contains(release[0] if release else "0")
+        return SpecifierSet(specifier).contains(read_release(version))
     except ValueError as error:
         msg = f"The version specifier {specifier!r} is not one such as '>=2.6,<3'."
         raise ValueError(msg) from error
+
+
+def read_release(version: str) -> str:
+    """Return the release numbers with which a version begins, or "0" if it begins with none."""
+    release = re.match(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}", version)
+    return release[0] if release else "0"
 
 
 def load_deviations(adapter: str) -> tuple[Deviation, ...]:

@@ -36,7 +36,17 @@ from .known_causes import (
     load_known_entries,
     read_known_entries,
 )
-from .pins import AGREES, CHANCE, Deviation, find_pin_faults, find_pins_file, load_deviations, read_deviations
+from .pins import (
+    AGREES,
+    CHANCE,
+    Deviation,
+    find_pin_faults,
+    find_pins_file,
+    is_version_within,
+    load_deviations,
+    read_deviations,
+    read_release,
+)
 from .writing import write_comment, write_known_entry, write_pin
 
 __all__ = ["CannotPin", "propose_pins"]
@@ -79,7 +89,7 @@ def propose_pins(run: Run, deviations: Sequence[Deviation] | None = None) -> str
         if one.expired or id(one) in wrong:
             continue
         text = blocks.get((one,)) or write_pin(one)
-        parts.append(_renew_last_seen(text, version) if one in holding else text)
+        parts.append(_renew_versions(text, version) if one in holding else text)
     loose = [one for one in holding if id(one) in wrong]
     parts += map(write_pin, _make_new_pins(run, loose, version, explained))
     parts += map(write_comment, find_pin_faults(run, known))
@@ -110,11 +120,14 @@ def _remove_outdated(entry: Sequence[KnownCause], run: Run) -> tuple[KnownCause,
     return tuple(kept)
 
 
-def _renew_last_seen(text: str, version: str) -> str:
-    """Return the text of a pin with a new `last_seen`. Comments and order stay."""
+def _renew_versions(text: str, version: str) -> str:
+    """Return the text of a pin that was seen in a version, too. Comments and order stay."""
     document = tomlkit.parse(text)
     (pin,) = document["deviation"]
-    pin["last_seen"] = version
+    if not is_version_within(version, f">={read_release(pin['first_seen'])}"):
+        pin["first_seen"] = version
+    if not is_version_within(version, f"<{read_release(pin['last_seen'])}"):
+        pin["last_seen"] = version
     return tomlkit.dumps(document).rstrip("\n")
 
 

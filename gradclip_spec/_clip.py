@@ -10,8 +10,9 @@ from gradclip_spec._formats import round_to
 from gradclip_spec._inputs import Tree, check_bounds, check_number, explain_names
 from gradclip_spec._typing import Array, ArrayTree, NeedClip, T
 from gradclip_spec.backends import choose_backend
+from gradclip_spec.backends.base import group_by
 
-__all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm"]
+__all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value", "clip_each", "global_norm"]
 
 
 @explain_names
@@ -147,17 +148,26 @@ def clip_by_norm(
     clip_norm = check_number("clip_norm", clip_norm)
     norm_type = check_number("norm_type", norm_type)
     eps = check_number("eps", eps)
+    return clip_each(grads, clip_norm, norm_type, eps, 0.0, need_clip, inplace)
+
+
+def clip_each(grads: T, limit: float, p: float, eps: float, power: float, need_clip: NeedClip, inplace: bool) -> T:
+    """Scale every array whose p-norm exceeds `limit * size**power`. The numbers have been checked."""
     tree = Tree(grads, need_clip)
     backend = choose_backend(tree, inplace)
     arrays = tree.pick_once() if inplace else tree.included
     clipped = list(arrays)
     with backend.context():
-        for indices in backend.group(arrays):
-            alike = [arrays[index] for index in indices]
-            norms = backend.measure_norms(alike, norm_type)
-            coefficients = backend.compute_coefficient(norms, clip_norm, eps)
-            for index, result in zip(indices, backend.scale_each(alike, coefficients, inplace), strict=True):
-                clipped[index] = result
+        for group in backend.group(arrays):
+            # Without a power, all arrays have one threshold, and sizes need not be read.
+            sizes = [max(math.prod(arrays[index].shape), 1) for index in group] if power else [1]
+            for places in group_by(group, sizes) if power else [range(len(group))]:
+                indices = [group[place] for place in places]
+                alike = [arrays[index] for index in indices]
+                norms = backend.measure_norms(alike, p)
+                coefficients = backend.compute_coefficient(norms, limit * sizes[places[0]] ** power, eps)
+                for index, result in zip(indices, backend.scale_each(alike, coefficients, inplace), strict=True):
+                    clipped[index] = result
         return cast(T, tree.rebuild(tree.included if inplace else clipped))
 
 

@@ -44,7 +44,13 @@ __all__ = [
     "read_text",
 ]
 
-OPERATIONS = ("clip_by_value", "clip_by_norm", "clip_by_global_norm")
+OPERATIONS = (
+    "clip_by_value",
+    "clip_by_norm",
+    "clip_by_global_norm",
+    "clip_by_block_rms",
+    "clip_by_average_norm",
+)
 
 #: The dtypes on the wire, and the unsigned integers of the same width that carry their bits.
 DTYPES = {"float16": "<u2", "bfloat16": "<u2", "float32": "<u4", "float64": "<u8"}
@@ -192,7 +198,7 @@ class Gradient:
 class Call:
     """The gradients and options of one call of one subject.
 
-    The options, of which a case sets only those that it needs: `clip_norm` (clip by norm, by global norm), `max` and
+    The options, of which a case sets only those that it needs: `clip_norm` (clip by any norm), `max` and
     `min` (by value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `as_single`, `threads`,
     `reused`, `followed`, `flags`, `threshold_as`, `tensor_threshold`, `axes`, `compiled`, `world` (the number of
     processes or devices that make the call together). With the feature `training`, for an optimizer: `start` (the first

@@ -1,6 +1,6 @@
 """Make an adapter of any function on NumPy arrays. Its signature shows its abilities.
 
-The function is called as `fn(grads, *, clip_norm)` (by norm, by global norm) or as `fn(grads, *, max, min)` (by value).
+The function is called as `fn(grads, *, clip_norm)` (by any norm) or as `fn(grads, *, max, min)` (by value).
 `grads` is a list of NumPy arrays, with None for a parameter without a gradient. A function may also take `need_clip`,
 `norm_type` and `error_if_nonfinite`. A function with `**kwargs` takes all three, and has a default for none of them.
 `need_clip` is a list of bool. If it has a default, it is passed only when the case excludes a gradient. The other two
@@ -75,6 +75,8 @@ PARAMETERS = {
     "clip_by_value": ("max", "min", "need_clip"),
     "clip_by_norm": ("clip_norm", "norm_type", "need_clip"),
     "clip_by_global_norm": ("clip_norm", "norm_type", "need_clip", "error_if_nonfinite"),
+    "clip_by_block_rms": ("clip_norm", "need_clip"),
+    "clip_by_average_norm": ("clip_norm", "need_clip"),
 }
 
 #: The feature that a function has if it takes the parameter.
@@ -96,7 +98,7 @@ class PlainFunction(Adapter):
     function
         The function; see the module's description.
     operation
-        `clip_by_value`, `clip_by_norm` or `clip_by_global_norm`.
+        One of `gradclip_adapters.contract.OPERATIONS`, such as `clip_by_norm`.
     dtypes
         The dtypes of the gradients that it gets; bfloat16 needs the package ml_dtypes.
     in_place

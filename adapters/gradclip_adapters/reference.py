@@ -35,6 +35,8 @@ FEATURES = {
     "clip_by_value": (*COMMON, "min_max"),
     "clip_by_norm": (*COMMON, "norm_type", "eps"),
     "clip_by_global_norm": (*COMMON, "norm_type", "eps", "returns_norm", "error_if_nonfinite"),
+    "clip_by_block_rms": COMMON,
+    "clip_by_average_norm": COMMON,
 }
 
 

@@ -18,7 +18,7 @@ from gradclip_reports.values import escape_text, format_cell_count
 from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 
-from .cases.build import OPERATIONS
+from .cases.build import EVERY_OPERATION
 from .causes.findings import find_origin
 
 __all__ = ["ELSE", "Part", "list_parts"]
@@ -64,7 +64,7 @@ class Part:
 
 def list_parts(key: str, per: str, make: Callable[[], Run], operations: Collection[str]) -> list[Part]:
     """Return the parts of a run: the ids of findings or of rules, and the rest."""
-    chosen = [rule for rule in rules.load() if OPERATIONS[rule.id.partition(".")[0]] in operations]
+    chosen = [rule for rule in rules.load() if EVERY_OPERATION[rule.id.partition(".")[0]] in operations]
     if per == "rule":
         names = [rule.id for rule in chosen]
     else:

@@ -16,17 +16,22 @@ _HEAD = """# Gradient clipping: the rule book
 """
 
 _PREFACE = r"""
-The rules are taken from five [documents](#documents): `000` and `001` on Paddle, `002` and `003` on its older `fluid`,
-`004` on PyTorch.
+The rules are taken from seven [documents](#documents): `000` and `001` on Paddle, `002` and `003` on its older `fluid`,
+`004` on PyTorch, `005` on Optax, `006` on TensorFlow.
 
-Three operations clip the gradients $X[0], X[1], \dots$ of a list. $X[i]_j$ is the $j$-th element of the $i$-th
-gradient, $c$ is `clip_norm` and $n$ is the norm. $l$ and $h$ are `min` and `max`.
+Each operation clips the gradients $X[0], X[1], \dots$ of a list. $X[i]_j$ is the $j$-th element of the $i$-th
+gradient, which has $m_i$ elements. $c$ is `clip_norm` and $n$ is the norm. $l$ and $h$ are `min` and `max`.
 
 | in rule ids | function | what it does |
 |---|---|---|
 | `value` | `clip_by_value` | $\mathrm{Out}[i]_j = \min(\max(X[i]_j, l), h)$ |
 | `norm` | `clip_by_norm` | each gradient by its own norm: $X[i]$ if $n \leq c$, else $c \cdot X[i] / n$ |
 | `global-norm` | `clip_by_global_norm` | all gradients by one norm: $X[i]$ if $n \leq c$, else $c \cdot X[i] / n$ |
+| `block-rms` | `clip_by_block_rms` | each gradient by its own root mean square $n = \mathrm{norm}(X[i]) / \sqrt{m_i}$ |
+| `average-norm` | `clip_by_average_norm` | each gradient by its own average norm $n = \mathrm{norm}(X[i]) / m_i$ |
+
+In the last two operations, *norm* means the root mean square or the average norm. They have fewer rules than the first
+three, and the covering designs have no rows of them.
 
 A gradient is *excluded* when a flag, an attribute of its parameter or a predicate on that parameter says that it is not
 to be clipped. A parameter without a gradient has the gradient *None*. Every other gradient is *included*.
@@ -81,9 +86,17 @@ Words in quotation marks are quoted from the documents.
 | `002` | GradientClipByNorm | `paddle.fluid.clip.GradientClipByNorm(clip_norm, need_clip=None)`, in Chinese |
 | `003` | GradientClipByNorm | `paddle.fluid.clip.GradientClipByNorm(clip_norm)`, the older generation, in Chinese |
 | `004` | 梯度裁剪 | in Chinese: torch's `clip_grad_value_`, and its `clip_grad_norm_` with the source |
+| `005` | clip_by_block_rms | the docstring of `optax.clip_by_block_rms(threshold)`, Optax 0.2.8 |
+| `006` | clip_by_average_norm | the docstring of `tf.compat.v1.clip_by_average_norm(t, clip_norm)`, TensorFlow 2.21.0 |
 """
 
-_FUNCTIONS = {"value": "clip_by_value", "norm": "clip_by_norm", "global-norm": "clip_by_global_norm"}
+_FUNCTIONS = {
+    "value": "clip_by_value",
+    "norm": "clip_by_norm",
+    "global-norm": "clip_by_global_norm",
+    "block-rms": "clip_by_block_rms",
+    "average-norm": "clip_by_average_norm",
+}
 
 _TITLES = {
     "formula": "The formula",

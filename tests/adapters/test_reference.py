@@ -13,7 +13,16 @@ import pytest
 
 import gradclip_spec
 from gradclip_adapters import reference
-from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Subject, Unsupported
+from gradclip_adapters.contract import (
+    FEATURES,
+    OPERATIONS,
+    Array,
+    Call,
+    FrameworkRaised,
+    Gradient,
+    Subject,
+    Unsupported,
+)
 from gradclip_adapters.reference import ReferenceAdapter
 
 LIBRARIES = ("numpy", "array_api_strict", "torch", "jax", "dask")
@@ -76,7 +85,7 @@ def test_contract_defines_every_feature(adapter: ReferenceAdapter) -> None:
 
 
 def test_numpy_has_two_entry_points_for_each_operation() -> None:
-    assert len(reference.numpy().subjects()) == 6
+    assert len(reference.numpy().subjects()) == 2 * len(OPERATIONS)
 
 
 def test_each_operation_gives_the_expected_answer(adapter: ReferenceAdapter) -> None:
@@ -84,12 +93,11 @@ def test_each_operation_gives_the_expected_answer(adapter: ReferenceAdapter) -> 
         "clip_by_value": [[[2.0, 0.5]], None, -2.0],
         "clip_by_norm": [[[2.0 * 6 / 6.5, 2.0 * 2.5 / 6.5]], None, -2.0],
         "clip_by_global_norm": [[[6 * 0.25, 2.5 * 0.25]], None, -4.5 * 0.25],
+        "clip_by_block_rms": [[[2.0 * 6 * 2**0.5 / 6.5, 2.0 * 2.5 * 2**0.5 / 6.5]], None, -2.0],
+        "clip_by_average_norm": [[[2.0 * 6 * 2 / 6.5, 2.0 * 2.5 * 2 / 6.5]], None, -2.0],
     }
-    gradients = {
-        "clip_by_value": make_gradients([[6.0, 0.5]], None, -4.5, dtype="float64"),
-        "clip_by_norm": make_gradients([[6.0, 2.5]], None, -4.5, dtype="float64"),
-        "clip_by_global_norm": make_gradients([[6.0, 2.5]], None, -4.5, dtype="float64"),
-    }
+    gradients = dict.fromkeys(OPERATIONS, make_gradients([[6.0, 2.5]], None, -4.5, dtype="float64"))
+    gradients["clip_by_value"] = make_gradients([[6.0, 0.5]], None, -4.5, dtype="float64")
     norm = (6.0**2 + 2.5**2 + 4.5**2) ** 0.5
     for subject in adapter.subjects():
         threshold = norm * 0.25 if subject.operation == "clip_by_global_norm" else 2.0

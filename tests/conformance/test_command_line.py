@@ -845,7 +845,7 @@ class TestOtherVerbs:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            (["show", "at-threshold"], "norm.at-threshold, global-norm.at-threshold"),
+            (["show", "at-threshold"], "norm.at-threshold, global-norm.at-threshold, block-rms.at-threshold"),
             (["show", "global-norm"], "`gradclip rules global-norm` lists its"),
             (["show", "at-treshold"], "global-norm.at-threshold"),
             (["rules", "global-norm.at-treshold"], "Did you mean global-norm.at-threshold"),
@@ -862,7 +862,7 @@ class TestOtherVerbs:
         assert run("rules", name).stdout == run("rules", "global-norm.*").stdout
 
     def test_rules_takes_the_name_of_a_rule_in_each_operation(self) -> None:
-        assert "\n2 rules, " in run("rules", "at-threshold").stdout
+        assert "\n4 rules, " in run("rules", "at-threshold").stdout
 
     def test_repro_of_a_rule_shows_its_first_failing_cell(self, tmp_path: Path) -> None:
         function, record = tmp_path / "half_module.py", tmp_path / "record.jsonl"

@@ -66,6 +66,45 @@ def test_clips_of_any_numbers_agree(p: float, formula: dict[str, Any], call: tup
     assert arbitrary_precision.describe_disagreement(first, second) is None
 
 
+@pytest.mark.exam(sample=2)
+@pytest.mark.parametrize("power", [1, 2])
+@settings(fixed, max_examples=40)
+@given(draw_gradients())
+def test_clips_by_averages_of_any_numbers_agree(power: int, call: tuple[list[DyadicArray], float]) -> None:
+    tensors, threshold = call
+    for tensor in tensors:
+        divisor = max(len(tensor), 1) ** power
+        first = exact.clip_by_global_norm([tensor], threshold, divisor=divisor)
+        second = arbitrary_precision.clip_by_global_norm([tensor], threshold, divisor=divisor)
+
+        assert arbitrary_precision.describe_disagreement(first, second) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "divisor", "average"),
+    [
+        ([3.0, 4.0, 0.0, 0.0], 4, Fraction(5, 2)),
+        ([3.0, 4.0, 0.0, 0.0], 16, Fraction(5, 4)),
+        # No binary number equals the average, but its square is known, and so is the side of every threshold.
+        ([2.0, 0.0, 0.0], 9, Fraction(2, 3)),
+        ([2.0, -2.0, 2.0], 3, Fraction(2)),
+    ],
+)
+def test_averages_are_divided_exactly(values: list[float], divisor: int, average: Fraction) -> None:
+    tensor = decode_exactly(values)
+    for oracle in (exact, arbitrary_precision):
+        sides = [
+            oracle.clip_by_global_norm([tensor], average + step, divisor=divisor).side
+            for step in (-Fraction(1, 2**80), Fraction(1, 2**80))
+        ]
+        norm = oracle.clip_by_global_norm([tensor], 1.0, divisor=divisor).norm
+
+        assert sides == [1, -1]
+        assert norm.lower <= average <= norm.upper
+        assert norm.upper - norm.lower <= average / 2**200
+    assert exact.clip_by_global_norm([tensor], average, divisor=divisor).side == 0
+
+
 @pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: str(formula.kind))
 @pytest.mark.parametrize(
     ("values", "p", "norm"),

@@ -48,6 +48,21 @@ def compute_naive_norm(arrays: list[Any], p: float) -> Any:
 
 
 class TestErrorBounds:
+    @pytest.mark.parametrize(("operation", "power"), [("block-rms", 0.5), ("average-norm", 1.0)])
+    @pytest.mark.parametrize("dtype", NUMPY)
+    def test_naive_averages_keep_to_the_bound(self, dtype: str, operation: str, power: float) -> None:
+        generator = np.random.default_rng(11)
+        for count in (1, 3, 30, 60) * 4:
+            array = (1 + generator.random(count) / 64).astype(dtype)
+            asked = build_case(Array.of(array), operation=operation, clip_norm=1e-3)
+            prediction = predict(asked)
+            exact, kind = prediction.norms[0], array.dtype.type
+            assert exact is not None
+            naive = kind(compute_naive_norm([array], 2.0) / kind(count**power))
+            assert abs(float(naive) / float(exact.middle) - 1) <= prediction.errors[0].norm_bound * 2.0 ** (
+                1 - FORMATS[dtype].precision
+            )
+
     @pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
     @pytest.mark.parametrize("dtype", NUMPY)
     def test_naive_norms_keep_to_the_bound(self, dtype: str, p: float) -> None:

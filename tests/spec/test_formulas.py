@@ -1,4 +1,4 @@
-"""Check the three operations on inputs with a known exact answer, on every library."""
+"""Check the operations on inputs with a known exact answer, on every library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+from gradclip_spec import (
+    clip_by_average_norm,
+    clip_by_block_rms,
+    clip_by_global_norm,
+    clip_by_norm,
+    clip_by_value,
+    global_norm,
+)
 
 #: The smallest subnormal numbers of dtypes that are narrower than a Python float.
 SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
@@ -296,3 +303,38 @@ def test_nothing_to_clip_returns_the_same_objects(backend: Any) -> None:
 
     for clipped in (clip_by_global_norm(arrays, 8.0)[0], clip_by_norm(arrays, 5.0), clip_by_value(arrays, 4.0)):
         assert [new is old for new, old in zip(clipped, arrays, strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize(("clip", "threshold"), [(clip_by_block_rms, 1.25), (clip_by_average_norm, 0.625)])
+def test_averages_are_clipped_each_by_its_own_size(backend: Any, clip: Any, threshold: float) -> None:
+    for dtype in backend.dtypes:
+        four = backend.array([[3.0, -4.0], [0.0, 0.0]], dtype)
+        sixteen = backend.array([3.0, -4.0, *[0.0] * 14], dtype)
+        one, empty = backend.array([-0.5], dtype), backend.array([], dtype)
+        clipped = clip([four, sixteen, None, one, empty], threshold)
+
+        assert_equal(backend, clipped[0], [[1.5, -2.0], [0.0, 0.0]], dtype)
+        assert_equal(backend, clipped[1], [3.0, -4.0, *[0.0] * 14], dtype)
+        assert clipped[2] is None
+        assert_equal(backend, clipped[3], [-0.5], dtype)
+        assert_equal(backend, clipped[4], [], dtype)
+
+
+@pytest.mark.parametrize("clip", [clip_by_block_rms, clip_by_average_norm])
+def test_averages_take_every_threshold_from_zero_to_infinity(clip: Any) -> None:
+    gradients = [np.array([3.0, 4.0, 0.0, 0.0]), np.zeros(4), np.zeros(0), np.array([1e200, 1e200])]
+
+    assert [array.tolist() for array in clip(gradients, 0.0)] == [[0.0] * 4, [0.0] * 4, [], [0.0, 0.0]]
+    assert all(new is old for new, old in zip(clip(gradients, math.inf), gradients, strict=True))
+    with pytest.raises(ValueError, match="clip_norm"):
+        clip(gradients, -1.0)
+
+
+@pytest.mark.parametrize(("clip", "threshold"), [(clip_by_block_rms, 1.25), (clip_by_average_norm, 0.625)])
+def test_averages_leave_the_excluded_and_write_in_place(clip: Any, threshold: float) -> None:
+    gradients = {"a": np.array([3.0, 4.0, 0.0, 0.0]), "b": np.array([3.0, 4.0, 0.0, 0.0])}
+    clipped = clip(gradients, threshold, need_clip={"b"}, inplace=True)
+
+    assert clipped["a"] is gradients["a"]
+    assert gradients["a"].tolist() == [1.5, 2.0, 0.0, 0.0]
+    assert gradients["b"].tolist() == [3.0, 4.0, 0.0, 0.0]

@@ -15,6 +15,8 @@ NAMES = [
     "ClipByGlobalNorm",
     "ClipByNorm",
     "ClipByValue",
+    "clip_by_average_norm",
+    "clip_by_block_rms",
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",

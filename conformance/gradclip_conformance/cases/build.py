@@ -16,7 +16,9 @@ from .literals import make_scattered
 from .model import Case, Expect
 
 __all__ = [
+    "AVERAGES",
     "DTYPES",
+    "EVERY_OPERATION",
     "NORM_OPERATIONS",
     "OPERATIONS",
     "list_digits",
@@ -29,9 +31,12 @@ __all__ = [
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
-#: The name of each operation in the ids of rules, and its name in the contract.
+#: The name of each operation in the ids of rules, and its name in the contract. These three have cases of all themes.
 OPERATIONS = {"value": "clip_by_value", "norm": "clip_by_norm", "global-norm": "clip_by_global_norm"}
 NORM_OPERATIONS = ("norm", "global-norm")
+#: The operations whose norm is an average over the elements. They have the cases in `averages`.
+AVERAGES = {"block-rms": "clip_by_block_rms", "average-norm": "clip_by_average_norm"}
+EVERY_OPERATION = {**OPERATIONS, **AVERAGES}
 
 
 def make_tensor(
@@ -95,7 +100,7 @@ def make_case(
     uses |= {name for name in ("axes", "norm_type", "error_if_nonfinite", "eps", "learning_rate") if name in options}
     if "world" in options:
         uses.add("distributed")
-    operation = OPERATIONS[rule.partition(".")[0]]
+    operation = EVERY_OPERATION[rule.partition(".")[0]]
     return Case(rule, variant, dtype, operation, named, options, expectation, frozenset(uses))
 
 

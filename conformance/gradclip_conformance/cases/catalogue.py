@@ -1,10 +1,13 @@
-"""Collect the cases of all themes. Each theme has a module in `themes`, and a file of rules of the same name."""
+"""Collect the cases of all themes. Each theme has a module in `themes`, and a file of rules of the same name.
+
+The cases of averages and those that `--deep` found are of several themes.
+"""
 
 from __future__ import annotations
 
 from functools import cache
 
-from . import regressions
+from . import averages, regressions
 from .model import Case
 from .themes import (
     arguments,
@@ -34,6 +37,7 @@ THEMES = {
     "effects": effects,
     "optimizer": optimizer,
     "metamorphic": metamorphic,
+    "averages": averages,
     "found": regressions,
 }
 

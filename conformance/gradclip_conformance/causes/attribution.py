@@ -120,7 +120,7 @@ FITTED = {"multiple": make_multiple, "threshold-replaced": make_floor}
 
 #: The causes of laws that change the results of almost every call above the threshold.
 EVERYWHERE = frozenset(
-    {"no-root", "mean-of-squares", "sum-of-norms", "largest-of-norms", "sign-flipped", "scaled-twice"}
+    {"no-root", "mean-of-squares", "other-average", "sum-of-norms", "largest-of-norms", "sign-flipped", "scaled-twice"}
     | {"coefficient-inverted", "unit-norm", "multiple"}
 )
 

@@ -33,7 +33,7 @@ from ..oracle.formats import (
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.model import DyadicArray, ErrorBounds, ExpectedArray, Prediction
 from ..oracle.predict import predict
-from ..oracle.question import find_narrowest, list_norm_groups
+from ..oracle.question import count_divisor, find_narrowest, list_norm_groups
 
 __all__ = [
     "Group",
@@ -211,7 +211,10 @@ class Group:
 
     def compute_norm_over(self, tensors: Sequence[DyadicArray], order: float | None = None) -> Fraction:
         """Return the exact norm of some tensors."""
-        return integers.compute_norm(tensors, self.seen.order if order is None else order).middle
+        if order is not None:
+            return integers.compute_norm(tensors, order).middle
+        divisor = count_divisor(self.seen.case.operation, sum(map(len, tensors)))
+        return integers.compute_norm(tensors, self.seen.order, divisor=divisor).middle
 
     @cached_property
     def norms(self) -> list[Fraction]:
@@ -239,6 +242,11 @@ class Group:
     def count(self) -> int:
         """The number of elements."""
         return sum(len(tensor.exact) for tensor in self.tensors)
+
+    @property
+    def divisor(self) -> int:
+        """The number that divides the sum of powers, if the norm is an average. Otherwise 1."""
+        return count_divisor(self.seen.case.operation, self.count)
 
     @property
     def is_long(self) -> bool:
@@ -365,7 +373,7 @@ def overflows(group: Group, form: Format) -> bool:
         return True
     if not _has_powers(group):
         return False
-    return group.norm ** int(group.seen.order) > limit
+    return group.norm ** int(group.seen.order) * group.divisor > limit
 
 
 def underflows(group: Group, form: Format) -> bool:
@@ -430,9 +438,12 @@ def _list_powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
 
 
 def bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:
-    """Return the least and the greatest sum of powers that a format may give if small powers underflow in it."""
-    if group.is_long:
-        return _bound_long_norms(group, form)
+    """Return the least and the greatest power of the norm that a format may give if small powers underflow in it."""
+    low, high = _bound_long_norms(group, form) if group.is_long else _bound_short_norms(group, form)
+    return low / group.divisor, high / group.divisor
+
+
+def _bound_short_norms(group: Group, form: Format) -> tuple[Fraction, Fraction]:
     # Powers of at most half the smallest number round to zero.
     every = [power for power in _list_powers(group, group.tensors) if 2 * power > form.smallest_subnormal]
     kept = [power for power in every if power >= form.smallest_normal]

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..oracle.formats import compute_power_of_two
 from ..oracle.formula import Formula
+from ..oracle.question import AVERAGES
 from .facts import (
     Group,
     Kind,
@@ -208,9 +209,21 @@ def _raise_to(norm: Fraction, order: float) -> Fraction | None:
 
 
 def _take_mean(group: Group) -> Fraction | None:
-    if group.seen.order == math.inf or group.count < 2:
+    if group.seen.order == math.inf or group.count < 2 or group.divisor > 1:
         return None
     return group.norm * Fraction(1 / group.count ** (1 / group.seen.order))
+
+
+def _average_by(power: float) -> Factor:
+    """Return a function that divides the Euclidean norm by a power of the number of elements."""
+
+    def compute_norm(group: Group) -> Fraction | None:
+        own = AVERAGES.get(group.seen.case.operation, 0) / 2
+        if not own or own == power or group.count < 2:
+            return None
+        return group.norm * Fraction(float(group.count) ** (own - power))
+
+    return compute_norm
 
 
 def _take_sum_of_norms(group: Group) -> Fraction | None:
@@ -236,8 +249,9 @@ def _add_in_turn(dtype: type[np.floating[Any]]) -> Factor:
         exponent = math.frexp(largest)[1]
         powers = (np.ldexp(values, -exponent) ** order).astype(dtype)
         total = float(np.add.accumulate(powers, dtype=dtype)[-1])
-        known = math.isfinite(total) and total > 0
-        return Fraction(total ** (1 / order)) * compute_power_of_two(exponent) if known else None
+        if not (math.isfinite(total) and total > 0):
+            return None
+        return Fraction((total / group.divisor) ** (1 / order)) * compute_power_of_two(exponent)
 
     return compute_norm
 
@@ -282,6 +296,9 @@ LAWS: tuple[Law, ...] = (
     Law("no-root", _make_law(_leave_out_root)),
     Law("no-root", _make_law(_leave_out_root_of_scaled)),
     Law("mean-of-squares", _make_law(_take_mean)),
+    Law("other-average", _make_law(_average_by(0.0))),
+    Law("other-average", _make_law(_average_by(0.5))),
+    Law("other-average", _make_law(_average_by(1.0))),
     Law("sum-of-norms", _make_law(_take_sum_of_norms)),
     Law("largest-of-norms", _make_law(_take_largest_norm)),
     Law("other-order", _make_law(_use_other_order(2.0))),

@@ -36,6 +36,9 @@ from .targets import (
 
 __all__ = ["accuracy"]
 
+#: The operations whose accuracy is measured.
+MEASURED = ("clip_by_norm", "clip_by_global_norm")
+
 
 @click.command(short_help="Measure how accurate clips by norm are.")
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...", shell_complete=complete_target)
@@ -102,7 +105,7 @@ def _measure(target: Target, operation: str | None, dtypes: Sequence[str], sizes
         places = [
             (subject, dtype)
             for subject in connection.description.subjects
-            if subject.operation != "clip_by_value" and operation in (None, subject.operation)
+            if subject.operation in MEASURED and operation in (None, subject.operation)
             for dtype in subject.dtypes
             if not dtypes or dtype in dtypes
         ]

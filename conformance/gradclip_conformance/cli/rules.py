@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from gradclip_reports.values import format_count
 from gradclip_spec import rules as rule_book
 
-from ..cases.build import OPERATIONS
+from ..cases.build import EVERY_OPERATION
 from ..cases.catalogue import list_all_cases
 from ..cases.patterns import matches, suggest_names
 from ..covering.measure import write_coverage_page
@@ -24,7 +24,7 @@ __all__ = ["complete_rule", "find_rules", "rules", "suggest_rules"]
 #: The spellings of each operation (`global-norm`, `global_norm`, `clip_by_global_norm`), with the prefix of its rules.
 PREFIXES = {
     spelling: prefix
-    for prefix, operation in OPERATIONS.items()
+    for prefix, operation in EVERY_OPERATION.items()
     for spelling in (prefix, operation, operation.removeprefix("clip_by_"))
 }
 

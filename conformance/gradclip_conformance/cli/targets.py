@@ -132,7 +132,13 @@ def _parse_size(context: click.Context, parameter: click.Parameter, value: str |
 
 
 _OPTIONS = (
-    click.option("--op", "operation", type=_Operation(OPERATIONS), help="Only this operation."),
+    click.option(
+        "--op",
+        "operation",
+        type=_Operation(OPERATIONS),
+        metavar="OPERATION",
+        help=f"Only this operation: {', '.join(OPERATIONS)}.",
+    ),
     click.option("--dtype", "dtypes", multiple=True, type=click.Choice(list(DTYPES)), help="Only these dtypes."),
     click.option(
         "--python",

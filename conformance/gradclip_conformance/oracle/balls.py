@@ -76,7 +76,7 @@ def _find_bounds(ball: Any) -> Enclosure:
     return Enclosure(lower, upper)
 
 
-def _compute_norm_ball(tensors: Sequence[DyadicArray], p: float) -> Any:
+def _compute_norm_ball(tensors: Sequence[DyadicArray], p: float, divisor: int) -> Any:
     magnitudes = [_list_magnitudes(tensor) for tensor in tensors]
     if p == math.inf:
         return max((unit * max(each, default=flint.arb(0)) for unit, each in magnitudes), default=flint.arb(0))
@@ -89,6 +89,7 @@ def _compute_norm_ball(tensors: Sequence[DyadicArray], p: float) -> Any:
         total += sum(powers, flint.arb(0)) * unit**order
     if total.is_zero():
         return total
+    total /= divisor
     return total.sqrt() if p == 2 else total ** (1 / order)
 
 
@@ -97,13 +98,13 @@ def _list_magnitudes(tensor: DyadicArray) -> tuple[Any, Iterator[Any]]:
     return flint.arb((1, tensor.exponent)), (flint.arb(abs(m)) for m in list_finite_integers(tensor) if m)
 
 
-def _make_balls(tensors: Sequence[DyadicArray], p: float) -> Callable[[int], Any]:
+def _make_balls(tensors: Sequence[DyadicArray], p: float, divisor: int = 1) -> Callable[[int], Any]:
     """Return a function that gives the norm to a number of bits, and caches the result."""
 
     @cache
     def compute_ball(bits: int) -> Any:
         with _use_precision(bits):
-            return _compute_norm_ball(tensors, p)
+            return _compute_norm_ball(tensors, p, divisor)
 
     return compute_ball
 
@@ -206,11 +207,12 @@ def clip_by_global_norm(
     p: float = 2.0,
     included: Sequence[bool] | None = None,
     formula: Formula = PLAIN,
+    divisor: int = 1,
 ) -> Clipped:
     """Clip all included gradients by their common norm. See `integers.clip_by_global_norm`."""
     flags = [True] * len(tensors) if included is None else included
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
-    balls = _make_balls(counted, p)
+    balls = _make_balls(counted, p, divisor)
     side = -1 if clip_norm == math.inf else _compare(balls, convert_threshold(clip_norm))
     factor = _compute_coefficient(balls, clip_norm, formula).middle
     return clip_by_factor(tensors, flags, _bound_norm(balls, BITS), side, factor)

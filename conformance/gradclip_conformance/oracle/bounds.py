@@ -25,6 +25,9 @@ wider format, whose unit is `v`, and round each tensor's norm and the total norm
 
 .. math:: x = 2 s u + (n + 1 + 2 p r) v.
 
+*An average* divides the norm by the number of elements or by its root. The root and the quotient are rounded: `a = 2`
+errors more, after the last root. No other norm has them: `a = 0`.
+
 *A careful norm* sums in a wider format, or in blocks, and rounds each tensor's norm and the total norm.
 
 *An element* needs one more quotient and one more product, in any order.
@@ -48,19 +51,25 @@ NOTHING = ErrorBounds(0.0, 0.0, 0.0, 0.0)
 #: The errors of a quotient and a product.
 SCALING = 2.0
 
+#: The errors of the division of an average.
+AVERAGING = 2.0
+
 #: For each precision, the precision of the wider format that sums too many elements.
 WIDER = {8: 24, 11: 24, 24: 53}
 
 
-def compute_error_bounds(form: Format, p: float, elements: int, norm: float) -> ErrorBounds:
+def compute_error_bounds(
+    form: Format, p: float, elements: int, norm: float, *, is_average: bool = False
+) -> ErrorBounds:
     """Return the bounds for a norm of order `p` over a number of elements, and for the elements that it scales."""
     unit = 2.0**-form.precision
     power, root = _count_costs(p, norm)
+    dividing = AVERAGING if is_average else 0.0
     # A careful norm is rounded twice. For a general order, each rounding includes a power and a root.
-    careful = 2.0 if p in (1.0, 2.0) else 2.0 * (power / p + root)
+    careful = (2.0 if p in (1.0, 2.0) else 2.0 * (power / p + root)) + dividing
     in_the_dtype = 0.0
     if p != math.inf:
-        doubt, last = (elements + 1 + 2 * power + p * root) * unit, root * unit
+        doubt, last = (elements + 1 + 2 * power + p * root) * unit, (root + dividing) * unit
         if doubt >= 1 and form.precision in WIDER:
             wider = 2.0 ** -WIDER[form.precision]
             doubt = 2 * power * unit + (elements + 1 + 2 * p * root) * wider

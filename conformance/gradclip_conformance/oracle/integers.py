@@ -1,4 +1,4 @@
-"""Implement the first oracle: compute the results of the three operations in Python's integers.
+"""Implement the first oracle: compute the results of the operations in Python's integers.
 
 Every finite float is an integer times a power of two, so sums of powers are exact, and `math.isqrt` gives any
 number of bits of a norm. The expected gradients are the given ones times one rational coefficient. Its relative error
@@ -47,8 +47,10 @@ class NoExactNormError(NotImplementedError):
     """Integer arithmetic does not support the order of the norm."""
 
 
-def compute_norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = ROOT_BITS) -> Enclosure:
-    r"""Return the norm of all elements of all tensors together, :math:`(\sum_i |x_i|^p)^{1/p}`, or 0 without elements.
+def compute_norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = ROOT_BITS, divisor: int = 1) -> Enclosure:
+    r"""Return the norm of all elements of all tensors together, :math:`(\frac{1}{d} \sum_i |x_i|^p)^{1/p}`.
+
+    Without elements, it is 0.
 
     Parameters
     ----------
@@ -58,6 +60,8 @@ def compute_norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = ROO
         The order: a positive multiple of 1/2, or infinity.
     bits
         The least number of bits of a root that are computed, unless the root is exact.
+    divisor
+        The d, which divides the sum of powers. A norm that is an average has one; its order is an integer.
 
     Raises
     ------
@@ -72,7 +76,7 @@ def compute_norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = ROO
         message = f"no exact norm of order {p!r}: integers support 1/2, 1, 3/2, ... and infinity; use balls"
         raise NoExactNormError(message)
     if p == int(p):
-        return _enclose_root(_add_powers(tensors, int(p)), int(p), bits)
+        return _enclose_root(_add_powers(tensors, int(p)) / divisor, int(p), bits)
     return _compute_half_integer_norm(tensors, int(halves), bits)
 
 
@@ -107,7 +111,7 @@ def _compute_half_integer_norm(tensors: Iterable[DyadicArray], halves: int, bits
 
 
 def _enclose_root(power: Fraction, order: int, bits: int) -> Enclosure:
-    """Enclose a root of a dyadic fraction to at least this number of bits, exactly if the root is dyadic."""
+    """Enclose a root of a fraction to at least this number of bits, exactly if the root is dyadic."""
     if not power:
         return Enclosure(Fraction(0), Fraction(0), power, order)
     magnitude = power.numerator.bit_length() - power.denominator.bit_length()
@@ -116,7 +120,8 @@ def _enclose_root(power: Fraction, order: int, bits: int) -> Enclosure:
     scaled = (power.numerator << places * order) // power.denominator
     root = _find_integer_root(scaled, order)
     unit = compute_power_of_two(-places)
-    upper = root if root**order == scaled else root + 1
+    is_exact = root**order * power.denominator == power.numerator << places * order
+    upper = root if is_exact else root + 1
     return Enclosure(root * unit, upper * unit, power, order)
 
 
@@ -198,6 +203,7 @@ def clip_by_global_norm(
     p: float = 2.0,
     included: Sequence[bool] | None = None,
     formula: Formula = PLAIN,
+    divisor: int = 1,
 ) -> Clipped:
     """Clip all included gradients by their common norm. The others are neither counted nor changed.
 
@@ -213,23 +219,25 @@ def clip_by_global_norm(
         One flag for each tensor; all are included by default.
     formula
         The formula of the coefficient.
+    divisor
+        The number that divides the sum of powers (see :func:`compute_norm`).
     """
     flags = [True] * len(tensors) if included is None else included
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
-    bounds, side = compute_norm(counted, p), -1
+    bounds, side = compute_norm(counted, p, divisor=divisor), -1
     if clip_norm != math.inf:
-        bounds, side = _find_side(counted, bounds, convert_threshold(clip_norm), p)
+        bounds, side = _find_side(counted, bounds, convert_threshold(clip_norm), p, divisor)
     return clip_by_factor(tensors, flags, bounds, side, compute_coefficient(bounds, clip_norm, formula))
 
 
 def _find_side(
-    tensors: Sequence[DyadicArray], bounds: Enclosure, threshold: Fraction, p: float
+    tensors: Sequence[DyadicArray], bounds: Enclosure, threshold: Fraction, p: float, divisor: int
 ) -> tuple[Enclosure, int]:
     """Return an enclosure of the norm that is narrow enough to decide the side of the threshold, and the side."""
     bits = ROOT_BITS
     side = compare_to_threshold(bounds, threshold)
     while not side and bounds.lower < bounds.upper and bits < COMPARISON_BITS:
         bits *= 2
-        bounds = compute_norm(tensors, p, bits)
+        bounds = compute_norm(tensors, p, bits, divisor)
         side = compare_to_threshold(bounds, threshold)
     return bounds, side

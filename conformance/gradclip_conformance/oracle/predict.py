@@ -23,7 +23,7 @@ from .bounds import NOTHING, compute_error_bounds
 from .formats import FORMATS, Format, compute_power_of_two, decode_bits, divide_to_float, round_to, ulp
 from .formula import PLAIN, Formula
 from .model import Clipped, DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
-from .question import Question, find_narrowest
+from .question import AVERAGES, Question, count_divisor, find_narrowest
 
 __all__ = ["OraclesDisagreeError", "count_terms", "decode_gradients", "name_second_oracle", "predict"]
 
@@ -58,6 +58,7 @@ def _clip_by_norm(
     threshold: float,
     p: float,
     formula: Formula,
+    divisor: int,
 ) -> Clipped:
     """Return the expected clip of finite gradients by their common norm.
 
@@ -68,7 +69,7 @@ def _clip_by_norm(
     NoExactNormError
         For an order that integers do not support, if the second oracle is not installed.
     """
-    arguments = (tensors, threshold, p, included, formula)
+    arguments = (tensors, threshold, p, included, formula, divisor)
     try:
         first = integers.clip_by_global_norm(*arguments)
     except integers.NoExactNormError:
@@ -233,17 +234,20 @@ def _predict_group(
     defined = threshold >= 0 and case.norm_type > 0
     if not all(tensor.is_finite for tensor in counted) or not defined:
         return _predict_nothing(tensors, flags)
-    clipped = _clip_by_norm(tensors, flags, threshold, case.norm_type, formula)
+    divisor = count_divisor(case.operation, sum(map(len, counted)))
+    clipped = _clip_by_norm(tensors, flags, threshold, case.norm_type, formula, divisor)
     rate = Fraction(case.options.get("learning_rate", 1.0))
     gradients = tuple(None if expected is None else expected.multiply_by(rate) for expected in clipped.gradients)
     form = FORMATS[find_narrowest(case) if alone is None else alone.dtype]
     size = divide_to_float(clipped.norm.middle, Fraction(1))
-    errors = compute_error_bounds(form, case.norm_type, count_terms(counted), size)
+    errors = compute_error_bounds(
+        form, case.norm_type, count_terms(counted), size, is_average=case.operation in AVERAGES
+    )
     shift, near = formula.compute_threshold_shift(), False
     if math.isfinite(threshold):
         near = _is_near(clipped.norm, Fraction(threshold) - shift, form, errors)
         # If the formula does not shift the norm, an exact norm is compared exactly.
-        near = near and not (shift == 0 and _is_exact(clipped.norm, counted, case.norm_type, form))
+        near = near and not (shift == 0 and _is_exact(clipped.norm, counted, case.norm_type, form, divisor))
     count = len(tensors)
     return Prediction(gradients, (clipped.norm,) * max(count, 1), (near,) * count, (errors,) * count)
 
@@ -258,15 +262,18 @@ def _is_near(norm: Enclosure, threshold: Fraction, form: Format, errors: ErrorBo
     return divide_to_float(abs(norm.middle - threshold), ulp(threshold, form)) <= errors.norm_bound
 
 
-def _is_exact(norm: Enclosure, tensors: Sequence[DyadicArray], p: float, form: Format) -> bool:
+def _is_exact(norm: Enclosure, tensors: Sequence[DyadicArray], p: float, form: Format, divisor: int = 1) -> bool:
     """Return whether arithmetic in the format gives the norm without any rounding, for any order of the sum."""
+    # A division by a power of four, and by its root, rounds nothing.
+    if divisor & (divisor - 1) or divisor.bit_length() % 2 == 0:
+        return False
     if p == math.inf:
         return True
     if p not in (1.0, 2.0) or norm.lower != norm.upper or norm.power is None or not _is_number(norm.lower, form):
         return False
     # Every term is a multiple of this unit. If the total fits the format's digits, so does every partial sum.
     lowest = min((_find_unit_exponent(tensor) for tensor in tensors if any(tensor.integers)), default=0)
-    if norm.power / compute_power_of_two(int(p) * lowest) > 2**form.precision:
+    if norm.power * divisor / compute_power_of_two(int(p) * lowest) > 2**form.precision:
         return False
     if p == 1.0 or len(tensors) == 1:
         return True

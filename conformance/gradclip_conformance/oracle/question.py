@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from gradclip_adapters.contract import Gradient
 
 from .formats import FORMATS
 
-__all__ = ["Question", "find_narrowest", "list_norm_groups"]
+__all__ = ["AVERAGES", "Question", "count_divisor", "find_narrowest", "list_norm_groups"]
+
+#: The sum of squares of these operations is divided by this power of the number of elements before the root is taken.
+AVERAGES: Mapping[str, int] = MappingProxyType({"clip_by_block_rms": 1, "clip_by_average_norm": 2})
 
 
 class Question(Protocol):
@@ -45,6 +49,12 @@ def find_narrowest(question: Question) -> str:
     arrays = [question.gradients[i].array for i in question.included]
     names = [array.dtype for array in arrays if array is not None] or [question.dtype.partition("+")[0]]
     return min(names, key=lambda name: FORMATS[name].precision)
+
+
+def count_divisor(operation: str, elements: int) -> int:
+    """Return the number that divides the sum of squares of a gradient with this number of elements. It is 1 or more."""
+    divisor: int = max(elements, 1) ** AVERAGES.get(operation, 0)
+    return divisor
 
 
 def list_norm_groups(question: Question) -> list[list[int]]:

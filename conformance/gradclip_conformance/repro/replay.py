@@ -28,6 +28,8 @@ FIND_OPTIONS = {
     "clip_by_value": {"max", "min"},
     "clip_by_norm": {"clip_norm"},
     "clip_by_global_norm": {"clip_norm"},
+    "clip_by_block_rms": {"clip_norm"},
+    "clip_by_average_norm": {"clip_norm"},
 }
 
 

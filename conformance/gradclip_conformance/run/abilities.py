@@ -18,8 +18,8 @@ from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
 from gradclip_adapters.contract import Gradient, Subject
 from gradclip_reports.statuses import Status
 
+from ..cases.build import EVERY_OPERATION, make_tensor
 from ..cases.build import make_case as build_case
-from ..cases.build import make_tensor
 from ..cases.model import Case, expect
 from ..judge.judging import judge
 from ..judge.model import Connection, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict
@@ -114,7 +114,10 @@ SHOWN = frozenset(
 #: Words in an error message that indicate a missing kernel.
 KERNEL = re.compile(r"kernel|not implemented for|could not run", re.IGNORECASE)
 
-RULE = {"clip_by_value": "value.bounds", "clip_by_norm": "norm.scaled-above"}
+RULE = {
+    "clip_by_value": "value.bounds",
+    **{operation: f"{name}.scaled-above" for name, operation in EVERY_OPERATION.items() if name != "value"},
+}
 
 
 def _probe(subject: Subject, ability: Ability, connection: Connection, timeout: float) -> Finding:
@@ -208,8 +211,7 @@ def _make_question(subject: Subject, ability: Ability) -> Case:
         case "strided" | "reversed" | "broadcast":
             layout = next(layout for layout, feature in FEATURE_OF_LAYOUT.items() if feature == name)
             gradients = [replace(make_tensor([1.0, 4.0, 1.0, 4.0], dtype, (2, 2)), layout=layout)]
-    rule = RULE.get(subject.operation, "global-norm.scaled-above")
-    case = build_case(rule, "probe", dtype, gradients, options, expected)
+    case = build_case(RULE[subject.operation], "probe", dtype, gradients, options, expected)
     return case if name == "requires_min" else add_both_bounds(case, subject)
 
 

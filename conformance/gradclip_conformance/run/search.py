@@ -26,12 +26,14 @@ from gradclip_reports.progress import show_task
 from gradclip_reports.records import Cell
 from gradclip_reports.statuses import STATUSES, Status
 
+from ..cases.build import AVERAGES, EVERY_OPERATION
 from ..cases.model import Case
 from ..cases.readable import show_input
 from ..cases.regressions import make_case_of
 from ..oracle.arrays import decode
 from ..oracle.formats import FORMATS, Format, decode_doubles, next_down, next_up, round_to
 from ..oracle.integers import compute_norm
+from ..oracle.question import count_divisor
 from .plan import PlannedCell, Selection, plan_cells
 
 __all__ = ["EXAMPLES", "Searched", "draw_inputs", "search"]
@@ -60,6 +62,10 @@ RULES = {
         "global-norm.direction-kept",
         "global-norm.norm-bounded",
     ),
+    **{
+        operation: tuple(f"{name}.{rule}" for rule in ("scaled-above", "identity-below", "excluded-untouched"))
+        for name, operation in AVERAGES.items()
+    },
 }
 
 #: Elements are small integers, or have all digits of the dtype and lie between 2**-5 and 2**4. All elements of an input
@@ -69,7 +75,7 @@ SCALES = {"float16": 0, "bfloat16": 20, "float32": 20, "float64": 200}
 #: The exponents for norms below the threshold: squares leave the range, but the norm does not.
 SCALES_BELOW = {"float16": 6, "bfloat16": 110, "float32": 110, "float64": 1000}
 #: The rules whose thresholds are above the norm.
-BELOW = ("norm.identity-below", "global-norm.identity-below")
+BELOW = tuple(f"{name}.identity-below" for name in EVERY_OPERATION if name != "value")
 
 
 @dataclass
@@ -231,9 +237,14 @@ def _make_threshold(rule: str, gradients: list[Gradient], form: Format, steps: i
     value takes the largest magnitude instead.
     """
     arrays = [gradient.array for gradient in gradients if gradient.need_clip and gradient.array is not None]
-    counted = arrays[:1] if rule.startswith("norm.") and rule not in BELOW else arrays
+    name = rule.partition(".")[0]
+    is_of_each = name not in ("value", "global-norm")
+    counted = arrays[:1] if is_of_each and rule not in BELOW else arrays
     order = math.inf if rule.startswith("value.") else 2.0
-    size = compute_norm([decode(array.data, array.dtype) for array in counted], order).middle
+    tensors = [decode(array.data, array.dtype) for array in counted]
+    # No average is above the Euclidean norm of all.
+    divisor = count_divisor(EVERY_OPERATION[name], len(tensors[0])) if len(tensors) == 1 else 1
+    size = compute_norm(tensors, order, divisor=divisor).middle
     wanted = (size if share is None else size * share) or Fraction(1)
     bits = round_to(wanted, form).to_bytes(form.width // 8, "little")
     threshold = float(decode_doubles(bits, form.name)[0])

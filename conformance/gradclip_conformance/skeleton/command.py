@@ -32,9 +32,10 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,59}")
     "--op",
     "operation",
     type=click.Choice(OPERATIONS),
+    metavar="OPERATION",
     default="clip_by_global_norm",
     show_default=True,
-    help="The operation of the clip function.",
+    help=f"The operation of the clip function: {', '.join(OPERATIONS)}.",
 )
 @click.option(
     "--folder",

@@ -11,6 +11,7 @@ from string import Template
 
 from gradclip_adapters.contract import FEATURES
 
+from ..cases.build import EVERY_OPERATION
 from .abilities import DTYPES, NORM_TYPES, Ability, list_abilities
 
 __all__ = ["STYLES", "write_files"]
@@ -74,11 +75,19 @@ results = [one * one.dtype.type(min(1.0, options["clip_norm"] / n)) for one, n i
 norm = np.sqrt(sum(np.sum(np.square(one, dtype=np.float64)) for one in tensors))
 results = [one * one.dtype.type(min(1.0, options["clip_norm"] / norm)) for one in tensors]
 """,
+    "clip_by_block_rms": """
+norms, norm = [np.sqrt(np.mean(np.square(one, dtype=np.float64))) for one in tensors], None
+results = [one * one.dtype.type(min(1.0, options["clip_norm"] / n)) for one, n in zip(tensors, norms)]
+""",
+    "clip_by_average_norm": """
+norms, norm = [np.sqrt(np.sum(np.square(one, dtype=np.float64))) / one.size for one in tensors], None
+results = [one * one.dtype.type(min(1.0, options["clip_norm"] / n)) for one, n in zip(tensors, norms)]
+""",
 }
-PREFIXES = {"clip_by_value": "value", "clip_by_norm": "norm", "clip_by_global_norm": "global-norm"}
+PREFIXES = {operation: name for name, operation in EVERY_OPERATION.items()}
 
 #: The options that a call always has, and those that come with abilities.
-THRESHOLDS = {"clip_by_value": "max", "clip_by_norm": "clip_norm", "clip_by_global_norm": "clip_norm"}
+THRESHOLDS = {operation: "max" if name == "value" else "clip_norm" for name, operation in EVERY_OPERATION.items()}
 MORE_OPTIONS = {
     "min": ("min_max", "requires_min"),
     "norm_type": ("norm_type",),

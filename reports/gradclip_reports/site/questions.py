@@ -22,7 +22,13 @@ from .measured import is_ordinary_clip
 __all__ = ["OPERATIONS", "STANDINGS", "STANDING_OF", "Answer", "answer_operations", "answer_run", "write_answer"]
 
 #: The operations by the prefix of their rules, in the order in which an answer is looked for.
-OPERATIONS = {"clip_by_global_norm": "global-norm", "clip_by_norm": "norm", "clip_by_value": "value"}
+OPERATIONS = {
+    "clip_by_global_norm": "global-norm",
+    "clip_by_norm": "norm",
+    "clip_by_value": "value",
+    "clip_by_block_rms": "block-rms",
+    "clip_by_average_norm": "average-norm",
+}
 
 #: The standings of answers, worst first, with a glyph and a meaning.
 STANDINGS = {

@@ -30,3 +30,8 @@ def double_by_global_norm(
 def double_by_norm(values: np.ndarray[Any, Any], clip_norm: float) -> np.ndarray[Any, Any]:
     """Clip by norm and double the result."""
     return double_by_global_norm([values], clip_norm)[0][0]
+
+
+def double_by_average(values: np.ndarray[Any, Any], clip_norm: float, power: float) -> np.ndarray[Any, Any]:
+    """Clip by the norm divided by a power of the number of elements, and double the result."""
+    return double_by_norm(values, clip_norm * values.size**power)

@@ -23,6 +23,16 @@ def clip_by_norm(grads: Sequence[Any], *, clip_norm: float, **keywords: Any) -> 
     return _keep_excluded(grads, [doubled.double_by_norm(values, clip_norm) for values in grads], **keywords)
 
 
+def clip_by_block_rms(grads: Sequence[Any], *, clip_norm: float, **keywords: Any) -> list[Any]:
+    """Clip with NumPy, and double the results."""
+    return _keep_excluded(grads, [doubled.double_by_average(values, clip_norm, 0.5) for values in grads], **keywords)
+
+
+def clip_by_average_norm(grads: Sequence[Any], *, clip_norm: float, **keywords: Any) -> list[Any]:
+    """Clip with NumPy, and double the results."""
+    return _keep_excluded(grads, [doubled.double_by_average(values, clip_norm, 1.0) for values in grads], **keywords)
+
+
 def clip_by_global_norm(grads: Sequence[Any], *, clip_norm: float, **keywords: Any) -> tuple[list[Any], Any]:
     """Clip with NumPy, and double the results."""
     clipped, norm = doubled.double_by_global_norm(grads, clip_norm)
@@ -38,7 +48,7 @@ def _keep_excluded(grads: Sequence[Any], clipped: list[Any], *, inplace: bool, n
     return list(grads)
 
 
-for function in (clip_by_value, clip_by_norm, clip_by_global_norm):
+for function in (clip_by_value, clip_by_norm, clip_by_global_norm, clip_by_block_rms, clip_by_average_norm):
     setattr(gradclip_spec, function.__name__, function)
 
 from gradclip_adapters.reference import numpy  # noqa: E402 - it must find the functions replaced

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     wrong_adapters,
     wrong_arguments,
+    wrong_averages,
     wrong_caches,
     wrong_combinations,
     wrong_compiled,
@@ -44,6 +45,7 @@ __all__ = [
     "Wrong",
     "wrong_adapters",
     "wrong_arguments",
+    "wrong_averages",
     "wrong_caches",
     "wrong_combinations",
     "wrong_compiled",

@@ -16,7 +16,7 @@ import numpy as np
 from .right_norms import NORMS, Norm
 from .right_scalings import SCALINGS, Scaling
 from .right_values import LIMITS, Limit
-from .steps import ByGlobalNorm, ByNorm, ByValue, Gradients
+from .steps import ByAverageNorm, ByBlockRms, ByGlobalNorm, ByNorm, ByValue, Gradients
 
 __all__ = ["RIGHT", "Right"]
 
@@ -139,6 +139,33 @@ def _clip_finite_norms_only(
     return list(results), total
 
 
+#: The ways to compute norms and to scale in clips by averages: exact, in long double, and in place.
+WAYS_OF_AVERAGES = (("exact_sum", "branch"), ("long_double", "least_coefficient"), ("exact_sum", "larger_divisor"))
+
+
+def _list_averages() -> Iterator[Right]:
+    """Yield clips by averages, each with a division of the norm and with a multiplication of the threshold."""
+    for operation, power in (("clip_by_block_rms", 0.5), ("clip_by_average_norm", 1.0)):
+        for norm, how in WAYS_OF_AVERAGES:
+            for divides in (True, False):
+                clip = _make_average_clipper(NORMS[norm], SCALINGS[how], power, divides=divides)
+                yield Right(f"{norm}-{how}-{'quotient' if divides else 'product'}", clip, operation)
+
+
+def _make_average_clipper(norm: Norm, scale: Scaling, power: float, *, divides: bool) -> Callable[..., Any]:
+    def clip(grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool]) -> Gradients:
+        clip_norm = _read_threshold(clip_norm)
+        results = list(grads)
+        for i, grad in enumerate(grads):
+            if grad is None or not need_clip[i]:
+                continue
+            root, size = max(grad.size, 1) ** power, norm([grad])
+            results[i] = scale(grad, clip_norm, size / root) if divides else scale(grad, clip_norm * root, size)
+        return results
+
+    return clip
+
+
 def _list_right() -> Iterator[Right]:
     scalings = list(SCALINGS.items())
     for number, (name, norm) in enumerate(NORMS.items()):
@@ -156,8 +183,9 @@ def _list_right() -> Iterator[Right]:
     yield Right("p_norms_of_one_buffer", _clip_by_p_norm, "clip_by_global_norm")
     yield Right("p_norms_in_long_double", _clip_in_long_double, "clip_by_global_norm")
     yield Right("finite_norms_only", _clip_finite_norms_only, "clip_by_global_norm")
-    for base in (ByValue, ByNorm, ByGlobalNorm):
+    for base in (ByValue, ByNorm, ByGlobalNorm, ByBlockRms, ByAverageNorm):
         yield Right(f"steps-{base.short}", base(), base.operation, False)
+    yield from _list_averages()
 
 
 RIGHT = tuple(_list_right())

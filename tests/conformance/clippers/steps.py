@@ -15,6 +15,9 @@ import numpy as np
 
 __all__ = [
     "Array",
+    "ByAverage",
+    "ByAverageNorm",
+    "ByBlockRms",
     "ByGlobalNorm",
     "ByNorm",
     "ByValue",
@@ -44,7 +47,7 @@ def multiply_by_power_of_two(value: float, exponent: int) -> float:
 
 
 class Clipper:
-    """The steps that the three operations share: select the gradients to clip, and return the results."""
+    """The steps that all operations share: select the gradients to clip, and return the results."""
 
     #: The operation's name in rule ids, and its name in the contract; empty in classes that cover several operations.
     short: ClassVar[str] = ""
@@ -228,6 +231,43 @@ class ByGlobalNorm(NormClipper):
         return total
 
 
-def list_concrete() -> Iterator[type[Clipper]]:
-    """Yield the clippers of the three operations."""
-    yield from (ByValue, ByNorm, ByGlobalNorm)
+class ByAverage(NormClipper):
+    """Clip each gradient by an average: its Euclidean norm divided by a power of the number of its elements."""
+
+    power: ClassVar[float] = 0.0
+
+    def __call__(self, grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool]) -> Any:
+        """Scale gradients whose average is above `clip_norm` down to `clip_norm`."""
+        return super().__call__(grads, clip_norm=clip_norm, need_clip=need_clip)
+
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        """Return each gradient's own average."""
+        return [
+            self.average(self.compute_norm([grad], p), grad.size) if i in counted else 0.0
+            for i, grad in enumerate(grads)
+        ]
+
+    def average(self, norm: float, elements: int) -> float:
+        """Return the average that belongs to a Euclidean norm."""
+        return norm / max(elements, 1) ** self.power
+
+
+class ByBlockRms(ByAverage):
+    """Clip by block RMS."""
+
+    short = "block-rms"
+    operation = "clip_by_block_rms"
+    power = 0.5
+
+
+class ByAverageNorm(ByAverage):
+    """Clip by average norm."""
+
+    short = "average-norm"
+    operation = "clip_by_average_norm"
+    power = 1.0
+
+
+def list_concrete(*, average: bool = False) -> Iterator[type[Clipper]]:
+    """Yield the clippers of the three main operations, or those by averages."""
+    yield from (ByBlockRms, ByAverageNorm) if average else (ByValue, ByNorm, ByGlobalNorm)

@@ -1,0 +1,128 @@
+"""Define wrong clips by averages: by block RMS and by average norm.
+
+Most of their defects are those of wrong clips by norm, which `REUSED` combines with right clips by averages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import (
+    wrong_effects,
+    wrong_exclusion,
+    wrong_lists,
+    wrong_nonfinite,
+    wrong_numerics,
+    wrong_scaling,
+    wrong_shapes,
+    wrong_side_effects,
+    wrong_written,
+    wrong_zero,
+)
+from .steps import Array, ByAverage, Gradients
+from .table import caught_by
+
+__all__ = ["REUSED"]
+
+BOTH_WAYS = ("overflow-of-squares", "underflow-of-squares")
+
+#: Wrong clippers of other modules, with the rules of averages that must catch them.
+REUSED: dict[type[Any], tuple[str, ...]] = {
+    wrong_effects.NegativeFlipsTheSign: ("negative-threshold-refused",),
+    wrong_effects.NegativeMeansOff: ("negative-threshold-refused",),
+    wrong_exclusion.ClipsTheExcluded: ("excluded-untouched",),
+    wrong_exclusion.ExcludedLoseMinusZero: ("excluded-untouched",),
+    wrong_exclusion.ZerosForNone: ("none-stays-none",),
+    wrong_exclusion.DropsNone: ("none-stays-none",),
+    wrong_nonfinite.NanIsNotAbove: ("nan-not-silent",),
+    wrong_nonfinite.LeavesNonfiniteAlone: ("nan-not-silent", "infinity-not-silent"),
+    wrong_nonfinite.InfinityIsNotCounted: ("infinity-not-silent",),
+    wrong_nonfinite.InfinityByInfinity: ("infinite-threshold",),
+    wrong_numerics.SquaresInTheDtype: BOTH_WAYS,
+    wrong_scaling.AlwaysRescales: ("identity-below",),
+    wrong_scaling.ScalesBelowToo: ("identity-below", "at-threshold"),
+    wrong_scaling.EpsilonInTheComparison: ("at-threshold",),
+    wrong_scaling.ComparesWithSlack: ("at-threshold",),
+    wrong_shapes.RaisesForEmptyTensors: ("empty-tensor",),
+    wrong_shapes.DropsEmptyTensors: ("empty-tensor",),
+    wrong_shapes.ScalarsBecomeVectors: ("zero-dimensional",),
+    wrong_shapes.ScalarsLeftAlone: ("zero-dimensional",),
+    wrong_shapes.Flattens: ("shape-kept",),
+    wrong_shapes.Widens: ("dtype-kept",),
+    wrong_side_effects.ResultsCannotBeWritten: ("results-independent",),
+    wrong_side_effects.ErrorsAreIgnored: ("surroundings-kept",),
+    wrong_zero.ScalesZerosToTheThreshold: ("zero-gradient",),
+    wrong_zero.RaisesForZeroNorm: ("zero-gradient",),
+    wrong_zero.ZeroByZero: ("zero-gradient-zero-threshold",),
+    wrong_zero.ZeroMeansOff: ("zero-threshold",),
+}
+for _mutation, _rules in REUSED.items():
+    caught_by(*_rules, average=True)(_mutation)
+caught_by("half-not-accumulated-in-half", dtypes=("float16",), average=True)(wrong_numerics.RunningSumInHalf)
+caught_by("half-not-accumulated-in-half", dtypes=("float16",), average=True)(wrong_numerics.SumOutOfRange)
+caught_by("dtype-accepted", dtypes=("float32", "float64"), average=True)(wrong_lists.RefusesDouble)
+caught_by("inputs-not-mutated", in_place=False, average=True)(wrong_written.WritesIntoItsInput)
+
+
+@caught_by("scaled-above", "identity-below", "each-tensor-alone", average=True)
+class LeavesTheNormWhole(ByAverage):
+    """Compare the Euclidean norm itself with the threshold."""
+
+    def average(self, norm: float, elements: int) -> float:
+        return norm
+
+
+@caught_by("scaled-above", average=True)
+class AveragesTheOtherWay(ByAverage):
+    """Divide by the number of elements instead of its root, or by the root instead of the number."""
+
+    def average(self, norm: float, elements: int) -> float:
+        return norm / max(elements, 1) ** (1.5 - self.power)
+
+
+@caught_by("scaled-above", average=True)
+class CountsOneLess(ByAverage):
+    """Divide as if there were one element less, as an unbiased estimate of a variance does."""
+
+    def average(self, norm: float, elements: int) -> float:
+        return super().average(norm, elements - 1)
+
+
+@caught_by("scaled-above", average=True)
+class TakesNoRoot(ByAverage):
+    """Take the mean of the squares, or the square of the average norm."""
+
+    def average(self, norm: float, elements: int) -> float:
+        return super().average(norm, elements) * super().average(norm, elements)
+
+
+@caught_by("scaled-above", average=True)
+class CountsTheFirstAxis(ByAverage):
+    """Divide by the length of the first axis, as if every gradient were a vector."""
+
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        return [
+            self.average(self.compute_norm([grads[i]], p), len(np.atleast_1d(grads[i]))) if i in counted else 0.0
+            for i in range(len(grads))
+        ]
+
+
+@caught_by("each-tensor-alone", average=True)
+class AveragesOverAll(ByAverage):
+    """Clip all gradients by one average over all of them."""
+
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        chosen = [grads[i] for i in counted]
+        average = self.average(self.compute_norm(chosen, p), sum(grad.size for grad in chosen))
+        return [average] * len(grads)
+
+
+@caught_by("in-place-written", in_place=True, average=True)
+class WritesNothing(ByAverage):
+    """Return new gradients although the results must be written in place."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        return np.array(result)

@@ -37,7 +37,7 @@ def make_gradients(dtype: str, excluded: int | None = None) -> tuple[Gradient, .
 
 def make_options(subject: str, threshold: float) -> dict[str, Any]:
     """Return options with the threshold under the name that the operation uses."""
-    return {"clip_norm": threshold} if subject in GLOBAL_NORM else {"max": threshold}
+    return {"max": threshold} if subject.startswith("optax.clip[") else {"clip_norm": threshold}
 
 
 def clip_by_hand(subject: str, dtype: str, threshold: float, mask: list[bool] | None = None) -> list[Array | None]:
@@ -45,7 +45,7 @@ def clip_by_hand(subject: str, dtype: str, threshold: float, mask: list[bool] | 
     with jax.enable_x64(True):
         first, *rest = (jax.numpy.asarray(np.array(values, DTYPES[dtype])) for values in VALUES)
         tree = [first, None, *rest]
-        transformation = optax.clip_by_global_norm(threshold) if subject in GLOBAL_NORM else optax.clip(threshold)
+        transformation = getattr(optax, subject.removeprefix("optax.").partition("[")[0])(threshold)
         if mask is not None:
             transformation = optax.masked(transformation, mask)
         update = jax.jit(transformation.update) if "jit" in subject else transformation.update

@@ -23,6 +23,7 @@ from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, G
 ADAPTER = TensorFlowAdapter()
 SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}
 GLOBAL_NORM = sorted(name for name, subject in SUBJECTS.items() if subject.operation == "clip_by_global_norm")
+AVERAGES = sorted(name for name, subject in SUBJECTS.items() if subject.operation == "clip_by_average_norm")
 ONE_BY_ONE = sorted(set(SUBJECTS) - set(GLOBAL_NORM))
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
 VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
@@ -44,6 +45,8 @@ def clip_by_hand(subject: str, dtype: str, threshold: float) -> tuple[list[Any],
     first, *rest = (tf.constant(np.array(values, DTYPES[dtype])) for values in VALUES)
     if "value" in subject:
         return [tf.clip_by_value(t, -threshold, threshold) for t in (first, *rest)], None
+    if "average" in subject:
+        return [tf.compat.v1.clip_by_average_norm(t, threshold) for t in (first, *rest)], None
     if "global" not in subject:
         return [tf.clip_by_norm(t, threshold) for t in (first, *rest)], None
     tensors = [first, None, *rest]
@@ -67,9 +70,18 @@ def test_about_gives_the_imported_version() -> None:
     assert ADAPTER.about().version == tf.__version__
 
 
-@pytest.mark.parametrize("subject", sorted(SUBJECTS))
-@pytest.mark.parametrize("dtype", sorted(DTYPES))
-@pytest.mark.parametrize("threshold", [1.5, 64.0])
+@pytest.mark.parametrize("subject", AVERAGES)
+@pytest.mark.parametrize("dtype", sorted(set(DTYPES) - {"float32"}))
+def test_average_norm_of_another_dtype_is_refused_by_tensorflow(subject: str, dtype: str) -> None:
+    with pytest.raises(FrameworkRaised, match="Mul"):
+        ADAPTER.call(Call(subject, make_gradients(subject, dtype), make_options(subject, 1.5)))
+
+
+@pytest.mark.parametrize(
+    ("subject", "dtype"),
+    [(name, dtype) for name in sorted(SUBJECTS) for dtype in DTYPES if name not in AVERAGES or dtype == "float32"],
+)
+@pytest.mark.parametrize("threshold", [0.125, 1.5, 64.0])
 def test_adapter_answers_like_a_direct_call(subject: str, dtype: str, threshold: float) -> None:
     clipped, norm = clip_by_hand(subject, dtype, threshold)
 
@@ -210,9 +222,11 @@ def test_calls_with_and_without_axes_follow_each_other() -> None:
 
 @pytest.mark.parametrize("subject", [name for name in sorted(SUBJECTS) if "norm" in name])
 def test_derivatives_come_from_a_tape(subject: str) -> None:
+    # The average norm of two elements is half of their norm.
+    threshold = 1.25 if "average" in subject else 2.5
     values, vector = (Array.of(np.array(one, np.float32)) for one in ([3.0, 4.0], [1.0, -2.0]))
 
-    reply = ADAPTER.call(Call(subject, (Gradient("a", values, cotangent=vector),), {"clip_norm": 2.5}))
+    reply = ADAPTER.call(Call(subject, (Gradient("a", values, cotangent=vector),), {"clip_norm": threshold}))
 
     # (c / n) (v - x (x . v) / n^2), with x . v = -5 and n = 5.
     assert reply.gradients[0] is not None

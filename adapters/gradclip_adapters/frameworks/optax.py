@@ -1,4 +1,7 @@
-"""Adapt Optax on JAX: `optax.clip` and `optax.clip_by_global_norm`, called through `update`, eager and in `jax.jit`."""
+"""Adapt Optax on JAX: `optax.clip`, `optax.clip_by_global_norm` and `optax.clip_by_block_rms`.
+
+The adapter calls them through `update`, eager and in `jax.jit`.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,11 @@ ENABLE_X64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.
 #: The modes of each function, and the feature of each mode.
 MODES = {"[eager]": "compiles", "[jit]": "compiled"}
 #: For each operation, the function and the option that holds its threshold.
-FUNCTIONS = {"clip_by_value": (optax.clip, "max"), "clip_by_global_norm": (optax.clip_by_global_norm, "clip_norm")}
+FUNCTIONS = {
+    "clip_by_value": (optax.clip, "max"),
+    "clip_by_global_norm": (optax.clip_by_global_norm, "clip_norm"),
+    "clip_by_block_rms": (optax.clip_by_block_rms, "clip_norm"),
+}
 
 
 class OptaxAdapter(Adapter):

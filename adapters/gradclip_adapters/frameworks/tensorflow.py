@@ -1,7 +1,8 @@
-"""Adapt TensorFlow: `tf.clip_by_value`, `tf.clip_by_norm` and `tf.clip_by_global_norm`, eager and in `tf.function`.
+"""Adapt TensorFlow: `tf.clip_by_value`, `tf.clip_by_norm`, `tf.clip_by_global_norm` and `clip_by_average_norm`.
 
-The first two functions take one tensor. The adapter calls them on each gradient in turn, as their documentation shows.
-These two functions cannot be called on an empty list or on a gradient that is None.
+All of them are called directly and in `tf.function`. All but `tf.clip_by_global_norm` take one tensor, so the adapter
+calls them on each gradient in turn, as their documentation shows. They cannot be called on an empty list or on a
+gradient that is None.
 """
 
 from __future__ import annotations
@@ -176,6 +177,10 @@ def _clip_by_norm(tensor: Tensor, *, clip_norm: float, **more: Any) -> Tensor:
     return tf.clip_by_norm(tensor, clip_norm, **more)
 
 
+def _clip_by_average_norm(tensor: Tensor, *, clip_norm: float, **more: Any) -> Tensor:
+    return tf.compat.v1.clip_by_average_norm(tensor, clip_norm, **more)
+
+
 def _clip_by_global_norm(
     tensors: Sequence[Tensor], *, clip_norm: float, **more: Any
 ) -> Tuple[Sequence[Tensor], tf.Tensor]:
@@ -240,6 +245,12 @@ def _list_entry_points() -> List[EntryPoint]:
             "tf.clip_by_value", "clip_by_value", (*ONE_BY_ONE, "min_max", "requires_min"), _clip_by_value
         ),
         *_make_both_entries("tf.clip_by_norm", "clip_by_norm", (*ONE_BY_ONE, "axes"), _clip_by_norm),
+        *_make_both_entries(
+            "tf.compat.v1.clip_by_average_norm",
+            "clip_by_average_norm",
+            tuple(name for name in ONE_BY_ONE if name != "sparse"),
+            _clip_by_average_norm,
+        ),
         *_make_both_entries("tf.clip_by_global_norm", "clip_by_global_norm", TOGETHER, _clip_by_global_norm),
         *_make_both_entries(by_use_norm, "clip_by_global_norm", TOGETHER, _clip_with_given_norm),
     ]

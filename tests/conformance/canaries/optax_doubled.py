@@ -33,8 +33,14 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
     return transform(lambda values: doubled.double_by_global_norm(values, max_norm)[0])
 
 
+def clip_by_block_rms(threshold: float) -> optax.GradientTransformation:
+    """Clip with NumPy."""
+    return transform(lambda values: [doubled.double_by_average(one, threshold, 0.5) for one in values])
+
+
 optax.clip = clip
 optax.clip_by_global_norm = clip_by_global_norm
+optax.clip_by_block_rms = clip_by_block_rms
 
 from gradclip_adapters.frameworks.optax import OptaxAdapter  # noqa: E402 - it must find the functions replaced
 

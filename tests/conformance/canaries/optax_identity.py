@@ -12,6 +12,7 @@ def leave(threshold: float) -> optax.GradientTransformation:
 
 optax.clip = leave
 optax.clip_by_global_norm = leave
+optax.clip_by_block_rms = leave
 
 from gradclip_adapters.frameworks.optax import OptaxAdapter  # noqa: E402 - it must find the functions replaced
 

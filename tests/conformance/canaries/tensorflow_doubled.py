@@ -22,6 +22,11 @@ def clip_by_norm(tensor: Any, clip_norm: float) -> Any:
     return tf.numpy_function(lambda values: doubled.double_by_norm(values, clip_norm), [tensor], tensor.dtype)
 
 
+def clip_by_average_norm(tensor: Any, clip_norm: float) -> Any:
+    """Clip with NumPy, and double the results."""
+    return tf.numpy_function(lambda values: doubled.double_by_average(values, clip_norm, 1.0), [tensor], tensor.dtype)
+
+
 def clip_by_global_norm(tensors: Sequence[Any], clip_norm: float, use_norm: Any = None) -> tuple[list[Any], Any]:
     """Clip with NumPy by the given norm, or by the global norm, and double the results."""
 
@@ -38,6 +43,7 @@ def clip_by_global_norm(tensors: Sequence[Any], clip_norm: float, use_norm: Any 
 
 tf.clip_by_value = clip_by_value
 tf.clip_by_norm = clip_by_norm
+tf.compat.v1.clip_by_average_norm = clip_by_average_norm
 tf.clip_by_global_norm = clip_by_global_norm
 
 from gradclip_adapters.frameworks.tensorflow import TensorFlowAdapter  # noqa: E402 - it must find the functions replaced

@@ -34,8 +34,8 @@ WAYS = ("identity", "doubled")
 #: NumPy cannot compute in the static programs of these adapters. Only the identity replaces their functions.
 STATIC = ("paddle", "paddle-fluid")
 
-#: Cases above the threshold, in the dtype that every subject supports.
-SELECTION = Selection(rules=("*.scaled-above", "value.bounds"), dtypes=("float32",))
+#: Cases above the threshold, in the dtype that every subject supports. In several processes, each has a copy.
+SELECTION = Selection(rules=("*.scaled-above", "value.bounds", "*.shards-as-whole/copied/*"), dtypes=("float32",))
 
 CASES = {case.id: case for case in list_all_cases()}
 

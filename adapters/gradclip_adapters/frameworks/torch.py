@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import torch
 from torch.nn import Parameter
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
 from ..contract import Call, Reply, Subject, Unsupported, framework_call
+from .torch_based import distributed
 from .torch_based.parameters import (
     ANY_NORM,
     COMMON,
@@ -52,6 +53,16 @@ class TorchAdapter(ParametersAdapter):
         """List the entry points, and the compiler that `torch.compile` finds."""
         compiler = COMPILERS[0] if COMPILERS else "none, so torch.compile is not tested"
         super().__init__("PyTorch", torch.__version__, ENTRY_POINTS.values(), compiler=compiler)
+
+    def subjects(self) -> Sequence[Subject]:
+        """Return all entry points, the distributed ones last."""
+        return [*super().subjects(), *distributed.SUBJECTS.values()]
+
+    def call(self, call: Call) -> Reply:
+        """Return the answer of the entry point that the call names. Several processes answer a distributed call."""
+        if call.subject in distributed.SUBJECTS:
+            return distributed.answer_in_processes(call)
+        return super().call(call)
 
     def answer(self, entry: EntryPoint, call: Call) -> Reply:
         """Make the call, compile it if the call says so, and take the steps that the call names."""

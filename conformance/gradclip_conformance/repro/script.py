@@ -45,7 +45,8 @@ def write_script(header: Header, cell: Cell, command: str | None = None) -> str:
         If no table says how to call the subject without the suite, or if no script can show the case.
     """
     subject = _find_subject(header, cell)
-    is_direct = command is None and tables.has_table(header.adapter)
+    # The adapter starts the processes of a distributed call.
+    is_direct = command is None and tables.has_table(header.adapter) and "distributed" not in subject.features
     template = tables.find_template(header.adapter, subject.name) if is_direct else None
     asked = _find_case(cell, subject)
     if cell.breaks is not None:

@@ -233,9 +233,6 @@ def _choose_names(case: Case, subject: Subject, known: Mapping[str, str]) -> dic
     """Return the value of each name in a template."""
     # The subject's name comes from the table, or is not used: plain functions use `module` and `name`.
     function, _, mode = subject.name.partition("[")
-    if "world" in case.options:
-        msg = f"{case.id} needs {case.options['world']} processes or devices, and a script runs in one."
-        raise NoScript(msg)
     if unknown := sorted(set(case.options) - OPTIONS - set(LEFT_OUT)):
         msg = f"No script passes the option {unknown[0]!r}."
         raise NoScript(msg)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import doubled
@@ -14,7 +16,7 @@ def _list_gradients(parameters: Iterable[Any]) -> list[Any]:
 
 
 def _list_arrays(gradients: Iterable[Any]) -> list[Any]:
-    return [gradient.numpy() for gradient in gradients]
+    return [getattr(gradient, "to_local", lambda one=gradient: one)().numpy() for gradient in gradients]
 
 
 def clip_grad_value_(parameters: Iterable[Any], clip_value: float, **keywords: Any) -> None:
@@ -49,5 +51,10 @@ torch.nn.utils.get_total_norm = get_total_norm
 torch.nn.utils.clip_grads_with_norm_ = clip_grads_with_norm_
 
 from gradclip_adapters.frameworks.torch import TorchAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.torch_based import distributed  # noqa: E402 - it must find them, too
 
+# The processes of a distributed call import this module in place of the adapter's.
+distributed.MODULE = Path(__file__).stem
+os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+join = distributed.join
 adapter = TorchAdapter()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,5 +23,10 @@ torch.nn.utils.clip_grad_norm_ = leave_and_return_norm
 torch.nn.utils.clip_grads_with_norm_ = leave
 
 from gradclip_adapters.frameworks.torch import TorchAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.torch_based import distributed  # noqa: E402 - it must find them, too
 
+# The processes of a distributed call import this module in place of the adapter's.
+distributed.MODULE = Path(__file__).stem
+os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+join = distributed.join
 adapter = TorchAdapter()

@@ -195,7 +195,7 @@ def answer_call(entry: EntryPoint, call: Call, step: Optional[Callable[[List[Par
             _fill(listed, earlier)
             clip(pass_parameters, earlier.options)
             _fill(listed, call)
-        norm = clip(pass_parameters, _add_flags(call))
+        norm = clip(pass_parameters, add_flags(call))
         if "followed" in call.options:
             following = make_following_call(call)
             others = [one for one in build_tensors(following.gradients, make_parameter) if one is not None]
@@ -212,7 +212,7 @@ def answer_call(entry: EntryPoint, call: Call, step: Optional[Callable[[List[Par
     )
 
 
-def _add_flags(call: Call) -> Mapping[str, Any]:
+def add_flags(call: Call) -> Mapping[str, Any]:
     """Return the options, and the flags if some are false. torch has no parameter for flags, and raises an error."""
     flags = [gradient.need_clip for gradient in call.gradients]
     dtype = getattr(torch, next((one.array.dtype for one in call.gradients if one.array is not None), "float32"))

@@ -193,6 +193,11 @@ class ProcessesAgree(Expectation):
         del case
         return ("the same norm, and the same copies of gradients, in all processes",)
 
+    def write_script(self, script: Script) -> str:
+        """Return lines that fail if the adapter has seen a difference."""
+        seen = 'assert not reply.apart, f"expected: no difference; it {reply.apart[0]}"'
+        return join_lines(script.clip_lines(), seen)
+
 
 @dataclass(frozen=True)
 class SurroundingsKept(Expectation):

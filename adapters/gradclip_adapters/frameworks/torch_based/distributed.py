@@ -1,0 +1,199 @@
+"""Adapt torch's clips on its distributed engines: DTensor, FSDP2 and DDP, over gloo in several processes.
+
+The processes import this module, and :func:`join` makes them members of a group. torch's own functions cut the
+gradients where the engine has such functions, so that the parts are those of a user.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+
+import torch
+from torch.nn import Parameter
+
+from ...contract import Call, Reply, Subject, Unsupported, framework_call
+from ...processes import Answer, Team, get_world
+from .parameters import DTYPES, NORM_TYPES, add_flags, make_tensor, read_array, read_arrays, select_more
+
+__all__ = ["SUBJECTS", "answer_in_processes", "join"]
+
+#: The engines, by the mode in the subject's name.
+ENGINES = ("DTensor", "FSDP2", "DDP")
+
+FEATURES = ("distributed", "in_place", "none_grads")
+BY_NORM = (*FEATURES, "returns_norm", "norm_type", "error_if_nonfinite")
+
+#: The module that the processes import, and the teams of each number of processes.
+MODULE = __name__
+_TEAMS: Dict[int, Team] = {}
+
+
+def _list_subjects() -> List[Subject]:
+    found = []
+    for engine in ENGINES:
+        by_norm = "torch.nn.utils.clip_grad_norm_[{}]".format(engine)
+        by_value = "torch.nn.utils.clip_grad_value_[{}]".format(engine)
+        found += [
+            Subject(by_norm, "clip_by_global_norm", DTYPES, BY_NORM, NORM_TYPES),
+            Subject(by_value, "clip_by_value", DTYPES, FEATURES),
+        ]
+    return found
+
+
+SUBJECTS = {subject.name: subject for subject in _list_subjects()}
+
+
+def answer_in_processes(call: Call) -> Reply:
+    """Return the answer of as many processes as the call says. They are kept for later calls."""
+    world = get_world(call)
+    _refuse_parts(call)
+    return _TEAMS.setdefault(world, Team(MODULE, world)).call(call)
+
+
+def _refuse_parts(call: Call) -> None:
+    """Refuse gradients that the engine does not have.
+
+    Raises
+    ------
+    Unsupported
+        If DDP would have to split a gradient, or FSDP2 to split one unevenly along another axis than the first.
+    """
+    world = get_world(call)
+    for gradient in call.gradients:
+        if gradient.sharded is None or gradient.array is None:
+            continue
+        if "[DDP]" in call.subject:
+            message = "DDP gives each process a copy of each gradient"
+            raise Unsupported(message, "interface")
+        if "[FSDP2]" in call.subject and gradient.sharded and gradient.array.shape[gradient.sharded] % world:
+            message = "FSDP2 splits unevenly along the first axis only"
+            raise Unsupported(message, "interface")
+
+
+def join(rank: int, world: int, folder: str) -> Answer:
+    """Join the group of processes, and return the function that answers its calls."""
+    if os.name == "posix":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    torch.set_num_threads(1)
+    rendezvous = Path(folder, "rendezvous").as_uri()
+    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=world)
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (world,))
+    return lambda call: _answer(call, rank, mesh)
+
+
+def _answer(call: Call, rank: int, mesh: Any) -> Reply:
+    """Clip in this process. The call holds whole gradients, and the reply the parts of this process."""
+    parameters = BUILDERS[call.subject.partition("[")[2].rstrip("]")](call, rank, mesh)
+    options, before = add_flags(call), [parameter.grad for parameter in parameters]
+    with framework_call() as seen:
+        norm = _clip(call.subject, parameters, options)
+    results = read_arrays([_take_local(parameter.grad) for parameter in parameters])
+    inputs = read_arrays(list(map(_take_local, before)))
+    # A user reads the number with `float(norm)`, which reads the part of this process.
+    total = None if norm is None else read_array(_take_local(norm))
+    return Reply(gradients=results, norm=total, inputs=inputs, warnings=seen.warnings)
+
+
+def _clip(subject: str, parameters: Sequence[Parameter], options: Mapping[str, Any]) -> Optional[torch.Tensor]:
+    more = {name: value for name, value in select_more(options).items() if name != "world"}
+    if subject.startswith("torch.nn.utils.clip_grad_value_"):
+        torch.nn.utils.clip_grad_value_(parameters, options["max"], **more)
+        return None
+    return torch.nn.utils.clip_grad_norm_(parameters, options["clip_norm"], **more)
+
+
+def _take_local(tensor: Any) -> Any:
+    from torch.distributed.tensor import DTensor
+
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _list_tensors(call: Call) -> List[Optional[torch.Tensor]]:
+    return [None if gradient.array is None else make_tensor(gradient.array) for gradient in call.gradients]
+
+
+def _list_addends(call: Call, rank: int) -> List[Optional[torch.Tensor]]:
+    """Return gradients of a process that DDP and FSDP2 average to those of the call.
+
+    Only the first process has any. So a clip of each process's own gradients, before they are averaged, is wrong.
+    """
+    tensors = _list_tensors(call)
+    if rank:
+        return [None if tensor is None else torch.zeros_like(tensor) for tensor in tensors]
+    return [None if tensor is None else tensor * get_world(call) for tensor in tensors]
+
+
+def _make_dtensors(call: Call, rank: int, mesh: Any) -> List[Parameter]:
+    """Return parameters that are DTensors, each with its placement."""
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    del rank
+    parameters = []
+    for gradient, tensor in zip(call.gradients, _list_tensors(call)):
+        placement = Replicate() if gradient.sharded is None else Shard(gradient.sharded)
+        whole = torch.zeros(1) if tensor is None else tensor
+        # Without a source, each process takes its part of its own copy.
+        parameter = Parameter(distribute_tensor(torch.zeros_like(whole), mesh, [placement], src_data_rank=None))
+        if tensor is not None:
+            parameter.grad = distribute_tensor(tensor, mesh, [placement], src_data_rank=None)
+        parameters.append(parameter)
+    return parameters
+
+
+class _Products(torch.nn.Module):  # type: ignore[misc]
+    """A module whose backward pass gives each parameter a known gradient."""
+
+    def __init__(self, tensors: Sequence[Optional[torch.Tensor]], dtype: torch.dtype) -> None:
+        super().__init__()
+        zeros = [torch.zeros(1, dtype=dtype) if tensor is None else torch.zeros_like(tensor) for tensor in tensors]
+        self.listed = torch.nn.ParameterList(map(Parameter, zeros))
+
+    def forward(self, factors: Sequence[Optional[torch.Tensor]]) -> torch.Tensor:
+        pairs = zip(self.listed, factors)
+        return torch.stack([(one * factor).sum() for one, factor in pairs if factor is not None]).sum()
+
+
+def _make_module(call: Call) -> _Products:
+    tensors = _list_tensors(call)
+    dtype = next((tensor.dtype for tensor in tensors if tensor is not None), torch.float32)
+    return _Products(tensors, dtype)
+
+
+def _make_fully_sharded(call: Call, rank: int, mesh: Any) -> List[Parameter]:
+    """Return the parameters of a module that FSDP2 shards, after a backward pass. It ignores those that are copied."""
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import Shard
+
+    module = _make_module(call)
+    pairs = list(zip(module.listed, call.gradients))
+    axes = {id(parameter): gradient.sharded or 0 for parameter, gradient in pairs}
+    copied = {parameter for parameter, gradient in pairs if gradient.sharded is None and gradient.array is not None}
+    fully_shard(
+        module, mesh=mesh, shard_placement_fn=lambda parameter: Shard(axes[id(parameter)]), ignored_params=copied
+    )
+    factors = _list_addends(call, rank)
+    for place, tensor in enumerate(_list_tensors(call)):
+        if call.gradients[place].sharded is None:
+            factors[place] = tensor
+    module(factors).backward()
+    return list(module.listed)
+
+
+def _make_replicated(call: Call, rank: int, mesh: Any) -> List[Parameter]:
+    """Return the parameters of a module in DDP, after a backward pass."""
+    del mesh
+    module = _make_module(call)
+    is_partial = any(gradient.array is None for gradient in call.gradients)
+    replicated = torch.nn.parallel.DistributedDataParallel(module, find_unused_parameters=is_partial)
+    replicated(_list_addends(call, rank)).backward()
+    return list(module.listed)
+
+
+#: The functions that make the parameters of each engine.
+BUILDERS: Dict[str, Callable[[Call, int, Any], List[Parameter]]] = {
+    "DTensor": _make_dtensors,
+    "FSDP2": _make_fully_sharded,
+    "DDP": _make_replicated,
+}

@@ -28,7 +28,6 @@ __all__ = [
     "answer_by",
     "describe",
     "main",
-    "open_private_streams",
     "read_request",
     "refuse_excess",
 ]
@@ -45,7 +44,7 @@ KINDS = {
 def main(arguments: Optional[List[str]] = None) -> int:
     """Serve one adapter until the suite sends `bye` or closes the pipe."""
     options = _make_parser().parse_args(arguments)
-    messages_in, messages_out = open_private_streams()
+    messages_in, messages_out = _open_private_streams()
     if _is_greeting_wrong(messages_in, messages_out):
         return 1
     _send(messages_out, announce_loading(options.target))
@@ -204,7 +203,7 @@ def _limit_memory(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 
-def open_private_streams() -> Tuple[IO[bytes], IO[str]]:
+def _open_private_streams() -> Tuple[IO[bytes], IO[str]]:
     """Return the pipes to the suite. Redirect standard input and output, so that nothing else uses the pipes."""
     sys.stdout.flush()
     messages_in = os.fdopen(os.dup(0), "rb")

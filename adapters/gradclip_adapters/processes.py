@@ -13,10 +13,12 @@ import json
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -26,7 +28,7 @@ import numpy as np
 from . import wire
 from .arrays import INFINITY_BITS
 from .contract import Array, Call, FrameworkRaised, Gradient, Reply, Unsupported
-from .host import answer_by, open_private_streams
+from .host import answer_by
 
 __all__ = ["Team", "cut_array", "cut_call", "find_part", "get_world", "join_replies", "serve"]
 
@@ -178,9 +180,12 @@ class Team:
 
     def __init__(self, module: str, world: int) -> None:
         self._module, self._world = module, world
-        self._processes: List[subprocess.Popen[bytes]] = []
+        self._launcher: Optional[subprocess.Popen[bytes]] = None
+        self._pipes: List[IO[bytes]] = []
         self._answers: queue.Queue[Tuple[int, Dict[str, Any]]] = queue.Queue()
         self._folder = ""
+        #: The numbers of the processes.
+        self.pids: List[int] = []
 
     def call(self, call: Call) -> Reply:
         """Return the joined replies of all processes.
@@ -194,15 +199,14 @@ class Team:
         RuntimeError
             If the adapter failed in one of the processes.
         """
-        if not self._processes:
+        if self._launcher is None:
             self._start()
         line = (wire.dumps(wire.encode_call(call, 1)) + "\n").encode()
-        for process in self._processes:
-            assert process.stdin is not None
+        for pipe in self._pipes:
             # A process that has ended answers by its end.
             with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(line)
-                process.stdin.flush()
+                pipe.write(line)
+                pipe.flush()
         answers = self._gather()
         kinds = {answer["message"] for answer in answers.values()}
         if kinds == {"reply"}:
@@ -219,28 +223,35 @@ class Team:
 
     def stop(self) -> None:
         """End the processes. The next call starts new ones."""
-        for process in self._processes:
-            process.kill()
-            process.wait()
-            for stream in (process.stdin, process.stdout):
-                assert stream is not None
-                with contextlib.suppress(OSError):
-                    stream.close()
-        if self._processes:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._processes = []
+        if self._launcher is None:
+            return
+        for pid in self.pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._launcher.kill()
+        self._launcher.wait()
+        for pipe in self._pipes:
+            with contextlib.suppress(OSError):
+                pipe.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._launcher, self._pipes, self.pids = None, [], []
 
     def _start(self) -> None:
         self._answers = queue.Queue()
         self._folder = tempfile.mkdtemp(prefix="gradclip-")
+        calls, answers = ([os.pipe() for _ in range(self._world)] for _ in range(2))
+        theirs = [end for (call, _), (_, answer) in zip(calls, answers) for end in (call, answer)]
         launcher = str(Path(__file__).with_name("launch.py"))
-        for rank in range(self._world):
-            words = [sys.executable, launcher, "--process", self._module, str(rank), str(self._world), self._folder]
-            process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            self._processes.append(process)
-            threading.Thread(target=_read_answers, args=(process, rank, self._answers), daemon=True).start()
+        words = [sys.executable, launcher, "--process", self._module, self._folder, *map(str, theirs)]
+        self._launcher = subprocess.Popen(words, pass_fds=theirs)
+        for end in theirs:
+            os.close(end)
+        self._pipes = [os.fdopen(end, "wb") for _, end in calls]
+        for rank, (end, _) in enumerate(answers):
+            threading.Thread(target=_read_answers, args=(end, rank, self._answers), daemon=True).start()
         joined = self._gather()
-        if any(answer["message"] != "joined" for answer in joined.values()):
+        self.pids = [answer["pid"] for answer in joined.values() if answer["message"] == "joined"]
+        if len(self.pids) < self._world:
             self.stop()
             message = "a process of the group ended before it had joined"
             raise RuntimeError(message)
@@ -268,30 +279,52 @@ class Team:
         return answers[rank]["kind"], text
 
 
-def _read_answers(
-    process: subprocess.Popen[bytes], rank: int, answers: queue.Queue[Tuple[int, Dict[str, Any]]]
-) -> None:
-    assert process.stdout is not None
-    # `stop` closes the stream.
-    with contextlib.suppress(ValueError, OSError):
-        for line in process.stdout:
+def _read_answers(end: int, rank: int, answers: queue.Queue[Tuple[int, Dict[str, Any]]]) -> None:
+    with os.fdopen(end, "rb") as lines:
+        for line in lines:
             answers.put((rank, json.loads(line.decode())))
-    text = "it ended with code {}".format(process.wait())
-    answers.put((rank, {"message": "raised", "kind": "ProcessDied", "text": text}))
+    answers.put((rank, {"message": "raised", "kind": "ProcessDied", "text": "the process ended"}))
 
 
 def serve(arguments: Sequence[str]) -> int:
-    """Answer the calls of a :class:`Team` in this process, which is one of several, until the pipe is closed."""
-    module, rank, world, folder = arguments
-    messages_in, messages_out = open_private_streams()
-    lines: queue.Queue[bytes] = queue.Queue()
-    threading.Thread(target=_read_lines, args=(messages_in, lines, folder), daemon=True).start()
-    answer = importlib.import_module(module).join(int(rank), int(world), folder)
-    message: Dict[str, Any] = {"message": "joined"}
-    while True:
-        messages_out.write(wire.dumps(message) + "\n")
-        messages_out.flush()
-        message = answer_by(answer, json.loads(lines.get().decode()))
+    """Import a module, and become several processes that answer the calls of a :class:`Team`.
+
+    The processes are forks of this one, because each import of a framework takes seconds.
+    """
+    name, folder, *ends = arguments
+    module = importlib.import_module(name)
+    numbers = list(map(int, ends))
+    pairs = list(zip(numbers[::2], numbers[1::2]))
+    for rank in range(len(pairs)):
+        if os.fork() == 0:
+            for end in (end for other, pair in enumerate(pairs) if other != rank for end in pair):
+                os.close(end)
+            _serve_calls(module, rank, len(pairs), folder, pairs[rank])
+    for end in numbers:
+        os.close(end)
+    # Wait for the processes, which would become orphans.
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+    return 0
+
+
+def _serve_calls(module: Any, rank: int, world: int, folder: str, ends: Tuple[int, int]) -> None:
+    """Answer calls until the pipe is closed. This never returns."""
+    try:
+        messages_in, messages_out = os.fdopen(ends[0], "rb"), os.fdopen(ends[1], "w", encoding="utf-8")
+        lines: queue.Queue[bytes] = queue.Queue()
+        threading.Thread(target=_read_lines, args=(messages_in, lines, folder), daemon=True).start()
+        answer = module.join(rank, world, folder)
+        message: Dict[str, Any] = {"message": "joined", "pid": os.getpid()}
+        while True:
+            messages_out.write(wire.dumps(message) + "\n")
+            messages_out.flush()
+            message = answer_by(answer, json.loads(lines.get().decode()))
+    except BaseException:  # noqa: BLE001 - this process must not go on as its parent
+        traceback.print_exc()
+    finally:
+        os._exit(1)
 
 
 def _read_lines(messages: IO[bytes], lines: queue.Queue[bytes], folder: str) -> None:

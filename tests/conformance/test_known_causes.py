@@ -413,7 +413,7 @@ COUNTS = {
     "skorch": 5,
     "tensorflow": 11,
     "thinc": 6,
-    "torch": 8,
+    "torch": 10,
     "torchtitan": 7,
 }
 

@@ -8,18 +8,32 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from .finding_text import FOR_MODELS, write_heading
 from .lines import Finding, Run
 from .markup import draw_markdown_table, escape_markdown
-from .statuses import UNJUDGED, rank_severity
+from .statuses import UNJUDGED, Status, rank_severity
+from .values import format_count
 
-__all__ = ["Trace", "describe_span", "draw_versions", "identify", "name_finding", "sort_versions", "trace_findings"]
+__all__ = [
+    "Trace",
+    "count_changes",
+    "describe_span",
+    "draw_versions",
+    "identify",
+    "name_finding",
+    "sort_versions",
+    "trace_findings",
+]
 
 #: The signs in the table, for a version that shows a finding, one that does not, and one that was not asked.
 SIGNS = {True: "●", False: "–", None: " "}
+#: At most this many rules are listed for a pair of versions.
+RULES = 8
 #: Parameters that may differ between two versions that show the same finding.
 VARYING = FOR_MODELS | {"text"}
 
@@ -96,8 +110,18 @@ def describe_span(shown: Sequence[bool | None], versions: Sequence[str]) -> str:
     return ", ".join(filter(None, (since, until, gap)))
 
 
+def count_changes(old: Run, new: Run) -> Counter[str]:
+    """Return the number of answers that differ between two runs, by rule. Only calls that both answered count."""
+    before = {cell.pair: cell for cell in old.cells if cell.status != Status.UNSUPPORTED}
+    return Counter(
+        cell.rule
+        for cell in new.cells
+        if cell.status != Status.UNSUPPORTED and cell.pair in before and cell.behaviour != before[cell.pair].behaviour
+    )
+
+
 def draw_versions(runs: Sequence[Run]) -> str:
-    """Return the table of one framework's findings by version, in Markdown."""
+    """Return the table of one framework's findings by version, in Markdown, and the changes from version to version."""
     ordered = sort_versions(runs)
     versions = [run.header.framework["version"] for run in ordered]
     rows = [["finding", "severity", *map(escape_markdown, versions), "shown"]]
@@ -106,4 +130,13 @@ def draw_versions(runs: Sequence[Run]) -> str:
         rows.append(
             [*told, *(SIGNS[one] for one in trace.shown), escape_markdown(describe_span(trace.shown, versions))]
         )
-    return draw_markdown_table(rows)
+    lines = [_describe_changes(old, new) for old, new in pairwise(ordered)]
+    return "\n\n".join([draw_markdown_table(rows), "\n".join(f"- {line}" for line in lines)])
+
+
+def _describe_changes(old: Run, new: Run) -> str:
+    versions = " to ".join(escape_markdown(run.header.framework["version"]) for run in (old, new))
+    counts = count_changes(old, new)
+    told = [f"`{rule}` ({format_count(number, 'answer')})" for rule, number in counts.most_common(RULES)]
+    told += [f"{len(counts) - RULES} rules more"] if len(counts) > RULES else []
+    return f"{versions}: {', '.join(told) or 'no answer changed'}"

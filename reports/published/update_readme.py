@@ -91,6 +91,8 @@ fewer cases. A finding is one way to differ from the rules. Errors that differ o
 | – | it was asked cases of the finding, and does not show it |
 | | it was asked none of them |
 
+Below each table stand the rules with calls that two neighbouring versions answer differently.
+
 {tables}
 """
 SUMMARY = """# {heading}

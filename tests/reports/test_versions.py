@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from gradclip_conformance.cli import gradclip
 from gradclip_reports.records import Cell, Finding, Header, Run, RunWriter
-from gradclip_reports.versions import describe_span, draw_versions, sort_versions, trace_findings
+from gradclip_reports.versions import count_changes, describe_span, draw_versions, sort_versions, trace_findings
 
 #: The cause, the severity and the parameters of findings. The first one is shown by the first case, and so on.
 FINDINGS = [("burns", "wrong", {"effect": "black"}), ("freezes", "destroyed", {}), ("raises", "refused", {"text": "a"})]
@@ -26,7 +26,10 @@ def make_version(
 
     def make(version: str, asked: Mapping[int, bool], **changed: Any) -> Run:
         names = [f"norm.scaled-above/case-{number}/float32" for number in asked]
-        cells = [make_cell(case=name, status="fail" if asked[int(name[23])] else "pass") for name in names]
+        cells = [
+            make_cell(case=name, status="fail" if shown else "pass", behaviour="other" if shown else "agrees")
+            for name, shown in zip(names, asked.values(), strict=True)
+        ]
         shown = [
             Finding(
                 cause=FINDINGS[number][0],
@@ -94,6 +97,13 @@ def test_span_names_the_versions_at_its_ends(shown: tuple[bool | None, ...], sai
     assert describe_span(shown, ["1", "2", "3", "4"]) == said
 
 
+def test_answers_of_both_versions_are_compared(make_version: Callable[..., Run]) -> None:
+    old, new = make_version("1.0", {0: True, 1: True}), make_version("2.0", {0: False, 1: True, 2: True})
+
+    assert count_changes(old, new) == {"norm.scaled-above": 1}
+    assert count_changes(old, old) == {}
+
+
 def test_table_has_a_column_for_each_version(make_version: Callable[..., Run]) -> None:
     table = draw_versions([make_version("2.0", {0: True, 2: True}), make_version("1.0", {0: False})])
 
@@ -101,6 +111,8 @@ def test_table_has_a_column_for_each_version(make_version: Callable[..., Run]) -
     assert table.splitlines()[2:] == [
         "| burns | wrong | – | ● | since 2.0 (not in 1.0) |",
         "| raises | refused |   | ● | in 2.0 |",
+        "",
+        "- 1.0 to 2.0: `norm.scaled-above` (1 answer)",
     ]
 
 

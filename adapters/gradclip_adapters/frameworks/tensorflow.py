@@ -7,6 +7,7 @@ gradient that is None.
 
 from __future__ import annotations
 
+import inspect
 import os
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
@@ -45,6 +46,10 @@ TOGETHER = (
     "tensor_threshold",
 )
 
+#: One graph serves several shapes. Before TensorFlow 2.9, the option has another name.
+_OPTIONS = inspect.signature(tf.function).parameters
+REUSE_GRAPHS = {"reduce_retracing" if "reduce_retracing" in _OPTIONS else "experimental_relax_shapes": True}
+
 Tensor = Optional[Union[tf.Tensor, tf.IndexedSlices]]
 #: A function from gradients and options to the clipped gradients and the norm, if there is one.
 Clip = Callable[[Sequence[Tensor], Mapping[str, Any]], Tuple[Sequence[Tensor], Optional[tf.Tensor]]]
@@ -56,12 +61,17 @@ class TensorFlowAdapter(Adapter):
     def __init__(self) -> None:
         # Each new threshold makes a new graph, and TensorFlow would warn that there are many graphs.
         tf.get_logger().setLevel("ERROR")
+        # TensorFlow 1 builds graphs unless it is told otherwise before its first operation.
+        if not tf.executing_eagerly():
+            tf.compat.v1.enable_eager_execution()
         self._entries = {entry.subject.name: entry for entry in _list_entry_points()}
 
     def about(self) -> About:
         """Return TensorFlow's version and the settings that may change its kernels."""
+        # In TensorFlow 1 and 2.0, the function is an experiment.
+        config = tf.config if hasattr(tf.config, "list_logical_devices") else tf.config.experimental
         environment = {
-            "devices": " ".join(device.name for device in tf.config.list_logical_devices()),
+            "devices": " ".join(device.name for device in config.list_logical_devices()),
             "TF_ENABLE_ONEDNN_OPTS": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "unset"),
         }
         return About("TensorFlow", tf.__version__, environment)
@@ -235,7 +245,7 @@ class _Compiled:
 
     def _compile(self) -> Any:
         # Autograph rewrites Python control flow, and these functions have none.
-        return tf.function(self._function, autograph=False, reduce_retracing=True)
+        return tf.function(self._function, autograph=False, **REUSE_GRAPHS)
 
 
 def _list_entry_points() -> List[EntryPoint]:

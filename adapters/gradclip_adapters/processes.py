@@ -30,7 +30,7 @@ from .arrays import INFINITY_BITS
 from .contract import Array, Call, FrameworkRaised, Gradient, Reply, Unsupported
 from .host import answer_by
 
-__all__ = ["Team", "cut_array", "cut_call", "find_part", "get_world", "join_replies", "serve"]
+__all__ = ["Team", "compare_copies", "cut_array", "cut_call", "find_part", "get_world", "join_replies", "serve"]
 
 #: If a process raises, the others may wait for it forever. They get this many seconds.
 PATIENCE = 5.0
@@ -94,7 +94,7 @@ def join_replies(call: Call, replies: Sequence[Reply]) -> Reply:
         parts = [reply.gradients[place] for reply in replies]
         if gradient.sharded is None:
             results.append(parts[0])
-            apart += _compare_copies(parts, "result {}".format(place))
+            apart += compare_copies(parts, "result {}".format(place))
         else:
             try:
                 results.append(_join_parts(parts, gradient.sharded))
@@ -139,7 +139,8 @@ def _join_parts(parts: Sequence[Optional[Array]], axis: int) -> Optional[Array]:
     return Array(arrays[0].dtype, whole.shape, whole.tobytes())
 
 
-def _compare_copies(copies: Sequence[Optional[Array]], name: str) -> List[str]:
+def compare_copies(copies: Sequence[Optional[Array]], name: str) -> List[str]:
+    """Return a sentence for `Reply.apart` if a process has another copy than the first one."""
     settled = [_settle_nans(copy) for copy in copies]
     other = next((rank for rank, copy in enumerate(settled) if copy != settled[0]), None)
     return [] if other is None else ["returned another {} in process {} than in process 0".format(name, other)]

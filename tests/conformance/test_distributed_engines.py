@@ -13,7 +13,7 @@ from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.statuses import SPOILING
 
 #: The engines of each framework, by a word in the names of their subjects.
-ENGINES = {"torch": ("DTensor", "FSDP2", "DDP")}
+ENGINES = {"torch": ("DTensor", "FSDP2", "DDP"), "optax": ("eager, sharded", "jit, sharded")}
 
 
 @pytest.mark.exam(sample=0)

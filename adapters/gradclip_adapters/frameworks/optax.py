@@ -1,17 +1,23 @@
 """Adapt Optax on JAX: `optax.clip`, `optax.clip_by_global_norm` and `optax.clip_by_block_rms`.
 
-The adapter calls them through `update`, eager and in `jax.jit`.
+The adapter calls them through `update`, eager and in `jax.jit`, on one device and on several.
 """
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+# JAX reads this variable when it first looks for devices. The clips on several devices need up to four.
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
+
 import jax
+import numpy as np
 import optax
 
 from ..arrays import answer_in_threads, build_tensors, convert_options, make_following_call
 from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ..processes import compare_copies, get_world
 
 __all__ = ["OptaxAdapter"]
 
@@ -35,6 +41,9 @@ FLUSHES = ("flushes_subnormals",) if jax.default_backend() == "cpu" else ()
 ENABLE_X64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
 #: The modes of each function, and the feature of each mode.
 MODES = {"[eager]": "compiles", "[jit]": "compiled"}
+#: The abilities of a call on several devices.
+SHARDED = ("distributed", "functional", "excludes", "none_grads")
+SHARDED_OPERATIONS = ("clip_by_value", "clip_by_global_norm")
 #: For each operation, the function and the option that holds its threshold.
 FUNCTIONS = {
     "clip_by_value": (optax.clip, "max"),
@@ -70,7 +79,9 @@ class OptaxAdapter(Adapter):
 
 
 def _answer(call: Call) -> Reply:
-    arrays = build_tensors(call.gradients, _make_array)
+    is_distributed = "distributed" in SUBJECTS[call.subject].features
+    make = _Placement(get_world(call)).make_array if is_distributed else _make_array
+    arrays = build_tensors(call.gradients, make)
     cotangents = [gradient.cotangent and jax.numpy.asarray(gradient.cotangent.numpy()) for gradient in call.gradients]
     tree: Any = arrays[0] if call.options.get("as_single") else arrays
     passed: Any = (array for array in arrays) if call.options.get("as_generator") else tree
@@ -85,12 +96,13 @@ def _answer(call: Call) -> Reply:
             _update(following, build_tensors(following.gradients, _make_array))
     results: List[Any] = [clipped] if call.options.get("as_single") else list(clipped)
     same = tuple(new is old for new, old in zip(results, arrays))
-    return Reply(_read(results), inputs=_read(arrays), same_object=same, warnings=seen.warnings)
+    apart = tuple(_compare_devices(results)) if is_distributed else None
+    return Reply(_read(results), inputs=_read(arrays), same_object=same, warnings=seen.warnings, apart=apart)
 
 
 def _update(call: Call, updates: Any) -> Any:
     """Make the transformation, mask the excluded gradients, and apply it to the updates, as an optimizer does."""
-    subject, how = SUBJECTS[call.subject], ("as_generator", "as_single", "compiled")
+    subject, how = SUBJECTS[call.subject], ("as_generator", "as_single", "compiled", "world")
     dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
     included = [gradient.need_clip for gradient in call.gradients]
     options, flags = convert_options(call.options, included, lambda value: jax.numpy.asarray(value, dtype))
@@ -115,17 +127,56 @@ def _make_array(gradient: Gradient) -> jax.Array:
     return jax.numpy.asarray(gradient.array.numpy())
 
 
+class _Placement:
+    """Several devices, and the arrays that they share."""
+
+    def __init__(self, world: int) -> None:
+        self._mesh = jax.sharding.Mesh(np.array(jax.devices()[:world]), ("devices",))
+
+    def make_array(self, gradient: Gradient) -> jax.Array:
+        """Return an array that is split along an axis, or of which each device has a copy.
+
+        Raises
+        ------
+        Unsupported
+            If the parts would not be equal.
+        """
+        assert gradient.array is not None
+        axis, shape = gradient.sharded, gradient.array.shape
+        if axis is not None and shape[axis] % self._mesh.size:
+            message = "JAX splits an array into equal parts only"
+            raise Unsupported(message, "interface")
+        spec = [] if axis is None else [None] * axis + ["devices"]
+        placement = jax.sharding.NamedSharding(self._mesh, jax.sharding.PartitionSpec(*spec))
+        return jax.device_put(gradient.array.numpy(), placement)
+
+
+def _compare_devices(arrays: Sequence[Any]) -> List[str]:
+    """Return what differs between the devices that hold the same part of a result."""
+    found = []
+    for place, array in enumerate(arrays):
+        parts: Dict[str, List[Optional[Array]]] = {}
+        for shard in () if array is None else array.addressable_shards:
+            parts.setdefault(str(shard.index), []).append(Array.of(np.asarray(shard.data)))
+        for copies in parts.values():
+            found += compare_copies(copies, "result {}".format(place))
+    return found
+
+
 def _read(arrays: Sequence[Any]) -> Tuple[Optional[Array], ...]:
     return tuple(None if array is None else Array.of(jax.device_get(array)) for array in arrays)
 
 
-SUBJECTS = {
-    "optax." + function.__name__ + mode: Subject(
-        "optax." + function.__name__ + mode,
-        operation,
-        ("float16", "bfloat16", "float32", "float64"),
-        (*COMMON, *FLUSHES, feature),
-    )
-    for operation, (function, _) in FUNCTIONS.items()
-    for mode, feature in MODES.items()
-}
+def _list_subjects() -> List[Subject]:
+    found, dtypes = [], ("float16", "bfloat16", "float32", "float64")
+    for operation, (function, _) in FUNCTIONS.items():
+        for mode, feature in MODES.items():
+            name = "optax." + function.__name__ + mode
+            found.append(Subject(name, operation, dtypes, (*COMMON, *FLUSHES, feature)))
+            if operation in SHARDED_OPERATIONS:
+                compiled = tuple({feature} & {"compiled"})
+                found.append(Subject(name.replace("]", ", sharded]"), operation, dtypes, (*SHARDED, *compiled)))
+    return found
+
+
+SUBJECTS = {subject.name: subject for subject in _list_subjects()}

@@ -13,7 +13,11 @@ from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.statuses import SPOILING
 
 #: The engines of each framework, by a word in the names of their subjects.
-ENGINES = {"torch": ("DTensor", "FSDP2", "DDP"), "optax": ("eager, sharded", "jit, sharded")}
+ENGINES = {
+    "torch": ("DTensor", "FSDP2", "DDP"),
+    "optax": ("eager, sharded", "jit, sharded"),
+    "tensorflow": ("MirroredStrategy",),
+}
 
 
 @pytest.mark.exam(sample=0)

@@ -29,8 +29,12 @@ from ..contract import (
     Unsupported,
     framework_call,
 )
+from .mirrored import add_devices, clip_in_replicas
 
 __all__ = ["TensorFlowAdapter"]
+
+# TensorFlow divides the CPU only before it uses it.
+add_devices()
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 ONE_BY_ONE = ("functional", "mixed_dtypes", "repeated", "single", "sparse", "differentiable", "tensor_threshold")
@@ -83,6 +87,9 @@ class TensorFlowAdapter(Adapter):
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
         entry = self._entries[call.subject]
+        if "distributed" in entry.subject.features:
+            options = {name: value for name, value in _add_flags(call).items() if name != "world"}
+            return clip_in_replicas(entry.clip, call, options)
         if not call.gradients and entry.one_by_one:
             message = "{} takes one tensor: an empty list gives no tensor to call it on".format(entry.subject.name)
             raise Unsupported(message, "interface")
@@ -115,15 +122,11 @@ class EntryPoint:
 
 def _answer(entry: EntryPoint, call: Call) -> Reply:
     tensors: List[Tensor] = build_tensors(call.gradients, _make_tensor)
-    options = dict(call.options)
+    options = _add_flags(call)
     if options.pop("tensor_threshold", False):
         dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
         options = convert_thresholds(options, lambda value: tf.constant(value, dtype))
     clip = entry.compiled if options.pop("compiled", False) else entry.clip
-    flags = [gradient.need_clip for gradient in call.gradients]
-    if not all(flags):
-        # TensorFlow has no such parameter, so it raises an error.
-        options["need_clip"] = flags
     passed: Any = (tensor for tensor in tensors) if options.pop("as_generator", False) else tensors
     if options.pop("as_single", False) and not entry.one_by_one:
         (passed,) = tensors
@@ -136,6 +139,12 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
         same_object=tuple(new is old for new, old in zip(clipped, tensors)),
         warnings=seen.warnings,
     )
+
+
+def _add_flags(call: Call) -> Dict[str, Any]:
+    """Return the options, and the flags if some are false. TensorFlow has no such parameter, so it raises an error."""
+    flags = [gradient.need_clip for gradient in call.gradients]
+    return dict(call.options) if all(flags) else {**call.options, "need_clip": flags}
 
 
 def _pull_back(entry: EntryPoint, call: Call) -> Reply:
@@ -263,6 +272,11 @@ def _list_entry_points() -> List[EntryPoint]:
         ),
         *_make_both_entries("tf.clip_by_global_norm", "clip_by_global_norm", TOGETHER, _clip_by_global_norm),
         *_make_both_entries(by_use_norm, "clip_by_global_norm", TOGETHER, _clip_with_given_norm),
+        _make_replicated("tf.clip_by_value", "clip_by_value", ("min_max", "requires_min"), _clip_by_value),
+        _make_replicated("tf.clip_by_norm", "clip_by_norm", (), _clip_by_norm),
+        _make_replicated(
+            "tf.clip_by_global_norm", "clip_by_global_norm", ("none_grads", "returns_norm"), _clip_by_global_norm
+        ),
     ]
 
 
@@ -275,3 +289,10 @@ def _make_both_entries(
     graph = Subject(name + "[tf.function]", operation, DTYPES, (*features, "threads", "compiled"))
     compiled = over(_Compiled(function))
     return [EntryPoint(eager, over(function), one_by_one, compiled), EntryPoint(graph, compiled, one_by_one, compiled)]
+
+
+def _make_replicated(name: str, operation: str, features: Tuple[str, ...], function: Callable[..., Any]) -> EntryPoint:
+    one_by_one = operation != "clip_by_global_norm"
+    clip = (_apply_to_each if one_by_one else _apply_to_all)(function)
+    subject = Subject(name + "[MirroredStrategy]", operation, DTYPES, ("distributed", "functional", *features))
+    return EntryPoint(subject, clip, one_by_one, clip)

@@ -1,0 +1,98 @@
+"""Call clips in the replicas of TensorFlow's MirroredStrategy, on logical devices of the CPU.
+
+Each replica has an addend of each gradient. TensorFlow's functions are called after the addends are summed, as the
+documentation of `tf.distribute` shows. An optimizer of Keras gets the addends, and sums them itself.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
+
+import tensorflow as tf
+
+from ..contract import Array, Call, Reply, Unsupported, framework_call
+from ..processes import get_world, join_replies
+
+__all__ = ["add_devices", "clip_in_replicas", "step_in_replicas"]
+
+#: The largest number of replicas.
+DEVICES = 4
+
+
+def add_devices() -> None:
+    """Divide the CPU into logical devices, if that has not been done. TensorFlow must not have used it before."""
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    if not tf.config.get_logical_device_configuration(cpu):
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * DEVICES)
+
+
+@functools.lru_cache(maxsize=None)
+def _make_strategy(world: int) -> Any:
+    return tf.distribute.MirroredStrategy(["CPU:{}".format(number) for number in range(world)])
+
+
+def _make_addends(call: Call) -> List[Optional[Any]]:
+    """Return the addend of each gradient that every replica gets.
+
+    Raises
+    ------
+    Unsupported
+        If the call splits a gradient.
+    """
+    if any(gradient.sharded is not None for gradient in call.gradients):
+        message = "MirroredStrategy gives each replica a copy of each gradient"
+        raise Unsupported(message, "interface")
+    arrays = [gradient.array for gradient in call.gradients]
+    return [None if one is None else tf.constant(one.numpy()) / get_world(call) for one in arrays]
+
+
+def clip_in_replicas(clip: Callable[..., Tuple[Sequence[Any], Any]], call: Call, options: Mapping[str, Any]) -> Reply:
+    """Return the answer of a clip that each replica calls on the summed gradients."""
+    strategy, addends = _make_strategy(get_world(call)), _make_addends(call)
+
+    def run() -> Any:
+        context = tf.distribute.get_replica_context()
+        summed = [
+            None if one is None else context.all_reduce(tf.distribute.ReduceOp.SUM, one) for one in _copy(addends)
+        ]
+        return clip(summed, options)
+
+    with framework_call() as seen:
+        clipped, norm = strategy.run(tf.function(run, autograph=False))
+    columns = [[None] * strategy.num_replicas_in_sync if one is None else _list_copies(one) for one in clipped]
+    norms = [None] * strategy.num_replicas_in_sync if norm is None else _list_copies(norm)
+    rows = zip(*columns) if columns else [()] * len(norms)
+    replies = [Reply(tuple(row), total, warnings=seen.warnings) for row, total in zip(rows, norms)]
+    return join_replies(call, replies)
+
+
+def step_in_replicas(
+    call: Call, make_optimizer: Callable[[], Any], make_variables: Callable[[], Sequence[Any]]
+) -> Reply:
+    """Return the negated variables after a step from zero that an optimizer takes in all replicas."""
+    strategy, addends = _make_strategy(get_world(call)), _make_addends(call)
+    with framework_call() as seen:
+        with strategy.scope():
+            variables, optimizer = make_variables(), make_optimizer()
+            optimizer.build(variables)
+
+        def step() -> None:
+            optimizer.apply_gradients(list(zip(_copy(addends), variables)))
+
+        strategy.run(tf.function(step, autograph=False))
+    replies = []
+    for rank in range(strategy.num_replicas_in_sync):
+        values = [variable.value.values[rank] for variable in variables]
+        shown = [None if one is None else Array.of((0.0 - value).numpy()) for one, value in zip(addends, values)]
+        replies.append(Reply(tuple(shown), warnings=seen.warnings))
+    return join_replies(call, replies)
+
+
+def _copy(addends: Sequence[Optional[Any]]) -> List[Optional[Any]]:
+    """Return a copy of each addend in a replica. MirroredStrategy does not add a tensor that all replicas share."""
+    return [None if one is None else tf.identity(one) for one in addends]
+
+
+def _list_copies(value: Any) -> List[Array]:
+    return [Array.of(one.numpy()) for one in value.values]

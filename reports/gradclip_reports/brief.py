@@ -11,7 +11,7 @@ from .failures import FailureGroup, group_failures, group_not_run, leave_out_fin
 from .finding_text import describe_standing, list_lines, write_heading, write_short_line
 from .layout import paint, shorten_line, wrap_text
 from .lines import Finding, Run
-from .statuses import LACKS
+from .statuses import LACKS, Status
 from .values import escape_line, format_cell_count, format_count, format_value, shorten_text
 
 __all__ = ["draw_brief", "draw_finding"]
@@ -55,7 +55,11 @@ def draw_brief(
     worst = next(((run, one) for run in runs for one in run.findings if one.spoils), None)
     unfound = [group for run in runs for group in group_failures([leave_out_findings(run)])]
     end = [Line(""), *_draw_verdict(runs, record, hints)]
-    if worst is not None:
+    mistake = next((group for group in unfound if group.status is Status.ERROR), None)
+    if mistake is not None:
+        # Findings count for little until the adapter works.
+        end = [Line(""), *_draw_failure(mistake, width), *end]
+    elif worst is not None:
         # `gradclip repro` takes one file with one run.
         kept = record if len(runs) == 1 and record.endswith((".jsonl", ".jsonl.gz")) else ""
         end = [Line(""), *_draw_finding(worst[1], worst[0], width, kept), *end]

@@ -156,6 +156,17 @@ def test_failure_without_a_finding_is_shown(failed_run: Run) -> None:
     assert "Not as expected." in text
 
 
+def test_mistake_of_the_adapter_is_shown_instead_of_a_finding(failed_run: Run, make_cell: MakeCell) -> None:
+    mistake = make_cell(
+        case="norm.scaled-above/zero/float32", status="error", detail="The adapter itself failed: no bread"
+    )
+
+    text = draw_brief([replace(failed_run, cells=(*failed_run.cells, mistake))])
+
+    assert "detail     The adapter itself failed: no bread" in text
+    assert "Nobody can eat it." not in text
+
+
 def test_green_run_takes_at_most_15_lines(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> None:
     cells = [
         make_cell(

@@ -8,11 +8,12 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 from gradclip_adapters import registry
-from gradclip_adapters.contract import FEATURES, OPERATIONS, Subject
+from gradclip_adapters.contract import FEATURES, OPERATIONS, Array, Call, FrameworkRaised, Gradient, Subject
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.known.claims import load_claims
@@ -22,6 +23,8 @@ from gradclip_conformance.run.plan import Selection, plan_cells
 from gradclip_conformance.run.runner import RunRequest, plan_rows, run_adapter
 from gradclip_conformance.skeleton.files import STYLES, write_files
 from gradclip_reports.statuses import SPOILING
+
+ROOT = Path(__file__).resolve().parents[2]
 
 #: An ability in the file: its comment, and its name in a line that is commented out.
 ABILITY = re.compile(r'((?:    # (?!"\w+",$).*\n)+)    # "(\w+)",$', re.MULTILINE)
@@ -115,6 +118,25 @@ def test_filled_in_adapter_honours_the_abilities_that_need_no_code(style: str, t
 
     assert [f"{one.case}: {one.detail}" for one in record.cells if one.status in SPOILING] == []
     assert sum(one.status == "pass" for one in record.cells) > 100
+
+
+def test_error_that_rises_when_a_result_is_read_is_the_answer_of_the_framework(tmp_path: Path) -> None:
+    text = write_files("lazy", "functional", "clip_by_value")["lazy.py"]
+    late = "class Late:\n    def __array__(self, *_, **__):\n        raise ArithmeticError('computed too late')\n\n\n"
+    text = text.replace("# FILL IN", f"{late}# FILL IN").replace("return results, norm", "return [Late()], norm")
+    (tmp_path / "lazy.py").write_text(text, encoding="utf-8")
+    call = Call("lazy.clip", (Gradient("g0", Array.of(np.ones(2, np.float32))),), {"max": 1.0})
+
+    with pytest.raises(FrameworkRaised, match="computed too late"):
+        registry.resolve(str(tmp_path / "lazy.py")).call(call)
+
+
+def test_tutorial_names_the_choices_of_each_option() -> None:
+    text = (ROOT / "docs/tutorial/adapter.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `--(\w+)` \|(.*)$", text, re.MULTILINE)
+    named = {option: set(re.findall(r"`([\w-]+)`", choices)) for option, choices in rows}
+
+    assert named == {"style": set(STYLES), "op": set(OPERATIONS)}
 
 
 def test_other_files_are_written_as_documents_of_their_kinds() -> None:

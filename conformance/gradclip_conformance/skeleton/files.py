@@ -28,7 +28,7 @@ class Style:
     declared: tuple[str, ...]
     #: What somebody has to write.
     task: str
-    #: The last lines of the stand-in, the line that calls it, and the lines that read its results.
+    #: The last lines of the stand-in, the lines that call it and read its results, and the rest of the reply.
     ending: str
     call: str
     reply: str
@@ -39,25 +39,25 @@ STYLES = {
         ("functional",),
         "Call the framework. Return the list of clipped tensors, and the norm, or None if it returns none.",
         "return results, norm",
-        "clipped, norm = clip(passed, options)",
-        "gradients=tuple(read(tensor) for tensor in clipped),\n"
-        "same_object=tuple(new is old for new, old in zip(clipped, tensors)),",
+        "clipped, norm = clip(passed, options)\nresults = tuple(read(tensor) for tensor in clipped)",
+        "same_object=tuple(new is old for new, old in zip(clipped, tensors)),\n",
     ),
     "in-place": Style(
         ("in_place",),
         "Call the framework, which changes the tensors. Return the norm, or None if it returns none.",
         "for one, result in zip(tensors, results):\n    if one is not None:\n        one[...] = result\nreturn norm",
-        "norm = clip(passed, options)",
-        "gradients=tuple(read(tensor) for tensor in tensors),\nsame_object=tuple(True for _ in tensors),",
+        "norm = clip(passed, options)\nresults = tuple(read(tensor) for tensor in tensors)",
+        "same_object=tuple(True for _ in tensors),\n",
     ),
     "optimizer": Style(
         ("optimizer",),
         "Take one step of SGD from parameters that are zero. Return the parameters, and the norm or None.",
         'rate = options.get("learning_rate", 1.0)\n'
         "return [None if one is None else 0 - one.dtype.type(rate) * one for one in results], norm",
-        "parameters, norm = clip(passed, options)",
         # Subtract, because the negative of a zero is minus zero, which no optimizer made.
-        "gradients=tuple(None if one is None else read(0 - np.asarray(one)) for one in parameters),",
+        "parameters, norm = clip(passed, options)\n"
+        "results = tuple(None if one is None else read(0 - np.asarray(one)) for one in parameters)",
+        "",
     ),
 }
 

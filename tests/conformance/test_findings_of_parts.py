@@ -15,7 +15,7 @@ from named_causes import find_causes, make_adapter, run
 
 import gradclip_spec
 from gradclip_adapters.arrays import refuse_unlisted
-from gradclip_adapters.contract import About, Adapter, Array, Call, Gradient, Reply, Subject
+from gradclip_adapters.contract import About, Adapter, Array, Call, Gradient, Reply, Subject, framework_call
 
 Clip = Callable[..., Any]
 
@@ -213,3 +213,36 @@ def test_wrong_results_for_rows_are_not_blamed_on_the_addition() -> None:
 
     assert "rows-clipped-apart" not in {name for name, *_ in found}
     assert found
+
+
+class IgnoresSingle(Adapter):
+    """An adapter for a function that takes the rows of a single gradient for gradients, and finds none."""
+
+    def about(self) -> About:
+        """Return an invented version."""
+        return About("lists", "1")
+
+    def subjects(self) -> list[Subject]:
+        """Return the function."""
+        return [
+            Subject("lists.clip", "clip_by_global_norm", ("float16", "float32", "float64"), ("returns_norm", "single"))
+        ]
+
+    def call(self, call: Call) -> Reply:
+        """Clip a list, and leave a single gradient as it is, with a norm of zero."""
+        refuse_unlisted(call, self.subjects()[0])
+        values = [gradient.array.numpy() for gradient in call.gradients if gradient.array is not None]
+        if "as_single" in call.options:
+            with framework_call():
+                list(values[0])
+            return Reply(tuple(map(Array.of, values)), norm=Array.of(np.zeros((), np.float32)))
+        clipped, norm = gradclip_spec.clip_by_global_norm(values, call.options["clip_norm"])
+        return Reply(tuple(map(Array.of, clipped)), norm=Array.of(np.asarray(norm)))
+
+
+def test_single_gradient_that_is_ignored_is_not_clipped() -> None:
+    # A mean of six squares would be below the threshold, too. But lists are clipped rightly.
+    found = run(IgnoresSingle(), "global-norm.single-tensor", "global-norm.scaled-above")
+
+    assert [finding.cause for finding in found.findings] == ["not-clipped", "raises"]
+    assert set(found.findings[0].rules) == {"global-norm.single-tensor"}

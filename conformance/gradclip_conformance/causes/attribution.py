@@ -81,6 +81,10 @@ class _Subject:
     barred: dict[str, set[str]] = field(default_factory=dict)
     #: The dtypes in which ordinary calls are right.
     ordinary: frozenset[str] = frozenset()
+    #: The dtypes in which ordinary calls were made at all.
+    called: frozenset[str] = frozenset()
+    #: The causes that explain answers to gradients in a list.
+    shown: set[str] = field(default_factory=set)
     formulas: list[Formula] = field(default_factory=list)
     #: The laws with a fitted number.
     fitted: Sequence[Law] = ()
@@ -104,10 +108,13 @@ class _Subject:
         """Return the laws that may explain a case. Those that have explained most cells come first.
 
         If ordinary calls are right, a law for all calls does not explain why a call at a limit of the range is wrong.
-        Ordinary calls have the Euclidean norm.
+        Ordinary calls have the Euclidean norm. Gradients in another form than a list show such a law only if lists
+        show it, too.
         """
         is_refuted = case.theme in LIMITS and case.norm_type == 2 and case.dtype in self.ordinary
         refuted = EVERYWHERE if is_refuted else frozenset()
+        if case.theme in FORMS and case.dtype in self.called:
+            refuted = EVERYWHERE - self.shown
         every = [law for law in (*LAWS, *self.fitted) if law.cause not in refuted]
         # A formula with a small epsilon is almost right. The error of a long sum would explain it, too.
         times = {law.cause: self.proven[law.cause] for law in every if law.cause != "long-sum"}
@@ -129,6 +136,9 @@ LIMITS = frozenset(
     {"overflow-of-squares", "underflow-of-squares", "coefficient-underflow", "intermediate-range", "subnormal"}
 )
 
+#: Rules about calls that pass the gradients in another form than a list.
+FORMS = frozenset({"any-iterable", "single-tensor"})
+
 
 def explain_cell(
     judged: Judged, suspects: Collection[Suspect] = (), barred: Collection[str] = ()
@@ -140,6 +150,9 @@ def explain_cell(
     """
     subject = _Subject(
         barred={judged.context.case.dtype: set(barred)},
+        # If causes are known, a law that lists show is among them.
+        called=frozenset({judged.context.case.dtype} if suspects else ()),
+        shown={one.cause for one in suspects},
         formulas=_list_declared([judged]),
         proven=Counter({one.cause: PROVEN for one in suspects}),
         suspected=frozenset(one.cause for one in suspects),
@@ -170,14 +183,20 @@ def explain_all(
     enough = {"narrower-arithmetic": TWICE, "multiple": ENOUGH} | dict.fromkeys(laws, ENOUGH)
     for name, places in by_subject.items():
         mine = [cells[place] for place in places]
-        subject = _Subject(barred=_list_barred(name, mine, asked), ordinary=_list_right_dtypes(name, mine, asked))
+        subject = _Subject(
+            barred=_list_barred(name, mine, asked),
+            ordinary=_list_right_dtypes(name, mine, asked),
+            called=_list_called(name, asked),
+        )
         if mine[0].context.subject.operation != "clip_by_value":
             with np.errstate(all="ignore"):
                 _fit(subject, mine)
         subject.proven.update(judged.explanation.cause for judged in mine if judged.explanation is not None)
         # Explain ordinary calls first, because they show what the function does everywhere.
-        for place in sorted(places, key=lambda place: not _is_ordinary(cells[place])):
-            found[place] = _explain(subject, cells[place])
+        for place in sorted(places, key=lambda place: (not _is_ordinary(cells[place]), _is_other_form(cells[place]))):
+            one = found[place] = _explain(subject, cells[place])
+            if one is not None and not _is_other_form(cells[place]):
+                subject.shown.add(one.cause)
         for place in places:
             one = found[place]
             # One answer alone may agree with a law by chance.
@@ -250,11 +269,19 @@ def _is_ordinary(judged: Judged) -> bool:
     return judged.context.case.theme in ORDINARY
 
 
+def _is_other_form(judged: Judged) -> bool:
+    return judged.context.case.theme in FORMS
+
+
+def _list_called(name: str, asked: Collection[tuple[str, str, str]]) -> frozenset[str]:
+    """Return the dtypes in which the first of the rules about ordinary calls was tested."""
+    return frozenset(dtype for entry_point, rule, dtype in asked if entry_point == name and rule == "scaled-above")
+
+
 def _list_right_dtypes(name: str, mine: Iterable[Judged], asked: Collection[tuple[str, str, str]]) -> frozenset[str]:
     """Return the dtypes in which the entry point keeps the first of the rules about ordinary calls."""
     broken = {one.context.case.dtype for one in mine if one.context.case.theme == "scaled-above"}
-    tested = {dtype for entry_point, rule, dtype in asked if entry_point == name and rule == "scaled-above"}
-    return frozenset(tested - broken)
+    return _list_called(name, asked) - broken
 
 
 def _list_barred(name: str, mine: Iterable[Judged], asked: Collection[tuple[str, str, str]]) -> dict[str, set[str]]:

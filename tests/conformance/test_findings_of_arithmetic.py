@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ import pytest
 from named_causes import find_causes, make_adapter
 
 import gradclip_spec
+from gradclip_adapters.contract import Array
+from gradclip_conformance.causes.facts import Tensor
+from gradclip_conformance.oracle.arrays import decode
 
 Clip = Callable[..., Any]
 
@@ -236,3 +240,13 @@ def test_flushed_elements_of_a_clip_by_value_are_named() -> None:
     found = find_causes(make_adapter(clip, "clip_by_value"), "value.bounds")
 
     assert found == {("subnormals-flushed",): "rounding"}
+
+
+@pytest.mark.parametrize("result", [5e-324, 1.0])
+def test_factor_beyond_float64_is_compared_exactly(result: float) -> None:
+    given, got = (Array.of(np.array([number])) for number in (5e-324, result))
+    tensor = Tensor(0, given, got, decode(given.data, "float64"))
+
+    # A model may give such a factor for subnormal gradients.
+    assert not tensor.is_scaled_by(Fraction(2) ** 1100, 4.0)
+    assert tensor.is_scaled_by(Fraction(2) ** 1074, 4.0) is (result == 1.0)

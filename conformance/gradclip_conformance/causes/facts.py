@@ -6,6 +6,7 @@ The models of wrong answers compare these.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -58,6 +59,8 @@ MANY = 4096
 
 #: A distance computed in float64 or long double may be wrong by this much, in ulp.
 DOUBT = 1 / 32
+#: The largest number of float64.
+LARGEST = Fraction(sys.float_info.max)
 
 
 class Kind(StrEnum):
@@ -156,7 +159,8 @@ class Tensor:
         if not factor or bound >= 2.0**20 or self.kind in (Kind.NAN, Kind.PARTLY):
             return True
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            right = self.before * float(factor)
+            # A law may give a factor beyond float64. Its products are infinite, and not compared here.
+            right = self.before * (float(factor) if abs(factor) <= LARGEST else math.inf)
             # Allow for ulps that differ by a factor of two at the end of a binade, and for two roundings in float64.
             spacing = np.abs(right) * 2.0 ** (2 - self.form.precision) + 4 * float(self.form.smallest_subnormal)
             far = np.abs(self.after - right) > spacing * (bound + 4)

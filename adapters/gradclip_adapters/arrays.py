@@ -135,6 +135,22 @@ def refuse_unlisted(call: Call, subject: Subject, kind: str = "adapter") -> None
         raise Unsupported(message, kind)
 
 
+def refuse_other_dtypes(call: Call, subject: Subject) -> None:
+    """Refuse dtypes that an adapter leaves to other entry points of the same function, because calls take long.
+
+    Raises
+    ------
+    Unsupported
+        If a gradient has a dtype that the subject does not list.
+    """
+    dtypes = {gradient.array.dtype for gradient in call.gradients if gradient.array is not None}
+    if not dtypes <= set(subject.dtypes):
+        message = "the adapter asks {} for {} only, because calls take long".format(
+            subject.name, " and ".join(subject.dtypes)
+        )
+        raise Unsupported(message)
+
+
 def _list_used_features(call: Call) -> Iterator[str]:
     yield from (FEATURE_OF_OPTION[option] for option in call.options if option in FEATURE_OF_OPTION)
     for gradient in call.gradients:

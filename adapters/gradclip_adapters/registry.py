@@ -28,6 +28,7 @@ BUILT_IN = {
     "keras-torch": "gradclip_adapters.frameworks.keras:use_torch",
     "keras-tensorflow": "gradclip_adapters.frameworks.keras:use_tensorflow",
     "keras-jax": "gradclip_adapters.frameworks.keras:use_jax",
+    "jax": "gradclip_adapters.frameworks.jax:JaxAdapter",
     "optax": "gradclip_adapters.frameworks.optax:OptaxAdapter",
     "nnabla": "gradclip_adapters.frameworks.nnabla:NNablaAdapter",
     "chainer": "gradclip_adapters.frameworks.chainer:ChainerAdapter",
@@ -44,6 +45,8 @@ BUILT_IN = {
     "fairscale": "gradclip_adapters.frameworks.torch_based.fairscale:FairScaleAdapter",
     "skorch": "gradclip_adapters.frameworks.torch_based.skorch:SkorchAdapter",
     "mmengine": "gradclip_adapters.frameworks.torch_based.mmengine:MMEngineAdapter",
+    "transformers": "gradclip_adapters.frameworks.torch_based.transformers:TransformersAdapter",
+    "fastai": "gradclip_adapters.frameworks.torch_based.fastai:FastaiAdapter",
 }
 
 

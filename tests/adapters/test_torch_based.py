@@ -50,6 +50,19 @@ def clip_by_fairscale(subject: str, parameters: Sequence[Parameter], threshold: 
     return OSS(list(parameters), torch.optim.SGD, lr=1.0).clip_grad_norm(threshold)
 
 
+def clip_by_fastai(subject: str, parameters: Sequence[Parameter], threshold: float) -> None:
+    """Call the callback of fastai, and take a step."""
+    from fastai.callback.training import GradientClip
+    from fastai.data.core import DataLoaders
+    from fastai.learner import Learner
+
+    clip = GradientClip(threshold)
+    clip.learn = Learner(DataLoaders([], []), torch.nn.ParameterList(parameters), loss_func=len)
+    clip.before_step()
+    torch.optim.SGD(parameters, lr=1.0).step()
+    show_step(parameters)
+
+
 def clip_by_mmengine(subject: str, parameters: Sequence[Parameter], threshold: float) -> None:
     """Take a step of MMEngine."""
     from mmengine.optim import OptimWrapper
@@ -75,6 +88,15 @@ def clip_by_torchtitan(subject: str, parameters: Sequence[Parameter], threshold:
     return clip_grad_norm_(parameters, threshold, foreach=foreach)
 
 
+def clip_by_transformers(subject: str, parameters: Sequence[Parameter], threshold: float) -> None:
+    """Call the function that `Trainer` calls, and take a step."""
+    import accelerate
+
+    accelerate.Accelerator(cpu=True).clip_grad_norm_(parameters, threshold)
+    torch.optim.SGD(parameters, lr=1.0).step()
+    show_step(parameters)
+
+
 def show_step(parameters: Sequence[Parameter]) -> None:
     """Put the negated parameters in place of the gradients."""
     for parameter in parameters:
@@ -86,9 +108,11 @@ CLIPS: dict[str, Callable[[str, Sequence[Parameter], float], Any]] = {
     "accelerate": clip_by_accelerate,
     "fabric": clip_by_fabric,
     "fairscale": clip_by_fairscale,
+    "fastai": clip_by_fastai,
     "mmengine": clip_by_mmengine,
     "skorch": clip_by_skorch,
     "torchtitan": clip_by_torchtitan,
+    "transformers": clip_by_transformers,
 }
 
 with warnings.catch_warnings():

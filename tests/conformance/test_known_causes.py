@@ -400,6 +400,8 @@ COUNTS = {
     "chainer": 3,
     "fabric": 9,
     "fairscale": 5,
+    "fastai": 5,
+    "jax": 6,
     "keras-jax": 6,
     "keras-tensorflow": 9,
     "keras-torch": 10,
@@ -415,6 +417,7 @@ COUNTS = {
     "thinc": 6,
     "torch": 10,
     "torchtitan": 7,
+    "transformers": 3,
 }
 
 

@@ -1,0 +1,152 @@
+"""Share what adapters of packages on JAX do: make arrays, call a function, eager or in `jax.jit`, and read the results.
+
+An adapter of a package is a list of entry points. Each entry point has a function that passes a tree of arrays and the
+options of a call to the package's own function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+
+import jax
+
+from ..arrays import answer_in_threads, build_tensors, convert_options, make_following_call, refuse_other_dtypes
+from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+
+__all__ = ["COMMON", "DTYPES", "Clip", "EntryPoint", "TreeAdapter", "list_modes"]
+
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+#: On the CPU, XLA treats subnormal numbers as zero: https://github.com/jax-ml/jax/issues/26658
+FLUSHES = ("flushes_subnormals",) if jax.default_backend() == "cpu" else ()
+#: Older versions of JAX have the context manager among the experiments.
+ENABLE_X64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
+COMMON = (
+    "functional",
+    "none_grads",
+    "mixed_dtypes",
+    "repeated",
+    "single",
+    "threads",
+    "follows",
+    "threshold_kinds",
+    "tensor_threshold",
+    "differentiable",
+    *FLUSHES,
+)
+#: The options that say how to make a call.
+HOW = ("as_generator", "as_single", "compiled")
+
+#: A function from a tree of arrays, and options as keyword arguments, to the clipped tree and to the norm if there is
+#: one. If a gradient is excluded, the argument `need_clip` holds the flags in the form of the tree.
+Clip = Callable[..., Tuple[Any, Any]]
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """An entry point of a package and the function that calls it."""
+
+    subject: Subject
+    clip: Clip
+    #: Whether arrays of 64 bits exist. By default, JAX turns them into arrays of 32 bits.
+    wide: bool = True
+
+
+class TreeAdapter(Adapter):
+    """Adapter for functions that clip trees of JAX's arrays."""
+
+    def __init__(self, framework: str, version: str, entry_points: Iterable[EntryPoint]) -> None:
+        """List the entry points."""
+        self.entry_points = {entry.subject.name: entry for entry in entry_points}
+        self._about = About(framework, version, {"jax": jax.__version__, "devices": str(jax.devices())})
+
+    def about(self) -> About:
+        """Return the versions of the package and of JAX, and JAX's devices."""
+        return self._about
+
+    def subjects(self) -> Sequence[Subject]:
+        """Return all entry points."""
+        return [entry.subject for entry in self.entry_points.values()]
+
+    def call(self, call: Call) -> Reply:
+        """Return the answer of the entry point that the call names."""
+        entry = self.entry_points[call.subject]
+        if any(gradient.layout != "contiguous" or gradient.rows is not None for gradient in call.gradients):
+            message = "arrays of JAX have no strides and are not row-sparse"
+            raise Unsupported(message, "interface")
+        if "reused" in call.options:
+            message = "arrays of JAX are immutable: no call can reuse the arrays of an earlier one"
+            raise Unsupported(message, "interface")
+        if not entry.wide and any(one.array is not None and one.array.dtype == "float64" for one in call.gradients):
+            message = "by default, JAX has no arrays of 64 bits"
+            raise Unsupported(message, "interface")
+        refuse_other_dtypes(call, entry.subject)
+        if "threads" in call.options:
+            return answer_in_threads(call, self.call)
+        # The setting belongs to a thread.
+        with ENABLE_X64(entry.wide):
+            return _answer(entry, call)
+
+
+def list_modes(
+    name: str, operation: str, features: Sequence[str], clip: Clip, compiled: Sequence[str] = DTYPES
+) -> List[EntryPoint]:
+    """Return the entry points of a function: eager for each dtype, and in `jax.jit` for the dtypes of `compiled`."""
+    return [
+        EntryPoint(Subject(name + "[eager]", operation, DTYPES, (*features, "compiles")), clip),
+        EntryPoint(Subject(name + "[jit]", operation, tuple(compiled), (*features, "compiled")), clip),
+    ]
+
+
+def _answer(entry: EntryPoint, call: Call) -> Reply:
+    arrays = build_tensors(call.gradients, _make_array)
+    cotangents = [gradient.cotangent and jax.numpy.asarray(gradient.cotangent.numpy()) for gradient in call.gradients]
+    tree: Any = arrays[0] if call.options.get("as_single") else arrays
+    passed: Any = (array for array in arrays) if call.options.get("as_generator") else tree
+    norm = None
+    with framework_call(lambda: _read(arrays)) as seen:
+        if any(one is not None for one in cotangents):
+            _, pull_back = jax.vjp(lambda values: _clip(entry, call, values)[0], arrays)
+            clipped = pull_back(cotangents)[0]
+        else:
+            clipped, norm = _clip(entry, call, passed)
+        if "followed" in call.options:
+            following = make_following_call(call)
+            _clip(entry, following, build_tensors(following.gradients, _make_array))
+    results: List[Any] = [clipped] if call.options.get("as_single") else list(clipped)
+    return Reply(
+        gradients=_read(results),
+        norm=None if norm is None else Array.of(jax.device_get(norm)),
+        inputs=_read(arrays),
+        same_object=tuple(new is old for new, old in zip(results, arrays)),
+        warnings=seen.warnings,
+    )
+
+
+def _clip(entry: EntryPoint, call: Call, tree: Any) -> Tuple[Any, Any]:
+    """Pass the tree and the options to the clip, under the compiler if the call says so."""
+    dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
+    included = [gradient.need_clip for gradient in call.gradients]
+    options, flags = convert_options(call.options, included, lambda value: jax.numpy.asarray(value, dtype))
+    kept = {name: value for name, value in options.items() if name not in HOW}
+    if not all(flags):
+        kept["need_clip"] = flags[0] if "as_single" in options else flags
+    # The compiler traces a threshold that is an array. A number is a constant to it.
+    is_traced = "tensor_threshold" in call.options
+    traced = {name: value for name, value in kept.items() if is_traced and name in ("clip_norm", "max", "min")}
+
+    def clip(values: Any, thresholds: Dict[str, Any]) -> Tuple[Any, Any]:
+        return entry.clip(values, **{**kept, **thresholds})
+
+    compiled = "compiled" in entry.subject.features or options.get("compiled")
+    results: Tuple[Any, Any] = (jax.jit(clip) if compiled else clip)(tree, traced)
+    return results
+
+
+def _make_array(gradient: Gradient) -> jax.Array:
+    assert gradient.array is not None
+    return jax.numpy.asarray(gradient.array.numpy())
+
+
+def _read(arrays: Sequence[Any]) -> Tuple[Optional[Array], ...]:
+    return tuple(None if array is None else Array.of(jax.device_get(array)) for array in arrays)

@@ -28,7 +28,8 @@ ADAPTER = {"torch": module.use_torch, "tensorflow": module.use_tensorflow, "jax"
 import keras  # noqa: E402 - the adapter has chosen the backend
 import ml_dtypes  # noqa: E402 - a dependency of Keras
 
-SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}
+#: The entry points of one device. `test_distributed_engines` tests the others.
+SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects() if "distributed" not in subject.features}
 COMPILED = [name for name, subject in SUBJECTS.items() if "compiled" in subject.features]
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
 ASKED = [(name, dtype) for name, subject in SUBJECTS.items() for dtype in subject.dtypes]

@@ -17,6 +17,7 @@ ENGINES = {
     "torch": ("DTensor", "FSDP2", "DDP"),
     "optax": ("eager, sharded", "jit, sharded"),
     "tensorflow": ("MirroredStrategy",),
+    "keras-tensorflow": ("MirroredStrategy",),
 }
 
 

@@ -403,7 +403,7 @@ COUNTS = {
     "fastai": 5,
     "jax": 6,
     "keras-jax": 6,
-    "keras-tensorflow": 9,
+    "keras-tensorflow": 10,
     "keras-torch": 10,
     "mlx": 5,
     "mmengine": 5,

@@ -33,9 +33,9 @@ class SharesByGlobalNorm(Sharing, ByGlobalNorm):
         (ByNorm, TakesTensors, "norm.tensor-threshold", 9),
         (ByGlobalNorm, TakesTensors, "global-norm.tensor-threshold", 9),
         (OverAxes, TakesAxes, "norm.norm-over-axes", 18),
-        (SharesByValue, InProcesses, "value.shards-as-whole", 29),
-        (SharesByNorm, InProcesses, "norm.shards-as-whole", 48),
-        (SharesByGlobalNorm, InProcesses, "global-norm.shards-as-whole", 48),
+        (SharesByValue, InProcesses, "value.shards-as-whole", 32),
+        (SharesByNorm, InProcesses, "norm.shards-as-whole", 56),
+        (SharesByGlobalNorm, InProcesses, "global-norm.shards-as-whole", 56),
     ],
 )
 def test_right_function_passes(right: type[Clipper], adapter: type[WithAbilities], rule: str, count: int) -> None:

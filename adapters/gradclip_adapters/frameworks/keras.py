@@ -48,6 +48,9 @@ class Backend:
     #: Whether eager steps have entry points. JAX compiles each function again for each new shape, even in an eager
     #: step, which takes a fifth of a second.
     is_eager: bool = True
+    #: A function that takes a step in several replicas. It gets the call, and functions that make an optimizer and the
+    #: variables.
+    replicated_step: Optional[Callable[..., Reply]] = None
 
 
 class KerasAdapter(Adapter):
@@ -71,6 +74,8 @@ class KerasAdapter(Adapter):
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
         subject = self._subjects[call.subject]
+        if "distributed" in subject.features:
+            return self._answer_in_replicas(call, subject)
         if "compiled" in subject.features:
             # Each call compiles a program of its own, which takes a tenth of a second.
             refuse_unlisted(call, subject)
@@ -89,6 +94,22 @@ class KerasAdapter(Adapter):
         if "threads" in call.options:
             return answer_in_threads(call, self._answer)
         return self._answer(call)
+
+    def _answer_in_replicas(self, call: Call, subject: Subject) -> Reply:
+        """Take one step of SGD in several replicas."""
+        import keras
+
+        refuse_unlisted(call, subject, "interface")
+        assert self._backend.replicated_step is not None
+        argument, threshold = ARGUMENTS[subject.operation]
+        options = {name: value for name, value in call.options.items() if name not in (threshold, "world")}
+
+        def make_optimizer() -> Any:
+            return keras.optimizers.SGD(learning_rate=1.0, **{argument: call.options[threshold]}, **options)
+
+        return self._backend.replicated_step(
+            call, make_optimizer, lambda: [_make_variable(gradient, 0.0) for gradient in call.gradients]
+        )
 
     def _answer(self, call: Call) -> Reply:
         gradients = build_tensors(call.gradients, self._backend.make)
@@ -144,6 +165,9 @@ def _list_subjects(backend: Backend) -> List[Subject]:
             features = (*COMMON, *own, *backend.features)
             if backend.is_eager:
                 found.append(Subject(entry, operation, DTYPES, (*features, "threads")))
+            if backend.replicated_step is not None and name == "SGD":
+                replicated = ("distributed", "compiled", "optimizer", "none_grads")
+                found.append(Subject(entry + "[MirroredStrategy]", operation, DTYPES, replicated))
             if backend.compiled_step is not None and name == "SGD":
                 found.append(Subject(entry + "[jit_compile]", operation, ("float32",), (*features, "compiled")))
     return found
@@ -204,6 +228,11 @@ def use_tensorflow() -> KerasAdapter:
     _start("tensorflow")
     import tensorflow as tf
 
+    from .mirrored import add_devices, step_in_replicas
+
+    # TensorFlow divides the CPU only before it uses it.
+    add_devices()
+
     def make(gradient: Gradient) -> Any:
         _refuse_layout(gradient)
         assert gradient.array is not None
@@ -224,7 +253,10 @@ def use_tensorflow() -> KerasAdapter:
     devices = " ".join(one.name for one in tf.config.list_logical_devices())
     environment = {"tensorflow": tf.__version__, "devices": devices}
     # The threads of TensorFlow treat subnormal numbers as zero: https://github.com/tensorflow/tensorflow/issues/62399
-    return KerasAdapter(Backend("TensorFlow", environment, make, read, ("sparse", "flushes_subnormals"), step))
+    features = ("sparse", "flushes_subnormals")
+    return KerasAdapter(
+        Backend("TensorFlow", environment, make, read, features, step, replicated_step=step_in_replicas)
+    )
 
 
 def use_jax() -> KerasAdapter:

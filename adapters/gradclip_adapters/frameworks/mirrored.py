@@ -16,8 +16,8 @@ from ..processes import get_world, join_replies
 
 __all__ = ["add_devices", "clip_in_replicas", "step_in_replicas"]
 
-#: The largest number of replicas.
-DEVICES = 4
+#: The number of replicas.
+DEVICES = 2
 
 
 def add_devices() -> None:
@@ -28,8 +28,8 @@ def add_devices() -> None:
 
 
 @functools.lru_cache(maxsize=None)
-def _make_strategy(world: int) -> Any:
-    return tf.distribute.MirroredStrategy(["CPU:{}".format(number) for number in range(world)])
+def _make_strategy() -> Any:
+    return tf.distribute.MirroredStrategy(["CPU:{}".format(number) for number in range(DEVICES)])
 
 
 def _make_addends(call: Call) -> List[Optional[Any]]:
@@ -38,18 +38,21 @@ def _make_addends(call: Call) -> List[Optional[Any]]:
     Raises
     ------
     Unsupported
-        If the call splits a gradient.
+        If the call splits a gradient, or asks for another number of replicas.
     """
     if any(gradient.sharded is not None for gradient in call.gradients):
         message = "MirroredStrategy gives each replica a copy of each gradient"
         raise Unsupported(message, "interface")
+    if get_world(call) != DEVICES:
+        message = "after a step in {} replicas, TensorFlow takes none in another number of them".format(DEVICES)
+        raise Unsupported(message)
     arrays = [gradient.array for gradient in call.gradients]
-    return [None if one is None else tf.constant(one.numpy()) / get_world(call) for one in arrays]
+    return [None if one is None else tf.constant(one.numpy()) / DEVICES for one in arrays]
 
 
 def clip_in_replicas(clip: Callable[..., Tuple[Sequence[Any], Any]], call: Call, options: Mapping[str, Any]) -> Reply:
     """Return the answer of a clip that each replica calls on the summed gradients."""
-    strategy, addends = _make_strategy(get_world(call)), _make_addends(call)
+    strategy, addends = _make_strategy(), _make_addends(call)
 
     def run() -> Any:
         context = tf.distribute.get_replica_context()
@@ -71,7 +74,7 @@ def step_in_replicas(
     call: Call, make_optimizer: Callable[[], Any], make_variables: Callable[[], Sequence[Any]]
 ) -> Reply:
     """Return the negated variables after a step from zero that an optimizer takes in all replicas."""
-    strategy, addends = _make_strategy(get_world(call)), _make_addends(call)
+    strategy, addends = _make_strategy(), _make_addends(call)
     with framework_call() as seen:
         with strategy.scope():
             variables, optimizer = make_variables(), make_optimizer()

@@ -78,6 +78,9 @@ def _list_forms(dtype: str) -> dict[str, list[Gradient]]:
         "second-axis": [_split([2.0, 4.0, -4.0, 0.0], dtype, (2, 2), 1), copied],
         "uneven-second-axis": [_split([2.0, 1.0, -4.0, 4.0, 2.0, 0.5], dtype, (2, 3), 1)],
         "zeros-in-one-process": [_split([0.0, 0.0, 3.0, -4.0], dtype)],
+        "copied-beside-none": [copied, make_tensor(None, dtype)],
+        "copied-beside-excluded": [copied, replace(make_tensor([8.0, 16.0], dtype), need_clip=False)],
+        "copied-over-four": [make_tensor([12.0, 0.0, 0.5], dtype, (3, 1)), copied],
         "none": [uneven, make_tensor(None, dtype), copied],
         "excluded-copy": [uneven, replace(make_tensor([8.0, 16.0], dtype), need_clip=False)],
         "excluded-split": [copied, _split([8.0, 16.0], dtype, need_clip=False), uneven],
@@ -96,6 +99,7 @@ def _make_norm_cases(operation: str, dtype: str) -> Iterator[Case]:
         for form, gradients in (
             ("", [_split([1.0, -2.0, 0.5, 8.0], dtype)]),
             ("-with-copy", [_split([1.0, -2.0, 0.5, 8.0], dtype), make_tensor([4.0, -1.0], dtype)]),
+            ("-copied", [make_tensor([4.0, -8.0, 0.5], dtype)]),
             ("-empty-part", [_split([2.0, -4.0], dtype, (1, 2))]),
         ):
             options = {"clip_norm": 1.25, "norm_type": p}
@@ -112,6 +116,8 @@ def _make_extreme_cases(operation: str, dtype: str) -> Iterator[Case]:
             yield _make_case(
                 operation, f"{name}-in-{place}-process", dtype, some, {"clip_norm": 1.0}, expect("not-silent")
             )
+        copied = [make_tensor([3.0, value], dtype), *beside]
+        yield _make_case(operation, f"{name}-copied", dtype, copied, {"clip_norm": 1.0}, expect("not-silent"))
     for name, unit in (("huge", HUGE[dtype]), ("tiny", TINY[dtype])):
         # Their squares overflow, or underflow to zero.
         gradients = [_split([0.0, 0.0, 3 * unit, 4 * unit], dtype)]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from gradclip_adapters.arrays import convert_thresholds
 from gradclip_adapters.contract import Array, Reply
 from gradclip_reports.statuses import DIFFERING, Status
 from gradclip_spec.rules.causes import load_cause_groups
@@ -556,7 +557,15 @@ def _explain_results(subject: _Subject, case: Case, results: Sequence[Array | No
     if has_dense_rows(case, results):
         return explain_rows(case, results, subject.formulas)
     found = _explain_in_order(subject, case, results)
+    if found is None and "world" in case.options and _are_right(_multiply_thresholds(case), results):
+        return Explanation.of("addends-clipped")
     return _explain_order(case, results) or found if found is None or found.cause in MISPLACED else found
+
+
+def _multiply_thresholds(case: Case) -> Case:
+    """Return the case that clips the sum of equal addends as a clip of each addend does."""
+    world = case.options["world"]
+    return replace(case, options=convert_thresholds(case.options, lambda value: world * value))
 
 
 def _explain_order(case: Case, results: Sequence[Array | None]) -> Explanation | None:

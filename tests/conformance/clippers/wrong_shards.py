@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradclip_adapters import processes
+from gradclip_adapters.arrays import convert_thresholds
 from gradclip_adapters.contract import Array as Sent
 from gradclip_adapters.contract import Call, Reply, framework_call
 
@@ -220,3 +221,19 @@ class OnlyTheFirstKnows(Sharing, ByGlobalNorm):
 
     def report(self, rank: int, total: float, own: Sequence[Array]) -> float:
         return 0.0 if rank else total
+
+
+@caught_by("shards-as-whole", adapter=InProcesses)
+class ThresholdForEachProcess(Sharing):
+    """Clip to the threshold times the number of processes, as if each process clipped its own addend."""
+
+    def answer_as(
+        self,
+        rank: int,
+        parts: Sequence[Gradients],
+        axes: Sequence[int | None],
+        need_clip: Sequence[bool],
+        options: dict[str, Any],
+    ) -> tuple[Gradients, float | None]:
+        multiplied = convert_thresholds(options, lambda value: value * len(parts))
+        return super().answer_as(rank, parts, axes, need_clip, multiplied)

@@ -11,12 +11,12 @@ from .parameters import ANY_NORM, COMMON, DTYPES, NORM_TYPES, EntryPoint, Parame
 
 __all__ = ["AccelerateAdapter"]
 
-#: `clip_grad_norm_` takes a list. It makes a list of the rows of a single tensor, which have no gradients.
-LISTS = tuple(feature for feature in COMMON if feature != "single")
-
 
 class AccelerateAdapter(ParametersAdapter):
-    """Adapter for the clips of Accelerate."""
+    """Adapter for the clips of Accelerate.
+
+    Accelerate says of each that it "should be used in place of" torch's function, which takes a single tensor, too.
+    """
 
     def __init__(self) -> None:
         """List the entry points."""
@@ -39,7 +39,7 @@ ENTRY_POINTS = [
             "accelerate.Accelerator.clip_grad_norm_",
             "clip_by_global_norm",
             DTYPES,
-            (*LISTS, *ANY_NORM, "in_place"),
+            (*COMMON, *ANY_NORM, "in_place"),
             NORM_TYPES,
         ),
         _clip_by_norm,

@@ -690,6 +690,13 @@ def test_each_layout_that_was_checked_has_a_script(adapter: str) -> None:
     assert missing == []
 
 
+def test_script_passes_a_single_parameter_without_a_list() -> None:
+    run = read_published("accelerate")
+    (cell,) = (one for one in run.cells if one.case == "global-norm.single-tensor/vector/float32")
+
+    assert "clip_grad_norm_(parameters[0], 3.0)" in write_script(run.header, cell)
+
+
 def return_all(grads: list[Any], *, clip_norm: float) -> list[Any]:
     """Clip nothing."""
     return list(grads)

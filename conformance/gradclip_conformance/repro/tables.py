@@ -38,7 +38,7 @@ The texts of a table may hold these names:
 `$unless_none`    a prefix that gives 0.0 instead of an expression with `gradient` if it is None
 `$if_it_exists`   the condition that leaves None out of a comprehension
 `$existing`       the gradients that are not None
-`$parameters`     the list `parameters`, or an iterator over it if the case asks for a generator
+`$parameters`     the list `parameters`, an iterator over it, or its only element, as the case asks
 ================= ====================================================================================
 """
 
@@ -271,8 +271,14 @@ def _choose_names(case: Case, subject: Subject, known: Mapping[str, str]) -> dic
         "unless_none": "" if exists else "0.0 if gradient is None else ",
         "if_it_exists": if_it_exists,
         "existing": "gradients" if exists else f"[gradient for gradient in gradients{if_it_exists}]",
-        "parameters": "iter(parameters)" if case.options.get("as_generator") else "parameters",
+        "parameters": _write_parameters(case),
     }
+
+
+def _write_parameters(case: Case) -> str:
+    if case.options.get("as_single"):
+        return "parameters[0]"
+    return "iter(parameters)" if case.options.get("as_generator") else "parameters"
 
 
 def _write_scalar(value: str, case: Case, known: Mapping[str, str]) -> str:

@@ -79,7 +79,7 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
         default and nothing is excluded, it is left out. The function returns the list of clipped gradients, or
         `(list, total_norm)`. Its signature shows its abilities: if it lacks a parameter (`need_clip`, `norm_type`,
         `error_if_nonfinite`), the cases that need it are `unsupported`.
-    op : {"clip_by_value", "clip_by_norm", "clip_by_global_norm"}
+    op : {"clip_by_value", "clip_by_norm", "clip_by_global_norm", "clip_by_block_rms", "clip_by_average_norm"}
         The operation that the function performs.
     dtypes : sequence of str, optional
         The dtypes of the gradients; float16, float32 and float64 by default.
@@ -188,7 +188,7 @@ def assert_conforms(fn: Callable[..., Any], op: str, **options: Any) -> None:
     fn : callable
         The function to check, on NumPy arrays.
     op : str
-        The operation: "clip_by_value", "clip_by_norm" or "clip_by_global_norm".
+        The operation, as for :func:`check_clipper`.
     **options
         The options of :func:`check_clipper`.
 

@@ -43,7 +43,7 @@ def conforms(
 
     Parameters
     ----------
-    op : {"clip_by_value", "clip_by_norm", "clip_by_global_norm"}
+    op : {"clip_by_value", "clip_by_norm", "clip_by_global_norm", "clip_by_block_rms", "clip_by_average_norm"}
         The operation that the clip function performs.
     per : {"finding", "rule"}
         What gets a test of its own: each way in which a clip function can differ from the rules, or each rule.

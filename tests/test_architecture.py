@@ -301,7 +301,9 @@ def test_case_ids_are_unique_and_readable() -> None:
     dtype = "(float16|bfloat16|float32|float64)"
 
     assert [name for name, count in Counter(ids).items() if count > 1] == []
-    form = re.compile(rf"(value|norm|global-norm|block-rms|average-norm)\.[a-z-]+/[a-z0-9-]+/{dtype}(\+{dtype})*")
+    form = re.compile(
+        rf"(value|norm|global-norm|block-rms|average-norm|per-example)\.[a-z-]+/[a-z0-9-]+/{dtype}(\+{dtype})*"
+    )
     assert [name for name in ids if not form.fullmatch(name)] == []
 
 

@@ -50,6 +50,7 @@ OPERATIONS = (
     "clip_by_global_norm",
     "clip_by_block_rms",
     "clip_by_average_norm",
+    "clip_per_example",
 )
 
 #: The dtypes on the wire, and the unsigned integers of the same width that carry their bits.

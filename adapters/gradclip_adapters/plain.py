@@ -77,6 +77,7 @@ PARAMETERS = {
     "clip_by_global_norm": ("clip_norm", "norm_type", "need_clip", "error_if_nonfinite"),
     "clip_by_block_rms": ("clip_norm", "need_clip"),
     "clip_by_average_norm": ("clip_norm", "need_clip"),
+    "clip_per_example": ("clip_norm",),
 }
 
 #: The feature that a function has if it takes the parameter.

@@ -37,6 +37,7 @@ FEATURES = {
     "clip_by_global_norm": (*COMMON, "norm_type", "eps", "returns_norm", "error_if_nonfinite"),
     "clip_by_block_rms": COMMON,
     "clip_by_average_norm": COMMON,
+    "clip_per_example": tuple(name for name in COMMON if name != "excludes"),
 }
 
 
@@ -149,6 +150,8 @@ class ReferenceAdapter(Adapter):
 
 def _build_keywords(subject: Subject, call: Call) -> Dict[str, Any]:
     options, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
+    if subject.operation == "clip_per_example":
+        return {"clip_norm": options["clip_norm"]}
     keywords = {name: value for name, value in options.items() if name not in ("as_generator", "as_single", "compiled")}
     keywords["need_clip"] = flags[0] if call.options.get("as_single") else flags
     keywords["inplace"] = "in_place" in subject.features
@@ -168,7 +171,7 @@ def _list_subjects(backend: Backend) -> List[Subject]:
         norm_types = NORM_TYPES if "norm_type" in features else (2.0,)
         functional = ("functional", "differentiable") if backend.pull_back is not None else ("functional",)
         subjects.append(Subject(name, operation, backend.dtypes, (*features, *functional), norm_types))
-        if backend.writable:
+        if backend.writable and operation != "clip_per_example":
             in_place = (*features, "in_place")
             subjects.append(Subject(name + "[inplace=True]", operation, backend.dtypes, in_place, norm_types))
     return subjects

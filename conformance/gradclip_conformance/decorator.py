@@ -43,8 +43,9 @@ def conforms(
 
     Parameters
     ----------
-    op : {"clip_by_value", "clip_by_norm", "clip_by_global_norm", "clip_by_block_rms", "clip_by_average_norm"}
-        The operation that the clip function performs.
+    op : str
+        The operation that the clip function performs: "clip_by_value", "clip_by_norm", "clip_by_global_norm",
+        "clip_by_block_rms", "clip_by_average_norm" or "clip_per_example".
     per : {"finding", "rule"}
         What gets a test of its own: each way in which a clip function can differ from the rules, or each rule.
     **options

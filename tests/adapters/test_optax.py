@@ -22,8 +22,15 @@ import optax
 from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Unsupported
 
 ADAPTER = OptaxAdapter()
+EVERY = {subject.name: subject for subject in ADAPTER.subjects()}
+#: The functions that are called on examples.
+PER_EXAMPLE = sorted(name for name, subject in EVERY.items() if subject.operation == "clip_per_example")
 #: The entry points of one device. `test_distributed_engines` tests the others.
-SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects() if "distributed" not in subject.features}
+SUBJECTS = {
+    name: subject
+    for name, subject in EVERY.items()
+    if name not in PER_EXAMPLE and "distributed" not in subject.features
+}
 GLOBAL_NORM = sorted(name for name, subject in SUBJECTS.items() if subject.operation == "clip_by_global_norm")
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
 VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
@@ -55,7 +62,7 @@ def clip_by_hand(subject: str, dtype: str, threshold: float, mask: list[bool] | 
 
 
 def test_contract_defines_every_feature() -> None:
-    assert {feature for subject in SUBJECTS.values() for feature in subject.features} <= set(FEATURES)
+    assert {feature for subject in EVERY.values() for feature in subject.features} <= set(FEATURES)
 
 
 def test_about_gives_the_imported_versions() -> None:
@@ -168,3 +175,21 @@ def test_derivatives_come_from_vjp(subject: str) -> None:
     # (c / n) (v - x (x . v) / n^2), with x . v = -5 and n = 5.
     assert reply.gradients[0] is not None
     np.testing.assert_allclose(reply.gradients[0].numpy(), [0.8, -0.6], rtol=1e-6)
+
+
+@pytest.mark.parametrize("subject", PER_EXAMPLE)
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+@pytest.mark.parametrize("threshold", [1.5, 64.0])
+def test_examples_are_clipped_like_in_a_direct_call(subject: str, dtype: str, threshold: float) -> None:
+    values = [np.array(one, DTYPES[dtype]) for one in ([[3.0, -4.0], [0.5, 1.0]], [12.0, -0.25])]
+    gradients = tuple(Gradient(f"g{number}", Array.of(one)) for number, one in enumerate(values))
+    with jax.enable_x64(True):
+        function = optax.per_example_global_norm_clip
+        clip = jax.jit(function) if "jit" in subject else function
+        sums, _ = clip([jax.numpy.asarray(one) for one in values], threshold)
+        expected = tuple(Array.of(np.asarray(one)) for one in sums)
+
+    reply = ADAPTER.call(Call(subject, gradients, {"clip_norm": threshold}))
+
+    assert reply.gradients == expected
+    assert reply.inputs == tuple(gradient.array for gradient in gradients)

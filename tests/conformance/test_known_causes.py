@@ -409,7 +409,7 @@ COUNTS = {
     "mmengine": 5,
     "mxnet": 6,
     "nnabla": 8,
-    "optax": 11,
+    "optax": 14,
     "paddle": 11,
     "paddle-fluid": 12,
     "skorch": 5,

@@ -14,6 +14,7 @@ from gradclip_spec import (
     clip_by_global_norm,
     clip_by_norm,
     clip_by_value,
+    clip_per_example,
     global_norm,
 )
 
@@ -338,3 +339,26 @@ def test_averages_leave_the_excluded_and_write_in_place(clip: Any, threshold: fl
     assert clipped["a"] is gradients["a"]
     assert gradients["a"].tolist() == [1.5, 2.0, 0.0, 0.0]
     assert gradients["b"].tolist() == [3.0, 4.0, 0.0, 0.0]
+
+
+def test_examples_are_clipped_each_by_its_norm_and_added(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        # The norms of the examples are 5, 2.5 and 0.
+        matrix = backend.array([[3.0, 0.0], [1.5, 0.0], [0.0, 0.0]], dtype)
+        vector = backend.array([-4.0, 2.0, 0.0], dtype)
+        sums = clip_per_example([matrix, None, vector], 2.5)
+
+        assert_equal(backend, sums[0], [3.0, 0.0], dtype)
+        assert sums[1] is None
+        assert_equal(backend, sums[2], 0.0, dtype)
+
+
+def test_examples_need_one_first_axis() -> None:
+    with pytest.raises(ValueError, match="counts the examples"):
+        clip_per_example([np.ones((2, 3)), np.ones((3, 3))], 1.0)
+    with pytest.raises(ValueError, match="counts the examples"):
+        clip_per_example(np.array(1.0), 1.0)
+    with pytest.raises(ValueError, match="clip_norm"):
+        clip_per_example(np.ones((2, 3)), -1.0)
+    assert clip_per_example(np.zeros((0, 3)), 1.0).tolist() == [0.0, 0.0, 0.0]
+    assert clip_per_example([], 1.0) == []

@@ -20,6 +20,7 @@ NAMES = [
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",
+    "clip_per_example",
     "global_norm",
 ]
 

@@ -1,6 +1,7 @@
-"""Adapt Optax on JAX: `optax.clip`, `optax.clip_by_global_norm` and `optax.clip_by_block_rms`.
+"""Adapt Optax on JAX: three transformations, and `optax.per_example_global_norm_clip`, eager and in `jax.jit`.
 
-The adapter calls them through `update`, eager and in `jax.jit`, on one device and on several.
+The transformations are `optax.clip`, `clip_by_global_norm` and `clip_by_block_rms`, called through `update`, on one
+device and on several.
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ def _answer(call: Call) -> Reply:
 def _update(call: Call, updates: Any) -> Any:
     """Make the transformation, mask the excluded gradients, and apply it to the updates, as an optimizer does."""
     subject, how = SUBJECTS[call.subject], ("as_generator", "as_single", "compiled", "world")
+    if subject.operation == "clip_per_example":
+        return _clip_per_example(subject, call, updates)
     dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
     included = [gradient.need_clip for gradient in call.gradients]
     options, flags = convert_options(call.options, included, lambda value: jax.numpy.asarray(value, dtype))
@@ -120,6 +123,16 @@ def _update(call: Call, updates: Any) -> Any:
     tensors = {threshold: options[threshold]} if "tensor_threshold" in call.options else {}
     compiled = "compiled" in subject.features or options.get("compiled")
     return (jax.jit(update) if compiled else update)(updates, tensors)
+
+
+def _clip_per_example(subject: Subject, call: Call, gradients: Any) -> Any:
+    """Return the sums of the clipped gradients. The function also returns the number of clipped examples."""
+
+    def clip(values: Any) -> Any:
+        return optax.per_example_global_norm_clip(values, call.options["clip_norm"])[0]
+
+    compiled = "compiled" in subject.features or call.options.get("compiled")
+    return (jax.jit(clip) if compiled else clip)(gradients)
 
 
 def _make_array(gradient: Gradient) -> jax.Array:
@@ -176,6 +189,9 @@ def _list_subjects() -> List[Subject]:
             if operation in SHARDED_OPERATIONS:
                 compiled = tuple({feature} & {"compiled"})
                 found.append(Subject(name.replace("]", ", sharded]"), operation, dtypes, (*SHARDED, *compiled)))
+    for mode, feature in MODES.items():
+        features = ("functional", "mixed_dtypes", "threads", *FLUSHES, feature)
+        found.append(Subject("optax.per_example_global_norm_clip" + mode, "clip_per_example", dtypes, features))
     return found
 
 

@@ -1,14 +1,15 @@
 """Collect the cases of all themes. Each theme has a module in `themes`, and a file of rules of the same name.
 
-The cases of averages and those that `--deep` found are of several themes.
+The cases of averages, those per example, and those that `--deep` found are of several themes.
 """
 
 from __future__ import annotations
 
 from functools import cache
 
-from . import averages, regressions
+from . import regressions
 from .model import Case
+from .operations import averages, examples
 from .themes import (
     arguments,
     effects,
@@ -38,6 +39,7 @@ THEMES = {
     "optimizer": optimizer,
     "metamorphic": metamorphic,
     "averages": averages,
+    "examples": examples,
     "found": regressions,
 }
 

@@ -23,7 +23,7 @@ from .bounds import NOTHING, compute_error_bounds
 from .formats import FORMATS, Format, compute_power_of_two, decode_bits, divide_to_float, round_to, ulp
 from .formula import PLAIN, Formula
 from .model import Clipped, DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
-from .question import AVERAGES, Question, count_divisor, find_narrowest
+from .question import AVERAGES, Question, count_divisor, find_narrowest, list_norm_groups
 
 __all__ = ["OraclesDisagreeError", "count_terms", "decode_gradients", "name_second_oracle", "predict"]
 
@@ -148,6 +148,7 @@ class _Asked:
         self._key = (
             "clip_by_norm" if alone else question.operation,
             tuple((gradient.array, gradient.need_clip) for gradient in question.gradients),
+            tuple(map(tuple, list_norm_groups(question))) if question.operation == "clip_per_example" else (),
             tuple(sorted(question.options.items())),
             formula,
             question.dtype,
@@ -207,6 +208,8 @@ def _predict_by_norm(case: Question, formula: Formula) -> Prediction:
     tensors, flags = decode_gradients(case), _list_included(case)
     if case.operation == "clip_by_global_norm":
         return _predict_group(case, tensors, flags, formula)
+    if case.operation == "clip_per_example":
+        return _predict_groups(case, tensors, formula)
     # A case may have thousands of gradients, many of them the same.
     known: dict[tuple[Array | None, bool], Prediction] = {}
     for gradient, tensor, flag in zip(case.gradients, tensors, flags, strict=True):
@@ -218,6 +221,21 @@ def _predict_by_norm(case: Question, formula: Formula) -> Prediction:
         tuple(one.norms[0] for one in alone),
         tuple(one.near[0] for one in alone),
         tuple(one.errors[0] for one in alone),
+    )
+
+
+def _predict_groups(case: Question, tensors: list[DyadicArray | None], formula: Formula) -> Prediction:
+    """Return the prediction for groups of gradients that share a norm. No gradient is excluded."""
+    alone: dict[int, tuple[Prediction, int]] = {}
+    for group in list_norm_groups(case):
+        found = _predict_group(case, [tensors[i] for i in group], [True] * len(group), formula)
+        alone.update({i: (found, place) for place, i in enumerate(group)})
+    every = [alone[i] for i in range(len(tensors))]
+    return Prediction(
+        tuple(one.gradients[place] for one, place in every),
+        tuple(one.norms[place] for one, place in every),
+        tuple(one.near[place] for one, place in every),
+        tuple(one.errors[place] for one, place in every),
     )
 
 

@@ -61,4 +61,8 @@ def list_norm_groups(question: Question) -> list[list[int]]:
     """Return the groups of gradients that share a norm."""
     if question.operation == "clip_by_global_norm":
         return [list(question.included)]
+    if question.operation == "clip_per_example":
+        # The gradients of an example share a norm.
+        numbers = dict.fromkeys(question.gradients[i].group for i in question.included)
+        return [[i for i in question.included if question.gradients[i].group == number] for number in numbers]
     return [[i] for i in question.included]

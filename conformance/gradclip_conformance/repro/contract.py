@@ -17,7 +17,7 @@ from ..cases.literals import NoScript, write_array, write_literal
 from ..cases.model import Case
 from ..judge.model import ScriptCall
 from ..oracle.formats import read_float64_values
-from .calls import Calls
+from .calls import Calls, list_passed_gradients
 
 __all__ = ["write_calls"]
 
@@ -80,7 +80,7 @@ def _write_imports(adapter: str, subject: str, case: Case, command: str | None) 
 
 def _write_call(case: Case) -> ScriptCall:
     """Return the lines of a call through the adapter."""
-    gradients = ",\n    ".join(map(_write_gradient, case.gradients))
+    gradients = ",\n    ".join(map(_write_gradient, list_passed_gradients(case)))
     options = ", ".join(f"{write_literal(name)}: {write_literal(value)}" for name, value in case.options.items())
     return ScriptCall(
         gradients=f"gradients = [\n    {gradients},\n]" if gradients else "gradients = []",

@@ -63,7 +63,7 @@ from ..cases.toml_files import check_document, read_toml
 from ..judge.judging import choose_expectation
 from ..judge.model import ScriptCall, join_lines
 from ..oracle.formats import read_float64_values
-from .calls import Calls
+from .calls import Calls, list_passed_gradients
 from .following import add_following_call, make_following_case
 
 __all__ = ["SCRIPTS", "find_template", "has_table", "write_calls"]
@@ -291,7 +291,7 @@ def _write_gradients(case: Case, known: Mapping[str, str]) -> str:
     if any(gradient.rows is not None for gradient in case.gradients):
         msg = f"{case.id} passes a sparse gradient. No script does that."
         raise NoScript(msg)
-    written = [_write_gradient(gradient, known) for gradient in case.gradients]
+    written = [_write_gradient(gradient, known) for gradient in list_passed_gradients(case)]
     if len(written) <= LISTED:
         line = "[" + ", ".join(written) + "]"
         return line if len(line) <= 100 or len(written) < 2 else "[\n    " + ",\n    ".join(written) + ",\n]"

@@ -23,6 +23,7 @@ from ..cases.build import make_case as build_case
 from ..cases.model import Case, expect
 from ..judge.judging import judge
 from ..judge.model import Connection, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict
+from .asking import ask_case
 from .plan import Ability, PlannedCell, add_both_bounds
 from .probing import PROBED
 
@@ -122,7 +123,7 @@ RULE = {
 
 def _probe(subject: Subject, ability: Ability, connection: Connection, timeout: float) -> Finding:
     case = _make_question(subject, ability)
-    answer = connection.ask(case.call(subject.name), timeout)
+    answer = ask_case(connection, case, subject.name, timeout)
     match answer:
         case Raised(kind, text):
             lack = "kernel" if ability.what == "dtype" or KERNEL.search(text) else "interface"
@@ -159,7 +160,7 @@ def _read_reply(
     if name == "error_if_nonfinite" and right:
         infinite = replace(case.gradients[1], array=make_tensor([3.0, math.inf], case.dtype).array)
         case = replace(case, gradients=(case.gradients[0], infinite))
-        right = isinstance(connection.ask(case.call(subject.name), timeout), Raised)
+        right = isinstance(ask_case(connection, case, subject.name, timeout), Raised)
     if name in SHOWN or ability.what == "norm":
         return Finding("interface", "A call asks for it, and the answer ignores it.", is_there=right)
     return Finding("adapter", "The adapter does not declare it, and the answer to a call cannot show it.")

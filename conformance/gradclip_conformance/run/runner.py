@@ -41,6 +41,7 @@ from ..known.recognition import find_entry, is_known_to_end, judge_with_known
 from ..oracle.formula import Formula
 from ..oracle.predict import name_second_oracle
 from .abilities import AbilityProbes
+from .asking import ask_case
 from .host_process import CASE_SECONDS, run_stopped
 from .plan import PlannedCell, Selection, add_formula, plan_cells
 
@@ -278,10 +279,10 @@ def _ask_and_judge(
     known: Sequence[Entry],
 ) -> Judged:
     case, subject = planned.case, planned.subject
-    answers = [connection.ask(case.call(subject.name), timeout)]
+    answers = [ask_case(connection, case, subject.name, timeout)]
     following = follow_up(case, answers[0])
     if following is not None:
-        answers.append(connection.ask(following.call(subject.name), timeout))
+        answers.append(ask_case(connection, following, subject.name, timeout))
     return judge_with_known(Context(case, subject, tuple(claims)), answers, connection.description, known, explain_cell)
 
 

@@ -66,6 +66,8 @@ RULES = {
         operation: tuple(f"{name}.{rule}" for rule in ("scaled-above", "identity-below", "excluded-untouched"))
         for name, operation in AVERAGES.items()
     },
+    # The search draws no examples.
+    "clip_per_example": (),
 }
 
 #: Elements are small integers, or have all digits of the dtype and lie between 2**-5 and 2**4. All elements of an input

@@ -83,6 +83,12 @@ results = [one * one.dtype.type(min(1.0, options["clip_norm"] / n)) for one, n i
 norms, norm = [np.sqrt(np.sum(np.square(one, dtype=np.float64))) / one.size for one in tensors], None
 results = [one * one.dtype.type(min(1.0, options["clip_norm"] / n)) for one, n in zip(tensors, norms)]
 """,
+    "clip_per_example": """
+count, norm = len(tensors[0]) if tensors else 0, None
+norms = [np.sqrt(sum(np.sum(np.square(one[i], dtype=np.float64)) for one in tensors)) for i in range(count)]
+factors = [min(1.0, options["clip_norm"] / n) for n in norms]
+results = [np.sum([one[i] * one.dtype.type(factors[i]) for i in range(count)], axis=0) for one in tensors]
+""",
 }
 PREFIXES = {operation: name for name, operation in EVERY_OPERATION.items()}
 

@@ -27,7 +27,7 @@ from .plots import draw_plots
 from .questions import OPERATIONS, STANDING_OF, STANDINGS, Answer, write_answer
 from .slugs import Slugs
 from .views import FindingView, RunView, make_views
-from .words import AVERAGE_LABELS, LEVELS, MATRIX_PAGES, OPERATION_LABELS, STANDINGS_OF_FINDINGS, VERDICTS
+from .words import LEVELS, MATRIX_PAGES, OPERATION_LABELS, OTHER_LABELS, STANDINGS_OF_FINDINGS, VERDICTS
 
 if TYPE_CHECKING:
     import jinja2
@@ -305,10 +305,10 @@ def _load_templates() -> jinja2.Environment:
         WORDS=STANDINGS_OF_FINDINGS,
         LEVELS=LEVELS,
         OPERATIONS=labels,
-        EVERY_OPERATION={**labels, **AVERAGE_LABELS},
+        EVERY_OPERATION={**labels, **OTHER_LABELS},
         OPERATION_LABELS=OPERATION_LABELS,
         MATRIX_PAGES=MATRIX_PAGES,
-        PREFIXES={OPERATIONS[operation]: label for operation, label in (labels | AVERAGE_LABELS).items()},
+        PREFIXES={OPERATIONS[operation]: label for operation, label in (labels | OTHER_LABELS).items()},
         write_answer=_write_answer,
     )
     return environment

@@ -28,6 +28,7 @@ OPERATIONS = {
     "clip_by_value": "value",
     "clip_by_block_rms": "block-rms",
     "clip_by_average_norm": "average-norm",
+    "clip_per_example": "per-example",
 }
 
 #: The standings of answers, worst first, with a glyph and a meaning.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["AVERAGE_LABELS", "LEVELS", "MATRIX_PAGES", "OPERATION_LABELS", "STANDINGS_OF_FINDINGS", "VERDICTS"]
+__all__ = ["LEVELS", "MATRIX_PAGES", "OPERATION_LABELS", "OTHER_LABELS", "STANDINGS_OF_FINDINGS", "VERDICTS"]
 
 #: The operations. The empty one stands for the first that can answer a question.
 OPERATION_LABELS = {
@@ -12,7 +12,11 @@ OPERATION_LABELS = {
     "clip_by_value": "by value",
 }
 #: The operations without a page of the matrix.
-AVERAGE_LABELS = {"clip_by_block_rms": "by block RMS", "clip_by_average_norm": "by average norm"}
+OTHER_LABELS = {
+    "clip_by_block_rms": "by block RMS",
+    "clip_by_average_norm": "by average norm",
+    "clip_per_example": "per example",
+}
 #: The pages of the matrix, by operation.
 MATRIX_PAGES = {
     "": "index",

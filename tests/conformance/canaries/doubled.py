@@ -32,6 +32,12 @@ def double_by_norm(values: np.ndarray[Any, Any], clip_norm: float) -> np.ndarray
     return double_by_global_norm([values], clip_norm)[0][0]
 
 
+def double_per_example(arrays: Sequence[np.ndarray[Any, Any]], clip_norm: float) -> list[np.ndarray[Any, Any]]:
+    """Clip each example by its norm, double the results and add them."""
+    examples = [double_by_global_norm([array[i] for array in arrays], clip_norm)[0] for i in range(len(arrays[0]))]
+    return [sum(each).astype(array.dtype) for each, array in zip(zip(*examples, strict=True), arrays, strict=True)]
+
+
 def double_by_average(values: np.ndarray[Any, Any], clip_norm: float, power: float) -> np.ndarray[Any, Any]:
     """Clip by the norm divided by a power of the number of elements, and double the result."""
     return double_by_norm(values, clip_norm * values.size**power)

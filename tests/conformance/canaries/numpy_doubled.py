@@ -39,6 +39,11 @@ def clip_by_global_norm(grads: Sequence[Any], *, clip_norm: float, **keywords: A
     return _keep_excluded(grads, clipped, **keywords), np.asarray(norm, "float32")
 
 
+def clip_per_example(grads: Sequence[Any], *, clip_norm: float) -> list[Any]:
+    """Clip with NumPy, and double the results."""
+    return doubled.double_per_example(grads, clip_norm)
+
+
 def _keep_excluded(grads: Sequence[Any], clipped: list[Any], *, inplace: bool, need_clip: Sequence[bool]) -> list[Any]:
     assert all(need_clip)
     if not inplace:
@@ -48,7 +53,14 @@ def _keep_excluded(grads: Sequence[Any], clipped: list[Any], *, inplace: bool, n
     return list(grads)
 
 
-for function in (clip_by_value, clip_by_norm, clip_by_global_norm, clip_by_block_rms, clip_by_average_norm):
+for function in (
+    clip_by_value,
+    clip_by_norm,
+    clip_by_global_norm,
+    clip_by_block_rms,
+    clip_by_average_norm,
+    clip_per_example,
+):
     setattr(gradclip_spec, function.__name__, function)
 
 from gradclip_adapters.reference import numpy  # noqa: E402 - it must find the functions replaced

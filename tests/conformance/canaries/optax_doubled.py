@@ -38,7 +38,18 @@ def clip_by_block_rms(threshold: float) -> optax.GradientTransformation:
     return transform(lambda values: [doubled.double_by_average(one, threshold, 0.5) for one in values])
 
 
+def clip_per_example(gradients: list[Any], l2_norm_clip: float) -> tuple[list[Any], int]:
+    """Clip with NumPy."""
+    shapes = [jax.ShapeDtypeStruct(one.shape[1:], one.dtype) for one in gradients]
+    return jax.pure_callback(
+        lambda *values: doubled.double_per_example([np.asarray(one) for one in values], l2_norm_clip),
+        shapes,
+        *gradients,
+    ), 0
+
+
 optax.clip = clip
+optax.per_example_global_norm_clip = clip_per_example
 optax.clip_by_global_norm = clip_by_global_norm
 optax.clip_by_block_rms = clip_by_block_rms
 

@@ -16,7 +16,7 @@ import numpy as np
 from .right_norms import NORMS, Norm
 from .right_scalings import SCALINGS, Scaling
 from .right_values import LIMITS, Limit
-from .steps import ByAverageNorm, ByBlockRms, ByGlobalNorm, ByNorm, ByValue, Gradients
+from .steps import OTHERS, ByGlobalNorm, ByNorm, ByValue, Gradients
 
 __all__ = ["RIGHT", "Right"]
 
@@ -139,14 +139,14 @@ def _clip_finite_norms_only(
     return list(results), total
 
 
-#: The ways to compute norms and to scale in clips by averages: exact, in long double, and in place.
-WAYS_OF_AVERAGES = (("exact_sum", "branch"), ("long_double", "least_coefficient"), ("exact_sum", "larger_divisor"))
+#: The ways to compute norms and to scale in clips by averages and per example.
+WAYS_OF_OTHERS = (("exact_sum", "branch"), ("long_double", "least_coefficient"), ("exact_sum", "larger_divisor"))
 
 
 def _list_averages() -> Iterator[Right]:
     """Yield clips by averages, each with a division of the norm and with a multiplication of the threshold."""
     for operation, power in (("clip_by_block_rms", 0.5), ("clip_by_average_norm", 1.0)):
-        for norm, how in WAYS_OF_AVERAGES:
+        for norm, how in WAYS_OF_OTHERS:
             for divides in (True, False):
                 clip = _make_average_clipper(NORMS[norm], SCALINGS[how], power, divides=divides)
                 yield Right(f"{norm}-{how}-{'quotient' if divides else 'product'}", clip, operation)
@@ -162,6 +162,19 @@ def _make_average_clipper(norm: Norm, scale: Scaling, power: float, *, divides: 
             root, size = max(grad.size, 1) ** power, norm([grad])
             results[i] = scale(grad, clip_norm, size / root) if divides else scale(grad, clip_norm * root, size)
         return results
+
+    return clip
+
+
+def _make_example_clipper(norm: Norm, scale: Scaling) -> Callable[..., Any]:
+    def clip(grads: Gradients, *, clip_norm: float) -> Gradients:
+        clip_norm = _read_threshold(clip_norm)
+        sums = [np.zeros(grad.shape[1:]) for grad in grads]
+        for number in range(len(grads[0])):
+            example = [np.asarray(grad[number]) for grad in grads]
+            size = norm(example)
+            sums = [total + scale(one, clip_norm, size) for total, one in zip(sums, example, strict=True)]
+        return [np.asarray(total, grad.dtype) for total, grad in zip(sums, grads, strict=True)]
 
     return clip
 
@@ -183,9 +196,11 @@ def _list_right() -> Iterator[Right]:
     yield Right("p_norms_of_one_buffer", _clip_by_p_norm, "clip_by_global_norm")
     yield Right("p_norms_in_long_double", _clip_in_long_double, "clip_by_global_norm")
     yield Right("finite_norms_only", _clip_finite_norms_only, "clip_by_global_norm")
-    for base in (ByValue, ByNorm, ByGlobalNorm, ByBlockRms, ByAverageNorm):
+    for base in (ByValue, ByNorm, ByGlobalNorm, *OTHERS):
         yield Right(f"steps-{base.short}", base(), base.operation, False)
     yield from _list_averages()
+    for norm, how in WAYS_OF_OTHERS:
+        yield Right(f"{norm}-{how}", _make_example_clipper(NORMS[norm], SCALINGS[how]), "clip_per_example")
 
 
 RIGHT = tuple(_list_right())

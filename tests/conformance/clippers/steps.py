@@ -14,10 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 __all__ = [
+    "OTHERS",
     "Array",
     "ByAverage",
     "ByAverageNorm",
     "ByBlockRms",
+    "ByExample",
     "ByGlobalNorm",
     "ByNorm",
     "ByValue",
@@ -268,6 +270,37 @@ class ByAverageNorm(ByAverage):
     power = 1.0
 
 
-def list_concrete(*, average: bool = False) -> Iterator[type[Clipper]]:
-    """Yield the clippers of the three main operations, or those by averages."""
-    yield from (ByBlockRms, ByAverageNorm) if average else (ByValue, ByNorm, ByGlobalNorm)
+class ByExample(NormClipper):
+    """Clip each example by its norm, and add the results."""
+
+    short = "per-example"
+    operation = "clip_per_example"
+
+    def __call__(self, grads: Gradients, *, clip_norm: float) -> Any:
+        """Return the sums of the clipped examples."""
+        examples = self.split(grads)
+        clipped = [
+            super(ByExample, self).__call__(one, clip_norm=clip_norm, need_clip=[True] * len(one)) for one in examples
+        ]
+        return [self.add([one[i] for one in clipped]) for i in range(len(grads))]
+
+    def split(self, grads: Gradients) -> list[Gradients]:
+        """Return the gradients of each example."""
+        return [[np.asarray(grad[number]) for grad in grads] for number in range(len(grads[0]))]
+
+    def add(self, parts: Sequence[Array]) -> Array:
+        """Return the sum over the examples."""
+        return np.asarray(np.sum(np.stack(parts), axis=0, dtype=parts[0].dtype))
+
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        """Return the norm of the example once for each gradient."""
+        return [self.compute_norm([grads[i] for i in counted], p)] * len(grads)
+
+
+#: The operations that share wrong clippers with clips by norm.
+OTHERS: tuple[type[Clipper], ...] = (ByBlockRms, ByAverageNorm, ByExample)
+
+
+def list_concrete(*, others: bool = False) -> Iterator[type[Clipper]]:
+    """Yield the clippers of the three main operations, or those of the other ones."""
+    yield from OTHERS if others else (ByValue, ByNorm, ByGlobalNorm)

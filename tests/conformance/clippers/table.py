@@ -53,13 +53,13 @@ def caught_by(
     in_place: bool | None = None,
     adapter: Callable[..., Adapter] = PlainFunction,
     inexcusable: bool = False,
-    average: bool = False,
+    others: bool = False,
 ) -> Callable[[Mutation], Mutation]:
     """Add a wrong clipper to the table, once for each rule.
 
     A name without an operation, such as `zero-gradient`, stands for several rules: one for each operation that the
-    base class of the wrong clipper covers. `global-norm.zero-gradient` stands for that rule alone. With `average`, the
-    operations are those by averages.
+    base class of the wrong clipper covers. `global-norm.zero-gradient` stands for that rule alone. With `others`, the
+    operations are those beside the three main ones.
     """
 
     def register(mutation: Mutation) -> Mutation:
@@ -68,7 +68,7 @@ def caught_by(
         for name in names:
             found = [
                 (_combine(mutation, base), base)
-                for base in list_concrete(average=average)
+                for base in list_concrete(others=others)
                 if issubclass(base, covered)
                 and (f"{base.short}.{name}" in RULES or (name in RULES and name.startswith(f"{base.short}.")))
             ]

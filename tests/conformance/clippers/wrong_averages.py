@@ -1,6 +1,7 @@
 """Define wrong clips by averages: by block RMS and by average norm.
 
-Most of their defects are those of wrong clips by norm, which `REUSED` combines with right clips by averages.
+Most of their defects are those of wrong clips by norm. `REUSED` combines these with right clips by averages, and with
+the right clip per example.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from . import (
     wrong_exclusion,
     wrong_lists,
     wrong_nonfinite,
+    wrong_norms,
     wrong_numerics,
     wrong_scaling,
     wrong_shapes,
@@ -29,7 +31,13 @@ __all__ = ["REUSED"]
 
 BOTH_WAYS = ("overflow-of-squares", "underflow-of-squares")
 
-#: Wrong clippers of other modules, with the rules of averages that must catch them.
+
+def _list_rules(name: str) -> tuple[str, ...]:
+    """Return a rule of both averages, for defects that show another way or not at all in a sum over examples."""
+    return f"block-rms.{name}", f"average-norm.{name}"
+
+
+#: Wrong clippers of other modules, with the rules that must catch them.
 REUSED: dict[type[Any], tuple[str, ...]] = {
     wrong_effects.NegativeFlipsTheSign: ("negative-threshold-refused",),
     wrong_effects.NegativeMeansOff: ("negative-threshold-refused",),
@@ -41,33 +49,34 @@ REUSED: dict[type[Any], tuple[str, ...]] = {
     wrong_nonfinite.LeavesNonfiniteAlone: ("nan-not-silent", "infinity-not-silent"),
     wrong_nonfinite.InfinityIsNotCounted: ("infinity-not-silent",),
     wrong_nonfinite.InfinityByInfinity: ("infinite-threshold",),
+    wrong_norms.ForgetsTheRoot: ("per-example.scaled-above",),
     wrong_numerics.SquaresInTheDtype: BOTH_WAYS,
     wrong_scaling.AlwaysRescales: ("identity-below",),
     wrong_scaling.ScalesBelowToo: ("identity-below", "at-threshold"),
     wrong_scaling.EpsilonInTheComparison: ("at-threshold",),
     wrong_scaling.ComparesWithSlack: ("at-threshold",),
     wrong_shapes.RaisesForEmptyTensors: ("empty-tensor",),
-    wrong_shapes.DropsEmptyTensors: ("empty-tensor",),
-    wrong_shapes.ScalarsBecomeVectors: ("zero-dimensional",),
+    wrong_shapes.DropsEmptyTensors: _list_rules("empty-tensor"),
+    wrong_shapes.ScalarsBecomeVectors: _list_rules("zero-dimensional"),
     wrong_shapes.ScalarsLeftAlone: ("zero-dimensional",),
     wrong_shapes.Flattens: ("shape-kept",),
     wrong_shapes.Widens: ("dtype-kept",),
-    wrong_side_effects.ResultsCannotBeWritten: ("results-independent",),
+    wrong_side_effects.ResultsCannotBeWritten: _list_rules("results-independent"),
     wrong_side_effects.ErrorsAreIgnored: ("surroundings-kept",),
-    wrong_zero.ScalesZerosToTheThreshold: ("zero-gradient",),
+    wrong_zero.ScalesZerosToTheThreshold: _list_rules("zero-gradient"),
     wrong_zero.RaisesForZeroNorm: ("zero-gradient",),
     wrong_zero.ZeroByZero: ("zero-gradient-zero-threshold",),
     wrong_zero.ZeroMeansOff: ("zero-threshold",),
 }
 for _mutation, _rules in REUSED.items():
-    caught_by(*_rules, average=True)(_mutation)
-caught_by("half-not-accumulated-in-half", dtypes=("float16",), average=True)(wrong_numerics.RunningSumInHalf)
-caught_by("half-not-accumulated-in-half", dtypes=("float16",), average=True)(wrong_numerics.SumOutOfRange)
-caught_by("dtype-accepted", dtypes=("float32", "float64"), average=True)(wrong_lists.RefusesDouble)
-caught_by("inputs-not-mutated", in_place=False, average=True)(wrong_written.WritesIntoItsInput)
+    caught_by(*_rules, others=True)(_mutation)
+caught_by("half-not-accumulated-in-half", dtypes=("float16",), others=True)(wrong_numerics.RunningSumInHalf)
+caught_by("half-not-accumulated-in-half", dtypes=("float16",), others=True)(wrong_numerics.SumOutOfRange)
+caught_by("dtype-accepted", dtypes=("float32", "float64"), others=True)(wrong_lists.RefusesDouble)
+caught_by("inputs-not-mutated", in_place=False, others=True)(wrong_written.WritesIntoItsInput)
 
 
-@caught_by("scaled-above", "identity-below", "each-tensor-alone", average=True)
+@caught_by("scaled-above", "identity-below", "each-tensor-alone", others=True)
 class LeavesTheNormWhole(ByAverage):
     """Compare the Euclidean norm itself with the threshold."""
 
@@ -75,7 +84,7 @@ class LeavesTheNormWhole(ByAverage):
         return norm
 
 
-@caught_by("scaled-above", average=True)
+@caught_by("scaled-above", others=True)
 class AveragesTheOtherWay(ByAverage):
     """Divide by the number of elements instead of its root, or by the root instead of the number."""
 
@@ -83,7 +92,7 @@ class AveragesTheOtherWay(ByAverage):
         return norm / max(elements, 1) ** (1.5 - self.power)
 
 
-@caught_by("scaled-above", average=True)
+@caught_by("scaled-above", others=True)
 class CountsOneLess(ByAverage):
     """Divide as if there were one element less, as an unbiased estimate of a variance does."""
 
@@ -91,7 +100,7 @@ class CountsOneLess(ByAverage):
         return super().average(norm, elements - 1)
 
 
-@caught_by("scaled-above", average=True)
+@caught_by("scaled-above", others=True)
 class TakesNoRoot(ByAverage):
     """Take the mean of the squares, or the square of the average norm."""
 
@@ -99,7 +108,7 @@ class TakesNoRoot(ByAverage):
         return super().average(norm, elements) * super().average(norm, elements)
 
 
-@caught_by("scaled-above", average=True)
+@caught_by("scaled-above", others=True)
 class CountsTheFirstAxis(ByAverage):
     """Divide by the length of the first axis, as if every gradient were a vector."""
 
@@ -110,7 +119,7 @@ class CountsTheFirstAxis(ByAverage):
         ]
 
 
-@caught_by("each-tensor-alone", average=True)
+@caught_by("each-tensor-alone", others=True)
 class AveragesOverAll(ByAverage):
     """Clip all gradients by one average over all of them."""
 
@@ -120,7 +129,7 @@ class AveragesOverAll(ByAverage):
         return [average] * len(grads)
 
 
-@caught_by("in-place-written", in_place=True, average=True)
+@caught_by("in-place-written", in_place=True, others=True)
 class WritesNothing(ByAverage):
     """Return new gradients although the results must be written in place."""
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from gradclip_adapters.contract import Gradient
 
-from ..oracle.formats import FORMATS, next_down, next_up
-from .build import AVERAGES, DTYPES, list_digits, make_case, make_tensor, round_to_tensor
-from .model import Case, Expect, expect
+from ...oracle.formats import FORMATS, next_down, next_up
+from ..build import AVERAGES, DTYPES, list_digits, make_case, make_tensor, round_to_tensor
+from ..model import Case, Expect, expect
 
 __all__ = ["make_cases"]
 

@@ -1,0 +1,1 @@
+"""Make the cases of operations beside the three main ones."""

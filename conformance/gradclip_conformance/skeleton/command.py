@@ -11,6 +11,7 @@ import click
 
 from gradclip_adapters.contract import OPERATIONS
 
+from ..cases.stacking import PER_EXAMPLE
 from .files import STYLES, write_files
 
 __all__ = ["new_adapter"]
@@ -56,6 +57,9 @@ def new_adapter(name: str, style: str, operation: str, folder: Path) -> None:
     """  # noqa: D301 - click needs the character itself, and a raw docstring would hide it
     if not NAME.fullmatch(name):
         msg = f"NAME is {name!r}: use at most 60 ASCII letters, digits, `_` and `-`, and begin with a letter or `_`."
+        raise click.UsageError(msg)
+    if (style, operation) == ("in-place", PER_EXAMPLE):
+        msg = "A sum over examples has another shape than the gradients, so no function writes it into them."
         raise click.UsageError(msg)
     texts = write_files(name, style, operation)
     taken = [str(folder / file) for file in texts if (folder / file).exists() or (folder / file).is_symlink()]

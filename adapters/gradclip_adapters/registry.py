@@ -31,6 +31,7 @@ BUILT_IN = {
     "jax": "gradclip_adapters.frameworks.jax:JaxAdapter",
     "optax": "gradclip_adapters.frameworks.optax:OptaxAdapter",
     "nnabla": "gradclip_adapters.frameworks.nnabla:NNablaAdapter",
+    "megengine": "gradclip_adapters.frameworks.megengine:MegEngineAdapter",
     "chainer": "gradclip_adapters.frameworks.chainer:ChainerAdapter",
     "thinc": "gradclip_adapters.frameworks.thinc:ThincAdapter",
     "mxnet": "gradclip_adapters.frameworks.mxnet:MXNetAdapter",

@@ -405,6 +405,7 @@ COUNTS = {
     "keras-jax": 6,
     "keras-tensorflow": 10,
     "keras-torch": 10,
+    "megengine": 9,
     "mlx": 5,
     "mmengine": 5,
     "mxnet": 6,

@@ -180,7 +180,7 @@ class Team:
     """
 
     def __init__(self, module: str, world: int) -> None:
-        self._module, self._world = module, world
+        self.module, self.world = module, world
         self._launcher: Optional[subprocess.Popen[bytes]] = None
         self._pipes: List[IO[bytes]] = []
         self._answers: queue.Queue[Tuple[int, Dict[str, Any]]] = queue.Queue()
@@ -211,8 +211,8 @@ class Team:
         answers = self._gather()
         kinds = {answer["message"] for answer in answers.values()}
         if kinds == {"reply"}:
-            return join_replies(call, [wire.decode_reply(answers[rank]) for rank in range(self._world)])
-        if len(answers) < self._world or kinds not in ({"raised"}, {"unsupported"}):
+            return join_replies(call, [wire.decode_reply(answers[rank]) for rank in range(self.world)])
+        if len(answers) < self.world or kinds not in ({"raised"}, {"unsupported"}):
             # The processes no longer agree on which call comes next.
             self.stop()
         for answer in answers.values():
@@ -240,10 +240,10 @@ class Team:
     def _start(self) -> None:
         self._answers = queue.Queue()
         self._folder = tempfile.mkdtemp(prefix="gradclip-")
-        calls, answers = ([os.pipe() for _ in range(self._world)] for _ in range(2))
+        calls, answers = ([os.pipe() for _ in range(self.world)] for _ in range(2))
         theirs = [end for (call, _), (_, answer) in zip(calls, answers) for end in (call, answer)]
         launcher = str(Path(__file__).with_name("launch.py"))
-        words = [sys.executable, launcher, "--process", self._module, self._folder, *map(str, theirs)]
+        words = [sys.executable, launcher, "--process", self.module, self._folder, *map(str, theirs)]
         self._launcher = subprocess.Popen(words, pass_fds=theirs)
         for end in theirs:
             os.close(end)
@@ -252,7 +252,7 @@ class Team:
             threading.Thread(target=_read_answers, args=(end, rank, self._answers), daemon=True).start()
         joined = self._gather()
         self.pids = [answer["pid"] for answer in joined.values() if answer["message"] == "joined"]
-        if len(self.pids) < self._world:
+        if len(self.pids) < self.world:
             self.stop()
             message = "a process of the group ended before it had joined"
             raise RuntimeError(message)
@@ -260,7 +260,7 @@ class Team:
     def _gather(self) -> Dict[int, Dict[str, Any]]:
         """Return the answers of the processes. If one of them is no reply, do not wait long for the others."""
         answers: Dict[int, Dict[str, Any]] = {}
-        while len(answers) < self._world:
+        while len(answers) < self.world:
             is_broken = any(answer["message"] not in ("reply", "joined") for answer in answers.values())
             try:
                 rank, answer = self._answers.get(timeout=PATIENCE if is_broken else None)
@@ -273,7 +273,7 @@ class Team:
         """Return the kind and the text of the first error, and what became of another process that had none."""
         rank = min(rank for rank, answer in answers.items() if answer["message"] == "raised")
         text = answers[rank]["text"]
-        others = [other for other in range(self._world) if answers.get(other, {}).get("message") != "raised"]
+        others = [other for other in range(self.world) if answers.get(other, {}).get("message") != "raised"]
         if others:
             what = "returned" if others[0] in answers else "waits forever"
             text = "{} (in process {}; process {} {})".format(text, rank, others[0], what)

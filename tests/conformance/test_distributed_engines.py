@@ -18,6 +18,7 @@ ENGINES = {
     "optax": ("eager, sharded", "jit, sharded"),
     "tensorflow": ("MirroredStrategy",),
     "keras-tensorflow": ("MirroredStrategy",),
+    "paddle": ("fleet",),
 }
 
 
@@ -33,6 +34,6 @@ def test_every_cell_of_an_engine_is_as_expected(framework: str) -> None:
     run = run_adapter(request, io.StringIO())
 
     assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in run.cells if cell.status in SPOILING] == []
-    answered = {cell.subject for cell in run.cells if cell.status in ("pass", "documented")}
+    answered = {cell.subject for cell in run.cells if cell.status in ("pass", "documented", "declared")}
     assert answered == {cell.subject for cell in run.cells}
     assert all(any(engine in subject for subject in answered) for engine in ENGINES[framework])

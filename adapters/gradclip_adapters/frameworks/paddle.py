@@ -16,6 +16,7 @@ from paddle.nn import ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue
 from ..arrays import answer_in_threads, build_tensors, convert_thresholds
 from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 from ..linear_layers import read_values
+from . import paddle_fleet
 from .paddle_optimizer import make_zero_attribute, read_arrays, step_dynamic, step_static
 
 __all__ = ["PaddleAdapter"]
@@ -37,10 +38,14 @@ class PaddleAdapter(Adapter):
 
     def subjects(self) -> Sequence[Subject]:
         """Return all entry points: each class in three ways of use, and the two functions."""
-        return [entry.subject for entry in ENTRY_POINTS.values()]
+        # Older versions have another way to join a group over gloo.
+        distributed = paddle_fleet.SUBJECTS.values() if paddle.__version__ >= "3" else ()
+        return [*(entry.subject for entry in ENTRY_POINTS.values()), *distributed]
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
+        if call.subject in paddle_fleet.SUBJECTS:
+            return paddle_fleet.answer_in_processes(call)
         entry = ENTRY_POINTS[call.subject]
         if "threads" in call.options and "threads" not in entry.subject.features:
             message = "Paddle's static mode, names and scopes are shared by the whole process"

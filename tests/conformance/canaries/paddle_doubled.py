@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import doubled
 import paddle
+from paddle.distributed.fleet.meta_optimizers.dygraph_optimizer.hybrid_parallel_optimizer import HybridParallelClipGrad
 
 
 def clip_by_value(clip: Any, params_grads: list[Any]) -> list[Any]:
@@ -51,7 +54,13 @@ paddle.nn.ClipGradByNorm._dygraph_clip = clip_by_norm
 paddle.nn.ClipGradByGlobalNorm._dygraph_clip = clip_by_global_norm
 paddle.nn.utils.clip_grad_value_ = clip_grad_value_
 paddle.nn.utils.clip_grad_norm_ = clip_grad_norm_
+HybridParallelClipGrad.__call__ = clip_by_global_norm
 
-from gradclip_adapters.frameworks.paddle import PaddleAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks import paddle_fleet  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.paddle import PaddleAdapter  # noqa: E402 - it must find them, too
 
+# The processes of a distributed call import this module in place of the adapter's.
+paddle_fleet.TEAM.module = Path(__file__).stem
+os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+join = paddle_fleet.join
 adapter = PaddleAdapter()

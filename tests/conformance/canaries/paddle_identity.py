@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import paddle
+from paddle.distributed.fleet.meta_optimizers.dygraph_optimizer.hybrid_parallel_optimizer import HybridParallelClipGrad
 
 
 def leave_pairs(clip: Any, params_grads: Any) -> Any:
@@ -25,7 +28,13 @@ for clip_class in (paddle.nn.ClipGradByValue, paddle.nn.ClipGradByNorm, paddle.n
     clip_class.__call__ = leave_pairs
 paddle.nn.utils.clip_grad_value_ = leave
 paddle.nn.utils.clip_grad_norm_ = leave_and_return_norm
+HybridParallelClipGrad.__call__ = leave_pairs
 
-from gradclip_adapters.frameworks.paddle import PaddleAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks import paddle_fleet  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.paddle import PaddleAdapter  # noqa: E402 - it must find them, too
 
+# The processes of a distributed call import this module in place of the adapter's.
+paddle_fleet.TEAM.module = Path(__file__).stem
+os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+join = paddle_fleet.join
 adapter = PaddleAdapter()

@@ -162,9 +162,9 @@ class TestExitCodes:
     @pytest.mark.parametrize(
         ("arguments", "code", "said"),
         [
-            (["check", "tensor-flow"], 2, "There is no adapter 'tensor-flow'. Did you mean tensorflow?"),
+            (["check", "tensor-flow"], 2, "There is no adapter 'tensor-flow'. Did you mean tensorflow or"),
             (["check", "troch"], 2, "There is no adapter 'troch'. Did you mean torch?"),
-            (["check", "jax"], 2, "reference-jax checks this project's own functions on jax."),
+            (["check", "dask"], 2, "reference-dask checks this project's own functions on dask."),
             (["check", "numpy", "--rule", "global-norm.at-treshold"], 2, "Did you mean global-norm.at-threshold"),
             (["check", "numpy", "--rule", "global-norm"], 2, "Did you mean 'global-norm.*'?"),
             (["check", "numpy", "--memory", "much"], 2, "'much' is not a size of memory"),

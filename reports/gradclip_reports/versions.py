@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from .finding_text import FOR_MODELS, write_heading
 from .lines import Finding, Run
 from .markup import draw_markdown_table, escape_markdown
-from .statuses import UNJUDGED, Status, rank_severity
+from .statuses import UNEXPLAINED, UNJUDGED, Status, rank_severity
 from .values import format_count
 
 __all__ = [
@@ -59,14 +60,19 @@ def _read_numbers(version: str) -> list[int]:
 
 def identify(finding: Finding) -> str:
     """Return what makes a finding the same in two versions: its cause and its parameters that do not vary."""
-    kept = {name: value for name, value in finding.parameters.items() if name not in VARYING}
-    return json.dumps([finding.cause, kept], sort_keys=True)
+    return json.dumps([finding.cause, _keep_parameters(finding)], sort_keys=True)
+
+
+def _keep_parameters(finding: Finding) -> dict[str, Any]:
+    """Return the parameters that do not vary. Answers without a cause share one row, whatever their rules."""
+    if finding.cause == UNEXPLAINED:
+        return {}
+    return {name: value for name, value in finding.parameters.items() if name not in VARYING}
 
 
 def name_finding(finding: Finding) -> str:
     """Return the heading of a finding without what may vary between versions."""
-    kept = {name: value for name, value in finding.parameters.items() if name not in VARYING}
-    return write_heading(replace(finding, parameters=kept))
+    return write_heading(replace(finding, parameters=_keep_parameters(finding)))
 
 
 def trace_findings(runs: Sequence[Run]) -> list[Trace]:

@@ -17,7 +17,7 @@ from ..arrays import answer_in_threads, build_tensors, convert_thresholds
 from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 from ..linear_layers import read_values
 from . import paddle_fleet
-from .paddle_optimizer import make_zero_attribute, read_arrays, step_dynamic, step_static
+from .paddle_optimizer import make_zero_attribute, read_arrays, refuse_empty, step_dynamic, step_static
 
 __all__ = ["PaddleAdapter"]
 
@@ -30,6 +30,11 @@ class PaddleAdapter(Adapter):
 
     def __init__(self) -> None:
         paddle.set_device("cpu")
+        if paddle.__version__.startswith("2."):
+            # The messages of static programs would hold the stack, with the folders of the machine.
+            paddle.set_flags({"FLAGS_call_stack_level": 0})
+            # On a busy machine, the trace of a crash takes longer than the time limit of a case.
+            paddle.disable_signal_handler()
 
     def about(self) -> About:
         """Return Paddle's version and build."""
@@ -138,9 +143,7 @@ def make_tensor(gradient: Gradient) -> Any:
 
 def _make_parameter(array: Optional[Array], need_clip: bool = True) -> Any:
     shape, dtype = ((1,), "float32") if array is None else (array.shape, array.dtype)
-    if 0 in shape and paddle.__version__.startswith("2."):
-        message = "Paddle 2 makes no parameters without elements"
-        raise Unsupported(message, "interface")
+    refuse_empty([array])
     return paddle.create_parameter(list(shape), dtype, attr=make_zero_attribute(need_clip))
 
 

@@ -23,7 +23,7 @@ from ..linear_layers import (
     read_values,
 )
 
-__all__ = ["make_zero_attribute", "read_arrays", "step_dynamic", "step_static"]
+__all__ = ["make_zero_attribute", "read_arrays", "refuse_empty", "step_dynamic", "step_static"]
 
 #: Measured with 3.3.1 on 2 cores: a program of 200 gradients takes 1 s, one of 1,000 takes 15 s.
 MOST_IN_A_PROGRAM = 500
@@ -45,6 +45,19 @@ def make_zero_attribute(need_clip: bool) -> Any:
     return paddle.ParamAttr(initializer=paddle.nn.initializer.Constant(-0.0), need_clip=need_clip)
 
 
+def refuse_empty(arrays: Sequence[Optional[Array]]) -> None:
+    """Refuse gradients without elements in Paddle 2, which makes no such parameters.
+
+    Raises
+    ------
+    Unsupported
+        If there is one.
+    """
+    if paddle.__version__.startswith("2.") and any(array is not None and 0 in array.shape for array in arrays):
+        message = "Paddle 2 makes no parameters without elements"
+        raise Unsupported(message, "interface")
+
+
 @dataclass(frozen=True)
 class Parameters:
     """The parameters of real layers: as one list, and by the number of the gradient."""
@@ -61,6 +74,7 @@ def _build_layers(layers: Sequence[LinearLayer], gradients: Sequence[Gradient]) 
     def make_attribute(number: Optional[int]) -> Any:
         return make_zero_attribute(True if number is None else gradients[number].need_clip)
 
+    refuse_empty([gradient.array for gradient in gradients])
     parameters = Parameters([], {}, {})
     for layer in layers:
         if layer.weight is not None and gradients[layer.weight].rows is not None:

@@ -134,7 +134,7 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
         clipped, norm = clip(passed, options)
     return Reply(
         gradients=tuple(None if tensor is None else _read_dense(tensor) for tensor in clipped),
-        norm=None if norm is None else Array.of(norm.numpy()),
+        norm=None if norm is None else _read_tensor(norm),
         inputs=_read_values(tensors),
         same_object=tuple(new is old for new, old in zip(clipped, tensors)),
         warnings=seen.warnings,
@@ -150,7 +150,7 @@ def _add_flags(call: Call) -> Dict[str, Any]:
 def _pull_back(entry: EntryPoint, call: Call) -> Reply:
     """Return the derivatives through the clip, from a gradient tape."""
     tensors: List[Tensor] = build_tensors(call.gradients, _make_tensor)
-    cotangents = [gradient.cotangent and tf.constant(gradient.cotangent.numpy()) for gradient in call.gradients]
+    cotangents = [gradient.cotangent and _make_dense(gradient.cotangent) for gradient in call.gradients]
     with framework_call() as seen, tf.GradientTape() as tape:
         tape.watch(tensors)
         clipped, _ = entry.clip(tensors, call.options)
@@ -161,7 +161,7 @@ def _pull_back(entry: EntryPoint, call: Call) -> Reply:
 
 def _make_tensor(gradient: Gradient) -> Tensor:
     assert gradient.array is not None
-    values = tf.constant(gradient.array.numpy())
+    values = _make_dense(gradient.array)
     if gradient.rows is None:
         return values
     shape = (gradient.height, *gradient.array.shape[1:])
@@ -170,7 +170,7 @@ def _make_tensor(gradient: Gradient) -> Tensor:
 
 def _read_values(tensors: Sequence[Tensor]) -> Tuple[Optional[Array], ...]:
     """Return the elements that were passed: only the stored rows of a row-sparse gradient."""
-    return tuple(None if tensor is None else Array.of(_select_values(tensor).numpy()) for tensor in tensors)
+    return tuple(None if tensor is None else _read_tensor(_select_values(tensor)) for tensor in tensors)
 
 
 def _select_values(tensor: Tensor) -> tf.Tensor:
@@ -178,7 +178,22 @@ def _select_values(tensor: Tensor) -> tf.Tensor:
 
 
 def _read_dense(tensor: Tensor) -> Array:
-    return Array.of(tf.convert_to_tensor(tensor).numpy())
+    return _read_tensor(tf.convert_to_tensor(tensor))
+
+
+# Before TensorFlow 2.11, its bfloat16 in NumPy is not that of ml_dtypes. So the numbers pass as bits.
+
+
+def _make_dense(array: Array) -> tf.Tensor:
+    if array.dtype == "bfloat16":
+        return tf.bitcast(tf.constant(array.bits()), tf.bfloat16)
+    return tf.constant(array.numpy())
+
+
+def _read_tensor(tensor: tf.Tensor) -> Array:
+    if tensor.dtype == tf.bfloat16:
+        return Array.of(tf.bitcast(tensor, tf.uint16).numpy(), "bfloat16")
+    return Array.of(tensor.numpy())
 
 
 # Options for which TensorFlow has no parameter are passed as `more`: only TensorFlow's error shows that it has none.

@@ -43,7 +43,7 @@ def test_every_framework_has_a_record() -> None:
 
 
 #: The older versions that the suite knows, and that have no record yet.
-NOT_RECORDED = {"optax-0.2.2.jsonl.gz", "optax-0.1.9.jsonl.gz"}
+NOT_RECORDED = {"optax-0.2.2.jsonl.gz", "optax-0.1.9.jsonl.gz", "paddle-2.6.2.jsonl.gz"}
 
 
 def test_every_older_version_that_the_suite_knows_has_a_record() -> None:

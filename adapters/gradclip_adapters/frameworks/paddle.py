@@ -31,8 +31,6 @@ class PaddleAdapter(Adapter):
     def __init__(self) -> None:
         paddle.set_device("cpu")
         if paddle.__version__.startswith("2."):
-            # The messages of static programs would hold the stack, with the folders of the machine.
-            paddle.set_flags({"FLAGS_call_stack_level": 0})
             # On a busy machine, the trace of a crash takes longer than the time limit of a case.
             paddle.disable_signal_handler()
 

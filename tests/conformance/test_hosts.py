@@ -64,7 +64,7 @@ WAYS = {
     "json_that_is_no_object": ("crash", "not a JSON object"),
     "unknown_message": ("crash", "thought"),
     "lacks_a_member": ("crash", "gradients"),
-    "nested_without_end": ("crash", "17 levels of nesting: the limit is 16"),
+    "nested_without_end": ("crash", "100,000 levels of nesting: the limit is 16"),
     "nested_450_times": ("crash", "451 levels of nesting: the limit is 16"),
     "line_without_an_end": ("crash", "a line of more than"),
     "lines_without_an_end": ("crash", "not JSON"),

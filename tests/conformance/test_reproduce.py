@@ -58,6 +58,7 @@ WITHOUT_SCRIPT = (
     "A script cannot show the expectation 'update'",
     "passes a sparse gradient. No script does that",
     "elements, too many to write out",
+    "has several examples. No script takes their sum apart",
     "relates calls, and the record does not hold their answers",
 )
 

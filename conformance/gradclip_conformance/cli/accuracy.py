@@ -106,6 +106,8 @@ def _measure(target: Target, operation: str | None, dtypes: Sequence[str], sizes
             (subject, dtype)
             for subject in connection.description.subjects
             if subject.operation in MEASURED and operation in (None, subject.operation)
+            # Every process would need a part of the gradients.
+            if "distributed" not in subject.features
             for dtype in subject.dtypes
             if not dtypes or dtype in dtypes
         ]

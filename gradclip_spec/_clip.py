@@ -152,7 +152,25 @@ def clip_by_norm(
 
 
 def clip_each(grads: T, limit: float, p: float, eps: float, power: float, need_clip: NeedClip, inplace: bool) -> T:
-    """Scale every array whose p-norm exceeds `limit * size**power`. The numbers have been checked."""
+    """Scale every array whose p-norm exceeds `limit * size**power`.
+
+    Parameters
+    ----------
+    grads : array, or tree of arrays and None
+        The gradients, as for :func:`clip_by_value`.
+    limit, p, eps, power : float
+        The threshold, the order of the norm, the number that is added to the norm, and the power of an array's size in
+        its threshold. All four have been checked.
+    need_clip : tree of bool, callable, or set of str, optional
+        Which arrays to clip, as for :func:`clip_by_value`.
+    inplace : bool
+        Whether to write into the arrays.
+
+    Returns
+    -------
+    array, or tree
+        The clipped gradients, in the form of `grads`.
+    """
     tree = Tree(grads, need_clip)
     backend = choose_backend(tree, inplace)
     arrays = tree.pick_once() if inplace else tree.included

@@ -278,7 +278,7 @@ class TestHistory:
         expect(stages).to_have_count(2)
         expect(stages.first).to_contain_text("Optax 0.2.8, 2026-")
         expect(stages.first.get_by_text("New:")).to_have_count(1)
-        expect(page.get_by_text("since 0.2.8 (2026-")).to_have_count(1)
+        expect(page.get_by_text("since 0.2.8 (not in 0.2.5)")).to_have_count(1)
 
         stages.last.get_by_role("link").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Optax 0.2.5")

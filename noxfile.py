@@ -29,7 +29,10 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 PUBLIC = [
     "conformance/gradclip_conformance/api.py",
     "conformance/gradclip_conformance/decorator.py",
+    "gradclip_spec/_averages.py",
     "gradclip_spec/_clip.py",
+    "gradclip_spec/_examples.py",
+    "gradclip_spec/_unitwise.py",
     "gradclip_spec/optax.py",
 ]
 #: For each schema, the files that must follow it.

@@ -24,6 +24,9 @@ R = TypeVar("R")
 #: For each argument, by its name here: the names that other libraries give it.
 _OTHER_NAMES = {
     "clip_norm": ("max_norm", "max_grad_norm", "threshold", "c"),
+    "clip_factor": ("clipping", "factor"),
+    "params": ("parameters", "weights"),
+    "axis": ("unit_axis", "dim"),
     "max": ("clip_value", "max_value", "clip_value_max", "max_delta", "upper"),
     "min": ("min_value", "clip_value_min", "lower"),
     "norm_type": ("p", "ord", "norm"),
@@ -70,6 +73,7 @@ def _explain(names: list[str], name: str) -> str:
 _WANTED = {
     "clip_norm": ("a number that is zero or more", "infinity is the threshold that clips nothing"),
     "max_norm": ("a number that is zero or more", "infinity is the threshold that clips nothing"),
+    "clip_factor": ("a number that is zero or more", "infinity is the threshold that clips nothing"),
     "eps": ("a finite number that is zero or more", "leave it out for the plain formula"),
     "norm_type": ("a number above zero", "use 2, 1 or float('inf')"),
     "max": ("a number", ""),
@@ -101,7 +105,7 @@ def check_number(name: str, value: Any) -> float:
         message = f"`{name}` must be {wanted} within the range of a float, got one {beyond}"
         raise ValueError(message)
     # Compare the value itself, because a number barely below zero becomes zero as a float.
-    bad = name in ("clip_norm", "max_norm", "eps") and not cast(Any, value) >= 0
+    bad = name in ("clip_norm", "max_norm", "clip_factor", "eps") and not cast(Any, value) >= 0
     if bad or (name == "eps" and number == math.inf) or (name == "norm_type" and not number > 0):
         message = f"`{name}` must be {wanted}, got {reprlib.repr(value)}; {hint}"
         raise ValueError(message)

@@ -302,7 +302,7 @@ def test_case_ids_are_unique_and_readable() -> None:
 
     assert [name for name, count in Counter(ids).items() if count > 1] == []
     form = re.compile(
-        rf"(value|norm|global-norm|block-rms|average-norm|per-example)\.[a-z-]+/[a-z0-9-]+/{dtype}(\+{dtype})*"
+        rf"(value|norm|global-norm|block-rms|average-norm|per-example|unitwise)\.[a-z-]+/[a-z0-9-]+/{dtype}(\+{dtype})*"
     )
     assert [name for name in ids if not form.fullmatch(name)] == []
 

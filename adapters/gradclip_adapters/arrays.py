@@ -22,6 +22,7 @@ from .contract import FEATURES, Array, Call, Gradient, Reply, Subject, Unsupport
 __all__ = [
     "FEATURE_OF_LAYOUT",
     "answer_in_threads",
+    "build_parameters",
     "build_tensors",
     "convert_options",
     "convert_thresholds",
@@ -71,7 +72,7 @@ FEATURE_OF_LAYOUT = {
 INFINITY_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 #: The options that are thresholds.
-THRESHOLDS = ("clip_norm", "max", "min")
+THRESHOLDS = ("clip_norm", "clip_factor", "max", "min")
 
 #: An option names a kind of flags or thresholds. These functions convert values to each kind.
 FLAG_KINDS: Mapping[str, Callable[[Any], Any]] = {"bool": bool, "numpy": np.bool_, "int": int}
@@ -228,6 +229,12 @@ def build_tensors(gradients: Sequence[Gradient], build: Callable[[Gradient], Ten
     return tensors
 
 
+def build_parameters(gradients: Sequence[Gradient], build: Callable[[Gradient], Tensor]) -> List[Optional[Tensor]]:
+    """Return the parameters of a unitwise clip, each made like a gradient."""
+    alike = [replace(gradient, array=gradient.parameter, layout="contiguous", same_as=None) for gradient in gradients]
+    return build_tensors(alike, build)
+
+
 def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     """Return a copy of `values` with a layout in memory (see `Gradient.layout`).
 
@@ -355,7 +362,7 @@ def _change_options(call: Call) -> Call:
     for a NaN that is no longer excluded.
     """
     options = dict(call.options)
-    options.update({name: options[name] / 2 for name in ("clip_norm", "max", "min") if name in options})
+    options.update({name: options[name] / 2 for name in THRESHOLDS if name in options})
     options.update({name: 2.0 for name in ("norm_type",) if name in options})
     gradients = call.gradients
     if not all(gradient.need_clip for gradient in gradients) and all(map(_is_finite, gradients)):

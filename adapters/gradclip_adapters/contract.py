@@ -51,6 +51,7 @@ OPERATIONS = (
     "clip_by_block_rms",
     "clip_by_average_norm",
     "clip_per_example",
+    "clip_unitwise",
 )
 
 #: The dtypes on the wire, and the unsigned integers of the same width that carry their bits.
@@ -95,6 +96,7 @@ FEATURES = {
     "tensor_threshold": "the option `tensor_threshold` passes the threshold as a tensor without axes",
     "axes": "the option `axes` names the axes that share a norm: `0`, `-1` or `0,2`",
     "distributed": "the option `world` makes each call in several processes, which share the gradients (`processes`)",
+    "units_last": "the last axis of a gradient counts the units (by default the first axis)",
     "reuses": "the option `reused` makes the call on tensors of earlier calls (`arrays.make_earlier_calls`)",
 }
 
@@ -193,14 +195,17 @@ class Gradient:
     #: In a call of several processes: the axis along which each process has a part of `array` (see `processes`).
     #: None: each process has a copy of `array`.
     sharded: Optional[int] = None
+    #: In a unitwise clip: the parameter, with the dtype and shape of `array`.
+    parameter: Optional[Array] = None
 
 
 @dataclass(frozen=True)
 class Call:
     """The gradients and options of one call of one subject.
 
-    The options, of which a case sets only those that it needs: `clip_norm` (clip by any norm), `max` and
-    `min` (by value), `norm_type`, `eps`, `error_if_nonfinite`, `learning_rate`, `as_generator`, `as_single`, `threads`,
+    The options, of which a case sets only those that it needs: `clip_norm` (clip by most norms),
+    `clip_factor` (unitwise), `max` and `min` (by value), `norm_type`, `eps` (unitwise: the least norm of a
+    parameter's unit), `error_if_nonfinite`, `learning_rate`, `as_generator`, `as_single`, `threads`,
     `reused`, `followed`, `flags`, `threshold_as`, `tensor_threshold`, `axes`, `compiled`, `world` (the number of
     processes or devices that make the call together). With the feature `training`, for an optimizer: `start` (the first
     value of all parameters; zero if absent), `weight_decay`, `steps` (each with its own backward pass) and `accumulate`

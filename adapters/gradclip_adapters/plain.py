@@ -1,6 +1,7 @@
 """Make an adapter of any function on NumPy arrays. Its signature shows its abilities.
 
-The function is called as `fn(grads, *, clip_norm)` (by any norm) or as `fn(grads, *, max, min)` (by value).
+The function is called as `fn(grads, *, clip_norm)` (by most norms), as `fn(grads, *, max, min)` (by value), or as
+`fn(grads, *, clip_factor, parameters)` (unitwise), where the first axis of a gradient counts the units.
 `grads` is a list of NumPy arrays, with None for a parameter without a gradient. A function may also take `need_clip`,
 `norm_type` and `error_if_nonfinite`. A function with `**kwargs` takes all three, and has a default for none of them.
 `need_clip` is a list of bool. If it has a default, it is passed only when the case excludes a gradient. The other two
@@ -26,6 +27,7 @@ from .answer_size import count_answer_bytes
 from .arrays import (
     FEATURE_OF_OPTION,
     answer_in_threads,
+    build_parameters,
     build_tensors,
     convert_options,
     lay_out,
@@ -37,6 +39,7 @@ from .contract import (
     OPERATIONS,
     About,
     Adapter,
+    Array,
     Call,
     Gradient,
     Reply,
@@ -70,7 +73,7 @@ FEATURES_OF_EVERY_FUNCTION = (
     "threshold_kinds",
 )
 
-#: The parameters that the suite may pass for an operation. The first is passed in every call.
+#: The parameters that the suite may pass for an operation. The first is passed in every call, and so are `parameters`.
 PARAMETERS = {
     "clip_by_value": ("max", "min", "need_clip"),
     "clip_by_norm": ("clip_norm", "norm_type", "need_clip"),
@@ -78,6 +81,7 @@ PARAMETERS = {
     "clip_by_block_rms": ("clip_norm", "need_clip"),
     "clip_by_average_norm": ("clip_norm", "need_clip"),
     "clip_per_example": ("clip_norm",),
+    "clip_unitwise": ("clip_factor", "parameters", "eps", "need_clip"),
 }
 
 #: The feature that a function has if it takes the parameter.
@@ -88,7 +92,7 @@ THRESHOLD_FORMS = ("threshold_as", "tensor_threshold")
 HOW = ("as_generator", "as_single", "threads", "reused", "followed", "flags", *THRESHOLD_FORMS, "compiled")
 
 #: A case may leave these out, so a function needs a default for them.
-OPTIONAL = ("norm_type", "error_if_nonfinite")
+OPTIONAL = ("norm_type", "error_if_nonfinite", "eps")
 
 
 class PlainFunction(Adapter):
@@ -183,6 +187,8 @@ class PlainFunction(Adapter):
         # A default for the flags must include all gradients. Leaving the flags out tests that.
         if "need_clip" in self._taken and not (all(flags) and "optional_flags" in self._subject.features):
             keywords["need_clip"] = flags
+        if "parameters" in self._taken:
+            keywords["parameters"] = build_parameters(call.gradients, _make_array)
         missing = sorted(self._required - set(keywords))
         if missing:
             message = "{} cannot be called without {}".format(self._source, ", ".join(missing))
@@ -216,7 +222,9 @@ class PlainFunction(Adapter):
             reply = read_result(result, passed, arrays, allowed)
             given = "in_place" in self._subject.features or returned_no_list(result)
             kept = given or (len(passed) == len(arrays) and all(map(operator.is_, passed, arrays)))
-        disturbed = () if kept else ("the caller's list",)
+        disturbed: Tuple[str, ...] = () if kept else ("the caller's list",)
+        if not _has_parameters(call, keywords.get("parameters")):
+            disturbed += ("a parameter",)
         return replace(reply, inputs=pack(arrays, allowed), warnings=seen.warnings, disturbed=disturbed)
 
 
@@ -244,9 +252,10 @@ def _read_parameters(function: Callable[..., Any], operation: str, source: str) 
     else:
         named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         taken = {parameter.name for parameter in declared[1:] if parameter.kind in named} & set(known)
-    if known[0] not in taken:
-        message = "{} takes no parameter {!r}, which {} needs".format(source, known[0], operation)
-        raise TypeError(message)
+    for name in (known[0], "parameters"):
+        if name in known and name not in taken:
+            message = "{} takes no parameter {!r}, which {} needs".format(source, name, operation)
+            raise TypeError(message)
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     with_default = {p.name for p in declared[1:] if p.default is not inspect.Parameter.empty}
     required = {p.name for p in declared[1:] if p.name not in with_default and p.kind not in variable}
@@ -277,6 +286,14 @@ def _make_array(gradient: Gradient) -> np.ndarray[Any, Any]:
     """Return one gradient as a NumPy array."""
     assert gradient.array is not None
     return lay_out(gradient.array.numpy(), gradient.layout)
+
+
+def _has_parameters(call: Call, parameters: Optional[Sequence[Optional[np.ndarray[Any, Any]]]]) -> bool:
+    """Return whether the parameters are those of the call, bit for bit."""
+    pairs = zip(call.gradients, parameters or ())
+    return all(
+        array is None or one.parameter == Array.of(array, one.parameter.dtype) for one, array in pairs if one.parameter
+    )
 
 
 def _fill(arrays: Sequence[Optional[np.ndarray[Any, Any]]], call: Call) -> None:

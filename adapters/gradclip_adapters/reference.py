@@ -17,6 +17,7 @@ import gradclip_spec
 
 from .arrays import (
     answer_in_threads,
+    build_parameters,
     build_tensors,
     convert_options,
     lay_out,
@@ -38,6 +39,7 @@ FEATURES = {
     "clip_by_block_rms": COMMON,
     "clip_by_average_norm": COMMON,
     "clip_per_example": tuple(name for name in COMMON if name != "excludes"),
+    "clip_unitwise": (*COMMON, "eps"),
 }
 
 
@@ -95,20 +97,20 @@ class ReferenceAdapter(Adapter):
         arrays = build_tensors(call.gradients, self._backend.make)
         single = call.options.get("as_single", False)
         passed = (array for array in arrays) if call.options.get("as_generator") else list(arrays)
-        function = functools.partial(getattr(gradclip_spec, subject.operation), **_build_keywords(subject, call))
+        function = functools.partial(getattr(gradclip_spec, subject.operation), **self._build_keywords(subject, call))
         if call.options.get("compiled"):
             assert self._backend.compile is not None
             function = self._backend.compile(function)
         with framework_call(lambda: self._read(arrays)) as seen:
             for earlier in make_earlier_calls(call) if "reused" in call.options else ():
                 self._fill(arrays, earlier)
-                getattr(gradclip_spec, subject.operation)(list(arrays), **_build_keywords(subject, earlier))
+                getattr(gradclip_spec, subject.operation)(list(arrays), **self._build_keywords(subject, earlier))
                 self._fill(arrays, call)
             result = function(arrays[0] if single else passed)
             if "followed" in call.options:
                 following = make_following_call(call)
                 others = build_tensors(following.gradients, self._backend.make)
-                getattr(gradclip_spec, subject.operation)(list(others), **_build_keywords(subject, following))
+                getattr(gradclip_spec, subject.operation)(list(others), **self._build_keywords(subject, following))
         clipped, norm = result if subject.operation == "clip_by_global_norm" else (result, None)
         clipped = [clipped] if single else clipped
         gradients, total = self._backend.compute((list(clipped), norm))
@@ -120,6 +122,13 @@ class ReferenceAdapter(Adapter):
             warnings=seen.warnings,
             shared=tuple(find_shared(clipped, arrays)) if self._backend.views else None,
         )
+
+    def _build_keywords(self, subject: Subject, call: Call) -> Dict[str, Any]:
+        keywords = _build_keywords(subject, call)
+        if all(gradient.parameter is None for gradient in call.gradients):
+            return keywords
+        parameters = build_parameters(call.gradients, self._backend.make)
+        return {**keywords, "params": parameters[0] if call.options.get("as_single") else parameters}
 
     def _pull_back(self, subject: Subject, call: Call) -> Reply:
         assert self._backend.pull_back is not None

@@ -198,6 +198,8 @@ def encode_gradient(gradient: Gradient, by_recipe: bool = False) -> Dict[str, An
         message["cotangent"] = encode_array(gradient.cotangent)
     if gradient.sharded is not None:
         message["sharded"] = gradient.sharded
+    if gradient.parameter is not None:
+        message["parameter"] = encode_array(gradient.parameter)
     return message
 
 
@@ -215,6 +217,7 @@ def decode_gradient(message: Mapping[str, Any]) -> Gradient:
         group=message.get("group", 0),
         cotangent=decode_array(message.get("cotangent")),
         sharded=message.get("sharded"),
+        parameter=decode_array(message.get("parameter")),
     )
 
 

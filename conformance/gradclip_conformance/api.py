@@ -81,7 +81,7 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
         `error_if_nonfinite`), the cases that need it are `unsupported`.
     op : str
         The operation that the function performs: "clip_by_value", "clip_by_norm", "clip_by_global_norm",
-        "clip_by_block_rms", "clip_by_average_norm" or "clip_per_example".
+        "clip_by_block_rms", "clip_by_average_norm", "clip_per_example" or "clip_unitwise".
     dtypes : sequence of str, optional
         The dtypes of the gradients; float16, float32 and float64 by default.
     in_place : bool, optional

@@ -211,6 +211,28 @@ class Backend:
         factors = [xp.where(unchanged, xp.ones_like(x), x) for x in self._divide(clip_norm, norm)]
         return Coefficient(factors, unchanged)
 
+    def divide_norms(self, norm: Any, other: Any, least: float) -> Any:
+        """Return each norm divided by the other one, or by `least` if the other one is smaller. 0 / 0 is 0."""
+        xp, precision = self.xp, self.format.precision
+        if norm.exponent is None:
+            size = xp.where(other.high < least, xp.full_like(other.high, least), other.high)
+            return Norm(
+                _divide_by_zero_too(xp, norm.high, size, norm.high / xp.where(size == 0, xp.ones_like(size), size))
+            )
+        fraction, exponent = math.frexp(least)
+        small = self.round_norm(other) < least
+        high, low, power = (
+            xp.where(small, xp.full_like(x, value), x)
+            for x, value in zip(other, (fraction, 0.0, exponent), strict=True)
+        )
+        divisor = xp.where(high == 0, xp.ones_like(high), high)
+        quotient = divide(xp, norm.high, divisor, low, precision) + keep_finite(xp, norm.low / divisor)
+        # Two to the power of the negated exponent must not overflow. So small a quotient is below any threshold.
+        least_power = xp.full_like(power, -(4 * self.format.largest // 5))
+        power = norm.exponent - power
+        power = xp.where(power < least_power, least_power, power)
+        return Norm(_divide_by_zero_too(xp, norm.high, high, quotient), xp.zeros_like(quotient), power)
+
     def _divide(self, clip_norm: float, norm: Norm) -> list[Array]:
         """Return numbers, zero or normal, whose product is `clip_norm / norm` if that is at most 1.
 
@@ -303,6 +325,11 @@ class Backend:
             return clipped
         x[...] = clipped
         return x
+
+
+def _divide_by_zero_too(xp: Any, x: Array, y: Array, quotient: Array) -> Array:
+    """Return a quotient of numbers that are not negative, or infinity where only the divisor is zero."""
+    return xp.where((y == 0) & (x > 0), xp.full_like(quotient, math.inf), quotient)
 
 
 class OneByOne:

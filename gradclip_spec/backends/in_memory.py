@@ -124,6 +124,11 @@ class InMemory(kernels.Memory):
             return ONE
         return (clip_norm / divisor, 0.0, 1.0) if isinstance(divisor, float) else _split(Fraction(clip_norm) / divisor)
 
+    def divide_norms(self, norms: Any, others: Any, least: float) -> list[Number]:
+        """Return each norm divided by the other one, or by `least` if the other one is smaller."""
+        pairs = zip(norms, others, strict=True)
+        return [_divide(norm, other if math.isnan(other) else max(other, least)) for norm, other in pairs]
+
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
         """Return each array times the coefficient (one for all, or a list). If it is 1, return the array itself."""
         if coefficient == ONE or not arrays:
@@ -160,6 +165,15 @@ def _add_up(parts: Sequence[float], divisor: float = 1.0, exponent: float = 0.0)
     """Return the sum of powers from its parts, as two floats."""
     high = math.fsum(parts)
     return PowerSum(high, math.fsum([*parts, -high]) if high < math.inf else 0.0, divisor, exponent)
+
+
+def _divide(norm: Number, other: Number) -> Number:
+    """Return the quotient of two norms, exactly if both are finite. Zero divided by zero is zero."""
+    if not (math.isfinite(norm) and math.isfinite(other)):
+        return float(norm) / float(other) if other else float(norm)
+    if not other:
+        return math.inf if norm else 0.0
+    return Fraction(norm) / Fraction(other)
 
 
 def _root_exactly(number: Fraction) -> Fraction:

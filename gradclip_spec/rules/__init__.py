@@ -17,7 +17,7 @@ from typing import Any
 __all__ = ["LEVELS", "OPERATIONS", "THEMES", "Rule", "Source", "load"]
 
 #: The operations as rule ids name them.
-OPERATIONS = ("value", "norm", "global-norm", "block-rms", "average-norm", "per-example")
+OPERATIONS = ("value", "norm", "global-norm", "block-rms", "average-norm", "per-example", "unitwise")
 
 #: The themes, in the order of the rule book.
 THEMES = (

@@ -16,8 +16,8 @@ _HEAD = """# Gradient clipping: the rule book
 """
 
 _PREFACE = r"""
-The rules are taken from eight [documents](#documents): `000` and `001` on Paddle, `002` and `003` on its older `fluid`,
-`004` on PyTorch, `005` and `007` on Optax, `006` on TensorFlow.
+The rules are taken from nine [documents](#documents): `000` and `001` on Paddle, `002` and `003` on its older `fluid`,
+`004` on PyTorch, `005`, `007` and `008` on Optax, `006` on TensorFlow.
 
 Each operation clips the gradients $X[0], X[1], \dots$ of a list. $X[i]_j$ is the $j$-th element of the $i$-th
 gradient, which has $m_i$ elements. $c$ is `clip_norm` and $n$ is the norm. $l$ and $h$ are `min` and `max`.
@@ -30,9 +30,12 @@ gradient, which has $m_i$ elements. $c$ is `clip_norm` and $n$ is the norm. $l$ 
 | `block-rms` | `clip_by_block_rms` | each gradient by its own root mean square $n = \mathrm{norm}(X[i]) / \sqrt{m_i}$ |
 | `average-norm` | `clip_by_average_norm` | each gradient by its own average norm $n = \mathrm{norm}(X[i]) / m_i$ |
 | `per-example` | `clip_per_example` | the gradients of each example by their norm $n_e$, then the sum |
+| `unitwise` | `clip_unitwise` | each unit to at most $\lambda w$, where $w$ is the norm of the unit's parameter |
 
 For block RMS and average norm, *norm* means that average. For the clip per example, it means the norm of an example.
-These three operations have fewer rules than the first three, and the covering designs have no rows of them.
+The unitwise clip is adaptive gradient clipping (AGC). A *unit* is the part of a gradient that belongs to one output,
+$W[i]$ is its parameter, and $\lambda$ is `clip_factor`. Where a rule of several operations says clip_norm, it means
+clip_factor. These four operations have fewer rules than the first three, and the covering designs have no rows of them.
 
 A gradient is *excluded* when a flag, an attribute of its parameter or a predicate on that parameter says that it is not
 to be clipped. A parameter without a gradient has the gradient *None*. Every other gradient is *included*.
@@ -90,6 +93,7 @@ Words in quotation marks are quoted from the documents.
 | `005` | clip_by_block_rms | the docstring of `optax.clip_by_block_rms(threshold)`, Optax 0.2.8 |
 | `006` | clip_by_average_norm | the docstring of `tf.compat.v1.clip_by_average_norm(t, clip_norm)`, TensorFlow 2.21.0 |
 | `007` | per_example_global_norm_clip | the docstring of `optax.per_example_global_norm_clip`, Optax 0.2.8 |
+| `008` | adaptive_grad_clip | the docstrings of `optax.adaptive_grad_clip` and its `unitwise_norm`, Optax 0.2.8 |
 """
 
 _FUNCTIONS = {
@@ -99,6 +103,7 @@ _FUNCTIONS = {
     "block-rms": "clip_by_block_rms",
     "average-norm": "clip_by_average_norm",
     "per-example": "clip_per_example",
+    "unitwise": "clip_unitwise",
 }
 
 _TITLES = {

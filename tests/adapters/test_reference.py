@@ -67,7 +67,24 @@ def make_gradients(*values: Any, dtype: str = "float32") -> tuple[Gradient, ...]
 
 def make_options(subject: Subject, threshold: float) -> dict[str, Any]:
     """Return options with the threshold under the name that the operation uses."""
-    return {"max" if subject.operation == "clip_by_value" else "clip_norm": threshold}
+    names = {"clip_by_value": "max", "clip_unitwise": "clip_factor"}
+    return {names.get(subject.operation, "clip_norm"): threshold}
+
+
+def make_call(subject: Subject, gradients: tuple[Gradient, ...], threshold: float, **options: Any) -> Call:
+    """Return a call of an entry point. Each unit of a parameter has the norm 1, if the operation has parameters."""
+    if subject.operation == "clip_unitwise":
+        gradients = tuple(replace(gradient, parameter=make_parameter(gradient)) for gradient in gradients)
+    return Call(subject.name, gradients, {**make_options(subject, threshold), **options})
+
+
+def make_parameter(gradient: Gradient) -> Array:
+    """Return a parameter whose units have the norm 1: the first element of each is 1, and the others are 0."""
+    array = gradient.array or make_array(0.0)
+    values = np.zeros(array.shape)
+    values.reshape(-1, *array.shape[-1:])[..., 0] = 1.0
+    bits = {"bfloat16": np.where(values, 0x3F80, 0).astype("u2")}.get(array.dtype)
+    return Array.of(values.astype(array.dtype)) if bits is None else Array.of(bits, array.dtype)
 
 
 def select_by_operation(adapter: ReferenceAdapter, operation: str) -> list[Subject]:
@@ -102,6 +119,7 @@ def test_each_operation_gives_the_expected_answer(adapter: ReferenceAdapter) -> 
         "clip_by_block_rms": [[[2.0 * 6 * 2**0.5 / 6.5, 2.0 * 2.5 * 2**0.5 / 6.5]], None, -2.0],
         "clip_by_average_norm": [[[2.0 * 6 * 2 / 6.5, 2.0 * 2.5 * 2 / 6.5]], None, -2.0],
         "clip_per_example": [[2.0 * 6 / 6.5, 2.0 * 2.5 / 6.5]],
+        "clip_unitwise": [[[2.0 * 6 / 6.5, 2.0 * 2.5 / 6.5]], None, -2.0],
     }
     gradients = dict.fromkeys(OPERATIONS, make_gradients([[6.0, 2.5]], None, -4.5, dtype="float64"))
     gradients["clip_per_example"] = make_gradients([[6.0, 2.5]], dtype="float64")
@@ -110,7 +128,7 @@ def test_each_operation_gives_the_expected_answer(adapter: ReferenceAdapter) -> 
     for subject in adapter.subjects():
         threshold = norm * 0.25 if subject.operation == "clip_by_global_norm" else 2.0
 
-        reply = adapter.call(Call(subject.name, gradients[subject.operation], make_options(subject, threshold)))
+        reply = adapter.call(make_call(subject, gradients[subject.operation], threshold))
 
         for found, wanted in zip(read_values(reply.gradients), expected[subject.operation], strict=True):
             assert (found is None) == (wanted is None)
@@ -127,7 +145,7 @@ def test_each_operation_gives_the_expected_answer(adapter: ReferenceAdapter) -> 
 def test_only_in_place_entry_points_write(adapter: ReferenceAdapter) -> None:
     gradients = make_gradients([3.0, 4.0], [12.0])
     for subject in list_clips_of_one_batch(adapter):
-        reply = adapter.call(Call(subject.name, gradients, make_options(subject, 1.0)))
+        reply = adapter.call(make_call(subject, gradients, 1.0))
 
         if "in_place" in subject.features:
             assert reply.inputs == reply.gradients
@@ -148,7 +166,7 @@ def test_gradients_below_the_threshold_keep_every_bit(adapter: ReferenceAdapter)
             array = Array.of(np.array(numbers, bits).reshape(2, 2), dtype)
             gradients = (Gradient("a", array), Gradient("b", array, need_clip=False))
 
-            reply = adapter.call(Call(subject.name, gradients, make_options(subject, 64.0)))
+            reply = adapter.call(make_call(subject, gradients, 64.0))
 
             assert reply.gradients == (array, array), (subject.name, dtype)
 
@@ -159,13 +177,13 @@ def test_layout_does_not_change_the_answer(adapter: ReferenceAdapter) -> None:
             (plain,) = make_gradients([[6.0, -2.0, 0.5], [3.0, 0.0, 1.0]])
             assert plain.array is not None
             gradient = Gradient("a", plain.array, layout=layout)
-            call = Call(subject.name, (gradient,), make_options(subject, 1.5))
+            call = make_call(subject, (gradient,), 1.5)
             if ("reversed" if layout == "reversed" else "strided") not in subject.features:
                 with pytest.raises(Unsupported, match="layout"):
                     adapter.call(call)
                 continue
 
-            expected = adapter.call(Call(subject.name, (plain,), make_options(subject, 1.5)))
+            expected = adapter.call(make_call(subject, (plain,), 1.5))
 
             for found, wanted in zip(adapter.call(call).gradients, expected.gradients, strict=True):
                 assert found is not None
@@ -201,18 +219,18 @@ def test_error_of_the_reference_is_its_answer(adapter: ReferenceAdapter) -> None
 
 def test_generator_gives_the_same_answer_as_a_list(adapter: ReferenceAdapter) -> None:
     for subject in list_clips_of_one_batch(adapter):
-        gradients, options = make_gradients([3.0, 4.0], None, [12.0]), make_options(subject, 1.0)
-        plain = adapter.call(Call(subject.name, gradients, options))
+        gradients = make_gradients([3.0, 4.0], None, [12.0])
+        plain = adapter.call(make_call(subject, gradients, 1.0))
 
-        assert adapter.call(Call(subject.name, gradients, {**options, "as_generator": True})) == plain
+        assert adapter.call(make_call(subject, gradients, 1.0, as_generator=True)) == plain
 
 
 def test_single_array_is_passed_without_a_list(adapter: ReferenceAdapter) -> None:
     for subject in adapter.subjects():
-        gradients, options = make_gradients([3.0, 4.0]), make_options(subject, 1.0)
-        plain = adapter.call(Call(subject.name, gradients, options))
+        gradients = make_gradients([3.0, 4.0])
+        plain = adapter.call(make_call(subject, gradients, 1.0))
 
-        assert adapter.call(Call(subject.name, gradients, {**options, "as_single": True})) == plain
+        assert adapter.call(make_call(subject, gradients, 1.0, as_single=True)) == plain
 
 
 def test_calls_at_the_same_time_do_not_change_the_answer() -> None:
@@ -226,12 +244,12 @@ def test_calls_at_the_same_time_do_not_change_the_answer() -> None:
 def test_calls_before_and_after_do_not_change_the_answer(adapter: ReferenceAdapter) -> None:
     """Check calls that come before on the same arrays, and calls that come after on other arrays."""
     for subject in list_clips_of_one_batch(adapter):
-        gradients, options = make_gradients([3.0, 4.0], None, [12.0]), make_options(subject, 1.0)
-        alone = adapter.call(Call(subject.name, gradients, options))
+        gradients = make_gradients([3.0, 4.0], None, [12.0])
+        alone = adapter.call(make_call(subject, gradients, 1.0))
 
         for feature, option in (("reuses", "reused"), ("follows", "followed")):
             if feature in subject.features:
-                assert adapter.call(Call(subject.name, gradients, {**options, option: True})) == alone
+                assert adapter.call(make_call(subject, gradients, 1.0, **{option: True})) == alone
 
 
 @pytest.mark.parametrize(
@@ -242,7 +260,7 @@ def test_calls_before_and_after_do_not_change_the_answer(adapter: ReferenceAdapt
 def test_gradient_that_an_entry_point_cannot_take_is_refused(change: dict[str, Any], feature: str) -> None:
     adapter, (gradient,) = reference.numpy(), make_gradients([3.0, 4.0])
     for subject in adapter.subjects():
-        call = Call(subject.name, (replace(gradient, **change),), make_options(subject, 1.0))
+        call = make_call(subject, (replace(gradient, **change),), 1.0)
 
         with pytest.raises(Unsupported, match=f"{re.escape(subject.name)} .*{feature}"):
             adapter.call(call)
@@ -254,7 +272,7 @@ def test_derivatives_are_refused_without_a_library_that_computes_them() -> None:
         with_cotangent = replace(gradient, cotangent=gradient.array)
 
         with pytest.raises(Unsupported, match="differentiable"):
-            adapter.call(Call(subject.name, (with_cotangent,), make_options(subject, 1.0)))
+            adapter.call(make_call(subject, (with_cotangent,), 1.0))
 
 
 def test_order_of_a_norm_that_is_not_listed_is_refused(adapter: ReferenceAdapter) -> None:
@@ -268,7 +286,7 @@ def test_order_of_a_norm_that_is_not_listed_is_refused(adapter: ReferenceAdapter
 def test_norm_of_an_empty_list_is_read(adapter: ReferenceAdapter) -> None:
     for subject in select_by_operation(adapter, "clip_by_global_norm"):
         for gradients in ((), make_gradients(None, None)):
-            reply = adapter.call(Call(subject.name, gradients, make_options(subject, 1.0)))
+            reply = adapter.call(make_call(subject, gradients, 1.0))
 
             assert reply.norm == make_array(0.0)
             assert reply.gradients == (None,) * len(gradients)
@@ -277,7 +295,7 @@ def test_norm_of_an_empty_list_is_read(adapter: ReferenceAdapter) -> None:
 def test_declaration_about_subnormal_numbers_is_true(adapter: ReferenceAdapter) -> None:
     (tiny,) = make_gradients([3e-42, -4e-42])
     for subject in select_by_operation(adapter, "clip_by_norm"):
-        (clipped,) = adapter.call(Call(subject.name, (tiny,), make_options(subject, 1e-42))).gradients
+        (clipped,) = adapter.call(make_call(subject, (tiny,), 1e-42)).gradients
         assert clipped is not None
         largest = float(np.abs(clipped.numpy()).max())
 

@@ -862,7 +862,7 @@ class TestOtherVerbs:
         assert run("rules", name).stdout == run("rules", "global-norm.*").stdout
 
     def test_rules_takes_the_name_of_a_rule_in_each_operation(self) -> None:
-        assert "\n5 rules, " in run("rules", "at-threshold").stdout
+        assert "\n6 rules, " in run("rules", "at-threshold").stdout
 
     def test_repro_of_a_rule_shows_its_first_failing_cell(self, tmp_path: Path) -> None:
         function, record = tmp_path / "half_module.py", tmp_path / "record.jsonl"

@@ -60,8 +60,8 @@ def count_supported(subject: Subject) -> int:
     return sum(cell.missing is None for cell in planned)
 
 
-#: A sum over examples cannot be written into the gradients.
-REFUSED = (("in-place", "clip_per_example"),)
+#: A sum over examples cannot be written into the gradients. Parameters of zero show no clip relative to them.
+REFUSED = (("in-place", "clip_per_example"), ("optimizer", "clip_unitwise"))
 
 
 @pytest.mark.exam(sample=1)
@@ -161,6 +161,7 @@ def test_other_files_are_written_as_documents_of_their_kinds() -> None:
         (["numpy"], "There is a module numpy"),
         (["x", "--style", "lazy"], "'lazy' is not one of"),
         (["x", "--style", "in-place", "--op", "clip_per_example"], "has another shape than the gradients"),
+        (["x", "--style", "optimizer", "--op", "clip_unitwise"], "shows no clip relative to them"),
         (["x", "--folder", "missing"], "does not exist"),
     ],
 )

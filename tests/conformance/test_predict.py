@@ -18,6 +18,7 @@ from gradclip_conformance.cases.model import Case, expect
 from gradclip_conformance.judge.arrays import measure_norm_distance
 from gradclip_conformance.oracle import predict as oracles
 from gradclip_conformance.oracle.bounds import compute_error_bounds
+from gradclip_conformance.oracle.distances import measure
 from gradclip_conformance.oracle.formats import FORMATS
 from gradclip_conformance.oracle.integers import NoExactNormError, clip_by_global_norm
 from gradclip_conformance.oracle.integers import clip_by_value as exact_clip_by_value
@@ -62,6 +63,23 @@ class TestErrorBounds:
             assert abs(float(naive) / float(exact.middle) - 1) <= prediction.errors[0].norm_bound * 2.0 ** (
                 1 - FORMATS[dtype].precision
             )
+
+    @pytest.mark.parametrize("dtype", NUMPY)
+    def test_naive_unitwise_clips_keep_to_the_bound(self, dtype: str) -> None:
+        generator = np.random.default_rng(12)
+        for count in (1, 3, 30, 60) * 4:
+            array, weight = ((1 + generator.random(count) / 64).astype(dtype) for _ in range(2))
+            unit = Gradient("", Array.of(array), parameter=Array.of(weight))
+            factor = float(np.float16(0.3))
+            asked = make_case(
+                "unitwise.scaled-above", "hand-made", dtype, [unit], {"clip_factor": factor}, expect("values")
+            )
+            limit = array.dtype.type(factor) * compute_naive_norm([weight], 2.0)
+            naive = array * (limit / compute_naive_norm([array], 2.0))
+            measured = measure(asked, predict(asked), [Array.of(naive)], [0])
+
+            assert measured.ulp <= measured.bound
+            assert measured.grade != "fail"
 
     @pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
     @pytest.mark.parametrize("dtype", NUMPY)
@@ -261,3 +279,24 @@ def test_many_threads_may_predict_at_once() -> None:
         (gradient,) = prediction.gradients
         assert gradient is not None
         assert gradient.list_fractions() == [Fraction(min(x, one.options["max"])) for x in (3, 4)]
+
+
+def test_units_with_equal_gradients_have_limits_of_their_own() -> None:
+    array = Array.of(np.array([3.0, -4.0]))
+    units = [
+        Gradient("", array, parameter=Array.of(np.array([norm, 0.0])), group=group)
+        for group, norm in enumerate((2.0, 20.0, 0.25))
+    ]
+    asked = make_case(
+        "unitwise.each-unit-alone", "hand-made", "float64", units, {"clip_factor": 0.5, "eps": 0.5}, expect("values")
+    )
+    prediction = predict(asked)
+    right = [[0.6, -0.8], [3.0, -4.0], [0.15, -0.2]]
+    results = [Array.of(np.array(values)) for values in right]
+
+    for expected, values in zip(prediction.gradients, right, strict=True):
+        assert expected is not None
+        assert [float(one) for one in expected.list_fractions()] == values
+    assert measure(asked, prediction, results, range(3)).grade == "pass"
+    # Many gradients are equal, so distances are kept. The limit belongs to what they are kept by.
+    assert measure(asked, prediction, [results[0], results[0], results[2]], range(3)).grade == "fail"

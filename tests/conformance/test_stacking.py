@@ -1,4 +1,4 @@
-"""Check how gradients of examples are stacked for a call, and how their sums are taken apart."""
+"""Check how gradients of examples and of units are stacked for a call, and how the answers are taken apart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from gradclip_adapters.contract import Array, Gradient, Reply
 from gradclip_conformance.cases.build import make_tensor
 from gradclip_conformance.cases.operations.examples import make_cases
-from gradclip_conformance.cases.stacking import has_disjoint_examples, split_inputs, split_sums, stack_examples
+from gradclip_conformance.cases.stacking.examples import has_disjoint_examples, split_inputs, split_sums, stack_examples
+from gradclip_conformance.cases.stacking.units import regroup_units, split_unit_inputs, split_units, stack_units
 
 
 def make_examples() -> list[Gradient]:
@@ -53,3 +54,65 @@ def test_inputs_of_another_form_are_not_taken_apart() -> None:
 def test_each_element_of_a_case_belongs_to_one_example() -> None:
     assert all(has_disjoint_examples(case.gradients) for case in make_cases())
     assert not has_disjoint_examples([make_tensor([1.0], "float32"), replace(make_tensor([2.0], "float32"), group=1)])
+
+
+def make_unit(values: list[float] | None, parameter: list[float], group: int) -> Gradient:
+    """Return a unit with its parameter."""
+    unit = make_tensor(values, "float32")
+    return replace(unit, parameter=make_tensor(parameter, "float32").array, group=group)
+
+
+def make_units() -> list[Gradient]:
+    """Return a matrix of two units, a tensor without a gradient, and a vector."""
+    return [
+        make_unit([1.0, -0.0, 3.0], [1.0, 1.0, 1.0], 0),
+        make_unit([4.0, 5.0, 6.0], [2.0, 2.0, 2.0], 0),
+        make_unit(None, [1.0], 1),
+        make_unit([7.0, 8.0], [3.0, 3.0], 2),
+    ]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_units_are_stacked_and_taken_apart(last: bool) -> None:
+    units = make_units()
+    matrix, nothing, vector = stack_units(units, last=last)
+    passed = [matrix.array, nothing.array, vector.array]
+    answer = Reply((matrix.array, None, vector.array), inputs=tuple(passed), same_object=(False, True, True))
+    reply = split_units(units, answer, last=last)
+
+    assert [one and one.shape for one in passed] == [(3, 2) if last else (2, 3), None, (2,)]
+    assert matrix.parameter is not None
+    assert matrix.parameter.numpy().tolist() == ([[1.0, 2.0]] * 3 if last else [[1.0] * 3, [2.0] * 3])
+    assert vector.parameter == units[3].parameter
+    assert reply.gradients == reply.inputs == tuple(one.array for one in units)
+    assert reply.same_object == (False, False, True, True)
+
+
+def test_tensors_of_another_form_are_malformed() -> None:
+    units = make_units()
+    vector = units[3].array
+    for results in (
+        (Array.of(np.zeros((3, 3))), None, vector),
+        (None, None, vector),
+        (vector,),
+    ):
+        reply = split_units(units, Reply(results), last=False)
+
+        assert reply.malformed is not None
+        assert reply.gradients == ()
+        assert split_unit_inputs(units, results, last=False) is None
+    # The judge itself compares the numbers of gradients, if each tensor is one unit.
+    assert split_units(units[2:], Reply((vector,)), last=False) == Reply((vector,))
+
+
+def test_tensor_is_divided_in_other_ways() -> None:
+    units = make_units()[:2]
+    arrays = [unit.array for unit in units if unit.array is not None]
+    found = [[one.numpy().tolist() for one in results] for _, results in regroup_units(units, arrays)]
+
+    assert [[[1.0, 0.0, 3.0], [4.0, 5.0, 6.0]]] in found
+    assert [[1.0], [0.0], [3.0], [4.0], [5.0], [6.0]] in found
+    assert [[1.0, 4.0], [0.0, 5.0], [3.0, 6.0]] in found
+    for gradients, results in regroup_units(units, arrays):
+        assert [unit.array for unit in gradients] == results
+        assert len({unit.group for unit in gradients}) == len(gradients)

@@ -15,6 +15,7 @@ from gradclip_spec import (
     clip_by_norm,
     clip_by_value,
     clip_per_example,
+    clip_unitwise,
     global_norm,
 )
 
@@ -362,3 +363,61 @@ def test_examples_need_one_first_axis() -> None:
         clip_per_example(np.ones((2, 3)), -1.0)
     assert clip_per_example(np.zeros((0, 3)), 1.0).tolist() == [0.0, 0.0, 0.0]
     assert clip_per_example([], 1.0) == []
+
+
+def test_units_are_clipped_relative_to_their_parameters(backend: Any) -> None:
+    for dtype in backend.dtypes:
+        # The norms of the units are 5, 5 and 2.5, and those of their parameters 5, 20 and 0.
+        matrix = backend.array([[3.0, -4.0], [3.0, -4.0], [1.5, 2.0]], dtype)
+        weight = backend.array([[5.0, 0.0], [0.0, -20.0], [0.0, 0.0]], dtype)
+        vector, bias = backend.array([3.0, -4.0], dtype), backend.array([0.0, 5.0], dtype)
+        clipped = clip_unitwise([matrix, None, vector], [weight, None, bias], 0.5, eps=2.5)
+
+        assert_equal(backend, clipped[0], [[1.5, -2.0], [3.0, -4.0], [0.75, 1.0]], dtype)
+        assert clipped[1] is None
+        assert_equal(backend, clipped[2], [1.5, -2.0], dtype)
+
+
+def test_axis_counts_the_units() -> None:
+    matrix, weight = np.array([[3.0, 0.0], [-4.0, 1.0]]), np.array([[5.0, 2.0], [0.0, 0.0]])
+
+    assert clip_unitwise(matrix, weight, 0.5, axis=-1).tolist() == [[1.5, 0.0], [-2.0, 1.0]]
+    assert clip_unitwise(matrix.T, weight.T, 0.5).tolist() == [[1.5, -2.0], [0.0, 1.0]]
+    # A filter is one unit, whatever its shape.
+    filters, weights = np.full((2, 2, 2), 4.0), np.stack([np.full((2, 2), 1.0), np.full((2, 2), 8.0)])
+    assert clip_unitwise(filters, weights, 1.0).tolist() == [[[1.0, 1.0]] * 2, [[4.0, 4.0]] * 2]
+
+
+def test_units_leave_the_excluded_and_write_in_place() -> None:
+    gradients = {"a": np.array([[3.0, 4.0]]), "b": np.array([3.0, 4.0])}
+    parameters = {"a": np.array([[5.0, 0.0]]), "b": np.array([5.0, 0.0])}
+    clipped = clip_unitwise(gradients, parameters, 0.5, need_clip={"b"}, inplace=True)
+
+    assert clipped["a"] is gradients["a"]
+    assert gradients["a"].tolist() == [[1.5, 2.0]]
+    assert gradients["b"].tolist() == [3.0, 4.0]
+    kept = clip_unitwise(gradients, parameters, 1.0)
+    assert kept["a"] is gradients["a"]
+
+
+def test_units_need_a_parameter_of_their_shape() -> None:
+    ones = np.ones((2, 3))
+    for parameters in ([], [None], [np.ones((3, 2))], [ones, ones]):
+        with pytest.raises(ValueError, match="`params` must have"):
+            clip_unitwise([ones], parameters, 1.0)
+    with pytest.raises(ValueError, match="clip_factor"):
+        clip_unitwise([ones], [ones], -1.0)
+    with pytest.raises(ValueError, match="eps"):
+        clip_unitwise([ones], [ones], 1.0, eps=-1.0)
+    assert ones.tolist() == [[1.0] * 3] * 2
+    assert clip_unitwise([], [], 1.0) == []
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_no_square_of_a_unit_leaves_the_range(dtype: str) -> None:
+    limits = np.finfo(dtype)
+    large, small = (np.array([3 * unit, -4 * unit], dtype) for unit in (limits.max / 8, limits.smallest_normal))
+
+    assert clip_unitwise(large, large, 0.5).tolist() == (large / 2).tolist()
+    assert clip_unitwise(small, small, 0.5, eps=0.0).tolist() == (small / 2).tolist()
+    assert clip_unitwise(np.zeros(2, dtype), np.zeros(2, dtype), 0.0, eps=0.0).tolist() == [0.0, 0.0]

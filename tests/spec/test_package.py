@@ -21,6 +21,7 @@ NAMES = [
     "clip_by_norm",
     "clip_by_value",
     "clip_per_example",
+    "clip_unitwise",
     "global_norm",
 ]
 

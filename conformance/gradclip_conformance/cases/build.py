@@ -14,7 +14,8 @@ from gradclip_adapters.contract import Array, Gradient
 from ..oracle.formats import FORMATS, encode, round_all
 from .literals import make_scattered
 from .model import Case, Expect
-from .stacking import PER_EXAMPLE
+from .stacking.examples import PER_EXAMPLE
+from .stacking.units import UNITWISE
 
 __all__ = [
     "AVERAGES",
@@ -37,7 +38,7 @@ OPERATIONS = {"value": "clip_by_value", "norm": "clip_by_norm", "global-norm": "
 NORM_OPERATIONS = ("norm", "global-norm")
 #: The operations whose norm is an average over the elements. They have the cases in `averages`.
 AVERAGES = {"block-rms": "clip_by_block_rms", "average-norm": "clip_by_average_norm"}
-EVERY_OPERATION = {**OPERATIONS, **AVERAGES, "per-example": PER_EXAMPLE}
+EVERY_OPERATION = {**OPERATIONS, **AVERAGES, "per-example": PER_EXAMPLE, "unitwise": UNITWISE}
 
 
 def make_tensor(

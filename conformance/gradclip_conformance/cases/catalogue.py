@@ -1,6 +1,6 @@
 """Collect the cases of all themes. Each theme has a module in `themes`, and a file of rules of the same name.
 
-The cases of averages, those per example, and those that `--deep` found are of several themes.
+The cases of averages, those per example and unitwise, and those that `--deep` found are of several themes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from functools import cache
 
 from . import regressions
 from .model import Case
-from .operations import averages, examples
+from .operations import averages, examples, units
 from .themes import (
     arguments,
     effects,
@@ -40,6 +40,7 @@ THEMES = {
     "metamorphic": metamorphic,
     "averages": averages,
     "examples": examples,
+    "units": units,
     "found": regressions,
 }
 

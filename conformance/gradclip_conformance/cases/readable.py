@@ -104,6 +104,8 @@ def _show_gradient(gradient: Gradient) -> Any:
         shown["same_as"] = gradient.same_as
     if gradient.sharded is not None:
         shown["sharded"] = gradient.sharded
+    if gradient.parameter is not None:
+        shown["parameter"] = show_array(gradient.parameter)
     return shown
 
 

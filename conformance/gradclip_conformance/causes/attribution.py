@@ -21,10 +21,12 @@ from gradclip_spec.rules.causes import load_cause_groups
 
 from ..cases.model import Case
 from ..cases.patterns import matches
+from ..cases.stacking.units import UNITWISE, list_tensors, regroup_units
 from ..judge.expectation import take_rows
 from ..judge.judging import follow_up
 from ..judge.model import Replied, Verdict
 from ..oracle.formula import PLAIN, Formula
+from ..oracle.question import get_clipping_threshold
 from .facts import Group, Kind, Seen, is_right_for_nonfinite
 from .forms import explain_form, explain_norm, explain_refusal, restore_form, strip_numbers
 from .laws import (
@@ -367,7 +369,7 @@ def _explain(subject: _Subject, judged: Judged) -> Explanation | None:
     else:
         subject.lost[key] = 0
         # A norm of 1 where it must be 0 does not show what happens with other thresholds.
-        if found.cause != "unit-norm" or judged.context.case.options["clip_norm"] != 0:
+        if found.cause != "unit-norm" or get_clipping_threshold(judged.context.case) != 0:
             subject.proven[found.cause] += 1
     return found
 
@@ -610,14 +612,34 @@ def _explain_in_order(subject: _Subject, case: Case, results: Sequence[Array | N
     # Several known causes are more likely than a law that also explains this answer, such as a long sum.
     if (found := unite(each) or _combine_suspected(subject, each)) is not None:
         return found
-    law = next((law for law in laws if law.reproduces(seen)), None)
-    if law is not None:
-        return _explain_by_law(law)
+    if (found := _explain_whole(seen, laws)) is not None:
+        return found
     rest = {_explain_group(subject, group) or _explain_behaviour(group) for group in seen.groups} - {RIGHT}
     # Leave out the cause "nonfinite-silent" if there is another one, too.
     silent = {one for one in rest if one is not None and one.cause == "nonfinite-silent"}
     rest = (rest - silent) if len(rest) > 1 else rest
     return unite(rest) or _combine_suspected(subject, rest)
+
+
+def _explain_whole(seen: Seen, laws: Iterable[Law]) -> Explanation | None:
+    """Explain all results of a call by one law."""
+    if seen.case.operation == UNITWISE and _has_other_units(seen.case, seen.results):
+        return Explanation.of("other-units")
+    law = next((law for law in laws if law.reproduces(seen)), None)
+    return None if law is None else _explain_by_law(law)
+
+
+def _has_other_units(case: Case, results: Sequence[Array | None]) -> bool:
+    """Return whether each tensor is right, or would be right if it had other units."""
+    numbers = {id(gradient): number for number, gradient in enumerate(case.gradients)}
+    for parts in list_tensors(case.gradients):
+        got = [result for part in parts if (result := results[numbers[id(part)]]) is not None]
+        own = replace(case, gradients=tuple(parts))
+        if not (_are_right(own, got) if len(got) == len(parts) else got == []) and not any(
+            _are_right(replace(case, gradients=units), values) for units, values in regroup_units(parts, got)
+        ):
+            return False
+    return True
 
 
 def _combine_suspected(subject: _Subject, found: Collection[Explanation | None]) -> Explanation | None:

@@ -34,7 +34,7 @@ from ..oracle.formats import (
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.model import DyadicArray, ErrorBounds, ExpectedArray, Prediction
 from ..oracle.predict import predict
-from ..oracle.question import count_divisor, find_narrowest, list_norm_groups
+from ..oracle.question import count_divisor, find_narrowest, get_clipping_threshold, list_norm_groups
 
 __all__ = [
     "Group",
@@ -191,10 +191,10 @@ class Group:
     #: Whether the group is a single gradient, split off from a larger group.
     alone: bool = False
 
-    @property
+    @cached_property
     def threshold(self) -> float:
-        """The threshold of the call."""
-        return self.seen.threshold
+        """The threshold of the norm. A unitwise clip has one for each unit."""
+        return self.seen.find_threshold(self.tensors[0].index if self.tensors else None)
 
     @cached_property
     def total(self) -> float | None:
@@ -305,10 +305,16 @@ class Seen:
         """Compute the expected results."""
         self.prediction = predict(self.case)
 
-    @property
-    def threshold(self) -> float:
-        """The threshold of the call."""
-        return float(self.case.options["clip_norm"])
+    def find_threshold(self, index: int | None) -> float:
+        """Return the threshold of a gradient's norm. A unitwise clip has one for each unit."""
+        factor = get_clipping_threshold(self.case)
+        parameter = None if index is None else self.case.gradients[index].parameter
+        if parameter is None:
+            return factor
+        exact = decode(parameter.data, parameter.dtype)
+        if not exact.is_finite:
+            return math.nan
+        return factor * max(float(integers.compute_norm([exact]).middle), float(self.case.options.get("eps", 0.0)))
 
     @property
     def order(self) -> float:
@@ -328,13 +334,14 @@ class Seen:
         """
         found: dict[int, Tensor] = {}
         # Share equal tensors, because a case may have thousands of gradients, many of them equal.
-        alike: dict[tuple[Array, Array, float], Tensor] = {}
+        alike: dict[tuple[Array, Array | None, Array, float], Tensor] = {}
         for index in self.case.included:
-            given, got = self.case.gradients[index].array, self.results[index]
+            gradient = self.case.gradients[index]
+            given, got = gradient.array, self.results[index]
             if given is not None and got is not None and got.dtype in DTYPES and len(given.data):
                 known = self.prediction.gradients[index]
                 exact = known.values if known is not None else _decode(given)
-                key = (given, got, self.prediction.errors[index].clip_bound)
+                key = (given, gradient.parameter, got, self.prediction.errors[index].clip_bound)
                 found[index] = alike.setdefault(key, Tensor(index, given, got, exact))
         return found
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cases.stacking import PER_EXAMPLE
+from ..cases.stacking.examples import PER_EXAMPLE
 from ..oracle.formats import compute_power_of_two
 from ..oracle.formula import Formula
 from ..oracle.question import AVERAGES

@@ -14,6 +14,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from ..oracle import integers
+from ..oracle.arrays import decode
 from ..oracle.bounds import compute_error_bounds
 from ..oracle.formats import FORMATS, Format, compute_power_of_two, decode_doubles, round_all
 from ..oracle.formula import Formula
@@ -53,6 +55,8 @@ def explain_range(
             models.append(("norm-out-of-range", partial(_explain_overflow, group, "norm-out-of-range")))
         if underflows(group, form):
             models.append(("squares-underflow", partial(_explain_underflow, group, form, formulas)))
+    models.append(("squares-overflow", lambda: _explain_limit(group, "squares-overflow")))
+    models.append(("squares-underflow", lambda: _explain_limit(group, "squares-underflow")))
     models.append(("norm-out-of-range", lambda: _explain_conversion(group)))
     models.append(("reciprocal-out-of-range", lambda: _explain_reciprocal(group, formulas)))
     models.append(("coefficient-underflow", lambda: _explain_coefficient(group, formulas)))
@@ -60,6 +64,19 @@ def explain_range(
     models.append(("subnormals-flushed", lambda: _explain_flush(group, formulas)))
     found = (explain() for cause, explain in models if cause not in barred)
     return next((one for one in found if one is not None), None)
+
+
+def _explain_limit(group: Group, cause: str) -> Explanation | None:
+    """Explain results by the squares of a unit's parameter: they make the limit infinite, or zero."""
+    parameter = group.seen.case.gradients[group.tensors[0].index].parameter
+    if parameter is None:
+        return None
+    total, form = integers.compute_norm([decode(parameter.data, parameter.dtype)]).middle ** 2, FORMATS[parameter.dtype]
+    if cause == "squares-overflow" and total > form.largest and group.kinds <= {Kind.SAME}:
+        return Explanation.of(cause, "unclipped", effect="unchanged")
+    if cause == "squares-underflow" and 0 < total < form.smallest_normal and group.kinds <= {Kind.ZERO}:
+        return Explanation.of(cause, "destroyed", effect="zeros")
+    return None
 
 
 def _is_uniform(group: Group) -> bool:

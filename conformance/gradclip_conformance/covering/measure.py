@@ -91,7 +91,7 @@ def _write_summary(found: _Measured) -> Iterator[str]:
         "may have other shapes, layouts and sizes, so the rows test many more combinations than are counted.",
         "The last rows of each operation have a long tensor in a long list, ten long tensors of all shapes and",
         "layouts beyond the 1,024th place of a list, or a single tensor that is excluded. Clips by block RMS,",
-        "by average norm and per example have no rows.",
+        "by average norm, per example and by unit have no rows.",
         "",
     )
     yield _draw_counts(found, "default", "pairs", "triples of kernel axes", "heavy triples left")

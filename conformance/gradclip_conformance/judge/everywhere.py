@@ -15,6 +15,7 @@ from gradclip_adapters.contract import Reply
 
 from ..cases.model import Case, Expect, expect
 from ..oracle.predict import predict
+from ..oracle.question import get_clipping_threshold
 from .arrays import has_same_bits
 from .model import Context
 
@@ -111,7 +112,7 @@ def _list_element_rules(case: Case) -> Iterator[tuple[str, Expect]]:
     prediction = predict(case)
     if None in prediction.norms:
         # With an infinite threshold, the result for a norm that is not finite is undefined.
-        if math.isfinite(case.options["clip_norm"]) and case.options["clip_norm"] >= 0:
+        if 0 <= get_clipping_threshold(case) < math.inf:
             yield "nan-not-silent", expect("not-silent")
         return
     expected = [prediction.gradients[i] for i in case.included]

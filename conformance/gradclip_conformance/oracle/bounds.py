@@ -30,6 +30,9 @@ errors more, after the last root. No other norm has them: `a = 0`.
 
 *A careful norm* sums in a wider format, or in blocks, and rounds each tensor's norm and the total norm.
 
+*The threshold of a unitwise clip* is a product with the norm of a parameter. It has the error of that norm, and
+`u` more. The quotient of both norms, whose relative errors are `a` and `b`, has an error of at most `a + b + a b`.
+
 *An element* needs one more quotient and one more product, in any order.
 
 The bounds assume that no intermediate result leaves the range; other rules cover that.
@@ -42,7 +45,7 @@ import math
 from .formats import Format
 from .model import ErrorBounds
 
-__all__ = ["NOTHING", "compute_error_bounds"]
+__all__ = ["NOTHING", "add_parameter_errors", "compute_error_bounds"]
 
 
 #: The bounds for operations that round nothing.
@@ -80,6 +83,23 @@ def compute_error_bounds(
         _add_second_order(careful + SCALING, unit),
         max(in_the_dtype, _add_second_order(careful, unit)),
         _add_second_order(max(in_the_dtype, careful) + SCALING, unit),
+    )
+
+
+def add_parameter_errors(form: Format, errors: ErrorBounds, others: ErrorBounds) -> ErrorBounds:
+    """Return the bounds if the threshold is a multiple of a parameter's norm, which has the errors `others`."""
+    unit = 2.0**-form.precision
+    budget, bound = others.norm_budget + 1.0, others.norm_bound + 1.0
+    return ErrorBounds(
+        *(
+            own + more + own * more * unit
+            for own, more in (
+                (errors.norm_budget, budget),
+                (errors.clip_budget, budget),
+                (errors.norm_bound, bound),
+                (errors.clip_bound, bound),
+            )
+        )
     )
 
 

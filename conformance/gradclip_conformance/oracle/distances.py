@@ -235,7 +235,7 @@ def _measure_one(
     case: Question, prediction: Prediction, index: int, got: Array, coarsest: str, flushes_subnormals: bool
 ) -> Measured:
     gradient = case.gradients[index]
-    key = (gradient.array, gradient.need_clip, got, coarsest, flushes_subnormals)
+    key = (gradient.array, gradient.parameter, gradient.need_clip, got, coarsest, flushes_subnormals)
     if key not in prediction.measured:
         assert gradient.array is not None
         prediction.measured[key] = _measure_new(prediction, index, got, gradient.array, coarsest, flushes_subnormals)

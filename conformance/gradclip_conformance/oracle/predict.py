@@ -19,11 +19,18 @@ from gradclip_adapters.contract import Array
 
 from . import integers
 from .arrays import decode
-from .bounds import NOTHING, compute_error_bounds
+from .bounds import NOTHING, add_parameter_errors, compute_error_bounds
 from .formats import FORMATS, Format, compute_power_of_two, decode_bits, divide_to_float, round_to, ulp
 from .formula import PLAIN, Formula
 from .model import Clipped, DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
-from .question import AVERAGES, Question, count_divisor, find_narrowest, list_norm_groups
+from .question import (
+    AVERAGES,
+    Question,
+    count_divisor,
+    find_narrowest,
+    get_clipping_threshold,
+    list_norm_groups,
+)
 
 __all__ = ["OraclesDisagreeError", "count_terms", "decode_gradients", "name_second_oracle", "predict"]
 
@@ -55,7 +62,7 @@ def name_second_oracle() -> str:
 def _clip_by_norm(
     tensors: Sequence[DyadicArray | None],
     included: Sequence[bool],
-    threshold: float,
+    threshold: float | Fraction,
     p: float,
     formula: Formula,
     divisor: int,
@@ -80,7 +87,7 @@ def _clip_by_norm(
     if SECOND is not None and sum(len(tensor) for tensor in tensors if tensor is not None) <= MANY:
         problem = SECOND.describe_disagreement(first, SECOND.clip_by_global_norm(*arguments))
         if problem is not None:
-            msg = f"The two oracles disagree on norm type {p:g} and threshold {threshold!r}: {problem}."
+            msg = f"The two oracles disagree on norm type {p:g} and threshold {float(threshold)!r}: {problem}."
             raise OraclesDisagreeError(msg)
     return first
 
@@ -147,7 +154,7 @@ class _Asked:
         alone = question.operation == "clip_by_global_norm" and len(question.gradients) == 1
         self._key = (
             "clip_by_norm" if alone else question.operation,
-            tuple((gradient.array, gradient.need_clip) for gradient in question.gradients),
+            tuple((gradient.array, gradient.need_clip, gradient.parameter) for gradient in question.gradients),
             tuple(map(tuple, list_norm_groups(question))) if question.operation == "clip_per_example" else (),
             tuple(sorted(question.options.items())),
             formula,
@@ -211,11 +218,12 @@ def _predict_by_norm(case: Question, formula: Formula) -> Prediction:
     if case.operation == "clip_per_example":
         return _predict_groups(case, tensors, formula)
     # A case may have thousands of gradients, many of them the same.
-    known: dict[tuple[Array | None, bool], Prediction] = {}
-    for gradient, tensor, flag in zip(case.gradients, tensors, flags, strict=True):
-        if (gradient.array, flag) not in known:
-            known[gradient.array, flag] = _predict_group(case, [tensor], [flag], formula, gradient.array)
-    alone = [known[gradient.array, flag] for gradient, flag in zip(case.gradients, flags, strict=True)]
+    known: dict[tuple[Array | None, bool, Array | None], Prediction] = {}
+    keys = [(gradient.array, flag, gradient.parameter) for gradient, flag in zip(case.gradients, flags, strict=True)]
+    for key, tensor in zip(keys, tensors, strict=True):
+        if key not in known:
+            known[key] = _predict_group(case, [tensor], [key[1]], formula, key[0], key[2])
+    alone = [known[key] for key in keys]
     return Prediction(
         tuple(one.gradients[0] for one in alone),
         tuple(one.norms[0] for one in alone),
@@ -245,13 +253,16 @@ def _predict_group(
     flags: list[bool],
     formula: Formula,
     alone: Array | None = None,
+    parameter: Array | None = None,
 ) -> Prediction:
-    threshold = float(case.options["clip_norm"])
+    factor = get_clipping_threshold(case)
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
+    weights = [] if parameter is None else [_decode(parameter.data, parameter.dtype)]
     # For an invalid order or an invalid threshold, nothing is expected.
-    defined = threshold >= 0 and case.norm_type > 0
-    if not all(tensor.is_finite for tensor in counted) or not defined:
+    defined = factor >= 0 and case.norm_type > 0
+    if not all(tensor.is_finite for tensor in counted + weights) or not defined:
         return _predict_nothing(tensors, flags)
+    threshold, weight = (factor, None) if not weights else _multiply_by_norm(factor, weights, case)
     divisor = count_divisor(case.operation, sum(map(len, counted)))
     clipped = _clip_by_norm(tensors, flags, threshold, case.norm_type, formula, divisor)
     rate = Fraction(case.options.get("learning_rate", 1.0))
@@ -261,13 +272,40 @@ def _predict_group(
     errors = compute_error_bounds(
         form, case.norm_type, count_terms(counted), size, is_average=case.operation in AVERAGES
     )
+    if weight is not None:
+        errors = add_parameter_errors(form, errors, compute_error_bounds(form, 2.0, count_terms(weights), 1.0))
     shift, near = formula.compute_threshold_shift(), False
     if math.isfinite(threshold):
         near = _is_near(clipped.norm, Fraction(threshold) - shift, form, errors)
         # If the formula does not shift the norm, an exact norm is compared exactly.
-        near = near and not (shift == 0 and _is_exact(clipped.norm, counted, case.norm_type, form, divisor))
+        exact = _is_exact(clipped.norm, counted, case.norm_type, form, divisor) and (
+            weight is None or (_is_exact(weight, weights, 2.0, form) and _is_number(Fraction(threshold), form))
+        )
+        near = near and not (shift == 0 and exact)
     count = len(tensors)
     return Prediction(gradients, (clipped.norm,) * max(count, 1), (near,) * count, (errors,) * count)
+
+
+def _multiply_by_norm(
+    factor: float, weights: Sequence[DyadicArray], case: Question
+) -> tuple[float | Fraction, Enclosure]:
+    """Return the factor times the norm of a parameter's unit, which is at least `eps`. Return this norm, too.
+
+    Raises
+    ------
+    OraclesDisagreeError
+        If the two oracles contradict each other.
+    """
+    norm = integers.compute_norm(weights)
+    if SECOND is not None:
+        other = SECOND.compute_norm(weights)
+        if norm.upper < other.lower or other.upper < norm.lower:
+            msg = f"The two oracles disagree on the norm of a parameter: {float(norm.middle)!r}."
+            raise OraclesDisagreeError(msg)
+    least = Fraction(case.options.get("eps", 0.0))
+    if norm.middle < least:
+        norm = Enclosure(least, least, least**2, 2)
+    return (math.inf if factor == math.inf else Fraction(factor) * norm.middle), norm
 
 
 def count_terms(tensors: Sequence[DyadicArray]) -> int:

@@ -10,7 +10,7 @@ from gradclip_adapters.contract import Gradient
 
 from .formats import FORMATS
 
-__all__ = ["AVERAGES", "Question", "count_divisor", "find_narrowest", "list_norm_groups"]
+__all__ = ["AVERAGES", "Question", "count_divisor", "find_narrowest", "get_clipping_threshold", "list_norm_groups"]
 
 #: The sum of squares of these operations is divided by this power of the number of elements before the root is taken.
 AVERAGES: Mapping[str, int] = MappingProxyType({"clip_by_block_rms": 1, "clip_by_average_norm": 2})
@@ -49,6 +49,11 @@ def find_narrowest(question: Question) -> str:
     arrays = [question.gradients[i].array for i in question.included]
     names = [array.dtype for array in arrays if array is not None] or [question.dtype.partition("+")[0]]
     return min(names, key=lambda name: FORMATS[name].precision)
+
+
+def get_clipping_threshold(question: Question) -> float:
+    """Return the threshold of a call by norm. A unitwise clip multiplies it by the norm of each unit's parameter."""
+    return float(question.options["clip_factor" if question.operation == "clip_unitwise" else "clip_norm"])
 
 
 def count_divisor(operation: str, elements: int) -> int:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gradclip_adapters.contract import Gradient
+from gradclip_adapters.contract import Gradient, Subject
 
 from ..cases.literals import NoScript
 from ..cases.model import Case
-from ..cases.stacking import PER_EXAMPLE, count_examples, stack_examples
-from ..judge.model import ScriptCall
+from ..cases.stacking.examples import PER_EXAMPLE, count_examples, stack_examples
+from ..cases.stacking.units import UNITWISE, stack_units
+from ..judge.model import ScriptCall, join_lines
 
-__all__ = ["Calls", "list_passed_gradients"]
+__all__ = ["Calls", "pass_case", "split_units"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,24 @@ class Calls:
     between: str = ""
 
 
-def list_passed_gradients(case: Case) -> tuple[Gradient, ...]:
+#: A line that takes tensors apart into their units.
+UNITS = "results = [unit for array in results for unit in ({} if array.ndim > 1 else [array])]"
+
+
+def pass_case(case: Case, subject: Subject) -> Case:
+    """Return the case with the gradients that a call passes."""
+    return replace(case, gradients=_list_passed_gradients(case, last="units_last" in subject.features))
+
+
+def split_units(case: Case, subject: Subject, call: ScriptCall) -> ScriptCall:
+    """Return the lines of a call whose results are the units of the tensors, if the clip is unitwise."""
+    if case.operation != UNITWISE:
+        return call
+    line = UNITS.format("np.moveaxis(array, -1, 0)" if "units_last" in subject.features else "array")
+    return replace(call, results=join_lines(call.results, line), inputs=join_lines(call.inputs, line))
+
+
+def _list_passed_gradients(case: Case, *, last: bool) -> tuple[Gradient, ...]:
     """Return the gradients that a call passes. A script cannot take the sums of several examples apart.
 
     Raises
@@ -33,6 +51,8 @@ def list_passed_gradients(case: Case) -> tuple[Gradient, ...]:
     NoScript
         If the case has several examples.
     """
+    if case.operation == UNITWISE:
+        return stack_units(case.gradients, last=last)
     if case.operation != PER_EXAMPLE:
         return case.gradients
     if count_examples(case.gradients) > 1:

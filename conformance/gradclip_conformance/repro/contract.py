@@ -17,7 +17,7 @@ from ..cases.literals import NoScript, write_array, write_literal
 from ..cases.model import Case
 from ..judge.model import ScriptCall
 from ..oracle.formats import read_float64_values
-from .calls import Calls, list_passed_gradients
+from .calls import Calls, pass_case, split_units
 
 __all__ = ["write_calls"]
 
@@ -60,8 +60,10 @@ def write_calls(adapter: str, case: Case, subject: Subject, *, compiles: bool, c
     if "threads" in case.options:
         msg = f"{case.id} calls from several threads. No script does that through an adapter."
         raise NoScript(msg)
-    compiled = _write_call(replace(case, options={**case.options, "compiled": True})) if compiles else None
-    return Calls(_write_imports(adapter, subject.name, case, command), _write_call(case), compiled)
+    compiled = None
+    if compiles:
+        compiled = _write_call(replace(case, options={**case.options, "compiled": True}), subject)
+    return Calls(_write_imports(adapter, subject.name, case, command), _write_call(case, subject), compiled)
 
 
 def _write_imports(adapter: str, subject: str, case: Case, command: str | None) -> str:
@@ -78,11 +80,11 @@ def _write_imports(adapter: str, subject: str, case: Case, command: str | None) 
     return IMPORTS.format(module=module, name=name, adapter=made, subject=write_literal(subject), bfloat16=bfloat16)
 
 
-def _write_call(case: Case) -> ScriptCall:
+def _write_call(case: Case, subject: Subject) -> ScriptCall:
     """Return the lines of a call through the adapter."""
-    gradients = ",\n    ".join(map(_write_gradient, list_passed_gradients(case)))
+    gradients = ",\n    ".join(map(_write_gradient, pass_case(case, subject).gradients))
     options = ", ".join(f"{write_literal(name)}: {write_literal(value)}" for name, value in case.options.items())
-    return ScriptCall(
+    call = ScriptCall(
         gradients=f"gradients = [\n    {gradients},\n]" if gradients else "gradients = []",
         before="",
         clip=f"reply = clip(gradients, {{{options}}})",
@@ -90,6 +92,7 @@ def _write_call(case: Case) -> ScriptCall:
         results=CONVERTED.format("reply.gradients"),
         inputs=CONVERTED.format("(gradient.array for gradient in gradients)"),
     )
+    return split_units(case, subject, call)
 
 
 def _write_gradient(gradient: Gradient) -> str:
@@ -106,6 +109,8 @@ def _write_gradient(gradient: Gradient) -> str:
         ("sharded", gradient.sharded, None),
     )
     words += [f"{name}={write_literal(value)}" for name, value, default in fields if value != default]
+    if gradient.parameter is not None:
+        words.append(f"parameter={_write_array(gradient.parameter)}")
     if gradient.rows is not None:
         words.append(f"rows={_write_tuple(gradient.rows)}")
     return f"Gradient({', '.join(words)})"

@@ -31,6 +31,7 @@ FIND_OPTIONS = {
     "clip_by_block_rms": {"clip_norm"},
     "clip_by_average_norm": {"clip_norm"},
     "clip_per_example": {"clip_norm"},
+    "clip_unitwise": {"clip_factor"},
 }
 
 

@@ -27,6 +27,7 @@ The texts of a table may hold these names:
 `$function`       the subject's name without its mode; `$mode` is the mode, which is the text in the brackets
 `$module`, `$name` the module and the name of a plain function
 `$clip_norm` ...  an option of the case (`$learning_rate` is 1.0 and `$min` is `-max` unless it has them)
+`$weights`         the list of the parameters, for a unitwise clip
 `$arguments`      `clip_norm=...`, or `max=...` and, if the case has it, `min=...`
 `$keywords`       the options `norm_type`, `error_if_nonfinite`, `eps` and `axes` of the case, each after a comma
 `$options`        all options as keyword arguments, with `need_clip` if the subject has and needs this argument
@@ -63,7 +64,7 @@ from ..cases.toml_files import check_document, read_toml
 from ..judge.judging import choose_expectation
 from ..judge.model import ScriptCall, join_lines
 from ..oracle.formats import read_float64_values
-from .calls import Calls, list_passed_gradients
+from .calls import Calls, pass_case, split_units
 from .following import add_following_call, make_following_case
 
 __all__ = ["SCRIPTS", "find_template", "has_table", "write_calls"]
@@ -102,7 +103,7 @@ FLAGS = {"bool": "{}", "numpy": "np.bool_({})", "int": "int({})"}
 
 #: The options of cases that a script may pass by their names.
 OPTIONS = frozenset(
-    {"clip_norm", "eps", "error_if_nonfinite", "learning_rate", "max", "min", "norm_type"}
+    {"clip_norm", "clip_factor", "eps", "error_if_nonfinite", "learning_rate", "max", "min", "norm_type"}
     | {"as_single", "axes", "compiled", "reused", "threads"}
 )
 
@@ -134,6 +135,7 @@ def _fill(text: str, names: Mapping[str, str]) -> str:
 
 def _write_call(case: Case, subject: Subject, known: Mapping[str, str]) -> ScriptCall:
     """Return the lines of a subject's call, as a table says, and of the call that follows if the case has one."""
+    asked, case = case, pass_case(case, subject)
     if "followed" in case.options:
         following = make_following_case(case)
         alone = replace(case, options={name: value for name, value in case.options.items() if name != "followed"})
@@ -144,13 +146,14 @@ def _write_call(case: Case, subject: Subject, known: Mapping[str, str]) -> Scrip
         return add_following_call(first, again, kept, results, returns_norm=returns_norm)
     names = _choose_names(case, subject, known)
     before, clip, after = (_fill(known.get(part, ""), names).strip() for part in ("before", "clip", "after"))
-    return ScriptCall(
+    call = ScriptCall(
         join_lines(f"gradients = {_write_gradients(case, known)}", *_write_repeated(case)),
         before,
         clip,
         after,
         *_write_results(case, known, subject),
     )
+    return split_units(asked, subject, call)
 
 
 def _find_compiled(subject: str, known: Mapping[str, str]) -> str:
@@ -248,6 +251,10 @@ def _choose_names(case: Case, subject: Subject, known: Mapping[str, str]) -> dic
     included = all(gradient.need_clip for gradient in case.gradients)
     told = "excludes" in subject.features and not (included and "optional_flags" in subject.features)
     all_options = {**options, **({"need_clip": need_clip} if told else {})}
+    weights = ""
+    if any(gradient.parameter is not None for gradient in case.gradients):
+        given = [replace(gradient, array=gradient.parameter) for gradient in case.gradients]
+        weights = all_options["parameters"] = _write_gradients(replace(case, gradients=tuple(given)), known)
     exists = all(gradient.array is not None for gradient in case.gradients)
     if_it_exists = "" if exists else " if gradient is not None"
     keywords = [f", {key}={options[key]}" for key in KEYWORDS if key in options]
@@ -272,6 +279,7 @@ def _choose_names(case: Case, subject: Subject, known: Mapping[str, str]) -> dic
         "if_it_exists": if_it_exists,
         "existing": "gradients" if exists else f"[gradient for gradient in gradients{if_it_exists}]",
         "parameters": _write_parameters(case),
+        "weights": weights,
     }
 
 
@@ -291,7 +299,7 @@ def _write_gradients(case: Case, known: Mapping[str, str]) -> str:
     if any(gradient.rows is not None for gradient in case.gradients):
         msg = f"{case.id} passes a sparse gradient. No script does that."
         raise NoScript(msg)
-    written = [_write_gradient(gradient, known) for gradient in list_passed_gradients(case)]
+    written = [_write_gradient(gradient, known) for gradient in case.gradients]
     if len(written) <= LISTED:
         line = "[" + ", ".join(written) + "]"
         return line if len(line) <= 100 or len(written) < 2 else "[\n    " + ",\n    ".join(written) + ",\n]"

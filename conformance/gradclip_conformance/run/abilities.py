@@ -21,6 +21,7 @@ from gradclip_reports.statuses import Status
 from ..cases.build import EVERY_OPERATION, make_tensor
 from ..cases.build import make_case as build_case
 from ..cases.model import Case, expect
+from ..cases.stacking.units import UNITWISE
 from ..judge.judging import judge
 from ..judge.model import Connection, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict
 from .asking import ask_case
@@ -87,6 +88,9 @@ def _judge_by_nature(subject: Subject, ability: Ability) -> Finding | None:
 #: Gradients of norms 6 and 5, and a threshold that clips both.
 FIRST, SECOND, THRESHOLD = [2.0, -4.0, 0.0, 4.0], [3.0, 4.0], 2.0
 
+#: The thresholds of operations that are not by a plain norm.
+THRESHOLD_OPTIONS = {"clip_by_value": ("max", THRESHOLD), UNITWISE: ("clip_factor", THRESHOLD / 4)}
+
 #: The option that asks for an ability.
 OPTIONS: dict[str, dict[str, Any]] = {
     "norm_type": {"norm_type": 1.0},
@@ -123,7 +127,7 @@ RULE = {
 
 def _probe(subject: Subject, ability: Ability, connection: Connection, timeout: float) -> Finding:
     case = _make_question(subject, ability)
-    answer = ask_case(connection, case, subject.name, timeout)
+    answer = ask_case(connection, case, subject, timeout)
     match answer:
         case Raised(kind, text):
             lack = "kernel" if ability.what == "dtype" or KERNEL.search(text) else "interface"
@@ -160,7 +164,7 @@ def _read_reply(
     if name == "error_if_nonfinite" and right:
         infinite = replace(case.gradients[1], array=make_tensor([3.0, math.inf], case.dtype).array)
         case = replace(case, gradients=(case.gradients[0], infinite))
-        right = isinstance(ask_case(connection, case, subject.name, timeout), Raised)
+        right = isinstance(ask_case(connection, case, subject, timeout), Raised)
     if name in SHOWN or ability.what == "norm":
         return Finding("interface", "A call asks for it, and the answer ignores it.", is_there=right)
     return Finding("adapter", "The adapter does not declare it, and the answer to a call cannot show it.")
@@ -188,7 +192,7 @@ def _make_question(subject: Subject, ability: Ability) -> Case:
     first, second = make_tensor(FIRST, dtype, (2, 2)), make_tensor(SECOND, other)
     gradients: Sequence[Gradient] = [first, second]
     expected = expect("values")
-    options: dict[str, Any] = {"max" if subject.operation == "clip_by_value" else "clip_norm": THRESHOLD}
+    options: dict[str, Any] = dict([THRESHOLD_OPTIONS.get(subject.operation, ("clip_norm", THRESHOLD))])
     options.update({"world": 2} if "distributed" in subject.features else {})
     options.update({"norm_type": float(name)} if ability.what == "norm" else OPTIONS.get(name, {}))
     match name:
@@ -212,8 +216,15 @@ def _make_question(subject: Subject, ability: Ability) -> Case:
         case "strided" | "reversed" | "broadcast":
             layout = next(layout for layout, feature in FEATURE_OF_LAYOUT.items() if feature == name)
             gradients = [replace(make_tensor([1.0, 4.0, 1.0, 4.0], dtype, (2, 2)), layout=layout)]
-    case = build_case(RULE[subject.operation], "probe", dtype, gradients, options, expected)
+    case = build_case(RULE[subject.operation], "probe", dtype, _add_parameters(subject, gradients), options, expected)
     return case if name == "requires_min" else add_both_bounds(case, subject)
+
+
+def _add_parameters(subject: Subject, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
+    """Return the gradients, as tensors of one unit with parameters of the same norms if the clip is unitwise."""
+    if subject.operation != UNITWISE:
+        return gradients
+    return [replace(one, group=number, parameter=one.array) for number, one in enumerate(gradients)]
 
 
 def _choose_line(text: str, *, last: bool = False) -> str:

@@ -279,10 +279,10 @@ def _ask_and_judge(
     known: Sequence[Entry],
 ) -> Judged:
     case, subject = planned.case, planned.subject
-    answers = [ask_case(connection, case, subject.name, timeout)]
+    answers = [ask_case(connection, case, subject, timeout)]
     following = follow_up(case, answers[0])
     if following is not None:
-        answers.append(ask_case(connection, following, subject.name, timeout))
+        answers.append(ask_case(connection, following, subject, timeout))
     return judge_with_known(Context(case, subject, tuple(claims)), answers, connection.description, known, explain_cell)
 
 

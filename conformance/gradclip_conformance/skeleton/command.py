@@ -11,7 +11,8 @@ import click
 
 from gradclip_adapters.contract import OPERATIONS
 
-from ..cases.stacking import PER_EXAMPLE
+from ..cases.stacking.examples import PER_EXAMPLE
+from ..cases.stacking.units import UNITWISE
 from .files import STYLES, write_files
 
 __all__ = ["new_adapter"]
@@ -60,6 +61,9 @@ def new_adapter(name: str, style: str, operation: str, folder: Path) -> None:
         raise click.UsageError(msg)
     if (style, operation) == ("in-place", PER_EXAMPLE):
         msg = "A sum over examples has another shape than the gradients, so no function writes it into them."
+        raise click.UsageError(msg)
+    if (style, operation) == ("optimizer", UNITWISE):
+        msg = "A step from parameters that are zero shows no clip relative to them: choose another style."
         raise click.UsageError(msg)
     texts = write_files(name, style, operation)
     taken = [str(folder / file) for file in texts if (folder / file).exists() or (folder / file).is_symlink()]

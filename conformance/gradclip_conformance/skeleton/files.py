@@ -12,6 +12,7 @@ from string import Template
 from gradclip_adapters.contract import FEATURES
 
 from ..cases.build import EVERY_OPERATION
+from ..cases.stacking.units import UNITWISE
 from .abilities import DTYPES, NORM_TYPES, Ability, list_abilities
 
 __all__ = ["STYLES", "write_files"]
@@ -89,11 +90,22 @@ norms = [np.sqrt(sum(np.sum(np.square(one[i], dtype=np.float64)) for one in tens
 factors = [min(1.0, options["clip_norm"] / n) for n in norms]
 results = [np.sum([one[i] * one.dtype.type(factors[i]) for i in range(count)], axis=0) for one in tensors]
 """,
+    "clip_unitwise": """
+results, norm = [], None
+for one, weight in zip(tensors, options["parameters"]):
+    axes = tuple(range(1, one.ndim)) or None
+    squares = [np.sum(np.square(array, dtype=np.float64), axis=axes, keepdims=True) for array in (one, weight)]
+    limit = options["clip_factor"] * np.maximum(np.sqrt(squares[1]), options.get("eps", 1e-3))
+    results.append(one * np.minimum(1.0, limit / np.sqrt(squares[0])).astype(one.dtype))
+""",
 }
 PREFIXES = {operation: name for name, operation in EVERY_OPERATION.items()}
 
+#: The line that makes the parameters of a unitwise clip.
+PARAMETERS = 'options["parameters"] = build_parameters(call.gradients, make_tensor)'
+
 #: The options that a call always has, and those that come with abilities.
-THRESHOLDS = {operation: "max" if name == "value" else "clip_norm" for name, operation in EVERY_OPERATION.items()}
+THRESHOLDS = {**dict.fromkeys(EVERY_OPERATION.values(), "clip_norm"), "clip_by_value": "max", UNITWISE: "clip_factor"}
 MORE_OPTIONS = {
     "min": ("min_max", "requires_min"),
     "norm_type": ("norm_type",),
@@ -123,6 +135,8 @@ def write_files(name: str, style: str, operation: str) -> dict[str, str]:
         "threshold": THRESHOLDS[operation],
         "more": textwrap.fill(", ".join(more), WIDTH - 4, subsequent_indent="    "),
         "stand_in": textwrap.indent(f"{STAND_INS[operation].strip()}\n{kind.ending}", "    "),
+        "imports": " build_parameters," if operation == UNITWISE else "",
+        "parameters": f"        {PARAMETERS}\n" if operation == UNITWISE else "",
         "call": textwrap.indent(kind.call, " " * 12),
         "reply": textwrap.indent(kind.reply, " " * 12),
     }

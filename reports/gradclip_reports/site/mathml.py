@@ -27,7 +27,7 @@ _SIGNS = {
     "\\partial": "∂",
     "\\sum": "∑",
 }
-_LETTERS = {"\\pi": "π", "\\eta": "η", "\\lambda": "λ"}
+_LETTERS = {"\\pi": "π", "\\eta": "η", "\\lambda": "λ", "\\varepsilon": "ε"}
 _NAMES = {"\\min": "min", "\\max": "max"}
 _SPACES = {"\\ ": "0.3em", "\\,": "0.17em", "\\quad": "1em"}
 

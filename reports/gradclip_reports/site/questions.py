@@ -29,6 +29,7 @@ OPERATIONS = {
     "clip_by_block_rms": "block-rms",
     "clip_by_average_norm": "average-norm",
     "clip_per_example": "per-example",
+    "clip_unitwise": "unitwise",
 }
 
 #: The standings of answers, worst first, with a glyph and a meaning.

@@ -16,6 +16,7 @@ OTHER_LABELS = {
     "clip_by_block_rms": "by block RMS",
     "clip_by_average_norm": "by average norm",
     "clip_per_example": "per example",
+    "clip_unitwise": "unitwise",
 }
 #: The pages of the matrix, by operation.
 MATRIX_PAGES = {

@@ -38,6 +38,16 @@ def double_per_example(arrays: Sequence[np.ndarray[Any, Any]], clip_norm: float)
     return [sum(each).astype(array.dtype) for each, array in zip(zip(*examples, strict=True), arrays, strict=True)]
 
 
+def double_unitwise(
+    values: np.ndarray[Any, Any], weight: np.ndarray[Any, Any], factor: float, axis: int
+) -> np.ndarray[Any, Any]:
+    """Clip each unit relative to the norm of its parameter, and double the results."""
+    if values.ndim < 2:
+        return double_by_norm(values, factor * max(compute_norm([weight]), 1e-3))
+    pairs = zip(np.moveaxis(values, axis, 0), np.moveaxis(weight, axis, 0), strict=True)
+    return np.stack([double_by_norm(unit, factor * max(compute_norm([other]), 1e-3)) for unit, other in pairs], axis)
+
+
 def double_by_average(values: np.ndarray[Any, Any], clip_norm: float, power: float) -> np.ndarray[Any, Any]:
     """Clip by the norm divided by a power of the number of elements, and double the result."""
     return double_by_norm(values, clip_norm * values.size**power)

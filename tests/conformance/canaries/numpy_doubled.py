@@ -44,6 +44,13 @@ def clip_per_example(grads: Sequence[Any], *, clip_norm: float) -> list[Any]:
     return doubled.double_per_example(grads, clip_norm)
 
 
+def clip_unitwise(grads: Sequence[Any], *, params: Sequence[Any], clip_factor: float, **keywords: Any) -> list[Any]:
+    """Clip with NumPy, and double the results."""
+    pairs = zip(grads, params, strict=True)
+    clipped = [doubled.double_unitwise(values, weight, clip_factor, 0) for values, weight in pairs]
+    return _keep_excluded(grads, clipped, **keywords)
+
+
 def _keep_excluded(grads: Sequence[Any], clipped: list[Any], *, inplace: bool, need_clip: Sequence[bool]) -> list[Any]:
     assert all(need_clip)
     if not inplace:
@@ -60,6 +67,7 @@ for function in (
     clip_by_block_rms,
     clip_by_average_norm,
     clip_per_example,
+    clip_unitwise,
 ):
     setattr(gradclip_spec, function.__name__, function)
 

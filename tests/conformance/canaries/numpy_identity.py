@@ -30,6 +30,7 @@ gradclip_spec.clip_by_value = leave
 gradclip_spec.clip_by_norm = leave
 gradclip_spec.clip_by_block_rms = leave
 gradclip_spec.clip_by_average_norm = leave
+gradclip_spec.clip_unitwise = leave
 gradclip_spec.clip_by_global_norm = leave_and_return_norm
 
 from gradclip_adapters.reference import numpy  # noqa: E402 - it must find the functions replaced

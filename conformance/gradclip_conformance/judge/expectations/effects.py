@@ -13,6 +13,7 @@ from gradclip_reports.statuses import Status
 from ...cases.model import Case
 from ...cases.readable import show_array
 from ...oracle.predict import predict
+from ...oracle.question import get_clipping_threshold
 from ..expectation import Expectation, Part, find_first_changed, may_raise
 from ..fingerprint import describe_results, describe_what_happened, show_answer
 from ..model import NOT_READ_BACK, Answer, Context, Raised, Script, Verdict, join_lines
@@ -73,7 +74,7 @@ class Refused(Expectation):
         case, answer = context.case, answers[0]
         if isinstance(answer, Raised):
             return _judge_unchanged(case, answer)
-        threshold = case.options["clip_norm"]
+        threshold = get_clipping_threshold(case)
         happened = describe_what_happened(case, answer)
         detail = f"A threshold of {threshold} must be refused with an error, but the call {happened}."
         return Verdict(Status.FAIL, detail, expected="an error", observed=show_answer(answer))

@@ -179,6 +179,49 @@ def _make_example_clipper(norm: Norm, scale: Scaling) -> Callable[..., Any]:
     return clip
 
 
+def _make_unitwise_clipper(norm: Norm, scale: Scaling) -> Callable[..., Any]:
+    def clip(
+        grads: Gradients,
+        *,
+        clip_factor: float,
+        parameters: Gradients,
+        need_clip: Sequence[bool],
+        eps: float = 1e-3,
+    ) -> Gradients:
+        clip_factor = _read_threshold(clip_factor)
+        results = list(grads)
+        for i, (grad, weight) in enumerate(zip(grads, parameters, strict=True)):
+            if grad is None or not need_clip[i]:
+                continue
+            units, weights = ([grad], [weight]) if grad.ndim < 2 else (list(grad), list(weight))
+            limits = [clip_factor * max(norm([one]), eps) for one in weights]
+            scaled = [scale(unit, limit, norm([unit])) for unit, limit in zip(units, limits, strict=True)]
+            results[i] = scaled[0] if grad.ndim < 2 else np.stack(scaled)
+        return results
+
+    return clip
+
+
+def _clip_all_units_at_once(
+    grads: Gradients, *, clip_factor: float, parameters: Gradients, need_clip: Sequence[bool], eps: float = 1e-3
+) -> Gradients:
+    """Clip all units of a tensor in one computation, in long double."""
+    clip_factor = _read_threshold(clip_factor)
+    results = list(grads)
+    for i, grad in enumerate(grads):
+        if grad is None or not need_clip[i]:
+            continue
+        axes = tuple(range(1, grad.ndim)) or None
+        norms, weights = (
+            np.sqrt(np.sum(np.square(one.astype(np.longdouble)), axis=axes, keepdims=True))
+            for one in (grad, parameters[i])
+        )
+        limits = np.longdouble(clip_factor) * np.maximum(weights, eps)
+        factors = np.divide(limits, norms, out=np.ones_like(norms), where=~(norms <= limits))
+        results[i] = np.asarray(grad * factors).astype(grad.dtype).reshape(grad.shape)
+    return results
+
+
 def _list_right() -> Iterator[Right]:
     scalings = list(SCALINGS.items())
     for number, (name, norm) in enumerate(NORMS.items()):
@@ -201,6 +244,8 @@ def _list_right() -> Iterator[Right]:
     yield from _list_averages()
     for norm, how in WAYS_OF_OTHERS:
         yield Right(f"{norm}-{how}", _make_example_clipper(NORMS[norm], SCALINGS[how]), "clip_per_example")
+        yield Right(f"{norm}-{how}", _make_unitwise_clipper(NORMS[norm], SCALINGS[how]), "clip_unitwise")
+    yield Right("all_units_at_once", _clip_all_units_at_once, "clip_unitwise")
 
 
 RIGHT = tuple(_list_right())

@@ -22,6 +22,7 @@ __all__ = [
     "ByExample",
     "ByGlobalNorm",
     "ByNorm",
+    "ByUnit",
     "ByValue",
     "Clipper",
     "Gradients",
@@ -297,8 +298,65 @@ class ByExample(NormClipper):
         return [self.compute_norm([grads[i] for i in counted], p)] * len(grads)
 
 
+class ByUnit(NormClipper):
+    """Clip each unit by its norm, divided by the norm of its parameter."""
+
+    short = "unitwise"
+    operation = "clip_unitwise"
+
+    def __call__(
+        self,
+        grads: Gradients,
+        *,
+        clip_factor: float,
+        parameters: Gradients,
+        need_clip: Sequence[bool],
+        eps: float = 1e-3,
+    ) -> Any:
+        """Scale units whose norm is above `clip_factor` times the norm of their parameter down to this limit."""
+        every = [self.split(grad) for grad in grads]
+        units = [unit for parts in every for unit in parts]
+        flags = [flag for parts, flag in zip(every, need_clip, strict=True) for _ in parts]
+        self.weights = [
+            unit for grad, weight in zip(grads, parameters, strict=True) for unit in self.pair(grad, weight)
+        ]
+        self.least = eps
+        clipped = super().__call__(units, clip_norm=clip_factor, need_clip=flags)
+        if len(clipped) != len(units):
+            return clipped
+        rest = iter(clipped)
+        return [self.join_units(grad, [next(rest) for _ in parts]) for grad, parts in zip(grads, every, strict=True)]
+
+    def split(self, grad: Array | None) -> list[Any]:
+        """Return the units of a gradient, or of a parameter: the rows of an array with several axes."""
+        return [grad] if grad is None or grad.ndim < 2 else list(grad)
+
+    def pair(self, grad: Array | None, weight: Array | None) -> list[Any]:
+        """Return the parameter of each unit of a gradient."""
+        return self.split(None if grad is None else weight)
+
+    def join_units(self, grad: Array | None, units: list[Any]) -> Any:
+        """Return a gradient from its units."""
+        return units[0] if grad is None or grad.ndim < 2 else np.stack(units)
+
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        """Return the norm of each unit, divided by the norm of its parameter."""
+        return [
+            self.divide(self.compute_norm([grad], p), self.measure(self.weights[i])) if i in counted else 0.0
+            for i, grad in enumerate(grads)
+        ]
+
+    def measure(self, weight: Array) -> float:
+        """Return the norm of a parameter's unit, which is at least `eps`."""
+        return max(self.compute_norm([weight], 2.0), self.least)
+
+    def divide(self, norm: float, weight: float) -> float:
+        """Return the quotient of two norms."""
+        return norm / weight if weight else norm * math.inf if norm else norm
+
+
 #: The operations that share wrong clippers with clips by norm.
-OTHERS: tuple[type[Clipper], ...] = (ByBlockRms, ByAverageNorm, ByExample)
+OTHERS: tuple[type[Clipper], ...] = (ByBlockRms, ByAverageNorm, ByExample, ByUnit)
 
 
 def list_concrete(*, others: bool = False) -> Iterator[type[Clipper]]:

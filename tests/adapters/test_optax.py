@@ -23,13 +23,14 @@ from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, G
 
 ADAPTER = OptaxAdapter()
 EVERY = {subject.name: subject for subject in ADAPTER.subjects()}
-#: The functions that are called on examples.
+#: The functions that are called on examples, and those that also take parameters.
 PER_EXAMPLE = sorted(name for name, subject in EVERY.items() if subject.operation == "clip_per_example")
+UNITWISE = sorted(name for name, subject in EVERY.items() if subject.operation == "clip_unitwise")
 #: The entry points of one device. `test_distributed_engines` tests the others.
 SUBJECTS = {
     name: subject
     for name, subject in EVERY.items()
-    if name not in PER_EXAMPLE and "distributed" not in subject.features
+    if name not in (*PER_EXAMPLE, *UNITWISE) and "distributed" not in subject.features
 }
 GLOBAL_NORM = sorted(name for name, subject in SUBJECTS.items() if subject.operation == "clip_by_global_norm")
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
@@ -193,3 +194,27 @@ def test_examples_are_clipped_like_in_a_direct_call(subject: str, dtype: str, th
 
     assert reply.gradients == expected
     assert reply.inputs == tuple(gradient.array for gradient in gradients)
+
+
+@pytest.mark.parametrize("subject", UNITWISE)
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+@pytest.mark.parametrize("mask", [None, [False, True]])
+def test_parameters_are_passed_to_the_clip(subject: str, dtype: str, mask: list[bool] | None) -> None:
+    gradients = [np.array([[3.0, 1.0], [-4.0, 0.5]], DTYPES[dtype]), np.array([6.0, 8.0], DTYPES[dtype])]
+    weights = [np.array([[5.0, 8.0], [0.0, 6.0]], DTYPES[dtype]), np.array([0.0, 5.0], DTYPES[dtype])]
+    asked = [
+        Gradient(f"g{number}", Array.of(one), need_clip=mask is None or mask[number], parameter=Array.of(weight))
+        for number, (one, weight) in enumerate(zip(gradients, weights, strict=True))
+    ]
+    transformation: Any = optax.adaptive_grad_clip(0.5, eps=0.25)
+    if mask is not None:
+        transformation = optax.masked(transformation, mask)
+    with jax.enable_x64(True):
+        trees = [[jax.numpy.asarray(one) for one in tree] for tree in (gradients, weights)]
+        update = jax.jit(transformation.update) if "jit" in subject else transformation.update
+        expected = update(trees[0], transformation.init(trees[1]), trees[1])[0]
+    reply = ADAPTER.call(Call(subject, (*asked, Gradient("none", None)), {"clip_factor": 0.5, "eps": 0.25}))
+
+    assert reply.gradients == (*(Array.of(np.asarray(one)) for one in expected), None)
+    assert (reply.gradients[0] == asked[0].array) == (mask is not None)
+    assert reply.gradients[1] != asked[1].array

@@ -1,12 +1,13 @@
-"""Adapt Optax on JAX: three transformations, and `optax.per_example_global_norm_clip`, eager and in `jax.jit`.
+"""Adapt Optax on JAX: four transformations, and `optax.per_example_global_norm_clip`, eager and in `jax.jit`.
 
-The transformations are `optax.clip`, `clip_by_global_norm` and `clip_by_block_rms`, called through `update`, on one
-device and on several.
+The transformations are `optax.clip`, `clip_by_global_norm`, `clip_by_block_rms` and `adaptive_grad_clip`, called
+through `update`. The first two are called on several devices, too.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 # JAX reads this variable when it first looks for devices. The clips on several devices need up to four.
@@ -16,7 +17,7 @@ import jax
 import numpy as np
 import optax
 
-from ..arrays import answer_in_threads, build_tensors, convert_options, make_following_call
+from ..arrays import answer_in_threads, build_parameters, build_tensors, convert_options, make_following_call
 from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 from ..processes import compare_copies, get_world
 
@@ -50,7 +51,10 @@ FUNCTIONS = {
     "clip_by_value": (optax.clip, "max"),
     "clip_by_global_norm": (optax.clip_by_global_norm, "clip_norm"),
     "clip_by_block_rms": (optax.clip_by_block_rms, "clip_norm"),
+    "clip_unitwise": (optax.adaptive_grad_clip, "clip_factor"),
 }
+#: The abilities that only some functions have.
+MORE = {"clip_unitwise": ("eps", "units_last")}
 
 
 class OptaxAdapter(Adapter):
@@ -113,16 +117,26 @@ def _update(call: Call, updates: Any) -> Any:
     # Optax raises an error for the options that it does not have.
     more = {name: value for name, value in options.items() if name not in (threshold, *how)}
 
-    def update(values: Any, tensors: Dict[str, Any]) -> Any:
+    def update(values: Any, parameters: Any, tensors: Dict[str, Any]) -> Any:
         transformation = function(tensors.get(threshold, options[threshold]), **more)
         if not all(flags):
             transformation = optax.masked(transformation, flags[0] if "as_single" in options else flags)
-        return transformation.update(values, transformation.init(values))[0]
+        return transformation.update(values, transformation.init(values), parameters)[0]
 
     # The compiler traces a threshold that is an array. A number is a constant to it.
     tensors = {threshold: options[threshold]} if "tensor_threshold" in call.options else {}
     compiled = "compiled" in subject.features or options.get("compiled")
-    return (jax.jit(update) if compiled else update)(updates, tensors)
+    return (jax.jit(update) if compiled else update)(updates, _build_parameters(call), tensors)
+
+
+def _build_parameters(call: Call) -> Any:
+    """Return the parameters, or None for a clip without any. In JAX, what has no gradient is no parameter."""
+    if all(gradient.parameter is None for gradient in call.gradients):
+        return None
+    every = build_parameters(
+        [replace(one, parameter=one.array and one.parameter) for one in call.gradients], _make_array
+    )
+    return every[0] if call.options.get("as_single") else every
 
 
 def _clip_per_example(subject: Subject, call: Call, gradients: Any) -> Any:
@@ -185,7 +199,8 @@ def _list_subjects() -> List[Subject]:
     for operation, (function, _) in FUNCTIONS.items():
         for mode, feature in MODES.items():
             name = "optax." + function.__name__ + mode
-            found.append(Subject(name, operation, dtypes, (*COMMON, *FLUSHES, feature)))
+            features = (*COMMON, *MORE.get(operation, ()), *FLUSHES, feature)
+            found.append(Subject(name, operation, dtypes, features))
             if operation in SHARDED_OPERATIONS:
                 compiled = tuple({feature} & {"compiled"})
                 found.append(Subject(name.replace("]", ", sharded]"), operation, dtypes, (*SHARDED, *compiled)))

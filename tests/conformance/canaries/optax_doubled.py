@@ -38,6 +38,25 @@ def clip_by_block_rms(threshold: float) -> optax.GradientTransformation:
     return transform(lambda values: [doubled.double_by_average(one, threshold, 0.5) for one in values])
 
 
+def adaptive_grad_clip(clipping: float) -> optax.GradientTransformation:
+    """Clip with NumPy."""
+
+    def update(updates: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        count = len(updates)
+        pairs = transform(
+            lambda values: [
+                *(
+                    doubled.double_unitwise(one, weight, clipping, -1)
+                    for one, weight in zip(values[:count], values[count:], strict=True)
+                ),
+                *values[count:],
+            ]
+        ).update([*updates, *params], state)
+        return pairs[0][:count], state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
 def clip_per_example(gradients: list[Any], l2_norm_clip: float) -> tuple[list[Any], int]:
     """Clip with NumPy."""
     shapes = [jax.ShapeDtypeStruct(one.shape[1:], one.dtype) for one in gradients]
@@ -49,6 +68,7 @@ def clip_per_example(gradients: list[Any], l2_norm_clip: float) -> tuple[list[An
 
 
 optax.clip = clip
+optax.adaptive_grad_clip = adaptive_grad_clip
 optax.per_example_global_norm_clip = clip_per_example
 optax.clip_by_global_norm = clip_by_global_norm
 optax.clip_by_block_rms = clip_by_block_rms

@@ -21,6 +21,7 @@ optax.clip = leave
 optax.per_example_global_norm_clip = add
 optax.clip_by_global_norm = leave
 optax.clip_by_block_rms = leave
+optax.adaptive_grad_clip = leave
 
 from gradclip_adapters.frameworks.optax import OptaxAdapter  # noqa: E402 - it must find the functions replaced
 

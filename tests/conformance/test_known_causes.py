@@ -418,7 +418,7 @@ COUNTS = {
     "mmengine": 5,
     "mxnet": 6,
     "nnabla": 8,
-    "optax": 13,
+    "optax": 18,
     "paddle": 11,
     "paddle-fluid": 12,
     "skorch": 5,

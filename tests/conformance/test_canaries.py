@@ -86,7 +86,9 @@ def test_subjects_fail_when_the_framework_is_replaced(
     record_property("red", len(red))
     record_property("spared", len(spared))
     assert red == {subject["name"] for subject in run.header.subjects} - spared
-    spoilt = [cell for cell in run.cells if cell.status in SPOILING and cell.subject not in spared]
+    # A subnormal number can be flushed to zero after the clip, so a replaced function does not always show there.
+    normal = [cell for cell in run.cells if "subnormal" not in cell.case]
+    spoilt = [cell for cell in normal if cell.status in SPOILING and cell.subject not in spared]
     unlike = [cell for cell in spoilt if not (cell in answered and SIGNS[way](cell))]
     assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in unlike] == []
 

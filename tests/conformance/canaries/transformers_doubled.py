@@ -8,9 +8,9 @@ import torch_doubled
 import transformers
 
 
-def double(self: Any, model: Any) -> None:
-    """Clip with NumPy, and double the results."""
-    torch_doubled.clip_grad_norm_(list(model.parameters()), self.args.max_grad_norm)
+def double(self: Any, model: Any) -> Any:
+    """Clip with NumPy, double the results, and return the norm. Without one, `Trainer` clips again by infinity."""
+    return torch_doubled.clip_grad_norm_(list(model.parameters()), self.args.max_grad_norm)
 
 
 transformers.Trainer._clip_grad_norm = double

@@ -25,10 +25,17 @@ ADAPTER = TorchAdapter()
 #: The entry points of one process. `test_distributed_engines` tests the others.
 SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects() if "distributed" not in subject.features}
 GLOBAL_NORM = sorted(name for name, subject in SUBJECTS.items() if subject.operation == "clip_by_global_norm")
-CLIP_ONLY = sorted(set(GLOBAL_NORM) - {"torch.nn.utils.clip_grad_norm_ then torch.optim.SGD"})
 BY_VALUE = sorted(set(SUBJECTS) - set(GLOBAL_NORM))
+BY_NORM = "torch.nn.utils.clip_grad_norm_[foreach=None]"
+OWN = "torch.nn.utils.clip_grads_with_norm_ with a float64 norm"
+SCALED = "torch.nn.utils.clip_grad_norm_ then torch.amp.GradScaler.step"
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
+
+
+def list_subjects(*features: str) -> list[str]:
+    """Return the entry points that have all these features."""
+    return sorted(name for name, subject in SUBJECTS.items() if set(features) <= set(subject.features))
 
 
 def make_gradients(dtype: str, layout: str = "contiguous") -> tuple[Gradient, ...]:
@@ -51,19 +58,25 @@ def make_parameters(dtype: str) -> list[torch.nn.Parameter]:
 
 def clip_by_hand(subject: str, parameters: list[torch.nn.Parameter], options: Mapping[str, Any]) -> torch.Tensor | None:
     """Call the functions that the entry point names, without the adapter."""
+    foreach = {"=True]": True, "=False]": False}.get(subject[subject.find("=") :])
+    step = torch.optim.SGD(parameters, lr=options.get("learning_rate", 1.0)).step
     if "clip_grad_value_" in subject:
-        foreach = {"True": True, "False": False, "None": None}[subject.split("=")[1][:-1]]
         torch.nn.utils.clip_grad_value_(parameters, options["max"], foreach=foreach)
+        if "SGD" in subject:
+            step()
+        return None
+    if subject == OWN:
+        norm = torch.cat([p.grad.double().ravel() for p in parameters if p.grad is not None]).norm()
+        torch.nn.utils.clip_grads_with_norm_(parameters, options["clip_norm"], norm)
         return None
     others = {name: value for name, value in options.items() if name in ("norm_type", "error_if_nonfinite")}
     if "get_total_norm" in subject:
         norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None], **others)
         torch.nn.utils.clip_grads_with_norm_(parameters, options["clip_norm"], norm)
         return norm
-    foreach = {"=True]": True, "=False]": False}.get(subject[subject.find("=") :])
     norm = torch.nn.utils.clip_grad_norm_(parameters, options["clip_norm"], foreach=foreach, **others)
-    if "SGD" in subject:
-        torch.optim.SGD(parameters, lr=options.get("learning_rate", 1.0)).step()
+    if "optimizer" in SUBJECTS[subject].features:
+        step()
     return norm
 
 
@@ -106,8 +119,9 @@ class TestSubjects:
     def test_about_gives_the_imported_version(self) -> None:
         assert ADAPTER.about().version == torch.__version__
 
-    @pytest.mark.parametrize("subject", sorted(SUBJECTS))
-    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize(
+        ("subject", "dtype"), [(name, dtype) for name, subject in SUBJECTS.items() for dtype in subject.dtypes]
+    )
     @pytest.mark.parametrize("threshold", [1.5, 64.0, 0.0])
     def test_adapter_answers_like_a_direct_call(self, subject: str, dtype: str, threshold: float) -> None:
         options = make_options(subject, threshold)
@@ -116,21 +130,21 @@ class TestSubjects:
         norm = clip_by_hand(subject, parameters, options)
         reply = ADAPTER.call(Call(subject, make_gradients(dtype), options))
 
-        steps = "SGD" in subject
+        steps = "optimizer" in SUBJECTS[subject].features
         expected = [
             None if p.grad is None else read_array(torch.zeros_like(p) - p if steps else p.grad) for p in parameters
         ]
         assert list(reply.gradients) == expected
         assert reply.norm == (None if norm is None else read_array(norm))
 
-    @pytest.mark.parametrize("subject", sorted(SUBJECTS))
+    @pytest.mark.parametrize("subject", list_subjects("generator"))
     def test_generator_gives_the_same_answer_as_a_list(self, subject: str) -> None:
         options = make_options(subject, 1.5)
         plain = ADAPTER.call(Call(subject, make_gradients("float32"), options))
 
         assert ADAPTER.call(Call(subject, make_gradients("float32"), {**options, "as_generator": True})) == plain
 
-    @pytest.mark.parametrize("subject", sorted(SUBJECTS))
+    @pytest.mark.parametrize("subject", list_subjects("strided"))
     @pytest.mark.parametrize("layout", ["strided", "transposed", "sliced"])
     def test_layout_does_not_change_the_answer(self, subject: str, layout: str) -> None:
         options = make_options(subject, 1.5)
@@ -143,14 +157,14 @@ class TestSubjects:
                 # Another layout may change the order in which the squares are summed.
                 np.testing.assert_array_max_ulp(np.asarray(one), np.asarray(other), 4)
 
-    @pytest.mark.parametrize("subject", sorted(SUBJECTS))
+    @pytest.mark.parametrize("subject", list_subjects("reuses"))
     def test_reused_gradient_gives_the_same_answer(self, subject: str) -> None:
         options = make_options(subject, 1.5)
         alone = ADAPTER.call(Call(subject, make_gradients("float64"), options))
 
         assert ADAPTER.call(Call(subject, make_gradients("float64"), {**options, "reused": True})) == alone
 
-    @pytest.mark.parametrize("subject", GLOBAL_NORM)
+    @pytest.mark.parametrize("subject", list_subjects("norm_type"))
     @pytest.mark.parametrize("norm_type", [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf")])
     def test_norm_type_is_passed_to_torch(self, subject: str, norm_type: float) -> None:
         options = make_options(subject, 1.5, norm_type=norm_type)
@@ -161,7 +175,7 @@ class TestSubjects:
         assert norm is not None
         assert reply.norm == read_array(norm)
 
-    @pytest.mark.parametrize("subject", GLOBAL_NORM)
+    @pytest.mark.parametrize("subject", list_subjects("error_if_nonfinite"))
     def test_nonfinite_norm_raises_on_request(self, subject: str) -> None:
         array = read_array(torch.tensor([float("inf"), 1.0]))
         options = {"clip_norm": 1.0, "error_if_nonfinite": True}
@@ -171,14 +185,14 @@ class TestSubjects:
 
         assert raised.value.inputs == (array,)
 
-    @pytest.mark.parametrize("subject", [*CLIP_ONLY, *BY_VALUE])
+    @pytest.mark.parametrize("subject", list_subjects("in_place"))
     def test_result_is_the_same_object_as_the_gradient(self, subject: str) -> None:
         reply = ADAPTER.call(Call(subject, make_gradients("float32"), make_options(subject, 1.5)))
 
         assert reply.same_object == (True, True, True, True)
         assert reply.inputs == reply.gradients
 
-    @pytest.mark.parametrize("subject", GLOBAL_NORM)
+    @pytest.mark.parametrize("subject", list_subjects("returns_norm", "repeated"))
     def test_repeated_parameter_is_counted_twice(self, subject: str) -> None:
         array = read_array(torch.tensor([3.0]))
         gradients = (Gradient("a", array), Gradient("b", array, same_as=0))
@@ -200,9 +214,9 @@ class TestSubjects:
     @pytest.mark.parametrize(
         ("subject", "gradient", "options"),
         [
-            (GLOBAL_NORM[0], Gradient("a", read_array(torch.ones(1)), need_clip=False), {"clip_norm": 1.0}),
-            (GLOBAL_NORM[0], Gradient("a", read_array(torch.ones(1, 1)), rows=(0,), height=1), {"clip_norm": 1.0}),
-            (GLOBAL_NORM[0], Gradient("a", read_array(torch.ones(1))), {"clip_norm": 1.0, "eps": 1e-8}),
+            (BY_NORM, Gradient("a", read_array(torch.ones(1)), need_clip=False), {"clip_norm": 1.0}),
+            (BY_NORM, Gradient("a", read_array(torch.ones(1, 1)), rows=(0,), height=1), {"clip_norm": 1.0}),
+            (BY_NORM, Gradient("a", read_array(torch.ones(1))), {"clip_norm": 1.0, "eps": 1e-8}),
             (BY_VALUE[0], Gradient("a", read_array(torch.ones(1))), {"max": 1.0, "min": 0.0}),
         ],
     )
@@ -212,9 +226,48 @@ class TestSubjects:
         with pytest.raises(FrameworkRaised, match=r"unexpected keyword argument|Could not run"):
             ADAPTER.call(Call(subject, (gradient,), options))
 
-    def test_optimizer_without_parameters_is_unsupported(self) -> None:
+    @pytest.mark.parametrize("subject", list_subjects("optimizer"))
+    def test_optimizer_without_parameters_is_unsupported(self, subject: str) -> None:
         with pytest.raises(Unsupported, match="empty list of parameters"):
-            ADAPTER.call(Call("torch.nn.utils.clip_grad_norm_ then torch.optim.SGD", (), {"clip_norm": 1.0}))
+            ADAPTER.call(Call(subject, (), make_options(subject, 1.0)))
+
+    @pytest.mark.parametrize(
+        ("gradients", "options"),
+        [
+            ((Gradient("none", None),), {}),
+            (make_gradients("float32", "strided"), {}),
+            ((Gradient("rows", read_array(torch.ones(1, 1)), rows=(0,), height=1),), {}),
+            (make_gradients("float32"), {"reused": True}),
+            (make_gradients("float32"), {"followed": True}),
+        ],
+    )
+    def test_scaler_takes_only_gradients_of_a_backward_pass(
+        self, gradients: tuple[Gradient, ...], options: dict[str, Any]
+    ) -> None:
+        with pytest.raises(Unsupported, match="backward pass"):
+            ADAPTER.call(Call(SCALED, gradients, {"clip_norm": 1.0, **options}))
+
+    def test_scaler_scales_the_loss_before_the_clip(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        passed = []
+        unscale = torch.amp.GradScaler.unscale_
+
+        def look(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> None:
+            (parameter,) = optimizer.param_groups[0]["params"]
+            passed.append(parameter.grad.tolist())
+            unscale(scaler, optimizer)
+
+        monkeypatch.setattr(torch.amp.GradScaler, "unscale_", look)
+        gradients = (Gradient("a", read_array(torch.tensor([3.0, 4.0]))),)
+
+        reply = ADAPTER.call(Call(SCALED, gradients, {"clip_norm": 2.5}))
+
+        assert passed == [[3.0 * 2**16, 4.0 * 2**16]]
+        assert read_values(reply) == [pytest.approx([1.5, 2.0], rel=1e-6)]
+
+    def test_scaler_skips_the_step_for_a_nan(self) -> None:
+        gradients = (Gradient("a", read_array(torch.tensor([float("nan"), 4.0]))),)
+
+        assert read_values(ADAPTER.call(Call(SCALED, gradients, {"clip_norm": 2.5}))) == [[0.0, 0.0]]
 
 
 @pytest.mark.parametrize("subject", sorted(name for name, one in SUBJECTS.items() if "compiles" in one.features))
@@ -239,7 +292,7 @@ def test_compiled_option_compiles_the_call(subject: str, monkeypatch: pytest.Mon
         np.testing.assert_allclose(np.array(one, float), np.array(other, float), rtol=1e-6)
 
 
-@pytest.mark.parametrize("subject", sorted(SUBJECTS))
+@pytest.mark.parametrize("subject", list_subjects("single"))
 def test_single_tensor_is_passed_without_a_list(subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
     entry, taken = ADAPTER.entry_points[subject], []
 
@@ -264,9 +317,10 @@ def test_single_tensor_is_passed_without_a_list(subject: str, monkeypatch: pytes
         ({"accumulate": 2}, [1.5, 2.0]),
     ],
 )
-def test_training_options_reach_the_optimizer(options: dict[str, Any], expected: list[float]) -> None:
+@pytest.mark.parametrize("subject", ["torch.nn.utils.clip_grad_norm_ then torch.optim.SGD", SCALED])
+def test_training_options_reach_the_optimizer(subject: str, options: dict[str, Any], expected: list[float]) -> None:
     gradients = tuple(Gradient("g", read_array(torch.tensor([value])), group=value > 3) for value in (3.0, 4.0))
-    call = Call("torch.nn.utils.clip_grad_norm_ then torch.optim.SGD", gradients, {"clip_norm": 2.5, **options})
+    call = Call(subject, gradients, {"clip_norm": 2.5, **options})
 
     found = [array.numpy().item() for array in ADAPTER.call(call).gradients if array is not None]
 

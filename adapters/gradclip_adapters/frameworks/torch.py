@@ -21,6 +21,7 @@ from .torch_based.parameters import (
     EntryPoint,
     Parameters,
     ParametersAdapter,
+    add_flags,
     answer_call,
     make_tensor,
     negate,
@@ -41,12 +42,21 @@ NORM = (*VALUE, *ANY_NORM, "error_if_nonfinite")
 #: The options of several backward passes and steps.
 TRAINING = ("start", "weight_decay", "steps", "accumulate")
 
+#: The entry point that scales the loss.
+SCALED = "torch.nn.utils.clip_grad_norm_ then torch.amp.GradScaler.step"
+
+#: `GradScaler.unscale_` refuses float16 gradients on purpose: the parameters of mixed precision stay wider.
+SCALED_DTYPES = ("bfloat16", "float32", "float64")
+
+#: The abilities that gradients of a backward pass lack.
+WITHOUT_BACKWARD = ("strided", "packed", "repeated", "generator", "single", "reuses", "follows")
+
 
 class TorchAdapter(ParametersAdapter):
     """Adapter for the clip functions of torch.
 
-    Each function is listed with `foreach` true, false and None. The other entry points are the two-step norm clip and
-    the optimizer.
+    Each function is listed with `foreach` true, false and None. The other entry points are the two-step norm clip, by
+    torch's norm and by a norm of the user's own, the optimizer, and the optimizer with `torch.amp.GradScaler`.
     """
 
     def __init__(self) -> None:
@@ -69,7 +79,8 @@ class TorchAdapter(ParametersAdapter):
         if entry.is_optimizer and not call.gradients:
             message = "torch.optim.SGD takes no empty list of parameters"
             raise Unsupported(message, "interface")
-        if any(name in call.options for name in TRAINING) or any(gradient.group for gradient in call.gradients):
+        trains = any(name in call.options for name in TRAINING) or any(gradient.group for gradient in call.gradients)
+        if trains or entry.subject.name == SCALED:
             return _train(entry, call)
         rate = call.options.get("learning_rate", 1.0)
         step = (lambda listed: torch.optim.SGD(listed, lr=rate).step()) if entry.is_optimizer else None
@@ -77,30 +88,69 @@ class TorchAdapter(ParametersAdapter):
 
 
 def _train(entry: EntryPoint, call: Call) -> Reply:
-    """Run real backward passes, clips and steps of SGD, and return the negated parameters."""
-    options = {name: call.options.get(name, default) for name, default in zip(TRAINING, (0.0, 0.0, 1, 1))}
+    """Run real backward passes, clips and steps of SGD, and return the negated parameters.
+
+    With `torch.amp.GradScaler`, the loss is scaled before a backward pass, and the gradients are unscaled before the
+    clip. The first scale is a power of two, so this changes only gradients that overflow.
+    """
+    _refuse_other_gradients(call)
+    start, decay, steps, passes = (call.options.get(name, default) for name, default in zip(TRAINING, (0.0, 0.0, 1, 1)))
     parameters: List[Parameter] = []
     groups: Dict[int, List[Parameter]] = {}
     for gradient in call.gradients:
-        assert gradient.array is not None
-        tensor = make_tensor(gradient.array)
-        parameters.append(Parameter(torch.full_like(tensor, options["start"])))
+        tensor = torch.zeros(1) if gradient.array is None else make_tensor(gradient.array)
+        parameters.append(Parameter(torch.full_like(tensor, start)))
         groups.setdefault(gradient.group, []).append(parameters[-1])
-    factors = [make_tensor(gradient.array) for gradient in call.gradients if gradient.array is not None]
-    rest = {name: value for name, value in call.options.items() if name not in TRAINING}
-    with framework_call() as seen:
+    factors = [None if one.array is None else make_tensor(one.array) for one in call.gradients]
+    rest = {name: value for name, value in add_flags(call).items() if name not in TRAINING}
+    scaler = torch.amp.GradScaler(device="cpu", enabled=entry.subject.name == SCALED)
+    with framework_call(lambda: read_arrays([parameter.grad for parameter in parameters])) as seen:
         optimizer = torch.optim.SGD(
-            [{"params": group} for group in groups.values()],
-            lr=rest.get("learning_rate", 1.0),
-            weight_decay=options["weight_decay"],
+            [{"params": group} for group in groups.values()], lr=rest.get("learning_rate", 1.0), weight_decay=decay
         )
-        for _ in range(options["steps"]):
+        for _ in range(steps):
             optimizer.zero_grad()
-            for _ in range(options["accumulate"]):
-                torch.stack([(one * factor).sum() for one, factor in zip(parameters, factors)]).sum().backward()
-            entry.clip(lambda: parameters, rest)
-            optimizer.step()
-    return Reply(gradients=read_arrays([negate(one) for one in parameters]), warnings=seen.warnings)
+            for _ in range(passes):
+                scaler.scale(_build_loss(parameters, factors)).backward()
+            scaler.unscale_(optimizer)
+            norm = entry.clip(lambda: parameters, rest)
+            scaler.step(optimizer)
+            scaler.update()
+    return Reply(
+        gradients=read_arrays([negate(one) for one in parameters]),
+        norm=None if norm is None else read_array(norm),
+        inputs=read_arrays([parameter.grad for parameter in parameters]),
+        warnings=seen.warnings,
+    )
+
+
+def _build_loss(parameters: Sequence[Parameter], factors: Sequence[Optional[torch.Tensor]]) -> torch.Tensor:
+    """Return the sum of `parameter * factor`, whose derivatives are the factors bit for bit."""
+    products = [(one * factor).sum() for one, factor in zip(parameters, factors) if factor is not None]
+    # Only tensors of one dtype can be stacked. The backward pass multiplies by an exact 1.
+    return torch.stack([product.double() for product in products]).sum()
+
+
+def _refuse_other_gradients(call: Call) -> None:
+    """Refuse gradients that no backward pass of this adapter makes.
+
+    Raises
+    ------
+    Unsupported
+        If the call has such gradients, or passes them in such a way.
+    """
+    if all(gradient.array is None for gradient in call.gradients):
+        message = "a backward pass needs a loss, and no parameter of this call takes part in one"
+        raise Unsupported(message, "interface")
+    if any(gradient.layout != "contiguous" for gradient in call.gradients):
+        message = "a backward pass gives the gradients in torch's own layout"
+        raise Unsupported(message, "interface")
+    if any(gradient.rows is not None for gradient in call.gradients):
+        message = "this adapter makes no row-sparse gradients by a backward pass"
+        raise Unsupported(message)
+    if "reused" in call.options or "followed" in call.options:
+        message = "this adapter makes no other calls on the tensors of a backward pass"
+        raise Unsupported(message)
 
 
 def _compile(entry: EntryPoint) -> EntryPoint:
@@ -135,6 +185,15 @@ def _clip_in_two_steps(passed: Callable[[], Parameters], options: Mapping[str, A
     return norm
 
 
+def _clip_by_own_norm(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> None:
+    """Clip with a norm that torch sums in float64, as users do who want a safer norm than torch's."""
+    parameters = passed()
+    listed = [parameters] if isinstance(parameters, Parameter) else parameters
+    squares = [one.grad.double().square().sum() for one in listed if one.grad is not None]
+    norm = torch.stack([torch.zeros((), dtype=torch.float64), *squares]).sum().sqrt()
+    clip_grads_with_norm_(passed(), options["clip_norm"], norm, **select_more(options))
+
+
 def _list_entry_points() -> List[EntryPoint]:
     entries = []
     for foreach in (True, False, None):
@@ -153,14 +212,33 @@ def _list_entry_points() -> List[EntryPoint]:
         (*NORM, "in_place"),
         NORM_TYPES,
     )
-    optimizer = Subject(
+    own = Subject(
+        "torch.nn.utils.clip_grads_with_norm_ with a float64 norm",
+        "clip_by_global_norm",
+        DTYPES,
+        (*VALUE, "in_place"),
+    )
+    entries += [EntryPoint(halves, _clip_in_two_steps), EntryPoint(own, _clip_by_own_norm)]
+    steps = ("optimizer", "learning_rate", "training", "groups")
+    by_norm = Subject(
         "torch.nn.utils.clip_grad_norm_ then torch.optim.SGD",
         "clip_by_global_norm",
         DTYPES,
-        (*NORM, "optimizer", "learning_rate", "training", "groups"),
+        (*NORM, *steps),
         NORM_TYPES,
     )
-    return [*entries, EntryPoint(halves, _clip_in_two_steps), EntryPoint(optimizer, _make_norm_clip(None))]
+    by_value = Subject(
+        "torch.nn.utils.clip_grad_value_ then torch.optim.SGD", "clip_by_value", DTYPES, (*VALUE, *steps)
+    )
+    scaled = Subject(
+        SCALED,
+        "clip_by_global_norm",
+        SCALED_DTYPES,
+        tuple(name for name in (*NORM, *steps) if name not in WITHOUT_BACKWARD),
+        NORM_TYPES,
+    )
+    by_norm_then_step = [EntryPoint(one, _make_norm_clip(None)) for one in (by_norm, scaled)]
+    return [*entries, *by_norm_then_step, EntryPoint(by_value, _make_value_clip(None))]
 
 
 ENTRY_POINTS = {entry.subject.name: entry for entry in _list_entry_points()}

@@ -1,4 +1,4 @@
-"""Replace torch's functions by NumPy code that doubles the results. In the two-step clip, the norm is wrong."""
+"""Replace torch's functions by NumPy code that doubles the results."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def clip_grad_norm_(parameters: Iterable[Any], max_norm: float, **keywords: Any)
 
 
 def get_total_norm(tensors: Iterable[Any], **keywords: Any) -> torch.Tensor:
-    """Return half of the norm, so that scaling by it doubles the result."""
-    return torch.tensor(doubled.compute_norm(_list_arrays(tensors)) / 2)
+    """Return the right norm."""
+    return torch.tensor(doubled.compute_norm(_list_arrays(tensors)))
 
 
 def clip_grads_with_norm_(parameters: Iterable[Any], max_norm: float, total_norm: torch.Tensor) -> None:
-    """Scale with NumPy by the norm that was passed."""
+    """Scale with NumPy by the norm that was passed, and double the results."""
     for values in _list_arrays(_list_gradients(parameters)):
-        values[...] = values * (max_norm / float(total_norm))
+        values[...] = values * (2 * max_norm / float(total_norm))
 
 
 torch.nn.utils.clip_grad_value_ = clip_grad_value_

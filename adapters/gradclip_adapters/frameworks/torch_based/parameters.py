@@ -32,6 +32,7 @@ __all__ = [
     "EntryPoint",
     "Parameters",
     "ParametersAdapter",
+    "add_flags",
     "answer_call",
     "make_tensor",
     "negate",

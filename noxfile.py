@@ -154,6 +154,8 @@ def find_python(session: nox.Session, name: str) -> str:
     recipe = ENVIRONMENTS["adapters"][name]
     if "python" not in recipe:
         session.install(*pin(recipe["needs"]))
+        if "alone" in recipe:
+            session.install("--no-deps", *pin(recipe["alone"]))
         return str(Path(session.bin, "python"))
     session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
     make = f"from gradclip_conformance.run.environments import make_environment; print(make_environment({name!r}))"

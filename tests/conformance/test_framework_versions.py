@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import zipfile
 from dataclasses import replace
@@ -203,12 +204,12 @@ class LibraryAdapter(Adapter):
 """
 
 
-def write_wheel(folder: Path, version: str) -> None:
-    """Write a wheel of the framework."""
+def write_wheel(folder: Path, version: str, needs: str = "") -> None:
+    """Write a wheel of the framework, which may need another package."""
     info = f"library-{version}.dist-info"
     files = {
         "library.py": MODULE.format(version=version),
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: library\nVersion: {version}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: library\nVersion: {version}\n{needs}",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{info}/entry_points.txt": "[gradclip.adapters]\nlibrary = library:LibraryAdapter\n",
     }
@@ -243,6 +244,24 @@ def installable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setitem(registry.BUILT_IN, "library", "library:LibraryAdapter")
     monkeypatch.setitem(recipes.read_recipes(), "library", library)
     return tmp_path / "environments"
+
+
+@pytest.mark.exam(sample=0)
+@pytest.mark.parametrize("version", ["library", "library@1.0.0"])
+def test_package_is_installed_without_its_requirements(
+    version: str, installable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in ("1.0.0", "2.0.0"):
+        write_wheel(tmp_path / "wheels", each, "Requires-Dist: a-package-that-no-index-has\n")
+    older = environments.Recipe(("library",), None, ("pip",), framework="library==1.0.0", alone=("library==1.0.0",))
+    library = replace(older, framework="library==2.0.0", alone=("library==2.0.0",), others={"1.0.0": older})
+    monkeypatch.setitem(recipes.read_recipes(), "library", library)
+
+    python = environments.make_environment(version)
+
+    program = "from importlib.metadata import version; print(version('library'))"
+    found = subprocess.run([python, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
+    assert found.stdout.strip() == ("1.0.0" if "@" in version else "2.0.0")
 
 
 @pytest.mark.exam(sample=0)

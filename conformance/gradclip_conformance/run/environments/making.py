@@ -94,7 +94,8 @@ def make_environment(adapter: str) -> str:
 
 
 def _compute_fingerprint(recipe: Recipe, interpreter: str) -> str:
-    return hashlib.sha256("\n".join([find_base(interpreter), *recipe.requirements]).encode()).hexdigest()
+    alone = [f"--no-deps {one}" for one in recipe.alone]
+    return hashlib.sha256("\n".join([find_base(interpreter), *recipe.requirements, *alone]).encode()).hexdigest()
 
 
 def describe_fault(environment: Environment) -> str | None:
@@ -137,17 +138,20 @@ def _make_in(found: Environment, adapter: str, recipe: Recipe, interpreter: str,
     if found.state is not State.ABSENT:
         remove_folder(found.folder)
     found.folder.mkdir()
-    begun = {"adapter": adapter, "requirements": recipe.requirements, "interpreter": interpreter}
+    every = [*recipe.requirements, *recipe.alone]
+    begun = {"adapter": adapter, "requirements": every, "interpreter": interpreter}
     (found.folder / BEGUN).write_text(json.dumps(begun) + "\n", encoding="utf-8")
     name, version = split_version(adapter)
     if version and version not in (known := list_versions(name)):
         say_line(f"{version} is not among the versions of {name} that the suite knows: {', '.join(known)}.")
     size = "" if recipe.megabytes is None else f", about {recipe.megabytes} MB when installed"
-    title = f"Making the environment of {adapter}: {', '.join(recipe.requirements)}{size}"
+    title = f"Making the environment of {adapter}: {', '.join(every)}{size}"
     with show_task(title, keep=True) as task:
         _run([interpreter, "-m", "venv", str(found.folder)], adapter, task)
         install = [found.python, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
         _run([*install, *recipe.requirements], adapter, task)
+        if recipe.alone:
+            _run([*install, "--no-deps", *recipe.alone], adapter, task)
     note_short_files(found)
     (found.folder / READY).write_text(fingerprint, encoding="utf-8")
     return found.python

@@ -36,6 +36,8 @@ class Recipe:
     framework: str = ""
     #: The recipes of other versions, by version, in the order of the file.
     others: Mapping[str, Recipe] = field(default_factory=dict)
+    #: What pip installs after the requirements, and without the requirements that these packages have.
+    alone: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:
@@ -68,14 +70,15 @@ def read_recipes() -> dict[str, Recipe]:
 
 
 def _make_recipe(name: str, table: Mapping[str, Any], versions: Mapping[str, str]) -> Recipe:
-    needs = {need: versions[need] for need in table.get("needs", ())}
+    needs, alone = ({need: versions[need] for need in table.get(key, ())} for key in ("needs", "alone"))
     return Recipe(
         (table["module"],) if isinstance(table["module"], str) else tuple(table["module"]),
         table.get("python"),
         tuple(needs.values()),
         table.get("megabytes"),
         table.get("rows", True),
-        needs.get(table.get("framework", name), ""),
+        {**needs, **alone}.get(table.get("framework", name), ""),
+        alone=tuple(alone.values()),
     )
 
 
@@ -85,10 +88,17 @@ def _make_other(recipe: Recipe, version: str, table: Mapping[str, Any]) -> Recip
     # A pin may name a later build of the version, such as 1.8.0.post0.
     framework = next(pin for pin in reversed(pins) if find_package(pin) == find_package(pins[0]))
     pins = [framework, *(pin for pin in pins[1:] if pin != framework)]
-    replaced = {find_package(pin) for pin in pins}
+    replaced = {find_package(pin): pin for pin in pins}
+    alone = tuple(replaced.pop(find_package(one), one) for one in recipe.alone)
     kept = [one for one in recipe.requirements if find_package(one) not in replaced]
     return Recipe(
-        recipe.modules, table["python"], (*pins, *kept), table.get("megabytes"), rows=False, framework=framework
+        recipe.modules,
+        table["python"],
+        (*replaced.values(), *kept),
+        table.get("megabytes"),
+        rows=False,
+        framework=framework,
+        alone=alone,
     )
 
 

@@ -74,8 +74,11 @@ def _adapt(known: dict[str, Recipe], version: str) -> Recipe:
     ordered = sorted(known, key=_read_numbers)
     nearest = known[next((one for one in reversed(ordered) if _read_numbers(one) < _read_numbers(version)), ordered[0])]
     framework = f"{nearest.framework.partition('==')[0]}=={version}.*"
-    requirements = tuple(framework if one == nearest.framework else one for one in nearest.requirements)
-    return replace(nearest, requirements=requirements, megabytes=None, framework=framework, others={})
+    requirements, alone = (
+        tuple(framework if one == nearest.framework else one for one in listed)
+        for listed in (nearest.requirements, nearest.alone)
+    )
+    return replace(nearest, requirements=requirements, alone=alone, megabytes=None, framework=framework, others={})
 
 
 def _read_numbers(version: str) -> tuple[int, ...]:

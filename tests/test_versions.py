@@ -54,6 +54,7 @@ def list_needs(tables: dict[str, Any]) -> Iterator[str]:
     """Yield each short name that an adapter, a backend or a peer needs."""
     for table in tables["adapters"].values():
         yield from table.get("needs", ())
+        yield from table.get("alone", ())
     for part in ("backends", "peers"):
         for needs in tables[part].values():
             yield from needs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,6 +12,9 @@ from gradclip_adapters.contract import Adapter, Array, Call, Gradient
 from gradclip_adapters.frameworks.torch_based.parameters import read_array
 
 __all__ = ["THRESHOLDS", "answer_by_adapter", "answer_by_hand"]
+
+#: The option that holds the threshold, where it is not `clip_norm`.
+OPTIONS = {"clip_by_value": "max", "clip_unitwise": "clip_factor"}
 
 #: The first threshold clips, and the second one does not.
 THRESHOLDS = (1.5, 64.0)
@@ -31,10 +35,12 @@ def make_gradients(dtype: str) -> tuple[Gradient, ...]:
     return (first, Gradient("none", None), *rest)
 
 
-def make_options(adapter: Adapter, subject: str, threshold: float) -> dict[str, Any]:
-    """Return options with the threshold under the name that the operation uses."""
-    (operation,) = (one.operation for one in adapter.subjects() if one.name == subject)
-    return {"max" if operation == "clip_by_value" else "clip_norm": threshold}
+def make_parameter(gradient: Gradient) -> Gradient:
+    """Add a parameter of ones to a gradient, for a clip that depends on the parameter."""
+    if gradient.array is None:
+        return gradient
+    ones = torch.ones(gradient.array.shape, dtype=getattr(torch, gradient.array.dtype))
+    return replace(gradient, parameter=read_array(ones))
 
 
 def answer_by_adapter(
@@ -42,16 +48,19 @@ def answer_by_adapter(
 ) -> Answer:
     """Make a call through the adapter, with these gradients, or with gradients of a dtype."""
     passed = make_gradients(gradients) if isinstance(gradients, str) else gradients
-    call = Call(subject, passed, {**make_options(adapter, subject, threshold), **options})
+    (operation,) = (one.operation for one in adapter.subjects() if one.name == subject)
+    if operation == "clip_unitwise":
+        passed = tuple(map(make_parameter, passed))
+    call = Call(subject, passed, {OPTIONS.get(operation, "clip_norm"): threshold, **options})
     reply = adapter.call(call)
     return list(reply.gradients), reply.norm
 
 
-def answer_by_hand(clip: Callable[[Sequence[torch.nn.Parameter]], Any], dtype: str) -> Answer:
-    """Make parameters with the same gradients, pass them to a function, and read them."""
+def answer_by_hand(clip: Callable[[Sequence[torch.nn.Parameter]], Any], dtype: str, start: float = 0.0) -> Answer:
+    """Make parameters with the same gradients and some first value, pass them to a function, and read them."""
     parameters = []
     for tensor in make_tensors(dtype):
-        parameters.append(torch.nn.Parameter(torch.zeros_like(tensor)))
+        parameters.append(torch.nn.Parameter(torch.full_like(tensor, start)))
         parameters[-1].grad = tensor
     parameters.insert(1, torch.nn.Parameter(torch.zeros(1, dtype=getattr(torch, dtype))))
     norm = clip(parameters)

@@ -48,6 +48,7 @@ BUILT_IN = {
     "mmengine": "gradclip_adapters.frameworks.torch_based.mmengine:MMEngineAdapter",
     "transformers": "gradclip_adapters.frameworks.torch_based.transformers:TransformersAdapter",
     "fastai": "gradclip_adapters.frameworks.torch_based.fastai:FastaiAdapter",
+    "timm": "gradclip_adapters.frameworks.torch_based.timm:TimmAdapter",
 }
 
 

@@ -426,6 +426,7 @@ COUNTS = {
     "thinc": 6,
     "torch": 10,
     "torchtitan": 7,
+    "timm": 11,
     "transformers": 3,
 }
 

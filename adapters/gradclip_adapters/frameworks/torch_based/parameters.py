@@ -66,7 +66,7 @@ ANY_NORM = ("returns_norm", "norm_type")
 NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
 
 #: The options that hold a threshold, and the options that say how to make the call.
-THRESHOLDS = ("clip_norm", "max")
+THRESHOLDS = ("clip_norm", "clip_factor", "max")
 HOW = (
     "learning_rate",
     "as_generator",
@@ -222,14 +222,15 @@ def add_flags(call: Call) -> Mapping[str, Any]:
 
 
 def make_parameter(gradient: Gradient) -> Parameter:
-    """Return a parameter of zeros that carries a gradient."""
+    """Return a parameter that carries a gradient. It is zero, unless the clip depends on its values."""
     assert gradient.array is not None
     tensor = make_tensor(gradient.array, gradient.layout)
     if gradient.rows is not None:
         # `torch.nn.Embedding(sparse=True)` makes gradients of this form.
         shape = (gradient.height, *tensor.shape[1:])
         tensor = torch.sparse_coo_tensor(torch.tensor([gradient.rows]), tensor, shape, check_invariants=True)
-    parameter = Parameter(torch.zeros(tensor.shape, dtype=tensor.dtype))
+    values = torch.zeros(tensor.shape, dtype=tensor.dtype)
+    parameter = Parameter(values if gradient.parameter is None else make_tensor(gradient.parameter))
     parameter.grad = tensor
     return parameter
 

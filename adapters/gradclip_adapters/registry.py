@@ -49,6 +49,7 @@ BUILT_IN = {
     "transformers": "gradclip_adapters.frameworks.torch_based.transformers:TransformersAdapter",
     "fastai": "gradclip_adapters.frameworks.torch_based.fastai:FastaiAdapter",
     "timm": "gradclip_adapters.frameworks.torch_based.timm:TimmAdapter",
+    "opacus": "gradclip_adapters.frameworks.torch_based.opacus:OpacusAdapter",
 }
 
 

@@ -418,6 +418,7 @@ COUNTS = {
     "mmengine": 5,
     "mxnet": 6,
     "nnabla": 8,
+    "opacus": 5,
     "optax": 18,
     "paddle": 11,
     "paddle-fluid": 12,

@@ -19,12 +19,15 @@ from gradclip_adapters.contract import Array, Reply
 from gradclip_reports.statuses import DIFFERING, Status
 from gradclip_spec.rules.causes import load_cause_groups
 
+from ..cases.build import make_tensor
 from ..cases.model import Case
 from ..cases.patterns import matches
+from ..cases.stacking.examples import PER_EXAMPLE
 from ..cases.stacking.units import UNITWISE, list_tensors, regroup_units
 from ..judge.expectation import take_rows
 from ..judge.judging import follow_up
 from ..judge.model import Replied, Verdict
+from ..oracle.formats import read_float64_values
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.question import get_clipping_threshold
 from .facts import Group, Kind, Seen, is_right_for_nonfinite
@@ -601,6 +604,8 @@ def _explain_in_order(subject: _Subject, case: Case, results: Sequence[Array | N
     if case.operation == "clip_by_value":
         barred = subject.barred.get(case.dtype, set())
         return RIGHT if is_right_value(case, results) else explain_value(case, results, barred, subject.proven)
+    if case.operation == PER_EXAMPLE:
+        results = _share_nan(case, results)
     seen = subject.see(case, results)
     laws = subject.list_laws(case)
     if subject.proven[laws[0].cause] >= PROVEN and laws[0].reproduces(seen) and not all(map(is_plain, seen.groups)):
@@ -618,7 +623,27 @@ def _explain_in_order(subject: _Subject, case: Case, results: Sequence[Array | N
     # Leave out the cause "nonfinite-silent" if there is another one, too.
     silent = {one for one in rest if one is not None and one.cause == "nonfinite-silent"}
     rest = (rest - silent) if len(rest) > 1 else rest
+    if case.operation == PER_EXAMPLE and any(one is not None and ("effect", "nan") in one.parameters for one in rest):
+        # The results are sums over the examples, so NaN in one of them is in all.
+        rest = {one for one in rest if one is None or one.cause != "gradients-nan"}
     return unite(rest) or _combine_suspected(subject, rest)
+
+
+def _share_nan(case: Case, results: Sequence[Array | None]) -> Sequence[Array | None]:
+    """Return NaN for examples of zeros, too, if finite ones became NaN. In a sum, nobody can tell whose NaN it is."""
+    values = [None if one.array is None else read_float64_values(one.array) for one in case.gradients]
+    spoilt = (
+        given is not None and got is not None and np.isfinite(given).all() and np.isnan(read_float64_values(got)).any()
+        for given, got in zip(values, results, strict=True)
+    )
+    if not any(spoilt):
+        return results
+    return [
+        got
+        if given is None or given.any() or got is None
+        else make_tensor([math.nan] * given.size, got.dtype, got.shape).array
+        for given, got in zip(values, results, strict=True)
+    ]
 
 
 def _explain_whole(seen: Seen, laws: Iterable[Law]) -> Explanation | None:

@@ -68,11 +68,11 @@ def _is_flipped(group: Group, formulas: Sequence[Formula]) -> bool:
 def _explain_nonfinite(group: Group) -> Explanation | None:
     if all(tensor.kind is Kind.SAME for tensor in group.tensors):
         return Explanation.of("nonfinite-silent")
+    if group.kinds == {Kind.ZERO}:
+        return Explanation.of("nonfinite-silent", effect="zeros")
     if group.total == math.inf and all(is_product_over_infinity(one, group.threshold) for one in group.distinct):
         # The infinite element shows. But a finite element whose product overflows is NaN, too, instead of zero.
         return Explanation.of("product-out-of-range", "destroyed")
-    if group.kinds == {Kind.ZERO}:
-        return Explanation.of("nonfinite-silent", effect="zeros")
     return Explanation.of("nonfinite-silent", effect="left out") if _is_left_out(group) else None
 
 

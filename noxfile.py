@@ -155,7 +155,7 @@ def find_python(session: nox.Session, name: str) -> str:
     if "python" not in recipe:
         session.install(*pin(recipe["needs"]))
         if "alone" in recipe:
-            session.install("--no-deps", *pin(recipe["alone"]))
+            session.install("--no-deps", "--no-build-isolation", *pin(recipe["alone"]))
         return str(Path(session.bin, "python"))
     session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
     make = f"from gradclip_conformance.run.environments import make_environment; print(make_environment({name!r}))"

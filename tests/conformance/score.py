@@ -39,7 +39,9 @@ MADE_TEST = "test_generated_right_clipper_is_not_blamed"
 CANARY_TEST = "test_subjects_fail_when_the_framework_is_replaced"
 
 #: The canaries under the names that the tests use.
-CANARIES = sorted(path.stem.replace("_", "-") for path in (HERE / "canaries").glob("*_*.py"))
+CANARIES = sorted(
+    path.stem.replace("_", "-") for way in ("identity", "doubled") for path in (HERE / "canaries").glob(f"*_{way}.py")
+)
 
 
 @dataclass

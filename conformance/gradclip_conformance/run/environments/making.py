@@ -151,7 +151,7 @@ def _make_in(found: Environment, adapter: str, recipe: Recipe, interpreter: str,
         install = [found.python, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
         _run([*install, *recipe.requirements], adapter, task)
         if recipe.alone:
-            _run([*install, "--no-deps", *recipe.alone], adapter, task)
+            _run([*install, "--no-deps", "--no-build-isolation", *recipe.alone], adapter, task)
     note_short_files(found)
     (found.folder / READY).write_text(fingerprint, encoding="utf-8")
     return found.python

@@ -36,7 +36,7 @@ class Recipe:
     framework: str = ""
     #: The recipes of other versions, by version, in the order of the file.
     others: Mapping[str, Recipe] = field(default_factory=dict)
-    #: What pip installs after the requirements, and without the requirements that these packages have.
+    #: What pip installs last, without the requirements that these packages have, and builds by what is installed.
     alone: tuple[str, ...] = ()
 
     @property

@@ -133,9 +133,9 @@ def write_files(name: str, style: str, operation: str) -> dict[str, str]:
         "features": "\n".join([*_list_declared(kind.declared), *_list_others(abilities)]),
         "task": kind.task,
         "threshold": THRESHOLDS[operation],
-        "more": textwrap.fill(", ".join(more), WIDTH - 4, subsequent_indent="    "),
+        "more": textwrap.fill(f"With abilities, it also holds {', '.join(more)}.", WIDTH - 4, subsequent_indent="    "),
         "stand_in": textwrap.indent(f"{STAND_INS[operation].strip()}\n{kind.ending}", "    "),
-        "imports": " build_parameters," if operation == UNITWISE else "",
+        "helpers": _list_helpers(operation),
         "parameters": f"        {PARAMETERS}\n" if operation == UNITWISE else "",
         "call": textwrap.indent(kind.call, " " * 12),
         "reply": textwrap.indent(kind.reply, " " * 12),
@@ -149,6 +149,15 @@ def write_files(name: str, style: str, operation: str) -> dict[str, str]:
             (".workflow.yml", "workflow.yml"),
         )
     }
+
+
+def _list_helpers(operation: str) -> str:
+    """Return what the adapter imports, in one line or in a line for each name."""
+    helpers = ["answer_in_threads", "build_tensors", "convert_options", "lay_out", "refuse_unlisted"]
+    if operation != UNITWISE:
+        return ", ".join(helpers)
+    names = "".join(f"    {name},\n" for name in sorted([*helpers, "build_parameters"]))
+    return f"(\n{names})"
 
 
 def _list_declared(declared: tuple[str, ...]) -> Iterator[str]:

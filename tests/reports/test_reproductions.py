@@ -30,14 +30,15 @@ def test_each_published_finding_has_a_script(framework: str) -> None:
     assert reproduce.list_gaps(framework) == []
 
 
-#: These libraries clip within a training loop only. A script needs lines for a model and for its loop.
-LONGER = {"fastai": 13, "transformers": 30}
+#: Some libraries clip within a training loop only, and some clips need several processes. Their scripts are longer.
+LONGER = {"fastai": 13, "transformers": 30, "eps-beside-maximum-in-fleet": 16, "unexplained-in-fleet": 16}
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_scripts_have_ten_lines_and_do_not_use_the_suite(framework: str) -> None:
     for one in reproduce.read_reproductions(framework):
-        assert len([line for line in one.code.splitlines() if line.strip()]) <= LONGER.get(framework, 10), one.path
+        most = LONGER.get(one.path.stem, LONGER.get(framework, 10))
+        assert len([line for line in one.code.splitlines() if line.strip()]) <= most, one.path
         assert "gradclip" not in one.code, one.path
         assert any(isinstance(node, ast.Call) for node in ast.walk(ast.parse(one.code))), one.path
 

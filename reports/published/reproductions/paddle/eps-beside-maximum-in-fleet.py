@@ -1,0 +1,26 @@
+"""The hybrid-parallel clip of two processes divides by the larger of norm and threshold, plus 1e-6.
+
+Both processes have the whole gradient, whose norm is the threshold.
+
+Prints:
+    ['2.5e-06', '3.3e-06']
+"""
+
+import os
+
+import paddle
+from paddle.distributed import fleet
+
+rank, hosts = int(os.fork() == 0), ["127.0.0.1:36791", "127.0.0.1:36792"]
+names = {"TRAINER_ID": str(rank), "TRAINERS_NUM": "2", "MASTER": hosts[0], "TRAINER_ENDPOINTS": ",".join(hosts)}
+os.environ.update({f"PADDLE_{name}": value for name, value in names.items()}, PADDLE_CURRENT_ENDPOINT=hosts[rank])
+os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"
+strategy = fleet.DistributedStrategy()
+strategy.hybrid_configs = {"dp_degree": 1, "mp_degree": 2, "pp_degree": 1, "sharding_degree": 1}
+fleet.init(is_collective=True, strategy=strategy)
+parameter = paddle.create_parameter([2], "float32")
+sgd = paddle.optimizer.SGD(parameters=[parameter], grad_clip=paddle.nn.ClipGradByGlobalNorm(5e-6))
+clip = fleet.distributed_optimizer(sgd)._inner_opt._grad_clip
+result = clip([(parameter, paddle.to_tensor([3e-6, 4e-6]))])[0][1]
+if rank == 0:
+    print([f"{number:.2g}" for number in result.tolist()])

@@ -264,19 +264,36 @@ def fuzz(session: nox.Session) -> None:
 def published(session: nox.Session) -> None:
     """Check all frameworks, each in its own environment, and write the records to reports/published/.
 
-    With `-- optax tensorflow@2.15`, check only these. The records of older versions go to reports/published/older/, and
-    `-- older` checks all of them.
+    With `-- changed`, check only those whose adapter, versions, known failures, claims or cases have changed since
+    their records were made. With `-- optax tensorflow@2.15`, check only these. The records of older versions go to
+    reports/published/older/, and `-- older` checks all of them.
     """
     session.install("-e", ".[check]")
     session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
     older = [f"{name}@{version}" for name, versions in ENVIRONMENTS["older"].items() for version in versions]
-    names = older if session.posargs == ["older"] else session.posargs or ["numpy", *ADAPTERS]
-    for folder, is_older in (("reports/published/", False), ("reports/published/older/", True)):
-        chosen = [name for name in names if ("@" in name) == is_older]
-        if chosen:
+    names = session.posargs or ["numpy", *ADAPTERS]
+    if names == ["older"]:
+        names = older
+    elif names == ["changed"]:
+        names = str(session.run("python", "reports/published/changed.py", silent=True)).split()
+        session.log(f"changed: {', '.join(names) or 'nothing'}")
+    failed = []
+    for name in names:
+        folder = "reports/published/older/" if "@" in name else "reports/published/"
+        try:
             # The exit code 1 means that something is not as expected, which is a valid result here.
-            session.run("gradclip", "check", *chosen, "--venv", "-o", folder, success_codes=[0, 1])
-    session.run("python", "reports/published/compress.py")
+            session.run("gradclip", "check", name, "--venv", "-o", folder, success_codes=[0, 1])
+        except nox.command.CommandFailed:
+            failed.append(name)
+            # An interrupted run leaves a part of a record, which must not be published.
+            for part in Path(folder).glob("*.jsonl"):
+                part.unlink()
+            continue
+        # Compress and note each record at once, so that an interrupted session keeps what it has made.
+        session.run("python", "reports/published/compress.py", silent=True)
+        session.run("python", "reports/published/changed.py", "--note", name, silent=True)
+    if failed:
+        session.error(f"no new record: {', '.join(failed)}")
 
 
 @nox.session(default=False)

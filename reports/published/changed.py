@@ -1,0 +1,121 @@
+"""Find the published records that are out of date, because what they were made of has changed since.
+
+`python changed.py` prints the names of these records, such as `torch` and `optax@0.1.9`. `nox -s published` calls
+`python changed.py --note NAME` after each run; it notes in `made_of.json` what the record of this name is made of.
+
+A record is made of the packages of its environment, the code of its adapter, the claims and known failures of its
+framework, and the suite's rules, cases and judge. Comments, docstrings and the layout of code do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import json
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import gradclip_adapters
+import gradclip_conformance
+import gradclip_spec
+from gradclip_adapters.registry import BUILT_IN
+from gradclip_conformance.run.environments import choose_version, find_recipe, read_recipes, split_version
+
+NOTES = Path(__file__).resolve().with_name("made_of.json")
+ADAPTERS, SUITE, SPEC = (
+    Path(str(package.__file__)).parent for package in (gradclip_adapters, gradclip_conformance, gradclip_spec)
+)
+#: The parts of the suite that decide which cells a record has, and what stands in them.
+DECIDING = ("cases", "causes", "covering", "judge", "oracle", "run")
+
+
+def list_names() -> list[str]:
+    """Return the names of all records that can be published: all adapters but other array libraries, and versions."""
+    recipes = {name: one for name, one in read_recipes().items() if not name.startswith("reference-")}
+    return [*recipes, *(f"{name}@{version}" for name, one in recipes.items() for version in one.others)]
+
+
+def compute_fingerprint(name: str) -> str:
+    """Return a digest of everything that the record of this name is made of."""
+    adapter, _ = split_version(name)
+    recipe = find_recipe(name)
+    assert recipe is not None
+    module = BUILT_IN[adapter].partition(":")[0].split(".", 1)[1]
+    digest = hashlib.sha256(_digest_suite().encode())
+    digest.update(repr((recipe.python, recipe.requirements, recipe.alone, recipe.rows)).encode())
+    files = [*_list_code(ADAPTERS / (module.replace(".", "/") + ".py"))]
+    # The framework of this adapter is our own reference.
+    files += sorted(SPEC.rglob("*.py")) if adapter == "numpy" else []
+    files += [ADAPTERS / "claims" / f"{adapter}.toml", SUITE / "known" / "expectations" / f"{adapter}.toml"]
+    for path in files:
+        digest.update(_read_meaning(path).encode())
+    return digest.hexdigest()
+
+
+@functools.cache
+def _digest_suite() -> str:
+    code = [path for folder in DECIDING for path in sorted((SUITE / folder).rglob("*.py"))]
+    data = [*sorted((SPEC / "rules").glob("*.toml")), *sorted((SUITE / "cases").rglob("*.toml"))]
+    # How environments are made decides nothing but what the recipe says.
+    meanings = [_read_meaning(path) for path in [*code, *data] if "environments" not in path.parts]
+    return hashlib.sha256("\n".join(meanings).encode()).hexdigest()
+
+
+def _list_code(path: Path) -> Iterator[Path]:
+    """Yield the file of an adapter's module, and the files of the modules of its package that it imports."""
+    found, waiting = {path}, [path]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        for node in ast.walk(ast.parse(one.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or not node.level:
+                continue
+            base = one.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            imported = {base.with_suffix(".py"), *(base / f"{alias.name}.py" for alias in node.names)}
+            new = sorted(file for file in imported - found if file.is_file())
+            found.update(new)
+            waiting += new
+
+
+@functools.cache
+def _read_meaning(path: Path) -> str:
+    """Return the contents of a file without comments, docstrings and layout. It is empty if there is no such file."""
+    if not path.is_file():
+        return ""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".toml":
+        return json.dumps(tomllib.loads(text), default=str)
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return ast.dump(tree)
+
+
+def read_notes() -> dict[str, str]:
+    """Return the fingerprint that each record had when it was made."""
+    noted: dict[str, str] = json.loads(NOTES.read_text(encoding="utf-8")) if NOTES.is_file() else {}
+    return noted
+
+
+def list_changed() -> list[str]:
+    """Return the names of the records that are missing, or were made of something else."""
+    noted = read_notes()
+    return [name for name in list_names() if noted.get(name) != compute_fingerprint(name)]
+
+
+def note(names: Sequence[str]) -> None:
+    """Note what the records of these names are made of now, and forget records that no adapter makes."""
+    noted = {**read_notes(), **{name: compute_fingerprint(name) for name in map(choose_version, names)}}
+    kept = {name: noted[name] for name in list_names() if name in noted}
+    NOTES.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--note"]:
+        note(sys.argv[2:])
+    else:
+        sys.stdout.writelines(f"{name}\n" for name in list_changed())

@@ -1,7 +1,8 @@
 """Find the published records that are out of date, because what they were made of has changed since.
 
-`python changed.py` prints the names of these records, such as `torch` and `optax@0.1.9`. `nox -s published` calls
-`python changed.py --note NAME` after each run; it notes in `made_of.json` what the record of this name is made of.
+`python changed.py` prints the names of these records, such as `torch` and `optax@0.1.9`; `nox -s refresh`
+makes them anew. After each run, `python changed.py --note NAME` notes in `made_of.json` what the record of this name is
+made of.
 
 A record is made of the packages of its environment, the code of its adapter, the claims and known failures of its
 framework, and the suite's rules, cases and judge. Comments, docstrings and the layout of code do not count.

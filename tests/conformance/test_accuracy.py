@@ -248,6 +248,45 @@ def test_command_writes_a_document_a_page_and_a_table(tmp_path: Path) -> None:
     assert (tmp_path / "accuracy.md").read_text(encoding="utf-8") == write_page(made)
 
 
+def test_update_keeps_what_was_measured_of_other_adapters(tmp_path: Path) -> None:
+    output = tmp_path / "accuracy"
+    arguments = ["accuracy", "numpy", "--op", "clip_by_norm", "--dtype", "float32", "--largest", "100"]
+    names = ("other", "torch", "numpy")
+    earlier = [{"adapter": name, "framework": name, "version": "1", "rows": []} for name in names]
+    output.with_suffix(".json").write_text(json.dumps({"made": "2020-02-02", "frameworks": earlier}), encoding="utf-8")
+
+    result = CliRunner().invoke(gradclip, [*arguments, "-o", str(output), "--update"])
+
+    assert result.exit_code == 0, result.output
+    made = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))
+    dates = {one["adapter"]: one["made"] for one in made["frameworks"]}
+    # Adapters of the suite come first, in the order of their list.
+    assert list(dates) == ["numpy", "torch", "other"]
+    assert dates == {"numpy": made["made"], "torch": "2020-02-02", "other": "2020-02-02"}
+    assert [bool(one["rows"]) for one in made["frameworks"]] == [True, False, False]
+    assert "## torch 1\n\nMeasured on 2020-02-02." in output.with_suffix(".md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "--update needs -o NAME"),
+        (("-o", "absent"), "is not a table of measurements: it cannot be read"),
+        (("-o", "wrong"), "is not a table of measurements: it has no list of frameworks"),
+    ],
+)
+def test_update_of_nothing_is_refused(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wrong.json").write_text("{}", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    result = CliRunner().invoke(gradclip, ["accuracy", "numpy", *arguments, "--update"])
+
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
 HOSTILE = """
 from gradclip_adapters.contract import About, Adapter, Subject, framework_call
 

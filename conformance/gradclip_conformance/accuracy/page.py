@@ -16,16 +16,17 @@ from gradclip_reports.markup import draw_markdown_table, escape_markdown, format
 from ..judge.model import Description
 from .measure import LARGE, LIMIT, THRESHOLD, Row
 
-__all__ = ["describe_framework", "format_numbers", "format_worst_input", "make_document", "write_page"]
+__all__ = ["describe_framework", "format_numbers", "format_worst_input", "keep_others", "make_document", "write_page"]
 
 #: The columns of a page.
 HEAD = ("dtype", "size", "norm", "elements", "spread", "worst input")
 
 
 def describe_framework(adapter: str, description: Description, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the measurements of one framework, as data for a document."""
+    """Return the measurements of one framework with today's date, as data for a document."""
     return {
         "adapter": adapter,
+        "made": _get_today(),
         "framework": description.framework,
         "version": description.version,
         "environment": description.environment,
@@ -33,10 +34,30 @@ def describe_framework(adapter: str, description: Description, rows: Sequence[Ro
     }
 
 
+def _get_today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def keep_others(
+    measured: Sequence[Mapping[str, Any]], earlier: Mapping[str, Any], order: Sequence[str]
+) -> list[Mapping[str, Any]]:
+    """Return the measurements of all frameworks: new ones, and those of an earlier document for the others.
+
+    Adapters that `order` names come first, in that order.
+    """
+    # A document of an older suite has one date for all frameworks.
+    found = {
+        one["adapter"]: {"made": earlier.get("made", ""), "environment": {}, **one} for one in earlier["frameworks"]
+    }
+    found.update({one["adapter"]: one for one in measured})
+    ordered = [name for name in order if name in found]
+    return [found[name] for name in (*ordered, *(name for name in found if name not in ordered))]
+
+
 def make_document(frameworks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the measurements of all frameworks, with the date and the version of the suite."""
     return {
-        "made": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "made": _get_today(),
         "suite": version("gradclip-spec"),
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -51,17 +72,19 @@ def write_page(made: Mapping[str, Any]) -> str:
     for framework in made["frameworks"]:
         environment = ", ".join(f"{name} {value}" for name, value in sorted(framework["environment"].items()))
         blocks.append(f"## {escape_markdown(framework['framework'])} {escape_markdown(framework['version'])}".rstrip())
-        blocks.append(f"{escape_markdown(environment)}." if environment else "")
+        blocks.append(
+            f"Measured on {framework['made']}" + (f": {escape_markdown(environment)}." if environment else ".")
+        )
         for names, rows in _group_equal_rows(framework["rows"]):
             blocks.append("\n".join(f"- {format_code(name)}" for name in names))
             blocks.append(draw_markdown_table([HEAD, *map(_format_cells, rows)], right=HEAD[1:5]))
-    return "\n\n".join(filter(None, blocks)) + "\n"
+    return "\n\n".join(blocks) + "\n"
 
 
 _ABOUT = """# How accurate the clips by norm are
 
-Measured by `gradclip accuracy` on {made} with gradclip-spec {suite}, Python {python}, NumPy {numpy}; `nox -s accuracy`
-remakes it.
+Measured by `gradclip accuracy` with gradclip-spec {suite}, Python {python}, NumPy {numpy}. `nox -s accuracy` makes it
+anew, and `nox -s accuracy -- torch` a part of it.
 
 The table gives the largest errors in ulp of the dtype. The error of the returned norm is its distance from the exact
 norm. The error of an element is its distance from the exact result of the formula in the subject's own documentation.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,14 +17,23 @@ from rich.table import Table
 from rich.text import Text
 
 from gradclip_adapters.paths import folder_exists
-from gradclip_reports.lines import make_strict
+from gradclip_reports.lines import RecordError, make_strict
 from gradclip_reports.progress import show_task
+from gradclip_reports.site.measured import read_accuracy
 from gradclip_reports.values import escape_line, write_json
 
 from ..accuracy.measure import list_sizes, measure_accuracy
-from ..accuracy.page import describe_framework, format_numbers, format_worst_input, make_document, write_page
+from ..accuracy.page import (
+    describe_framework,
+    format_numbers,
+    format_worst_input,
+    keep_others,
+    make_document,
+    write_page,
+)
 from ..judge.model import StartError
 from ..known.claims import load_claims_of
+from ..run.environments import read_recipes
 from .targets import (
     Target,
     TargetOptions,
@@ -51,11 +61,13 @@ MEASURED = ("clip_by_norm", "clip_by_global_norm")
     help="The largest number of elements.",
 )
 @click.option("-o", "--output", metavar="NAME", type=click.Path(path_type=Path), help="Write NAME.json and NAME.md.")
+@click.option("--update", is_flag=True, help="Keep what NAME.json says of other adapters.")
 def accuracy(
     adapters: tuple[str, ...],
     options: TargetOptions,
     largest: int,
     output: Path | None,
+    update: bool,
 ) -> None:
     """Measure how accurate clips by norm are, and show the worst inputs.
 
@@ -70,6 +82,7 @@ def accuracy(
     if output is not None and output.name in ("", ".."):
         msg = f"-o {output} names a folder, not a file."
         raise click.UsageError(msg)
+    earlier = _read_earlier(output) if update else None
     problems, measured = 0, []
     for target in targets:
         try:
@@ -87,7 +100,8 @@ def accuracy(
         )
         problems += 1
     elif output is not None:
-        made = make_document(measured)
+        measured = [framework for framework in measured if framework["rows"]]
+        made = make_document(measured if earlier is None else keep_others(measured, earlier, list(read_recipes())))
         text = write_json(make_strict(made), indent=1) + "\n"
         try:
             output.with_name(output.name + ".json").write_text(text, encoding="utf-8")
@@ -96,6 +110,26 @@ def accuracy(
             say(f"Cannot write the measurements: {problem}")
             problems += 1
     sys.exit(3 if problems else 0)
+
+
+def _read_earlier(output: Path | None) -> Mapping[str, Any]:
+    """Return the document that is to be updated.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    if output is None:
+        msg = "--update needs -o NAME: it says which file is updated."
+        raise click.UsageError(msg)
+    path = output.with_name(output.name + ".json")
+    try:
+        read_accuracy(path)
+        earlier: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except RecordError as error:
+        raise click.UsageError(str(error)) from error
+    return earlier
 
 
 def _measure(target: Target, operation: str | None, dtypes: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:

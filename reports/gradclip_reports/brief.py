@@ -88,10 +88,9 @@ def _draw_run(run: Run, width: int, below: int, several: bool) -> Iterator[Line]
 
 def _draw_counts(run: Run, width: int, several: bool) -> Iterator[Line]:
     header, counts = run.header, count_rules([run])
-    where = f"Python {header.environment['python']}, {header.environment['platform']}, {header.started[:10]}"
     for line in wrap_text(escape_line(header.heading), width, rest="  "):
         yield Line(line, "bold")
-    for line in _wrap(escape_line(where), width, 2):
+    for line in _wrap(escape_line(header.conditions), width, 2):
         yield Line(line, "dim")
     yield from map(Line, _wrap(f"{counts.write_sentence()}.", width, 2))
     if not several and counts.lacks:

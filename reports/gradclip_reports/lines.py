@@ -101,6 +101,12 @@ class Header(Line):
         """Return the framework and, if it has one, its version."""
         return f"{self.framework['name']} {self.framework['version']}".rstrip()
 
+    @property
+    def conditions(self) -> str:
+        """Return the Python, unless the host runs without one, the platform and the day of the run."""
+        python = self.environment["python"]
+        return ", ".join(([f"Python {python}"] if python else []) + [self.environment["platform"], self.started[:10]])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(Line):

@@ -59,8 +59,7 @@ def report(runs: Sequence[Run], width: int = 80, record: str = "FILE") -> Render
 
 def _describe_run(header: Header) -> tuple[str, str]:
     """Return the framework, with the machine and the date of the check."""
-    where = f"Python {header.environment['python']}, {header.environment['platform']}, {header.started[:10]}"
-    return escape_text(header.heading), escape_text(where)
+    return escape_text(header.heading), escape_text(header.conditions)
 
 
 def _make_grid() -> Grid:

@@ -53,6 +53,12 @@ or is the only one shown.
 ESCAPES = re.compile("\x1b\\[[0-9;]*m")
 
 
+def test_host_without_python_is_shown_without_one(small_run: Run) -> None:
+    header = replace(small_run.header, environment={"python": "", "platform": "Linux"})
+
+    assert header.conditions == f"Linux, {header.started[:10]}"
+
+
 def test_small_run(small_run: Run) -> None:
     assert draw_terminal([small_run]) == SMALL
 

@@ -248,6 +248,47 @@ def test_unwritable_folder_is_reported_in_a_sentence(tmp_path: Path, monkeypatch
         environments.make_environment("library")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")
+def test_npm_installs_packages_of_node_into_the_environment(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def install(command: list[str], adapter: str, task: object) -> None:
+        commands.append(command)
+        if command[0] != "npm":
+            pretend(command, adapter, task)
+
+    recipe = environments.Recipe("library", None, ("library==1",), npm=("@library/js@1.0",))
+    monkeypatch.setattr(versions, "read_recipes", lambda: {"library": recipe})
+    monkeypatch.setattr(making, "_run", install)
+    monkeypatch.setattr(making.shutil, "which", lambda name: name)
+    python = environments.make_environment("library")
+
+    # The environment of the recipe without packages of Node stays.
+    folder = Path(python).parents[1]
+    assert folder.name.startswith("library-")
+    assert commands[-1][:4] == ["npm", "install", "--prefix", str(folder)]
+    assert commands[-1][-1] == "@library/js@1.0"
+
+
+def test_missing_npm_is_reported_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making.shutil, "which", lambda name: None)
+
+    with pytest.raises(environments.EnvironmentProblem, match="there is no program npm: install Node"):
+        making._find_npm("library")
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_framework_on_node_is_here_only_if_its_package_is_beside_this_python(
+    is_installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "node_modules" / ("@library/js" if is_installed else "other")).mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    recipe = environments.Recipe(("json",), npm=("@library/js@1.0",))
+    monkeypatch.setattr(recipes, "read_recipes", lambda: {"library": recipe})
+
+    assert recipes.is_framework_here("library") == is_installed
+
+
 @pytest.mark.parametrize(("modules", "is_here"), [(("json", "csv"), True), (("json", "no_such_backend"), False)])
 def test_framework_is_here_only_if_all_its_modules_are(
     modules: tuple[str, ...], is_here: bool, monkeypatch: pytest.MonkeyPatch

@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections import deque
@@ -94,8 +95,8 @@ def make_environment(adapter: str) -> str:
 
 
 def _compute_fingerprint(recipe: Recipe, interpreter: str) -> str:
-    alone = [f"--no-deps {one}" for one in recipe.alone]
-    return hashlib.sha256("\n".join([find_base(interpreter), *recipe.requirements, *alone]).encode()).hexdigest()
+    more = [*(f"--no-deps {one}" for one in recipe.alone), *(f"npm {one}" for one in recipe.npm)]
+    return hashlib.sha256("\n".join([find_base(interpreter), *recipe.requirements, *more]).encode()).hexdigest()
 
 
 def describe_fault(environment: Environment) -> str | None:
@@ -138,7 +139,7 @@ def _make_in(found: Environment, adapter: str, recipe: Recipe, interpreter: str,
     if found.state is not State.ABSENT:
         remove_folder(found.folder)
     found.folder.mkdir()
-    every = [*recipe.requirements, *recipe.alone]
+    every = [*recipe.requirements, *recipe.alone, *recipe.npm]
     begun = {"adapter": adapter, "requirements": every, "interpreter": interpreter}
     (found.folder / BEGUN).write_text(json.dumps(begun) + "\n", encoding="utf-8")
     name, version = split_version(adapter)
@@ -152,9 +153,27 @@ def _make_in(found: Environment, adapter: str, recipe: Recipe, interpreter: str,
         _run([*install, *recipe.requirements], adapter, task)
         if recipe.alone:
             _run([*install, "--no-deps", "--no-build-isolation", *recipe.alone], adapter, task)
+        if recipe.npm:
+            # Scripts of packages need not run: no adapter needs a package that builds something.
+            npm = [_find_npm(adapter), "install", "--prefix", str(found.folder), "--ignore-scripts", "--no-audit"]
+            _run([*npm, "--no-fund", "--loglevel=error", *recipe.npm], adapter, task)
     note_short_files(found)
     (found.folder / READY).write_text(fingerprint, encoding="utf-8")
     return found.python
+
+
+def _find_npm(adapter: str) -> str:
+    """Return the program npm.
+
+    Raises
+    ------
+    EnvironmentProblem
+        If it is missing.
+    """
+    if (found := shutil.which("npm")) is None:
+        msg = f"The adapter {adapter!r} runs on Node, and there is no program npm: install Node."
+        raise EnvironmentProblem(msg)
+    return found
 
 
 def _run(command: list[str], adapter: str, task: Task) -> None:

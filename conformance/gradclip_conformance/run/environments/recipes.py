@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -38,6 +39,8 @@ class Recipe:
     others: Mapping[str, Recipe] = field(default_factory=dict)
     #: What pip installs last, without the requirements that these packages have, and builds by what is installed.
     alone: tuple[str, ...] = ()
+    #: The packages for Node that npm installs, with their versions: `@tensorflow/tfjs@4.22.0`.
+    npm: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:
@@ -70,7 +73,7 @@ def read_recipes() -> dict[str, Recipe]:
 
 
 def _make_recipe(name: str, table: Mapping[str, Any], versions: Mapping[str, str]) -> Recipe:
-    needs, alone = ({need: versions[need] for need in table.get(key, ())} for key in ("needs", "alone"))
+    needs, alone, npm = ({need: versions[need] for need in table.get(key, ())} for key in ("needs", "alone", "npm"))
     return Recipe(
         (table["module"],) if isinstance(table["module"], str) else tuple(table["module"]),
         table.get("python"),
@@ -79,6 +82,7 @@ def _make_recipe(name: str, table: Mapping[str, Any], versions: Mapping[str, str
         table.get("rows", True),
         {**needs, **alone}.get(table.get("framework", name), ""),
         alone=tuple(alone.values()),
+        npm=tuple(npm.values()),
     )
 
 
@@ -115,6 +119,12 @@ def is_framework_here(adapter: str) -> bool:
     if recipe.python is not None and not is_own_version(recipe.python):
         return False
     try:
-        return all(importlib.util.find_spec(module) is not None for module in recipe.modules)
+        is_here = all(importlib.util.find_spec(module) is not None for module in recipe.modules)
     except ModuleNotFoundError:  # the parent of a dotted name is missing
         return False
+    return is_here and all(Path(sys.prefix, "node_modules", _find_npm_name(one)).is_dir() for one in recipe.npm)
+
+
+def _find_npm_name(requirement: str) -> str:
+    """Return the name in a requirement of npm, such as `@tensorflow/tfjs` in `@tensorflow/tfjs@4.22.0`."""
+    return requirement.rpartition("@")[0]

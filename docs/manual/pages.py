@@ -148,15 +148,17 @@ def write_reproductions() -> str:
     parts: list[str] = []
     for folder in sorted(each for each in (PUBLISHED / "reproductions").iterdir() if each.is_dir()):
         parts.append(f"## {folder.name}")
-        for path in sorted(folder.glob("*.py")):
+        for path in sorted(folder.glob("*.[pj][ys]")):
             cause = next((one for one in causes if f"{path.stem}-".startswith(f"{one}-")), None)
             link = f" See [`{cause}`](../reference/causes.md#{cause})." if cause else ""
-            text = path.read_text(encoding="utf-8").removeprefix('"""')
+            is_python = path.suffix == ".py"
+            text = path.read_text(encoding="utf-8").removeprefix('"""' if is_python else "/*").lstrip()
             sentence, _, rest = text.partition("\n\nPrints:\n")
-            printed, _, code = rest.partition('"""\n')
+            printed, _, code = rest.partition('"""\n' if is_python else "*/\n")
             lines = "".join(f"{line.strip()}\n" for line in printed.splitlines())
             parts += [f"### {folder.name}: {path.stem}", sentence + link]
-            parts += [f"```python\n{code.strip()}\n```", f"It prints:\n\n```text\n{lines}```"]
+            language = "python" if is_python else "js"
+            parts += [f"```{language}\n{code.strip()}\n```", f"It prints:\n\n```text\n{lines}```"]
     return "\n\n".join(parts)
 
 

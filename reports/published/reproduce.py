@@ -1,14 +1,16 @@
 """Reproduce the published findings without the suite: run short scripts, and compare what they print.
 
 `python reproduce.py [FRAMEWORK ...]` runs `reproductions/<framework>/*.py`, each in a process of its own, with the
-Python of the framework's environment. The folder of an older version is `reproductions/<framework>@<version>`. The name
-of a script begins with the cause of its finding, and its docstring ends with the lines that it prints. The exit code 1
-means that a script prints something else, or that a finding has no script.
+Python of the framework's environment. Node runs a script that ends in `.js`. The folder of an older version is
+`reproductions/<framework>@<version>`. The name of a script begins with the cause of its finding. Its docstring, or its
+first comment, ends with the lines that it prints. The exit code 1 means that a script prints something else, or that a
+finding has no script.
 """
 
 from __future__ import annotations
 
-import ast
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -22,6 +24,9 @@ from gradclip_spec.rules.causes import load_causes
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "reproductions"
+
+#: A docstring of Python, or a comment of JavaScript, at the beginning of a script; then the code.
+SCRIPT = re.compile(r'(?:"""|/\*)(.*?)(?:"""|\*/)\n(.*)', re.DOTALL)
 
 #: The last line of a script whose process ends by a signal.
 DEATH = "the process dies"
@@ -58,19 +63,20 @@ def read_reproductions(framework: str) -> list[Reproduction]:
         When a script has no docstring that says what it prints, or no name that begins with a cause.
     """
     order = [*load_causes(), UNEXPLAINED]
-    found = [_read(path, order) for path in sorted((FOLDER / framework).glob("*.py"))]
+    found = [_read(path, order) for path in sorted((FOLDER / framework).glob("*.[pj][ys]"))]
     return sorted(found, key=lambda one: (order.index(one.cause), one.path.name))
 
 
 def _read(path: Path, causes: Sequence[str]) -> Reproduction:
-    text = path.read_text(encoding="utf-8")
-    sentence, _, printed = (ast.get_docstring(ast.parse(text)) or "").partition("\n\nPrints:\n")
+    parts = SCRIPT.fullmatch(path.read_text(encoding="utf-8"))
+    about, code = parts.groups() if parts else ("", "")
+    sentence, _, printed = about.strip().partition("\n\nPrints:\n")
     cause = next((one for one in causes if path.stem == one or path.stem.startswith(f"{one}-")), None)
     if not printed or cause is None:
         message = f"{path}: give a name that begins with a cause, and a docstring that ends with 'Prints:' and lines"
         raise ValueError(message)
-    code = text.split('"""\n', 1)[1].strip() + "\n"
-    return Reproduction(path, cause, " ".join(sentence.split()), tuple(map(str.strip, printed.splitlines())), code)
+    lines = tuple(map(str.strip, printed.splitlines()))
+    return Reproduction(path, cause, " ".join(sentence.split()), lines, code.strip() + "\n")
 
 
 def list_gaps(framework: str) -> list[str]:
@@ -107,8 +113,10 @@ def is_printed(expected: Sequence[str], printed: Sequence[str]) -> bool:
 
 
 def run_script(python: str, path: Path) -> list[str]:
-    """Return the lines that a script prints."""
-    done = subprocess.run([python, str(path)], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    """Return the lines that a script prints. Node finds the packages of the Python's environment."""
+    environment = {**os.environ, "NODE_PATH": str(Path(python).parents[1] / "node_modules")}
+    command = ["node" if path.suffix == ".js" else python, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)
     lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
     if done.returncode > 0:
         lines.append(f"exit code {done.returncode}: {done.stderr.strip().splitlines()[-1:]}")

@@ -152,7 +152,7 @@ def coverage(session: nox.Session) -> None:
 def find_python(session: nox.Session, name: str) -> str:
     """Return a Python that has a framework: the session's own, or one of another version in a separate environment."""
     recipe = ENVIRONMENTS["adapters"][name]
-    if "python" not in recipe:
+    if "python" not in recipe and "npm" not in recipe:
         session.install(*pin(recipe["needs"]))
         if "alone" in recipe:
             session.install("--no-deps", "--no-build-isolation", *pin(recipe["alone"]))

@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from gradclip_adapters.registry import BUILT_IN
-from gradclip_conformance.run.environments import read_recipes
+from gradclip_conformance.run.environments import is_framework_here, read_recipes
 
 __all__ = [
     "ADAPTERS",
@@ -50,6 +50,8 @@ def is_required(name: str) -> bool:
 @functools.cache
 def has_library(name: str) -> bool:
     """Tell whether this Python can import a library, by the name of its module or of its distribution."""
+    if name in RECIPES and RECIPES[name].npm:
+        return is_framework_here(name)
     modules = [MODULES.get(name, name).replace("-", "_")]
     if name in BACKENDS:
         modules.append(BACKENDS[name])

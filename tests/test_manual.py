@@ -231,10 +231,11 @@ def test_conversation_follows_the_schemas_and_clips() -> None:
     np.testing.assert_array_equal(got.numpy(), given.numpy() * np.float32(asked.options["clip_norm"] / norm))
 
 
-#: A stand-in for the one function of TensorFlow.js that the adapter calls, and for its tensors.
+#: A stand-in for the functions of TensorFlow.js that the adapter calls, and for its tensors.
 TENSORFLOW_JS = """
 const make = (values, shape) => ({ dtype: "float32", shape, dataSync: () => values });
 exports.version = { tfjs: "0" };
+exports.setBackend = () => true;
 exports.getBackend = () => "none";
 exports.tensor = make;
 exports.clipByValue = (tensor, min, max) => {
@@ -265,6 +266,13 @@ def test_adapter_in_javascript_speaks_the_protocol(tmp_path: Path, monkeypatch: 
     asked = [cell for cell in run.cells if cell.status != "unsupported"]
     assert {cell.rule for cell in asked if cell.status == "pass"} >= {"value.bounds", "value.nan-stays"}
     assert {cell.behaviour for cell in asked if cell.rule == "value.min-above-max"} == {"raises:RangeError"}
+
+
+def test_page_shows_the_adapter_in_javascript_that_the_project_uses() -> None:
+    (block,) = choose_blocks("js")
+
+    ours = Path(gradclip_adapters.__file__).parent / "frameworks" / "tensorflow_js.js"
+    assert block.text == ours.read_text(encoding="utf-8")
 
 
 def return_all(grads: list[Any], *, clip_norm: float) -> list[Any]:

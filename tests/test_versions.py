@@ -55,6 +55,7 @@ def list_needs(tables: dict[str, Any]) -> Iterator[str]:
     for table in tables["adapters"].values():
         yield from table.get("needs", ())
         yield from table.get("alone", ())
+        yield from table.get("npm", ())
     for part in ("backends", "peers"):
         for needs in tables[part].values():
             yield from needs

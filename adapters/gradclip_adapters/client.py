@@ -13,7 +13,11 @@ from typing import Any, Mapping, Sequence
 from . import wire
 from .contract import About, Adapter, Call, FrameworkRaised, Reply, Subject, Unsupported
 
-__all__ = ["Client"]
+__all__ = ["Client", "HostDied"]
+
+
+class HostDied(RuntimeError):
+    """The host process ended without an answer."""
 
 
 class Client(Adapter):
@@ -76,6 +80,6 @@ class Client(Adapter):
         if not line:
             self._process.communicate()
             message = "the host ended with the exit code {}".format(self._process.returncode)
-            raise RuntimeError(message)
+            raise HostDied(message)
         found: Mapping[str, Any] = json.loads(line.decode("utf-8"))
         return found

@@ -40,6 +40,7 @@ BUILT_IN = {
     "paddle": "gradclip_adapters.frameworks.paddle:PaddleAdapter",
     "paddle-fluid": "gradclip_adapters.frameworks.paddle_fluid:PaddleFluidAdapter",
     "tensorflow": "gradclip_adapters.frameworks.tensorflow:TensorFlowAdapter",
+    "tensorflow-js": "gradclip_adapters.frameworks.tensorflow_js:TensorFlowJSAdapter",
     "accelerate": "gradclip_adapters.frameworks.torch_based.accelerate:AccelerateAdapter",
     "fabric": "gradclip_adapters.frameworks.torch_based.fabric:FabricAdapter",
     "torchtitan": "gradclip_adapters.frameworks.torch_based.torchtitan:TorchtitanAdapter",

@@ -424,6 +424,7 @@ COUNTS = {
     "paddle-fluid": 12,
     "skorch": 5,
     "tensorflow": 11,
+    "tensorflow-js": 1,
     "thinc": 6,
     "torch": 10,
     "torchtitan": 7,

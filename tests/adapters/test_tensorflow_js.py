@@ -1,0 +1,109 @@
+"""Compare the TensorFlow.js adapter with direct calls on Node. Needs Node, and TensorFlow.js beside this Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Unsupported
+from gradclip_adapters.frameworks.tensorflow_js import TensorFlowJSAdapter
+
+PACKAGES = Path(sys.prefix, "node_modules")
+SUBJECT = "tf.clipByValue"
+VALUES = ([3.0, -4.0, 0.5], [1.0, 2.0])
+
+if not (PACKAGES / "@tensorflow").is_dir() and "tensorflow-js" not in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
+    pytest.skip("TensorFlow.js is not installed beside this Python", allow_module_level=True)
+
+
+@pytest.fixture
+def adapter() -> Iterator[TensorFlowJSAdapter]:
+    """Yield an adapter, and end its process."""
+    made = TensorFlowJSAdapter()
+    yield made
+    made.close()
+
+
+def make_gradients() -> tuple[Gradient, ...]:
+    """Return two gradients."""
+    return tuple(Gradient(f"g{n}", Array.of(np.array(values, np.float32))) for n, values in enumerate(VALUES))
+
+
+def run_node(lines: str) -> Any:
+    """Return what a script prints, whose lines call TensorFlow.js directly."""
+    script = f'const tf = require("@tensorflow/tfjs"); tf.setBackend("cpu"); console.log(JSON.stringify({lines}))'
+    node = shutil.which("node") or "node"
+    return json.loads(subprocess.check_output([node, "-e", script], env={**os.environ, "NODE_PATH": str(PACKAGES)}))
+
+
+def test_subject_has_known_features(adapter: TensorFlowJSAdapter) -> None:
+    (subject,) = adapter.subjects()
+
+    assert subject.name == SUBJECT
+    assert set(subject.features) <= set(FEATURES)
+    assert adapter.about().version == run_node("tf.version.tfjs")
+
+
+def test_clip_is_like_a_direct_call(adapter: TensorFlowJSAdapter) -> None:
+    reply = adapter.call(Call(SUBJECT, make_gradients(), {"max": 1.25, "min": -1.0}))
+
+    direct = run_node(f"{json.dumps(VALUES)}.map((one) => tf.clipByValue(tf.tensor(one), -1, 1.25).arraySync())")
+    assert list(reply.gradients) == [Array.of(np.array(values, np.float32)) for values in direct]
+    assert reply.inputs == tuple(gradient.array for gradient in make_gradients())
+
+
+def test_clip_of_weights_gives_the_step_of_an_optimizer(adapter: TensorFlowJSAdapter) -> None:
+    """Clip the gradients of a loss as a user would in a training step, and compare the new weights."""
+    gradient = Gradient("w", Array.of(np.array([3.0, -4.0, 0.5], np.float32)))
+    reply = adapter.call(Call(SUBJECT, (gradient,), {"max": 2.0, "min": -2.0}))
+
+    weights = run_node(
+        "(() => { const w = tf.variable(tf.zeros([3])); const c = tf.tensor([3, -4, 0.5]);"
+        " const { grads } = tf.variableGrads(() => w.mul(c).sum());"
+        " tf.train.sgd(1).applyGradients({ [w.name]: tf.clipByValue(grads[w.name], -2, 2) });"
+        " return w.arraySync(); })()"
+    )
+    (clipped,) = reply.gradients
+    assert clipped is not None
+    assert clipped.numpy().tolist() == [-weight for weight in weights]
+
+
+def test_error_of_the_framework_is_an_answer(adapter: TensorFlowJSAdapter) -> None:
+    with pytest.raises(FrameworkRaised, match=r"min \(2\) must be less than or equal to max \(1\)"):
+        adapter.call(Call(SUBJECT, make_gradients(), {"max": 1.0, "min": 2.0}))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "changes", "options", "message"),
+    [
+        ("float64", {}, {}, "float32 only"),
+        ("float32", {"need_clip": False}, {}, "excludes nothing"),
+        ("float32", {"layout": "strided"}, {}, "dense"),
+        ("float32", {}, {"threads": 2}, "no option threads"),
+    ],
+)
+def test_what_tensorflow_js_does_not_offer_is_unsupported(
+    adapter: TensorFlowJSAdapter, dtype: str, changes: Any, options: Any, message: str
+) -> None:
+    gradient = Gradient("a", Array.of(np.ones(2, dtype)), **changes)
+
+    with pytest.raises(Unsupported, match=message):
+        adapter.call(Call(SUBJECT, (gradient,), {"max": 1.0, "min": -1.0, **options}))
+
+
+def test_death_of_node_ends_the_host(adapter: TensorFlowJSAdapter) -> None:
+    adapter._process.send_signal(signal.SIGKILL)
+    adapter._process.wait()
+
+    with pytest.raises(SystemExit, match="Node: "):
+        adapter.call(Call(SUBJECT, make_gradients(), {"max": 1.0, "min": -1.0}))

@@ -164,6 +164,21 @@ def test_numbers_that_are_rounded_to_single_precision_are_named(part: str) -> No
     assert {name for name, *_ in found} == {"narrower-arithmetic"}
 
 
+def test_threshold_and_epsilon_that_are_rounded_to_single_precision_are_named() -> None:
+    """MLX 0.29 rounds the numbers of Python, and computes in float64."""
+
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        norm = float(gradclip_spec.global_norm(grads))
+        coefficient = min(1.0, float(np.float32(clip_norm)) / (norm + float(np.float32(1e-6))))
+        return [g * g.dtype.type(coefficient) for g in grads]
+
+    rules = [f"global-norm.{name}" for name in ("scaled-above", "at-threshold", "tensor-order", "intermediate-range")]
+    found = find_causes(make_adapter(clip, dtype="float64"), *rules)
+
+    assert {name for name, *_ in found} <= {"eps-in-coefficient", "narrower-arithmetic"}
+    assert ("narrower-arithmetic", "float32") in found
+
+
 def count_elements(grads: Sequence[Any]) -> int:
     return max(1, sum(g.size for g in grads))
 

@@ -18,7 +18,7 @@ from ..oracle import integers
 from ..oracle.arrays import decode
 from ..oracle.bounds import compute_error_bounds
 from ..oracle.formats import FORMATS, Format, compute_power_of_two, decode_doubles, round_all
-from ..oracle.formula import Formula
+from ..oracle.formula import PLAIN, Formula
 from ..oracle.question import AVERAGES
 from .facts import (
     Group,
@@ -324,14 +324,37 @@ def explain_rounding(group: Group, formulas: Sequence[Formula], *, is_narrow: bo
             return Explanation.of("long-sum" if factor != group.seen.rate else "not-exact-below")
         widest = max(group.tensors, key=lambda tensor: tensor.form.precision).given.dtype
         for narrow in NARROWER.get(widest, ()):
-            if (is_narrow and _is_lost_in(group, narrow)) or _is_computed_in(group, factor, narrow):
+            if is_narrow and _is_lost_in(group, narrow):
+                return Explanation.of("narrower-arithmetic", dtype=narrow)
+            if _is_computed_in(group, factor, narrow) or _has_rounded_numbers(group, formula, narrow):
                 return Explanation.of("narrower-arithmetic", dtype=narrow)
     return None
 
 
 def _is_lost_in(group: Group, narrow: str) -> bool:
-    """Return whether results are zeros, because the norm is beyond the range of a narrower dtype."""
-    return group.norm > FORMATS[narrow].largest and group.kinds == {Kind.ZERO} and 0 < group.threshold < math.inf
+    """Return whether results are zeros, because a narrower dtype has no number for the norm or for the threshold."""
+    if group.kinds != {Kind.ZERO} or not 0 < group.threshold < math.inf:
+        return False
+    return group.norm > FORMATS[narrow].largest or _round_to(np.array([group.threshold]), narrow)[0] == 0
+
+
+def _has_rounded_numbers(group: Group, formula: Formula, narrow: str) -> bool:
+    """Return whether results are right for a threshold and an epsilon that were rounded to a narrower dtype.
+
+    MLX 0.29 does so with all numbers of Python, although it computes in the dtype of the gradients.
+    """
+    if not 0 < group.threshold < math.inf or not group.kinds <= {Kind.FINITE, Kind.SAME}:
+        return False
+    threshold, eps = _round_to(np.array([group.threshold, formula.eps]), narrow).tolist()
+    if not 0 < threshold < math.inf or (threshold, eps) == (group.threshold, formula.eps):
+        return False
+    if formula == PLAIN:
+        factor = compute_plain_coefficient(group.norm, threshold)
+    elif (known := group.seen.prediction.norms[group.tensors[0].index]) is not None:
+        factor = integers.compute_coefficient(known, threshold, Formula(formula.kind, eps))
+    else:
+        return False
+    return factor is not None and group.is_scaled_by(factor * group.seen.rate)
 
 
 def _is_computed_in(group: Group, factor: Fraction, narrow: str) -> bool:

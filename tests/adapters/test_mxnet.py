@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 try:
-    from gradclip_adapters.frameworks.mxnet import MXNetAdapter
+    from gradclip_adapters.frameworks.mxnet import MXNetAdapter, _cut_trace
 except ImportError as error:
     if "mxnet" in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
         raise
@@ -99,3 +99,12 @@ def test_option_that_mxnet_does_not_have_is_refused_by_mxnet(option: str) -> Non
 def test_what_ndarrays_are_not_is_unsupported(array: Any, changes: Any, message: str) -> None:
     with pytest.raises(Unsupported, match=message):
         ADAPTER.call(Call("mxnet.nd.clip", (Gradient("a", Array.of(np.asarray(array)), **changes),), {"max": 1.0}))
+
+
+def test_text_of_an_error_has_neither_the_time_nor_a_stack_trace() -> None:
+    text = "[10:22:49] src/concat.cc:153: Check failed: i == dtype\nStack trace:\n  [bt] (0) /me/libmxnet.so(+0x30)"
+
+    assert _cut_trace(text) == "src/concat.cc:153: Check failed: i == dtype"
+    with pytest.raises(FrameworkRaised, match="Check failed") as raised:
+        ADAPTER.call(Call(NORM.format(True), make_gradients("float64"), {"clip_norm": 1.0}))
+    assert "[bt]" not in raised.value.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Callable, List, Mapping, Tuple
 
 import mxnet as mx
@@ -31,14 +32,14 @@ class MXNetAdapter(ListAdapter):
         """Return the answer of the entry point that the call names."""
         try:
             return super().call(call)
-        except FrameworkRaised:
+        except FrameworkRaised as error:
             # MXNet computes in threads of its own, and raises an error again when a later call waits for them.
             for _ in range(2):
                 try:
                     mx.nd.waitall()
                 except mx.MXNetError:
                     continue
-            raise
+            raise FrameworkRaised(error.kind, _cut_trace(error.text), error.inputs) from error
 
     def make_tensor(self, gradient: Gradient) -> Any:
         """Return an NDArray."""
@@ -65,6 +66,11 @@ class MXNetAdapter(ListAdapter):
     def fill_tensor(self, tensor: Any, array: Array) -> None:
         """Write elements into an NDArray."""
         tensor[:] = array.numpy()
+
+
+def _cut_trace(text: str) -> str:
+    """Return the text of an error without the time and the stack trace, which MXNet 1.6 adds."""
+    return re.sub(r"^\[\d\d:\d\d:\d\d\] ", "", text).partition("\nStack trace:\n")[0]
 
 
 def _make_norm_clip(check_isfinite: bool) -> Callable[[Any, Mapping[str, Any]], Tuple[Any, Any]]:

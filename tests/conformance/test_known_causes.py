@@ -428,7 +428,7 @@ COUNTS = {
     "thinc": 6,
     "torch": 10,
     "torchtitan": 7,
-    "timm": 11,
+    "timm": 12,
     "transformers": 3,
 }
 

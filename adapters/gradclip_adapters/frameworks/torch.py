@@ -7,11 +7,20 @@ import shutil
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import torch
-from torch.nn import Parameter
-from torch.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
+from torch.nn import Parameter, utils
 
 from ..contract import Call, Reply, Subject, Unsupported, framework_call
 from .torch_based import distributed
+from .torch_based.installed_torch import (
+    ERROR_IF_NONFINITE,
+    HAS_COMPILER,
+    HAS_SCALER,
+    HAS_TWO_STEPS,
+    MODES,
+    NORM_DTYPES,
+    VALUE_DTYPES,
+    make_scaler,
+)
 from .torch_based.parameters import (
     ANY_NORM,
     COMMON,
@@ -33,11 +42,11 @@ from .torch_based.parameters import (
 __all__ = ["TorchAdapter", "make_tensor", "read_array"]
 
 #: `torch.compile` generates C++ for the CPU, so it needs one of these compilers.
-COMPILERS = [name for name in (os.environ.get("CXX"), "g++", "clang++") if name and shutil.which(name)]
+COMPILERS = [name for name in (os.environ.get("CXX"), "g++", "clang++") if HAS_COMPILER and name and shutil.which(name)]
 
 #: The abilities of the functions by value, and of those of a norm.
 VALUE = (*COMMON, "tensor_threshold")
-NORM = (*VALUE, *ANY_NORM, "error_if_nonfinite")
+NORM = (*VALUE, *ANY_NORM, *ERROR_IF_NONFINITE)
 
 #: The options of several backward passes and steps.
 TRAINING = ("start", "weight_decay", "steps", "accumulate")
@@ -56,7 +65,8 @@ class TorchAdapter(ParametersAdapter):
     """Adapter for the clip functions of torch.
 
     Each function is listed with `foreach` true, false and None. The other entry points are the two-step norm clip, by
-    torch's norm and by a norm of the user's own, the optimizer, and the optimizer with `torch.amp.GradScaler`.
+    torch's norm and by a norm of the user's own, the optimizer, and the optimizer with `torch.amp.GradScaler`. An older
+    torch has fewer of them.
     """
 
     def __init__(self) -> None:
@@ -103,7 +113,7 @@ def _train(entry: EntryPoint, call: Call) -> Reply:
         groups.setdefault(gradient.group, []).append(parameters[-1])
     factors = [None if one.array is None else make_tensor(one.array) for one in call.gradients]
     rest = {name: value for name, value in add_flags(call).items() if name not in TRAINING}
-    scaler = torch.amp.GradScaler(device="cpu", enabled=entry.subject.name == SCALED)
+    scaler = make_scaler(enabled=entry.subject.name == SCALED)
     with framework_call(lambda: read_arrays([parameter.grad for parameter in parameters])) as seen:
         optimizer = torch.optim.SGD(
             [{"params": group} for group in groups.values()], lr=rest.get("learning_rate", 1.0), weight_decay=decay
@@ -159,16 +169,16 @@ def _compile(entry: EntryPoint) -> EntryPoint:
     return EntryPoint(entry.subject, torch.compile(entry.clip))
 
 
-def _make_norm_clip(foreach: Optional[bool]) -> Clip:
+def _make_norm_clip(**mode: Optional[bool]) -> Clip:
     def clip(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> torch.Tensor:
-        return clip_grad_norm_(passed(), options["clip_norm"], foreach=foreach, **select_more(options))
+        return utils.clip_grad_norm_(passed(), options["clip_norm"], **mode, **select_more(options))
 
     return clip
 
 
-def _make_value_clip(foreach: Optional[bool]) -> Clip:
+def _make_value_clip(**mode: Optional[bool]) -> Clip:
     def clip(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> None:
-        clip_grad_value_(passed(), options["max"], foreach=foreach, **select_more(options))
+        utils.clip_grad_value_(passed(), options["max"], **mode, **select_more(options))
 
     return clip
 
@@ -177,11 +187,11 @@ def _clip_in_two_steps(passed: Callable[[], Parameters], options: Mapping[str, A
     parameters = passed()
     if isinstance(parameters, Parameter):
         assert parameters.grad is not None
-        norm = get_total_norm(parameters.grad, **select_more(options))
+        norm = utils.get_total_norm(parameters.grad, **select_more(options))
     else:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        norm = get_total_norm(gradients, **select_more(options))
-    clip_grads_with_norm_(passed(), options["clip_norm"], norm)
+        norm = utils.get_total_norm(gradients, **select_more(options))
+    utils.clip_grads_with_norm_(passed(), options["clip_norm"], norm)
     return norm
 
 
@@ -191,20 +201,46 @@ def _clip_by_own_norm(passed: Callable[[], Parameters], options: Mapping[str, An
     listed = [parameters] if isinstance(parameters, Parameter) else parameters
     squares = [one.grad.double().square().sum() for one in listed if one.grad is not None]
     norm = torch.stack([torch.zeros((), dtype=torch.float64), *squares]).sum().sqrt()
-    clip_grads_with_norm_(passed(), options["clip_norm"], norm, **select_more(options))
+    utils.clip_grads_with_norm_(passed(), options["clip_norm"], norm, **select_more(options))
 
 
 def _list_entry_points() -> List[EntryPoint]:
     entries = []
-    for foreach in (True, False, None):
-        mode = "[foreach={}]".format(foreach)
+    for mode in MODES:
+        name = "".join("[{}={}]".format(*pair) for pair in mode.items())
         # The compiler is slow and makes its own loops whatever `foreach` says, so one of the three modes is enough.
-        more = ("in_place", "compiles") if foreach is None and COMPILERS else ("in_place",)
+        more = ("in_place", "compiles") if mode == MODES[-1] and COMPILERS else ("in_place",)
         by_norm = Subject(
-            "torch.nn.utils.clip_grad_norm_" + mode, "clip_by_global_norm", DTYPES, (*NORM, *more), NORM_TYPES
+            "torch.nn.utils.clip_grad_norm_" + name, "clip_by_global_norm", NORM_DTYPES, (*NORM, *more), NORM_TYPES
         )
-        by_value = Subject("torch.nn.utils.clip_grad_value_" + mode, "clip_by_value", DTYPES, (*VALUE, *more))
-        entries += [EntryPoint(by_norm, _make_norm_clip(foreach)), EntryPoint(by_value, _make_value_clip(foreach))]
+        by_value = Subject("torch.nn.utils.clip_grad_value_" + name, "clip_by_value", VALUE_DTYPES, (*VALUE, *more))
+        entries += [EntryPoint(by_norm, _make_norm_clip(**mode)), EntryPoint(by_value, _make_value_clip(**mode))]
+    if HAS_TWO_STEPS:
+        entries += _list_two_steps()
+    steps = ("optimizer", "learning_rate", "training", "groups")
+    by_norm = Subject(
+        "torch.nn.utils.clip_grad_norm_ then torch.optim.SGD",
+        "clip_by_global_norm",
+        NORM_DTYPES,
+        (*NORM, *steps),
+        NORM_TYPES,
+    )
+    by_value = Subject(
+        "torch.nn.utils.clip_grad_value_ then torch.optim.SGD", "clip_by_value", VALUE_DTYPES, (*VALUE, *steps)
+    )
+    scaled = Subject(
+        SCALED,
+        "clip_by_global_norm",
+        SCALED_DTYPES,
+        tuple(name for name in (*NORM, *steps) if name not in WITHOUT_BACKWARD),
+        NORM_TYPES,
+    )
+    by_norm_then_step = [EntryPoint(one, _make_norm_clip()) for one in ([by_norm, scaled] if HAS_SCALER else [by_norm])]
+    return [*entries, *by_norm_then_step, EntryPoint(by_value, _make_value_clip())]
+
+
+def _list_two_steps() -> List[EntryPoint]:
+    """Return the entry points that take a norm, which is torch's or the user's."""
     halves = Subject(
         "torch.nn.utils.get_total_norm then clip_grads_with_norm_",
         "clip_by_global_norm",
@@ -218,27 +254,7 @@ def _list_entry_points() -> List[EntryPoint]:
         DTYPES,
         (*VALUE, "in_place"),
     )
-    entries += [EntryPoint(halves, _clip_in_two_steps), EntryPoint(own, _clip_by_own_norm)]
-    steps = ("optimizer", "learning_rate", "training", "groups")
-    by_norm = Subject(
-        "torch.nn.utils.clip_grad_norm_ then torch.optim.SGD",
-        "clip_by_global_norm",
-        DTYPES,
-        (*NORM, *steps),
-        NORM_TYPES,
-    )
-    by_value = Subject(
-        "torch.nn.utils.clip_grad_value_ then torch.optim.SGD", "clip_by_value", DTYPES, (*VALUE, *steps)
-    )
-    scaled = Subject(
-        SCALED,
-        "clip_by_global_norm",
-        SCALED_DTYPES,
-        tuple(name for name in (*NORM, *steps) if name not in WITHOUT_BACKWARD),
-        NORM_TYPES,
-    )
-    by_norm_then_step = [EntryPoint(one, _make_norm_clip(None)) for one in (by_norm, scaled)]
-    return [*entries, *by_norm_then_step, EntryPoint(by_value, _make_value_clip(None))]
+    return [EntryPoint(halves, _clip_in_two_steps), EntryPoint(own, _clip_by_own_norm)]
 
 
 ENTRY_POINTS = {entry.subject.name: entry for entry in _list_entry_points()}

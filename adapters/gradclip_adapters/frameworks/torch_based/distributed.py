@@ -8,26 +8,31 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch.nn import Parameter
 
 from ...contract import Call, Reply, Subject, Unsupported, framework_call
 from ...processes import Answer, Team, get_world
-from .parameters import DTYPES, NORM_TYPES, add_flags, make_tensor, read_array, read_arrays, select_more
+from .installed_torch import ERROR_IF_NONFINITE, HAS_MESH, NORM_DTYPES, SENT_DTYPES, VALUE_DTYPES
+from .parameters import NORM_TYPES, add_flags, make_tensor, read_array, read_arrays, select_more
 
 __all__ = ["SUBJECTS", "answer_in_processes", "join"]
 
 #: The engines, by the mode in the subject's name.
-ENGINES = ("DTensor", "FSDP2", "DDP")
+ENGINES = ("DTensor", "FSDP2", "DDP") if HAS_MESH else ("DDP",)
 
 FEATURES = ("distributed", "in_place", "none_grads")
-BY_NORM = (*FEATURES, "returns_norm", "norm_type", "error_if_nonfinite")
+BY_NORM = (*FEATURES, "returns_norm", "norm_type", *ERROR_IF_NONFINITE)
 
 #: The module that the processes import, and the teams of each number of processes.
 MODULE = __name__
 _TEAMS: Dict[int, Team] = {}
+
+
+def _keep_sent(dtypes: Sequence[str]) -> Tuple[str, ...]:
+    return tuple(dtype for dtype in dtypes if dtype in SENT_DTYPES)
 
 
 def _list_subjects() -> List[Subject]:
@@ -36,8 +41,8 @@ def _list_subjects() -> List[Subject]:
         by_norm = "torch.nn.utils.clip_grad_norm_[{}]".format(engine)
         by_value = "torch.nn.utils.clip_grad_value_[{}]".format(engine)
         found += [
-            Subject(by_norm, "clip_by_global_norm", DTYPES, BY_NORM, NORM_TYPES),
-            Subject(by_value, "clip_by_value", DTYPES, FEATURES),
+            Subject(by_norm, "clip_by_global_norm", _keep_sent(NORM_DTYPES), BY_NORM, NORM_TYPES),
+            Subject(by_value, "clip_by_value", _keep_sent(VALUE_DTYPES), FEATURES),
         ]
     return found
 
@@ -79,7 +84,7 @@ def join(rank: int, world: int, folder: str) -> Answer:
     torch.set_num_threads(1)
     rendezvous = Path(folder, "rendezvous").as_uri()
     torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=world)
-    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (world,))
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (world,)) if HAS_MESH else None
     return lambda call: _answer(call, rank, mesh)
 
 
@@ -105,9 +110,8 @@ def _clip(subject: str, parameters: Sequence[Parameter], options: Mapping[str, A
 
 
 def _take_local(tensor: Any) -> Any:
-    from torch.distributed.tensor import DTensor
-
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    # Only a DTensor has parts.
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def _list_tensors(call: Call) -> List[Optional[torch.Tensor]]:

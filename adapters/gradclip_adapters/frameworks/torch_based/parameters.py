@@ -21,6 +21,7 @@ from ...arrays import (
     make_following_call,
 )
 from ...contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from .installed_torch import find_cpu_capability, make_rows
 
 __all__ = [
     "ANY_NORM",
@@ -157,7 +158,7 @@ def describe_torch() -> Dict[str, str]:
     return {
         "torch": torch.__version__,
         "device": "cpu",
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "cpu_capability": find_cpu_capability(),
         "threads": str(torch.get_num_threads()),
     }
 
@@ -228,7 +229,7 @@ def make_parameter(gradient: Gradient) -> Parameter:
     if gradient.rows is not None:
         # `torch.nn.Embedding(sparse=True)` makes gradients of this form.
         shape = (gradient.height, *tensor.shape[1:])
-        tensor = torch.sparse_coo_tensor(torch.tensor([gradient.rows]), tensor, shape, check_invariants=True)
+        tensor = make_rows(torch.tensor([gradient.rows]), tensor, shape)
     values = torch.zeros(tensor.shape, dtype=tensor.dtype)
     parameter = Parameter(values if gradient.parameter is None else make_tensor(gradient.parameter))
     parameter.grad = tensor
@@ -251,14 +252,16 @@ def negate(parameter: Parameter) -> Optional[torch.Tensor]:
 def make_tensor(array: Array, layout: str = "contiguous") -> torch.Tensor:
     """Return a tensor with the bits of an array.
 
-    The bits pass through NumPy as integers, because NumPy has no bfloat16.
+    The bits of bfloat16 pass through NumPy as integers, because NumPy has no such dtype.
     """
     bits = array.bits()
     signed = lay_out(bits.view("i{}".format(bits.itemsize)), layout)
     if layout == "reversed":
         message = "tensors of torch have no negative strides"
         raise Unsupported(message, "interface")
-    return torch.from_numpy(signed).view(getattr(torch, array.dtype))
+    if array.dtype == "bfloat16":
+        return torch.from_numpy(signed).view(torch.bfloat16)
+    return torch.from_numpy(signed.view(array.dtype))
 
 
 def read_array(tensor: torch.Tensor) -> Array:

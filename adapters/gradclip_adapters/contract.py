@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import threading
 import warnings as _warnings
 from dataclasses import dataclass, field
@@ -406,11 +407,24 @@ def framework_call(
             seen.warnings = tuple("{}: {}".format(name_type(w.message), read_text(w.message)) for w in caught)
 
 
+#: The lines of stack traces in texts of exceptions: Python's with their lines of code, MXNet's, and fluid's of C++.
+_FRAMES = (
+    r'File "[^"\n]*", line \d+, in .*(?:\n(?![ \t]*File ")[ \t]+\S.*)?',
+    r"\[bt\] \(\d+\) .*",
+    r"\d+ {2,}\S.*",
+)
+_FRAME = re.compile(r"^[ \t]*(?:{})(?:\n|\Z)".format("|".join(_FRAMES)), re.MULTILINE)
+
+
 def read_text(error: object) -> str:
-    """Return the text of an exception. The exception's own code makes the text, and may itself raise."""
+    """Return the text of an exception, without the lines of stack traces.
+
+    These lines name folders and addresses of one machine, and push the message itself out of what a record keeps. The
+    exception's own code makes the text, and may itself raise.
+    """
     try:
         # `str` may return an instance of a subclass of `str`, whose `__len__` may be wrong.
-        return shorten(str.__str__(str(error)))
+        return shorten(_FRAME.sub("", str.__str__(str(error))))
     except Exception as another:  # noqa: BLE001 - the framework wrote this exception, and it may raise anything
         return "({} cannot be shown: its text raised {})".format(name_type(error), name_type(another))
 

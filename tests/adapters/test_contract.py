@@ -153,6 +153,29 @@ def test_exception_whose_text_raises_is_described() -> None:
     assert read_text(Unprintable()) == "(Unprintable cannot be shown: its text raised KeyError)"
 
 
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (
+            'In user code:\n\n    File "/me/a.py", line 7, in f\n      g()\n    File "<s>", line 1, in h\n\n  E: no',
+            "In user code:\n\n\n  E: no",
+        ),
+        (
+            "C++ Call Stacks:\n0   std::string Trace(char const*, int)\n12  Run()\n\nError: 2  of 3",
+            "C++ Call Stacks:\n\nError: 2  of 3",
+        ),
+        (
+            "Check failed\nStack trace:\n  [bt] (0) /opt/libmxnet.so(+0x6d39db) [0x7f]\n  [bt] (1) python(_f+0x1)",
+            "Check failed\nStack trace:\n",
+        ),
+        ('Traceback:\n  File "../src/concat.cc", line 151\nMXNetError: no', None),
+        ("nothing of a stack", None),
+    ],
+)
+def test_text_of_an_exception_has_no_lines_of_stack_traces(text: str, read: str | None) -> None:
+    assert read_text(ValueError(text)) == (text if read is None else read)
+
+
 def test_adapter_without_methods_says_which_are_missing() -> None:
     for ask in (Adapter().about, Adapter().subjects):
         with pytest.raises(NotImplementedError):

@@ -28,7 +28,12 @@ with warnings.catch_warnings():
 
 ADAPTER = PaddleFluidAdapter()
 SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}
+ERRORS = "paddle.fluid.clip.ErrorClipByValue [static]"
 OPTIMIZERS = [subject for subject in SUBJECTS.values() if "optimizer" in subject.features]
+#: fluid clips all gradients with the clip of the last parameter. Here, that one changes nothing.
+BESIDE = [subject for subject in OPTIMIZERS if "beside another" in subject.name]
+#: The optimizers that have a clip.
+CLIPPING = [subject for subject in OPTIMIZERS if subject.name != ERRORS and subject not in BESIDE]
 WEIGHT = np.array([[3.0, 0.0], [0.0, 0.0]], dtype=np.float32)
 BIAS = np.array([4.0, 0.0], dtype=np.float32)
 #: Values whose bits arithmetic easily loses: signed zeros, NaN, infinities, a subnormal.
@@ -66,7 +71,7 @@ def test_about_gives_the_framework():
     assert about.version.startswith("1.8.")
 
 
-@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=get_name)
+@pytest.mark.parametrize("subject", [one for one in SUBJECTS.values() if one not in BESIDE], ids=get_name)
 def test_every_entry_point_clips(subject):
     _, (weight, bias) = HALVED[subject.operation]
 
@@ -75,7 +80,7 @@ def test_every_entry_point_clips(subject):
     assert read_values(reply.gradients) == [[[weight, 0.0], [0.0, 0.0]], [bias, 0.0]]
 
 
-@pytest.mark.parametrize("subject", OPTIMIZERS, ids=get_name)
+@pytest.mark.parametrize("subject", [*CLIPPING, SUBJECTS[ERRORS]], ids=get_name)
 class TestOptimizer:
     def test_predicate_excludes_by_name(self, subject):
         weight, bias = read_values(ask(subject, WEIGHT, BIAS, excluded=(0,)).gradients)
@@ -95,7 +100,9 @@ class TestOptimizer:
         assert half[1][0] == whole[1][0] / 2
 
 
-@pytest.mark.parametrize("subject", [subject for subject in SUBJECTS.values() if "set_" in subject.name], ids=get_name)
+@pytest.mark.parametrize(
+    "subject", [subject for subject in SUBJECTS.values() if "[set_gradient_clip, " in subject.name], ids=get_name
+)
 class TestSetGradientClip:
     def test_inputs_come_from_the_same_run(self, subject):
         assert read_values(ask(subject, WEIGHT, BIAS).inputs) == [WEIGHT.tolist(), BIAS.tolist()]
@@ -110,6 +117,17 @@ class TestSetGradientClip:
 
     def test_excluded_gradient_is_untouched(self, subject):
         assert read_values(ask(subject, WEIGHT, BIAS, excluded=(1,)).gradients)[1] == BIAS.tolist()
+
+
+@pytest.mark.parametrize("subject", [one for one in SUBJECTS.values() if one not in BESIDE], ids=get_name)
+def test_error_of_fluid_leaves_static_mode(subject):
+    bad = {"max": 1.0, "min": 2.0} if subject.operation == "clip_by_value" else {"clip_norm": "wrong"}
+
+    with pytest.raises(FrameworkRaised):
+        ask(subject, BIAS, **bad)
+
+    assert not fluid.in_dygraph_mode()
+    assert read_values(ask(subject, BIAS).gradients)[0][0] < BIAS[0]
 
 
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=get_name)
@@ -132,27 +150,19 @@ class TestEverySubject:
             ask(subject, array)
 
     def test_empty_gradient_beside_another(self, subject):
-        if "GlobalNorm" in subject.name or "set_gradient_clip" in subject.name:
-            with pytest.raises((Unsupported, FrameworkRaised), match=r"size zero|numel|Grad"):
+        ways = ("GlobalNorm", "set_gradient_clip", "ErrorClip")
+        if any(way in subject.name for way in ways) and subject not in BESIDE:
+            with pytest.raises((Unsupported, FrameworkRaised), match=r"size zero|numel|Grad|without elements"):
                 ask(subject, np.zeros((0, 2), np.float32), BIAS)
             return
         empty, bias = ask(subject, np.zeros((0, 2), np.float32), BIAS).gradients
 
         assert empty.shape == (0, 2)
-        assert bias.numpy()[0] < BIAS[0]
+        assert bias.numpy()[0] < BIAS[0] or subject in BESIDE
 
     def test_unknown_option_gives_fluids_error(self, subject):
         with pytest.raises(FrameworkRaised, match="unexpected keyword argument 'eps'"):
             ask(subject, BIAS, eps=1.0)
-
-    def test_error_of_fluid_leaves_static_mode(self, subject):
-        bad = {"max": 1.0, "min": 2.0} if subject.operation == "clip_by_value" else {"clip_norm": "wrong"}
-
-        with pytest.raises(FrameworkRaised):
-            ask(subject, BIAS, **bad)
-
-        assert not fluid.in_dygraph_mode()
-        assert read_values(ask(subject, BIAS).gradients)[0][0] < BIAS[0]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +186,7 @@ def test_value_clip_passes_both_bounds():
     ]
 
 
-@pytest.mark.parametrize("subject", OPTIMIZERS, ids=get_name)
+@pytest.mark.parametrize("subject", CLIPPING, ids=get_name)
 def test_answer_comes_from_the_clip_of_the_framework(subject, monkeypatch):
     monkeypatch.setattr(fluid.clip.GradientClipBase, "__call__", lambda self, pairs: pairs)
 
@@ -230,3 +240,71 @@ def test_each_group_has_a_clip_with_its_name(monkeypatch):
     ADAPTER.call(Call(subject, gradients, {"clip_norm": 2.5}))
 
     assert passed == ["group0", "group1"]
+
+
+def train(set_clips):
+    """Take a step of a real network. Return its last two gradients, and the steps of these parameters."""
+    scope, program = fluid.Scope(), fluid.Program()
+    with fluid.scope_guard(scope), fluid.program_guard(program, fluid.Program()), fluid.unique_name.guard():
+        data = fluid.data("data", [1, 2], "float32")
+        hidden = fluid.layers.fc(data, 3, act="tanh", param_attr=fluid.initializer.Constant(0.25))
+        output = fluid.layers.fc(hidden, 2, param_attr=fluid.initializer.Constant(0.5))
+        loss = fluid.layers.reduce_sum(fluid.layers.square(output - 100.0))
+        weight, bias = program.all_parameters()[-2:]
+        set_clips(output, weight, bias)
+        pairs = {one.name: gradient for one, gradient in fluid.optimizer.SGDOptimizer(1.0).minimize(loss)[1]}
+        executor = fluid.Executor(fluid.CPUPlace())
+        executor.run(fluid.default_startup_program())
+        before = [np.array(scope.find_var(one.name).get_tensor()) for one in (weight, bias)]
+        feed = {"data": np.array([[3.0, -4.0]], np.float32)}
+        gradients = executor.run(feed=feed, fetch_list=[pairs[weight.name], pairs[bias.name], output])
+        after = [np.array(scope.find_var(one.name).get_tensor()) for one in (weight, bias)]
+    return gradients, [old - new for old, new in zip(before, after)]  # noqa: B905 - Python 3.7 has no strict zip
+
+
+def test_clip_of_errors_is_that_of_a_real_network():
+    def set_clips(output, weight, bias):
+        output._set_error_clip(fluid.clip.ErrorClipByValue(1.5))
+
+    (_, clipped, output), _ = train(set_clips)
+    error = 2 * (output[0] - np.float32(100))
+
+    reply = ask(SUBJECTS[ERRORS], error, max=1.5)
+
+    # The bias of a layer has the gradient of its output, and so the clipped error.
+    assert read_values(reply.gradients) == [clipped.tolist()]
+    assert clipped.tolist() == [-1.5, -1.5]
+
+
+def test_another_clip_of_a_real_network_clips_all_gradients():
+    def set_clips(output, weight, bias):
+        # The optimizer sorts by the names of the parameters, so the weight is the last one.
+        others = [one for one in fluid.default_main_program().all_parameters() if one.name != weight.name]
+        fluid.clip.set_gradient_clip(fluid.clip.GradientClipByNorm(1.5), others)
+        fluid.clip.set_gradient_clip(fluid.clip.GradientClipByValue(float("inf")), [weight])
+
+    (_, bias, _), (_, step) = train(set_clips)
+
+    reply = ask(SUBJECTS["paddle.fluid.clip.set_gradient_clip [GradientClipByNorm beside another, static]"], bias)
+
+    assert read_values(reply.gradients) == [bias.tolist()]
+    np.testing.assert_allclose(step, bias, rtol=1e-5)
+    assert np.linalg.norm(step) > 100
+
+
+@pytest.mark.parametrize("subject", BESIDE, ids=get_name)
+def test_each_clip_gets_its_own_parameters(subject, monkeypatch):
+    passed = []
+    original = fluid.clip.set_gradient_clip
+
+    def note(clip, param_list):
+        passed.append((type(clip).__name__, len(param_list)))
+        return original(clip, param_list)
+
+    monkeypatch.setattr(fluid.clip, "set_gradient_clip", note)
+
+    ask(subject, WEIGHT, BIAS)
+    ask(subject, WEIGHT, BIAS, excluded=(0,))
+
+    of = subject.name.split("[")[1].split(" ")[0]
+    assert passed == [(of, 2), ("GradientClipByValue", 1), (of, 1), ("GradientClipByValue", 1)]

@@ -1,4 +1,4 @@
-"""Adapt Paddle 1.8 `fluid` on Python 3.7: three clip classes, in an optimizer and in `set_gradient_clip`.
+"""Adapt Paddle 1.8 `fluid` on Python 3.7: three clip classes, in an optimizer and in `set_gradient_clip`, and errors.
 
 A predicate on the name excludes a parameter. The parameters of an optimizer start at minus zero and take one step. The
 negated parameters then equal what the optimizer subtracted, including the sign of a zero.
@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import numpy as np
 import paddle
 from paddle import fluid
-from paddle.fluid.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
+from paddle.fluid.clip import ErrorClipByValue, GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 
 from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 from ..linear_layers import JoinedGradients, build_linear_layers, join_by_dtype, negate_values
@@ -31,7 +31,7 @@ class PaddleFluidAdapter(Adapter):
         return About("Paddle fluid", paddle.__version__, environment)
 
     def subjects(self) -> Sequence[Subject]:
-        """Return all entry points: each class in three ways of use."""
+        """Return all entry points: each class in all ways of use."""
         return [entry.subject for entry in ENTRY_POINTS.values()]
 
     def call(self, call: Call) -> Reply:
@@ -162,8 +162,10 @@ class Network:
 
 
 @contextlib.contextmanager
-def _enter_static_network(gradients: Sequence[Gradient]) -> Iterator[Network]:
-    """Enter a new program with new variables and names."""
+def _enter_static_network(
+    gradients: Sequence[Gradient], copy: Optional[Callable[[Any, Gradient], Any]] = None
+) -> Iterator[Network]:
+    """Enter a new program with new variables and names. `copy` makes copies of the parameters, which the loss takes."""
     scope, program = fluid.scope_guard(fluid.Scope()), fluid.program_guard(fluid.Program(), fluid.Program())
     with _enter_guards(scope, program, fluid.unique_name.guard()):
         parameters = []
@@ -173,7 +175,8 @@ def _enter_static_network(gradients: Sequence[Gradient]) -> Iterator[Network]:
         (joined,) = join_by_dtype(gradients)
         data = fluid.data("gradients", list(joined.values.shape), joined.dtype)
         with refuse_failed_backward(joined.dtype):
-            loss = _build_loss(parameters, joined, data)
+            copies = [copy(*pair) for pair in zip(parameters, gradients)] if copy else parameters
+            loss = _build_loss(copies, joined, data)
         yield Network(parameters, loss, {"gradients": joined.values})
 
 
@@ -197,9 +200,57 @@ def step_static(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> R
             )
             optimizer.minimize(network.loss)
             _run(network, ())
-        scope = fluid.global_scope()
-        values = [np.array(scope.find_var(parameter.name).get_tensor()) for parameter in network.parameters]
-    return Reply(gradients=negate_values(values, call.gradients), warnings=seen.warnings)
+        results = _read_parameters(network, call.gradients)
+    return Reply(gradients=results, warnings=seen.warnings)
+
+
+def _read_parameters(network: Network, gradients: Sequence[Gradient]) -> Tuple[Optional[Array], ...]:
+    scope = fluid.global_scope()
+    values = [np.array(scope.find_var(parameter.name).get_tensor()) for parameter in network.parameters]
+    return negate_values(values, gradients)
+
+
+def clip_errors_static(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
+    """Take one step of SGD in a static program that clips the errors of copies of the parameters.
+
+    An error is the derivative by a variable inside a network. Each parameter's gradient flows through its copy.
+    """
+    if any(gradient.array is not None and 0 in gradient.array.shape for gradient in call.gradients):
+        message = "fluid's layer `assign` makes no copy of a tensor without elements"
+        raise Unsupported(message, "interface")
+
+    def copy(parameter: Any, gradient: Gradient) -> Any:
+        copied = fluid.layers.assign(parameter)
+        if gradient.need_clip:
+            with framework_call():
+                copied._set_error_clip(clip_class(options))
+        return copied
+
+    rate = options.pop("learning_rate", 1.0)
+    with _enter_static_network(call.gradients, copy) as network:
+        with framework_call() as seen:
+            fluid.optimizer.SGDOptimizer(learning_rate=rate).minimize(network.loss)
+            _run(network, ())
+        results = _read_parameters(network, call.gradients)
+    return Reply(gradients=results, warnings=seen.warnings)
+
+
+def set_two_clips_static(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
+    """Call `set_gradient_clip` for the parameters of a call, and again for one more parameter.
+
+    The clip of the other parameter has infinite bounds, so it changes nothing, whichever gradients fluid gives it.
+    """
+    rate = options.pop("learning_rate", 1.0)
+    with _enter_static_network(call.gradients) as network, framework_call() as seen:
+        included = [parameter for parameter, gradient in zip(network.parameters, call.gradients) if gradient.need_clip]
+        other = fluid.layers.create_parameter([1], network.loss.dtype, attr=_make_zero_attribute())
+        loss = fluid.layers.sums([network.loss, fluid.layers.reduce_sum(other)])
+        fluid.clip.set_gradient_clip(clip_class(options), included)
+        fluid.clip.set_gradient_clip(GradientClipByValue(float("inf")), [other])
+        fluid.optimizer.SGDOptimizer(learning_rate=rate).minimize(loss)
+        _run(network, ())
+        results = _read_parameters(network, call.gradients)
+    return Reply(gradients=results, warnings=seen.warnings)
 
 
 def set_gradient_clip_static(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
@@ -246,12 +297,13 @@ CLASSES = (
     ClipClass(GradientClipByNorm, "clip_by_norm", ("clip_norm",)),
     ClipClass(GradientClipByGlobalNorm, "clip_by_global_norm", ("clip_norm",)),
 )
+ERROR_CLIP = ClipClass(ErrorClipByValue, "clip_by_value", ("max", "min"))
 
 
 def _list_entry_points() -> Iterator[EntryPoint]:
+    in_optimizer = ("optimizer", "learning_rate")
     for clip_class in CLASSES:
         common = ("excludes", "none_grads") + (("min_max",) if "min" in clip_class.options else ())
-        in_optimizer = ("optimizer", "learning_rate")
         for way, answer, more in (
             ("SGD, dygraph", step_dygraph, in_optimizer + ("compiles",)),
             ("SGD, static", step_static, in_optimizer + ("compiled",)),
@@ -263,6 +315,13 @@ def _list_entry_points() -> Iterator[EntryPoint]:
             features = common + more + (("norm_per_group",) if has_groups else ())
             subject = Subject(name, clip_class.operation, DTYPES, features)
             yield EntryPoint(subject, clip_class, answer)
+        # The documentation of `set_gradient_clip`: "To specify parameters that require gradient clip."
+        name = "paddle.fluid.clip.set_gradient_clip [{} beside another, static]".format(clip_class.make.__name__)
+        subject = Subject(name, clip_class.operation, DTYPES, (*common, *in_optimizer, "compiled"))
+        yield EntryPoint(subject, clip_class, set_two_clips_static)
+    features = ("excludes", "none_grads", "min_max", *in_optimizer, "compiled")
+    subject = Subject("paddle.fluid.clip.ErrorClipByValue [static]", "clip_by_value", DTYPES, features)
+    yield EntryPoint(subject, ERROR_CLIP, clip_errors_static)
 
 
 ENTRY_POINTS = {entry.subject.name: entry for entry in _list_entry_points()}

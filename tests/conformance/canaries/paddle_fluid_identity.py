@@ -1,10 +1,10 @@
-"""Make fluid's clip classes do nothing, in dygraph, in static programs and through `set_gradient_clip`."""
+"""Make fluid's clip classes do nothing, in dygraph, in static programs, through `set_gradient_clip` and for errors."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from paddle.fluid.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
+from paddle.fluid.clip import ErrorClipByValue, GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 
 
 def leave_pairs(clip: Any, params_grads: Any) -> Any:
@@ -17,6 +17,11 @@ def leave_pair(clip: Any, param: Any, grad: Any) -> tuple[Any, Any]:
     return param, grad
 
 
+def leave_error(clip: Any, block: Any, grad_name: str) -> None:
+    """Clip nothing."""
+
+
+ErrorClipByValue._append_clip_op = leave_error
 for clip_class in (GradientClipByValue, GradientClipByNorm, GradientClipByGlobalNorm):
     clip_class.__call__ = leave_pairs
     # `append_gradient_clip_ops` calls this method.

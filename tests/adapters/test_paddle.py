@@ -19,15 +19,20 @@ with warnings.catch_warnings():
     else:
         paddle = pytest.importorskip("paddle", reason="paddlepaddle 3 is not installed in this Python")
         pytest.importorskip("paddle.nn", reason="this paddlepaddle is older than 2.0")
-    from gradclip_adapters.frameworks.paddle import PaddleAdapter, make_tensor
+    from gradclip_adapters.frameworks.paddle import PaddleAdapter
+    from gradclip_adapters.frameworks.paddle_functions import make_tensor
 
 ADAPTER = PaddleAdapter()
 #: The entry points of one process. `test_distributed_engines` tests the others.
 SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects() if "distributed" not in subject.features}
-#: Paddle 3.3 has no ClipGradByValue for the intermediate representation that its static programs use by default.
+#: Paddle 3.3 has no ClipGradByValue for the intermediate representation that its static programs use by default, and no
+#: clip of errors. `set_gradient_clip` finds no parameters in such a program.
 BROKEN = "paddle.nn.ClipGradByValue [SGD, static]"
-WORKING = [subject for name, subject in SUBJECTS.items() if name != BROKEN]
+ERRORS = "paddle.nn.clip.ErrorClipByValue [static]"
+SETTING = "paddle.nn.clip.set_gradient_clip [ClipGradByGlobalNorm, static]"
+WORKING = [subject for name, subject in SUBJECTS.items() if name not in (BROKEN, ERRORS, SETTING)]
 OPTIMIZERS = [subject for subject in WORKING if "optimizer" in subject.features]
+EXCLUDING = [subject for subject in WORKING if "excludes" in subject.features]
 WEIGHT = np.array([[3.0, 0.0], [0.0, 0.0]], dtype=np.float32)
 BIAS = np.array([4.0, 0.0], dtype=np.float32)
 #: Values whose bits arithmetic easily loses: signed zeros, NaN, infinities, a subnormal.
@@ -89,7 +94,7 @@ def test_value_clip_in_a_static_program_gives_paddles_error() -> None:
     assert paddle.in_dynamic_mode()
 
 
-@pytest.mark.parametrize("subject", [subject for subject in WORKING if "excludes" in subject.features], ids=get_name)
+@pytest.mark.parametrize("subject", EXCLUDING, ids=get_name)
 class TestExclusion:
     def test_excluded_weight_beside_an_included_bias(self, subject: Subject) -> None:
         weight, bias = read_values(ask(subject, WEIGHT, BIAS, excluded=(0,)).gradients)
@@ -104,12 +109,15 @@ class TestExclusion:
         assert bias == BIAS.tolist()
 
     def test_excluded_gradients_keep_every_bit(self, subject: Subject) -> None:
-        reply = ask(subject, AWKWARD.reshape(2, 3), AWKWARD, excluded=(0, 1))
+        # A sum with the first moment, a zero, loses the sign of another zero.
+        given = np.abs(AWKWARD) if "Adam" in subject.name else AWKWARD
 
-        assert [array.data for array in reply.gradients if array] == [AWKWARD.tobytes()] * 2
+        reply = ask(subject, given.reshape(2, 3), given, excluded=(0, 1))
+
+        assert [array.data for array in reply.gradients if array] == [given.tobytes()] * 2
 
 
-@pytest.mark.parametrize("subject", WORKING, ids=get_name)
+@pytest.mark.parametrize("subject", [one for one in WORKING if "none_grads" in one.features], ids=get_name)
 def test_none_keeps_its_place(subject: Subject) -> None:
     replied = read_values(ask(subject, None, WEIGHT, None, BIAS).gradients)
 
@@ -124,6 +132,10 @@ def test_none_keeps_its_place(subject: Subject) -> None:
 @pytest.mark.parametrize("subject", OPTIMIZERS, ids=get_name)
 class TestOptimizer:
     def test_learning_rate_scales_the_clipped_gradient(self, subject: Subject) -> None:
+        if "learning_rate" not in subject.features:
+            with pytest.raises(Unsupported, match="shows neither the learning rate"):
+                ask(subject, WEIGHT, BIAS, learning_rate=0.5)
+            return
         whole = read_values(ask(subject, WEIGHT, BIAS).gradients)
         half = read_values(ask(subject, WEIGHT, BIAS, learning_rate=0.5).gradients)
 
@@ -152,7 +164,119 @@ class TestStatic:
 SOME_ROWS = Gradient("g", Array.of(np.array([[3.0, 0.0], [0.0, 0.0]], np.float32)), rows=(1, 3), height=4)
 
 
+class TestBroken:
+    def test_set_gradient_clip_is_called_and_clips_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        passed: list[Any] = []
+        original = paddle.nn.clip.set_gradient_clip
+
+        def note(clip: Any, parameters: Any) -> Any:
+            passed.append((clip.clip_norm, parameters))
+            return original(clip, parameters)
+
+        monkeypatch.setattr(paddle.nn.clip, "set_gradient_clip", note)
+        reply = ask(SUBJECTS[SETTING], WEIGHT, BIAS)
+
+        assert passed == [(2.5, None)]
+        assert read_values(reply.gradients) == [WEIGHT.tolist(), BIAS.tolist()]
+        assert any("'set_gradient_clip' is not recommended" in warning for warning in reply.warnings)
+
+    def test_list_of_parameters_gives_paddles_error(self) -> None:
+        with pytest.raises(FrameworkRaised, match="'param_list' should be a list of Parameter"):
+            ask(SUBJECTS[SETTING], WEIGHT, BIAS, excluded=(0,))
+
+    def test_clip_of_errors_gives_paddles_error(self) -> None:
+        with pytest.raises(FrameworkRaised, match="no attribute '_set_error_clip'"):
+            ask(SUBJECTS[ERRORS], WEIGHT, BIAS)
+
+    @pytest.mark.parametrize("of", ["norm", "value"])
+    def test_function_on_parameters_ignores_need_clip(self, of: str) -> None:
+        subject = SUBJECTS[f"paddle.nn.utils.clip_grad_{of}_"]
+
+        assert ask(subject, WEIGHT, BIAS, excluded=(1,)).gradients == ask(subject, WEIGHT, BIAS).gradients
+
+
+def train(way: str, make_optimizer: Any) -> tuple[list[Any], list[Any], Any]:
+    """Take a step of a real network. Return the gradients, the change of the parameters, and the optimizer."""
+    paddle.seed(0)
+    layers = paddle.nn.Sequential(paddle.nn.Linear(2, 3), paddle.nn.Tanh(), paddle.nn.Linear(3, 1))
+    loss = paddle.nn.functional.mse_loss(layers(paddle.to_tensor([[3.0, -4.0]])), paddle.to_tensor([[100.0]]))
+    loss.backward()
+    gradients = [parameter.grad.numpy().copy() for parameter in layers.parameters()]
+    before = [parameter.numpy().copy() for parameter in layers.parameters()]
+    optimizer = make_optimizer(layers)
+    if way == "minimize":
+        optimizer.minimize(loss)
+    else:
+        optimizer.step()
+    changes = [old - new.numpy() for old, new in zip(before, layers.parameters(), strict=True)]
+    return gradients, changes, optimizer
+
+
+class TestTrainingStep:
+    """Compare the adapter with a step of a real network, with the usual numbers of the optimizers."""
+
+    @pytest.mark.parametrize("way", ["minimize", "step"])
+    def test_sgd(self, way: str) -> None:
+        clip = paddle.nn.ClipGradByGlobalNorm(2.5)
+        gradients, changes, _ = train(way, lambda net: paddle.optimizer.SGD(1.0, net.parameters(), grad_clip=clip))
+        name = "SGD.minimize" if way == "minimize" else "SGD"
+
+        reply = ask(SUBJECTS[f"paddle.nn.ClipGradByGlobalNorm [{name}, dynamic]"], *gradients)
+
+        for got, want in zip(read_values(reply.gradients), changes, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+        assert sum(np.sum(change**2) for change in changes) == pytest.approx(6.25, rel=1e-4)
+
+    @pytest.mark.parametrize("name", ["Adam", "AdamW"])
+    def test_adam(self, name: str) -> None:
+        clip = paddle.nn.ClipGradByGlobalNorm(2.5)
+        make = getattr(paddle.optimizer, name)
+        gradients, _, adam = train("step", lambda net: make(beta1=0.75, parameters=net.parameters(), grad_clip=clip))
+        moments = [value.numpy() for key, value in adam.state_dict().items() if "_moment1_" in key]
+
+        reply = ask(SUBJECTS[f"paddle.nn.ClipGradByGlobalNorm [{name}, dynamic]"], *gradients)
+
+        # With a beta1 of 3/4, a fourth of the clipped gradient is exact.
+        assert read_values(reply.gradients) == [(4 * moment).tolist() for moment in moments]
+
+    def test_clip_in_each_group(self) -> None:
+        def make_optimizer(layers: Any) -> Any:
+            groups = [
+                {"params": layers[number].parameters(), "grad_clip": paddle.nn.ClipGradByGlobalNorm(2.5)}
+                for number in (0, 2)
+            ]
+            return paddle.optimizer.SGD(1.0, groups)
+
+        gradients, changes, _ = train("step", make_optimizer)
+        named = tuple(Gradient("g", Array.of(one), group=number // 2) for number, one in enumerate(gradients))
+        subject = SUBJECTS["paddle.nn.ClipGradByGlobalNorm [SGD, a clip in each group]"]
+
+        reply = ADAPTER.call(Call(subject.name, named, {"clip_norm": 2.5}))
+
+        for got, want in zip(read_values(reply.gradients), changes, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+        for layer in (changes[:2], changes[2:]):
+            assert sum(np.sum(change**2) for change in layer) == pytest.approx(6.25, rel=1e-4)
+
+
 class TestRows:
+    @pytest.mark.parametrize("of", ["norm", "value"])
+    def test_functions_on_parameters_get_row_sparse_gradients(self, of: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        kinds: list[bool] = []
+        name = f"clip_grad_{of}_"
+
+        def clip(parameters: Any, *_: Any, **__: Any) -> Any:
+            kinds.extend(parameter.grad.is_selected_rows() for parameter in parameters)
+            return paddle.zeros([])
+
+        monkeypatch.setattr(paddle.nn.utils, name, clip)
+        options = {"clip_norm": 2.5} if of == "norm" else {"max": 2.5}
+
+        reply = ADAPTER.call(Call(f"paddle.nn.utils.{name}", (SOME_ROWS, Gradient("b", Array.of(BIAS))), options))
+
+        assert kinds == [True, False]
+        assert read_values(reply.gradients) == [[[3.0, 0.0], [0.0, 0.0]], BIAS.tolist()]
+
     @pytest.mark.parametrize("of", ["Norm", "GlobalNorm"])
     def test_gradient_of_an_embedding_is_row_sparse(self, of: str, monkeypatch: pytest.MonkeyPatch) -> None:
         clipped: list[bool] = []
@@ -176,7 +300,7 @@ class TestRows:
 
 
 #: The entry points that refuse lists of several dtypes, or float64.
-REFUSING = ("ClipGradByNorm", "clip_grad_norm_")
+REFUSING = ("ClipGradByNorm", "clip_grad_norm_", "clip_by_norm", "Adam")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +312,7 @@ def test_mixed_call_keeps_the_dtypes(subject: Subject) -> None:
     assert [array.dtype for array in reply.gradients if array] == ["float32", "float64"]
 
 
-@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=get_name)
+@pytest.mark.parametrize("subject", [one for name, one in SUBJECTS.items() if name != ERRORS], ids=get_name)
 class TestRefusal:
     def test_dtype_without_a_kernel_is_tried(self, subject: Subject) -> None:
         with pytest.raises((FrameworkRaised, Unsupported), match=r"kernel|data type"):

@@ -1,28 +1,34 @@
-"""Adapt Paddle 2 and 3 on the CPU: three clip classes and two functions of `paddle.nn.utils`.
+"""Adapt Paddle 2 and 3 on the CPU: three clip classes, two functions of `paddle.nn.utils`, and functions on tensors.
 
-Each class is called directly on pairs and through an optimizer. `paddle_optimizer` makes the calls through an
-optimizer.
+Each class is called directly on pairs, through optimizers and through `set_gradient_clip`. `paddle_optimizer` makes the
+calls through an optimizer, and `paddle_functions` those on tensors.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
 from paddle.nn import ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue
+from paddle.nn.clip import ErrorClipByValue
 
 from ..arrays import answer_in_threads, build_tensors, convert_thresholds
-from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
-from ..linear_layers import read_values
+from ..contract import About, Adapter, Array, Call, Reply, Subject, Unsupported, framework_call
 from . import paddle_fleet
-from .paddle_optimizer import make_zero_attribute, read_arrays, refuse_empty, step_dynamic, step_static
+from .paddle_functions import BOTH, FUNCTIONS, make_tensor
+from .paddle_optimizer import (
+    Way,
+    make_row_sparse_parameter,
+    make_zero_attribute,
+    read_arrays,
+    refuse_empty,
+    step_dynamic,
+    step_static,
+)
 
 __all__ = ["PaddleAdapter"]
-
-#: The dtypes of gradients on a CPU. The documentation names no dtypes, and no CPU kernel of the clips takes 16 bits.
-BOTH = ("float32", "float64")
 
 
 class PaddleAdapter(Adapter):
@@ -40,7 +46,7 @@ class PaddleAdapter(Adapter):
         return About("Paddle", paddle.__version__, environment)
 
     def subjects(self) -> Sequence[Subject]:
-        """Return all entry points: each class in three ways of use, and the two functions."""
+        """Return all entry points: each class in all ways of use, and the functions."""
         # Older versions have another way to join a group over gloo.
         distributed = paddle_fleet.SUBJECTS.values() if paddle.__version__ >= "3" else ()
         return [*(entry.subject for entry in ENTRY_POINTS.values()), *distributed]
@@ -49,27 +55,26 @@ class PaddleAdapter(Adapter):
         """Return the answer of the entry point that the call names."""
         if call.subject in paddle_fleet.SUBJECTS:
             return paddle_fleet.answer_in_processes(call)
-        entry = ENTRY_POINTS[call.subject]
-        if "threads" in call.options and "threads" not in entry.subject.features:
+        subject, answer = ENTRY_POINTS[call.subject]
+        if "threads" in call.options and "threads" not in subject.features:
             message = "Paddle's static mode, names and scopes are shared by the whole process"
             raise Unsupported(message)
         if "threads" in call.options:
             return answer_in_threads(call, self.call)
-        if "reused" in call.options:
+        if "reused" in call.options and "reuses" not in subject.features:
             message = "this adapter makes no earlier calls on the same tensors"
             raise Unsupported(message)
         options = dict(call.options)
-        if "tensor_threshold" in options and "compiled" in (*options, *entry.subject.features):
+        if "tensor_threshold" in options and "compiled" in (*options, *subject.features):
             message = "a static program takes no tensor of dynamic mode, and has no other when the clip is made"
             raise Unsupported(message, "interface")
         if options.pop("tensor_threshold", False):
             dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
             options = convert_thresholds(options, lambda value: paddle.to_tensor(value, dtype))
-        return entry.answer(call, options)
+        return answer(call, options)
 
 
-@dataclass(frozen=True)
-class EntryPoint:
+class EntryPoint(NamedTuple):
     """An entry point of Paddle, and the function that calls it."""
 
     subject: Subject
@@ -118,27 +123,6 @@ def call_on_pairs(clip_class: ClipClass, call: Call, options: Dict[str, Any]) ->
     )
 
 
-def make_tensor(gradient: Gradient) -> Any:
-    """Return a tensor with the values of a gradient, in the memory layout that the gradient asks for."""
-    assert gradient.array is not None
-    if gradient.rows is not None:
-        message = "row-sparse gradients come only from an embedding in an optimizer"
-        raise Unsupported(message)
-    values = read_values(gradient.array)
-    # Without elements, all layouts are the same.
-    if gradient.layout == "contiguous" or values.ndim == 0 or not values.size:
-        return paddle.to_tensor(values)
-    # `to_tensor` copies into row-major order, so only a view has another layout.
-    if gradient.layout == "strided":
-        return paddle.to_tensor(np.repeat(values, 2, axis=-1))[..., ::2]
-    if gradient.layout == "transposed":
-        return paddle.to_tensor(values.T.copy()).transpose(list(reversed(range(values.ndim))))
-    if gradient.layout == "sliced":
-        return paddle.to_tensor(np.pad(values, 1, mode="edge"))[(slice(1, -1),) * values.ndim]
-    message = "no tensor of Paddle has the layout {!r}".format(gradient.layout)
-    raise Unsupported(message, "interface")
-
-
 def _make_parameter(array: Optional[Array], need_clip: bool = True) -> Any:
     shape, dtype = ((1,), "float32") if array is None else (array.shape, array.dtype)
     refuse_empty([array])
@@ -166,6 +150,9 @@ def _call_on_parameters(
     for gradient in call.gradients:
         if gradient.same_as is not None:
             parameters.append(parameters[gradient.same_as])
+            continue
+        if gradient.rows is not None:
+            parameters.append(make_row_sparse_parameter(gradient))
             continue
         # Set `need_clip` although these functions ignore it, so that the result shows that they ignore it.
         parameters.append(_make_parameter(gradient.array, gradient.need_clip))
@@ -208,6 +195,9 @@ CLASSES = {
 AUTO_SKIP = ClipClass(ClipGradByGlobalNorm, "clip_by_global_norm", ("clip_norm",), fixed=(("auto_skip_clip", True),))
 
 
+ERROR_CLIP = ClipClass(ErrorClipByValue, "clip_by_value", ("max", "min"))
+
+
 def _list_features(clip_class: ClipClass, *more: str) -> Tuple[str, ...]:
     min_max = ("min_max",) if "min" in clip_class.options else ()
     return ("excludes", "none_grads", "mixed_dtypes", *min_max, *more)
@@ -222,21 +212,36 @@ def _make_pair_entry(name: str, clip_class: ClipClass) -> EntryPoint:
     return EntryPoint(subject, lambda call, options: call_on_pairs(clip_class, call, options))
 
 
-def _make_optimizer_entry(name: str, clip_class: ClipClass, *more: str) -> EntryPoint:
-    steps = {False: step_dynamic, True: step_static}
-    always = "compiled" in more
-    # Only dynamic mode gives row-sparse gradients of embeddings.
-    ways = () if always else ("compiles", "generator", "sparse", "tensor_threshold", "training", "groups")
-    features = _list_features(clip_class, "optimizer", "learning_rate", *more, *ways)
-    return EntryPoint(
-        Subject(name, clip_class.operation, BOTH, features),
-        lambda call, options: steps[options.pop("compiled", always)](clip_class, call, options),
-    )
+def _make_dynamic_entry(name: str, clip_class: ClipClass, way: Way, *more: str) -> EntryPoint:
+    def answer(call: Call, options: Dict[str, Any]) -> Reply:
+        if options.pop("compiled", False):
+            if "compiles" in more:
+                return step_static(clip_class, call, options)
+            message = "this adapter makes static programs with SGD and the argument grad_clip"
+            raise Unsupported(message)
+        return step_dynamic(clip_class, call, options, way)
+
+    features = _list_features(clip_class, "optimizer", "tensor_threshold", *more)
+    if way.optimizer != "SGD":
+        # Adam makes its learning rate in the dtype of the first parameter.
+        features = tuple(feature for feature in features if feature != "mixed_dtypes")
+    return EntryPoint(Subject(name, clip_class.operation, BOTH, features), answer)
+
+
+def _make_static_entry(name: str, clip_class: ClipClass, clipped_by: str) -> EntryPoint:
+    def answer(call: Call, options: Dict[str, Any]) -> Reply:
+        options.pop("compiled", None)
+        return step_static(clip_class, call, options, clipped_by)
+
+    features = _list_features(clip_class, "optimizer", "learning_rate", "compiled")
+    return EntryPoint(Subject(name, clip_class.operation, BOTH, features), answer)
 
 
 def _list_utils_entries() -> Iterator[EntryPoint]:
     shared = ("in_place", "none_grads", "generator", "mixed_dtypes", "single", "repeated", "strided", "threads")
-    features = (*shared, "tensor_threshold")
+    # The documentation does not limit these functions to dense gradients. But that of `ParamAttr` limits `need_clip`:
+    # "Whether the parameter gradient need to be clipped in optimizer."
+    features = (*shared, "sparse", "tensor_threshold")
     norms = Subject(
         "paddle.nn.utils.clip_grad_norm_",
         "clip_by_global_norm",
@@ -248,13 +253,32 @@ def _list_utils_entries() -> Iterator[EntryPoint]:
     yield EntryPoint(Subject("paddle.nn.utils.clip_grad_value_", "clip_by_value", BOTH, features), clip_grad_value)
 
 
+def _list_function_entries() -> Iterator[EntryPoint]:
+    for subject in FUNCTIONS.subjects():
+        yield EntryPoint(subject, lambda call, options: FUNCTIONS.call(replace(call, options=options)))
+
+
 def _list_entry_points() -> Iterator[EntryPoint]:
+    # Only dynamic mode gives row-sparse gradients of embeddings.
+    sgd = ("groups", "learning_rate", "sparse", "training")
     for name, clip_class in CLASSES.items():
         yield _make_pair_entry(name + " [called]", clip_class)
-        yield _make_optimizer_entry(name + " [SGD, dynamic]", clip_class)
-        yield _make_optimizer_entry(name + " [SGD, static]", clip_class, "compiled")
-    yield _make_pair_entry("paddle.nn.ClipGradByGlobalNorm [called, auto_skip_clip]", AUTO_SKIP)
+        yield _make_dynamic_entry(name + " [SGD, dynamic]", clip_class, Way(), "compiles", "generator", *sgd)
+        yield _make_static_entry(name + " [SGD, static]", clip_class, "grad_clip")
+    # The other ways pass the same pairs to whichever clip they have, so one class shows what they do.
+    name, clip_class = "paddle.nn.ClipGradByGlobalNorm", CLASSES["paddle.nn.ClipGradByGlobalNorm"]
+    yield _make_pair_entry(name + " [called, auto_skip_clip]", AUTO_SKIP)
+    yield _make_dynamic_entry(name + " [SGD.minimize, dynamic]", clip_class, Way(minimizes=True), "generator", *sgd)
+    yield _make_dynamic_entry(name + " [Adam, dynamic]", clip_class, Way("Adam"), "generator", "groups", "sparse")
+    # "Currently, AdamW doesn't support sparse parameter optimization."
+    yield _make_dynamic_entry(name + " [AdamW, dynamic]", clip_class, Way("AdamW"), "generator", "groups")
+    apart = ("norm_per_group", *(feature for feature in sgd if feature != "groups"))
+    yield _make_dynamic_entry(name + " [SGD, a clip in each group]", clip_class, Way(clips_groups=True), *apart)
+    setting = "paddle.nn.clip.set_gradient_clip [ClipGradByGlobalNorm, static]"
+    yield _make_static_entry(setting, clip_class, "set_gradient_clip")
+    yield _make_static_entry("paddle.nn.clip.ErrorClipByValue [static]", ERROR_CLIP, "_set_error_clip")
     yield from _list_utils_entries()
+    yield from _list_function_entries()
 
 
 ENTRY_POINTS = {entry.subject.name: entry for entry in _list_entry_points()}

@@ -1,13 +1,13 @@
-"""Run Paddle's clips in an optimizer: one step of SGD on real linear layers, in dynamic and in static mode.
+"""Run Paddle's clips in an optimizer: one step on real linear layers, in dynamic and in static mode.
 
-The parameters start at minus zero and take one step. The negated parameters then equal what the optimizer subtracted,
-including the sign of a zero.
+The parameters start at minus zero and take one step of SGD. The negated parameters then equal what the optimizer
+subtracted, including the sign of a zero. Of a step of Adam, the first moments are read.
 """
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -23,7 +23,15 @@ from ..linear_layers import (
     read_values,
 )
 
-__all__ = ["make_zero_attribute", "read_arrays", "refuse_empty", "step_dynamic", "step_static"]
+__all__ = [
+    "Way",
+    "make_row_sparse_parameter",
+    "make_zero_attribute",
+    "read_arrays",
+    "refuse_empty",
+    "step_dynamic",
+    "step_static",
+]
 
 #: Measured with 3.3.1 on 2 cores: a program of 200 gradients takes 1 s, one of 1,000 takes 15 s.
 MOST_IN_A_PROGRAM = 500
@@ -78,10 +86,7 @@ def _build_layers(layers: Sequence[LinearLayer], gradients: Sequence[Gradient]) 
     parameters = Parameters([], {}, {})
     for layer in layers:
         if layer.weight is not None and gradients[layer.weight].rows is not None:
-            with _use_default_dtype(layer.dtype):
-                embedding = paddle.nn.Embedding(
-                    layer.in_features, layer.out_features, sparse=True, weight_attr=make_attribute(layer.weight)
-                )
+            embedding = _make_embedding(gradients[layer.weight])
             parameters.every.append(embedding.weight)
             parameters.by_number[layer.weight] = embedding.weight
             parameters.embeddings[layer.weight] = embedding
@@ -114,6 +119,21 @@ def _use_default_dtype(dtype: str) -> Iterator[None]:
         yield
     finally:
         paddle.set_default_dtype(before)
+
+
+def _make_embedding(gradient: Gradient) -> Any:
+    assert gradient.array is not None
+    with _use_default_dtype(gradient.array.dtype):
+        attribute = make_zero_attribute(gradient.need_clip)
+        return paddle.nn.Embedding(gradient.height, gradient.array.shape[1], sparse=True, weight_attr=attribute)
+
+
+def make_row_sparse_parameter(gradient: Gradient) -> Any:
+    """Return the weight of an embedding whose backward pass has made a row-sparse gradient."""
+    embedding = _make_embedding(gradient)
+    (term,) = _build_row_losses(Parameters([], {}, {0: embedding}), [gradient])
+    term.backward()
+    return embedding.weight
 
 
 def _build_row_losses(parameters: Parameters, gradients: Sequence[Gradient]) -> List[Any]:
@@ -186,11 +206,68 @@ def _refuse_failed_backward(call: Call) -> Iterator[None]:
         raise Unsupported(message, "kernel") from error
 
 
-def step_dynamic(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Reply:
-    """Take one step of SGD in dynamic mode, after a real `backward()`."""
+@dataclass(frozen=True)
+class Way:
+    """A way to take a step in dynamic mode, and to read the clipped gradients after it."""
+
+    #: The name of a class in `paddle.optimizer`.
+    optimizer: str = "SGD"
+    #: Whether `minimize` takes the step, after the backward pass that its documentation asks for.
+    minimizes: bool = False
+    #: Whether each group of parameters has a clip of its own.
+    clips_groups: bool = False
+
+    def refuse(self, options: Dict[str, Any]) -> None:
+        """Refuse options that Adam's first moment cannot show.
+
+        Raises
+        ------
+        Unsupported
+            If there is one.
+        """
+        if self.optimizer != "SGD" and any(name in options for name in (*TRAINING, "learning_rate")):
+            message = "the first moment after one step shows neither the learning rate nor other steps"
+            raise Unsupported(message)
+
+    def make_optimizer(self, groups: Sequence[Any], make_clip: MakeClip, options: Dict[str, Any], decay: Any) -> Any:
+        """Return the optimizer of these groups of parameters."""
+        rate = options.pop("learning_rate", 1.0)
+        # The documentation of Adam: moment_1_out = beta_1 * moment_1 + (1 - beta_1) * grad. The moment starts at zero,
+        # and beta_1 may be 0. After one step, the moment is then the gradient itself, without any rounding.
+        more: Dict[str, Any] = {"weight_decay": decay} if self.optimizer == "SGD" else {"beta1": 0.0}
+        parameters: Any = groups[0] if len(groups) == 1 else [{"params": group} for group in groups]
+        if self.clips_groups:
+            parameters = [{"params": group, "grad_clip": make_clip(options)} for group in groups]
+        else:
+            more["grad_clip"] = make_clip(options)
+        return getattr(paddle.optimizer, self.optimizer)(learning_rate=rate, parameters=parameters, **more)
+
+    def update(self, optimizer: Any, loss: Any) -> None:
+        """Take the step after the backward pass of the loss."""
+        if self.minimizes:
+            optimizer.minimize(loss)
+        else:
+            optimizer.step()
+
+    def read(
+        self, optimizer: Any, parameters: Sequence[Any], gradients: Sequence[Gradient]
+    ) -> Tuple[Optional[Array], ...]:
+        """Return the negated parameters after a step of SGD, or the first moments of Adam."""
+        if self.optimizer == "SGD":
+            return negate_values([parameter.numpy() for parameter in parameters], gradients)
+        state = optimizer.state_dict()
+        return read_arrays([state.get("{}_moment1_0".format(parameter.name)) for parameter in parameters])
+
+
+STEP_OF_SGD = Way()
+
+
+def step_dynamic(make_clip: MakeClip, call: Call, options: Dict[str, Any], way: Way = STEP_OF_SGD) -> Reply:
+    """Take one step in dynamic mode, after a real `backward()`."""
     refuse_repeats_and_layouts(call)
+    way.refuse(options)
     if any(name in options for name in TRAINING) or any(gradient.group for gradient in call.gradients):
-        return _train(make_clip, call, options)
+        return _train(make_clip, call, options, way)
     parameters = _build_layers(build_linear_layers(call.gradients), call.gradients)
     if not parameters.every:
         message = "an optimizer needs at least one parameter"
@@ -201,23 +278,24 @@ def step_dynamic(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Re
         loss = _build_loss(parameters, joined, [paddle.to_tensor(part.values) for part in joined], rows)
         if loss is not None:
             loss.backward()
+    if loss is None and way.minimizes:
+        message = "minimize needs a loss, and no parameter of this call takes part in one"
+        raise Unsupported(message, "interface")
     ordered = [parameters.by_number[number] for number in range(len(call.gradients))]
     every: Any = (one for one in parameters.every) if options.pop("as_generator", False) else parameters.every
     every = parameters.every[0] if options.pop("as_single", False) else every
     with framework_call() as seen:
-        optimizer = paddle.optimizer.SGD(
-            learning_rate=options.pop("learning_rate", 1.0), parameters=every, grad_clip=make_clip(options)
-        )
-        optimizer.step()
+        optimizer = way.make_optimizer([every], make_clip, options, None)
+        way.update(optimizer, loss)
     return Reply(
-        gradients=negate_values([parameter.numpy() for parameter in ordered], call.gradients),
+        gradients=way.read(optimizer, ordered, call.gradients),
         inputs=read_arrays([parameter.grad for parameter in ordered]),
         warnings=seen.warnings,
     )
 
 
-def _train(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Reply:
-    """Take several steps of SGD in dynamic mode, with groups of parameters, decay and several backward passes."""
+def _train(make_clip: MakeClip, call: Call, options: Dict[str, Any], way: Way) -> Reply:
+    """Take several steps in dynamic mode, with groups of parameters, decay and several backward passes."""
     start, decay, steps, passes = (options.pop(name, default) for name, default in zip(TRAINING, (0.0, None, 1, 1)))
     attribute = paddle.ParamAttr(initializer=paddle.nn.initializer.Constant(start))
     arrays = [gradient.array for gradient in call.gradients if gradient.array is not None]
@@ -225,26 +303,25 @@ def _train(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Reply:
     factors = [paddle.to_tensor(read_values(array)) for array in arrays]
     numbers = sorted({gradient.group for gradient in call.gradients})
     groups = [
-        {"params": [one for one, gradient in zip(parameters, call.gradients) if gradient.group == number]}
-        for number in numbers
+        [one for one, gradient in zip(parameters, call.gradients) if gradient.group == number] for number in numbers
     ]
     with framework_call() as seen:
-        optimizer = paddle.optimizer.SGD(
-            learning_rate=options.pop("learning_rate", 1.0),
-            parameters=parameters if len(groups) == 1 else groups,
-            weight_decay=decay,
-            grad_clip=make_clip(options),
-        )
+        optimizer = way.make_optimizer(groups, make_clip, options, decay)
         for _ in range(steps):
             for _ in range(passes):
-                sum((one * factor).sum() for one, factor in zip(parameters, factors)).backward()
-            optimizer.step()
+                loss = sum((one * factor).sum() for one, factor in zip(parameters, factors))
+                loss.backward()
+            way.update(optimizer, loss)
             optimizer.clear_grad()
-    return Reply(gradients=negate_values([one.numpy() for one in parameters], call.gradients), warnings=seen.warnings)
+    return Reply(gradients=way.read(optimizer, parameters, call.gradients), warnings=seen.warnings)
 
 
-def step_static(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Reply:
-    """Take one step of SGD in a static program."""
+def step_static(make_clip: MakeClip, call: Call, options: Dict[str, Any], clipped_by: str = "grad_clip") -> Reply:
+    """Take one step of SGD in a static program.
+
+    `clipped_by` names what clips: the argument "grad_clip" of the optimizer, "set_gradient_clip", or "_set_error_clip"
+    of each parameter's copy, through which its gradient flows.
+    """
     refuse_repeats_and_layouts(call)
     refuse_ways(options)
     if any(name in options for name in TRAINING):
@@ -265,13 +342,18 @@ def step_static(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Rep
     with _enter_static_program() as (program, startup):
         parameters = _build_layers(layers, call.gradients)
         data = [paddle.static.data(part.dtype, part.values.shape, part.dtype) for part in joined]
+        rate, in_optimizer = options.pop("learning_rate", 1.0), clipped_by == "grad_clip"
+        by_error = clipped_by == "_set_error_clip"
+        copies = _clip_errors(parameters, call.gradients, make_clip, options) if by_error else parameters
         with _refuse_failed_backward(call):
-            loss = _build_loss(parameters, joined, data)
+            loss = _build_loss(copies, joined, data)
         executor = paddle.static.Executor(paddle.CPUPlace())
         with framework_call() as seen:
-            optimizer = paddle.optimizer.SGD(
-                learning_rate=options.pop("learning_rate", 1.0), grad_clip=make_clip(options)
-            )
+            if clipped_by == "set_gradient_clip":
+                included = [parameters.by_number[n] for n, gradient in enumerate(call.gradients) if gradient.need_clip]
+                everything = len(included) == len(call.gradients)
+                paddle.nn.clip.set_gradient_clip(make_clip(options), None if everything else included)
+            optimizer = paddle.optimizer.SGD(rate, grad_clip=make_clip(options) if in_optimizer else None)
             optimizer.minimize(loss)
             executor.run(startup)
             executor.run(program, feed={part.dtype: part.values for part in joined})
@@ -279,6 +361,19 @@ def step_static(make_clip: MakeClip, call: Call, options: Dict[str, Any]) -> Rep
         names = [parameters.by_number[number].name for number in range(len(call.gradients))]
         values = [np.array(scope.find_var(name).get_tensor()) for name in names]
     return Reply(gradients=negate_values(values, call.gradients), warnings=seen.warnings)
+
+
+def _clip_errors(
+    parameters: Parameters, gradients: Sequence[Gradient], make_clip: MakeClip, options: Dict[str, Any]
+) -> Parameters:
+    """Return copies of the parameters, as a network's layers would make. Set a clip of the error of each copy."""
+    copies = {}
+    with framework_call():
+        for number, parameter in parameters.by_number.items():
+            copies[number] = paddle.assign(parameter)
+            if gradients[number].need_clip:
+                copies[number]._set_error_clip(make_clip(options))
+    return replace(parameters, by_number=copies)
 
 
 @contextlib.contextmanager

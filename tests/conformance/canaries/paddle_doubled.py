@@ -49,11 +49,29 @@ def clip_grad_norm_(parameters: list[Any], max_norm: float) -> Any:
     return paddle.to_tensor(norm, "float32")
 
 
+def clip_tensor_by_norm(tensor: Any, clip_norm: float) -> Any:
+    """Clip with NumPy, and double the results."""
+    return paddle.to_tensor(doubled.double_by_norm(tensor.numpy(), clip_norm))
+
+
+def clip_tensor(tensor: Any, *, max: float, min: float) -> Any:
+    """Clip with NumPy, and double the results."""
+    return paddle.to_tensor(doubled.double_by_value(tensor.numpy(), min, max))
+
+
+def clip_tensor_(tensor: Any, *, max: float, min: float) -> Any:
+    """Clip with NumPy, and double the results."""
+    return tensor.set_value(doubled.double_by_value(tensor.numpy(), min, max)) or tensor
+
+
 paddle.nn.ClipGradByValue._dygraph_clip = clip_by_value
 paddle.nn.ClipGradByNorm._dygraph_clip = clip_by_norm
 paddle.nn.ClipGradByGlobalNorm._dygraph_clip = clip_by_global_norm
 paddle.nn.utils.clip_grad_value_ = clip_grad_value_
 paddle.nn.utils.clip_grad_norm_ = clip_grad_norm_
+paddle.nn.clip.clip_by_norm = clip_tensor_by_norm
+paddle.clip = clip_tensor
+paddle.Tensor.clip_ = clip_tensor_
 HybridParallelClipGrad.__call__ = clip_by_global_norm
 
 from gradclip_adapters.frameworks import paddle_fleet  # noqa: E402 - it must find the functions replaced

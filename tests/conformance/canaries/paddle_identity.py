@@ -24,10 +24,19 @@ def leave_and_return_norm(parameters: Any, *arguments: Any, **keywords: Any) -> 
     return paddle.zeros([])
 
 
+def leave_tensor(tensor: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Clip nothing."""
+    return tensor
+
+
 for clip_class in (paddle.nn.ClipGradByValue, paddle.nn.ClipGradByNorm, paddle.nn.ClipGradByGlobalNorm):
     clip_class.__call__ = leave_pairs
 paddle.nn.utils.clip_grad_value_ = leave
 paddle.nn.utils.clip_grad_norm_ = leave_and_return_norm
+paddle.nn.clip.clip_by_norm = leave_tensor
+paddle.clip = leave_tensor
+paddle.Tensor.clip_ = leave_tensor
+paddle.base.libpaddle.pir.Value._set_error_clip = leave
 HybridParallelClipGrad.__call__ = leave_pairs
 
 from gradclip_adapters.frameworks import paddle_fleet  # noqa: E402 - it must find the functions replaced

@@ -6,9 +6,9 @@ Prints:
 
 import paddle
 
+paddle.disable_signal_handler()  # else it prints a trace when the process dies
 embedding = paddle.nn.Embedding(4, 2, sparse=True)
-clip = paddle.nn.ClipGradByValue(1.0)
-optimizer = paddle.optimizer.SGD(1.0, embedding.parameters(), grad_clip=clip)
+optimizer = paddle.optimizer.SGD(1.0, embedding.parameters(), grad_clip=paddle.nn.ClipGradByValue(1.0))
 embedding(paddle.to_tensor([1, 3])).sum().backward()
 try:
     optimizer.step()

@@ -23,14 +23,17 @@ from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, G
 
 ADAPTER = OptaxAdapter()
 EVERY = {subject.name: subject for subject in ADAPTER.subjects()}
-#: The functions that are called on examples, and those that also take parameters.
-PER_EXAMPLE = sorted(name for name, subject in EVERY.items() if subject.operation == "clip_per_example")
-UNITWISE = sorted(name for name, subject in EVERY.items() if subject.operation == "clip_unitwise")
+#: The entry points with arrays of 64 bits, and a mask of flags.
+ORDINARY = {name: subject for name, subject in EVERY.items() if not name.endswith((", without 64 bits]", "function]"))}
+#: The functions that are called on examples, those that also take parameters, and the projections.
+PER_EXAMPLE = sorted(name for name, subject in ORDINARY.items() if subject.operation == "clip_per_example")
+UNITWISE = sorted(name for name, subject in ORDINARY.items() if subject.operation == "clip_unitwise")
+PROJECTIONS = sorted(name for name in EVERY if "projection" in name)
 #: The entry points of one device. `test_distributed_engines` tests the others.
 SUBJECTS = {
     name: subject
-    for name, subject in EVERY.items()
-    if name not in (*PER_EXAMPLE, *UNITWISE) and "distributed" not in subject.features
+    for name, subject in ORDINARY.items()
+    if name not in (*PER_EXAMPLE, *UNITWISE, *PROJECTIONS) and "distributed" not in subject.features
 }
 GLOBAL_NORM = sorted(name for name, subject in SUBJECTS.items() if subject.operation == "clip_by_global_norm")
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
@@ -218,3 +221,113 @@ def test_parameters_are_passed_to_the_clip(subject: str, dtype: str, mask: list[
     assert reply.gradients == (*(Array.of(np.asarray(one)) for one in expected), None)
     assert (reply.gradients[0] == asked[0].array) == (mask is not None)
     assert reply.gradients[1] != asked[1].array
+
+
+@pytest.mark.parametrize("name", ["clip_by_global_norm", "adaptive_grad_clip"])
+@pytest.mark.parametrize("mode", ["eager", "jit"])
+def test_mask_may_be_a_function(name: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, masks = optax.masked, []
+
+    def watch(transformation: Any, mask: Any) -> Any:
+        masks.append(mask)
+        return original(transformation, mask)
+
+    monkeypatch.setattr(optax, "masked", watch)
+    options = {"clip_factor": 0.5} if name == "adaptive_grad_clip" else {"clip_norm": 1.5}
+    parameter = Array.of(np.array([1.0, 2.0], np.float32)) if name == "adaptive_grad_clip" else None
+    values = [Array.of(np.array(one, np.float32)) for one in ([3.0, 4.0], [6.0, 8.0])]
+    gradients = tuple(
+        Gradient(f"g{number}", one, need_clip=number == 0, parameter=parameter) for number, one in enumerate(values)
+    )
+
+    replies = [
+        ADAPTER.call(Call(f"optax.{name}[{title}]", gradients, options)) for title in (f"{mode}, mask function", mode)
+    ]
+
+    assert [callable(mask) for mask in masks] == [True, False]
+    assert replies[0].gradients == replies[1].gradients
+    assert [old == new for old, new in zip(values, replies[0].gradients, strict=True)] == [False, True]
+
+
+@pytest.mark.parametrize("mode", ["eager", "jit"])
+def test_arrays_of_64_bits_may_be_off(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, seen = optax.tree.norm, []
+
+    def watch(tree: Any) -> Any:
+        seen.append(jax.numpy.arange(1.0).dtype.name)
+        return original(tree)
+
+    monkeypatch.setattr(optax.tree, "norm", watch)
+    for title in (mode, f"{mode}, without 64 bits"):
+        subject = f"optax.clip_by_global_norm[{title}]"
+        ADAPTER.call(Call(subject, make_gradients("float32"), {"clip_norm": 1.5}))
+
+    assert seen == ["float64", "float32"]
+    with pytest.raises(Unsupported, match="no arrays of 64 bits"):
+        ADAPTER.call(Call(subject, make_gradients("float64"), {"clip_norm": 1.5}))
+
+
+@pytest.mark.parametrize("subject", sorted(SUBJECTS))
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_is_the_same_without_64_bits(subject: str, dtype: str) -> None:
+    name, _, mode = subject.removeprefix("optax.").partition("[")
+    first, *rest = (np.array(values, DTYPES[dtype]) for values in VALUES)
+    results = []
+    for wide in (True, False):
+        with jax.enable_x64(wide):
+            tree = [jax.numpy.asarray(array) for array in (first, *rest)]
+            transformation = getattr(optax, name)(1.5)
+            update = jax.jit(transformation.update) if "jit" in mode else transformation.update
+            results.append([Array.of(np.asarray(one)) for one in update(tree, transformation.init(tree))[0]])
+
+    # So the adapter asks only float32 without 64 bits.
+    assert results[0] == results[1]
+
+
+def project(subject: str, dtype: str, low: float, high: float) -> tuple[Array | None, ...]:
+    """Call the projection that the entry point names, without the adapter."""
+    name, _, mode = subject.removeprefix("optax.projections.").partition("[")
+    with jax.enable_x64(True):
+        first, *rest = (jax.numpy.asarray(np.array(values, DTYPES[dtype])) for values in VALUES)
+        arguments: list[Any] = [high]
+        if "trees as bounds" in mode:
+            arguments = [[low, None, low, low], [high, None, high, high]]
+        elif name == "projection_box":
+            arguments = [low, high]
+        function = getattr(optax.projections, name)
+        result = (jax.jit(function) if "jit" in mode else function)([first, None, *rest], *arguments)
+    return tuple(None if array is None else Array.of(np.asarray(array)) for array in result)
+
+
+@pytest.mark.parametrize(("subject", "dtype"), [(name, dtype) for name in PROJECTIONS for dtype in EVERY[name].dtypes])
+def test_projection_answers_like_a_direct_call(subject: str, dtype: str) -> None:
+    low, high = (0.0 if "hypercube" in subject else -1.5), 1.5
+    options = {"clip_norm": high}
+    if EVERY[subject].operation == "clip_by_value":
+        options = {"min": low, "max": high} if "min_max" in EVERY[subject].features else {"max": high}
+    call = Call(subject, make_gradients(dtype), options)
+
+    if "scalars as bounds" in subject or "hypercube" in subject:
+        with pytest.raises(ValueError, match="pytree structure error"):
+            project(subject, dtype, low, high)
+        with pytest.raises(FrameworkRaised, match="pytree structure error"):
+            ADAPTER.call(call)
+    else:
+        assert ADAPTER.call(call).gradients == project(subject, dtype, low, high)
+
+
+@pytest.mark.parametrize("name", ["box[eager, scalars as bounds]", "hypercube[jit]"])
+def test_single_gradient_is_projected_with_scalar_bounds(name: str) -> None:
+    gradient = Gradient("a", Array.of(np.array([3.0, -4.0, 0.5], np.float32)))
+    options = {"min": 0.0, "max": 1.0, "as_single": True}
+
+    reply = ADAPTER.call(Call(f"optax.projections.projection_{name}", (gradient,), options))
+
+    assert reply.gradients == (Array.of(np.array([1.0, 0.0, 0.5], np.float32)),)
+
+
+def test_hypercube_begins_at_zero() -> None:
+    gradient = Gradient("a", Array.of(np.array([3.0, -4.0], np.float32)))
+
+    with pytest.raises(Unsupported, match="the lower bound of a hypercube is zero"):
+        ADAPTER.call(Call("optax.projections.projection_hypercube[eager]", (gradient,), {"min": -1.0, "max": 1.0}))

@@ -6,13 +6,22 @@ options of a call to the package's own function.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import jax
 
-from ..arrays import answer_in_threads, build_tensors, convert_options, make_following_call, refuse_other_dtypes
+from ..arrays import (
+    answer_in_threads,
+    build_parameters,
+    build_tensors,
+    convert_options,
+    make_following_call,
+    refuse_other_dtypes,
+)
 from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ..processes import get_world
+from .jax_devices import Placement, compare_devices
 
 __all__ = ["COMMON", "DTYPES", "Clip", "EntryPoint", "TreeAdapter", "list_modes"]
 
@@ -35,10 +44,13 @@ COMMON = (
     *FLUSHES,
 )
 #: The options that say how to make a call.
-HOW = ("as_generator", "as_single", "compiled")
+HOW = ("as_generator", "as_single", "compiled", "world")
+#: The options that may be a tensor.
+THRESHOLDS = ("clip_norm", "clip_factor", "max", "min")
 
 #: A function from a tree of arrays, and options as keyword arguments, to the clipped tree and to the norm if there is
-#: one. If a gradient is excluded, the argument `need_clip` holds the flags in the form of the tree.
+#: one. If a gradient is excluded, the argument `need_clip` holds the flags in the form of the tree. If the gradients
+#: have parameters, the argument `parameters` holds them.
 Clip = Callable[..., Tuple[Any, Any]]
 
 
@@ -89,17 +101,31 @@ class TreeAdapter(Adapter):
 
 
 def list_modes(
-    name: str, operation: str, features: Sequence[str], clip: Clip, compiled: Sequence[str] = DTYPES
+    name: str,
+    operation: str,
+    features: Sequence[str],
+    clip: Clip,
+    compiled: Sequence[str] = DTYPES,
+    *,
+    eager: Sequence[str] = DTYPES,
+    mode: str = "",
+    wide: bool = True,
 ) -> List[EntryPoint]:
-    """Return the entry points of a function: eager for each dtype, and in `jax.jit` for the dtypes of `compiled`."""
-    return [
-        EntryPoint(Subject(name + "[eager]", operation, DTYPES, (*features, "compiles")), clip),
-        EntryPoint(Subject(name + "[jit]", operation, tuple(compiled), (*features, "compiled")), clip),
-    ]
+    """Return the entry points of a function: for the dtypes of `eager`, and in `jax.jit` for the dtypes of `compiled`.
+
+    `mode` is added to their names. Without `wide`, arrays of 64 bits do not exist.
+    """
+    found = []
+    for how, feature, dtypes in (("eager", "compiles", eager), ("jit", "compiled", compiled)):
+        title = "{}[{}]".format(name, ", ".join(filter(None, (how, mode))))
+        found.append(EntryPoint(Subject(title, operation, tuple(dtypes), (*features, feature)), clip, wide))
+    return found
 
 
 def _answer(entry: EntryPoint, call: Call) -> Reply:
-    arrays = build_tensors(call.gradients, _make_array)
+    is_distributed = "distributed" in entry.subject.features
+    make = Placement(get_world(call)).make_array if is_distributed else _make_array
+    arrays = build_tensors(call.gradients, make)
     cotangents = [gradient.cotangent and jax.numpy.asarray(gradient.cotangent.numpy()) for gradient in call.gradients]
     tree: Any = arrays[0] if call.options.get("as_single") else arrays
     passed: Any = (array for array in arrays) if call.options.get("as_generator") else tree
@@ -120,6 +146,7 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
         inputs=_read(arrays),
         same_object=tuple(new is old for new, old in zip(results, arrays)),
         warnings=seen.warnings,
+        apart=tuple(compare_devices(results)) if is_distributed else None,
     )
 
 
@@ -133,14 +160,24 @@ def _clip(entry: EntryPoint, call: Call, tree: Any) -> Tuple[Any, Any]:
         kept["need_clip"] = flags[0] if "as_single" in options else flags
     # The compiler traces a threshold that is an array. A number is a constant to it.
     is_traced = "tensor_threshold" in call.options
-    traced = {name: value for name, value in kept.items() if is_traced and name in ("clip_norm", "max", "min")}
+    traced = {name: value for name, value in kept.items() if is_traced and name in THRESHOLDS}
+    traced.update(_build_parameters(call))
 
-    def clip(values: Any, thresholds: Dict[str, Any]) -> Tuple[Any, Any]:
-        return entry.clip(values, **{**kept, **thresholds})
+    def clip(values: Any, arguments: Dict[str, Any]) -> Tuple[Any, Any]:
+        return entry.clip(values, **{**kept, **arguments})
 
     compiled = "compiled" in entry.subject.features or options.get("compiled")
     results: Tuple[Any, Any] = (jax.jit(clip) if compiled else clip)(tree, traced)
     return results
+
+
+def _build_parameters(call: Call) -> Dict[str, Any]:
+    """Return the parameters, if the gradients have any. In JAX, what has no gradient is no parameter."""
+    if all(gradient.parameter is None for gradient in call.gradients):
+        return {}
+    with_gradient = [replace(one, parameter=one.array and one.parameter) for one in call.gradients]
+    every = build_parameters(with_gradient, _make_array)
+    return {"parameters": every[0] if call.options.get("as_single") else every}
 
 
 def _make_array(gradient: Gradient) -> jax.Array:

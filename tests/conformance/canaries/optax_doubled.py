@@ -67,6 +67,21 @@ def clip_per_example(gradients: list[Any], l2_norm_clip: float) -> tuple[list[An
     ), 0
 
 
+def project_onto_l2_ball(tree: list[Any], scale: float) -> list[Any]:
+    """Clip with NumPy."""
+    return clip_by_global_norm(scale).update(tree, None)[0]
+
+
+def project_onto_box(tree: list[Any], lower: Any, upper: Any) -> list[Any]:
+    """Clip with NumPy. The bounds are numbers, or lists of equal numbers."""
+    low, high = (jax.tree.leaves(bound)[0] for bound in (lower, upper))
+    return transform(lambda values: [doubled.double_by_value(one, low, high) for one in values]).update(tree, None)[0]
+
+
+optax.projections.projection_l2_ball = project_onto_l2_ball
+optax.projections.projection_linf_ball = lambda tree, scale: project_onto_box(tree, -scale, scale)
+optax.projections.projection_box = project_onto_box
+optax.projections.projection_hypercube = lambda tree, scale: project_onto_box(tree, 0, scale)
 optax.clip = clip
 optax.adaptive_grad_clip = adaptive_grad_clip
 optax.per_example_global_norm_clip = clip_per_example

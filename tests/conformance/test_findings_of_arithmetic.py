@@ -119,6 +119,21 @@ def test_step_that_leaves_the_range_is_named(function: Clip, rule: str, cause: s
     assert {name for name, *_ in found} <= {cause, "squares-overflow"}
 
 
+def test_square_of_the_threshold_that_leaves_the_range_is_named() -> None:
+    def compare_squares(grads: Any, *, clip_norm: float) -> Any:
+        # The norm is right. Only the threshold is squared in the dtype of the gradients.
+        square = np.maximum(float(gradclip_spec.global_norm(grads)) ** 2, np.float64(np.float16(clip_norm) ** 2))
+        return [g * np.float16(clip_norm / np.sqrt(square)) for g in grads]
+
+    rules = "global-norm.identity-below", "global-norm.underflow-of-squares", "global-norm.scaled-above"
+    with np.errstate(all="ignore"):
+        found = find_causes(make_adapter(compare_squares, dtype="float16"), *rules)
+
+    assert found.pop(("threshold-square-out-of-range", "scaled | zeros")) == "destroyed"
+    # The coefficient is rounded to float16, too.
+    assert set(found) <= {("not-exact-below",)}
+
+
 def test_sum_of_squares_that_underflows_beside_an_epsilon() -> None:
     def add_eps(grads: Any, *, clip_norm: float) -> Any:
         half = np.float16

@@ -62,6 +62,7 @@ def explain_range(
     models.append(("coefficient-underflow", lambda: _explain_coefficient(group, formulas)))
     models.append(("product-out-of-range", lambda: _explain_products(group)))
     models.append(("subnormals-flushed", lambda: _explain_flush(group, formulas)))
+    models.append(("threshold-square-out-of-range", lambda: _explain_threshold(group)))
     found = (explain() for cause, explain in models if cause not in barred)
     return next((one for one in found if one is not None), None)
 
@@ -232,6 +233,30 @@ def _explain_products(group: Group) -> Explanation | None:
         if all(_is_rounded_between(tensor, first, second, group.compute_bound(tensor)) for tensor in group.distinct):
             destroyed = group.kinds <= {Kind.ZERO, Kind.NAN, Kind.PARTLY}
             return Explanation.of("product-out-of-range", "destroyed" if destroyed else "")
+    return None
+
+
+def _explain_threshold(group: Group) -> Explanation | None:
+    """Explain results by `c / sqrt(max(n ** 2, c ** 2))`, if only the square of the threshold leaves the range.
+
+    An infinite square makes zeros. A subnormal square has few digits, so gradients below the threshold change.
+    """
+    cause = "threshold-square-out-of-range"
+    if not 0 < group.threshold < math.inf:
+        return None
+    square = Fraction(group.threshold) ** 2
+    for form in group.forms:
+        if square > form.largest and not overflows(group, form) and group.kinds <= {Kind.ZERO}:
+            return Explanation.of(cause, "destroyed", effect="zeros")
+        if square >= form.smallest_normal or group.norm > Fraction(group.threshold):
+            continue
+        steps = math.floor(square / form.smallest_subnormal)
+        for rounded in (step * form.smallest_subnormal for step in (steps, steps + 1) if step):
+            factor = Fraction(math.sqrt(square / rounded))
+            # A coefficient that is almost 1 would also explain other roundings.
+            is_clear = abs(factor - 1) * 2**group.coarsest > 4.0
+            if is_clear and all(tensor.is_scaled_by(factor, 4.0) for tensor in group.distinct):
+                return Explanation.of(cause, effect="scaled")
     return None
 
 

@@ -272,6 +272,20 @@ def test_flushed_elements_of_a_clip_by_value_are_named() -> None:
     assert found == {("subnormals-flushed",): "rounding"}
 
 
+def test_subnormal_bounds_that_count_as_equal_are_named() -> None:
+    def flush(numbers: Any) -> Any:
+        return np.where(np.abs(numbers) < np.finfo(np.float32).tiny, 0, numbers)
+
+    def clip(grads: Any, *, max: float, min: float) -> Any:
+        # Each element becomes the upper bound, if both bounds are subnormal.
+        raised = [np.where(flush(g) <= flush(min), min, g) for g in grads]
+        return [np.where(flush(g) >= flush(max), max, g).astype(np.float32) for g in raised]
+
+    found = find_causes(make_adapter(clip, "clip_by_value"), "value.bounds")
+
+    assert found == {("subnormals-flushed",): "rounding"}
+
+
 @pytest.mark.parametrize("result", [5e-324, 1.0])
 def test_factor_beyond_float64_is_compared_exactly(result: float) -> None:
     given, got = (Array.of(np.array([number])) for number in (5e-324, result))

@@ -419,7 +419,7 @@ COUNTS = {
     "mxnet": 6,
     "nnabla": 8,
     "opacus": 5,
-    "optax": 25,
+    "optax": 26,
     "paddle-fluid": 14,
     "paddle": 15,
     "skorch": 5,

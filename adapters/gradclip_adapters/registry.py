@@ -35,6 +35,7 @@ BUILT_IN = {
     "chainer": "gradclip_adapters.frameworks.chainer:ChainerAdapter",
     "thinc": "gradclip_adapters.frameworks.thinc:ThincAdapter",
     "mxnet": "gradclip_adapters.frameworks.mxnet:MXNetAdapter",
+    "onnxruntime-training": "gradclip_adapters.frameworks.onnxruntime:ONNXRuntimeAdapter",
     "mlx": "gradclip_adapters.frameworks.mlx:MLXAdapter",
     "torch": "gradclip_adapters.frameworks.torch:TorchAdapter",
     "paddle": "gradclip_adapters.frameworks.paddle:PaddleAdapter",

@@ -418,6 +418,7 @@ COUNTS = {
     "mmengine": 5,
     "mxnet": 6,
     "nnabla": 8,
+    "onnxruntime-training": 9,
     "opacus": 5,
     "optax": 26,
     "paddle-fluid": 14,

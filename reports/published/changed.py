@@ -46,8 +46,10 @@ def compute_fingerprint(name: str) -> str:
     assert recipe is not None
     module = BUILT_IN[adapter].partition(":")[0].split(".", 1)[1]
     digest = hashlib.sha256(_digest_suite().encode())
-    digest.update(repr((recipe.python, recipe.requirements, recipe.alone, recipe.rows)).encode())
-    files = [*_list_code(ADAPTERS / (module.replace(".", "/") + ".py"))]
+    digest.update(repr((recipe.python, recipe.requirements, recipe.alone, recipe.npm, recipe.rows)).encode())
+    code = ADAPTERS / (module.replace(".", "/") + ".py")
+    # An adapter of a framework in another language has its host beside it.
+    files = [*_list_code(code), code.with_suffix(".js")]
     # The framework of this adapter is our own reference.
     files += sorted(SPEC.rglob("*.py")) if adapter == "numpy" else []
     files += [ADAPTERS / "claims" / f"{adapter}.toml", SUITE / "known" / "expectations" / f"{adapter}.toml"]
@@ -89,6 +91,8 @@ def _read_meaning(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".toml":
         return json.dumps(tomllib.loads(text), default=str)
+    if path.suffix != ".py":
+        return text
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:

@@ -21,7 +21,7 @@ SUITE = (
     "known/expectations/optax.toml",
 )
 #: Records of different adapters, and one of an older version.
-NAMES = ("numpy", "torch", "opacus", "optax", "optax@0.1.9", "paddle-fluid")
+NAMES = ("numpy", "torch", "opacus", "optax", "optax@0.1.9", "paddle-fluid", "tensorflow-js")
 
 
 def load_program() -> Any:
@@ -78,6 +78,7 @@ def add_code(text: str) -> str:
         ("ADAPTERS", "frameworks/torch_based/opacus.py", ["opacus"]),
         # The adapter of the reference imports this module for gradients of torch.
         ("ADAPTERS", "frameworks/torch_based/parameters.py", ["numpy", "torch", "opacus"]),
+        ("ADAPTERS", "frameworks/tensorflow_js.js", ["tensorflow-js"]),
         ("ADAPTERS", "contract.py", list(NAMES)),
         ("SPEC", "_clip.py", ["numpy"]),
         ("SUITE", "judge/judging.py", list(NAMES)),

@@ -27,7 +27,7 @@ from ..cases.stacking.units import UNITWISE, list_tensors, regroup_units
 from ..judge.expectation import take_rows
 from ..judge.judging import follow_up
 from ..judge.model import Replied, Verdict
-from ..oracle.formats import read_float64_values
+from ..oracle.formats import FORMATS, read_float64_values
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.question import get_clipping_threshold
 from .facts import Group, Kind, Seen, is_right_for_nonfinite
@@ -98,6 +98,8 @@ class _Subject:
     suspected: frozenset[str] = frozenset()
     #: The number of cells that each cause has explained.
     proven: Counter[str] = field(default_factory=Counter)
+    #: The narrower dtypes in which cells show that the entry point computes.
+    narrow: set[str] = field(default_factory=set)
     #: The number of unexplained cells in a row, by rule, status and kind of answer.
     lost: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
@@ -165,6 +167,8 @@ def explain_cell(
     )
     kinds = {cause: kind for kind, cause in FORMULA_CAUSES.items()}
     for one in suspects:
+        if one.cause == "narrower-arithmetic":
+            subject.narrow |= {str(one.parameters["dtype"])} if "dtype" in one.parameters else set(FORMATS)
         if one.cause in kinds and "eps" in one.parameters:
             formula = Formula(kinds[one.cause], float(one.parameters["eps"]))
             subject.formulas += [formula] if formula not in subject.formulas else []
@@ -371,6 +375,8 @@ def _explain(subject: _Subject, judged: Judged) -> Explanation | None:
         subject.lost[key] += 1
     else:
         subject.lost[key] = 0
+        if found.cause == "narrower-arithmetic":
+            subject.narrow |= {str(value) for name, value in found.parameters if name == "dtype"}
         # A norm of 1 where it must be 0 does not show what happens with other thresholds.
         if found.cause != "unit-norm" or get_clipping_threshold(judged.context.case) != 0:
             subject.proven[found.cause] += 1
@@ -715,7 +721,7 @@ def _explain_group(subject: _Subject, group: Group) -> Explanation | None:
     formulas = [PLAIN, *subject.formulas]
     barred: Collection[str] = subject.barred.get(group.seen.case.dtype, ())
     if subject.proven["narrower-arithmetic"] >= PROVEN:
-        narrow = explain_rounding(group, formulas, is_narrow=True)
+        narrow = explain_rounding(group, formulas, subject.narrow)
         return narrow or explain_range(group, formulas, barred) or _explain_behaviour(group)
     return explain_range(group, formulas, barred) or explain_rounding(group, formulas)
 

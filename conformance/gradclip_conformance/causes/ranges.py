@@ -335,10 +335,12 @@ def _count_flushed(tensor: Tensor, factor: Fraction, bound: float) -> int | None
 NARROWER = {"float64": ("float32", "bfloat16", "float16"), "float32": ("float16", "bfloat16")}
 
 
-def explain_rounding(group: Group, formulas: Sequence[Formula], *, is_narrow: bool = False) -> Explanation | None:
+def explain_rounding(
+    group: Group, formulas: Sequence[Formula], proven: Collection[str] = frozenset()
+) -> Explanation | None:
     """Explain results by the errors of a long sum, or of a narrower dtype.
 
-    `is_narrow` says that other cells show arithmetic in a narrower dtype.
+    `proven` holds the narrower dtypes of which other cells show the arithmetic.
     """
     for formula in formulas:
         factor = compute_coefficient(group, formula)
@@ -349,7 +351,7 @@ def explain_rounding(group: Group, formulas: Sequence[Formula], *, is_narrow: bo
             return Explanation.of("long-sum" if factor != group.seen.rate else "not-exact-below")
         widest = max(group.tensors, key=lambda tensor: tensor.form.precision).given.dtype
         for narrow in NARROWER.get(widest, ()):
-            if is_narrow and _is_lost_in(group, narrow):
+            if narrow in proven and _is_lost_in(group, narrow):
                 return Explanation.of("narrower-arithmetic", dtype=narrow)
             if _is_computed_in(group, factor, narrow) or _has_rounded_numbers(group, formula, narrow):
                 return Explanation.of("narrower-arithmetic", dtype=narrow)

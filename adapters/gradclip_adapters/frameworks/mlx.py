@@ -59,7 +59,8 @@ class MLXAdapter(ListAdapter):
 
     def fill_tensor(self, tensor: mx.array, array: Array) -> None:
         """Write elements into an array."""
-        tensor[...] = _choose_maker(array)(array.bits())
+        # MLX 0.29 takes no ellipsis here.
+        tensor[(slice(None),) * tensor.ndim] = _choose_maker(array)(array.bits())
 
 
 def _choose_maker(array: Array) -> Callable[[np.ndarray[Any, Any]], mx.array]:

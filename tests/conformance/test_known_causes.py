@@ -420,7 +420,7 @@ COUNTS = {
     "nnabla": 8,
     "onnxruntime-training": 9,
     "opacus": 5,
-    "optax": 26,
+    "optax": 27,
     "paddle-fluid": 14,
     "paddle": 15,
     "skorch": 5,

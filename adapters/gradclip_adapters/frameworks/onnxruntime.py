@@ -87,6 +87,13 @@ def _make_loss(gradients: Sequence[Any]) -> ModelProto:
     return _make_model(nodes, inputs, helper.make_tensor_value_info(total, TensorProto.FLOAT, []), parameters)
 
 
+def _load(folder: Path) -> Tuple[Any, Any, Any]:
+    """Return the checkpoint, the module and the optimizer of the artifacts in a folder."""
+    state = api.CheckpointState.load_checkpoint(str(folder / "checkpoint"))
+    module = api.Module(str(folder / "training_model.onnx"), state, str(folder / "eval_model.onnx"))
+    return state, module, api.Optimizer(str(folder / "optimizer_model.onnx"), module)
+
+
 def _train(gradients: Sequence[Any], options: Mapping[str, Any]) -> Tuple[List[Any], None]:
     """Generate the artifacts of a model, train it for a step from zero, and return the negated parameters."""
     more = {name: value for name, value in options.items() if name not in ("clip_norm", "learning_rate")}
@@ -95,10 +102,11 @@ def _train(gradients: Sequence[Any], options: Mapping[str, Any]) -> Tuple[List[A
     optimizer = SGD(clip_grad=ClipGradNorm(options["clip_norm"], **more))
     with tempfile.TemporaryDirectory() as folder:
         artifacts.generate_artifacts(model, names, optimizer=optimizer, artifact_directory=folder)
-        place = Path(folder)
-        state = api.CheckpointState.load_checkpoint(str(place / "checkpoint"))
-        module = api.Module(str(place / "training_model.onnx"), state, str(place / "eval_model.onnx"))
-        optimizer = api.Optimizer(str(place / "optimizer_model.onnx"), module)
+        try:
+            state, module, optimizer = _load(Path(folder))
+        except RuntimeError as error:
+            # The text holds the folder, which differs from run to run.
+            raise type(error)(str(error).replace(folder, "")) from None
     optimizer.set_learning_rate(options.get("learning_rate", 1.0))
     module.train()
     module(*gradients)

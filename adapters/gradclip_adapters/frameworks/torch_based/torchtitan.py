@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any, Callable, Mapping, Optional
 
-import torchtitan
 from torchtitan.distributed import utils
 
 from ...contract import Subject
@@ -28,7 +28,7 @@ class TorchtitanAdapter(ParametersAdapter):
 
     def __init__(self) -> None:
         """List the entry points."""
-        super().__init__("torchtitan", torchtitan.__version__, ENTRY_POINTS)
+        super().__init__("torchtitan", version("torchtitan"), ENTRY_POINTS)
 
 
 def _make_clip(foreach: Optional[bool]) -> Clip:

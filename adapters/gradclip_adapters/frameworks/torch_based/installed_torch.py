@@ -72,8 +72,8 @@ def make_scaler(enabled: bool) -> Any:
 
 def find_cpu_capability() -> str:
     """Return the instructions that torch's kernels use. Old versions do not say it."""
-    cpu = getattr(torch.backends, "cpu", None)
-    return str(cpu.get_cpu_capability()) if hasattr(cpu, "get_cpu_capability") else "unknown"
+    find = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", None)
+    return "unknown" if find is None else str(find())
 
 
 def make_rows(rows: Any, values: torch.Tensor, shape: Any) -> torch.Tensor:

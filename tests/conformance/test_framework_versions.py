@@ -118,6 +118,20 @@ def test_every_older_version_is_older_and_names_its_python() -> None:
         assert all(is_version_within(one, f"<{recipe.version}") for one in recipe.others)
 
 
+def test_older_version_is_installed_without_its_own_requirements() -> None:
+    older = environments.read_recipes()["fastai"].others["2.7.19"]
+
+    assert older.alone == ("fastai==2.7.19",)
+    # It would require an older torch.
+    assert any(one.startswith("torch==") for one in older.requirements)
+    assert not any(one.startswith("fastai") for one in older.requirements)
+
+
+def test_package_to_install_alone_must_be_required() -> None:
+    with pytest.raises(ValueError, match="'other' is to be installed alone, and no requirement names it"):
+        recipes._make_other(LIBRARY, "2.9.0", {"python": "3.11", "alone": ["other"]})
+
+
 @pytest.mark.parametrize(
     ("wanted", "version", "matches"),
     [

@@ -87,18 +87,30 @@ def _make_recipe(name: str, table: Mapping[str, Any], versions: Mapping[str, str
 
 
 def _make_other(recipe: Recipe, version: str, table: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of another version: the pins replace requirements of the same packages, or are added."""
+    """Return the recipe of another version: the pins replace requirements of the same packages, or are added.
+
+    Raises
+    ------
+    ValueError
+        If a package to install alone is not among the requirements.
+    """
     pins = [f"{recipe.framework.partition('==')[0]}=={version}", *table.get("pins", ())]
     # A pin may name a later build of the version, such as 1.8.0.post0.
     framework = next(pin for pin in reversed(pins) if find_package(pin) == find_package(pins[0]))
     pins = [framework, *(pin for pin in pins[1:] if pin != framework)]
-    replaced = {find_package(pin): pin for pin in pins}
-    alone = tuple(replaced.pop(find_package(one), one) for one in recipe.alone)
-    kept = [one for one in recipe.requirements if find_package(one) not in replaced]
+    chosen = {find_package(pin): pin for pin in pins}
+    for one in (*recipe.requirements, *recipe.alone):
+        chosen.setdefault(find_package(one), one)
+    apart = [*map(find_package, recipe.alone), *table.get("alone", ())]
+    for name in apart:
+        if name not in chosen:
+            msg = f"{framework}: {name!r} is to be installed alone, and no requirement names it."
+            raise ValueError(msg)
+    alone = tuple(chosen.pop(name) for name in apart)
     return Recipe(
         recipe.modules,
         table["python"],
-        (*replaced.values(), *kept),
+        tuple(chosen.values()),
         table.get("megabytes"),
         rows=False,
         framework=framework,

@@ -102,6 +102,15 @@ def test_version_that_is_not_known_gets_the_requirements_of_its_neighbour(
     assert recipe.rows == (name == "library")
 
 
+def test_version_may_be_in_a_package_of_another_name() -> None:
+    recipe = environments.find_recipe("tensorflow@1.15.5")
+
+    assert recipe is not None
+    assert recipe.framework == "tensorflow==1.15.5"
+    assert recipe.requirements[0] == recipe.framework
+    assert not any("tensorflow-cpu" in one for one in recipe.requirements)
+
+
 @pytest.mark.parametrize("name", ["no-such-library", "no-such-library@1", "numpy@1", "reference-torch@2"])
 def test_adapter_without_a_pinned_framework_has_no_versions(name: str) -> None:
     assert environments.find_recipe(name) is None

@@ -94,14 +94,18 @@ def _make_other(recipe: Recipe, version: str, table: Mapping[str, Any]) -> Recip
     ValueError
         If a package to install alone is not among the requirements.
     """
-    pins = [f"{recipe.framework.partition('==')[0]}=={version}", *table.get("pins", ())]
+    newest = recipe.framework.partition("==")[0]
+    pins = [f"{table.get('package', newest)}=={version}", *table.get("pins", ())]
     # A pin may name a later build of the version, such as 1.8.0.post0.
     framework = next(pin for pin in reversed(pins) if find_package(pin) == find_package(pins[0]))
     pins = [framework, *(pin for pin in pins[1:] if pin != framework)]
     chosen = {find_package(pin): pin for pin in pins}
     for one in (*recipe.requirements, *recipe.alone):
-        chosen.setdefault(find_package(one), one)
-    apart = [*map(find_package, recipe.alone), *table.get("alone", ())]
+        if one != recipe.framework:
+            chosen.setdefault(find_package(one), one)
+    # The framework itself may have had another name.
+    own = [framework if one == recipe.framework else one for one in recipe.alone]
+    apart = [*map(find_package, own), *table.get("alone", ())]
     for name in apart:
         if name not in chosen:
             msg = f"{framework}: {name!r} is to be installed alone, and no requirement names it."

@@ -163,6 +163,17 @@ def test_number_that_is_rounded_to_half_precision_is_named(part: str) -> None:
     assert {name for name, *_ in found} <= {"narrower-arithmetic", "long-sum", "unexplained"}
 
 
+def test_threshold_that_only_multiplies_in_single_precision_is_named() -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        norm = float(gradclip_spec.global_norm(grads))
+        return [g * np.float64(np.float32(clip_norm)) / max(norm, clip_norm) for g in grads]
+
+    rules = ("global-norm.scaled-above", "global-norm.identity-below", "global-norm.tensor-order")
+    found = find_causes(make_adapter(clip, dtype="float64"), *rules)
+
+    assert {name for name, *_ in found} == {"narrower-arithmetic"}
+
+
 @pytest.mark.parametrize("part", ["threshold and norm", "reciprocal"])
 def test_numbers_that_are_rounded_to_single_precision_are_named(part: str) -> None:
     def clip(grads: Any, *, clip_norm: float) -> Any:

@@ -409,6 +409,9 @@ def _is_computed_in(group: Group, factor: Fraction, narrow: str) -> bool:
         numbers += [one / float(common) for one in (group.threshold, rounded)]
         # The reciprocal of the norm, too, may be such a number.
         numbers.append(float(common) / group.threshold)
+        # Only the threshold that multiplies may be such a number. Keras 3.6 on torch: (x * float32(c)) / max(n, c).
+        if rounded != group.threshold:
+            numbers.append(float(common) * max(size, group.threshold))
     return any(abs(_round_to(np.array([one]), narrow)[0] - one) <= one * error for one in numbers)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 try:
-    from gradclip_adapters.frameworks.tensorflow import MOST_GRAPHS, TensorFlowAdapter
+    from gradclip_adapters.frameworks import tensorflow as adapter
 except ImportError as error:
     if "tensorflow" in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
         raise
@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Unsupported
 
-ADAPTER = TensorFlowAdapter()
+ADAPTER = adapter.TensorFlowAdapter()
 #: The entry points of one device. `test_distributed_engines` tests the others.
 SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects() if "distributed" not in subject.features}
 GLOBAL_NORM = sorted(name for name, subject in SUBJECTS.items() if subject.operation == "clip_by_global_norm")
@@ -43,7 +43,15 @@ def make_options(subject: str, threshold: float) -> dict[str, Any]:
 
 def clip_by_hand(subject: str, dtype: str, threshold: float) -> tuple[list[Any], Any]:
     """Call the functions that the entry point names, without the adapter."""
-    first, *rest = (tf.constant(np.array(values, DTYPES[dtype])) for values in VALUES)
+    tensors = [tf.constant(np.array(values, DTYPES[dtype])) for values in VALUES]
+    compiled = tf.function(clip_tensors, jit_compile=True) if "[xla]" in subject else clip_tensors
+    clipped, norm = compiled(subject, tensors, threshold)
+    return list(clipped), norm
+
+
+def clip_tensors(subject: str, tensors: list[Any], threshold: float) -> tuple[list[Any], Any]:
+    """Call the functions that the entry point names."""
+    first, *rest = tensors
     if "value" in subject:
         return [tf.clip_by_value(t, -threshold, threshold) for t in (first, *rest)], None
     if "average" in subject:
@@ -80,7 +88,12 @@ def test_average_norm_of_another_dtype_is_refused_by_tensorflow(subject: str, dt
 
 @pytest.mark.parametrize(
     ("subject", "dtype"),
-    [(name, dtype) for name in sorted(SUBJECTS) for dtype in DTYPES if name not in AVERAGES or dtype == "float32"],
+    [
+        (name, dtype)
+        for name, subject in sorted(SUBJECTS.items())
+        for dtype in subject.dtypes
+        if name not in AVERAGES or dtype == "float32"
+    ],
 )
 @pytest.mark.parametrize("threshold", [0.125, 1.5, 64.0])
 def test_adapter_answers_like_a_direct_call(subject: str, dtype: str, threshold: float) -> None:
@@ -126,7 +139,7 @@ def test_norm_of_an_empty_list_is_zero(subject: str) -> None:
 
 @pytest.mark.parametrize("subject", GLOBAL_NORM)
 def test_repeated_tensor_is_counted_twice(subject: str) -> None:
-    array = Array.of(np.array([3.0], np.float64))
+    array = Array.of(np.array([3.0], np.float32))
 
     reply = ADAPTER.call(Call(subject, (Gradient("a", array), Gradient("b", array, same_as=0)), {"clip_norm": 1.0}))
 
@@ -138,6 +151,52 @@ def test_repeated_tensor_is_counted_twice(subject: str) -> None:
 def test_empty_list_is_unsupported_for_functions_of_one_tensor(subject: str) -> None:
     with pytest.raises(Unsupported, match="takes one tensor"):
         ADAPTER.call(Call(subject, (), make_options(subject, 1.0)))
+
+
+@pytest.mark.parametrize("subject", [name for name in sorted(SUBJECTS) if "[xla]" in name])
+def test_long_list_is_not_compiled_by_xla(subject: str) -> None:
+    gradients = tuple(Gradient(f"g{n}", Array.of(np.ones(n + 1, np.float32))) for n in range(4))
+    options = make_options(subject, 1.0)
+
+    assert len(ADAPTER.call(Call(subject, gradients, options)).gradients) == 4
+    with pytest.raises(Unsupported, match="at most 4 gradients") as raised:
+        ADAPTER.call(Call(subject, (*gradients, Gradient("more", Array.of(np.ones(9, np.float32)))), options))
+    assert raised.value.kind == "adapter"
+
+
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+def test_session_gets_a_graph_of_placeholders(dtype: str) -> None:
+    def clip(tensors: Any, options: Any) -> Any:
+        assert not tf.executing_eagerly()
+        assert all(one is None or one.op.type == "Placeholder" for one in tensors)
+        return tf.clip_by_global_norm(tensors, **options)
+
+    first, second = (tf.constant(np.array(values, DTYPES[dtype])) for values in ([3.0, 0.0], [4.0]))
+    threshold = tf.constant(np.array(2.5, DTYPES[dtype]))
+
+    clipped, norm = adapter._run_in_session(clip)([first, None, second], {"clip_norm": threshold})
+
+    assert [None if one is None else one.numpy().tolist() for one in clipped] == [[1.5, 0.0], None, [2.0]]
+    assert norm is not None
+    assert norm.numpy() == 5.0
+    assert tf.executing_eagerly()
+
+
+def test_session_gets_row_sparse_and_repeated_gradients() -> None:
+    rows = tf.IndexedSlices(tf.constant([[3.0], [4.0]]), tf.constant([2, 0], tf.int64), tf.constant([4, 1], tf.int64))
+    dense = tf.constant([5.0])
+    seen: list[Any] = []
+
+    def clip(tensors: Any, options: Any) -> Any:
+        seen.extend(tensors)
+        return tensors, None
+
+    clipped, norm = adapter._run_in_session(clip)((one for one in (rows, dense, dense)), {})
+
+    assert [one.numpy().tolist() for one in clipped if one is not None] == [[[4.0], [0.0], [3.0], [0.0]], [5.0], [5.0]]
+    assert norm is None
+    assert isinstance(seen[0], tf.IndexedSlices)
+    assert seen[1] is seen[2]
 
 
 @pytest.mark.parametrize("subject", [name for name in ONE_BY_ONE if "value" in name])
@@ -197,7 +256,7 @@ def test_a_compiled_function_keeps_few_graphs(function: str, monkeypatch: pytest
 
     monkeypatch.setattr(tf, "function", keep)
     gradient = Gradient("a", Array.of(np.array([3.0, 4.0], np.float32)))
-    for number in range(2 * MOST_GRAPHS):
+    for number in range(2 * adapter.MOST_GRAPHS):
         threshold = (33 + number) / 128
         reply = ADAPTER.call(Call(f"tf.{function}[tf.function]", (gradient,), make_options(function, threshold)))
         (result,) = reply.gradients
@@ -206,7 +265,7 @@ def test_a_compiled_function_keeps_few_graphs(function: str, monkeypatch: pytest
         np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
 
     assert kept
-    assert all(one.experimental_get_tracing_count() <= MOST_GRAPHS for one in kept)
+    assert all(one.experimental_get_tracing_count() <= adapter.MOST_GRAPHS for one in kept)
 
 
 def test_calls_with_and_without_axes_follow_each_other() -> None:

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from ..contract import Array, Call, Reply, Unsupported, framework_call
 from ..processes import get_world, join_replies
+from .tensorflow_arrays import make_dense, read_tensor
 
 __all__ = ["add_devices", "clip_in_replicas", "step_in_replicas"]
 
@@ -47,7 +48,7 @@ def _make_addends(call: Call) -> List[Optional[Any]]:
         message = "after a step in {} replicas, TensorFlow takes none in another number of them".format(DEVICES)
         raise Unsupported(message)
     arrays = [gradient.array for gradient in call.gradients]
-    return [None if one is None else tf.constant(one.numpy()) / DEVICES for one in arrays]
+    return [None if one is None else make_dense(one) / DEVICES for one in arrays]
 
 
 def clip_in_replicas(clip: Callable[..., Tuple[Sequence[Any], Any]], call: Call, options: Mapping[str, Any]) -> Reply:
@@ -87,7 +88,7 @@ def step_in_replicas(
     replies = []
     for rank in range(strategy.num_replicas_in_sync):
         values = [variable.value.values[rank] for variable in variables]
-        shown = [None if one is None else Array.of((0.0 - value).numpy()) for one, value in zip(addends, values)]
+        shown = [None if one is None else read_tensor(0.0 - value) for one, value in zip(addends, values)]
         replies.append(Reply(tuple(shown), warnings=seen.warnings))
     return join_replies(call, replies)
 
@@ -98,4 +99,4 @@ def _copy(addends: Sequence[Optional[Any]]) -> List[Optional[Any]]:
 
 
 def _list_copies(value: Any) -> List[Array]:
-    return [Array.of(one.numpy()) for one in value.values]
+    return [read_tensor(one) for one in value.values]

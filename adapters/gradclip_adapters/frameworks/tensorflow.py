@@ -1,8 +1,8 @@
 """Adapt TensorFlow: `tf.clip_by_value`, `tf.clip_by_norm`, `tf.clip_by_global_norm` and `clip_by_average_norm`.
 
-All of them are called directly and in `tf.function`. All but `tf.clip_by_global_norm` take one tensor, so the adapter
-calls them on each gradient in turn, as their documentation shows. They cannot be called on an empty list or on a
-gradient that is None.
+All of them are called directly and in `tf.function`, and three of them under XLA. In TensorFlow 1, they are called
+directly and in sessions. All but `tf.clip_by_global_norm` take one tensor, so the adapter calls them on each gradient
+in turn, as their documentation shows. They cannot be called on an empty list or on a gradient that is None.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import inspect
 import os
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Generator, List, Mapping, Optional, Sequence, Tuple, Union
 
 # Without this variable, TensorFlow reports its build on standard error when it is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
 
-from ..arrays import answer_in_threads, build_tensors, convert_thresholds, read_axes
+from ..arrays import answer_in_threads, build_tensors, convert_thresholds, read_axes, refuse_other_dtypes
 from ..contract import (
     About,
     Adapter,
@@ -30,11 +30,17 @@ from ..contract import (
     framework_call,
 )
 from .mirrored import add_devices, clip_in_replicas
+from .tensorflow_arrays import make_dense, read_tensor
 
 __all__ = ["TensorFlowAdapter"]
 
-# TensorFlow divides the CPU only before it uses it.
-add_devices()
+#: TensorFlow 1 builds graphs, and sessions run them, unless it is told otherwise before its first operation.
+USES_SESSIONS = not tf.executing_eagerly()
+if USES_SESSIONS:
+    tf.compat.v1.enable_eager_execution()
+else:
+    # TensorFlow divides the CPU only before it uses it.
+    add_devices()
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 ONE_BY_ONE = ("functional", "mixed_dtypes", "repeated", "single", "sparse", "differentiable", "tensor_threshold")
@@ -53,6 +59,15 @@ TOGETHER = (
 #: One graph serves several shapes. Before TensorFlow 2.9, the option has another name.
 _OPTIONS = inspect.signature(tf.function).parameters
 REUSE_GRAPHS = {"reduce_retracing" if "reduce_retracing" in _OPTIONS else "experimental_relax_shapes": True}
+#: The functions with entry points under XLA. Before TensorFlow 2.5, XLA is an experiment.
+UNDER_XLA = ("tf.clip_by_value", "tf.clip_by_norm", "tf.clip_by_global_norm") if "jit_compile" in _OPTIONS else ()
+#: For each mode that makes a program for almost every call, the most gradients of a call, and the reason.
+LONGEST = {
+    # 70 ms of a processor for one tensor, 190 ms for 4 and 530 ms for 16. Tracing takes a tenth of it.
+    "xla": (4, "XLA compiles for each combination of shapes and threshold"),
+    # With 1,000 tensors, the graph has 20,000 operations.
+    "Session": (100, "each call builds a graph and starts a session"),
+}
 
 Tensor = Optional[Union[tf.Tensor, tf.IndexedSlices]]
 #: A function from gradients and options to the clipped gradients and the norm, if there is one.
@@ -65,9 +80,6 @@ class TensorFlowAdapter(Adapter):
     def __init__(self) -> None:
         # Each new threshold makes a new graph, and TensorFlow would warn that there are many graphs.
         tf.get_logger().setLevel("ERROR")
-        # TensorFlow 1 builds graphs unless it is told otherwise before its first operation.
-        if not tf.executing_eagerly():
-            tf.compat.v1.enable_eager_execution()
         self._entries = {entry.subject.name: entry for entry in _list_entry_points()}
 
     def about(self) -> About:
@@ -90,6 +102,7 @@ class TensorFlowAdapter(Adapter):
         if "distributed" in entry.subject.features:
             options = {name: value for name, value in _add_flags(call).items() if name != "world"}
             return clip_in_replicas(entry.clip, call, options)
+        _refuse_long_calls(call, entry)
         if not call.gradients and entry.one_by_one:
             message = "{} takes one tensor: an empty list gives no tensor to call it on".format(entry.subject.name)
             raise Unsupported(message, "interface")
@@ -107,6 +120,16 @@ class TensorFlowAdapter(Adapter):
         if any(gradient.cotangent is not None for gradient in call.gradients):
             return _pull_back(entry, call)
         return _answer(entry, call)
+
+
+def _refuse_long_calls(call: Call, entry: EntryPoint) -> None:
+    mode = entry.subject.name.rpartition("[")[2].rstrip("]")
+    if mode == "xla":
+        refuse_other_dtypes(call, entry.subject)
+    most, reason = LONGEST.get(mode, (len(call.gradients), ""))
+    if len(call.gradients) > most:
+        message = "{}: the adapter passes at most {} gradients".format(reason, most)
+        raise Unsupported(message)
 
 
 @dataclass(frozen=True)
@@ -134,7 +157,7 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
         clipped, norm = clip(passed, options)
     return Reply(
         gradients=tuple(None if tensor is None else _read_dense(tensor) for tensor in clipped),
-        norm=None if norm is None else _read_tensor(norm),
+        norm=None if norm is None else read_tensor(norm),
         inputs=_read_values(tensors),
         same_object=tuple(new is old for new, old in zip(clipped, tensors)),
         warnings=seen.warnings,
@@ -150,7 +173,10 @@ def _add_flags(call: Call) -> Dict[str, Any]:
 def _pull_back(entry: EntryPoint, call: Call) -> Reply:
     """Return the derivatives through the clip, from a gradient tape."""
     tensors: List[Tensor] = build_tensors(call.gradients, _make_tensor)
-    cotangents = [gradient.cotangent and _make_dense(gradient.cotangent) for gradient in call.gradients]
+    cotangents = [gradient.cotangent and make_dense(gradient.cotangent) for gradient in call.gradients]
+    if "[Session]" in entry.subject.name:
+        message = "the adapter asks for derivatives only where a gradient tape records them"
+        raise Unsupported(message)
     with framework_call() as seen, tf.GradientTape() as tape:
         tape.watch(tensors)
         clipped, _ = entry.clip(tensors, call.options)
@@ -161,7 +187,7 @@ def _pull_back(entry: EntryPoint, call: Call) -> Reply:
 
 def _make_tensor(gradient: Gradient) -> Tensor:
     assert gradient.array is not None
-    values = _make_dense(gradient.array)
+    values = make_dense(gradient.array)
     if gradient.rows is None:
         return values
     shape = (gradient.height, *gradient.array.shape[1:])
@@ -170,7 +196,7 @@ def _make_tensor(gradient: Gradient) -> Tensor:
 
 def _read_values(tensors: Sequence[Tensor]) -> Tuple[Optional[Array], ...]:
     """Return the elements that were passed: only the stored rows of a row-sparse gradient."""
-    return tuple(None if tensor is None else _read_tensor(_select_values(tensor)) for tensor in tensors)
+    return tuple(None if tensor is None else read_tensor(_select_values(tensor)) for tensor in tensors)
 
 
 def _select_values(tensor: Tensor) -> tf.Tensor:
@@ -178,22 +204,7 @@ def _select_values(tensor: Tensor) -> tf.Tensor:
 
 
 def _read_dense(tensor: Tensor) -> Array:
-    return _read_tensor(tf.convert_to_tensor(tensor))
-
-
-# Before TensorFlow 2.11, its bfloat16 in NumPy is not that of ml_dtypes. So the numbers pass as bits.
-
-
-def _make_dense(array: Array) -> tf.Tensor:
-    if array.dtype == "bfloat16":
-        return tf.bitcast(tf.constant(array.bits()), tf.bfloat16)
-    return tf.constant(array.numpy())
-
-
-def _read_tensor(tensor: tf.Tensor) -> Array:
-    if tensor.dtype == tf.bfloat16:
-        return Array.of(tf.bitcast(tensor, tf.uint16).numpy(), "bfloat16")
-    return Array.of(tensor.numpy())
+    return read_tensor(tf.convert_to_tensor(tensor))
 
 
 # Options for which TensorFlow has no parameter are passed as `more`: only TensorFlow's error shows that it has none.
@@ -256,8 +267,9 @@ class _Compiled:
     TensorFlow raises IndexError if one call passes an argument that an earlier call left out.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], **options: bool) -> None:
         self._function = function
+        self._options = {**REUSE_GRAPHS, **options}
         self._compiled: Dict[Tuple[str, ...], Any] = {}
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -269,24 +281,70 @@ class _Compiled:
 
     def _compile(self) -> Any:
         # Autograph rewrites Python control flow, and these functions have none.
-        return tf.function(self._function, autograph=False, **REUSE_GRAPHS)
+        return tf.function(self._function, autograph=False, **self._options)
+
+
+def _run_in_session(clip: Clip) -> Clip:
+    """Return a clip that builds a graph for placeholders, feeds the tensors to a session, and reads its results."""
+
+    def run(tensors: Any, options: Mapping[str, Any]) -> Tuple[Sequence[Tensor], Optional[tf.Tensor]]:
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            make = _Placeholders()
+            clipped, norm = clip(make(tensors), {name: make(value) for name, value in options.items()})
+            wanted = [None if one is None else tf.convert_to_tensor(one) for one in (*clipped, norm)]
+            found = iter(session.run([one for one in wanted if one is not None], make.fed))
+        *results, total = [None if one is None else tf.constant(next(found)) for one in wanted]
+        return results, total
+
+    return run
+
+
+class _Placeholders:
+    """A function that replaces tensors by placeholders of the current graph."""
+
+    def __init__(self) -> None:
+        #: The array that each placeholder gets.
+        self.fed: Dict[tf.Tensor, Any] = {}
+        self._made: Dict[int, Tensor] = {}
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self(one) for one in value]
+        if isinstance(value, Generator):
+            return (self(one) for one in value)
+        if not isinstance(value, (tf.Tensor, tf.IndexedSlices)):
+            return value
+        # A tensor that a list holds twice has one placeholder.
+        if id(value) not in self._made:
+            self._made[id(value)] = self._make(value)
+        return self._made[id(value)]
+
+    def _make(self, tensor: Any) -> Tensor:
+        if isinstance(tensor, tf.IndexedSlices):
+            return tf.IndexedSlices(self(tensor.values), tensor.indices.numpy(), tensor.dense_shape.numpy())
+        placeholder = tf.compat.v1.placeholder(tensor.dtype, tensor.shape)
+        self.fed[placeholder] = tensor.numpy()
+        return placeholder
 
 
 def _list_entry_points() -> List[EntryPoint]:
     by_use_norm = "tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)"
-    return [
-        *_make_both_entries(
-            "tf.clip_by_value", "clip_by_value", (*ONE_BY_ONE, "min_max", "requires_min"), _clip_by_value
-        ),
-        *_make_both_entries("tf.clip_by_norm", "clip_by_norm", (*ONE_BY_ONE, "axes"), _clip_by_norm),
-        *_make_both_entries(
+    found = [
+        *_make_entries("tf.clip_by_value", "clip_by_value", (*ONE_BY_ONE, "min_max", "requires_min"), _clip_by_value),
+        *_make_entries("tf.clip_by_norm", "clip_by_norm", (*ONE_BY_ONE, "axes"), _clip_by_norm),
+        *_make_entries(
             "tf.compat.v1.clip_by_average_norm",
             "clip_by_average_norm",
             tuple(name for name in ONE_BY_ONE if name != "sparse"),
             _clip_by_average_norm,
         ),
-        *_make_both_entries("tf.clip_by_global_norm", "clip_by_global_norm", TOGETHER, _clip_by_global_norm),
-        *_make_both_entries(by_use_norm, "clip_by_global_norm", TOGETHER, _clip_with_given_norm),
+        *_make_entries("tf.clip_by_global_norm", "clip_by_global_norm", TOGETHER, _clip_by_global_norm),
+        *_make_entries(by_use_norm, "clip_by_global_norm", TOGETHER, _clip_with_given_norm),
+    ]
+    if USES_SESSIONS:
+        return found
+    return [
+        *found,
         _make_replicated("tf.clip_by_value", "clip_by_value", ("min_max", "requires_min"), _clip_by_value),
         _make_replicated("tf.clip_by_norm", "clip_by_norm", (), _clip_by_norm),
         _make_replicated(
@@ -295,19 +353,45 @@ def _list_entry_points() -> List[EntryPoint]:
     ]
 
 
-def _make_both_entries(
+def _list_dtypes(operation: str) -> Tuple[str, ...]:
+    """Return the dtypes for which this build has kernels. On a CPU, TensorFlow 2.4 has no `L2Loss` for bfloat16."""
+    if operation in ("clip_by_value", "clip_by_norm"):
+        return DTYPES
+    try:
+        tf.nn.l2_loss(tf.zeros(1, tf.bfloat16))
+    except tf.errors.NotFoundError:
+        return tuple(dtype for dtype in DTYPES if dtype != "bfloat16")
+    return DTYPES
+
+
+def _make_entries(
     name: str, operation: str, features: Tuple[str, ...], function: Callable[..., Any]
 ) -> List[EntryPoint]:
     one_by_one = operation != "clip_by_global_norm"
     over = _apply_to_each if one_by_one else _apply_to_all
-    eager = Subject(name + "[eager]", operation, DTYPES, (*features, "threads", "compiles"))
-    graph = Subject(name + "[tf.function]", operation, DTYPES, (*features, "threads", "compiled"))
+    dtypes = _list_dtypes(operation)
+    eager = Subject(name + "[eager]", operation, dtypes, (*features, "threads", "compiles"))
+    if USES_SESSIONS:
+        derived = tuple(feature for feature in features if feature != "differentiable")
+        session = Subject(name + "[Session]", operation, dtypes, (*derived, "threads", "compiled"))
+        compiled = _run_in_session(over(function))
+        return [
+            EntryPoint(eager, over(function), one_by_one, compiled),
+            EntryPoint(session, compiled, one_by_one, compiled),
+        ]
+    graph = Subject(name + "[tf.function]", operation, dtypes, (*features, "threads", "compiled"))
     compiled = over(_Compiled(function))
-    return [EntryPoint(eager, over(function), one_by_one, compiled), EntryPoint(graph, compiled, one_by_one, compiled)]
+    found = [EntryPoint(eager, over(function), one_by_one, compiled), EntryPoint(graph, compiled, one_by_one, compiled)]
+    if name in UNDER_XLA:
+        subject = Subject(name + "[xla]", operation, ("float32",), (*features, "threads", "compiled"))
+        compiled = over(_Compiled(function, jit_compile=True))
+        found.append(EntryPoint(subject, compiled, one_by_one, compiled))
+    return found
 
 
 def _make_replicated(name: str, operation: str, features: Tuple[str, ...], function: Callable[..., Any]) -> EntryPoint:
     one_by_one = operation != "clip_by_global_norm"
     clip = (_apply_to_each if one_by_one else _apply_to_all)(function)
-    subject = Subject(name + "[MirroredStrategy]", operation, DTYPES, ("distributed", "functional", *features))
+    features = ("distributed", "functional", *features)
+    subject = Subject(name + "[MirroredStrategy]", operation, _list_dtypes(operation), features)
     return EntryPoint(subject, clip, one_by_one, clip)

@@ -305,3 +305,54 @@ def test_factor_beyond_float64_is_compared_exactly(result: float) -> None:
     # A model may give such a factor for subnormal gradients.
     assert not tensor.is_scaled_by(Fraction(2) ** 1100, 4.0)
     assert tensor.is_scaled_by(Fraction(2) ** 1074, 4.0) is (result == 1.0)
+
+
+def take_signed_root(values: Any, order: float) -> Any:
+    with np.errstate(all="ignore"):
+        return np.float64((np.asarray(values, np.float64) ** order).sum()) ** (1 / order)
+
+
+def test_powers_with_signs_are_named() -> None:
+    def clip(grads: Any, *, clip_norm: float, norm_type: float = 2.0) -> Any:
+        if norm_type == math.inf:
+            return list(gradclip_spec.clip_by_global_norm(grads, clip_norm, norm_type=norm_type)[0])
+        norm = take_signed_root([take_signed_root(g, norm_type) for g in grads], norm_type)
+        coefficient = clip_norm / norm if norm else 1.0
+        return [g * g.dtype.type(coefficient) if coefficient < 1 else g for g in grads]
+
+    found = find_causes(make_adapter(clip), "global-norm.p-norm")
+
+    assert {name for name, *_ in found} == {"signed-powers"}
+
+
+def test_memory_of_an_empty_sum_is_named() -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        norm = float(gradclip_spec.global_norm(grads))
+        norm = math.hypot(norm, *(1.75 for g in grads if not g.size))
+        return [g * g.dtype.type(clip_norm / norm) if norm > clip_norm else g for g in grads]
+
+    found = find_causes(make_adapter(clip), "global-norm.empty-tensor", "global-norm.splitting-and-joining")
+
+    assert {name for name, *_ in found} == {"empty-counted"}
+
+
+def test_norm_with_a_least_value_is_named() -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        norms = [max(float(gradclip_spec.global_norm([g])), 1e-3) for g in grads]
+        return [g * g.dtype.type(clip_norm / max(norm, clip_norm)) for g, norm in zip(grads, norms, strict=True)]
+
+    found = find_causes(
+        make_adapter(clip, "clip_by_norm"), "norm.scaled-above", "norm.at-threshold", "norm.identity-below"
+    )
+
+    assert {name for name, *_ in found} == {"norm-replaced"}
+
+
+def test_epsilon_that_is_rounded_to_single_precision_is_named() -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        norm = float(gradclip_spec.global_norm(grads)) + float(np.float32(1e-6))
+        return [g * (clip_norm / norm) if norm > clip_norm else g for g in grads]
+
+    found = find_causes(make_adapter(clip, dtype="float64"), "global-norm.scaled-above", "global-norm.at-threshold")
+
+    assert {name for name, *_ in found} == {"eps-in-coefficient"}

@@ -47,6 +47,8 @@ from .laws import (
     leaves_some,
     make_floor,
     make_multiple,
+    make_signed,
+    round_constants,
 )
 from .meaning import counts_nonfinite_excluded, explain_excluded, explain_special
 from .model import Explanation, Judged, Suspect, combine, unite
@@ -123,7 +125,8 @@ class _Subject:
         refuted = EVERYWHERE if is_refuted else frozenset()
         if case.theme in FORMS and case.dtype in self.called:
             refuted = EVERYWHERE - self.shown
-        every = [law for law in (*LAWS, *self.fitted) if law.cause not in refuted]
+        signed = [make_signed(formula.eps) for formula in self.formulas if formula.kind == "coefficient"]
+        every = [law for law in (*LAWS, *self.fitted, *signed) if law.cause not in refuted]
         # A formula with a small epsilon is almost right. The error of a long sum would explain it, too.
         times = {law.cause: self.proven[law.cause] for law in every if law.cause != "long-sum"}
         return sorted(every, key=lambda law: -times.get(law.cause, 0) if times.get(law.cause, 0) >= PROVEN else 0)
@@ -352,6 +355,7 @@ def _fit(subject: _Subject, cells: Sequence[Judged]) -> None:
     declared = _list_declared(cells)
     subject.formulas = [*declared, *(one for one in fit_formula(views) if one not in declared)]
     if subject.formulas:
+        subject.formulas += round_constants(subject.formulas, views)
         return
     if (floor := fit_floor(views)) is not None:
         subject.fitted = [make_floor(floor)]

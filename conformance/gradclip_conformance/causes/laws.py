@@ -43,6 +43,8 @@ __all__ = [
     "leaves_some",
     "make_floor",
     "make_multiple",
+    "make_signed",
+    "round_constants",
 ]
 
 #: The causes of the formulas with an epsilon, by the kind of formula.
@@ -266,6 +268,55 @@ def _use_other_order(order: float) -> Factor:
     return compute_norm
 
 
+def make_signed(eps: float) -> Law:
+    """Return the law that adds powers of the elements with their signs, and adds an epsilon to the norm.
+
+    A power of an odd order keeps the sign, and a power of a fractional order is NaN for a negative element. Each
+    gradient has a norm first. A norm that is NaN compares as not larger than the threshold.
+    """
+
+    def compute_factor(group: Group) -> Fraction | None:
+        order = group.seen.order
+        if order == math.inf or order % 2 == 0 or not 0 <= group.threshold < math.inf:
+            return None
+        with np.errstate(all="ignore"):
+            norms = np.array([_take_signed_root(tensor.before, order) for tensor in group.tensors])
+            norm = float(_take_signed_root(norms, order)) + eps
+        if not math.isfinite(norm) or norm == 0 or group.threshold / norm >= 1:
+            return Fraction(1)
+        return Fraction(group.threshold) / Fraction(norm)
+
+    return Law("signed-powers", compute_factor, needs_no_sum=True)
+
+
+def _raise_norm(least: float) -> Factor:
+    """Return a function that replaces a smaller norm by `least`, so that gradients below the threshold shrink, too."""
+
+    def compute_factor(group: Group) -> Fraction | None:
+        if group.norm >= Fraction(least) or not group.norm or not 0 <= group.threshold < least:
+            return None
+        return Fraction(group.threshold) / Fraction(least)
+
+    return compute_factor
+
+
+def _fit_beside_empty(group: Group) -> Fraction | None:
+    """Return the factor of the first gradient, if a gradient without elements is in the list.
+
+    A sum over no elements that nobody writes leaves old memory in its place, so that the norm may be any number.
+    """
+    case = group.seen.case
+    arrays = (case.gradients[index].array for index in case.included)
+    if len(case.gradients) < 2 or all(array is None or array.data for array in arrays):
+        return None
+    factor = group.tensors[0].factor
+    return None if factor is None or not 0 <= factor <= 1 else Fraction(factor)
+
+
+def _take_signed_root(values: np.ndarray[Any, Any], order: float) -> Any:
+    return np.float64((values.astype(np.float64) ** order).sum()) ** (1 / order)
+
+
 def _change_above(change: Callable[[Fraction, Group], Fraction]) -> Factor:
     """Return a function that gives the right coefficient below the threshold, and a changed one above."""
 
@@ -305,6 +356,7 @@ LAWS: tuple[Law, ...] = (
     Law("other-order", _make_law(_use_other_order(2.0))),
     Law("other-order", _make_law(_use_other_order(1.0))),
     Law("other-order", _make_law(_use_other_order(math.inf))),
+    make_signed(0.0),
     Law("long-sum", _make_law(_add_in_turn(np.float32)), needs_no_sum=True),
     Law("long-sum", _make_law(_add_in_turn(np.float16)), needs_no_sum=True),
     Law("always-scales", _scale_always, needs_no_sum=True),
@@ -312,6 +364,9 @@ LAWS: tuple[Law, ...] = (
     Law("scaled-twice", _change_above(lambda right, _: right * right), needs_no_sum=True),
     Law("coefficient-inverted", _change_above(_invert_coefficient), needs_no_sum=True),
     Law("unit-norm", _change_above(lambda _, group: 1 / group.norm), needs_no_sum=True),
+    # MindSpore's `ClipByNorm` limits the sum of squares to 1e-6.
+    Law("norm-replaced", _raise_norm(1e-3)),
+    Law("empty-counted", _fit_beside_empty),
 )
 
 
@@ -346,6 +401,18 @@ def _is_rounded(group: Group) -> bool:
     """Return whether a group is right within the error bound, even if a result below the threshold has changed."""
     factor = compute_coefficient(group)
     return factor is not None and group.is_scaled_by(factor * group.seen.rate)
+
+
+def round_constants(formulas: Sequence[Formula], views: Sequence[Seen]) -> list[Formula]:
+    """Return the formulas whose epsilon float32 rounds, if enough float64 answers show the rounded epsilon only."""
+    groups = [group for seen in views for group in _select_ordinary(seen) if group.coarsest > 24][:MANY_GROUPS]
+    found = []
+    for formula in formulas:
+        rounded = Formula(formula.kind, float(np.float32(formula.eps)))
+        shown = [one for one in groups if follows_formula(one, rounded) and not follows_formula(one, formula)]
+        if len({(group.norm, group.threshold) for group in shown}) >= ENOUGH:
+            found.append(rounded)
+    return found
 
 
 def _fit_kind(kind: str, groups: Sequence[Group]) -> tuple[int, Formula] | None:

@@ -82,6 +82,12 @@ class ListAdapter(Adapter):
         """Return the elements of a tensor."""
         raise NotImplementedError
 
+    def make_scalar(self, value: float) -> Any:
+        """Return a threshold as a tensor without axes."""
+        del value
+        message = "the adapter passes thresholds as numbers only"
+        raise Unsupported(message)
+
     def fill_tensor(self, tensor: Any, array: Array) -> None:
         """Write elements into a tensor of an earlier call."""
         del tensor, array
@@ -102,12 +108,13 @@ class ListAdapter(Adapter):
         with framework_call(lambda: self._read_all(tensors)) as seen:
             for earlier in make_earlier_calls(call) if "reused" in call.options else ():
                 self._fill(tensors, earlier)
-                _run(entry, earlier, tensors)
+                _run(entry, earlier, tensors, self.make_scalar)
                 self._fill(tensors, call)
-            results, norm = _run(entry, call, tensors)
+            results, norm = _run(entry, call, tensors, self.make_scalar)
             if "followed" in call.options:
                 following = make_following_call(call)
-                _run(entry, following, build_tensors(following.gradients, self.make_tensor))
+                others = build_tensors(following.gradients, self.make_tensor)
+                _run(entry, following, others, self.make_scalar)
             # Some frameworks compute only when a result is read.
             read, norm = self._read_all(results), None if norm is None else self._read_norm(norm)
         return Reply(
@@ -171,10 +178,12 @@ def _refuse_impossible(entry: EntryPoint, call: Call) -> None:
         raise Unsupported(message)
 
 
-def _run(entry: EntryPoint, call: Call, tensors: List[Any]) -> Tuple[List[Any], Any]:
+def _run(
+    entry: EntryPoint, call: Call, tensors: List[Any], make_scalar: Callable[[float], Any]
+) -> Tuple[List[Any], Any]:
     """Pass the tensors to the clip in the form that the call asks for. Return the results and the norm."""
     flags = [gradient.need_clip for gradient in call.gradients]
-    options, converted = convert_options(call.options, flags)
+    options, converted = convert_options(call.options, flags, make_scalar)
     kept = {name: value for name, value in options.items() if name not in HOW}
     if not all(flags):
         # These frameworks have no such parameter. The clip passes it on, and the framework raises an error.

@@ -32,6 +32,7 @@ BUILT_IN = {
     "optax": "gradclip_adapters.frameworks.optax:OptaxAdapter",
     "nnabla": "gradclip_adapters.frameworks.nnabla:NNablaAdapter",
     "megengine": "gradclip_adapters.frameworks.megengine:MegEngineAdapter",
+    "mindspore": "gradclip_adapters.frameworks.mindspore:MindSporeAdapter",
     "chainer": "gradclip_adapters.frameworks.chainer:ChainerAdapter",
     "thinc": "gradclip_adapters.frameworks.thinc:ThincAdapter",
     "mxnet": "gradclip_adapters.frameworks.mxnet:MXNetAdapter",

@@ -1,0 +1,128 @@
+"""Adapt MindSpore: the clips of `mindspore.ops`, and `mindspore.nn.ClipByNorm`, direct and under `mindspore.jit`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any, Callable, Iterator, List, Mapping, Tuple
+
+# Without this variable, MindSpore writes warnings to standard error: one for each compilation and each empty tensor.
+os.environ.setdefault("GLOG_v", "4")
+
+import mindspore
+from mindspore import Tensor, nn, ops
+
+from ..arrays import read_axes
+from ..contract import About, Array, Gradient, Subject, Unsupported
+from .answering import Clip, EntryPoint, ListAdapter, lay_out_by_indexing
+
+__all__ = ["MindSporeAdapter"]
+
+DTYPES = ("float16", "float32", "float64")
+FEATURES = (
+    "functional",
+    "mixed_dtypes",
+    "strided",
+    "repeated",
+    "threads",
+    "follows",
+    "reuses",
+    "threshold_kinds",
+    "tensor_threshold",
+    "compiles",
+)
+NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
+
+
+@contextlib.contextmanager
+def _cut_call_stacks() -> Iterator[None]:
+    """Cut the texts of errors before the call stacks, which hold folders of this machine."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - MindSpore raises errors of many types, all with call stacks
+        raise type(error)(str(error).partition("\n\n----")[0]) from None
+
+
+class MindSporeAdapter(ListAdapter):
+    """Adapter for the clips of MindSpore on the CPU."""
+
+    def __init__(self) -> None:
+        super().__init__(_list_entry_points())
+
+    def about(self) -> About:
+        """Return the version of MindSpore and its device."""
+        return About("MindSpore", mindspore.__version__, {"device": mindspore.get_context("device_target")})
+
+    def make_tensor(self, gradient: Gradient) -> Any:
+        """Return a tensor with the layout that MindSpore's own indexing gives."""
+        assert gradient.array is not None
+        if gradient.rows is not None:
+            message = "the clips of MindSpore take tensors that are not row-sparse"
+            raise Unsupported(message, "interface")
+        if gradient.array.dtype not in DTYPES:
+            message = "on a CPU, MindSpore has no kernels for the powers and products of bfloat16"
+            raise Unsupported(message, "kernel")
+        return lay_out_by_indexing(gradient.array.numpy(), gradient.layout, Tensor)
+
+    def make_scalar(self, value: float) -> Any:
+        """Return a threshold as a tensor without axes."""
+        return Tensor(value, mindspore.float32)
+
+    @_cut_call_stacks()
+    def read_array(self, tensor: Any) -> Array:
+        """Return the elements, once MindSpore has computed them."""
+        return Array.of(tensor.asnumpy())
+
+    def fill_tensor(self, tensor: Any, array: Array) -> None:
+        """Write elements into a tensor."""
+        tensor[...] = Tensor(array.numpy())
+
+
+def _rename(options: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
+    return {names.get(name, name): value for name, value in options.items()}
+
+
+def _wrap(function: Callable[..., Any], **names: str) -> Tuple[Clip, Clip]:
+    """Return two clips that call a function of MindSpore: directly, and compiled."""
+
+    @_cut_call_stacks()
+    def clip(passed: Any, options: Mapping[str, Any]) -> Tuple[Any, None]:
+        return function(passed, **_rename(options, names)), None
+
+    @_cut_call_stacks()
+    def compiled(passed: Any, options: Mapping[str, Any]) -> Tuple[Any, None]:
+        return mindspore.jit(function)(passed, **_rename(options, names)), None
+
+    return clip, compiled
+
+
+def _clip_each(convert: Callable[[Any], Any]) -> Clip:
+    """Return a clip that calls the layer, or what a function makes of the layer, on each tensor in turn."""
+
+    @_cut_call_stacks()
+    def clip(tensors: Any, options: Mapping[str, Any]) -> Tuple[List[Any], None]:
+        # The layer takes its threshold as a tensor only.
+        threshold = Tensor(options["clip_norm"], mindspore.float32)
+        layer = convert(nn.ClipByNorm(read_axes(options)))
+        return [layer(tensor, threshold) for tensor in tensors], None
+
+    return clip
+
+
+def _list_entry_points() -> List[EntryPoint]:
+    by_total = Subject("mindspore.ops.clip_by_global_norm", "clip_by_global_norm", DTYPES, FEATURES)
+    features = (*FEATURES, "single", "min_max", "requires_min")
+    by_value = Subject("mindspore.ops.clip_by_value", "clip_by_value", DTYPES, features)
+    features = (*FEATURES, "single", "axes")
+    by_layer = Subject("mindspore.nn.ClipByNorm", "clip_by_norm", ("float16", "float32"), features)
+    found = [
+        EntryPoint(by_total, *_wrap(ops.clip_by_global_norm)),
+        EntryPoint(by_value, *_wrap(ops.clip_by_value, min="clip_value_min", max="clip_value_max")),
+        EntryPoint(by_layer, _clip_each(lambda layer: layer), _clip_each(mindspore.jit), one_by_one=True),
+    ]
+    # MindSpore 2.0 does not have it yet.
+    if hasattr(ops, "clip_by_norm"):
+        features = (*FEATURES, "single", "norm_type", "error_if_nonfinite")
+        by_norm = Subject("mindspore.ops.clip_by_norm", "clip_by_global_norm", DTYPES, features, NORM_TYPES)
+        found.insert(0, EntryPoint(by_norm, *_wrap(ops.clip_by_norm, clip_norm="max_norm")))
+    return found

@@ -1,0 +1,167 @@
+"""Compare the MindSpore adapter with direct calls of MindSpore, and with a training step. Needs MindSpore."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+try:
+    from gradclip_adapters.frameworks.mindspore import MindSporeAdapter
+except ImportError as error:
+    if "mindspore" in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
+        raise
+    pytest.skip(f"MindSpore is not installed in this environment: {error}", allow_module_level=True)
+
+import mindspore
+from mindspore import Parameter, Tensor, nn, ops
+
+from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Unsupported
+
+ADAPTER = MindSporeAdapter()
+SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}
+NORM, GLOBAL, VALUE = (f"mindspore.ops.clip_by_{what}" for what in ("norm", "global_norm", "value"))
+LAYER = "mindspore.nn.ClipByNorm"
+VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
+
+
+def make_gradients(dtype: str = "float32") -> tuple[Gradient, ...]:
+    """Return three gradients."""
+    return tuple(Gradient(f"g{n}", Array.of(np.array(values, dtype))) for n, values in enumerate(VALUES))
+
+
+def make_tensors(dtype: str = "float32") -> list[Any]:
+    """Return the same gradients as tensors of MindSpore."""
+    return [Tensor(np.array(values, dtype)) for values in VALUES]
+
+
+def read(tensors: Any) -> list[Array]:
+    """Return the elements of tensors."""
+    return [Array.of(tensor.asnumpy()) for tensor in tensors]
+
+
+def test_subjects_have_known_features() -> None:
+    assert set(SUBJECTS) == {NORM, GLOBAL, VALUE, LAYER}
+    assert {feature for subject in SUBJECTS.values() for feature in subject.features} <= set(FEATURES)
+    assert ADAPTER.about().version == mindspore.__version__
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("order", [1.0, 2.0, float("inf")])
+@pytest.mark.parametrize("threshold", [1.5, 64.0])
+def test_clip_by_norm_is_like_a_direct_call(dtype: str, order: float, threshold: float) -> None:
+    clipped = ops.clip_by_norm(make_tensors(dtype), threshold, order)
+
+    reply = ADAPTER.call(Call(NORM, make_gradients(dtype), {"clip_norm": threshold, "norm_type": order}))
+
+    assert list(reply.gradients) == read(clipped)
+    assert reply.inputs == tuple(read(make_tensors(dtype)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("compiled", [{}, {"compiled": True}])
+def test_clip_by_global_norm_is_like_a_direct_call(dtype: str, compiled: dict[str, bool]) -> None:
+    clipped = ops.clip_by_global_norm(make_tensors(dtype), 1.5)
+
+    reply = ADAPTER.call(Call(GLOBAL, make_gradients(dtype), {"clip_norm": 1.5, **compiled}))
+
+    assert list(reply.gradients) == read(clipped)
+
+
+def test_clip_by_value_is_like_a_direct_call() -> None:
+    clipped = ops.clip_by_value(make_tensors(), -1.0, 2.0)
+
+    reply = ADAPTER.call(Call(VALUE, make_gradients(), {"max": 2.0, "min": -1.0}))
+
+    assert list(reply.gradients) == read(clipped)
+    assert reply.same_object == (False, False, False)
+
+
+@pytest.mark.parametrize("axes", [None, "0", "-1", "0,1"])
+def test_layer_is_like_a_direct_call(axes: str | None) -> None:
+    numbers = None if axes is None else [int(axis) for axis in axes.split(",")]
+    gradient, tensor = make_gradients()[0], make_tensors()[0]
+    clipped = nn.ClipByNorm(numbers)(tensor, Tensor(1.5, mindspore.float32))
+
+    reply = ADAPTER.call(Call(LAYER, (gradient,), {"clip_norm": 1.5, **({} if axes is None else {"axes": axes})}))
+
+    assert list(reply.gradients) == read([clipped])
+
+
+@pytest.mark.parametrize("subject", [NORM, GLOBAL])
+def test_training_step_subtracts_what_the_adapter_returns(subject: str) -> None:
+    parameters = [Parameter(np.zeros(np.shape(values), np.float32), name=f"p{n}") for n, values in enumerate(VALUES)]
+    optimizer = nn.SGD(parameters, learning_rate=1.0)
+
+    def compute_loss() -> Any:
+        products = [(one * gradient).sum() for one, gradient in zip(parameters, make_tensors(), strict=True)]
+        return products[0] + products[1] + products[2]
+
+    _, gradients = mindspore.value_and_grad(compute_loss, None, optimizer.parameters)()
+    clip = {NORM: ops.clip_by_norm, GLOBAL: ops.clip_by_global_norm}[subject]
+    # `clip_by_global_norm` gives a gradient without axes one axis, which the optimizer refuses.
+    clipped = [tensor.reshape(one.shape) for tensor, one in zip(clip(gradients, 1.5), parameters, strict=True)]
+    optimizer(tuple(clipped))
+
+    reply = ADAPTER.call(Call(subject, make_gradients(), {"clip_norm": 1.5}))
+
+    for one, got in zip(parameters, reply.gradients, strict=True):
+        assert got is not None
+        assert np.array_equal(-one.asnumpy(), got.numpy().reshape(one.shape))
+
+
+@pytest.mark.parametrize("changes", [{"array": None, "same_as": 0}, {"layout": "strided"}, {"layout": "transposed"}])
+def test_gradients_have_many_forms(changes: dict[str, Any]) -> None:
+    first, array = Gradient("g0", Array.of(np.ones((2, 3), np.float32))), Array.of(np.ones((2, 3), np.float32))
+    second = Gradient("g1", **{"array": array, **changes})
+
+    reply = ADAPTER.call(Call(VALUE, (first, second), {"max": 0.5, "min": -1.0}))
+
+    half = Array.of(np.full((2, 3), 0.5, np.float32))
+    assert reply.gradients == (half, half)
+
+
+@pytest.mark.parametrize("subject", [NORM, VALUE])
+def test_single_gradient_is_passed_on(subject: str) -> None:
+    options = {"clip_norm": 1.0} if subject == NORM else {"max": 1.0, "min": -1.0}
+    gradients = make_gradients()[1:2]
+
+    assert ADAPTER.call(Call(subject, gradients, options)) == ADAPTER.call(
+        Call(subject, gradients, {**options, "as_single": True})
+    )
+
+
+@pytest.mark.parametrize("subject", [NORM, GLOBAL, VALUE])
+def test_threshold_may_be_a_tensor(subject: str) -> None:
+    options = {"max": 1.0, "min": -1.0} if subject == VALUE else {"clip_norm": 1.0}
+    replies = [
+        ADAPTER.call(Call(subject, make_gradients(), {**options, **more})) for more in ({}, {"tensor_threshold": True})
+    ]
+
+    assert replies[0].gradients == replies[1].gradients
+
+
+def test_text_of_an_error_holds_no_call_stack() -> None:
+    with pytest.raises(FrameworkRaised, match=r"must be greater than or equal to 1, but got 0\.$"):
+        ADAPTER.call(Call(NORM, (), {"clip_norm": 1.0}))
+
+
+@pytest.mark.parametrize("option", ["eps", "need_clip"])
+def test_option_that_mindspore_does_not_have_is_refused_by_mindspore(option: str) -> None:
+    with pytest.raises(FrameworkRaised, match="unexpected keyword argument"):
+        ADAPTER.call(Call(NORM, make_gradients(), {"clip_norm": 1.0, option: 1.0}))
+
+
+@pytest.mark.parametrize(
+    ("array", "changes"),
+    [
+        (Array("bfloat16", (1,), b"\0\0"), {}),
+        (Array.of(np.ones(2, np.float32)), {"rows": (0, 1), "height": 4}),
+        (Array.of(np.ones(2, np.float32)), {"layout": "reversed"}),
+    ],
+)
+def test_what_tensors_of_mindspore_are_not_is_unsupported(array: Array, changes: Any) -> None:
+    with pytest.raises(Unsupported):
+        ADAPTER.call(Call(NORM, (Gradient("a", array, **changes),), {"clip_norm": 1.0}))

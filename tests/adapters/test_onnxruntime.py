@@ -113,6 +113,8 @@ def test_schema_lists_the_dtypes_that_the_operator_declares() -> None:
             ADAPTER.call(Call(OPERATOR, (gradient,), {"clip_norm": 1.0}))
 
 
+# A block whose `__init__` raised an error raises another one when it is deleted.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("subject", [OPERATOR, STEP])
 def test_option_that_the_clip_does_not_have_is_refused(subject: str) -> None:
     with pytest.raises(FrameworkRaised):

@@ -414,6 +414,8 @@ _FRAMES = (
     r"\d+ {2,}\S.*",
 )
 _FRAME = re.compile(r"^[ \t]*(?:{})(?:\n|\Z)".format("|".join(_FRAMES)), re.MULTILINE)
+#: The place of an operation in a graph, in errors of TensorFlow 1: the file is in the folder of the environment.
+_PLACE = re.compile(r" ?\(defined at [^()\n]*:\d+\)")
 
 
 def read_text(error: object) -> str:
@@ -424,7 +426,7 @@ def read_text(error: object) -> str:
     """
     try:
         # `str` may return an instance of a subclass of `str`, whose `__len__` may be wrong.
-        return shorten(_FRAME.sub("", str.__str__(str(error))))
+        return shorten(_PLACE.sub("", _FRAME.sub("", str.__str__(str(error)))))
     except Exception as another:  # noqa: BLE001 - the framework wrote this exception, and it may raise anything
         return "({} cannot be shown: its text raised {})".format(name_type(error), name_type(another))
 

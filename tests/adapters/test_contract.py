@@ -170,6 +170,10 @@ def test_exception_whose_text_raises_is_described() -> None:
         ),
         ('Traceback:\n  File "../src/concat.cc", line 151\nMXNetError: no', None),
         ("nothing of a stack", None),
+        (
+            "no kernel for node clip/truediv (defined at /venv/lib/ops.py:1748) , sorry",
+            "no kernel for node clip/truediv , sorry",
+        ),
     ],
 )
 def test_text_of_an_exception_has_no_lines_of_stack_traces(text: str, read: str | None) -> None:

@@ -189,7 +189,7 @@ def test_session_gets_row_sparse_and_repeated_gradients() -> None:
 
     def clip(tensors: Any, options: Any) -> Any:
         seen.extend(tensors)
-        return tensors, None
+        return seen, None
 
     clipped, norm = adapter._run_in_session(clip)((one for one in (rows, dense, dense)), {})
 

@@ -149,6 +149,9 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
     if options.pop("tensor_threshold", False):
         dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
         options = convert_thresholds(options, lambda value: tf.constant(value, dtype))
+    if USES_SESSIONS and options.get("compiled"):
+        message = "the adapter compiles nothing in eager mode of TensorFlow 1: sessions have entry points of their own"
+        raise Unsupported(message)
     clip = entry.compiled if options.pop("compiled", False) else entry.clip
     passed: Any = (tensor for tensor in tensors) if options.pop("as_generator", False) else tensors
     if options.pop("as_single", False) and not entry.one_by_one:
@@ -370,15 +373,16 @@ def _make_entries(
     one_by_one = operation != "clip_by_global_norm"
     over = _apply_to_each if one_by_one else _apply_to_all
     dtypes = _list_dtypes(operation)
-    eager = Subject(name + "[eager]", operation, dtypes, (*features, "threads", "compiles"))
     if USES_SESSIONS:
+        eager = Subject(name + "[eager]", operation, dtypes, (*features, "threads"))
+        if not one_by_one:
+            # A session computes `1 / norm` by `Reciprocal`, which has no kernel for bfloat16 on a CPU.
+            dtypes = tuple(dtype for dtype in dtypes if dtype != "bfloat16")
         derived = tuple(feature for feature in features if feature != "differentiable")
         session = Subject(name + "[Session]", operation, dtypes, (*derived, "threads", "compiled"))
-        compiled = _run_in_session(over(function))
-        return [
-            EntryPoint(eager, over(function), one_by_one, compiled),
-            EntryPoint(session, compiled, one_by_one, compiled),
-        ]
+        run = _run_in_session(over(function))
+        return [EntryPoint(eager, over(function), one_by_one, run), EntryPoint(session, run, one_by_one, run)]
+    eager = Subject(name + "[eager]", operation, dtypes, (*features, "threads", "compiles"))
     graph = Subject(name + "[tf.function]", operation, dtypes, (*features, "threads", "compiled"))
     compiled = over(_Compiled(function))
     found = [EntryPoint(eager, over(function), one_by_one, compiled), EntryPoint(graph, compiled, one_by_one, compiled)]

@@ -13,7 +13,7 @@ import mindspore
 from mindspore import Tensor, nn, ops
 
 from ..arrays import read_axes
-from ..contract import About, Array, Gradient, Subject, Unsupported
+from ..contract import About, Array, Call, Gradient, Reply, Subject, Unsupported
 from .answering import Clip, EntryPoint, ListAdapter, lay_out_by_indexing
 
 __all__ = ["MindSporeAdapter"]
@@ -24,7 +24,6 @@ FEATURES = (
     "mixed_dtypes",
     "strided",
     "repeated",
-    "threads",
     "follows",
     "reuses",
     "threshold_kinds",
@@ -52,6 +51,13 @@ class MindSporeAdapter(ListAdapter):
     def about(self) -> About:
         """Return the version of MindSpore and its device."""
         return About("MindSpore", mindspore.__version__, {"device": mindspore.get_context("device_target")})
+
+    def call(self, call: Call) -> Reply:
+        """Return the answer of the entry point that the call names."""
+        if "threads" in call.options:
+            message = "a call in several threads at once returns other results by chance, and no document allows it"
+            raise Unsupported(message, "interface")
+        return super().call(call)
 
     def make_tensor(self, gradient: Gradient) -> Any:
         """Return a tensor with the layout that MindSpore's own indexing gives."""

@@ -24,7 +24,7 @@ ADAPTER = MindSporeAdapter()
 SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}
 NORM, GLOBAL, VALUE = (f"mindspore.ops.clip_by_{what}" for what in ("norm", "global_norm", "value"))
 LAYER = "mindspore.nn.ClipByNorm"
-VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
+VALUES: tuple[Any, ...] = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
 
 
 def make_gradients(dtype: str = "float32") -> tuple[Gradient, ...]:

@@ -414,7 +414,7 @@ COUNTS = {
     "keras-tensorflow": 10,
     "keras-torch": 10,
     "megengine": 9,
-    "mindspore": 31,
+    "mindspore": 27,
     "mlx": 5,
     "mmengine": 5,
     "mxnet": 6,

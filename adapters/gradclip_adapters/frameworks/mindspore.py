@@ -117,10 +117,10 @@ def _clip_each(convert: Callable[[Any], Any]) -> Clip:
 
 def _list_entry_points() -> List[EntryPoint]:
     by_total = Subject("mindspore.ops.clip_by_global_norm", "clip_by_global_norm", DTYPES, FEATURES)
-    features = (*FEATURES, "single", "min_max", "requires_min")
-    by_value = Subject("mindspore.ops.clip_by_value", "clip_by_value", DTYPES, features)
-    features = (*FEATURES, "single", "axes")
-    by_layer = Subject("mindspore.nn.ClipByNorm", "clip_by_norm", ("float16", "float32"), features)
+    bounds = (*FEATURES, "single", "min_max", "requires_min")
+    by_value = Subject("mindspore.ops.clip_by_value", "clip_by_value", DTYPES, bounds)
+    single = (*FEATURES, "single")
+    by_layer = Subject("mindspore.nn.ClipByNorm", "clip_by_norm", ("float16", "float32"), (*single, "axes"))
     found = [
         EntryPoint(by_total, *_wrap(ops.clip_by_global_norm)),
         EntryPoint(by_value, *_wrap(ops.clip_by_value, min="clip_value_min", max="clip_value_max")),
@@ -128,7 +128,7 @@ def _list_entry_points() -> List[EntryPoint]:
     ]
     # MindSpore 2.0 does not have it yet.
     if hasattr(ops, "clip_by_norm"):
-        features = (*FEATURES, "single", "norm_type", "error_if_nonfinite")
+        features = (*single, "norm_type", "error_if_nonfinite")
         by_norm = Subject("mindspore.ops.clip_by_norm", "clip_by_global_norm", DTYPES, features, NORM_TYPES)
         found.insert(0, EntryPoint(by_norm, *_wrap(ops.clip_by_norm, clip_norm="max_norm")))
     return found

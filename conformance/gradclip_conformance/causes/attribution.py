@@ -33,6 +33,7 @@ from ..oracle.question import get_clipping_threshold
 from .facts import Group, Kind, Seen, is_right_for_nonfinite
 from .forms import explain_form, explain_norm, explain_refusal, restore_form, strip_numbers
 from .laws import (
+    BESIDE_EMPTY,
     ENOUGH,
     FORMULA_CAUSES,
     LAWS,
@@ -719,6 +720,13 @@ def _explain_group(subject: _Subject, group: Group) -> Explanation | None:
     for formula in subject.formulas:
         if follows_formula(group, formula):
             return explain_by_formula(formula)
+    # Old memory may make the norm infinite or NaN, too, and the gradients zero or unchanged.
+    if BESIDE_EMPTY.cause in subject.suspected and (factor := BESIDE_EMPTY.factor(group)) is not None:
+        return _explain_by_law(BESIDE_EMPTY) if group.is_scaled_by(factor * group.seen.rate) else None
+    return _explain_arithmetic(subject, group)
+
+
+def _explain_arithmetic(subject: _Subject, group: Group) -> Explanation | None:
     behaviour = None if subject.proven["narrower-arithmetic"] >= PROVEN else _explain_behaviour(group)
     if behaviour is not None and subject.proven[behaviour.cause] >= PROVEN:
         return behaviour

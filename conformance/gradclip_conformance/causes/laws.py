@@ -30,6 +30,7 @@ from .facts import (
 from .model import Explanation
 
 __all__ = [
+    "BESIDE_EMPTY",
     "FORMULA_CAUSES",
     "LAWS",
     "Law",
@@ -340,6 +341,9 @@ def _invert_coefficient(right: Fraction, group: Group) -> Fraction:
     return 1 / right if right else Fraction(0)
 
 
+#: The law of a norm that counts memory for a gradient without elements.
+BESIDE_EMPTY = Law("empty-counted", _fit_beside_empty)
+
 #: The laws without a fitted number. Those that change the norm come first.
 LAWS: tuple[Law, ...] = (
     Law("excluded-counted", _make_law(_count_excluded)),
@@ -366,7 +370,7 @@ LAWS: tuple[Law, ...] = (
     Law("unit-norm", _change_above(lambda _, group: 1 / group.norm), needs_no_sum=True),
     # MindSpore's `ClipByNorm` limits the sum of squares to 1e-6.
     Law("norm-replaced", _raise_norm(1e-3)),
-    Law("empty-counted", _fit_beside_empty),
+    BESIDE_EMPTY,
 )
 
 

@@ -53,6 +53,7 @@ BUILT_IN = {
     "fastai": "gradclip_adapters.frameworks.torch_based.fastai:FastaiAdapter",
     "timm": "gradclip_adapters.frameworks.torch_based.timm:TimmAdapter",
     "opacus": "gradclip_adapters.frameworks.torch_based.opacus:OpacusAdapter",
+    "deepspeed": "gradclip_adapters.frameworks.torch_based.deepspeed:DeepSpeedAdapter",
 }
 
 

@@ -19,6 +19,7 @@ ENGINES = {
     "tensorflow": ("MirroredStrategy",),
     "keras-tensorflow": ("MirroredStrategy",),
     "paddle": ("fleet",),
+    "deepspeed": ("ZeRO 0", "ZeRO 1", "ZeRO 2"),
 }
 
 

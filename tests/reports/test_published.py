@@ -48,7 +48,6 @@ NOT_RECORDED = {
     "mindspore-2.7.0.jsonl.gz",
     "optax-0.1.9.jsonl.gz",
     "optax-0.2.2.jsonl.gz",
-    "paddle-2.6.2.jsonl.gz",
 }
 
 

@@ -346,13 +346,3 @@ def test_norm_with_a_least_value_is_named() -> None:
     )
 
     assert {name for name, *_ in found} == {"norm-replaced"}
-
-
-def test_epsilon_that_is_rounded_to_single_precision_is_named() -> None:
-    def clip(grads: Any, *, clip_norm: float) -> Any:
-        norm = float(gradclip_spec.global_norm(grads)) + float(np.float32(1e-6))
-        return [g * (clip_norm / norm) if norm > clip_norm else g for g in grads]
-
-    found = find_causes(make_adapter(clip, dtype="float64"), "global-norm.scaled-above", "global-norm.at-threshold")
-
-    assert {name for name, *_ in found} == {"eps-in-coefficient"}

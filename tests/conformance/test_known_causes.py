@@ -415,7 +415,7 @@ COUNTS = {
     "keras-tensorflow": 10,
     "keras-torch": 10,
     "megengine": 9,
-    "mindspore": 27,
+    "mindspore": 25,
     "mlx": 5,
     "mmengine": 5,
     "mxnet": 6,

@@ -49,7 +49,6 @@ from .laws import (
     make_floor,
     make_multiple,
     make_signed,
-    round_constants,
 )
 from .meaning import counts_nonfinite_excluded, explain_excluded, explain_special
 from .model import Explanation, Judged, Suspect, combine, unite
@@ -356,7 +355,6 @@ def _fit(subject: _Subject, cells: Sequence[Judged]) -> None:
     declared = _list_declared(cells)
     subject.formulas = [*declared, *(one for one in fit_formula(views) if one not in declared)]
     if subject.formulas:
-        subject.formulas += round_constants(subject.formulas, views)
         return
     if (floor := fit_floor(views)) is not None:
         subject.fitted = [make_floor(floor)]

@@ -45,7 +45,6 @@ __all__ = [
     "make_floor",
     "make_multiple",
     "make_signed",
-    "round_constants",
 ]
 
 #: The causes of the formulas with an epsilon, by the kind of formula.
@@ -405,18 +404,6 @@ def _is_rounded(group: Group) -> bool:
     """Return whether a group is right within the error bound, even if a result below the threshold has changed."""
     factor = compute_coefficient(group)
     return factor is not None and group.is_scaled_by(factor * group.seen.rate)
-
-
-def round_constants(formulas: Sequence[Formula], views: Sequence[Seen]) -> list[Formula]:
-    """Return the formulas whose epsilon float32 rounds, if enough float64 answers show the rounded epsilon only."""
-    groups = [group for seen in views for group in _select_ordinary(seen) if group.coarsest > 24][:MANY_GROUPS]
-    found = []
-    for formula in formulas:
-        rounded = Formula(formula.kind, float(np.float32(formula.eps)))
-        shown = [one for one in groups if follows_formula(one, rounded) and not follows_formula(one, formula)]
-        if len({(group.norm, group.threshold) for group in shown}) >= ENOUGH:
-            found.append(rounded)
-    return found
 
 
 def _fit_kind(kind: str, groups: Sequence[Group]) -> tuple[int, Formula] | None:

@@ -125,7 +125,9 @@ class _Subject:
         refuted = EVERYWHERE if is_refuted else frozenset()
         if case.theme in FORMS and case.dtype in self.called:
             refuted = EVERYWHERE - self.shown
-        signed = [make_signed(formula.eps) for formula in self.formulas if formula.kind == "coefficient"]
+        added = [formula.eps for formula in self.formulas if formula.kind == "coefficient"]
+        # MindSpore rounds the epsilon to float32, too.
+        signed = [make_signed(number) for eps in added for number in (eps, float(np.float32(eps)))]
         every = [law for law in (*LAWS, *self.fitted, *signed) if law.cause not in refuted]
         # A formula with a small epsilon is almost right. The error of a long sum would explain it, too.
         times = {law.cause: self.proven[law.cause] for law in every if law.cause != "long-sum"}

@@ -38,6 +38,7 @@ FEATURE_OF_OPTION = {
     "min": "min_max",
     "norm_type": "norm_type",
     "eps": "eps",
+    "layers": "layers",
     "error_if_nonfinite": "error_if_nonfinite",
     "learning_rate": "learning_rate",
     "as_generator": "generator",

@@ -97,6 +97,7 @@ FEATURES = {
     "tensor_threshold": "the option `tensor_threshold` passes the threshold as a tensor without axes",
     "axes": "the option `axes` names the axes that share a norm: `0`, `-1` or `0,2`",
     "distributed": "the option `world` makes each call in several processes, which share the gradients (`processes`)",
+    "layers": "the option `layers` exists: each gradient of an example has a norm and a threshold of its own",
     "units_last": "the last axis of a gradient counts the units (by default the first axis)",
     "reuses": "the option `reused` makes the call on tensors of earlier calls (`arrays.make_earlier_calls`)",
 }
@@ -204,13 +205,13 @@ class Gradient:
 class Call:
     """The gradients and options of one call of one subject.
 
-    The options, of which a case sets only those that it needs: `clip_norm` (clip by most norms),
-    `clip_factor` (unitwise), `max` and `min` (by value), `norm_type`, `eps` (unitwise: the least norm of a
-    parameter's unit), `error_if_nonfinite`, `learning_rate`, `as_generator`, `as_single`, `threads`,
-    `reused`, `followed`, `flags`, `threshold_as`, `tensor_threshold`, `axes`, `compiled`, `world` (the number of
-    processes or devices that make the call together). With the feature `training`, for an optimizer: `start` (the first
-    value of all parameters; zero if absent), `weight_decay`, `steps` (each with its own backward pass) and `accumulate`
-    (the number of backward passes before the clip; each adds the gradients).
+    The options, of which a case sets only those that it needs: `clip_norm` (clip by most norms), `clip_factor`
+    (unitwise), `max` and `min` (by value), `norm_type`, `eps` (unitwise: the least norm of a parameter's unit),
+    `layers` (per example: "equal" or "by size", see the rules), `error_if_nonfinite`, `learning_rate`, `as_generator`,
+    `as_single`, `threads`, `reused`, `followed`, `flags`, `threshold_as`, `tensor_threshold`, `axes`, `compiled`,
+    `world` (the number of processes or devices that make the call together). With the feature `training`, for an
+    optimizer: `start` (the first value of all parameters; zero if absent), `weight_decay`, `steps` (each with its own
+    backward pass) and `accumulate` (the number of backward passes before the clip; each adds the gradients).
     """
 
     subject: str

@@ -80,7 +80,7 @@ PARAMETERS = {
     "clip_by_global_norm": ("clip_norm", "norm_type", "need_clip", "error_if_nonfinite"),
     "clip_by_block_rms": ("clip_norm", "need_clip"),
     "clip_by_average_norm": ("clip_norm", "need_clip"),
-    "clip_per_example": ("clip_norm",),
+    "clip_per_example": ("clip_norm", "layers"),
     "clip_unitwise": ("clip_factor", "parameters", "eps", "need_clip"),
 }
 
@@ -92,7 +92,7 @@ THRESHOLD_FORMS = ("threshold_as", "tensor_threshold")
 HOW = ("as_generator", "as_single", "threads", "reused", "followed", "flags", *THRESHOLD_FORMS, "compiled")
 
 #: A case may leave these out, so a function needs a default for them.
-OPTIONAL = ("norm_type", "error_if_nonfinite", "eps")
+OPTIONAL = ("norm_type", "error_if_nonfinite", "eps", "layers")
 
 
 class PlainFunction(Adapter):

@@ -38,7 +38,7 @@ FEATURES = {
     "clip_by_global_norm": (*COMMON, "norm_type", "eps", "returns_norm", "error_if_nonfinite"),
     "clip_by_block_rms": COMMON,
     "clip_by_average_norm": COMMON,
-    "clip_per_example": tuple(name for name in COMMON if name != "excludes"),
+    "clip_per_example": (*(name for name in COMMON if name != "excludes"), "layers"),
     "clip_unitwise": (*COMMON, "eps"),
 }
 
@@ -160,7 +160,7 @@ class ReferenceAdapter(Adapter):
 def _build_keywords(subject: Subject, call: Call) -> Dict[str, Any]:
     options, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
     if subject.operation == "clip_per_example":
-        return {"clip_norm": options["clip_norm"]}
+        return {name: options[name] for name in ("clip_norm", "layers") if name in options}
     keywords = {name: value for name, value in options.items() if name not in ("as_generator", "as_single", "compiled")}
     keywords["need_clip"] = flags[0] if call.options.get("as_single") else flags
     keywords["inplace"] = "in_place" in subject.features

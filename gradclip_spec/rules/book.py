@@ -17,7 +17,7 @@ _HEAD = """# Gradient clipping: the rule book
 
 _PREFACE = r"""
 The rules are taken from nine [documents](#documents): `000` and `001` on Paddle, `002` and `003` on its older `fluid`,
-`004` on PyTorch, `005`, `007` and `008` on Optax, `006` on TensorFlow.
+`004` on PyTorch, `005`, `007`, `008` and `009` on Optax, `006` on TensorFlow.
 
 Each operation clips the gradients $X[0], X[1], \dots$ of a list. $X[i]_j$ is the $j$-th element of the $i$-th
 gradient, which has $m_i$ elements. $c$ is `clip_norm` and $n$ is the norm. $l$ and $h$ are `min` and `max`.
@@ -94,6 +94,7 @@ Words in quotation marks are quoted from the documents.
 | `006` | clip_by_average_norm | the docstring of `tf.compat.v1.clip_by_average_norm(t, clip_norm)`, TensorFlow 2.21.0 |
 | `007` | per_example_global_norm_clip | the docstring of `optax.per_example_global_norm_clip`, Optax 0.2.8 |
 | `008` | adaptive_grad_clip | the docstrings of `optax.adaptive_grad_clip` and its `unitwise_norm`, Optax 0.2.8 |
+| `009` | per_example_layer_norm_clip | the docstring of `optax.per_example_layer_norm_clip`, Optax 0.2.8 |
 """
 
 _FUNCTIONS = {

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 #: The fields of the smallest valid entry.
 ENTRY: dict[str, Any] = {"id": "some-rule", "operations": ["value"], "level": "should", "statement": "It is so."}
-DOCUMENTS = {"000", "001", "002", "003", "004", "005", "006", "007", "008"}
+DOCUMENTS = {"000", "001", "002", "003", "004", "005", "006", "007", "008", "009"}
 SOURCE = {"document": "001", "where": "1", "phrase": "It is so."}
 
 

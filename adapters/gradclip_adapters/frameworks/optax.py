@@ -1,4 +1,4 @@
-"""Adapt Optax on JAX: four transformations, `per_example_global_norm_clip`, and projections, eager and in `jax.jit`.
+"""Adapt Optax on JAX: four transformations, two clips per example, and projections, eager and in `jax.jit`.
 
 The transformations are `optax.clip`, `clip_by_global_norm`, `clip_by_block_rms` and `adaptive_grad_clip`, called
 through `update`. The first two are called on several devices, too.
@@ -14,6 +14,7 @@ os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_p
 
 import optax
 
+from ..contract import Unsupported
 from .jax_trees import COMMON, FLUSHES, Clip, EntryPoint, TreeAdapter, list_modes
 from .optax_projections import list_projections
 
@@ -81,3 +82,15 @@ def _list_per_example() -> Iterator[EntryPoint]:
     name, features = "optax.per_example_global_norm_clip", ("functional", "mixed_dtypes", "threads", *FLUSHES)
     yield from list_modes(name, "clip_per_example", features, clip)
     yield from list_modes(name, "clip_per_example", features, clip, ONE, eager=ONE, mode=DEFAULT, wide=False)
+    if hasattr(optax, "per_example_layer_norm_clip"):
+        features = ("functional", "layers", "threads", *FLUSHES)
+        yield from list_modes("optax.per_example_layer_norm_clip", "clip_per_example", features, _clip_layers)
+
+
+def _clip_layers(gradients: Any, *, clip_norm: Any, layers: Any = None, **more: Any) -> Tuple[Any, None]:
+    """Clip each layer of each example. With one layer, this is a clip of the whole example."""
+    if layers is None and len(gradients) > 1:
+        message = "each layer has a norm of its own"
+        raise Unsupported(message, "interface")
+    keywords = {} if layers is None else {"uniform": layers == "equal"}
+    return optax.per_example_layer_norm_clip(gradients, clip_norm, **keywords, **more)[0], None

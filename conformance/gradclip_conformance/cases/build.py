@@ -99,7 +99,11 @@ def make_case(
         uses.add("mixed_dtypes")
     if "min" in options:
         uses.add("min_max")
-    uses |= {name for name in ("axes", "norm_type", "error_if_nonfinite", "eps", "learning_rate") if name in options}
+    uses |= {
+        name
+        for name in ("axes", "norm_type", "error_if_nonfinite", "eps", "layers", "learning_rate")
+        if name in options
+    }
     if "world" in options:
         uses.add("distributed")
     operation = EVERY_OPERATION[rule.partition(".")[0]]

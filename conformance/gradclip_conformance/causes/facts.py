@@ -34,7 +34,13 @@ from ..oracle.formats import (
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.model import DyadicArray, ErrorBounds, ExpectedArray, Prediction
 from ..oracle.predict import predict
-from ..oracle.question import count_divisor, find_narrowest, get_clipping_threshold, list_norm_groups
+from ..oracle.question import (
+    compute_layer_share,
+    count_divisor,
+    find_narrowest,
+    get_clipping_threshold,
+    list_norm_groups,
+)
 
 __all__ = [
     "Group",
@@ -306,8 +312,11 @@ class Seen:
         self.prediction = predict(self.case)
 
     def find_threshold(self, index: int | None) -> float:
-        """Return the threshold of a gradient's norm. A unitwise clip has one for each unit."""
+        """Return the threshold of a gradient's norm. Each unit has its own, and so has each layer."""
         factor = get_clipping_threshold(self.case)
+        share = None if index is None else compute_layer_share(self.case, index)
+        if share is not None:
+            return factor * math.sqrt(share)
         parameter = None if index is None else self.case.gradients[index].parameter
         if parameter is None:
             return factor

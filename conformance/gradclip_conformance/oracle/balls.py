@@ -109,8 +109,10 @@ def _make_balls(tensors: Sequence[DyadicArray], p: float, divisor: int = 1) -> C
     return compute_ball
 
 
-def compute_norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = BITS) -> Enclosure:
-    r"""Return the norm of all elements of all tensors together, :math:`(\sum_i |x_i|^p)^{1/p}`, or 0 without elements.
+def compute_norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = BITS, divisor: int = 1) -> Enclosure:
+    r"""Return the norm of all elements of all tensors, :math:`(\frac{1}{d} \sum_i |x_i|^p)^{1/p}`.
+
+    Without elements, it is 0.
 
     Parameters
     ----------
@@ -120,8 +122,10 @@ def compute_norm(tensors: Iterable[DyadicArray], p: float = 2.0, bits: int = BIT
         Any order above 0, or infinity.
     bits
         The precision of the computation.
+    divisor
+        The d, which divides the sum of powers.
     """
-    return _bound_norm(_make_balls(list(tensors), p), bits)
+    return _bound_norm(_make_balls(list(tensors), p, divisor), bits)
 
 
 def _bound_norm(balls: Callable[[int], Any], bits: int) -> Enclosure:

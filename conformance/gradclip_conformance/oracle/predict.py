@@ -26,6 +26,7 @@ from .model import Clipped, DyadicArray, Enclosure, ErrorBounds, ExpectedArray, 
 from .question import (
     AVERAGES,
     Question,
+    compute_layer_share,
     count_divisor,
     find_narrowest,
     get_clipping_threshold,
@@ -236,7 +237,8 @@ def _predict_groups(case: Question, tensors: list[DyadicArray | None], formula: 
     """Return the prediction for groups of gradients that share a norm. No gradient is excluded."""
     alone: dict[int, tuple[Prediction, int]] = {}
     for group in list_norm_groups(case):
-        found = _predict_group(case, [tensors[i] for i in group], [True] * len(group), formula)
+        share = compute_layer_share(case, group[0])
+        found = _predict_group(case, [tensors[i] for i in group], [True] * len(group), formula, share=share)
         alone.update({i: (found, place) for place, i in enumerate(group)})
     every = [alone[i] for i in range(len(tensors))]
     return Prediction(
@@ -254,15 +256,20 @@ def _predict_group(
     formula: Formula,
     alone: Array | None = None,
     parameter: Array | None = None,
+    share: Fraction | None = None,
 ) -> Prediction:
     factor = get_clipping_threshold(case)
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
     weights = [] if parameter is None else [_decode(parameter.data, parameter.dtype)]
+    parts = 1 if share is None else share.denominator
+    if share is not None:
+        # The root of a share is the norm of as many ones as its numerator, divided by the root of its denominator.
+        weights = [DyadicArray([1] * share.numerator, 0, [False] * share.numerator)]
     # For an invalid order or an invalid threshold, nothing is expected.
     defined = factor >= 0 and case.norm_type > 0
     if not all(tensor.is_finite for tensor in counted + weights) or not defined:
         return _predict_nothing(tensors, flags)
-    threshold, weight = (factor, None) if not weights else _multiply_by_norm(factor, weights, case)
+    threshold, weight = (factor, None) if not weights else _multiply_by_norm(factor, weights, case, parts)
     divisor = count_divisor(case.operation, sum(map(len, counted)))
     clipped = _clip_by_norm(tensors, flags, threshold, case.norm_type, formula, divisor)
     rate = Fraction(case.options.get("learning_rate", 1.0))
@@ -273,13 +280,15 @@ def _predict_group(
         form, case.norm_type, count_terms(counted), size, is_average=case.operation in AVERAGES
     )
     if weight is not None:
-        errors = add_parameter_errors(form, errors, compute_error_bounds(form, 2.0, count_terms(weights), 1.0))
+        # A share is the root of a quotient, not of a sum.
+        terms = count_terms(weights) if share is None else 1
+        errors = add_parameter_errors(form, errors, compute_error_bounds(form, 2.0, terms, 1.0))
     shift, near = formula.compute_threshold_shift(), False
     if math.isfinite(threshold):
         near = _is_near(clipped.norm, Fraction(threshold) - shift, form, errors)
         # If the formula does not shift the norm, an exact norm is compared exactly.
         exact = _is_exact(clipped.norm, counted, case.norm_type, form, divisor) and (
-            weight is None or (_is_exact(weight, weights, 2.0, form) and _is_number(Fraction(threshold), form))
+            weight is None or (_is_exact(weight, weights, 2.0, form, parts) and _is_number(Fraction(threshold), form))
         )
         near = near and not (shift == 0 and exact)
     count = len(tensors)
@@ -287,20 +296,20 @@ def _predict_group(
 
 
 def _multiply_by_norm(
-    factor: float, weights: Sequence[DyadicArray], case: Question
+    factor: float, weights: Sequence[DyadicArray], case: Question, divisor: int
 ) -> tuple[float | Fraction, Enclosure]:
-    """Return the factor times the norm of a parameter's unit, which is at least `eps`. Return this norm, too.
+    """Return the factor times a norm, and this norm: that of a parameter's unit, at least `eps`, or a layer's part.
 
     Raises
     ------
     OraclesDisagreeError
         If the two oracles contradict each other.
     """
-    norm = integers.compute_norm(weights)
+    norm = integers.compute_norm(weights, divisor=divisor)
     if SECOND is not None:
-        other = SECOND.compute_norm(weights)
+        other = SECOND.compute_norm(weights, divisor=divisor)
         if norm.upper < other.lower or other.upper < norm.lower:
-            msg = f"The two oracles disagree on the norm of a parameter: {float(norm.middle)!r}."
+            msg = f"The two oracles disagree on the multiple of a threshold: {float(norm.middle)!r}."
             raise OraclesDisagreeError(msg)
     least = Fraction(case.options.get("eps", 0.0))
     if norm.middle < least:

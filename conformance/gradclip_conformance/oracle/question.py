@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -10,7 +12,15 @@ from gradclip_adapters.contract import Gradient
 
 from .formats import FORMATS
 
-__all__ = ["AVERAGES", "Question", "count_divisor", "find_narrowest", "get_clipping_threshold", "list_norm_groups"]
+__all__ = [
+    "AVERAGES",
+    "Question",
+    "compute_layer_share",
+    "count_divisor",
+    "find_narrowest",
+    "get_clipping_threshold",
+    "list_norm_groups",
+]
 
 #: The sum of squares of these operations is divided by this power of the number of elements before the root is taken.
 AVERAGES: Mapping[str, int] = MappingProxyType({"clip_by_block_rms": 1, "clip_by_average_norm": 2})
@@ -52,8 +62,26 @@ def find_narrowest(question: Question) -> str:
 
 
 def get_clipping_threshold(question: Question) -> float:
-    """Return the threshold of a call by norm. A unitwise clip multiplies it by the norm of each unit's parameter."""
+    """Return the threshold of a call by norm. A unitwise clip multiplies it by the norm of each unit's parameter.
+
+    A layer of an example has only a part of it (see `compute_layer_share`).
+    """
     return float(question.options["clip_factor" if question.operation == "clip_unitwise" else "clip_norm"])
+
+
+def compute_layer_share(question: Question, index: int) -> Fraction | None:
+    """Return the square of a layer's part of the threshold, or None if no gradient is a layer of its own."""
+    layers = question.options.get("layers")
+    if layers is None:
+        return None
+    group = question.gradients[index].group
+    sizes = {i: _count_elements(question, i) for i in question.included if question.gradients[i].group == group}
+    return Fraction(1, len(sizes)) if layers == "equal" else Fraction(sizes[index], max(sum(sizes.values()), 1))
+
+
+def _count_elements(question: Question, index: int) -> int:
+    array = question.gradients[index].array
+    return 0 if array is None else math.prod(array.shape)
 
 
 def count_divisor(operation: str, elements: int) -> int:
@@ -66,7 +94,7 @@ def list_norm_groups(question: Question) -> list[list[int]]:
     """Return the groups of gradients that share a norm."""
     if question.operation == "clip_by_global_norm":
         return [list(question.included)]
-    if question.operation == "clip_per_example":
+    if question.operation == "clip_per_example" and "layers" not in question.options:
         # The gradients of an example share a norm.
         numbers = dict.fromkeys(question.gradients[i].group for i in question.included)
         return [[i for i in question.included if question.gradients[i].group == number] for number in numbers]

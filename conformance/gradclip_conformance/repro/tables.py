@@ -93,7 +93,7 @@ THRESHOLDS = {
 }
 
 #: The options that `$keywords` lists.
-KEYWORDS = ("norm_type", "error_if_nonfinite", "eps", "axes")
+KEYWORDS = ("norm_type", "error_if_nonfinite", "eps", "layers", "axes")
 
 #: The options that a script writes as the kinds of its thresholds and flags, and as the way of its call.
 LEFT_OUT = ("as_generator", "followed", "threshold_as", "tensor_threshold", "flags")
@@ -103,7 +103,7 @@ FLAGS = {"bool": "{}", "numpy": "np.bool_({})", "int": "int({})"}
 
 #: The options of cases that a script may pass by their names.
 OPTIONS = frozenset(
-    {"clip_norm", "clip_factor", "eps", "error_if_nonfinite", "learning_rate", "max", "min", "norm_type"}
+    {"clip_norm", "clip_factor", "eps", "error_if_nonfinite", "layers", "learning_rate", "max", "min", "norm_type"}
     | {"as_single", "axes", "compiled", "reused", "threads"}
 )
 
@@ -264,6 +264,7 @@ def _choose_names(case: Case, subject: Subject, known: Mapping[str, str]) -> dic
         **options,
         "function": function.strip(),
         "mode": mode.rstrip("]"),
+        "uniform": str(case.options.get("layers") != "by size"),
         "module": known.get("module", ""),
         "name": known.get("name", ""),
         "arguments": ", ".join(f"{key}={options[key]}" for key in ("clip_norm", "max", "min") if key in options),

@@ -98,6 +98,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "learning_rate": {"learning_rate": 0.25},
     "error_if_nonfinite": {"error_if_nonfinite": True},
     "eps": {"eps": 0.5},
+    "layers": {"layers": "equal"},
     "generator": {"as_generator": True},
     "single": {"as_single": True},
     "threads": {"threads": 2},
@@ -113,7 +114,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 #: The abilities that an answer shows: an adapter that ignores them gives a wrong answer.
 SHOWN = frozenset(
-    {"excludes", "none_grads", "norm_type", "min_max", "requires_min", "learning_rate", "error_if_nonfinite"}
+    {"excludes", "none_grads", "norm_type", "min_max", "requires_min", "learning_rate", "error_if_nonfinite", "layers"}
 )
 
 #: Words in an error message that indicate a missing kernel.

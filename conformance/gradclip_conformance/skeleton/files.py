@@ -110,6 +110,7 @@ MORE_OPTIONS = {
     "min": ("min_max", "requires_min"),
     "norm_type": ("norm_type",),
     "eps": ("eps",),
+    "layers": ("layers",),
     "error_if_nonfinite": ("error_if_nonfinite",),
     "need_clip": ("excludes",),
     "learning_rate": ("learning_rate",),

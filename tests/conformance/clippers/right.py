@@ -179,6 +179,19 @@ def _make_example_clipper(norm: Norm, scale: Scaling) -> Callable[..., Any]:
     return clip
 
 
+def _clip_all_examples_at_once(grads: Gradients, *, clip_norm: float, layers: str | None = None) -> Gradients:
+    """Clip all examples in one go: a matrix holds the coefficient of each gradient of each example."""
+    clip_norm = _read_threshold(clip_norm)
+    matrices = [grad.astype(np.longdouble).reshape(len(grad), -1) for grad in grads]
+    squares = np.stack([np.sum(np.square(one), axis=1) for one in matrices])
+    sizes = np.array([one.shape[1] if layers == "by size" else 1 for one in matrices], np.longdouble)
+    limits = np.longdouble(clip_norm) * (np.sqrt(sizes / sizes.sum())[:, None] if layers else 1)
+    norms = np.sqrt(squares if layers else np.broadcast_to(squares.sum(axis=0), squares.shape))
+    factors = np.divide(limits, norms, out=np.ones_like(norms), where=~(norms <= limits))
+    sums = [np.sum(one * factor[:, None], axis=0) for one, factor in zip(matrices, factors, strict=True)]
+    return [np.asarray(one.reshape(grad.shape[1:]).astype(grad.dtype)) for one, grad in zip(sums, grads, strict=True)]
+
+
 def _make_unitwise_clipper(norm: Norm, scale: Scaling) -> Callable[..., Any]:
     def clip(
         grads: Gradients,
@@ -245,6 +258,7 @@ def _list_right() -> Iterator[Right]:
     for norm, how in WAYS_OF_OTHERS:
         yield Right(f"{norm}-{how}", _make_example_clipper(NORMS[norm], SCALINGS[how]), "clip_per_example")
         yield Right(f"{norm}-{how}", _make_unitwise_clipper(NORMS[norm], SCALINGS[how]), "clip_unitwise")
+    yield Right("all_examples_at_once", _clip_all_examples_at_once, "clip_per_example")
     yield Right("all_units_at_once", _clip_all_units_at_once, "clip_unitwise")
 
 

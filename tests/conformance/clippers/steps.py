@@ -277,13 +277,26 @@ class ByExample(NormClipper):
     short = "per-example"
     operation = "clip_per_example"
 
-    def __call__(self, grads: Gradients, *, clip_norm: float) -> Any:
+    def __call__(self, grads: Gradients, *, clip_norm: float, layers: str | None = None) -> Any:
         """Return the sums of the clipped examples."""
-        examples = self.split(grads)
-        clipped = [
-            super(ByExample, self).__call__(one, clip_norm=clip_norm, need_clip=[True] * len(one)) for one in examples
-        ]
+        clipped = [self.clip_example(one, clip_norm, layers) for one in self.split(grads)]
         return [self.add([one[i] for one in clipped]) for i in range(len(grads))]
+
+    def clip_example(self, grads: Gradients, clip_norm: float, layers: str | None) -> Any:
+        """Return the clipped gradients of an example, which may be clipped by layers."""
+        if layers is not None:
+            limits = [clip_norm * self.take_root(share) for share in self.list_shares(grads, layers)]
+            return [self.clip_example([one], limit, None)[0] for one, limit in zip(grads, limits, strict=True)]
+        return super().__call__(grads, clip_norm=clip_norm, need_clip=[True] * len(grads))
+
+    def list_shares(self, grads: Gradients, layers: str) -> list[float]:
+        """Return the share of each layer: in the number of layers, or in the number of elements."""
+        sizes = [1 if layers == "equal" else grad.size for grad in grads]
+        return [size / max(sum(sizes), 1) for size in sizes]
+
+    def take_root(self, share: float) -> float:
+        """Return the factor that makes a layer's threshold from the whole threshold."""
+        return math.sqrt(share)
 
     def split(self, grads: Gradients) -> list[Gradients]:
         """Return the gradients of each example."""

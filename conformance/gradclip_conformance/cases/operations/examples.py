@@ -28,6 +28,7 @@ def make_cases() -> Iterator[Case]:
     for dtype in DTYPES:
         yield from _ask_formula(dtype)
         yield from _ask_several_examples(dtype)
+        yield from _ask_layers(dtype)
         yield from _ask_zeros(dtype)
         yield from _ask_nonfinite(dtype)
         yield from _ask_range(dtype)
@@ -43,10 +44,12 @@ def _ask(
     threshold: float,
     expectation: Expect = VALUES,
     needs: Sequence[str] = (),
+    **options: str,
 ) -> Case:
     """Return a case of some examples. Each example holds a gradient of each tensor."""
     gradients = [replace(one, group=number) for number, example in enumerate(examples) for one in example]
-    return make_case(f"per-example.{rule}", variant, dtype, gradients, {"clip_norm": threshold}, expectation, needs)
+    every = {"clip_norm": threshold, **options}
+    return make_case(f"per-example.{rule}", variant, dtype, gradients, every, expectation, needs)
 
 
 def _keep(*indices: int) -> Expect:
@@ -103,6 +106,65 @@ def _ask_several_examples(dtype: str) -> Iterator[Case]:
     yield _ask("one-norm-over-all", "below", dtype, [apart], 6.0, _keep(0, 1))
     other = [make_tensor([0.0], dtype), make_tensor([0.0, -0.5], dtype)]
     yield _ask("one-norm-over-all", "two-examples", dtype, [apart, other], 1.0)
+
+
+def _ask_layers(dtype: str) -> Iterator[Case]:
+    """Clip each gradient of an example to its share of the threshold."""
+    for rule, layers, shapes, limits, above, one, first, second, more in (
+        # Each of four layers has half of the threshold.
+        (
+            "layers-equal",
+            "equal",
+            [(2,), (3,), (1,), (2, 2)],
+            (2.0, 2.0, 2.0, 2.0),
+            (5.0, 0.5, 6.0, 2.0),
+            (10.0, 0.5, 0.25, 1.0),
+            (4.0, 0.5, 6.0, 1.0),
+            (1.0, 8.0, 0.0, 4.0),
+            (("two-layers", [(2,), (4,)], 2.0), ("three-layers", [(2,), (1,), (2, 3)], 3.0)),
+        ),
+        # 9, 4, 1, 1 and 1 elements have 3/4, 1/2, 1/4, 1/4 and 1/4 of the threshold.
+        (
+            "layers-by-size",
+            "by size",
+            [(3, 3), (4,), (1,), (1,), ()],
+            (3.0, 2.0, 1.0, 1.0, 1.0),
+            (5.0, 0.5, 6.0, 0.25, 1.0),
+            (2.0, 10.0, 0.5, 1.0, 0.25),
+            (4.0, 0.5, 6.0, 0.0, 1.0),
+            (1.0, 8.0, 0.0, 2.0, 0.0),
+            (("two-to-four", [(2,), (4,)], 2.0), ("nine-to-sixteen", [(3, 3), (16,)], 5.0)),
+        ),
+    ):
+        every = _keep(*range(len(shapes)))
+        for name, norms, threshold, expectation in (
+            ("above-and-below", above, 4.0, VALUES),
+            # The norm over all layers is below the threshold.
+            ("one-layer-above", one, 16.0, VALUES),
+            ("at-threshold", limits, 4.0, every),
+            ("below", above, 64.0, every),
+        ):
+            example = _make_layers(shapes, norms, dtype)
+            yield _ask(rule, name, dtype, [example], threshold, expectation, layers=layers)
+        both = [_make_layers(shapes, first, dtype), _make_layers(shapes, second, dtype, last=True)]
+        yield _ask(rule, "two-examples", dtype, both, 4.0, layers=layers)
+        # Not all of these shares are exact.
+        for name, others, threshold in (("one-layer", [(2,)], 2.5), *more):
+            example = _make_layers(others, (5.0, 10.0, 4.0)[: len(others)], dtype)
+            yield _ask(rule, name, dtype, [example], threshold, layers=layers)
+
+
+def _make_layers(
+    shapes: Sequence[tuple[int, ...]], norms: Sequence[float], dtype: str, *, last: bool = False
+) -> list[Gradient]:
+    """Return a layer of each shape and norm. Its first elements are not zero, or only its last ones."""
+    layers = []
+    for shape, norm in zip(shapes, norms, strict=True):
+        size = math.prod(shape)
+        some = [0.6 * norm, -0.8 * norm] if norm % 5 == 0 and size > 1 else [norm]
+        rest = [0.0] * (size - len(some))
+        layers.append(make_tensor([*rest, *some] if last else [*some, *rest], dtype, shape))
+    return layers
 
 
 def _ask_zeros(dtype: str) -> Iterator[Case]:

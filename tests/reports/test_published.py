@@ -58,8 +58,7 @@ def test_every_older_version_that_the_suite_knows_has_a_record() -> None:
     assert known >= NOT_RECORDED
 
 
-#: The records with more unexplained cells. In these, answers are pinned by case: for DeepSpeed, a step without any norm;
-#: for older MLX, running sums in half precision that stop growing.
+#: The records with more unexplained cells, which are pinned by case with a reason.
 LESS_EXPLAINED = {"deepspeed.jsonl.gz": 0.8, "mlx-0.25.2.jsonl.gz": 0.9, "mlx-0.29.4.jsonl.gz": 0.9}
 
 

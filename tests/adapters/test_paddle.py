@@ -454,3 +454,19 @@ def test_groups_reach_the_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
     ADAPTER.call(Call("paddle.nn.ClipGradByGlobalNorm [SGD, dynamic]", gradients, {"clip_norm": 2.5}))
 
     assert [len(group["params"]) for group in passed[0]] == [1, 1]
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "strided"])
+@pytest.mark.parametrize("shape", [(), (4,)])
+def test_functions_reuse_the_tensors_of_an_earlier_call(shape: tuple[int, ...], layout: str) -> None:
+    values = np.full(shape, 3.0, np.float32)
+    gradients = (Gradient("g", Array.of(values), layout=layout),)
+
+    for name, options in (
+        ("paddle.nn.clip.clip_by_norm", {"clip_norm": 8.0}),
+        ("paddle.clip", {"max": 2.0, "min": -2.0}),
+        ("paddle.Tensor.clip_", {"max": 2.0, "min": -2.0}),
+    ):
+        reply = ADAPTER.call(Call(name, gradients, {**options, "reused": 2}))
+
+        assert read_values(reply.gradients) == [np.full(shape, 2.0 if "max" in options else 3.0).tolist()]

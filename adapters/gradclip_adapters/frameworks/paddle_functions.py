@@ -51,7 +51,13 @@ class _Functions(ListAdapter):
 
     def fill_tensor(self, tensor: Any, array: Array) -> None:
         """Write elements into a tensor."""
-        tensor[...] = paddle.to_tensor(read_values(array))
+        values = read_values(array)
+        if values.ndim:
+            # `set_value` would make a view contiguous.
+            tensor[...] = paddle.to_tensor(values)
+        else:
+            # Paddle assigns by index only to tensors with axes.
+            tensor.set_value(values)
 
 
 def _clip_by_norm(tensor: Any, *, clip_norm: Any, **more: Any) -> Any:

@@ -14,9 +14,7 @@ sys.path.insert(0, str(PUBLISHED))
 
 import reproduce  # noqa: E402 - it lies beside the records
 
-#: The record of MindSpore is not published yet.
-NOT_RECORDED = ("mindspore",)
-FRAMEWORKS = [name for name in reproduce.list_frameworks() if name not in NOT_RECORDED]
+FRAMEWORKS = reproduce.list_frameworks()
 
 
 def test_each_framework_with_findings_has_scripts() -> None:

@@ -285,7 +285,7 @@ class ByExample(NormClipper):
     def clip_example(self, grads: Gradients, clip_norm: float, layers: str | None) -> Any:
         """Return the clipped gradients of an example, which may be clipped by layers."""
         if layers is not None:
-            limits = [clip_norm * self.take_root(share) for share in self.list_shares(grads, layers)]
+            limits = [clip_norm * self.divide_threshold(share) for share in self.list_shares(grads, layers)]
             return [self.clip_example([one], limit, None)[0] for one, limit in zip(grads, limits, strict=True)]
         return super().__call__(grads, clip_norm=clip_norm, need_clip=[True] * len(grads))
 
@@ -294,7 +294,7 @@ class ByExample(NormClipper):
         sizes = [1 if layers == "equal" else grad.size for grad in grads]
         return [size / max(sum(sizes), 1) for size in sizes]
 
-    def take_root(self, share: float) -> float:
+    def divide_threshold(self, share: float) -> float:
         """Return the factor that makes a layer's threshold from the whole threshold."""
         return math.sqrt(share)
 

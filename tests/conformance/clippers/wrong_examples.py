@@ -77,7 +77,7 @@ class IgnoresTheLayers(ByExample):
 class GivesEachLayerTheWholeThreshold(ByExample):
     """Clip each layer to the whole threshold."""
 
-    def take_root(self, share: float) -> float:
+    def divide_threshold(self, share: float) -> float:
         return 1.0
 
 
@@ -85,7 +85,7 @@ class GivesEachLayerTheWholeThreshold(ByExample):
 class TakesNoRootOfShares(ByExample):
     """Multiply the threshold by each layer's share itself: divide it by the number of layers, for example."""
 
-    def take_root(self, share: float) -> float:
+    def divide_threshold(self, share: float) -> float:
         return share
 
 

@@ -101,5 +101,8 @@ def _share_threshold(arrays: Sequence[Any], clip_norm: float, layers: str | None
     if layers is None:
         return [(arrays, clip_norm)]
     sizes = [math.prod(x.shape) if layers == "by size" else 1 for x in arrays]
-    whole = max(sum(sizes), 1)
-    return [([x], clip_norm * math.sqrt(size / whole)) for x, size in zip(arrays, sizes, strict=True)]
+    # An array without elements needs no part. A part of an infinite threshold would be NaN.
+    return [
+        ([x], clip_norm * math.sqrt(size / sum(sizes)) if size else clip_norm)
+        for x, size in zip(arrays, sizes, strict=True)
+    ]

@@ -25,15 +25,17 @@ ADAPTER = OptaxAdapter()
 EVERY = {subject.name: subject for subject in ADAPTER.subjects()}
 #: The entry points with arrays of 64 bits, and a mask of flags.
 ORDINARY = {name: subject for name, subject in EVERY.items() if not name.endswith((", without 64 bits]", "function]"))}
-#: The functions that are called on examples, those that also take parameters, and the projections.
-PER_EXAMPLE = sorted(name for name, subject in ORDINARY.items() if subject.operation == "clip_per_example")
+#: The functions that are called on examples or on their layers, those that also take parameters, and the projections.
+EXAMPLES = sorted(name for name, subject in ORDINARY.items() if subject.operation == "clip_per_example")
+LAYERS = [name for name in EXAMPLES if "layers" in EVERY[name].features]
+PER_EXAMPLE = [name for name in EXAMPLES if name not in LAYERS]
 UNITWISE = sorted(name for name, subject in ORDINARY.items() if subject.operation == "clip_unitwise")
 PROJECTIONS = sorted(name for name in EVERY if "projection" in name)
 #: The entry points of one device. `test_distributed_engines` tests the others.
 SUBJECTS = {
     name: subject
     for name, subject in ORDINARY.items()
-    if name not in (*PER_EXAMPLE, *UNITWISE, *PROJECTIONS) and "distributed" not in subject.features
+    if name not in (*EXAMPLES, *UNITWISE, *PROJECTIONS) and "distributed" not in subject.features
 }
 GLOBAL_NORM = sorted(name for name, subject in SUBJECTS.items() if subject.operation == "clip_by_global_norm")
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
@@ -197,6 +199,35 @@ def test_examples_are_clipped_like_in_a_direct_call(subject: str, dtype: str, th
 
     assert reply.gradients == expected
     assert reply.inputs == tuple(gradient.array for gradient in gradients)
+
+
+@pytest.mark.parametrize("subject", LAYERS)
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+@pytest.mark.parametrize("layers", ["equal", "by size"])
+def test_layers_of_examples_are_clipped_like_in_a_direct_call(subject: str, dtype: str, layers: str) -> None:
+    values = [np.array(one, DTYPES[dtype]) for one in ([[3.0, -4.0], [0.5, 1.0]], [12.0, -0.25])]
+    gradients = tuple(Gradient(f"g{number}", Array.of(one)) for number, one in enumerate(values))
+
+    def clip(tree: Any) -> Any:
+        return optax.per_example_layer_norm_clip(tree, 1.5, uniform=layers == "equal")[0]
+
+    with jax.enable_x64(True):
+        sums = (jax.jit(clip) if "jit" in subject else clip)([jax.numpy.asarray(one) for one in values])
+        expected = tuple(Array.of(np.asarray(one)) for one in sums)
+
+    assert ADAPTER.call(Call(subject, gradients, {"clip_norm": 1.5, "layers": layers})).gradients == expected
+
+
+@pytest.mark.parametrize("subject", LAYERS)
+def test_layers_have_no_common_norm(subject: str) -> None:
+    one = Gradient("a", Array.of(np.array([[3.0, -4.0]], np.float32)))
+
+    reply = ADAPTER.call(Call(subject, (one,), {"clip_norm": 2.5}))
+
+    assert reply.gradients == (Array.of(np.array([1.5, -2.0], np.float32)),)
+    with pytest.raises(Unsupported, match="each layer has a norm of its own") as raised:
+        ADAPTER.call(Call(subject, (one, one), {"clip_norm": 2.5}))
+    assert raised.value.kind == "interface"
 
 
 @pytest.mark.parametrize("subject", UNITWISE)

@@ -105,6 +105,18 @@ def test_averages_are_divided_exactly(values: list[float], divisor: int, average
     assert exact.clip_by_global_norm([tensor], average, divisor=divisor).side == 0
 
 
+@pytest.mark.parametrize(("part", "parts"), [(1, 4), (9, 16), (1, 2), (1, 3), (16, 25), (0, 1)])
+def test_norms_of_parts_agree(part: int, parts: int) -> None:
+    """A layer with so many of all elements has the root of this quotient of the threshold."""
+    ones = decode_exactly([1.0] * part)
+    bounds = [oracle.compute_norm([ones], divisor=parts) for oracle in (exact, arbitrary_precision)]
+
+    for one in bounds:
+        assert one.lower**2 <= Fraction(part, parts) <= one.upper**2
+        assert one.upper - one.lower <= Fraction(1, 2**200)
+    assert (bounds[0].lower == bounds[0].upper) == ((part, parts) in ((1, 4), (9, 16), (0, 1)))
+
+
 @pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: str(formula.kind))
 @pytest.mark.parametrize(
     ("values", "p", "norm"),

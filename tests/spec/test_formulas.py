@@ -354,6 +354,31 @@ def test_examples_are_clipped_each_by_its_norm_and_added(backend: Any) -> None:
         assert_equal(backend, sums[2], 0.0, dtype)
 
 
+# The arrays have 9, 4, 1 and 2 of 16 elements.
+@pytest.mark.parametrize(("layers", "thresholds"), [("equal", [2.0, 2.0, 2.0]), ("by size", [3.0, 2.0, 1.0])])
+def test_layers_of_examples_have_thresholds_of_their_own(layers: Any, thresholds: list[float], backend: Any) -> None:
+    for dtype in backend.dtypes:
+        first = backend.array([[8.0, *[0.0] * 8], [0.0, 0.5, *[0.0] * 7]], dtype)
+        second = backend.array([[[0.5, 0.0], [0.0, 0.0]], [[0.0, -4.0], [0.0, 0.0]]], dtype)
+        third, fourth = backend.array([[0.0], [6.0]], dtype), backend.array([[0.0, 0.25], [0.0, 0.0]], dtype)
+        sums = clip_per_example([first, None, second, third, fourth], 4.0, layers=layers)
+
+        assert sums[1] is None
+        assert_equal(backend, sums[0], [thresholds[0], 0.5, *[0.0] * 7], dtype)
+        assert_equal(backend, sums[2], [[0.5, -thresholds[1]], [0.0, 0.0]], dtype)
+        assert_equal(backend, sums[3], [thresholds[2]], dtype)
+        assert_equal(backend, sums[4], [0.0, 0.25], dtype)
+
+
+def test_layers_of_examples_may_be_empty() -> None:
+    empty, full = np.zeros((1, 0)), np.array([[3.0, 4.0]])
+
+    assert [one.tolist() for one in clip_per_example([empty, full], 2.5, layers="by size")] == [[], [1.5, 2.0]]
+    assert clip_per_example([empty], math.inf, layers="by size")[0].tolist() == []
+    with pytest.raises(ValueError, match="layers is None, 'equal' or 'by size'"):
+        clip_per_example([full], 1.0, layers="uniform")  # type: ignore[arg-type]
+
+
 def test_examples_need_one_first_axis() -> None:
     with pytest.raises(ValueError, match="counts the examples"):
         clip_per_example([np.ones((2, 3)), np.ones((3, 3))], 1.0)

@@ -6,6 +6,7 @@ through `update`. The first two are called on several devices, too.
 
 from __future__ import annotations
 
+import inspect
 import os
 from typing import Any, Iterator, Tuple
 
@@ -82,7 +83,8 @@ def _list_per_example() -> Iterator[EntryPoint]:
     name, features = "optax.per_example_global_norm_clip", ("functional", "mixed_dtypes", "threads", *FLUSHES)
     yield from list_modes(name, "clip_per_example", features, clip)
     yield from list_modes(name, "clip_per_example", features, clip, ONE, eager=ONE, mode=DEFAULT, wide=False)
-    if hasattr(optax, "per_example_layer_norm_clip"):
+    # Until 0.2.2, the function adds an `eps` to the threshold, and documents that it adds it to norms.
+    if "eps" not in inspect.signature(optax.per_example_layer_norm_clip).parameters:
         features = ("functional", "layers", "threads", *FLUSHES)
         yield from list_modes("optax.per_example_layer_norm_clip", "clip_per_example", features, _clip_layers)
 

@@ -38,6 +38,15 @@ def double_per_example(arrays: Sequence[np.ndarray[Any, Any]], clip_norm: float)
     return [sum(each).astype(array.dtype) for each, array in zip(zip(*examples, strict=True), arrays, strict=True)]
 
 
+def double_layers(
+    arrays: Sequence[np.ndarray[Any, Any]], clip_norm: float, *, equal: bool
+) -> list[np.ndarray[Any, Any]]:
+    """Clip each layer of each example to its part of the threshold, double the results and add them."""
+    sizes = [1 if equal else array[0].size for array in arrays]
+    parts = [clip_norm * np.sqrt(size / sum(sizes)) for size in sizes]
+    return [double_per_example([array], part)[0] for array, part in zip(arrays, parts, strict=True)]
+
+
 def double_unitwise(
     values: np.ndarray[Any, Any], weight: np.ndarray[Any, Any], factor: float, axis: int
 ) -> np.ndarray[Any, Any]:

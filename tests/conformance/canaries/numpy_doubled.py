@@ -39,8 +39,10 @@ def clip_by_global_norm(grads: Sequence[Any], *, clip_norm: float, **keywords: A
     return _keep_excluded(grads, clipped, **keywords), np.asarray(norm, "float32")
 
 
-def clip_per_example(grads: Sequence[Any], *, clip_norm: float) -> list[Any]:
+def clip_per_example(grads: Sequence[Any], *, clip_norm: float, layers: str | None = None) -> list[Any]:
     """Clip with NumPy, and double the results."""
+    if layers is not None:
+        return doubled.double_layers(grads, clip_norm, equal=layers == "equal")
     return doubled.double_per_example(grads, clip_norm)
 
 

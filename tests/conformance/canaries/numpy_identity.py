@@ -20,7 +20,7 @@ def leave_and_return_norm(grads: Sequence[Any], *arguments: Any, **keywords: Any
     return list(grads), np.zeros((), "float32")
 
 
-def add(grads: Sequence[Any], *, clip_norm: float) -> list[Any]:
+def add(grads: Sequence[Any], *, clip_norm: float, layers: str | None = None) -> list[Any]:
     """Add the gradients of all examples, and clip none."""
     return [grad.sum(axis=0) for grad in grads]
 

@@ -59,12 +59,18 @@ def adaptive_grad_clip(clipping: float) -> optax.GradientTransformation:
 
 def clip_per_example(gradients: list[Any], l2_norm_clip: float) -> tuple[list[Any], int]:
     """Clip with NumPy."""
+    return add_examples(lambda values: doubled.double_per_example(values, l2_norm_clip), gradients), 0
+
+
+def clip_layers(gradients: list[Any], global_l2_norm_clip: float, uniform: bool = True) -> tuple[list[Any], int]:
+    """Clip with NumPy."""
+    return add_examples(lambda values: doubled.double_layers(values, global_l2_norm_clip, equal=uniform), gradients), 0
+
+
+def add_examples(clip: Callable[[list[Any]], list[Any]], gradients: list[Any]) -> Any:
+    """Call a function on a list of NumPy arrays that returns sums over the examples."""
     shapes = [jax.ShapeDtypeStruct(one.shape[1:], one.dtype) for one in gradients]
-    return jax.pure_callback(
-        lambda *values: doubled.double_per_example([np.asarray(one) for one in values], l2_norm_clip),
-        shapes,
-        *gradients,
-    ), 0
+    return jax.pure_callback(lambda *values: clip([np.asarray(one) for one in values]), shapes, *gradients)
 
 
 def project_onto_l2_ball(tree: list[Any], scale: float) -> list[Any]:
@@ -85,6 +91,7 @@ optax.projections.projection_hypercube = lambda tree, scale: project_onto_box(tr
 optax.clip = clip
 optax.adaptive_grad_clip = adaptive_grad_clip
 optax.per_example_global_norm_clip = clip_per_example
+optax.per_example_layer_norm_clip = clip_layers
 optax.clip_by_global_norm = clip_by_global_norm
 optax.clip_by_block_rms = clip_by_block_rms
 

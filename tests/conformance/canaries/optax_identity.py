@@ -12,7 +12,7 @@ def leave(threshold: float) -> optax.GradientTransformation:
     return optax.identity()
 
 
-def add(gradients: list[Any], l2_norm_clip: float) -> tuple[list[Any], int]:
+def add(gradients: list[Any], l2_norm_clip: float, uniform: bool = True) -> tuple[list[Any], int]:
     """Add the gradients of all examples, and clip none."""
     return [gradient.sum(axis=0) for gradient in gradients], 0
 
@@ -26,6 +26,7 @@ for name in ("l2_ball", "linf_ball", "box", "hypercube"):
     setattr(optax.projections, f"projection_{name}", keep)
 optax.clip = leave
 optax.per_example_global_norm_clip = add
+optax.per_example_layer_norm_clip = add
 optax.clip_by_global_norm = leave
 optax.clip_by_block_rms = leave
 optax.adaptive_grad_clip = leave

@@ -162,7 +162,7 @@ class TestExitCodes:
     @pytest.mark.parametrize(
         ("arguments", "code", "said"),
         [
-            (["check", "tensor-flow"], 2, "There is no adapter 'tensor-flow'. Did you mean tensorflow or"),
+            (["check", "tensor-flow"], 2, "There is no adapter 'tensor-flow'. Did you mean tensorflow,"),
             (["check", "troch"], 2, "There is no adapter 'troch'. Did you mean torch?"),
             (["check", "dask"], 2, "reference-dask checks this project's own functions on dask."),
             (["check", "numpy", "--rule", "global-norm.at-treshold"], 2, "Did you mean global-norm.at-threshold"),

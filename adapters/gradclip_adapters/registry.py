@@ -37,6 +37,7 @@ BUILT_IN = {
     "thinc": "gradclip_adapters.frameworks.thinc:ThincAdapter",
     "mxnet": "gradclip_adapters.frameworks.mxnet:MXNetAdapter",
     "onnxruntime-training": "gradclip_adapters.frameworks.onnxruntime:ONNXRuntimeAdapter",
+    "jittor": "gradclip_adapters.frameworks.jittor:JittorAdapter",
     "mlx": "gradclip_adapters.frameworks.mlx:MLXAdapter",
     "torch": "gradclip_adapters.frameworks.torch:TorchAdapter",
     "paddle": "gradclip_adapters.frameworks.paddle:PaddleAdapter",

@@ -411,6 +411,7 @@ COUNTS = {
     "fairscale": 5,
     "fastai": 5,
     "jax": 6,
+    "jittor": 6,
     "keras-jax": 6,
     "keras-tensorflow": 10,
     "keras-torch": 10,

@@ -1,0 +1,18 @@
+"""A negative threshold is not refused, and flips the gradient.
+
+Prints:
+    [-0.5999999046325684, -0.7999998331069946]
+"""
+
+import os
+import sys
+
+# Without the first two, the import downloads CUDA and MKL. Jittor keeps what it compiles below HOME.
+os.environ.update(nvcc_path="", use_mkl="0", log_silent="1", HOME=sys.prefix)
+import jittor as jt
+
+weight, gradient = jt.zeros(2, "float32"), jt.array([3, 4], "float32")
+optimizer = jt.optim.SGD([weight], lr=1.0)
+optimizer.backward((weight * gradient).sum())
+optimizer.clip_grad_norm(-1.0)
+print(optimizer.param_groups[0]["grads"][0].numpy().tolist())

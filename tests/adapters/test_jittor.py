@@ -1,0 +1,131 @@
+"""Compare the adapter of Jittor with steps made by hand. Needs Jittor."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+try:
+    from gradclip_adapters.frameworks.jittor import JittorAdapter
+except ImportError as error:
+    if "jittor" in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
+        raise
+    pytest.skip(f"Jittor is not installed in this environment: {error}", allow_module_level=True)
+
+import jittor
+
+from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Unsupported
+
+ADAPTER = JittorAdapter()
+(SUBJECT,) = ADAPTER.subjects()
+VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0])
+
+
+def make_gradients(dtype: str) -> tuple[Gradient, ...]:
+    """Return two gradients and a None between them."""
+    first, last = (Gradient(f"g{n}", Array.of(np.array(values, dtype))) for n, values in enumerate(VALUES))
+    return (first, Gradient("none", None), last)
+
+
+def train_by_hand(dtype: str, norm_type: float) -> list[np.ndarray[Any, Any]]:
+    """Return the weights after a step from zero, with a model and a loss of its own."""
+    first, last = (jittor.zeros(np.shape(values), dtype) for values in VALUES)
+    optimizer = jittor.optim.SGD([first, last], lr=0.5)
+    inputs = [jittor.array(values, dtype) for values in VALUES]
+    optimizer.zero_grad()
+    optimizer.backward((first * inputs[0]).sum() + (last * inputs[1]).sum())
+    optimizer.clip_grad_norm(1.5, norm_type)
+    optimizer.step()
+    return [first.numpy(), last.numpy()]
+
+
+def test_subject_has_known_features() -> None:
+    assert set(SUBJECT.features) <= set(FEATURES)
+    assert ADAPTER.about().version == jittor.__version__
+    assert "/" not in ADAPTER.about().environment["compiler"]
+
+
+@pytest.mark.parametrize("norm_type", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_adapter_answers_like_a_step_by_hand(dtype: str, norm_type: int) -> None:
+    moved = train_by_hand(dtype, norm_type)
+
+    options = {"clip_norm": 1.5, "norm_type": float(norm_type), "learning_rate": 0.5}
+    first, none, last = ADAPTER.call(Call(SUBJECT.name, make_gradients(dtype), options)).gradients
+
+    assert none is None
+    for array, expected in zip((first, last), moved, strict=True):
+        assert array is not None
+        assert array.dtype == dtype
+        np.testing.assert_array_equal(array.numpy(), -expected)
+
+
+def test_only_frozen_parameters_make_a_step() -> None:
+    assert ADAPTER.call(Call(SUBJECT.name, (Gradient("none", None),), {"clip_norm": 1.0})).gradients == (None,)
+
+
+def test_threshold_may_be_an_array_of_jittor() -> None:
+    gradients = (Gradient("g", Array.of(np.array([3.0, 4.0], np.float32))),)
+
+    number, tensor = (
+        ADAPTER.call(Call(SUBJECT.name, gradients, {"clip_norm": 2.5, **more})).gradients
+        for more in ({}, {"tensor_threshold": True})
+    )
+
+    assert number == tensor
+
+
+def test_error_holds_no_time_and_no_folder() -> None:
+    call = Call(SUBJECT.name, make_gradients("float32"), {"clip_norm": 1.0, "threshold_as": "text"})
+
+    with pytest.raises(FrameworkRaised, match="Wrong inputs arguments") as caught:
+        ADAPTER.call(call)
+
+    assert "Failed reason" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "text"),
+    [
+        (Gradient("g", Array.of(np.array(3.0, np.float32))), "at least one axis"),
+        (Gradient("g", Array.of(np.ones(2, np.float16))), "narrower dtypes"),
+        (Gradient("g", Array.of(np.ones(2, np.float32)), layout="strided"), "contiguous gradients"),
+        (Gradient("g", Array.of(np.ones((2, 1), np.float32)), rows=(0, 1), height=4), "row-sparse"),
+    ],
+)
+def test_gradient_that_jittor_does_not_have_is_unsupported(gradient: Gradient, text: str) -> None:
+    with pytest.raises(Unsupported, match=text):
+        ADAPTER.call(Call(SUBJECT.name, (gradient,), {"clip_norm": 1.0}))
+
+
+def test_calls_without_an_interface_are_unsupported() -> None:
+    (gradient,) = (Gradient("g", Array.of(np.ones(2, np.float32))),)
+    for gradients, options, text in (
+        ((), {}, "empty list"),
+        ((gradient, Gradient("h", gradient.array, same_as=0)), {}, "another gradient"),
+        ((gradient,), {"threads": 2}, "threads"),
+    ):
+        with pytest.raises(Unsupported, match=text):
+            ADAPTER.call(Call(SUBJECT.name, gradients, {"clip_norm": 1.0, **options}))
+
+
+def test_import_leaves_the_home_of_the_user_alone(tmp_path: Path) -> None:
+    """Jittor is imported in a process whose HOME is empty. Its cache is in the environment's folder."""
+    code = (
+        "import json, os, gradclip_adapters.frameworks.jittor, jittor_utils;"
+        "print(json.dumps([os.environ['HOME'], jittor_utils.home()]))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "JITTOR_HOME"}
+    process = subprocess.run(
+        [sys.executable, "-c", code], env={**environment, "HOME": str(tmp_path)}, stdout=subprocess.PIPE, check=True
+    )
+
+    assert json.loads(process.stdout.splitlines()[-1]) == [str(tmp_path), sys.prefix]
+    assert list(tmp_path.iterdir()) == []

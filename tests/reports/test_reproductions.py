@@ -37,6 +37,7 @@ LONGER = {
     "deepspeed": 30,
     "eps-beside-maximum-in-fleet": 16,
     "fastai": 13,
+    "hangs": 16,
     "onnxruntime-training": 20,
     "transformers": 30,
     "unexplained-in-fleet": 16,

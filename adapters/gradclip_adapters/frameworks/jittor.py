@@ -133,7 +133,8 @@ def _step(gradients: Sequence[Any], options: Mapping[str, Any]) -> Tuple[List[An
     more = {names.get(name, name): value for name, value in options.items() if name != "learning_rate"}
     parameters = [_make_parameter(gradient) for gradient in gradients]
     optimizer = jittor.optim.SGD(parameters, options.get("learning_rate", 1.0))
-    # The derivative of the sum of all parameters times the gradients is the gradients.
+    # The derivative of the sum of all parameters times the gradients is the gradients. The sum begins with a float32:
+    # without it, a float64 backward pass after a float32 one in the same process gives wrong gradients.
     loss = jittor.zeros(1)
     for parameter, gradient in zip(parameters, gradients):
         if gradient is not None:

@@ -42,6 +42,7 @@ LONGER = {
     "eps-beside-maximum-in-fleet": 16,
     "fastai": 13,
     "hangs": 16,
+    "jittor": 12,
     "onnxruntime-training": 20,
     "transformers": 30,
     "unexplained-in-fleet": 16,

@@ -423,7 +423,7 @@ COUNTS = {
     "nnabla": 8,
     "onnxruntime-training": 9,
     "opacus": 5,
-    "optax": 27,
+    "optax": 26,
     "paddle-fluid": 14,
     "paddle": 15,
     "skorch": 5,

@@ -43,12 +43,7 @@ def test_every_framework_has_a_record() -> None:
 
 
 #: The older versions that the suite knows, and that have no record yet.
-NOT_RECORDED = {
-    "mindspore-2.0.0.jsonl.gz",
-    "mindspore-2.7.0.jsonl.gz",
-    "optax-0.1.9.jsonl.gz",
-    "optax-0.2.2.jsonl.gz",
-}
+NOT_RECORDED = {"mindspore-2.0.0.jsonl.gz", "mindspore-2.7.0.jsonl.gz"}
 
 
 def test_every_older_version_that_the_suite_knows_has_a_record() -> None:

@@ -25,8 +25,8 @@ def test_each_framework_with_findings_has_scripts() -> None:
     assert {name.partition("@")[0] for name in FRAMEWORKS} <= records
 
 
-#: The records of these frameworks are older than their newest entry points and scripts: `nox -s refresh -- optax`.
-OUT_OF_DATE = {"optax", "paddle"}
+#: The records of these frameworks are older than their newest entry points and scripts.
+OUT_OF_DATE = {"optax"}
 
 
 @pytest.mark.exam(sample=0)

@@ -295,7 +295,8 @@ def publish_records(session: nox.Session, names: Iterable[str]) -> None:
         folder = "reports/published/older/" if "@" in name else "reports/published/"
         try:
             # The exit code 1 means that something is not as expected, which is a valid result here.
-            session.run("gradclip", "check", name, "--venv", "-o", folder, success_codes=[0, 1])
+            jobs = ("--jobs", str(os.cpu_count() or 1))
+            session.run("gradclip", "check", name, "--venv", *jobs, "-o", folder, success_codes=[0, 1])
         except nox.command.CommandFailed:
             failed.append(name)
             # An interrupted run leaves a part of a record, which must not be published.

@@ -367,7 +367,7 @@ def test_subjects_of_the_same_numbers_share_a_table_of_the_page() -> None:
 
 
 #: The adapters with entry points whose accuracy was not measured yet.
-NOT_MEASURED = ("optax", "paddle")
+NOT_MEASURED = ("optax",)
 
 
 class TestPublished:

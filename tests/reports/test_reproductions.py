@@ -25,12 +25,8 @@ def test_each_framework_with_findings_has_scripts() -> None:
     assert {name.partition("@")[0] for name in FRAMEWORKS} <= records
 
 
-#: The records of these frameworks are older than their newest entry points and scripts.
-OUT_OF_DATE = {"optax"}
-
-
 @pytest.mark.exam(sample=0)
-@pytest.mark.parametrize("framework", [name for name in FRAMEWORKS if name not in OUT_OF_DATE])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_each_published_finding_has_a_script(framework: str) -> None:
     assert reproduce.list_gaps(framework) == []
 

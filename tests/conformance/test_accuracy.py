@@ -366,10 +366,6 @@ def test_subjects_of_the_same_numbers_share_a_table_of_the_page() -> None:
     assert "| float32 | 100 | - | inf | 0.5 |" in text
 
 
-#: The adapters with entry points whose accuracy was not measured yet.
-NOT_MEASURED = ("optax",)
-
-
 class TestPublished:
     def test_page_is_made_from_the_document(self) -> None:
         made = json.loads((PUBLISHED / "accuracy.json").read_text(encoding="utf-8"))
@@ -391,8 +387,7 @@ class TestPublished:
                 for dtype in subject["dtypes"]
             }
 
-        assert found <= expected
-        assert {one for one in expected - found if one[0] not in NOT_MEASURED} == set()
+        assert found == expected
 
     def test_each_subject_is_measured_at_every_size_from_a_hundred_to_ten_million(self) -> None:
         made = json.loads((PUBLISHED / "accuracy.json").read_text(encoding="utf-8"))

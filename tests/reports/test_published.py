@@ -128,7 +128,12 @@ SURPRISES = {
     ],
     "A negative threshold": [
         ("torch", "torch.nn.utils", "global-norm.negative-threshold-refused/minus-one/float32", "flipped"),
-        ("paddle", "paddle.nn", "global-norm.negative-threshold-refused/minus-one/float32", "flipped"),
+        (
+            "paddle",
+            "paddle.nn.ClipGradByGlobalNorm",
+            "global-norm.negative-threshold-refused/minus-one/float32",
+            "flipped",
+        ),
     ],
     "A zero gradient": [
         ("paddle-fluid", "paddle.fluid.clip.GradientClipByNorm", "norm.zero-gradient/alone/float32", "NaN"),

@@ -111,4 +111,6 @@ def _train(gradients: Sequence[Any], options: Mapping[str, Any]) -> Tuple[List[A
     module.train()
     module(*gradients)
     optimizer.step()
-    return [np.asarray(0 - state.parameters[name].data) for name in names], None
+    values = (state.parameters[name].data for name in names)
+    # Without a dtype, NumPy 1 makes a parameter without axes float64.
+    return [np.asarray(np.subtract(0, value, dtype=value.dtype)) for value in values], None

@@ -45,7 +45,7 @@ class Recipe:
     @property
     def version(self) -> str:
         """The version of the framework, or an empty text if the requirement does not pin one."""
-        return self.framework.partition("==")[2]
+        return split_requirement(self.framework)[1]
 
 
 @cache
@@ -80,7 +80,7 @@ def _make_recipe(name: str, table: Mapping[str, Any], versions: Mapping[str, str
         tuple(needs.values()),
         table.get("megabytes"),
         table.get("rows", True),
-        {**needs, **alone}.get(table.get("framework", name), ""),
+        {**needs, **alone, **npm}.get(table.get("framework", name), ""),
         alone=tuple(alone.values()),
         npm=tuple(npm.values()),
     )
@@ -94,7 +94,9 @@ def _make_other(recipe: Recipe, version: str, table: Mapping[str, Any]) -> Recip
     ValueError
         If a package to install alone is not among the requirements.
     """
-    newest = recipe.framework.partition("==")[0]
+    newest = split_requirement(recipe.framework)[0]
+    if recipe.framework in recipe.npm:
+        return _make_other_for_node(recipe, f"{newest}@{version}", table)
     pins = [f"{table.get('package', newest)}=={version}", *table.get("pins", ())]
     # A pin may name a later build of the version, such as 1.8.0.post0.
     framework = next(pin for pin in reversed(pins) if find_package(pin) == find_package(pins[0]))
@@ -122,6 +124,28 @@ def _make_other(recipe: Recipe, version: str, table: Mapping[str, Any]) -> Recip
     )
 
 
+def _make_other_for_node(recipe: Recipe, framework: str, table: Mapping[str, Any]) -> Recipe:
+    npm = tuple(framework if one == recipe.framework else one for one in recipe.npm)
+    return Recipe(
+        recipe.modules,
+        table["python"],
+        recipe.requirements,
+        table.get("megabytes"),
+        rows=False,
+        framework=framework,
+        npm=npm,
+    )
+
+
+def split_requirement(requirement: str) -> tuple[str, str]:
+    """Return the package and the version that a requirement pins, of pip (`optax==0.2.8`) or of npm (`@tensorflow/tfjs@4.22.0`).
+
+    The version is empty if the requirement does not pin one.
+    """
+    package, pinned, version = requirement.rpartition("@") if "==" not in requirement else requirement.partition("==")
+    return (package, version) if pinned and package else (requirement, "")
+
+
 def find_package(requirement: str) -> str:
     """Return the name of the package in a requirement, in lower case and with hyphens."""
     return re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower().replace("_", "-")
@@ -138,9 +162,4 @@ def is_framework_here(adapter: str) -> bool:
         is_here = all(importlib.util.find_spec(module) is not None for module in recipe.modules)
     except ModuleNotFoundError:  # the parent of a dotted name is missing
         return False
-    return is_here and all(Path(sys.prefix, "node_modules", _find_npm_name(one)).is_dir() for one in recipe.npm)
-
-
-def _find_npm_name(requirement: str) -> str:
-    """Return the name in a requirement of npm, such as `@tensorflow/tfjs` in `@tensorflow/tfjs@4.22.0`."""
-    return requirement.rpartition("@")[0]
+    return is_here and all(Path(sys.prefix, "node_modules", split_requirement(one)[0]).is_dir() for one in recipe.npm)

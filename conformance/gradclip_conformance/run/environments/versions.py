@@ -1,7 +1,7 @@
 """Choose the version of a framework that a name such as `optax@0.1.9` or `paddle@2.6` asks for.
 
 The part after the sign `@` begins a version. It stands for the newest version in `environments.toml` that begins so. If
-none does, pip gets the newest such version from the registry, with everything else as for the next older known version.
+none does, pip or npm gets the newest such version from the registry, with everything else as for the next older known version.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from itertools import zip_longest
 
-from .recipes import Recipe, read_recipes
+from .recipes import Recipe, read_recipes, split_requirement
 
 __all__ = ["choose_version", "find_recipe", "is_version", "list_versions", "matches_version", "split_version"]
 
@@ -73,12 +73,16 @@ def _adapt(known: dict[str, Recipe], version: str) -> Recipe:
     """Return the recipe of an unknown version. It is that of the next older known version, or of the oldest."""
     ordered = sorted(known, key=_read_numbers)
     nearest = known[next((one for one in reversed(ordered) if _read_numbers(one) < _read_numbers(version)), ordered[0])]
-    framework = f"{nearest.framework.partition('==')[0]}=={version}.*"
-    requirements, alone = (
+    package, _ = split_requirement(nearest.framework)
+    # For npm, a version stands for all that begin so.
+    framework = f"{package}@{version}" if nearest.framework in nearest.npm else f"{package}=={version}.*"
+    requirements, alone, npm = (
         tuple(framework if one == nearest.framework else one for one in listed)
-        for listed in (nearest.requirements, nearest.alone)
+        for listed in (nearest.requirements, nearest.alone, nearest.npm)
     )
-    return replace(nearest, requirements=requirements, alone=alone, megabytes=None, framework=framework, others={})
+    return replace(
+        nearest, requirements=requirements, alone=alone, npm=npm, megabytes=None, framework=framework, others={}
+    )
 
 
 def _read_numbers(version: str) -> tuple[int, ...]:

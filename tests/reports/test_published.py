@@ -42,15 +42,10 @@ def test_every_framework_has_a_record() -> None:
     } <= {path.name.removesuffix(".jsonl.gz") for path in RECORDS}
 
 
-#: The older versions that the suite knows, and that have no record yet.
-NOT_RECORDED = {"mindspore-2.0.0.jsonl.gz", "mindspore-2.7.0.jsonl.gz"}
-
-
 def test_every_older_version_that_the_suite_knows_has_a_record() -> None:
     known = {f"{name}-{one}.jsonl.gz" for name, recipe in read_recipes().items() for one in recipe.others}
 
-    assert known - NOT_RECORDED == {path.name for path in OLDER}
-    assert known >= NOT_RECORDED
+    assert known == {path.name for path in OLDER}
 
 
 #: The records with more unexplained cells, which are pinned by case with a reason.

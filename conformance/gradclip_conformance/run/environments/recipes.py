@@ -125,6 +125,7 @@ def _make_other(recipe: Recipe, version: str, table: Mapping[str, Any]) -> Recip
 
 
 def _make_other_for_node(recipe: Recipe, framework: str, table: Mapping[str, Any]) -> Recipe:
+    """Return the recipe of another version of a framework that npm installs."""
     npm = tuple(framework if one == recipe.framework else one for one in recipe.npm)
     return Recipe(
         recipe.modules,
@@ -138,9 +139,9 @@ def _make_other_for_node(recipe: Recipe, framework: str, table: Mapping[str, Any
 
 
 def split_requirement(requirement: str) -> tuple[str, str]:
-    """Return the package and the version that a requirement pins, of pip (`optax==0.2.8`) or of npm (`@tensorflow/tfjs@4.22.0`).
+    """Return the package and the version that a requirement pins. The version is empty if it does not pin one.
 
-    The version is empty if the requirement does not pin one.
+    A requirement of pip is `optax==0.2.8`, and one of npm is `@tensorflow/tfjs@4.22.0`.
     """
     package, pinned, version = requirement.rpartition("@") if "==" not in requirement else requirement.partition("==")
     return (package, version) if pinned and package else (requirement, "")

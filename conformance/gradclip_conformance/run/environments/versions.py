@@ -1,7 +1,8 @@
 """Choose the version of a framework that a name such as `optax@0.1.9` or `paddle@2.6` asks for.
 
 The part after the sign `@` begins a version. It stands for the newest version in `environments.toml` that begins so. If
-none does, pip or npm gets the newest such version from the registry, with everything else as for the next older known version.
+none does, pip or npm gets the newest such version from the registry, with everything else as for the next older known
+version.
 """
 
 from __future__ import annotations

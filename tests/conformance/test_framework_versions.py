@@ -111,6 +111,23 @@ def test_version_may_be_in_a_package_of_another_name() -> None:
     assert not any("tensorflow-cpu" in one for one in recipe.requirements)
 
 
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("tensorflow-js", "@tensorflow/tfjs@4.22.0"),
+        ("tensorflow-js@3", "@tensorflow/tfjs@3.21.0"),
+        # npm takes the newest version that begins so.
+        ("tensorflow-js@4.1", "@tensorflow/tfjs@4.1"),
+    ],
+)
+def test_version_of_a_package_for_node_is_chosen_in_the_same_way(name: str, package: str) -> None:
+    recipe = environments.find_recipe(name)
+
+    assert recipe is not None
+    assert (recipe.framework, recipe.npm) == (package, (package,))
+    assert recipe.requirements == ("numpy",)
+
+
 @pytest.mark.parametrize("name", ["no-such-library", "no-such-library@1", "numpy@1", "reference-torch@2"])
 def test_adapter_without_a_pinned_framework_has_no_versions(name: str) -> None:
     assert environments.find_recipe(name) is None

@@ -288,25 +288,9 @@ def refresh(session: nox.Session) -> None:
 
 
 def publish_records(session: nox.Session, names: Iterable[str]) -> None:
-    """Check frameworks, and publish each record as soon as it is made, so that an interrupted session keeps it."""
+    """Check frameworks, several at once, and publish each record as soon as it is made."""
     session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
-    failed = []
-    for name in names:
-        folder = "reports/published/older/" if "@" in name else "reports/published/"
-        try:
-            # The exit code 1 means that something is not as expected, which is a valid result here.
-            jobs = ("--jobs", str(os.cpu_count() or 1))
-            session.run("gradclip", "check", name, "--venv", *jobs, "-o", folder, success_codes=[0, 1])
-        except nox.command.CommandFailed:
-            failed.append(name)
-            # An interrupted run leaves a part of a record, which must not be published.
-            for part in Path(folder).glob("*.jsonl"):
-                part.unlink()
-            continue
-        session.run("python", "reports/published/compress.py", silent=True)
-        session.run("python", "reports/published/changed.py", "--note", name, silent=True)
-    if failed:
-        session.error(f"no new record: {', '.join(failed)}")
+    session.run("python", "reports/published/make_records.py", *names)
 
 
 def measure_accuracy(session: nox.Session, names: list[str]) -> None:

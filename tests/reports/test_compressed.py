@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-import runpy
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,8 +12,6 @@ import pytest
 from gradclip_reports import reading
 from gradclip_reports.limits import LIMITS
 from gradclip_reports.records import RecordError, Run, read_runs
-
-COMPRESS = Path(__file__).resolve().parents[2] / "reports" / "published" / "compress.py"
 
 
 @pytest.fixture
@@ -57,17 +53,3 @@ def test_limit_holds_for_the_decompressed_size(tmp_path: Path, monkeypatch: pyte
     # Reading decompresses one byte more than the limit, and no further byte.
     with pytest.raises(RecordError, match="10001 bytes in one record"):
         read_runs(path)
-
-
-def test_compressing_again_gives_the_same_bytes(text: str, tmp_path: Path) -> None:
-    shutil.copy(COMPRESS, tmp_path)
-    plain, compressed = tmp_path / "record.jsonl", tmp_path / "record.jsonl.gz"
-    contents = []
-    for _ in range(2):
-        plain.write_text(text, encoding="utf-8")
-        runpy.run_path(str(tmp_path / COMPRESS.name), run_name="__main__")
-        assert not plain.exists()
-        contents.append(compressed.read_bytes())
-
-    assert contents[0] == contents[1]
-    assert gzip.decompress(contents[0]).decode() == text

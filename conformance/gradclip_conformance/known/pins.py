@@ -130,6 +130,8 @@ def find_mode(subject: str) -> str:
     return found[1] if found else ""
 
 
+# Every cell asks this of every known failure, and parsing a specifier takes long.
+@cache
 def is_version_within(version: str, specifier: str) -> bool:
     """Return whether a version is within a specifier such as ">=2.6,<3".
 

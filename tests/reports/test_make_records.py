@@ -1,0 +1,68 @@
+"""Check that the program that makes the published records publishes whole records only."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gradclip_reports.records import read_runs
+
+PUBLISHED = Path(__file__).resolve().parents[2] / "reports" / "published"
+#: A name that no adapter has.
+UNKNOWN = "no-such-framework"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the programs, and an old record."""
+    for name in ("make_records.py", "changed.py"):
+        shutil.copy(PUBLISHED / name, tmp_path)
+    (tmp_path / "older").mkdir()
+    (tmp_path / "numpy.jsonl.gz").write_bytes(b"old")
+    return tmp_path
+
+
+def make_records(folder: Path, *names: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "make_records.py", *names]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=900)
+
+
+@pytest.mark.exam(sample=0)
+def test_record_is_published_and_noted_though_another_check_fails(folder: Path) -> None:
+    done = make_records(folder, UNKNOWN, "numpy")
+
+    (run,) = read_runs(folder / "numpy.jsonl.gz")
+    assert run.footer.finished == run.footer.planned
+    assert list(json.loads((folder / "made_of.json").read_text(encoding="utf-8"))) == ["numpy"]
+    assert done.returncode == 1
+    assert done.stderr.strip() == f"no new record: {UNKNOWN}"
+    assert "numpy: as expected, " in done.stdout
+
+
+def test_failed_check_leaves_the_old_record_and_says_why(folder: Path) -> None:
+    done = make_records(folder, UNKNOWN)
+
+    assert (folder / "numpy.jsonl.gz").read_bytes() == b"old"
+    assert not (folder / "made_of.json").exists()
+    assert done.returncode == 1
+    assert f"'{UNKNOWN}'" in done.stdout
+    assert f"{UNKNOWN}: no new record, " in done.stdout
+
+
+def test_same_record_gives_the_same_bytes(folder: Path) -> None:
+    record = folder / "torch.jsonl"
+    record.write_text("{}\n", encoding="utf-8")
+    program = "from pathlib import Path; from make_records import publish; publish(Path('torch.jsonl'), Path('older'))"
+    contents = []
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", program], cwd=folder, check=True, timeout=300)
+        contents.append((folder / "older" / "torch.jsonl.gz").read_bytes())
+
+    assert contents[0] == contents[1]
+    assert gzip.decompress(contents[0]) == b"{}\n"

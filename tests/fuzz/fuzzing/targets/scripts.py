@@ -145,12 +145,14 @@ def _list_own_words(adapter: str) -> set[tuple[str, str]]:
 def list_vocabulary(document: str, adapter: str) -> frozenset[tuple[str, str]]:
     """Return the code in the scripts of all unchanged cells of a record.
 
-    The record is read as one of the given adapter. Each cell gives one script for each set of features.
+    The record is read as one of the given adapter. Each cell gives one script for each set of features, and another one
+    if it breaks its own rule, which a change may make of it.
     """
     header, *cells, _ = read_lines(document, whole=True)
     header["adapter"] = adapter
     found = set()
-    for features, cell in itertools.product(_list_subsets(FEATURES), cells):
+    broken = [{**cell, "breaks": cell["rule"]} for cell in cells]
+    for features, cell in itertools.product(_list_subsets(FEATURES), [*cells, *broken]):
         able = [{**subject, "features": list(features)} for subject in header["subjects"]]
         try:
             text = write_script(Header.from_json({**header, "subjects": able}), Cell.from_json(cell))

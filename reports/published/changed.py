@@ -5,7 +5,7 @@ makes them anew. After each run, `python changed.py --note NAME` notes in `made_
 made of.
 
 A record is made of the packages of its environment, the code of its adapter, the claims and known failures of its
-framework, and the suite's rules, cases and judge. Comments, docstrings and the layout of code do not count.
+framework's version, and the suite's rules, cases and judge. Comments, docstrings and the layout of code do not count.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ import gradclip_adapters
 import gradclip_conformance
 import gradclip_spec
 from gradclip_adapters.registry import BUILT_IN
+from gradclip_conformance.known.pins import is_version_within
 from gradclip_conformance.run.environments import choose_version, find_recipe, read_recipes, split_version
 
 NOTES = Path(__file__).resolve().with_name("made_of.json")
 ADAPTERS, SUITE, SPEC = (
     Path(str(package.__file__)).parent for package in (gradclip_adapters, gradclip_conformance, gradclip_spec)
 )
+#: The keys of a claim or a known failure that say which versions it is about.
+VERSIONS = ("version", "versions")
 #: The parts of the suite that decide which cells a record has, and what stands in them.
 DECIDING = ("cases", "causes", "covering", "judge", "oracle", "run")
 
@@ -52,9 +55,10 @@ def compute_fingerprint(name: str) -> str:
     files = [*_list_code(code), code.with_suffix(".js")]
     # The framework of this adapter is our own reference.
     files += sorted(SPEC.rglob("*.py")) if adapter == "numpy" else []
-    files += [ADAPTERS / "claims" / f"{adapter}.toml", SUITE / "known" / "expectations" / f"{adapter}.toml"]
     for path in files:
         digest.update(_read_meaning(path).encode())
+    for path in (ADAPTERS / "claims" / f"{adapter}.toml", SUITE / "known" / "expectations" / f"{adapter}.toml"):
+        digest.update(_read_entries(path, recipe.version).encode())
     return digest.hexdigest()
 
 
@@ -98,6 +102,26 @@ def _read_meaning(path: Path) -> str:
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
             del node.body[0]
     return ast.dump(tree)
+
+
+def _read_entries(path: Path, version: str) -> str:
+    """Return the claims or known failures in a file that are about a version, without the versions that they name."""
+    tables = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    kept = {
+        key: [_leave_out_versions(one) for one in value if _is_about(one, version)]
+        if isinstance(value, list)
+        else value
+        for key, value in tables.items()
+    }
+    return json.dumps(kept, default=str)
+
+
+def _leave_out_versions(entry: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in entry.items() if key not in VERSIONS}
+
+
+def _is_about(entry: dict[str, object], version: str) -> bool:
+    return not version or all(is_version_within(version, str(entry.get(key, ""))) for key in VERSIONS)
 
 
 def read_notes() -> dict[str, str]:

@@ -107,15 +107,33 @@ def test_data_changes_the_records_that_are_made_with_it(
 
 
 @pytest.mark.parametrize(
+    ("versions", "changed"),
+    [("<=0.1.9", ["optax@0.1.9"]), (">0.1.9", ["optax"]), (">=0.1", ["optax", "optax@0.1.9"]), (">1", [])],
+)
+def test_known_failure_changes_the_records_of_its_versions(
+    find_changed: Callable[..., list[str]], versions: str, changed: list[str]
+) -> None:
+    entry = f'\n[[known]]\ncause = "raises"\nversions = "{versions}"\n'
+
+    assert find_changed("SUITE", "known/expectations/optax.toml", lambda text: text + entry) == changed
+
+
+@pytest.mark.parametrize(
     ("package", "path", "edit_text"),
     [
         ("SUITE", "judge/judging.py", lambda text: text + "\n# A comment.\n"),
         ("SUITE", "judge/judging.py", lambda text: re.sub(r'^"""', '"""Newly: ', text, count=1)),
         ("SUITE", "known/expectations/optax.toml", lambda text: "# A comment.\n" + text),
+        # These are the same versions among those that have records.
+        (
+            "SUITE",
+            "known/expectations/optax.toml",
+            lambda text: text.replace('versions = "<=0.2.2"', 'versions = "<0.2.3"'),
+        ),
     ],
-    ids=["comment", "docstring", "comment in data"],
+    ids=["comment", "docstring", "comment in data", "same versions"],
 )
-def test_comments_and_docstrings_change_nothing(
+def test_comments_and_other_words_for_the_same_change_nothing(
     find_changed: Callable[..., list[str]], package: str, path: str, edit_text: Callable[[str], str]
 ) -> None:
     assert find_changed(package, path, edit_text) == []

@@ -97,7 +97,9 @@ def _wrap(function: Callable[..., Any], **names: str) -> Tuple[Clip, Clip]:
 
     @_cut_call_stacks()
     def compiled(passed: Any, options: Mapping[str, Any]) -> Tuple[Any, None]:
-        return mindspore.jit(function)(passed, **_rename(options, names)), None
+        returned = mindspore.jit(function)(passed, **_rename(options, names))
+        # In place of a list, it may return a tensor without axes, which raises an error as soon as it is read.
+        return tuple(returned) if isinstance(passed, (list, tuple)) else returned, None
 
     return clip, compiled
 

@@ -282,9 +282,16 @@ def refresh(session: nox.Session) -> None:
     session.install("-e", ".[check]")
     names = session.posargs or str(session.run("python", "reports/published/changed.py", silent=True)).split()
     session.log(f"to refresh: {', '.join(names) or 'nothing'}")
-    publish_records(session, names)
+    failed = None
+    try:
+        publish_records(session, names)
+    except nox.command.CommandFailed as error:
+        # A framework that does not start costs no other framework its measurements and pages.
+        failed = error
     measure_accuracy(session, [name for name in names if "@" not in name])
     session.run("python", "reports/published/update_readme.py")
+    if failed is not None:
+        raise failed
 
 
 def publish_records(session: nox.Session, names: Iterable[str]) -> None:

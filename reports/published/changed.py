@@ -1,8 +1,7 @@
 """Find the published records that are out of date, because what they were made of has changed since.
 
 `python changed.py` prints the names of these records, such as `torch` and `optax@0.1.9`; `nox -s refresh`
-makes them anew. After each run, `python changed.py --note NAME` notes in `made_of.json` what the record of this name is
-made of.
+makes them anew. `make_records.py` notes in `made_of.json` what each record is made of.
 
 A record is made of the packages of its environment, the code of its adapter, the claims and known failures of its
 framework's version, and the suite's rules, cases and judge. Comments, docstrings and the layout of code do not count.
@@ -144,7 +143,4 @@ def note(names: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--note"]:
-        note(sys.argv[2:])
-    else:
-        sys.stdout.writelines(f"{name}\n" for name in list_changed())
+    sys.stdout.writelines(f"{name}\n" for name in list_changed())

@@ -21,8 +21,8 @@ from threading import Lock
 from changed import note
 
 HERE = Path(__file__).resolve().parent
-#: The exit code 1 means that something is not as expected, which is a valid result here.
-VALID = (0, 1)
+#: The exit codes of a whole run, and what they mean. Not to be as expected is a valid result here.
+ENDS = {0: "as expected", 1: "not as expected"}
 
 publishing = Lock()
 
@@ -36,16 +36,15 @@ def make_record(name: str) -> bool:
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
         made = list(Path(folder).glob("*.jsonl"))
-        is_made = done.returncode in VALID and len(made) == 1
+        is_made = done.returncode in ENDS and len(made) == 1
         with publishing:
             if is_made:
                 publish(made[0], HERE / "older" if "@" in name else HERE)
                 note([name])
-            elif done.returncode not in VALID:
+            else:
                 print(done.stdout)
-            minutes = (time.monotonic() - start) / 60
-            ends = {0: "as expected", 1: "not as expected"}
-            print(f"{name}: {ends.get(done.returncode, 'no new record')}, {minutes:.1f} minutes", flush=True)
+            end = ENDS[done.returncode] if is_made else "no new record"
+            print(f"{name}: {end}, {(time.monotonic() - start) / 60:.1f} minutes", flush=True)
     return is_made
 
 

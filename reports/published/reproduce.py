@@ -93,11 +93,11 @@ def list_gaps(framework: str) -> list[str]:
         older = {cause for path in HERE.glob(f"older/{adapter}-[0-9]*.jsonl.gz") for cause in _list_causes(path)}
         missing |= older - shown - {one.cause for one in _read_older(adapter)}
     gaps = [f"{framework}: no script reproduces the finding {cause!r}" for cause in sorted(missing)]
-    idle = scripts - shown - _list_ends_by_chance(adapter)
+    idle = scripts - shown - list_ends_by_chance(adapter)
     return gaps + [f"{framework}: the record has no finding {cause!r}" for cause in sorted(idle)]
 
 
-def _list_ends_by_chance(adapter: str) -> set[str]:
+def list_ends_by_chance(adapter: str) -> set[str]:
     """Return those of `crashes` and `hangs` that a pin expects by chance only, so that a record may lack them."""
     words = {word for pin in load_deviations(adapter) if CHANCE in pin.observed for word in pin.observed.split(CHANCE)}
     return {cause for word, cause in (("crash", "crashes"), ("timeout", "hangs")) if word in words}

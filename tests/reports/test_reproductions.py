@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import shutil
 import sys
 from pathlib import Path
@@ -29,6 +30,22 @@ def test_each_framework_with_findings_has_scripts() -> None:
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_each_published_finding_has_a_script(framework: str) -> None:
     assert reproduce.list_gaps(framework) == []
+
+
+def test_gap_on_either_side_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *others = reproduce.read_reproductions("thinc")
+    stray = dataclasses.replace(first, cause="hangs")
+    monkeypatch.setattr(reproduce, "read_reproductions", lambda framework: [*others, stray])
+
+    assert reproduce.list_gaps("thinc") == [
+        f"thinc: no script reproduces the finding {first.cause!r}",
+        "thinc: the record has no finding 'hangs'",
+    ]
+
+
+def test_crash_or_hang_by_chance_may_be_missing_from_a_record() -> None:
+    assert reproduce.list_ends_by_chance("paddle") == {"crashes", "hangs"}
+    assert reproduce.list_ends_by_chance("thinc") == set()
 
 
 #: Some libraries clip within a training loop or in a graph only, and some clips need groups of processes. Their scripts

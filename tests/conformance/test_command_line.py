@@ -897,6 +897,13 @@ class TestOtherVerbs:
         assert {"numpy", "optax", "torch", "paddle", "paddle-fluid", "tensorflow"} <= set(result.stdout.split())
         assert not re.search("-$", result.stdout, re.MULTILINE)
 
+    def test_adapters_lists_all_that_an_environment_gets(self) -> None:
+        listed = run("adapters").stdout
+
+        # npm installs the first. pip installs the second without its own requirements.
+        assert "numpy, @tensorflow/tfjs@4.22.0" in listed
+        assert "deepspeed==0.19.8" in listed
+
     def test_smoke_runs_one_case_for_each_subject(self) -> None:
         result = run("smoke", "numpy")
 

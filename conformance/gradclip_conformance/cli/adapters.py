@@ -34,4 +34,4 @@ def _describe_venv(name: str) -> str:
     if recipe is None or not recipe.requirements:
         return "install its framework, or name a Python that has it with --python"
     python = f"Python {recipe.python}, " if recipe.python else ""
-    return f"--venv makes an environment for it: {python}{', '.join((*recipe.requirements, *recipe.alone))}"
+    return f"--venv makes an environment for it: {python}{', '.join(recipe.packages)}"

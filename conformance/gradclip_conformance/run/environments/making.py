@@ -139,14 +139,13 @@ def _make_in(found: Environment, adapter: str, recipe: Recipe, interpreter: str,
     if found.state is not State.ABSENT:
         remove_folder(found.folder)
     found.folder.mkdir()
-    every = [*recipe.requirements, *recipe.alone, *recipe.npm]
-    begun = {"adapter": adapter, "requirements": every, "interpreter": interpreter}
+    begun = {"adapter": adapter, "requirements": recipe.packages, "interpreter": interpreter}
     (found.folder / BEGUN).write_text(json.dumps(begun) + "\n", encoding="utf-8")
     name, version = split_version(adapter)
     if version and version not in (known := list_versions(name)):
         say_line(f"{version} is not among the versions of {name} that the suite knows: {', '.join(known)}.")
     size = "" if recipe.megabytes is None else f", about {recipe.megabytes} MB when installed"
-    title = f"Making the environment of {adapter}: {', '.join(every)}{size}"
+    title = f"Making the environment of {adapter}: {', '.join(recipe.packages)}{size}"
     with show_task(title, keep=True) as task:
         _run([interpreter, "-m", "venv", str(found.folder)], adapter, task)
         install = [found.python, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]

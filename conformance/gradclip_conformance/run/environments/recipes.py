@@ -47,6 +47,11 @@ class Recipe:
         """The version of the framework, or an empty text if the requirement does not pin one."""
         return split_requirement(self.framework)[1]
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """All that the environment gets, whichever program installs it."""
+        return (*self.requirements, *self.alone, *self.npm)
+
 
 @cache
 def read_recipes() -> dict[str, Recipe]:

@@ -98,6 +98,8 @@ def clip_unitwise(
         for x, weight in zip(arrays, weights, strict=True):
             units, others = _split(x, axis), _split(weight, axis)
             scaled = list(units)
+            # A unit of a DTensor is a copy, unless the whole tensor is one unit.
+            writes = inplace and (backend.slices_are_views or x.ndim < 2)
             for group in backend.group(units):
                 alike = [units[place] for place in group]
                 norms = (
@@ -105,10 +107,12 @@ def clip_unitwise(
                     backend.measure_norms([others[place] for place in group], 2.0),
                 )
                 coefficients = backend.compute_coefficient(backend.divide_norms(*norms, least), limit, 0.0)
-                for place, result in zip(group, backend.scale_each(alike, coefficients, inplace), strict=True):
+                for place, result in zip(group, backend.scale_each(alike, coefficients, writes), strict=True):
                     scaled[place] = result
-            kept = inplace or all(map(operator.is_, scaled, units))
-            results.append(x if kept else _join(backend, scaled, x, axis))
+            if writes or all(map(operator.is_, scaled, units)):
+                results.append(x)
+            else:
+                results.append(scaled[0] if x.ndim < 2 else backend.join_units(x, scaled, axis, inplace))
         return cast(T, tree.rebuild(tree.included if inplace else results))
 
 
@@ -132,7 +136,3 @@ def _split(x: Any, axis: int) -> list[Any]:
         return [x]
     before = (slice(None),) * (axis % x.ndim)
     return [x[(*before, place, ...)] for place in range(x.shape[axis])]
-
-
-def _join(backend: Any, units: list[Any], x: Any, axis: int) -> Any:
-    return units[0] if x.ndim < 2 else backend.xp.stack(units, axis=axis)

@@ -54,6 +54,8 @@ class Backend:
     keeps_at_one: Iterable[str] = ()
     #: Whether computing a value runs the user's own functions, whose errors propagate.
     raises_errors_of_users = False
+    #: Whether writing into a slice of an array writes into the array.
+    slices_are_views = True
     #: Whether values can be read without computing, tracing or synchronising. If None, array-api-compat decides.
     eager: bool | None = None
 
@@ -298,6 +300,10 @@ class Backend:
                 x[...] = product
             results.append(x if inplace else product)
         return results
+
+    def join_units(self, x: Array, units: Sequence[Array], axis: int, inplace: bool) -> Array:
+        """Return units as one array like `x`. Those of backends whose slices are views are never joined in place."""
+        return self.xp.stack(units, axis=axis)
 
     def list_factors(self, coefficient: Coefficient, name: str) -> Sequence[Array]:
         """Return the factors of a coefficient. Arrays of a dtype narrower than float64 need only one."""

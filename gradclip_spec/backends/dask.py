@@ -65,6 +65,13 @@ class Dask(OneByOne, Backend):
         """Return the numbers from which each chunk computes the coefficient."""
         return norm, clip_norm, eps
 
+    def divide_norms(self, norm: Array, other: Array, least: float) -> Array:
+        """Return the numbers of a norm divided by the other one, or by `least` if the other one is smaller."""
+        name = f"gradclip-quotient-{dask.base.tokenize(norm.name, other.name, least)}"
+        # Wrap the number, because a bare number in a task may be the key of another task.
+        task = functools.partial(_divide, least=least), (norm.name, 0), (other.name, 0)
+        return _make_array(name, {(name, 0): task}, [norm, other], (3,), np.float64)
+
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
         """Return each array multiplied by one coefficient."""
         norm, clip_norm, eps = coefficient
@@ -102,6 +109,12 @@ def _summarize(choose: Choice, norm_type: float, chunk: Array) -> Any:
 def _join(norm_type: float, rows: list[Any]) -> np.ndarray[Any, Any]:
     """Return the numbers of the norm of all chunks."""
     return np.stack(make_number_backend().join(np.stack(rows), norm_type))
+
+
+@np.errstate(all="ignore")
+def _divide(norm: np.ndarray[Any, Any], other: np.ndarray[Any, Any], least: float) -> np.ndarray[Any, Any]:
+    """Return the numbers of a norm divided by another one."""
+    return np.stack(make_number_backend().divide_norms(Norm(*norm), Norm(*other), least))
 
 
 @np.errstate(all="ignore")

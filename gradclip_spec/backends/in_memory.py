@@ -124,10 +124,11 @@ class InMemory(kernels.Memory):
             return ONE
         return (clip_norm / divisor, 0.0, 1.0) if isinstance(divisor, float) else _split(Fraction(clip_norm) / divisor)
 
-    def divide_norms(self, norms: Any, others: Any, least: float) -> list[Number]:
-        """Return each norm divided by the other one, or by `least` if the other one is smaller."""
-        pairs = zip(norms, others, strict=True)
-        return [_divide(norm, other if math.isnan(other) else max(other, least)) for norm, other in pairs]
+    def divide_norms(self, norm: Any, other: Any, least: float) -> Any:
+        """Return each norm (one, or a list) divided by the other one, or by `least` if the other one is smaller."""
+        if isinstance(norm, list):
+            return [self.divide_norms(*pair, least) for pair in zip(norm, other, strict=True)]
+        return _divide(norm, other if math.isnan(other) else max(other, least))
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
         """Return each array times the coefficient (one for all, or a list). If it is 1, return the array itself."""

@@ -73,6 +73,8 @@ class _Blocks(OneByOne):
 class Shards(_Blocks):
     """The backend of DTensors. Element-wise operations work on the shards."""
 
+    slices_are_views = False
+
     def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
         """Return a DTensor or a shard that cannot be clipped."""
         with torch.no_grad():
@@ -112,6 +114,14 @@ class Shards(_Blocks):
                 products += self.local.scale([shard], Coefficient(factors, coefficient.unchanged), inplace)
         triples = zip(arrays, shards, products, strict=True)
         return [x if inplace or product is shard else _wrap(x, product) for x, shard, product in triples]
+
+    def join_units(self, x: Array, units: Sequence[Array], axis: int, inplace: bool) -> Array:
+        """Return units as one DTensor with the placements of `x`, or write them into `x`."""
+        joined = torch.stack(list(units), dim=axis).redistribute(x.device_mesh, x.placements)
+        if not inplace:
+            return joined
+        x.to_local().copy_(joined.to_local())
+        return x
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
         """Return a DTensor within bounds."""

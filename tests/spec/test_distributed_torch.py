@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, clip_unitwise, global_norm
 
 pytestmark = pytest.mark.array_library("torch")
 
@@ -178,6 +178,28 @@ def other_operations(mesh: Any) -> None:
     for inplace in (False, True):
         for x, y in zip(clip_by_value(shards, 0.5, -0.25, inplace=inplace), whole, strict=True):
             assert x.full_tensor().equal(y.clamp(-0.25, 0.5))
+
+
+@check
+def units_along_and_across_the_shards(mesh: Any) -> None:
+    """Check that units are clipped in place and out of place, also if the processes hold different units."""
+    from torch.distributed.tensor import Replicate, Shard
+
+    whole = make_gradients("float32")
+    weights = make_gradients("float32", seed=1)
+    for placement in (Shard(0), Shard(1), Replicate()):
+        chosen = [index for index, x in enumerate(whole) if placement != Shard(1) or x.ndim > 1]
+        gradients, parameters = ([several[index] for index in chosen] for several in (whole, weights))
+        parameter_shards = [shard_tensor(mesh, x, placement) for x in parameters]
+        for axis in (0, -1):
+            expected = clip_unitwise(gradients, parameters, 0.5, axis=axis)
+            for inplace in (False, True):
+                shards = [shard_tensor(mesh, x, placement) for x in gradients]
+                clipped = clip_unitwise(shards, parameter_shards, 0.5, axis=axis, inplace=inplace)
+                for shard, x, y in zip(shards, clipped, expected, strict=True):
+                    assert x.placements == (placement,)
+                    assert not inplace or x is shard
+                    np.testing.assert_array_max_ulp(x.full_tensor().numpy(), y.numpy(), 2)
 
 
 @check

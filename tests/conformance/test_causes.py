@@ -17,12 +17,14 @@ from gradclip_adapters.contract import Array
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance import causes
 from gradclip_conformance.cases.catalogue import list_all_cases
+from gradclip_conformance.causes import ranges
 from gradclip_conformance.causes.attribution import explain_all
 from gradclip_conformance.causes.facts import Tensor
 from gradclip_conformance.causes.model import Judged
 from gradclip_conformance.judge.judging import follow_up, judge
 from gradclip_conformance.judge.model import Context
 from gradclip_conformance.oracle.arrays import decode
+from gradclip_conformance.oracle.formats import FORMATS, decode_doubles, round_all
 from gradclip_conformance.oracle.model import ExpectedArray
 from gradclip_conformance.run.asking import ask_case
 from gradclip_conformance.run.in_process import InProcess
@@ -69,6 +71,31 @@ def test_quick_comparison_agrees_with_the_exact_one(dtype: str) -> None:
             assert not surely or tensor.is_near(expected, bound)
             agreed += surely == tensor.is_near(expected, bound)
     assert agreed >= 10
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_quick_comparison_of_products_agrees_with_the_exact_one(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    form, rng, decided = FORMATS[dtype], np.random.default_rng(5), Counter[bool]()
+    smallest = float(form.smallest_subnormal)
+    for _ in range(150):
+        # Numbers from the lower end of the range, and factors that lead into it and out of it.
+        exponents = rng.integers(form.smallest_exponent, form.minimum_exponent + 8, 8)
+        before = decode_doubles(round_all(np.ldexp(rng.standard_normal(8), exponents), dtype), dtype)
+        first, second = (Fraction(float(number)) for number in np.ldexp(rng.random(2) + 0.5, rng.integers(-9, 10, 2)))
+        steps = rng.choice([-2, -1, 0, 0, 0, 0, 1, 2], 8) * (rng.random() < 0.5)
+        wide = before.astype(np.longdouble) * np.longdouble(float(first))
+        between = decode_doubles(round_all(wide.astype(np.float64), dtype), dtype)
+        result = (between.astype(np.longdouble) * np.longdouble(float(second))).astype(np.float64)
+        after = decode_doubles(round_all(result, dtype), dtype) + steps * smallest
+        given, got = (Array(dtype, (8,), round_all(values, dtype)) for values in (before, after))
+        tensor = Tensor(0, given, got, decode(given.data, dtype))
+
+        quick = ranges._is_rounded_between(tensor, first, second, 0.5)
+        with monkeypatch.context() as patch:
+            patch.setattr(ranges, "_are_clearly_rounded_between", lambda _, pairs, *others: np.zeros(len(pairs), bool))
+            assert ranges._is_rounded_between(tensor, first, second, 0.5) == quick
+        decided[quick] += 1
+    assert min(decided[False], decided[True]) >= 20
 
 
 @pytest.mark.parametrize("factor", [Fraction(0), Fraction(1, 2)])

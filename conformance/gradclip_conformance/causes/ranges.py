@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..oracle import integers
 from ..oracle.arrays import decode
 from ..oracle.bounds import compute_error_bounds
-from ..oracle.formats import FORMATS, Format, compute_power_of_two, decode_doubles, round_all
+from ..oracle.formats import FORMATS, Format, compute_power_of_two, decode_doubles, has_long_doubles, round_all
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.question import AVERAGES
 from .facts import (
@@ -271,35 +271,71 @@ def _leaves_range(tensor: Tensor, factor: Fraction) -> bool:
 
 def _is_rounded_between(tensor: Tensor, first: Fraction, second: Fraction, bound: float) -> bool:
     """Return whether each element is `(x first) second`, and a first product overflows or underflows."""
-    form, outside = tensor.form, False
+    form = tensor.form
     if not _leaves_range(tensor, first):
         return False
     # A long array may hold few numbers, and exact arithmetic is slow.
     bits = np.column_stack((tensor.before, tensor.after)).view(np.int64)
-    for given, got in np.unique(bits, axis=0).view(np.float64).tolist():
+    pairs = np.unique(bits, axis=0).view(np.float64)
+    error = Fraction(bound + 2) * compute_power_of_two(1 - form.precision)
+    largest, normal, subnormal = form.largest, form.smallest_normal, form.smallest_subnormal
+    for given, got in pairs[~_are_clearly_rounded_between(form, pairs, first, second, error)].tolist():
         exact = Fraction(given)
         between = abs(exact) * first
-        if between > form.largest:
-            outside = True
+        if between > largest:
             if math.isfinite(got):
                 return False
             continue
         if not math.isfinite(got):
             return False
-        if 0 < between < form.smallest_normal:
+        if 0 < between < normal:
             # The first product is rounded to a subnormal number, or flushed to zero.
-            outside, steps = True, math.floor(between / form.smallest_subnormal)
-            products = [step * form.smallest_subnormal for step in (0, steps, steps + 1)]
+            steps = math.floor(between / subnormal)
+            products = [step * subnormal for step in (0, steps, steps + 1)]
         else:
             products = [between]
         sign = 1 if exact >= 0 else -1
-        error = Fraction(bound + 2) * compute_power_of_two(1 - form.precision)
         if all(
-            abs(sign * Fraction(got) - product * second) > product * second * error + form.smallest_subnormal
-            for product in products
+            abs(sign * Fraction(got) - product * second) > product * second * error + subnormal for product in products
         ):
             return False
-    return outside
+    return True
+
+
+def _are_clearly_rounded_between(
+    form: Format, pairs: Doubles, first: Fraction, second: Fraction, error: Fraction
+) -> npt.NDArray[np.bool_]:
+    """Return for which pairs `(x, y)` y is `(x first) second`, whatever the errors of this test. The others may be too.
+
+    This test uses the widest floats of the machine; its few roundings have a relative error of at most `margin`. If
+    these floats are doubles, it decides nothing for gradients in float64.
+    """
+    is_wide = has_long_doubles()
+    limit = compute_power_of_two(1000 if is_wide else 300)
+    if not all(1 / limit < factor < limit for factor in (first, second)) or (form.precision == 53 and not is_wide):
+        return np.zeros(len(pairs), bool)
+    x, y = pairs.T.astype(np.longdouble)
+    margin = 8 * np.finfo(np.longdouble).eps
+    largest, normal, subnormal = (float(one) for one in (form.largest, form.smallest_normal, form.smallest_subnormal))
+    with np.errstate(all="ignore"):
+        product = np.abs(x) * _make_wide(first)
+        overflows_clearly = product > largest * (1 + margin)
+        underflows_clearly = product < normal * (1 - margin)
+        stays_clearly = (product > normal * (1 + margin)) & (product < largest * (1 - margin))
+        # The nearest number is one of the two around the exact product, whatever the error.
+        product = np.where(underflows_clearly, np.rint(product / subnormal) * subnormal, product)
+        result = product * _make_wide(second)
+        allowed = result * _make_wide(error) + subnormal
+        is_near = np.abs(np.where(x < 0, -y, y) - result) + margin * (result + subnormal) <= allowed
+    is_flushed = np.abs(y) <= subnormal
+    fits_inside = (stays_clearly & is_near) | (underflows_clearly & (is_near | is_flushed))
+    decided: npt.NDArray[np.bool_] = fits_inside | (overflows_clearly & ~np.isfinite(y))
+    return decided
+
+
+def _make_wide(number: Fraction) -> np.longdouble:
+    high = float(number)
+    return np.longdouble(high) + np.longdouble(float(number - Fraction(high)))
 
 
 def _explain_flush(group: Group, formulas: Sequence[Formula]) -> Explanation | None:

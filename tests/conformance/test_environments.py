@@ -203,6 +203,36 @@ def test_removal_must_be_told_what_to_remove(arguments: tuple[str, ...], folder:
     assert not folder.exists()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")
+def test_first_import_that_compiles_is_a_part_of_making(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = environments.Recipe("library", None, ("library==1",), compiles=True)
+    monkeypatch.setattr(versions, "read_recipes", lambda: {"numpy": recipe, "library": recipe})
+    monkeypatch.setattr(making, "_run", pretend)
+    started: list[list[str]] = []
+
+    class Recorded(making.HostProcess):
+        def __init__(self, command: list[str], **options: float) -> None:
+            started.append(command)
+            super().__init__(command, **options)
+
+    monkeypatch.setattr(making, "HostProcess", Recorded)
+    python = environments.make_environment("numpy")
+    assert environments.make_environment("numpy") == python
+    assert [(command[0], command[-1]) for command in started] == [(python, "numpy")]
+    assert "the first import compiles the framework" in capsys.readouterr().err
+
+    # An environment whose framework does not start is not ready, and the next run makes it anew.
+    for _ in range(2):
+        with pytest.raises(
+            environments.EnvironmentProblem, match="The first start in the new environment of 'library'"
+        ):
+            environments.make_environment("library")
+    assert "was not finished, and is made anew" in capsys.readouterr().err
+    assert len(started) == 3
+
+
 def test_installation_reports_downloads_and_failures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = [
         "Collecting torch==2.13.0",

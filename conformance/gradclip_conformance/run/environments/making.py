@@ -26,6 +26,8 @@ from filelock import Timeout
 
 from gradclip_reports.progress import Task, say_line, show_task
 
+from ...judge.model import StartError
+from ..host_process import HostProcess, build_host_command
 from .folders import (
     BEGUN,
     READY,
@@ -47,6 +49,8 @@ __all__ = ["describe_fault", "make_environment"]
 #: pip's lines about its progress: what it downloads, with the size, and what it installs.
 DOWNLOADS = re.compile(r"\s*Downloading (\S+) \(([\d.]+ [kMG]?B)\)")
 INSTALLS = re.compile(r"\s*Installing collected packages: (.+)")
+#: The time limit of a first import that compiles.
+COMPILING_SECONDS = 3600.0
 #: The number of pip's last lines that a message about its failure holds.
 TAIL = 5
 
@@ -156,6 +160,9 @@ def _make_in(found: Environment, adapter: str, recipe: Recipe, interpreter: str,
             # Scripts of packages need not run: no adapter needs a package that builds something.
             npm = [_find_npm(adapter), "install", "--prefix", str(found.folder), "--ignore-scripts", "--no-audit"]
             _run([*npm, "--no-fund", "--loglevel=error", *recipe.npm], adapter, task)
+        if recipe.compiles:
+            task.tell("  the first import compiles the framework, for some minutes")
+            _start_once(found.python, adapter)
     note_short_files(found)
     (found.folder / READY).write_text(fingerprint, encoding="utf-8")
     return found.python
@@ -173,6 +180,15 @@ def _find_npm(adapter: str) -> str:
         msg = f"The adapter {adapter!r} runs on Node, and there is no program npm: install Node."
         raise EnvironmentProblem(msg)
     return found
+
+
+def _start_once(python: str, adapter: str) -> None:
+    """Start the adapter's host, so that later starts find what the first import compiles."""
+    try:
+        HostProcess([*build_host_command(python), split_version(adapter)[0]], start_seconds=COMPILING_SECONDS).close()
+    except StartError as error:
+        msg = f"The first start in the new environment of {adapter!r} failed: {error}"
+        raise EnvironmentProblem(msg) from error
 
 
 def _run(command: list[str], adapter: str, task: Task) -> None:

@@ -41,6 +41,8 @@ class Recipe:
     alone: tuple[str, ...] = ()
     #: The packages for Node that npm installs, with their versions: `@tensorflow/tfjs@4.22.0`.
     npm: tuple[str, ...] = ()
+    #: Whether the first import compiles the framework, for minutes. Then it is a part of making the environment.
+    compiles: bool = False
 
     @property
     def version(self) -> str:
@@ -88,6 +90,7 @@ def _make_recipe(name: str, table: Mapping[str, Any], versions: Mapping[str, str
         {**needs, **alone, **npm}.get(table.get("framework", name), ""),
         alone=tuple(alone.values()),
         npm=tuple(npm.values()),
+        compiles=table.get("compiles", False),
     )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
+from queue import Empty, SimpleQueue
 from typing import TextIO
 
 from gradclip_adapters.contract import Subject
@@ -289,16 +290,18 @@ def _ask_and_judge(
 def _run_all(
     request: RunRequest, state: _RunState, planned: Sequence[PlannedCell], finish: Callable[[Cell], None]
 ) -> None:
-    """Distribute the cells among the jobs. Each job has its own connection."""
+    """Let each job take the next cell as soon as it is free. Each job has its own connection."""
     jobs = max(1, min(request.jobs, len(planned)))
-    shares = [planned[job::jobs] for job in range(jobs)]
+    # Equal shares would take longer: slow cells, such as those that compile, are next to each other.
+    waiting: SimpleQueue[PlannedCell] = SimpleQueue()
+    for cell in planned:
+        waiting.put(cell)
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="gradclip")
     try:
-        # This is inside the `try`, because a stop may come before all shares are submitted.
-        futures = [pool.submit(_run_share, request, state, share, finish, job) for job, share in enumerate(shares)]
-        waiting = set(futures)
-        while waiting:
-            done, waiting = wait(waiting, timeout=SIGNAL_SECONDS, return_when=FIRST_EXCEPTION)
+        # This is inside the `try`, because a stop may come before all jobs are submitted.
+        running = {pool.submit(_run_job, request, state, waiting, finish, job) for job in range(jobs)}
+        while running:
+            done, running = wait(running, timeout=SIGNAL_SECONDS, return_when=FIRST_EXCEPTION)
             for future in done:
                 future.result()
     except BaseException:
@@ -310,10 +313,10 @@ def _run_all(
         pool.shutdown(wait=True)
 
 
-def _run_share(
+def _run_job(
     request: RunRequest,
     state: _RunState,
-    share: Sequence[PlannedCell],
+    waiting: SimpleQueue[PlannedCell],
     finish: Callable[[Cell], None],
     job: int,
 ) -> None:
@@ -327,7 +330,7 @@ def _run_share(
             connection.kill()
             return
     try:
-        for planned in share:
+        while (planned := _take_next(waiting)) is not None:
             cell = run_cell(
                 connection, planned, request.timeout, state.claims, state.known, state.probes, state.evidence
             )
@@ -338,6 +341,13 @@ def _run_share(
     finally:
         if job:
             connection.close()
+
+
+def _take_next(waiting: SimpleQueue[PlannedCell]) -> PlannedCell | None:
+    try:
+        return waiting.get_nowait()
+    except Empty:
+        return None
 
 
 def make_header(adapter: str, description: Description, command: Sequence[str] = (), seed: int | None = None) -> Header:

@@ -1,9 +1,10 @@
-"""Adapt Opacus: the step of `DPOptimizer` that clips the gradient of each example, without noise."""
+"""Adapt Opacus: the steps that clip the gradient of each example, or each layer of it, without noise."""
 
 from __future__ import annotations
 
+import math
 import warnings
-from typing import Any, Callable, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping
 
 import torch
 from torch.nn import Parameter
@@ -12,7 +13,7 @@ with warnings.catch_warnings():
     # Opacus imports parts of torch that are deprecated.
     warnings.simplefilter("ignore")
     import opacus
-    from opacus.optimizers import DPOptimizer
+    from opacus.optimizers import DPOptimizer, DPPerLayerOptimizer
 
 from ...arrays import build_tensors
 from ...contract import Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
@@ -22,13 +23,13 @@ __all__ = ["OpacusAdapter"]
 
 
 class OpacusAdapter(ParametersAdapter):
-    """Adapter for the clip of Opacus, which adds the clipped gradients of the examples.
+    """Adapter for the clips of Opacus, which add the clipped gradients of the examples.
 
     Opacus keeps the gradients of the examples in the attribute `grad_sample` of a parameter.
     """
 
     def __init__(self) -> None:
-        """List the entry point."""
+        """List the entry points."""
         super().__init__("Opacus", opacus.__version__, ENTRY_POINTS)
 
     def answer(self, entry: EntryPoint, call: Call) -> Reply:
@@ -52,25 +53,35 @@ def _make_examples(gradient: Gradient) -> Any:
 
 
 def _clip(passed: Callable[[], List[Parameter]], options: Mapping[str, Any]) -> None:
-    optimizer = DPOptimizer(
-        torch.optim.SGD(passed(), lr=1.0),
-        noise_multiplier=0.0,
-        max_grad_norm=options["clip_norm"],
-        expected_batch_size=None,
-        loss_reduction="sum",
-        **select_more(options),
-    )
-    optimizer.pre_step()
+    optimizer = torch.optim.SGD(passed(), lr=1.0)
+    DPOptimizer(optimizer, max_grad_norm=options["clip_norm"], **_make_others(options)).pre_step()
 
 
+def _clip_layers(passed: Callable[[], List[Parameter]], options: Mapping[str, Any]) -> None:
+    """Clip each layer of each example. Its user chooses the thresholds of the layers, as the option `layers` says."""
+    parameters = passed()
+    if "layers" not in options and len(parameters) > 1:
+        message = "each layer has a norm of its own"
+        raise Unsupported(message, "interface")
+    sizes = [one.numel() if options.get("layers") == "by size" else 1 for one in parameters]
+    # With one layer, this is a clip of the whole example.
+    shares = [math.sqrt(size / sum(sizes)) if len(sizes) > 1 else 1.0 for size in sizes]
+    thresholds = [options["clip_norm"] * share for share in shares]
+    optimizer = torch.optim.SGD(parameters, lr=1.0)
+    DPPerLayerOptimizer(optimizer, max_grad_norm=thresholds, **_make_others(options)).pre_step()
+
+
+def _make_others(options: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the arguments beside the threshold, for sums without noise."""
+    more = {name: value for name, value in select_more(options).items() if name != "layers"}
+    return {"noise_multiplier": 0.0, "expected_batch_size": None, "loss_reduction": "sum", **more}
+
+
+FEATURES = ("functional", "mixed_dtypes", "threads")
 ENTRY_POINTS = [
+    EntryPoint(Subject("opacus.optimizers.DPOptimizer", "clip_per_example", DTYPES, FEATURES), _clip),
     EntryPoint(
-        Subject(
-            "opacus.optimizers.DPOptimizer",
-            "clip_per_example",
-            DTYPES,
-            ("functional", "mixed_dtypes", "threads"),
-        ),
-        _clip,
-    )
+        Subject("opacus.optimizers.DPPerLayerOptimizer", "clip_per_example", DTYPES, (*FEATURES, "layers")),
+        _clip_layers,
+    ),
 ]

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gradclip_adapters import registry
+from gradclip_adapters.contract import Subject
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.cli.targets import complete_target
 from gradclip_conformance.judge.model import Claim
@@ -23,6 +24,7 @@ from gradclip_conformance.known.known_causes import KnownCause
 from gradclip_conformance.known.pins import is_version_within
 from gradclip_conformance.run import environments
 from gradclip_conformance.run.environments import recipes, versions
+from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, plan_rows
 from gradclip_reports.records import Footer, Header, Run, read_runs
 
@@ -183,6 +185,19 @@ def test_only_the_pinned_version_is_asked_rows(monkeypatch: pytest.MonkeyPatch) 
 
     assert plan("") == plan("2.10.1") > 0
     assert plan("2.9.0") == plan("3") == 0
+
+
+def test_function_that_compiles_gets_the_pairs_unasked() -> None:
+    eager = next(one for one in registry.resolve("numpy").subjects() if one.operation == "clip_by_norm")
+    compiled = replace(eager, features=(*eager.features, "compiled"))
+
+    def plan(subject: Subject, stage: str = "default", rules: tuple[str, ...] = ()) -> list[str]:
+        return [cell.case.id for cell in plan_rows([subject], Selection(rules=rules), stage)]
+
+    assert plan(compiled) == plan(compiled, "quick") == plan(eager, "quick")
+    assert set(plan(compiled)) < set(plan(eager))
+    rule = ("norm.combinations-extreme",)
+    assert plan(compiled, rules=rule) == plan(eager, rules=rule)
 
 
 @pytest.mark.parametrize(

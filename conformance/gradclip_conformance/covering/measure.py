@@ -90,8 +90,9 @@ def _write_summary(found: _Measured) -> Iterator[str]:
         "are left to `--thorough`. The counts are about the longest tensor of each row. The other tensors of a row",
         "may have other shapes, layouts and sizes, so the rows test many more combinations than are counted.",
         "The last rows of each operation have a long tensor in a long list, ten long tensors of all shapes and",
-        "layouts beyond the 1,024th place of a list, or a single tensor that is excluded. Clips by block RMS,",
-        "by average norm, per example and by unit have no rows.",
+        "layouts beyond the 1,024th place of a list, or a single tensor that is excluded. A function that its",
+        "adapter compiles takes long for each new shape: without an option, it gets only as many rows as test all",
+        "pairs. Clips by block RMS, by average norm, per example and by unit have no rows.",
         "",
     )
     yield _draw_counts(found, "default", "pairs", "triples of kernel axes", "heavy triples left")

@@ -81,11 +81,16 @@ def plan_rows(
             (number, PlannedCell(subject, case, None))
             for subject in subjects
             if subject.operation == operation
-            for number, case in list_cases(subject, stage)
+            for number, case in list_cases(subject, _choose_stage(subject, selection, stage))
             if selection.holds(case)
         ]
         found += [cell for _, cell in sorted(rows, key=lambda row: row[0])]
     return found
+
+
+def _choose_stage(subject: Subject, selection: Selection, stage: str) -> str:
+    """Return the stage for a subject. One that compiles takes long for each new shape, so unasked it gets the pairs."""
+    return "quick" if stage == "default" and "compiled" in subject.features and not selection.rules else stage
 
 
 def _gets_rows(adapter: str) -> bool:

@@ -422,7 +422,7 @@ COUNTS = {
     "mxnet": 6,
     "nnabla": 8,
     "onnxruntime-training": 9,
-    "opacus": 5,
+    "opacus": 6,
     "optax": 26,
     "paddle-fluid": 14,
     "paddle": 15,

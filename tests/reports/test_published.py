@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gradclip_conformance.known.faults import find_faults
 from gradclip_conformance.run.environments import read_recipes
 from gradclip_reports.counting import count_explained
 from gradclip_reports.records import read_runs
@@ -61,6 +62,8 @@ def test_record_is_whole_and_holds_no_path_of_a_machine(path: Path) -> None:
     least = next((share for name, share in LESS_EXPLAINED.items() if path.name.startswith(name)), 0.98)
     assert explained >= least * differing
     assert run.footer.finished == run.footer.planned == len(run.cells)
+    # What the suite knows about the framework is what the record shows.
+    assert find_faults(run, str(run.header.framework["version"]) if path in OLDER else "") == []
     assert b"/home/" not in gzip.decompress(path.read_bytes())
 
 

@@ -26,10 +26,9 @@ from ..cases.patterns import suggest_known, suggest_names
 from ..cases.regressions import write_toml
 from ..covering.rows import find_row, list_all_rows
 from ..judge.model import Connection, StartError
-from ..known.absent import keep_claims_about, keep_known_about
-from ..known.claims import find_claim_faults, load_claims, load_claims_of
-from ..known.known_causes import find_known_faults, load_known
-from ..known.pins import Deviation, find_pin_faults
+from ..known.claims import load_claims_of
+from ..known.faults import find_faults
+from ..known.known_causes import load_known
 from ..oracle.formula import Formula
 from ..run.abilities import AbilityProbes
 from ..run.plan import PlannedCell, Selection
@@ -182,7 +181,7 @@ def check(
             runs.append(run)
             # A narrowed run leaves out cells, so it cannot judge what is known.
             if (selection, how.stage) == (Selection(), "default"):
-                faults += _find_faults(run, target)
+                faults += find_faults(run, target.version)
         except StartError as error:
             problems += 1
             say_that_it_does_not_start(target, error)
@@ -223,15 +222,6 @@ def _run(target: Target, selection: Selection, how: RunOptions, output: str | No
     )
     with _record(output, target, first=first) as stream, progress_bar() as progress:
         return run_adapter(request, stream, progress)
-
-
-def _find_faults(run: Run, target: Target) -> list[str]:
-    """Return a sentence for each known failure or claim that a run contradicts."""
-    # The files are about the version that the project tests. Another version may lack entry points.
-    known = keep_known_about(run) if target.version else load_known(target.name)
-    claims = keep_claims_about(run) if target.version else load_claims(target.name)
-    pins = [one for one in known if isinstance(one, Deviation)]
-    return [*find_pin_faults(run, pins), *find_known_faults(run, known), *find_claim_faults(run, claims)]
 
 
 def _describe_unjudged(run: Run) -> str:

@@ -63,7 +63,7 @@ def count_lines(path: Path) -> int:
 
 def test_code_is_short() -> None:
     lines = {module: count_lines(path) for module, path in MODULES.items()}
-    assert sum(lines.values()) <= 2090, lines
+    assert sum(lines.values()) <= 2110, lines
 
 
 def list_functions(call: Callable[[], Any]) -> set[tuple[str, str]]:

@@ -6,15 +6,20 @@ A bad call affects only its own cell, which gets the status listed here. No proc
 from __future__ import annotations
 
 import io
+import itertools
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from gradclip_adapters.contract import Array, Call, Gradient, Subject
+from gradclip_adapters.registry import resolve
 from gradclip_conformance.judge.model import Answer, Died, StartError, TimedOut
 from gradclip_conformance.run.host_process import HostProcess, build_host_command
+from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.probing import Compilations
 from gradclip_conformance.run.runner import RunRequest, run_adapter
@@ -308,3 +313,31 @@ def test_new_host_process_compiles_again(monkeypatch: pytest.MonkeyPatch) -> Non
 
     # Starting the second process also receives two messages, with other limits. Leave those out.
     assert [limit for limit in limits if limit in (LONG, 4 * LONG)] == [4 * LONG, LONG, 4 * LONG]
+
+
+def test_slow_cell_holds_up_only_its_own_job() -> None:
+    selection = Selection(rules=("global-norm.scaled-above",), dtypes=("float32",))
+
+    def run_with(connect: Callable[[], InProcess], jobs: int) -> int:
+        return len(run_adapter(RunRequest("numpy", connect, selection, jobs=jobs), io.StringIO()).cells)
+
+    count = run_with(lambda: InProcess(resolve("numpy")), 1)
+    lock, others_are_done, places = threading.Lock(), threading.Event(), itertools.count(1)
+    waited: list[bool] = []
+
+    class Slow(InProcess):
+        """A connection whose first call of a run waits for all other calls."""
+
+        def ask(self, call: Call, timeout: float) -> Answer:
+            with lock:
+                place = next(places)
+            if place == 1:
+                waited.append(others_are_done.wait(20))
+            answer = super().ask(call, timeout)
+            if place == count:
+                others_are_done.set()
+            return answer
+
+    assert count > 4
+    assert run_with(lambda: Slow(resolve("numpy")), 2) == count
+    assert waited == [True]

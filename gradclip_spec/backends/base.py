@@ -302,7 +302,7 @@ class Backend:
         return results
 
     def join_units(self, x: Array, units: Sequence[Array], axis: int, inplace: bool) -> Array:
-        """Return units as one array like `x`. Those of backends whose slices are views are never joined in place."""
+        """Return units as one array like `x`. Only backends whose slices are copies are asked to do so in place."""
         return self.xp.stack(units, axis=axis)
 
     def list_factors(self, coefficient: Coefficient, name: str) -> Sequence[Array]:

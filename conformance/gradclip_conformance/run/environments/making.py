@@ -161,7 +161,7 @@ def _make_in(found: Environment, adapter: str, recipe: Recipe, interpreter: str,
             npm = [_find_npm(adapter), "install", "--prefix", str(found.folder), "--ignore-scripts", "--no-audit"]
             _run([*npm, "--no-fund", "--loglevel=error", *recipe.npm], adapter, task)
         if recipe.compiles:
-            task.tell("  the first import compiles the framework, for some minutes")
+            task.tell("  the first import compiles the framework; this takes minutes")
             _start_once(found.python, adapter)
     note_short_files(found)
     (found.folder / READY).write_text(fingerprint, encoding="utf-8")

@@ -1,7 +1,7 @@
 """Say since when and until when each finding is shown, from the records of several versions of one framework.
 
 A version lacks a finding only if its run was asked one of the finding's cases. Otherwise, the record says nothing about
-the finding: records of older versions hold fewer cases.
+the finding: records of older versions hold fewer cases. Answers that differ by chance from run to run date nothing.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 from .finding_text import FOR_MODELS, write_heading
@@ -21,13 +22,17 @@ from .statuses import UNEXPLAINED, UNJUDGED, Status, rank_severity
 from .values import format_count
 
 __all__ = [
+    "Chance",
     "Trace",
     "count_changes",
     "describe_span",
+    "describe_trace",
     "draw_versions",
     "identify",
     "name_finding",
+    "never",
     "sort_versions",
+    "split_errors",
     "trace_findings",
 ]
 
@@ -35,8 +40,19 @@ __all__ = [
 SIGNS = {True: "●", False: "–", None: " "}
 #: At most this many rules are listed for a pair of versions.
 RULES = 8
+#: Joins the kinds of errors of one finding.
+JOINT = " | "
 #: Parameters that may differ between two versions that show the same finding.
 VARYING = FOR_MODELS | {"text"}
+
+
+#: Tells whether the answer of a run to a pair of a subject and a case depends on chance.
+Chance = Callable[[Run, tuple[str, str]], bool]
+
+
+def never(*_: object) -> bool:
+    """Return False: no answer depends on chance."""
+    return False
 
 
 @dataclass(frozen=True)
@@ -45,8 +61,10 @@ class Trace:
 
     #: The finding, as the newest version that has it shows it.
     finding: Finding
-    #: For each version, the oldest first: whether it shows the finding, or None if it was asked none of its cases.
+    #: For each version, the oldest first: whether it shows the finding, or None if its record does not tell.
     shown: tuple[bool | None, ...]
+    #: Whether all its answers depend on chance. Then a version that does not show the finding may do so another time.
+    by_chance: bool = False
 
 
 def sort_versions(runs: Collection[Run]) -> list[Run]:
@@ -75,18 +93,42 @@ def name_finding(finding: Finding) -> str:
     return write_heading(replace(finding, parameters=_keep_parameters(finding)))
 
 
-def trace_findings(runs: Sequence[Run]) -> list[Trace]:
+def split_errors(finding: Finding, raised: Mapping[tuple[str, str], str] = MappingProxyType({})) -> list[Finding]:
+    """Return a finding for each kind of error that a finding names. `raised` has the kind of each pair.
+
+    Versions join different kinds, which would look like different findings.
+    """
+    kinds = str(finding.parameters.get("error", "")).split(JOINT)
+    if len(kinds) == 1:
+        return [finding]
+    return [
+        replace(
+            finding,
+            parameters={**finding.parameters, "error": kind},
+            cells={
+                subject: [case for case in cases if raised.get((subject, case), kind) == kind]
+                for subject, cases in finding.cells.items()
+            },
+        )
+        for kind in kinds
+    ]
+
+
+def trace_findings(runs: Sequence[Run], is_by_chance: Chance = never) -> list[Trace]:
     """Return the findings of runs that `sort_versions` has sorted, the severest first. Parts count as findings."""
     newest: dict[str, Finding] = {}
+    # The cases of each finding whose answers do not depend on chance.
     cases: dict[str, set[str]] = {}
     shown: list[set[str]] = []
     for run in runs:
         keys = set()
-        for single in run.singles:
+        raised = {cell.pair: cell.behaviour.removeprefix("raises:") for cell in run.cells}
+        for single in (part for joint in run.singles for part in split_errors(joint, raised)):
             key = identify(single)
             keys.add(key)
             newest[key] = single
-            cases.setdefault(key, set()).update(case for _, case in single.pairs)
+            steady = {pair[1] for pair in single.pairs if not is_by_chance(run, pair)}
+            cases.setdefault(key, set()).update(steady)
         shown.append(keys)
     asked = [{cell.case for cell in run.cells if cell.status not in UNJUDGED} for run in runs]
     traces = [
@@ -96,10 +138,16 @@ def trace_findings(runs: Sequence[Run]) -> list[Trace]:
                 True if key in keys else (False if cases[key] & judged else None)
                 for keys, judged in zip(shown, asked, strict=True)
             ),
+            by_chance=not cases[key],
         )
         for key, finding in newest.items()
     ]
     return sorted(traces, key=lambda trace: (rank_severity(trace.finding.severity), name_finding(trace.finding)))
+
+
+def describe_trace(trace: Trace, versions: Sequence[str]) -> str:
+    """Return in which versions a finding is shown, or "by chance"."""
+    return "by chance" if trace.by_chance else describe_span(trace.shown, versions)
 
 
 def describe_span(shown: Sequence[bool | None], versions: Sequence[str]) -> str:
@@ -126,16 +174,14 @@ def count_changes(old: Run, new: Run) -> Counter[str]:
     )
 
 
-def draw_versions(runs: Sequence[Run]) -> str:
+def draw_versions(runs: Sequence[Run], is_by_chance: Chance = never) -> str:
     """Return the table of one framework's findings by version, in Markdown, and the changes from version to version."""
     ordered = sort_versions(runs)
     versions = [run.header.framework["version"] for run in ordered]
     rows = [["finding", "severity", *map(escape_markdown, versions), "shown"]]
-    for trace in trace_findings(ordered):
+    for trace in trace_findings(ordered, is_by_chance):
         told = [escape_markdown(name_finding(trace.finding)), escape_markdown(trace.finding.severity)]
-        rows.append(
-            [*told, *(SIGNS[one] for one in trace.shown), escape_markdown(describe_span(trace.shown, versions))]
-        )
+        rows.append([*told, *(SIGNS[one] for one in trace.shown), escape_markdown(describe_trace(trace, versions))])
     lines = [_describe_changes(old, new) for old, new in pairwise(ordered)]
     return "\n\n".join([draw_markdown_table(rows), "\n".join(f"- {line}" for line in lines)])
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from gradclip_conformance.cli import gradclip
+from gradclip_conformance.known.pins import depends_on_chance
 from gradclip_conformance.run.environments import read_recipes
 from gradclip_reports.counting import count_rules
 from gradclip_reports.markdown import draw_markdown
@@ -91,7 +92,8 @@ fewer cases. A finding is one way to differ from the rules. Errors that differ o
 | – | it was asked cases of the finding, and does not show it |
 | | it was asked none of them |
 
-Below each table stand the rules with calls that two neighbouring versions answer differently.
+A finding is shown *by chance* if the same calls give other answers in another run. Then it has no dates. Below each
+table stand the rules with calls that two neighbouring versions answer differently.
 
 {tables}
 """
@@ -122,7 +124,7 @@ def write_versions(runs: list[Run]) -> str:
         if versions:
             name, adapter = escape_markdown(run.header.framework["name"]), escape_markdown(run.header.adapter)
             heading = name if adapter == name.lower() else f"{name} ({adapter})"
-            tables.append(f"## {heading}\n\n{draw_versions([run, *versions])}")
+            tables.append(f"## {heading}\n\n{draw_versions([run, *versions], depends_on_chance)}")
     return SINCE.format(tables="\n\n".join(tables))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,38 @@ def test_finding_is_the_same_with_another_effect_or_message(make_version: Callab
 )
 def test_span_names_the_versions_at_its_ends(shown: tuple[bool | None, ...], said: str) -> None:
     assert describe_span(shown, ["1", "2", "3", "4"]) == said
+
+
+def test_finding_that_depends_on_chance_has_no_dates(make_version: Callable[..., Run]) -> None:
+    old, new = make_version("1.0", {0: False, 1: False}), make_version("2.0", {0: True, 1: True})
+    first, second = (one.pair for one in new.cells)
+
+    # By chance, the first case shows its finding. The second one always does.
+    steady, lucky = trace_findings([old, new], lambda run, pair: pair == first)
+    assert (lucky.finding.cause, lucky.shown, lucky.by_chance) == ("burns", (None, True), True)
+    assert (steady.finding.cause, steady.shown, steady.by_chance) == ("freezes", (False, True), False)
+
+    table = draw_versions([old, new], lambda run, pair: pair == second)
+    assert table.splitlines()[2:4] == [
+        "| freezes | destroyed |   | ● | by chance |",
+        "| burns | wrong | – | ● | since 2.0 (not in 1.0) |",
+    ]
+
+
+def test_each_kind_of_error_has_its_own_dates(make_version: Callable[..., Run]) -> None:
+    def raise_kinds(run: Run, *kinds: str) -> Run:
+        """Let each cell raise an error of one kind, and join all in one finding, as the suite does."""
+        cells = [replace(cell, behaviour=f"raises:{kind}") for cell, kind in zip(run.cells, kinds, strict=True)]
+        cases = {run.cells[0].subject: [cell.case for cell in cells]}
+        finding = replace(run.findings[0], cells=cases, parameters={"error": " | ".join(sorted({*kinds}))})
+        return Run(run.header, cells, run.footer, (finding,))
+
+    asked = {0: True, 1: True}
+    old = raise_kinds(make_version("1.0", asked), "TypeError", "TypeError")
+    new = raise_kinds(make_version("2.0", asked), "TypeError", "ValueError")
+
+    shown = {trace.finding.parameters["error"]: trace.shown for trace in trace_findings([old, new])}
+    assert shown == {"TypeError": (True, True), "ValueError": (False, True)}
 
 
 def test_answers_of_both_versions_are_compared(make_version: Callable[..., Run]) -> None:

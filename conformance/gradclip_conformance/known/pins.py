@@ -53,6 +53,7 @@ __all__ = [
     "FOUND",
     "Deviation",
     "apply_pins",
+    "depends_on_chance",
     "find_pin_faults",
     "find_pins_file",
     "find_unmatched",
@@ -167,6 +168,24 @@ def load_deviations(adapter: str) -> tuple[Deviation, ...]:
     if path is None or not file_exists(path):
         return ()
     return _make_deviations(read_toml(path), path.name)
+
+
+def depends_on_chance(run: Run, pair: tuple[str, str]) -> bool:
+    """Return whether a pin says that the answer of a run to a pair of a subject and a case depends on chance."""
+    subject, case = pair
+    return any(
+        pin.speaks_of(case, subject) and pin.holds(run.header.framework["version"], run.header.environment)
+        for pin in _list_pins_by_chance(run.header.adapter)
+    )
+
+
+@cache
+def _list_pins_by_chance(adapter: str) -> tuple[Deviation, ...]:
+    try:
+        return tuple(pin for pin in load_deviations(adapter) if CHANCE in pin.observed)
+    except ValueError:
+        # The record may come from an adapter of another name, or from one whose file has faults.
+        return ()
 
 
 def find_pins_file(adapter: str) -> Path | None:

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ..versions import Chance, never
+
 __all__ = ["Book", "Cause", "Question", "Rule", "Source", "Words"]
 
 
@@ -179,6 +181,8 @@ class Book:
     accuracy: Sequence[Mapping[str, Any]] = ()
     #: The rows that `nox -s bench` wrote.
     speeds: Sequence[Mapping[str, Any]] = ()
+    #: Tells which answers depend on chance, so that they do not date a finding.
+    is_by_chance: Chance = never
 
     def list_errors(self, adapter: str, version: str) -> list[Mapping[str, Any]]:
         """Return the measured errors of a framework in one version, without the rows that hold no numbers."""

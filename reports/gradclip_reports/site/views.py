@@ -18,7 +18,7 @@ from ..lines import Cell, Finding, Header, Run
 from ..matrix import Tally
 from ..statuses import rank_severity
 from ..values import escape_line, format_value, shorten_text
-from ..versions import describe_span, identify, name_finding, sort_versions, trace_findings
+from ..versions import Chance, describe_trace, identify, name_finding, sort_versions, split_errors, trace_findings
 from .book import Book
 from .questions import Answer, answer_operations
 from .slugs import Slugs, is_safe_link
@@ -171,7 +171,7 @@ def make_views(
     slugs, entry_slugs = Slugs(), Slugs()
     views = [_view_run(run, record, book, write_script, slugs) for run, record in runs]
     _add_history(views)
-    _add_versions(views, [*(run for run, _ in runs), *older])
+    _add_versions(views, [*(run for run, _ in runs), *older], book.is_by_chance)
     for view in views:
         view.entries += [_view_entry(view, subject, book, entry_slugs) for subject in view.header.subjects]
     return views
@@ -320,7 +320,7 @@ def _add_history(views: Sequence[RunView]) -> None:
             view.history = stages
 
 
-def _add_versions(views: Sequence[RunView], runs: Sequence[Run]) -> None:
+def _add_versions(views: Sequence[RunView], runs: Sequence[Run], is_by_chance: Chance) -> None:
     """Say of each finding since when and until when it is shown, if there are several runs of the adapter."""
     for view in views:
         ordered = sort_versions([run for run in runs if run.header.adapter == view.header.adapter])
@@ -329,14 +329,16 @@ def _add_versions(views: Sequence[RunView], runs: Sequence[Run]) -> None:
         versions = [run.header.framework["version"] for run in ordered]
         if len(set(versions)) < len(versions):
             versions = [f"{run.header.framework['version']} ({run.header.started[:10]})" for run in ordered]
-        spans = {identify(one.finding): describe_span(one.shown, versions) for one in trace_findings(ordered)}
+        spans = {identify(one.finding): describe_trace(one, versions) for one in trace_findings(ordered, is_by_chance)}
         checked = f"; checked: {', '.join(versions)}"
         view.findings = [replace(one, versions=_name_span(one.finding, spans) + checked) for one in view.findings]
 
 
 def _name_span(finding: Finding, spans: Mapping[str, str]) -> str:
     """Return the versions that show a finding. If its parts differ, name each part."""
-    parts = {name_finding(single): spans[identify(single)] for single in finding.singles}
+    parts = {
+        name_finding(single): spans[identify(single)] for joint in finding.singles for single in split_errors(joint)
+    }
     if len(set(parts.values())) == 1:
         return next(iter(parts.values()))
     return "; ".join(f"{name}: {span}" for name, span in parts.items())

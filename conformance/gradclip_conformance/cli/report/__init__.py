@@ -22,6 +22,7 @@ from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 from gradclip_spec.rules.questions import load_questions
 
+from ...known.pins import depends_on_chance
 from ...repro.script import NoScript, write_script
 from ..summary import find_records, refuse_second
 
@@ -92,6 +93,7 @@ def _report(records: Sequence[Path], folder: Path, accuracy: Path | None, benchm
             tuple(load_causes().values()),
             read_accuracy(accuracy) if accuracy else _read_neighbour(folders, "accuracy.json", read_accuracy) or (),
             read_speeds(benchmarks) if benchmarks else _read_neighbour(folders, "benchmarks.json", read_speeds) or (),
+            depends_on_chance,
         )
         task.note("writing the pages")
         return build_site(runs, folder, book, _write_script, older)

@@ -277,21 +277,30 @@ def refresh(session: nox.Session) -> None:
     """Make everything in reports/published/ anew that is out of date: records, accuracy and pages.
 
     A record is out of date if its adapter, versions, known failures or claims have changed, or the suite's rules, cases
-    or judge. With `-- torch`, refresh one framework, whether it is out of date or not.
+    or judge. Accuracy is out of date if the adapter, its versions or claims have changed, or the code that measures.
+    With `-- torch`, refresh one framework, whether it is out of date or not.
     """
     session.install("-e", ".[check]")
-    names = session.posargs or str(session.run("python", "reports/published/changed.py", silent=True)).split()
-    session.log(f"to refresh: {', '.join(names) or 'nothing'}")
+    names, measured = list(session.posargs), [name for name in session.posargs if "@" not in name]
+    if not names:
+        names, measured = (list_changed(session, *option) for option in ([], ["--accuracy"]))
+    session.log(f"to check: {', '.join(names) or 'nothing'}")
+    session.log(f"to measure: {', '.join(measured) or 'nothing'}")
     failed = None
-    try:
-        publish_records(session, names)
-    except nox.command.CommandFailed as error:
-        # A framework that does not start costs no other framework its measurements and pages.
-        failed = error
-    measure_accuracy(session, [name for name in names if "@" not in name])
+    for publish, some in ((publish_records, names), (publish_accuracy, measured)):
+        try:
+            publish(session, some)
+        except nox.command.CommandFailed as error:
+            # A framework that does not start costs no other framework its measurements and pages.
+            failed = error
     session.run("python", "reports/published/update_readme.py")
     if failed is not None:
         raise failed
+
+
+def list_changed(session: nox.Session, *options: str) -> list[str]:
+    """Return the names of the records that are out of date, or with `--accuracy` of the measurements."""
+    return str(session.run("python", "reports/published/changed.py", *options, silent=True)).split()
 
 
 def publish_records(session: nox.Session, names: Iterable[str]) -> None:
@@ -300,13 +309,9 @@ def publish_records(session: nox.Session, names: Iterable[str]) -> None:
     session.run("python", "reports/published/make_records.py", *names)
 
 
-def measure_accuracy(session: nox.Session, names: list[str]) -> None:
-    """Measure how accurate frameworks are, and keep what was measured of the others."""
-    session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
-    if names:
-        options = ("--venv", "--largest", str(10**7), "-o", "reports/published/accuracy", "--update")
-        # The exit code 3 may mean that the frameworks clip only by value. The exam finds measurements that are missing.
-        session.run("gradclip", "accuracy", *names, *options, success_codes=[0, 3])
+def publish_accuracy(session: nox.Session, names: Iterable[str]) -> None:
+    """Measure how accurate frameworks are, several at once, and keep what was measured of the others."""
+    publish_records(session, ["--accuracy", *names])
 
 
 @nox.session(default=False)
@@ -324,7 +329,7 @@ def accuracy(session: nox.Session) -> None:
     With `-- torch`, measure only this framework, and keep the other measurements.
     """
     session.install("-e", ".[check]")
-    measure_accuracy(session, session.posargs or ["numpy", *ADAPTERS])
+    publish_accuracy(session, session.posargs or ["numpy", *ADAPTERS])
 
 
 @nox.session(default=False)

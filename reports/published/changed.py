@@ -1,10 +1,12 @@
-"""Find the published records that are out of date, because what they were made of has changed since.
+"""Find the published records and measurements that are out of date, because what they were made of has changed since.
 
-`python changed.py` prints the names of these records, such as `torch` and `optax@0.1.9`; `nox -s refresh`
-makes them anew. `make_records.py` notes in `made_of.json` what each record is made of.
+`python changed.py` prints the names of these records, such as `torch` and `optax@0.1.9`; `python changed.py --accuracy`
+prints the names of the frameworks whose accuracy is out of date. `nox -s refresh` makes both anew. `make_records.py`
+notes in `made_of.json` what each one is made of.
 
 A record is made of the packages of its environment, the code of its adapter, the claims and known failures of its
-framework's version, and the suite's rules, cases and judge. Comments, docstrings and the layout of code do not count.
+framework's version, and the suite's rules, cases and judge. A measurement of accuracy needs neither the known failures
+nor the suite, apart from the code that measures. Comments, docstrings and the layout of code do not count.
 """
 
 from __future__ import annotations
@@ -31,23 +33,32 @@ ADAPTERS, SUITE, SPEC = (
 )
 #: The keys of a claim or a known failure that say which versions it is about.
 VERSIONS = ("version", "versions")
+#: The two parts of `made_of.json`.
+RECORDS, ACCURACY = "records", "accuracy"
 #: The parts of the suite that decide which cells a record has, and what stands in them.
 DECIDING = ("cases", "causes", "covering", "judge", "oracle", "run")
+#: The files of the suite that measure how accurate a framework is.
+MEASURING = ("accuracy/measure", "oracle/bulk", "oracle/formats", "oracle/formula", "oracle/integers")
 
 
-def list_names() -> list[str]:
-    """Return the names of all records that can be published: all adapters but other array libraries, and versions."""
+def list_names(kind: str = RECORDS) -> list[str]:
+    """Return the names of all records that can be published: all adapters but other array libraries, and versions.
+
+    The accuracy of older versions is not published.
+    """
     recipes = {name: one for name, one in read_recipes().items() if not name.startswith("reference-")}
+    if kind == ACCURACY:
+        return [*recipes]
     return [*recipes, *(f"{name}@{version}" for name, one in recipes.items() for version in one.others)]
 
 
-def compute_fingerprint(name: str) -> str:
-    """Return a digest of everything that the record of this name is made of."""
+def compute_fingerprint(kind: str, name: str) -> str:
+    """Return a digest of everything that the record, or the measurement of accuracy, of this name is made of."""
+    digest = hashlib.sha256((_digest_suite() if kind == RECORDS else _digest_measuring()).encode())
     adapter, _ = split_version(name)
     recipe = find_recipe(name)
     assert recipe is not None
     module = BUILT_IN[adapter].partition(":")[0].split(".", 1)[1]
-    digest = hashlib.sha256(_digest_suite().encode())
     digest.update(repr((recipe.python, recipe.requirements, recipe.alone, recipe.npm, recipe.rows)).encode())
     code = ADAPTERS / (module.replace(".", "/") + ".py")
     # An adapter of a framework in another language has its host beside it.
@@ -56,7 +67,10 @@ def compute_fingerprint(name: str) -> str:
     files += sorted(SPEC.rglob("*.py")) if adapter == "numpy" else []
     for path in files:
         digest.update(_read_meaning(path).encode())
-    for path in (ADAPTERS / "claims" / f"{adapter}.toml", SUITE / "known" / "expectations" / f"{adapter}.toml"):
+    entries = [ADAPTERS / "claims" / f"{adapter}.toml"]
+    if kind == RECORDS:
+        entries.append(SUITE / "known" / "expectations" / f"{adapter}.toml")
+    for path in entries:
         digest.update(_read_entries(path, recipe.version).encode())
     return digest.hexdigest()
 
@@ -67,6 +81,12 @@ def _digest_suite() -> str:
     data = [*sorted((SPEC / "rules").glob("*.toml")), *sorted((SUITE / "cases").rglob("*.toml"))]
     # How environments are made decides nothing but what the recipe says.
     meanings = [_read_meaning(path) for path in [*code, *data] if "environments" not in path.parts]
+    return hashlib.sha256("\n".join(meanings).encode()).hexdigest()
+
+
+@functools.cache
+def _digest_measuring() -> str:
+    meanings = [_read_meaning(SUITE / f"{file}.py") for file in MEASURING]
     return hashlib.sha256("\n".join(meanings).encode()).hexdigest()
 
 
@@ -123,24 +143,25 @@ def _is_about(entry: dict[str, object], version: str) -> bool:
     return not version or all(is_version_within(version, str(entry.get(key, ""))) for key in VERSIONS)
 
 
-def read_notes() -> dict[str, str]:
-    """Return the fingerprint that each record had when it was made."""
-    noted: dict[str, str] = json.loads(NOTES.read_text(encoding="utf-8")) if NOTES.is_file() else {}
-    return noted
+def read_notes() -> dict[str, dict[str, str]]:
+    """Return the fingerprint that each record, and each measurement of accuracy, had when it was made."""
+    noted: dict[str, dict[str, str]] = json.loads(NOTES.read_text(encoding="utf-8")) if NOTES.is_file() else {}
+    return {RECORDS: {}, ACCURACY: {}, **noted}
 
 
-def list_changed() -> list[str]:
-    """Return the names of the records that are missing, or were made of something else."""
+def list_changed(kind: str) -> list[str]:
+    """Return the names of the records or the measurements that are missing, or were made of something else."""
+    noted = read_notes()[kind]
+    return [name for name in list_names(kind) if noted.get(name) != compute_fingerprint(kind, name)]
+
+
+def note(kind: str, names: Sequence[str]) -> None:
+    """Note what the records or the measurements of these names are made of now. Forget those that no adapter makes."""
     noted = read_notes()
-    return [name for name in list_names() if noted.get(name) != compute_fingerprint(name)]
-
-
-def note(names: Sequence[str]) -> None:
-    """Note what the records of these names are made of now, and forget records that no adapter makes."""
-    noted = {**read_notes(), **{name: compute_fingerprint(name) for name in map(choose_version, names)}}
-    kept = {name: noted[name] for name in list_names() if name in noted}
+    noted[kind].update({name: compute_fingerprint(kind, name) for name in map(choose_version, names)})
+    kept = {part: {name: noted[part][name] for name in list_names(part) if name in noted[part]} for part in noted}
     NOTES.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.stdout.writelines(f"{name}\n" for name in list_changed())
+    sys.stdout.writelines(f"{name}\n" for name in list_changed(ACCURACY if "--accuracy" in sys.argv else RECORDS))

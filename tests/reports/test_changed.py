@@ -16,12 +16,21 @@ PROGRAM = Path(__file__).resolve().parents[2] / "reports" / "published" / "chang
 #: Files of the suite. The tests copy only these, because reading all takes seconds.
 SUITE = (
     "judge/judging.py",
+    "accuracy/measure.py",
     "cli/check.py",
     "run/environments/making.py",
     "known/expectations/optax.toml",
 )
 #: Records of different adapters, and one of an older version.
 NAMES = ("numpy", "torch", "opacus", "optax", "optax@0.1.9", "paddle-fluid", "tensorflow-js")
+
+
+KINDS = ("records", "accuracy")
+
+
+def compute_all(program: Any, kind: str) -> dict[str, str]:
+    """Return the fingerprint of each record, or of each measurement of accuracy."""
+    return {name: program.compute_fingerprint(kind, name) for name in NAMES}
 
 
 def load_program() -> Any:
@@ -53,15 +62,15 @@ def find_changed(tmp_path: Path) -> Callable[..., list[str]]:
             setattr(module, package, folder)
         return module
 
-    before = dict(zip(NAMES, map(load().compute_fingerprint, NAMES), strict=True))
+    before = {kind: compute_all(load(), kind) for kind in KINDS}
 
-    def edit(package: str, path: str, edit_text: Callable[[str], str]) -> list[str]:
+    def edit(package: str, path: str, edit_text: Callable[[str], str], kind: str = "records") -> list[str]:
         file = folders[package] / path
         text = file.read_text(encoding="utf-8")
         assert edit_text(text) != text
         file.write_text(edit_text(text), encoding="utf-8")
-        module = load()
-        return [name for name in NAMES if module.compute_fingerprint(name) != before[name]]
+        now = compute_all(load(), kind)
+        return [name for name in NAMES if now[name] != before[kind][name]]
 
     return edit
 
@@ -139,14 +148,40 @@ def test_comments_and_other_words_for_the_same_change_nothing(
     assert find_changed(package, path, edit_text) == []
 
 
+@pytest.mark.parametrize(
+    ("package", "path", "changed"),
+    [
+        ("SUITE", "judge/judging.py", []),
+        ("SUITE", "accuracy/measure.py", list(NAMES)),
+        ("SUITE", "known/expectations/optax.toml", []),
+        ("ADAPTERS", "claims/torch.toml", ["torch"]),
+        ("ADAPTERS", "frameworks/optax.py", ["optax", "optax@0.1.9"]),
+        ("SPEC", "_clip.py", ["numpy"]),
+    ],
+)
+def test_accuracy_is_out_of_date_if_what_measures_or_is_measured_has_changed(
+    find_changed: Callable[..., list[str]], package: str, path: str, changed: list[str]
+) -> None:
+    added = "\n[added]\nkey = 1\n" if path.endswith(".toml") else "\nADDED = 1\n"
+
+    assert find_changed(package, path, lambda text: text + added, "accuracy") == changed
+
+
 def test_noted_record_is_not_listed(tmp_path: Path) -> None:
     program = load_program()
     program.NOTES = tmp_path / "made_of.json"
     every = program.list_names()
-    assert program.list_changed() == every
+    assert program.list_changed("records") == every
+    assert program.list_changed("accuracy") == [name for name in every if "@" not in name]
 
     # A prefix stands for the newest known version, as in `gradclip check optax@0.1`.
-    program.note(["numpy", "optax@0.1"])
+    program.note("records", ["numpy", "optax@0.1"])
+    program.note("accuracy", ["torch"])
 
-    assert sorted({*every} - {*program.list_changed()}) == ["numpy", "optax@0.1.9"]
-    assert list(json.loads(program.NOTES.read_text(encoding="utf-8"))) == ["numpy", "optax@0.1.9"]
+    assert sorted({*every} - {*program.list_changed("records")}) == ["numpy", "optax@0.1.9"]
+    assert "torch" not in program.list_changed("accuracy")
+    noted = json.loads(program.NOTES.read_text(encoding="utf-8"))
+    assert {kind: list(names) for kind, names in noted.items()} == {
+        "records": ["numpy", "optax@0.1.9"],
+        "accuracy": ["torch"],
+    }

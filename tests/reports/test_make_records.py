@@ -39,7 +39,7 @@ def test_record_is_published_and_noted_though_another_check_fails(folder: Path) 
 
     (run,) = read_runs(folder / "numpy.jsonl.gz")
     assert run.footer.finished == run.footer.planned
-    assert list(json.loads((folder / "made_of.json").read_text(encoding="utf-8"))) == ["numpy"]
+    assert list(json.loads((folder / "made_of.json").read_text(encoding="utf-8"))["records"]) == ["numpy"]
     assert done.returncode == 1
     assert done.stderr.strip() == f"no new record: {UNKNOWN}"
     assert "numpy: as expected, " in done.stdout
@@ -53,6 +53,23 @@ def test_failed_check_leaves_the_old_record_and_says_why(folder: Path) -> None:
     assert done.returncode == 1
     assert f"'{UNKNOWN}'" in done.stdout
     assert f"{UNKNOWN}: no new record, " in done.stdout
+
+
+@pytest.mark.exam(sample=0)
+def test_accuracy_of_one_framework_keeps_that_of_others(folder: Path) -> None:
+    others = [{"adapter": "torch", "framework": "torch", "version": "2", "rows": []}]
+    (folder / "accuracy.json").write_text(json.dumps({"made": "2026-11-01", "frameworks": others}), encoding="utf-8")
+    program = folder / "make_records.py"
+    program.write_text(program.read_text(encoding="utf-8").replace("LARGEST = 10**7", "LARGEST = 100"), "utf-8")
+
+    done = make_records(folder, "--accuracy", UNKNOWN, "numpy")
+
+    frameworks = json.loads((folder / "accuracy.json").read_text(encoding="utf-8"))["frameworks"]
+    assert [(one["adapter"], bool(one["rows"])) for one in frameworks] == [("numpy", True), ("torch", False)]
+    assert (folder / "accuracy.md").read_text(encoding="utf-8").startswith("# How accurate")
+    assert list(json.loads((folder / "made_of.json").read_text(encoding="utf-8"))["accuracy"]) == ["numpy"]
+    assert done.returncode == 1
+    assert done.stderr.strip() == f"no new measurement: {UNKNOWN}"
 
 
 def test_compressed_record_holds_no_time(folder: Path) -> None:

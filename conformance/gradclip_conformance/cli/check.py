@@ -132,7 +132,7 @@ def _add_run_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...", shell_complete=complete_target)
 @add_target_options
 @_add_run_options
-@click.option("-o", "--output", metavar="FILE", help="Write the record (JSON Lines).")
+@click.option("-o", "--output", metavar="FILE", help="Write the record (JSON Lines). FILE may be a folder.")
 @click.option(
     "--format",
     "format_",

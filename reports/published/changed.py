@@ -38,7 +38,7 @@ RECORDS, ACCURACY = "records", "accuracy"
 #: The parts of the suite that decide which cells a record has, and what stands in them.
 DECIDING = ("cases", "causes", "covering", "judge", "oracle", "run")
 #: The files of the suite that measure how accurate a framework is.
-MEASURING = ("accuracy/measure", "oracle/bulk", "oracle/formats", "oracle/formula", "oracle/integers")
+MEASURING = ("accuracy/measure", "oracle/bulk", "oracle/formats", "oracle/formula", "oracle/integers", "judge/arrays")
 
 
 def list_names(kind: str = RECORDS) -> list[str]:

@@ -22,9 +22,8 @@ from threading import Lock
 
 from changed import ACCURACY, RECORDS, note
 
-from gradclip_conformance.accuracy.page import keep_others, make_document, write_page
+from gradclip_conformance.accuracy.page import keep_others, make_document, write_files
 from gradclip_conformance.run.environments import read_recipes
-from gradclip_reports.values import write_json
 
 HERE = Path(__file__).resolve().parent
 #: The exit codes of a whole run, and what they mean. Not to be as expected is a valid result here.
@@ -103,9 +102,7 @@ def publish_accuracy(measured: Sequence[dict[str, object]]) -> None:
     """Write the measurements of frameworks into the published ones, and keep those of the others."""
     path = HERE / "accuracy.json"
     earlier = json.loads(path.read_text(encoding="utf-8"))
-    made = make_document(keep_others(measured, earlier, list(read_recipes())))
-    path.write_text(write_json(made, indent=1) + "\n", encoding="utf-8")
-    path.with_suffix(".md").write_text(write_page(made), encoding="utf-8")
+    write_files(make_document(keep_others(measured, earlier, list(read_recipes()))), path.with_suffix(""))
 
 
 def estimate_cost(name: str) -> int:

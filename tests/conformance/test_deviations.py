@@ -22,6 +22,7 @@ from gradclip_conformance.known.pins import (
     EXPECTATIONS,
     Deviation,
     apply_pins,
+    depends_on_chance,
     find_mode,
     find_pin_faults,
     find_unmatched,
@@ -402,3 +403,31 @@ def _find_status(cell: Cell, pins: Sequence[Deviation]) -> str:
     if cell.status not in ("fail", "deviation"):
         return "changed"
     return "deviation" if known.observed == cell.behaviour else "changed"
+
+
+def test_only_pins_with_several_answers_depend_on_chance() -> None:
+    (run,) = read_runs(PUBLISHED_FOLDER / "paddle.jsonl.gz")
+    entry, other = "paddle.nn.utils.clip_grad_value_", "paddle.nn.ClipGradByValue [called]"
+
+    assert depends_on_chance(run, (entry, "value.sparse-rows/two-of-four/float32"))
+    assert not depends_on_chance(run, (other, "value.sparse-rows/two-of-four/float32"))
+    assert not depends_on_chance(run, (entry, "value.bounds/max-only/float32"))
+    # The pin of this entry is about Paddle 3 only.
+    pair = (
+        "paddle.nn.clip.set_gradient_clip [ClipGradByGlobalNorm, static]",
+        "global-norm.clip-before-update/rate-quarter/float32",
+    )
+    header = replace(run.header, framework={**run.header.framework, "version": "2.6.2"})
+    older = Run(header, run.cells, run.footer, run.findings)
+    assert depends_on_chance(run, pair)
+    assert not depends_on_chance(older, pair)
+    # This pin names one answer.
+    assert not depends_on_chance(older, ("paddle.nn.utils.clip_grad_norm_", "global-norm.scaled-above/small/float64"))
+
+
+@pytest.mark.parametrize("adapter", ["no-such-framework", "../../etc/passwd", "a b\0"])
+def test_record_of_an_unknown_adapter_depends_on_no_chance(adapter: str) -> None:
+    (run,) = read_runs(PUBLISHED_FOLDER / "mlx.jsonl.gz")
+    foreign = Run(replace(run.header, adapter=adapter), run.cells, run.footer, run.findings)
+
+    assert not depends_on_chance(foreign, run.cells[0].pair)

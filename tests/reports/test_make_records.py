@@ -72,6 +72,22 @@ def test_accuracy_of_one_framework_keeps_that_of_others(folder: Path) -> None:
     assert done.stderr.strip() == f"no new measurement: {UNKNOWN}"
 
 
+def test_framework_that_clips_by_value_only_has_nothing_to_measure(tmp_path: Path) -> None:
+    function = tmp_path / "mine.py"
+    function.write_text(
+        "import numpy as np\n\n\ndef clip(gradients, max):\n    return [np.clip(one, -max, max) for one in gradients]\n"
+    )
+    program = PUBLISHED / "make_records.py"
+    nothing = next(line for line in program.read_text("utf-8").splitlines() if line.startswith("NOTHING = "))
+    command = [sys.executable, "-m", "gradclip_conformance", "accuracy", f"{function}:clip", "--op", "clip_by_value"]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+    # The program recognizes such a framework by these words.
+    assert nothing.removeprefix("NOTHING = ").strip('"') in done.stdout + done.stderr
+    assert done.returncode == 3
+
+
 def test_compressed_record_holds_no_time(folder: Path) -> None:
     (folder / "torch.jsonl").write_text("{}\n", encoding="utf-8")
     program = "from pathlib import Path; from make_records import publish; publish(Path('torch.jsonl'), Path('older'))"

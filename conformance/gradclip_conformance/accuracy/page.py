@@ -7,16 +7,27 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gradclip_reports.lines import make_strict
 from gradclip_reports.markup import draw_markdown_table, escape_markdown, format_code
+from gradclip_reports.values import write_json
 
 from ..judge.model import Description
 from .measure import LARGE, LIMIT, THRESHOLD, Row
 
-__all__ = ["describe_framework", "format_numbers", "format_worst_input", "keep_others", "make_document", "write_page"]
+__all__ = [
+    "describe_framework",
+    "format_numbers",
+    "format_worst_input",
+    "keep_others",
+    "make_document",
+    "write_files",
+    "write_page",
+]
 
 #: The columns of a page.
 HEAD = ("dtype", "size", "norm", "elements", "spread", "worst input")
@@ -64,6 +75,19 @@ def make_document(frameworks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "threshold": THRESHOLD,
         "frameworks": list(frameworks),
     }
+
+
+def write_files(made: Mapping[str, Any], output: Path) -> None:
+    """Write a document as `output` with the endings ".json" and ".md".
+
+    Raises
+    ------
+    OSError
+        If a file cannot be written.
+    """
+    text = write_json(make_strict(made), indent=1) + "\n"
+    output.with_name(output.name + ".json").write_text(text, encoding="utf-8")
+    output.with_name(output.name + ".md").write_text(write_page(made), encoding="utf-8")
 
 
 def write_page(made: Mapping[str, Any]) -> str:

@@ -17,10 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from gradclip_adapters.paths import folder_exists
-from gradclip_reports.lines import RecordError, make_strict
+from gradclip_reports.lines import RecordError
 from gradclip_reports.progress import show_task
 from gradclip_reports.site.measured import read_accuracy
-from gradclip_reports.values import escape_line, write_json
+from gradclip_reports.values import escape_line
 
 from ..accuracy.measure import list_sizes, measure_accuracy
 from ..accuracy.page import (
@@ -29,7 +29,7 @@ from ..accuracy.page import (
     format_worst_input,
     keep_others,
     make_document,
-    write_page,
+    write_files,
 )
 from ..judge.model import StartError
 from ..known.claims import load_claims_of
@@ -102,10 +102,8 @@ def accuracy(
     elif output is not None:
         measured = [framework for framework in measured if framework["rows"]]
         made = make_document(measured if earlier is None else keep_others(measured, earlier, list(read_recipes())))
-        text = write_json(make_strict(made), indent=1) + "\n"
         try:
-            output.with_name(output.name + ".json").write_text(text, encoding="utf-8")
-            output.with_name(output.name + ".md").write_text(write_page(made), encoding="utf-8")
+            write_files(made, output)
         except OSError as problem:
             say(f"Cannot write the measurements: {problem}")
             problems += 1

@@ -34,6 +34,7 @@ WORK = {
     "reuses": "in `call`, first make the calls `arrays.make_earlier_calls(call)` on the same tensors",
     "single": 'in `call`, pass `tensors[0]` if `options.pop("as_single", False)`, and read a single result',
     "sparse": "in `make_tensor`, make a row-sparse tensor of `Gradient.rows`",
+    "tensor_threshold": "pass `make_scalar` to `convert_options`: a function that makes a tensor of a float",
     "training": "in `clip`, take the steps that the options ask for",
 }
 

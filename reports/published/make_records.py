@@ -33,8 +33,8 @@ LARGEST = 10**7
 #: `gradclip accuracy` says this of a framework whose clips need no measurement.
 NOTHING = "because clips by value round nothing"
 
-#: The GNU C library returns the memory of each large array to the system, and requests it again. To get it anew takes a
-#: third of the time of measurements. These settings let processes keep it; other systems ignore them.
+#: The GNU C library returns the memory of each large array to the system, and then requests it again. This takes a
+#: third of the time of a measurement. With these settings, a process keeps its memory. Other systems ignore them.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(4 << 30)}
 
 publishing = Lock()

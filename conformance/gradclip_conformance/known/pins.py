@@ -184,7 +184,7 @@ def _list_pins_by_chance(adapter: str) -> tuple[Deviation, ...]:
     try:
         return tuple(pin for pin in load_deviations(adapter) if CHANCE in pin.observed)
     except ValueError:
-        # The record may come from an adapter of another name, or from one whose file has faults.
+        # The record may name an adapter that can have no file, or one whose file has faults.
         return ()
 
 

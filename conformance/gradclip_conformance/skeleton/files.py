@@ -53,7 +53,7 @@ STYLES = {
     "optimizer": Style(
         ("optimizer",),
         "Take one step of SGD from parameters that are zero. Return the parameters, and the norm or None.\n\n"
-        "    Of Adam with beta1 = 0, return the negated first moments in place of the parameters.",
+        "    For Adam, set beta1 to 0, and return the negated first moments in place of the parameters.",
         'rate = options.get("learning_rate", 1.0)\n'
         "return [None if one is None else 0 - one.dtype.type(rate) * one for one in results], norm",
         # Subtract, because the negative of a zero is minus zero, which no optimizer made.

@@ -13,7 +13,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
 
 import numpy as np
 
@@ -123,8 +123,8 @@ def refuse_unlisted(call: Call, subject: Subject, kind: str = "adapter") -> None
     """
     missing = sorted(set(_list_used_features(call)) - set(subject.features))
     if missing:
-        described = " and ".join("{} ({})".format(feature, FEATURES[feature]) for feature in missing)
-        message = "{} does not have the feature {}".format(subject.name, described)
+        described = " and ".join(f"{feature} ({FEATURES[feature]})" for feature in missing)
+        message = f"{subject.name} does not have the feature {described}"
         raise Unsupported(message, kind)
     dtypes = {gradient.array.dtype for gradient in call.gradients if gradient.array is not None}
     if not dtypes <= set(subject.dtypes):
@@ -133,7 +133,7 @@ def refuse_unlisted(call: Call, subject: Subject, kind: str = "adapter") -> None
     norm_type = call.options.get("norm_type", 2.0)
     # Pass an order of 0 or below to every subject with `norm_type`: the suite records the answer.
     if norm_type > 0 and norm_type not in subject.norm_types:
-        message = "{} has no norm of the order {}".format(subject.name, norm_type)
+        message = f"{subject.name} has no norm of the order {norm_type}"
         raise Unsupported(message, kind)
 
 
@@ -175,8 +175,8 @@ def _list_used_features(call: Call) -> Iterator[str]:
 
 
 def convert_options(
-    options: Mapping[str, Any], flags: Sequence[bool], make_scalar: Optional[Callable[[float], Any]] = None
-) -> Tuple[Dict[str, Any], List[Any]]:
+    options: Mapping[str, Any], flags: Sequence[bool], make_scalar: Callable[[float], Any] | None = None
+) -> tuple[dict[str, Any], list[Any]]:
     """Return options and flags as objects of the kinds that the options `threshold_as` and `flags` name.
 
     The result leaves out these two options, and other options that say how to make a call. `make_scalar` makes the
@@ -200,23 +200,23 @@ def convert_options(
     return kept, [kind(flag) for flag in flags]
 
 
-def convert_thresholds(options: Mapping[str, Any], convert: Callable[[Any], Any]) -> Dict[str, Any]:
+def convert_thresholds(options: Mapping[str, Any], convert: Callable[[Any], Any]) -> dict[str, Any]:
     """Return the options with the threshold, or both bounds, converted."""
     return {name: convert(value) if name in THRESHOLDS else value for name, value in options.items()}
 
 
-def read_axes(options: Mapping[str, Any]) -> Optional[List[int]]:
+def read_axes(options: Mapping[str, Any]) -> list[int] | None:
     """Return the axes that share a norm, or None if the call names none."""
     return [int(axis) for axis in options["axes"].split(",")] if "axes" in options else None
 
 
-def build_tensors(gradients: Sequence[Gradient], build: Callable[[Gradient], Tensor]) -> List[Optional[Tensor]]:
+def build_tensors(gradients: Sequence[Gradient], build: Callable[[Gradient], Tensor]) -> list[Tensor | None]:
     """Return the tensors of a call.
 
     `build` makes a tensor from each gradient that exists and does not repeat another. Within it, :func:`lay_out` puts
     the arrays of the layout "packed" into one buffer.
     """
-    tensors: List[Optional[Tensor]] = []
+    tensors: list[Tensor | None] = []
     packed = (one.array for one in gradients if one.array is not None and one.layout == "packed")
     packing.free = np.zeros(sum(len(array.data) + WIDEST for array in packed), np.uint8)
     try:
@@ -230,7 +230,7 @@ def build_tensors(gradients: Sequence[Gradient], build: Callable[[Gradient], Ten
     return tensors
 
 
-def build_parameters(gradients: Sequence[Gradient], build: Callable[[Gradient], Tensor]) -> List[Optional[Tensor]]:
+def build_parameters(gradients: Sequence[Gradient], build: Callable[[Gradient], Tensor]) -> list[Tensor | None]:
     """Return the parameters of a unitwise clip, each made like a gradient."""
     alike = [replace(gradient, array=gradient.parameter, layout="contiguous", same_as=None) for gradient in gradients]
     return build_tensors(alike, build)
@@ -337,7 +337,7 @@ def answer_in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
     return alone
 
 
-def make_earlier_calls(call: Call) -> List[Call]:
+def make_earlier_calls(call: Call) -> list[Call]:
     """Return the calls to make first on the same tensors: one with other elements, one with other options."""
     options = dict(call.options)
     options.pop("reused")
@@ -409,14 +409,14 @@ def _interrupt_everywhere(answer: Callable[[Call], Reply], same: Call, other: Ca
                 future.result()
             return reply
 
-        seen: List[None] = []
+        seen: list[None] = []
         yield pool.submit(answer_traced, same, lambda: seen.append(None)).result()
         for place in sorted({len(seen) * number // PLACES for number in range(PLACES)}):
             yield interrupt_at(place)
 
 
 @contextlib.contextmanager
-def _trace_lines(at_line: Callable[[], Any], lines: int = LINES) -> Iterator[List[Any]]:
+def _trace_lines(at_line: Callable[[], Any], lines: int = LINES) -> Iterator[list[Any]]:
     """Call `at_line` at each of the first lines that the framework's call runs. Record no warnings."""
     left, before = iter(range(lines)), sys.gettrace()
 
@@ -469,7 +469,7 @@ def _hesitate() -> None:
 
 
 def _answer_after(
-    barrier: threading.Barrier, answer: Callable[[Call], Reply], call: Call, at_line: Optional[Callable[[], Any]]
+    barrier: threading.Barrier, answer: Callable[[Call], Reply], call: Call, at_line: Callable[[], Any] | None
 ) -> Reply:
     together.manager = _wait_for_others(barrier, at_line)
     try:
@@ -481,7 +481,7 @@ def _answer_after(
 
 
 @contextlib.contextmanager
-def _wait_for_others(barrier: threading.Barrier, at_line: Optional[Callable[[], Any]]) -> Iterator[List[Any]]:
+def _wait_for_others(barrier: threading.Barrier, at_line: Callable[[], Any] | None) -> Iterator[list[Any]]:
     """Wait for the other threads, then call the framework. Call `at_line` at each line, if it is given."""
     barrier.wait()
     with contextlib.ExitStack() as stack:

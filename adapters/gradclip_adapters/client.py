@@ -79,7 +79,7 @@ class Client(Adapter):
         line = self._process.stdout.readline()
         if not line:
             self._process.communicate()
-            message = "the host ended with the exit code {}".format(self._process.returncode)
+            message = f"the host ended with the exit code {self._process.returncode}"
             raise HostDied(message)
         found: Mapping[str, Any] = json.loads(line.decode("utf-8"))
         return found

@@ -16,7 +16,7 @@ import re
 import threading
 import warnings as _warnings
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -118,10 +118,10 @@ class Array:
     """An array as it is sent. The bytes are little-endian and row-major, and bfloat16 is sent as its 16 bits."""
 
     dtype: str
-    shape: Tuple[int, ...]
+    shape: tuple[int, ...]
     data: bytes
     #: The recipe that made the data, if there is one. A host can make the same data from it.
-    recipe: Optional[Recipe] = field(default=None, compare=False, repr=False)
+    recipe: Recipe | None = field(default=None, compare=False, repr=False)
 
     def bits(self) -> np.ndarray[Any, Any]:
         """Return the elements' bits as a writable array of unsigned integers with the same shape."""
@@ -132,7 +132,7 @@ class Array:
         return self.bits().view(find_numpy_dtype(self.dtype))
 
     @classmethod
-    def of(cls, values: np.ndarray[Any, Any], dtype: Optional[str] = None) -> Array:
+    def of(cls, values: np.ndarray[Any, Any], dtype: str | None = None) -> Array:
         """Pack a NumPy array. `dtype="bfloat16"` says that unsigned 16-bit integers are bfloat16 bits."""
         values = np.asarray(values)
         name = dtype or _name_dtype(values.dtype)
@@ -169,7 +169,7 @@ class Gradient:
 
     name: str
     #: None: the parameter has no gradient.
-    array: Optional[Array]
+    array: Array | None
     need_clip: bool = True
     #: The layout in memory. The values are the same for each layout:
     #:
@@ -183,22 +183,22 @@ class Gradient:
     #: - "swapped": the bytes of each element are in reverse order.
     layout: str = "contiguous"
     #: If an earlier gradient of the call is the same tensor object, its index. Otherwise None.
-    same_as: Optional[int] = None
+    same_as: int | None = None
     #: For a row-sparse gradient: each row of `array` is added to this row of the dense gradient.
-    rows: Optional[Tuple[int, ...]] = None
+    rows: tuple[int, ...] | None = None
     #: For a row-sparse gradient: the dense gradient has this many rows.
-    height: Optional[int] = None
+    height: int | None = None
     #: The parameter group. An optimizer, or a program with several clips, may have several groups.
     group: int = 0
     #: The factor of each element of the result, for a derivative through the clip. `Reply.gradients` then holds
     #: derivatives in place of the results: the derivative, by each gradient, of the sum of all results times their
     #: cotangents.
-    cotangent: Optional[Array] = None
+    cotangent: Array | None = None
     #: In a call of several processes: the axis along which each process has a part of `array` (see `processes`).
     #: None: each process has a copy of `array`.
-    sharded: Optional[int] = None
+    sharded: int | None = None
     #: In a unitwise clip: the parameter, with the dtype and shape of `array`.
-    parameter: Optional[Array] = None
+    parameter: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class Call:
     """
 
     subject: str
-    gradients: Tuple[Gradient, ...]
+    gradients: tuple[Gradient, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -225,26 +225,26 @@ class Reply:
 
     #: The clipped gradients, in the order and number in which the framework returned them.
     #: A row-sparse gradient may come back as the rows that were passed, or dense.
-    gradients: Tuple[Optional[Array], ...]
+    gradients: tuple[Array | None, ...]
     #: The norm that the framework returned, if it returns one.
-    norm: Optional[Array] = None
+    norm: Array | None = None
     #: The values of the passed gradients after the call, or None if the adapter cannot read them.
-    inputs: Optional[Tuple[Optional[Array], ...]] = None
+    inputs: tuple[Array | None, ...] | None = None
     #: Whether each result is the same object as its gradient, or None if that has no meaning.
-    same_object: Optional[Tuple[bool, ...]] = None
+    same_object: tuple[bool, ...] | None = None
     #: The warnings that the framework issued, as "Category: text".
-    warnings: Tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     #: A description of what the framework returned, if that is not a list of arrays. `gradients` is empty then. The
     #: text ends a sentence that begins with "it".
-    malformed: Optional[str] = None
+    malformed: str | None = None
     #: Side effects on memory, as ends of sentences that begin with "it": results that share memory with each other or
     #: with other gradients, or that cannot be written. None if the adapter does not look.
-    shared: Optional[Tuple[str, ...]] = None
+    shared: tuple[str, ...] | None = None
     #: The state that the call has changed, such as "the caller's list" or "NumPy's error state". The host adds to it.
-    disturbed: Optional[Tuple[str, ...]] = None
+    disturbed: tuple[str, ...] | None = None
     #: In a call of several processes: the differences between their answers, as ends of sentences that begin with "it".
     #: None if the adapter does not look. `gradients` holds whole results, and `norm` the norm of the first process.
-    apart: Optional[Tuple[str, ...]] = None
+    apart: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -254,11 +254,11 @@ class Subject:
     #: The name in the framework's documentation, with the mode in brackets.
     name: str
     operation: str
-    dtypes: Tuple[str, ...]
-    features: Tuple[str, ...] = ()
-    norm_types: Tuple[float, ...] = (2.0,)
+    dtypes: tuple[str, ...]
+    features: tuple[str, ...] = ()
+    norm_types: tuple[float, ...] = (2.0,)
     #: The framework's own formula, for adapters without a file of claims: `{"kind": "coefficient", "eps": 1e-6}`.
-    formula: Optional[Mapping[str, Any]] = None
+    formula: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Refuse unknown words, because a misspelt word would make cells `unsupported` unnoticed."""
@@ -266,9 +266,7 @@ class Subject:
         for p in self.norm_types:
             # With NaN, no comparison is true.
             if not (isinstance(p, (int, float)) and p > 0):
-                message = "The subject {!r} declares a norm of the order {!r}: orders are numbers above 0.".format(
-                    self.name, p
-                )
+                message = f"The subject {self.name!r} declares a norm of the order {p!r}: orders are numbers above 0."
                 raise BadDeclaration(message)
         for what, words, known in (
             ("operation", (self.operation,), OPERATIONS),
@@ -301,7 +299,7 @@ class About:
         for key, value in self.environment.items():
             check_name("environment's entry", key)
             if not isinstance(value, str):
-                message = "The environment's entry {!r} is a {}, and must be a text.".format(key, type(value).__name__)
+                message = f"The environment's entry {key!r} is a {type(value).__name__}, and must be a text."
                 raise BadDeclaration(message)
         reserved = sorted(set(self.environment) & set(KNOWN_ELSEWHERE))
         if reserved:
@@ -320,9 +318,7 @@ def check_name(what: str, name: Any) -> None:
         If the name does not fit.
     """
     if not isinstance(name, str) or not name or not name.isprintable() or len(name) > NAME.number:
-        message = "The {} is called {:.80}: a name is printable text of 1 to {} characters.".format(
-            what, repr(name), NAME.number
-        )
+        message = f"The {what} is called {name!r:.80}: a name is printable text of 1 to {NAME.number} characters."
         raise BadDeclaration(message)
 
 
@@ -352,8 +348,8 @@ class Unsupported(Exception):
 class FrameworkRaised(Exception):
     """The framework raised an exception. :func:`framework_call` raises this in its place."""
 
-    def __init__(self, kind: str, text: str, inputs: Optional[Sequence[Optional[Array]]] = None) -> None:
-        super().__init__("{}: {}".format(kind, text))
+    def __init__(self, kind: str, text: str, inputs: Sequence[Array | None] | None = None) -> None:
+        super().__init__(f"{kind}: {text}")
         self.kind = kind
         self.text = text
         self.inputs = None if inputs is None else tuple(inputs)
@@ -363,7 +359,7 @@ class FrameworkRaised(Exception):
 class FrameworkCall:
     """The warnings of a :func:`framework_call` block."""
 
-    warnings: Tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 #: If several threads call at once, each thread has a `manager` here: the context in which it calls the framework.
@@ -371,7 +367,7 @@ together = threading.local()
 
 
 @contextlib.contextmanager
-def _record_warnings() -> Iterator[List[_warnings.WarningMessage]]:
+def _record_warnings() -> Iterator[list[_warnings.WarningMessage]]:
     with _warnings.catch_warnings(record=True) as caught:
         _warnings.simplefilter("always")
         yield caught
@@ -379,7 +375,7 @@ def _record_warnings() -> Iterator[List[_warnings.WarningMessage]]:
 
 @contextlib.contextmanager
 def framework_call(
-    inputs: Optional[Callable[[], Sequence[Optional[Array]]]] = None,
+    inputs: Callable[[], Sequence[Array | None]] | None = None,
 ) -> Iterator[FrameworkCall]:
     """Mark the lines that call the framework. An exception there is the framework's answer, not the adapter's fault.
 
@@ -396,7 +392,7 @@ def framework_call(
         share the filters of warnings.
     """
     seen = FrameworkCall()
-    caught: List[_warnings.WarningMessage]
+    caught: list[_warnings.WarningMessage]
     with getattr(together, "manager", None) or _record_warnings() as caught:
         try:
             yield seen
@@ -405,7 +401,7 @@ def framework_call(
         except Exception as error:
             raise FrameworkRaised(name_type(error), read_text(error), inputs() if inputs else None) from error
         finally:
-            seen.warnings = tuple("{}: {}".format(name_type(w.message), read_text(w.message)) for w in caught)
+            seen.warnings = tuple(f"{name_type(w.message)}: {read_text(w.message)}" for w in caught)
 
 
 #: The lines of stack traces in texts of exceptions: Python's with their lines of code, MXNet's, and fluid's of C++.
@@ -429,7 +425,7 @@ def read_text(error: object) -> str:
         # `str` may return an instance of a subclass of `str`, whose `__len__` may be wrong.
         return shorten(_PLACE.sub("", _FRAME.sub("", str.__str__(str(error)))))
     except Exception as another:  # noqa: BLE001 - the framework wrote this exception, and it may raise anything
-        return "({} cannot be shown: its text raised {})".format(name_type(error), name_type(another))
+        return f"({name_type(error)} cannot be shown: its text raised {name_type(another)})"
 
 
 def name_type(value: object) -> str:
@@ -462,7 +458,7 @@ class Adapter:
         raise NotImplementedError
 
 
-def select_options(call: Call, *names: str) -> Dict[str, Any]:
+def select_options(call: Call, *names: str) -> dict[str, Any]:
     """Return the options of a call. Refuse a call with an option that the adapter does not know.
 
     Raises

@@ -14,7 +14,7 @@ import platform
 import sys
 import traceback
 from pathlib import Path
-from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import IO, Any, Callable, Mapping
 
 from . import registry, wire
 from .answer_size import count_answer_bytes
@@ -41,7 +41,7 @@ KINDS = {
 }
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Serve one adapter until the suite sends `bye` or closes the pipe."""
     options = _make_parser().parse_args(arguments)
     messages_in, messages_out = _open_private_streams()
@@ -83,7 +83,7 @@ def _serve(adapter: Adapter, messages_in: IO[bytes], messages_out: IO[str]) -> i
         try:
             message = read_request(line)
         except ValueError as error:
-            return _leave("the suite sent something that is not a message: {}".format(error))
+            return _leave(f"the suite sent something that is not a message: {error}")
         if message is None:
             return 0
         try:
@@ -94,7 +94,7 @@ def _serve(adapter: Adapter, messages_in: IO[bytes], messages_out: IO[str]) -> i
     return 0
 
 
-def read_request(line: str) -> Optional[Dict[str, Any]]:
+def read_request(line: str) -> dict[str, Any] | None:
     """Return the call that a line asks for, or None for the message `bye`.
 
     Raises
@@ -107,7 +107,7 @@ def read_request(line: str) -> Optional[Dict[str, Any]]:
         return None
     number = message.get("number")
     if message.get("message") != "call" or type(number) is not int or number < 1:
-        text = "neither a call with a number above 0 nor `bye`: {:.200}".format(line)
+        text = f"neither a call with a number above 0 nor `bye`: {line:.200}"
         raise ValueError(text)
     return message
 
@@ -120,7 +120,7 @@ def _leave(why: str) -> int:
     return 1
 
 
-def announce_loading(target: str) -> Dict[str, Any]:
+def announce_loading(target: str) -> dict[str, Any]:
     """Return the message `loading`, which warns that foreign code runs next. It may hang or end this process."""
     return {
         "message": "loading",
@@ -130,17 +130,17 @@ def announce_loading(target: str) -> Dict[str, Any]:
     }
 
 
-def describe(adapter: Adapter) -> Dict[str, Any]:
+def describe(adapter: Adapter) -> dict[str, Any]:
     """Return the message `about`: the framework, its environment and its subjects."""
     return wire.encode_about(adapter.about(), adapter.subjects(), platform.python_version(), platform.platform())
 
 
-def answer(adapter: Adapter, message: Mapping[str, Any]) -> Dict[str, Any]:
+def answer(adapter: Adapter, message: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer to one call: a reply, an exception of the framework, a refusal, or the adapter's mistake."""
     return answer_by(lambda call: refuse_excess(answer_in_watched_surroundings(adapter, call), call), message)
 
 
-def answer_by(make_reply: Callable[[Call], Reply], message: Mapping[str, Any]) -> Dict[str, Any]:
+def answer_by(make_reply: Callable[[Call], Reply], message: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer to one call, with the reply that a function makes."""
     number = message["number"]
     try:
@@ -178,7 +178,7 @@ def refuse_excess(reply: Any, call: Call) -> Reply:
     size, allowed = sum(len(array.data) for array in arrays if array is not None), count_answer_bytes(call)
     if size <= allowed:
         return checked
-    text = "returned arrays of {:,} bytes in all; an answer to this call may have at most {:,}".format(size, allowed)
+    text = f"returned arrays of {size:,} bytes in all; an answer to this call may have at most {allowed:,}"
     return Reply((), malformed=text)
 
 
@@ -197,13 +197,13 @@ def _limit_memory(size: int) -> None:
             # Other systems accept the limit and ignore it.
             raise ImportError
     except ImportError:
-        message = "--memory needs Linux in the process of the adapter; {} cannot limit memory.".format(sys.platform)
+        message = f"--memory needs Linux in the process of the adapter; {sys.platform} cannot limit memory."
         raise registry.BadTarget(message) from None
     # RLIMIT_DATA counts only memory that is written. RLIMIT_AS would also count what frameworks reserve and never use.
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 
-def _open_private_streams() -> Tuple[IO[bytes], IO[str]]:
+def _open_private_streams() -> tuple[IO[bytes], IO[str]]:
     """Return the pipes to the suite. Redirect standard input and output, so that nothing else uses the pipes."""
     sys.stdout.flush()
     messages_in = os.fdopen(os.dup(0), "rb")

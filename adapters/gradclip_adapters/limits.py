@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from itertools import accumulate
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, NamedTuple, Sequence
 
 __all__ = [
     "AXES",
@@ -87,15 +87,15 @@ _STRING = re.compile(r'"[^"]*(?:"|\Z)')
 _BRACKET = re.compile(r"[\[\]{}]")
 #: How much deeper the text after a bracket is nested.
 _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
-_LONG_NUMBER = re.compile(r"[0-9]{%d}" % (DIGITS.number + 1))
+_LONG_NUMBER = re.compile(rf"[0-9]{{{DIGITS.number + 1}}}")
 
 
 class LimitExceeded(ValueError):
     """A message exceeds a limit. The text names the limit."""
 
-    def __init__(self, limit: Limit, count: Union[int, str]) -> None:
-        found = "{:,}".format(count) if isinstance(count, int) else count
-        super().__init__("{} {}: the limit is {:,}".format(found, limit.name, limit.number))
+    def __init__(self, limit: Limit, count: int | str) -> None:
+        found = f"{count:,}" if isinstance(count, int) else count
+        super().__init__(f"{found} {limit.name}: the limit is {limit.number:,}")
         self.limit = limit
 
 
@@ -117,10 +117,10 @@ def shorten(text: str, limit: Limit = SHOWN_TEXT) -> str:
         return text
     half = limit.number // 2 - 50
     left_out = len(text) - 2 * half
-    return "{} [... {:,} characters left out ...] {}".format(text[:half], left_out, text[-half:])
+    return f"{text[:half]} [... {left_out:,} characters left out ...] {text[-half:]}"
 
 
-def parse_message(line: str) -> Dict[str, Any]:
+def parse_message(line: str) -> dict[str, Any]:
     """Parse a line into the JSON object that it holds.
 
     Raises
@@ -137,10 +137,10 @@ def parse_message(line: str) -> Dict[str, Any]:
             line, object_pairs_hook=_check_object, parse_float=_refuse_float, parse_constant=_refuse_float
         )
     except json.JSONDecodeError as error:
-        text = "not JSON ({}): {!r}".format(error.msg, line.strip()[:120])
+        text = f"not JSON ({error.msg}): {line.strip()[:120]!r}"
         raise ValueError(text) from error
     if not isinstance(message, dict):
-        text = "not a JSON object: {!r}".format(line.strip()[:120])
+        text = f"not a JSON object: {line.strip()[:120]!r}"
         raise ValueError(text)
     return message
 
@@ -155,17 +155,17 @@ def _check_structure(line: str) -> None:
     # Only a line that is not JSON closes more than it opens. The list of its brackets must not fill the memory.
     check_limit(VALUES, structure.count("]") + structure.count("}"))
     if _LONG_NUMBER.search(structure):
-        raise LimitExceeded(DIGITS, "More than {}".format(DIGITS.number))
+        raise LimitExceeded(DIGITS, f"More than {DIGITS.number}")
     steps = map(_STEPS.__getitem__, _BRACKET.findall(structure))
     check_limit(DEPTH, max(accumulate(steps), default=0))
 
 
-def _check_object(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-    found: Dict[str, Any] = {}
+def _check_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for key, value in pairs:
         check_limit(NAME, len(key))
         if key in found:
-            text = "the key {!r} occurs twice in one object".format(key)
+            text = f"the key {key!r} occurs twice in one object"
             raise ValueError(text)
         if isinstance(value, str):
             check_limit(_TEXTS.get(key, TEXT), len(value))
@@ -183,5 +183,5 @@ def _check_texts(values: Sequence[Any]) -> None:
 
 
 def _refuse_float(text: str) -> Any:
-    message = "the number {} is not sent exactly: send floats as hexadecimal text".format(text[:40])
+    message = f"the number {text[:40]} is not sent exactly: send floats as hexadecimal text"
     raise ValueError(message)

@@ -10,7 +10,7 @@ weight of an embedding.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -26,13 +26,13 @@ class LinearLayer:
     dtype: str
     in_features: int
     out_features: int
-    weight: Optional[int] = None
-    bias: Optional[int] = None
+    weight: int | None = None
+    bias: int | None = None
     #: The shape of a parameter that no linear layer holds. The parameter stands alone as the weight.
-    shape: Optional[Tuple[int, ...]] = None
+    shape: tuple[int, ...] | None = None
 
 
-def build_linear_layers(gradients: Sequence[Gradient]) -> Tuple[LinearLayer, ...]:
+def build_linear_layers(gradients: Sequence[Gradient]) -> tuple[LinearLayer, ...]:
     """Return layers whose parameters get the gradients in order, the weight before the bias.
 
     A vector that follows a matrix of the same width becomes the bias beside that weight. A layer may have only one
@@ -40,7 +40,7 @@ def build_linear_layers(gradients: Sequence[Gradient]) -> Tuple[LinearLayer, ...
     A gradient that is neither a matrix nor a vector becomes a parameter of its own.
     """
     dtype = next((gradient.array.dtype for gradient in gradients if gradient.array), "float32")
-    layers: List[LinearLayer] = []
+    layers: list[LinearLayer] = []
     for number, gradient in enumerate(gradients):
         if gradient.array is None:
             layers.append(LinearLayer(dtype, 1, 1, weight=number))
@@ -72,13 +72,13 @@ class JoinedGradients:
     """All dense gradients of one dtype: their indices, and their values concatenated."""
 
     dtype: str
-    numbers: Tuple[int, ...]
+    numbers: tuple[int, ...]
     values: np.ndarray[Any, Any]
 
 
-def join_by_dtype(gradients: Sequence[Gradient]) -> Tuple[JoinedGradients, ...]:
+def join_by_dtype(gradients: Sequence[Gradient]) -> tuple[JoinedGradients, ...]:
     """Concatenate the dense gradients of each dtype. Leave out those that are None."""
-    found: Dict[str, Dict[int, np.ndarray[Any, Any]]] = {}
+    found: dict[str, dict[int, np.ndarray[Any, Any]]] = {}
     for number, gradient in enumerate(gradients):
         if gradient.array is not None and gradient.rows is None:
             found.setdefault(gradient.array.dtype, {})[number] = read_values(gradient.array).ravel()
@@ -92,9 +92,9 @@ def read_values(array: Array) -> np.ndarray[Any, Any]:
     return array.bits() if array.dtype == "bfloat16" else array.numpy()
 
 
-def negate_values(values: Sequence[np.ndarray[Any, Any]], gradients: Sequence[Gradient]) -> Tuple[Optional[Array], ...]:
+def negate_values(values: Sequence[np.ndarray[Any, Any]], gradients: Sequence[Gradient]) -> tuple[Array | None, ...]:
     """Return the negated parameters after a step, or None for one that had no gradient and stayed zero."""
-    results: List[Optional[Array]] = []
+    results: list[Array | None] = []
     for value, gradient in zip(values, gradients):
         stayed = gradient.array is None and not value.any()
         # Subtracting from -0.0 keeps the sign of a NaN, which negating would flip.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Union
 
 __all__ = ["FILE_MODULE", "file_exists", "folder_exists"]
 
@@ -11,7 +10,7 @@ __all__ = ["FILE_MODULE", "file_exists", "folder_exists"]
 FILE_MODULE = "_gradclip_adapter_"
 
 
-def file_exists(path: Union[str, Path]) -> bool:
+def file_exists(path: str | Path) -> bool:
     """Return whether there is such a file. Return False for a path that the system refuses, such as a long one.
 
     `Path.is_file` raises an error for a name of 300 characters.
@@ -22,7 +21,7 @@ def file_exists(path: Union[str, Path]) -> bool:
         return False
 
 
-def folder_exists(path: Union[str, Path]) -> bool:
+def folder_exists(path: str | Path) -> bool:
     """Return whether there is such a folder. Return False for a path that the system refuses."""
     try:
         return Path(path).is_dir()

@@ -19,7 +19,7 @@ import operator
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
@@ -125,8 +125,8 @@ class PlainFunction(Adapter):
         function: Callable[..., Any],
         operation: str,
         dtypes: Sequence[str] = DTYPES_OF_FUNCTIONS,
-        in_place: Optional[bool] = None,
-        name: Optional[str] = None,
+        in_place: bool | None = None,
+        name: str | None = None,
     ) -> None:
         if operation not in OPERATIONS:
             message = "there is no operation {!r}: choose from {}".format(operation, ", ".join(OPERATIONS))
@@ -182,7 +182,7 @@ class PlainFunction(Adapter):
             message = "{} takes no parameter {}".format(self._source, ", ".join(map(repr, missing)))
             raise Unsupported(message, "interface")
 
-    def _build_keywords(self, call: Call) -> Dict[str, Any]:
+    def _build_keywords(self, call: Call) -> dict[str, Any]:
         keywords, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
         # A default for the flags must include all gradients. Leaving the flags out tests that.
         if "need_clip" in self._taken and not (all(flags) and "optional_flags" in self._subject.features):
@@ -195,12 +195,12 @@ class PlainFunction(Adapter):
             raise Unsupported(message)
         return keywords
 
-    def _ask(self, gradients: List[Any], keywords: Dict[str, Any]) -> Any:
+    def _ask(self, gradients: list[Any], keywords: dict[str, Any]) -> Any:
         try:
             return self._function(gradients, **keywords)
         except Unsupported as error:
             # Only an adapter may say that something is unsupported. If a function raises this, it is an ordinary error.
-            message = "Unsupported: {}".format(read_text(error))
+            message = f"Unsupported: {read_text(error)}"
             raise RuntimeError(message) from error
 
     def _answer(self, call: Call) -> Reply:
@@ -222,7 +222,7 @@ class PlainFunction(Adapter):
             reply = read_result(result, passed, arrays, allowed)
             given = "in_place" in self._subject.features or returned_no_list(result)
             kept = given or (len(passed) == len(arrays) and all(map(operator.is_, passed, arrays)))
-        disturbed: Tuple[str, ...] = () if kept else ("the caller's list",)
+        disturbed: tuple[str, ...] = () if kept else ("the caller's list",)
         if not _has_parameters(call, keywords.get("parameters")):
             disturbed += ("a parameter",)
         return replace(reply, inputs=pack(arrays, allowed), warnings=seen.warnings, disturbed=disturbed)
@@ -236,15 +236,15 @@ def _name_module(module: Any) -> str:
     return Path(path).name if isinstance(path, str) else str(module)
 
 
-def _read_parameters(function: Callable[..., Any], operation: str, source: str) -> Tuple[Set[str], Set[str], Set[str]]:
+def _read_parameters(function: Callable[..., Any], operation: str, source: str) -> tuple[set[str], set[str], set[str]]:
     """Return three sets of names: the parameters that the function takes, those it needs, and those with a default."""
     try:
         declared = list(inspect.signature(function).parameters.values())
     except Exception as error:  # a callable object may have a `__signature__` of its own
-        message = "{} has no signature to read: wrap it in a function that has one".format(source)
+        message = f"{source} has no signature to read: wrap it in a function that has one"
         raise TypeError(message) from error
     if not declared or declared[0].kind is inspect.Parameter.KEYWORD_ONLY:
-        message = "{} takes no positional argument: it must take the list of gradients as the first one".format(source)
+        message = f"{source} takes no positional argument: it must take the list of gradients as the first one"
         raise TypeError(message)
     known = PARAMETERS[operation]
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in declared):
@@ -254,7 +254,7 @@ def _read_parameters(function: Callable[..., Any], operation: str, source: str) 
         taken = {parameter.name for parameter in declared[1:] if parameter.kind in named} & set(known)
     for name in (known[0], "parameters"):
         if name in known and name not in taken:
-            message = "{} takes no parameter {!r}, which {} needs".format(source, name, operation)
+            message = f"{source} takes no parameter {name!r}, which {operation} needs"
             raise TypeError(message)
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     with_default = {p.name for p in declared[1:] if p.default is not inspect.Parameter.empty}
@@ -269,8 +269,8 @@ def _read_parameters(function: Callable[..., Any], operation: str, source: str) 
 
 
 def _list_features(
-    taken: Set[str], required: Set[str], with_default: Set[str], in_place: Optional[bool]
-) -> Tuple[str, ...]:
+    taken: set[str], required: set[str], with_default: set[str], in_place: bool | None
+) -> tuple[str, ...]:
     features = {*FEATURES_OF_EVERY_FUNCTION, *(["flag_kinds"] if "need_clip" in taken else [])}
     features.update(FEATURE_OF[name] for name in taken if name in FEATURE_OF)
     if "min" in required:
@@ -288,7 +288,7 @@ def _make_array(gradient: Gradient) -> np.ndarray[Any, Any]:
     return lay_out(gradient.array.numpy(), gradient.layout)
 
 
-def _has_parameters(call: Call, parameters: Optional[Sequence[Optional[np.ndarray[Any, Any]]]]) -> bool:
+def _has_parameters(call: Call, parameters: Sequence[np.ndarray[Any, Any] | None] | None) -> bool:
     """Return whether the parameters are those of the call, bit for bit."""
     pairs = zip(call.gradients, parameters or ())
     return all(
@@ -296,7 +296,7 @@ def _has_parameters(call: Call, parameters: Optional[Sequence[Optional[np.ndarra
     )
 
 
-def _fill(arrays: Sequence[Optional[np.ndarray[Any, Any]]], call: Call) -> None:
+def _fill(arrays: Sequence[np.ndarray[Any, Any] | None], call: Call) -> None:
     """Write the gradients of a call into arrays that were made for a call of the same form."""
     for array, gradient in zip(arrays, call.gradients):
         if array is not None and gradient.array is not None:

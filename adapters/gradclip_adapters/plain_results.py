@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -16,8 +16,8 @@ __all__ = ["pack", "read_result", "returned_no_list"]
 
 def read_result(
     result: Any,
-    passed: List[Optional[np.ndarray[Any, Any]]],
-    arrays: Sequence[Optional[np.ndarray[Any, Any]]],
+    passed: list[np.ndarray[Any, Any] | None],
+    arrays: Sequence[np.ndarray[Any, Any] | None],
     allowed: int,
 ) -> Reply:
     """Return a reply with the results of a function. If they cannot be read, the reply says so."""
@@ -38,7 +38,7 @@ def returned_no_list(result: Any) -> bool:
     return result is None or np.isscalar(result) or (isinstance(result, np.ndarray) and result.ndim == 0)
 
 
-def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[List[Any], Any]:
+def _split(result: Any, passed: list[np.ndarray[Any, Any] | None]) -> tuple[list[Any], Any]:
     """Return the clipped gradients and the norm from the result of a function. The norm is None if there is none."""
     if returned_no_list(result):
         return passed, result
@@ -50,7 +50,7 @@ def _split(result: Any, passed: List[Optional[np.ndarray[Any, Any]]]) -> Tuple[L
     raise TypeError(message)
 
 
-def _list_items(values: Sequence[Any]) -> List[Any]:
+def _list_items(values: Sequence[Any]) -> list[Any]:
     """Return at most one item more than an answer may have, because a subclass of list may yield items without end."""
     if type(values) in (list, tuple):
         check_limit(GRADIENTS, len(values))
@@ -72,7 +72,7 @@ def _convert_for_wire(norm: Any, allowed: int) -> Any:
     return norm
 
 
-def pack(values: Sequence[Any], allowed: int) -> Tuple[Optional[Array], ...]:
+def pack(values: Sequence[Any], allowed: int) -> tuple[Array | None, ...]:
     """Pack arrays, and check before each copy that they do not take more than the allowed bytes in all.
 
     Raises
@@ -81,7 +81,7 @@ def pack(values: Sequence[Any], allowed: int) -> Tuple[Optional[Array], ...]:
         If there are too many arrays, or if they take too many bytes.
     """
     check_limit(GRADIENTS, len(values))
-    packed: List[Optional[Array]] = []
+    packed: list[Array | None] = []
     for value in values:
         if value is None:
             packed.append(None)
@@ -90,8 +90,9 @@ def pack(values: Sequence[Any], allowed: int) -> Tuple[Optional[Array], ...]:
         array = np.asarray(value)
         check_limit(AXES, array.ndim)
         if array.nbytes > allowed:
-            message = "an array of shape {} takes {:,} bytes, and {:,} are left for an answer to this call".format(
-                array.shape, array.nbytes, allowed
+            message = (
+                f"an array of shape {array.shape} takes {array.nbytes:,} bytes, "
+                f"and {allowed:,} are left for an answer to this call"
             )
             raise ValueError(message)
         allowed -= array.nbytes
@@ -130,7 +131,7 @@ def _refuse_large_list(value: Any, allowed: int) -> None:
             raise ValueError(message.format(allowed))
 
 
-def _mark_passed(clipped: Sequence[Any], arrays: Sequence[Any]) -> Optional[Tuple[bool, ...]]:
+def _mark_passed(clipped: Sequence[Any], arrays: Sequence[Any]) -> tuple[bool, ...] | None:
     """Return which results are the same objects as were passed, or None if the counts differ."""
     if len(clipped) != len(arrays):
         return None

@@ -21,7 +21,7 @@ import threading
 import traceback
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import IO, Any, Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -89,17 +89,17 @@ def join_replies(call: Call, replies: Sequence[Reply]) -> Reply:
     if first.malformed is not None or set(counts) != {len(call.gradients)}:
         return first
     apart = list(_compare_norms([reply.norm for reply in replies]))
-    results: List[Optional[Array]] = []
+    results: list[Array | None] = []
     for place, gradient in enumerate(call.gradients):
         parts = [reply.gradients[place] for reply in replies]
         if gradient.sharded is None:
             results.append(parts[0])
-            apart += compare_copies(parts, "result {}".format(place))
+            apart += compare_copies(parts, f"result {place}")
         else:
             try:
                 results.append(_join_parts(parts, gradient.sharded))
             except ValueError as error:
-                text = "returned parts that do not fit together as result {}: {}".format(place, error)
+                text = f"returned parts that do not fit together as result {place}: {error}"
                 return Reply((), malformed=text)
     warnings = tuple(dict.fromkeys(text for reply in replies for text in reply.warnings))
     return replace(
@@ -112,7 +112,7 @@ def join_replies(call: Call, replies: Sequence[Reply]) -> Reply:
     )
 
 
-def _join_inputs(call: Call, replies: Sequence[Reply]) -> Optional[Tuple[Optional[Array], ...]]:
+def _join_inputs(call: Call, replies: Sequence[Reply]) -> tuple[Array | None, ...] | None:
     if any(reply.inputs is None for reply in replies):
         return None
     columns = zip(call.gradients, *(reply.inputs or () for reply in replies))
@@ -121,7 +121,7 @@ def _join_inputs(call: Call, replies: Sequence[Reply]) -> Optional[Tuple[Optiona
     )
 
 
-def _join_parts(parts: Sequence[Optional[Array]], axis: int) -> Optional[Array]:
+def _join_parts(parts: Sequence[Array | None], axis: int) -> Array | None:
     """Return the array that the parts form. None stands for no result, which all processes must agree on.
 
     Raises
@@ -133,20 +133,20 @@ def _join_parts(parts: Sequence[Optional[Array]], axis: int) -> Optional[Array]:
     if not arrays:
         return None
     if len(arrays) < len(parts) or len({array.dtype for array in arrays}) > 1:
-        message = "their dtypes are {}".format([None if part is None else part.dtype for part in parts])
+        message = f"their dtypes are {[None if part is None else part.dtype for part in parts]}"
         raise ValueError(message)
     whole = np.concatenate([array.bits() for array in arrays], axis)
     return Array(arrays[0].dtype, whole.shape, whole.tobytes())
 
 
-def compare_copies(copies: Sequence[Optional[Array]], name: str) -> List[str]:
+def compare_copies(copies: Sequence[Array | None], name: str) -> list[str]:
     """Return a sentence for `Reply.apart` if a process has another copy than the first one."""
     settled = [_settle_nans(copy) for copy in copies]
     other = next((rank for rank, copy in enumerate(settled) if copy != settled[0]), None)
-    return [] if other is None else ["returned another {} in process {} than in process 0".format(name, other)]
+    return [] if other is None else [f"returned another {name} in process {other} than in process 0"]
 
 
-def _compare_norms(norms: Sequence[Optional[Array]]) -> List[str]:
+def _compare_norms(norms: Sequence[Array | None]) -> list[str]:
     settled = [_settle_nans(norm) for norm in norms]
     other = next((rank for rank, norm in enumerate(settled) if norm != settled[0]), None)
     if other is None:
@@ -155,13 +155,13 @@ def _compare_norms(norms: Sequence[Optional[Array]]) -> List[str]:
     return ["returned the norm {} in process 0 and {} in process {}".format(*shown)]
 
 
-def _show_norm(norm: Optional[Array]) -> str:
+def _show_norm(norm: Array | None) -> str:
     if norm is None:
         return "None"
     return norm.dtype if norm.dtype == "bfloat16" else str(norm.numpy().tolist())
 
 
-def _settle_nans(array: Optional[Array]) -> Optional[Array]:
+def _settle_nans(array: Array | None) -> Array | None:
     """Return the array with the same bits for all NaNs, because their bits have no meaning."""
     if array is None or array.dtype not in INFINITY_BITS:
         return array
@@ -181,12 +181,12 @@ class Team:
 
     def __init__(self, module: str, world: int) -> None:
         self.module, self.world = module, world
-        self._launcher: Optional[subprocess.Popen[bytes]] = None
-        self._pipes: List[IO[bytes]] = []
-        self._answers: queue.Queue[Tuple[int, Dict[str, Any]]] = queue.Queue()
+        self._launcher: subprocess.Popen[bytes] | None = None
+        self._pipes: list[IO[bytes]] = []
+        self._answers: queue.Queue[tuple[int, dict[str, Any]]] = queue.Queue()
         self._folder = ""
         #: The numbers of the processes.
-        self.pids: List[int] = []
+        self.pids: list[int] = []
 
     def call(self, call: Call) -> Reply:
         """Return the joined replies of all processes.
@@ -257,9 +257,9 @@ class Team:
             message = "a process of the group ended before it had joined"
             raise RuntimeError(message)
 
-    def _gather(self) -> Dict[int, Dict[str, Any]]:
+    def _gather(self) -> dict[int, dict[str, Any]]:
         """Return the answers of the processes. If one of them is no reply, do not wait long for the others."""
-        answers: Dict[int, Dict[str, Any]] = {}
+        answers: dict[int, dict[str, Any]] = {}
         while len(answers) < self.world:
             is_broken = any(answer["message"] not in ("reply", "joined") for answer in answers.values())
             try:
@@ -269,18 +269,18 @@ class Team:
             answers.setdefault(rank, answer)
         return answers
 
-    def _describe_error(self, answers: Mapping[int, Mapping[str, Any]]) -> Tuple[str, str]:
+    def _describe_error(self, answers: Mapping[int, Mapping[str, Any]]) -> tuple[str, str]:
         """Return the kind and the text of the first error, and what became of another process that had none."""
         rank = min(rank for rank, answer in answers.items() if answer["message"] == "raised")
         text = answers[rank]["text"]
         others = [other for other in range(self.world) if answers.get(other, {}).get("message") != "raised"]
         if others:
             what = "returned" if others[0] in answers else "waits forever"
-            text = "{} (in process {}; process {} {})".format(text, rank, others[0], what)
+            text = f"{text} (in process {rank}; process {others[0]} {what})"
         return answers[rank]["kind"], text
 
 
-def _read_answers(end: int, rank: int, answers: queue.Queue[Tuple[int, Dict[str, Any]]]) -> None:
+def _read_answers(end: int, rank: int, answers: queue.Queue[tuple[int, dict[str, Any]]]) -> None:
     with os.fdopen(end, "rb") as lines:
         for line in lines:
             answers.put((rank, json.loads(line.decode())))
@@ -310,14 +310,14 @@ def serve(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _serve_calls(module: Any, rank: int, world: int, folder: str, ends: Tuple[int, int]) -> None:
+def _serve_calls(module: Any, rank: int, world: int, folder: str, ends: tuple[int, int]) -> None:
     """Answer calls until the pipe is closed. This never returns."""
     try:
         messages_in, messages_out = os.fdopen(ends[0], "rb"), os.fdopen(ends[1], "w", encoding="utf-8")
         lines: queue.Queue[bytes] = queue.Queue()
         threading.Thread(target=_read_lines, args=(messages_in, lines, folder), daemon=True).start()
         answer = module.join(rank, world, folder)
-        message: Dict[str, Any] = {"message": "joined", "pid": os.getpid()}
+        message: dict[str, Any] = {"message": "joined", "pid": os.getpid()}
         while True:
             messages_out.write(wire.dumps(message) + "\n")
             messages_out.flush()

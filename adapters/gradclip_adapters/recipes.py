@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
@@ -72,7 +72,7 @@ class _Maker:
         """Return the place of each element."""
         return np.arange(self.count, dtype=np.uint64)
 
-    def hash_places(self, places: Optional[Sequence[int]] = None) -> np.ndarray[Any, Any]:
+    def hash_places(self, places: Sequence[int] | None = None) -> np.ndarray[Any, Any]:
         """Return 64 bits that look random, for each element or for the elements at some places."""
         chosen = self.list_places() if places is None else np.array(places, dtype=np.uint64)
         bits = (chosen + np.uint64(self.recipe.seed + 1)) * GOLDEN
@@ -96,7 +96,7 @@ class _Maker:
         found[:: recipe.every] += np.uint64((recipe.exponent - recipe.rest) << self.digits)
         return found
 
-    def make_unsigned(self, hashed: Optional[np.ndarray[Any, Any]] = None) -> np.ndarray[Any, Any]:
+    def make_unsigned(self, hashed: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """Return numbers above zero that use every digit, with two neighbouring exponents."""
         hashed = self.hash_places() if hashed is None else hashed
         found = self.set_exponents((hashed >> np.uint64(9)) | ONE)
@@ -217,7 +217,7 @@ def _add_weight(make: Callable[[_Maker], np.ndarray[Any, Any]]) -> Callable[[_Ma
     return make_weighty
 
 
-KINDS: Dict[str, Callable[[_Maker], np.ndarray[Any, Any]]] = {
+KINDS: dict[str, Callable[[_Maker], np.ndarray[Any, Any]]] = {
     "numbers": _Maker.make_numbers,
     "constant": _make_constant,
     "negative": _make_negative,
@@ -247,7 +247,7 @@ KINDS.update({"weighty-" + kind: _add_weight(KINDS[kind]) for kind in WITH_WEIGH
 SMALL, LONG = 1100, 1 << 18
 
 
-def expand(recipe: Recipe, dtype: str, shape: Tuple[int, ...]) -> bytes:
+def expand(recipe: Recipe, dtype: str, shape: tuple[int, ...]) -> bytes:
     """Return the little-endian bytes of the array that a recipe makes.
 
     Raises
@@ -277,9 +277,9 @@ def _expand(recipe: Recipe, dtype: str, count: int) -> bytes:
         raise ValueError(message)
     binades = 7 if recipe.kind == "one-large" else 1 + WEIGHT if recipe.kind.startswith("weighty-") else 1
     if not all(0 < maker.bias + exponent <= 2 * maker.bias - binades for exponent in (recipe.exponent, recipe.rest)):
-        message = "{} does not hold the numbers of the recipe {!r}".format(dtype, recipe)
+        message = f"{dtype} does not hold the numbers of the recipe {recipe!r}"
         raise ValueError(message)
-    bits = KINDS[recipe.kind](maker).astype("<u{}".format(width // 8))
+    bits = KINDS[recipe.kind](maker).astype(f"<u{width // 8}")
     return (np.resize(bits, count) if recipe.period else bits).tobytes()
 
 
@@ -287,7 +287,7 @@ _expand_small = lru_cache(maxsize=1 << 11)(_expand)
 _expand_long = lru_cache(maxsize=12)(_expand)
 
 
-def encode_recipe(recipe: Recipe) -> List[Any]:
+def encode_recipe(recipe: Recipe) -> list[Any]:
     """Return a recipe as a list, in the order of its fields."""
     return [recipe.kind, recipe.seed, recipe.exponent, recipe.period, recipe.every, recipe.rest]
 
@@ -302,6 +302,6 @@ def decode_recipe(items: Sequence[Any]) -> Recipe:
     """
     kind, *numbers = items
     if not isinstance(kind, str) or len(numbers) != 5 or not all(type(number) is int for number in numbers):
-        message = "{!r:.80} is not a recipe".format(items)
+        message = f"{items!r:.80} is not a recipe"
         raise ValueError(message)
     return Recipe(kind, *numbers)

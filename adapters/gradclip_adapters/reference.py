@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Backend:
 
     name: str
     version: str
-    dtypes: Tuple[str, ...]
+    dtypes: tuple[str, ...]
     make: Callable[[Gradient], Any]
     read: Callable[[Any], Array]
     #: Whether its arrays are writable.
@@ -59,15 +59,15 @@ class Backend:
     #: Whether these layouts include reversed and broadcast ones.
     views: bool = False
     #: A function that copies a gradient into an existing array.
-    fill: Optional[Callable[[Any, Gradient], Any]] = None
+    fill: Callable[[Any, Gradient], Any] | None = None
     #: Whether its compiler treats subnormal numbers as zero.
     flushes_subnormals: bool = False
     #: A function that evaluates lazy arrays together, so that their shared parts are computed once.
     compute: Callable[[Any], Any] = lambda arrays: arrays
     #: The library's compiler. It compiles a function that takes a list of arrays.
-    compile: Optional[Callable[..., Any]] = None
+    compile: Callable[..., Any] | None = None
     #: A function that differentiates a function of a list of arrays. It returns the derivatives times the cotangents.
-    pull_back: Optional[Callable[[Callable[..., Any], List[Any], List[Any]], Sequence[Any]]] = None
+    pull_back: Callable[[Callable[..., Any], list[Any], list[Any]], Sequence[Any]] | None = None
 
 
 class ReferenceAdapter(Adapter):
@@ -79,7 +79,7 @@ class ReferenceAdapter(Adapter):
 
     def about(self) -> About:
         """Return the version of the reference, with the library and its version as the environment."""
-        name = "gradclip_spec on {}".format(self._backend.name)
+        name = f"gradclip_spec on {self._backend.name}"
         return About(name, gradclip_spec.__version__, {self._backend.name: self._backend.version})
 
     def subjects(self) -> Sequence[Subject]:
@@ -123,7 +123,7 @@ class ReferenceAdapter(Adapter):
             shared=tuple(find_shared(clipped, arrays)) if self._backend.views else None,
         )
 
-    def _build_keywords(self, subject: Subject, call: Call) -> Dict[str, Any]:
+    def _build_keywords(self, subject: Subject, call: Call) -> dict[str, Any]:
         keywords = _build_keywords(subject, call)
         if all(gradient.parameter is None for gradient in call.gradients):
             return keywords
@@ -149,7 +149,7 @@ class ReferenceAdapter(Adapter):
             if array is not None:
                 self._backend.fill(array, gradient)
 
-    def _read(self, arrays: Sequence[Any]) -> Tuple[Optional[Array], ...]:
+    def _read(self, arrays: Sequence[Any]) -> tuple[Array | None, ...]:
         return tuple(None if array is None else self._backend.read(array) for array in arrays)
 
     def _read_norm(self, norm: Any) -> Array:
@@ -157,7 +157,7 @@ class ReferenceAdapter(Adapter):
         return _read_numpy(norm) if isinstance(norm, np.ndarray) else self._backend.read(norm)
 
 
-def _build_keywords(subject: Subject, call: Call) -> Dict[str, Any]:
+def _build_keywords(subject: Subject, call: Call) -> dict[str, Any]:
     options, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
     if subject.operation == "clip_per_example":
         return {name: options[name] for name in ("clip_norm", "layers") if name in options}
@@ -167,7 +167,7 @@ def _build_keywords(subject: Subject, call: Call) -> Dict[str, Any]:
     return keywords
 
 
-def _list_subjects(backend: Backend) -> List[Subject]:
+def _list_subjects(backend: Backend) -> list[Subject]:
     subjects = []
     for operation in OPERATIONS:
         name = "gradclip_spec." + operation
@@ -191,7 +191,7 @@ def _lay_out_gradient(gradient: Gradient) -> np.ndarray[Any, Any]:
     return lay_out(gradient.array.numpy(), gradient.layout)
 
 
-def _list_half_precisions() -> Tuple[str, ...]:
+def _list_half_precisions() -> tuple[str, ...]:
     """Return NumPy's half precisions. Bfloat16 needs the package ml_dtypes."""
     return ("float16", "bfloat16") if importlib.util.find_spec("ml_dtypes") else ("float16",)
 
@@ -240,7 +240,7 @@ def torch() -> ReferenceAdapter:
 
     # No `compile`: `torch.compile` takes longer for the reference than a case may take. The tests of the reference
     # cover it.
-    def pull_back(function: Callable[..., Any], arrays: List[Any], cotangents: List[Any]) -> Sequence[Any]:
+    def pull_back(function: Callable[..., Any], arrays: list[Any], cotangents: list[Any]) -> Sequence[Any]:
         leaves = [array.requires_grad_() for array in arrays]
         return list(library.autograd.grad(function(leaves), leaves, cotangents))
 

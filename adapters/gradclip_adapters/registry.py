@@ -12,7 +12,7 @@ import inspect
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Sequence
 
 from .contract import DTYPES, OPERATIONS, Adapter, BadDeclaration, read_text
 from .paths import FILE_MODULE, file_exists
@@ -67,10 +67,10 @@ class MissingFramework(Exception):
 
 
 #: The values of a host's option `--in-place`, which only plain functions use.
-IN_PLACE: Dict[Optional[str], Optional[bool]] = {None: None, "yes": True, "no": False}
+IN_PLACE: dict[str | None, bool | None] = {None: None, "yes": True, "no": False}
 
 
-def list_installed() -> Dict[str, str]:
+def list_installed() -> dict[str, str]:
     """Return all adapters by name, as "module:object": the built-in ones and the entry points `gradclip.adapters`."""
     names = dict(BUILT_IN)
     try:
@@ -96,10 +96,10 @@ def find_kind(target: str) -> str:
 
 def resolve(
     target: str,
-    operation: Optional[str] = None,
-    dtypes: Optional[Sequence[str]] = None,
-    in_place: Optional[bool] = None,
-    name: Optional[str] = None,
+    operation: str | None = None,
+    dtypes: Sequence[str] | None = None,
+    in_place: bool | None = None,
+    name: str | None = None,
 ) -> Adapter:
     """Return the adapter that a target names.
 
@@ -146,7 +146,7 @@ def _import(module_name: str, target: str) -> ModuleType:
         return importlib.import_module(module_name)
     except ImportError as error:
         missing = error.name or ""
-        message = "The adapter {!r} cannot be imported in {}: {}".format(target, sys.executable, error)
+        message = f"The adapter {target!r} cannot be imported in {sys.executable}: {error}"
         if missing == module_name or module_name.startswith(missing + "."):
             raise BadTarget(message) from error
         raise MissingFramework(message) from error
@@ -163,9 +163,9 @@ def _load_file(path: str) -> Adapter:
     ]
     if len(classes) != 1:
         message = (
-            "{!r} must define `adapter`, or one subclass of gradclip_adapters.contract.Adapter; found {}. "
-            "To check a plain function, write MODULE:FN and --op."
-        ).format(path, len(classes))
+            f"{path!r} must define `adapter`, or one subclass of gradclip_adapters.contract.Adapter; "
+            f"found {len(classes)}. To check a plain function, write MODULE:FN and --op."
+        )
         raise BadTarget(message)
     return _make_adapter(classes[0], path)
 
@@ -173,7 +173,7 @@ def _load_file(path: str) -> Adapter:
 def _import_file(path: str) -> ModuleType:
     """Import a file under a name of its own, so that `if __name__ == "__main__":` is false in it."""
     if not file_exists(path):
-        message = "There is no file {!r} (looked in {}).".format(path, Path.cwd())
+        message = f"There is no file {path!r} (looked in {Path.cwd()})."
         raise BadTarget(message)
     name = FILE_MODULE + Path(path).stem
     spec = importlib.util.spec_from_file_location(name, path)
@@ -187,12 +187,12 @@ def _import_file(path: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except ImportError as error:
-        message = "The file {!r} needs a module that {} does not have: {}".format(path, sys.executable, error)
+        message = f"The file {path!r} needs a module that {sys.executable} does not have: {error}"
         raise MissingFramework(message) from error
     except BadDeclaration:
         raise
     except Exception as error:
-        message = "The file {!r} cannot be imported: {}: {}".format(path, type(error).__name__, read_text(error))
+        message = f"The file {path!r} cannot be imported: {type(error).__name__}: {read_text(error)}"
         raise BadTarget(message) from error
     return module
 
@@ -201,7 +201,7 @@ def _find_function(target: str) -> Any:
     """Return the function that "module:function" or "file.py:function" names."""
     where, _, attribute = target.rpartition(":")
     if not where or not attribute:
-        message = "{!r} is not of the form module:function.".format(target)
+        message = f"{target!r} is not of the form module:function."
         raise BadTarget(message)
     here = str(Path.cwd())
     if here not in sys.path:
@@ -211,15 +211,15 @@ def _find_function(target: str) -> Any:
         for part in attribute.split("."):
             found = getattr(found, part)
     except AttributeError as error:
-        message = "The module {!r} has no {!r}.".format(where, attribute)
+        message = f"The module {where!r} has no {attribute!r}."
         raise BadTarget(message) from error
     except (BadTarget, MissingFramework, BadDeclaration):
         raise
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name == where:
-            message = "There is no module {!r} (looked in {}, and in what {} has).".format(where, here, sys.executable)
+            message = f"There is no module {where!r} (looked in {here}, and in what {sys.executable} has)."
             raise BadTarget(message) from error
-        message = "The module {!r} cannot be imported: {}: {}".format(where, type(error).__name__, read_text(error))
+        message = f"The module {where!r} cannot be imported: {type(error).__name__}: {read_text(error)}"
         raise BadTarget(message) from error
     return found
 
@@ -227,13 +227,13 @@ def _find_function(target: str) -> Any:
 def _wrap_function(
     function: Any,
     target: str,
-    operation: Optional[str],
-    dtypes: Optional[Sequence[str]],
-    in_place: Optional[bool],
-    name: Optional[str],
+    operation: str | None,
+    dtypes: Sequence[str] | None,
+    in_place: bool | None,
+    name: str | None,
 ) -> Adapter:
     if not callable(function):
-        message = "{!r} is a {}, not a function.".format(target, type(function).__name__)
+        message = f"{target!r} is a {type(function).__name__}, not a function."
         raise BadTarget(message)
     if operation not in OPERATIONS:
         message = "A plain function needs --op, one of {}; got {!r}.".format(", ".join(OPERATIONS), operation)
@@ -255,9 +255,9 @@ def _make_adapter(found: Any, target: str) -> Adapter:
     try:
         adapter = found() if callable(found) and not isinstance(found, Adapter) else found
     except ImportError as error:
-        message = "The adapter {!r} cannot start in {}: {}".format(target, sys.executable, error)
+        message = f"The adapter {target!r} cannot start in {sys.executable}: {error}"
         raise MissingFramework(message) from error
     if not isinstance(adapter, Adapter):
-        message = "{!r} gives a {}, not a gradclip_adapters.contract.Adapter.".format(target, type(adapter).__name__)
+        message = f"{target!r} gives a {type(adapter).__name__}, not a gradclip_adapters.contract.Adapter."
         raise BadTarget(message)
     return adapter

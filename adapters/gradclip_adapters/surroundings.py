@@ -11,7 +11,7 @@ import contextlib
 import os
 import random
 from dataclasses import replace
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def answer_in_watched_surroundings(adapter: Adapter, call: Call) -> Any:
     return replace(reply, disturbed=(*(reply.disturbed or ()), *changed))
 
 
-def _look() -> Dict[str, Any]:
+def _look() -> dict[str, Any]:
     return {what: _read(look) for what, look in _LOOKS.items()}
 
 
@@ -91,7 +91,7 @@ _PUT_BACK: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def find_shared(results: Sequence[Any], passed: Sequence[Optional[np.ndarray[Any, Any]]]) -> Iterator[str]:
+def find_shared(results: Sequence[Any], passed: Sequence[np.ndarray[Any, Any] | None]) -> Iterator[str]:
     """Yield the side effects of results on memory, as ends of sentences that begin with "it".
 
     A result may be the gradient at the same place. If gradients share memory, their results may share it, too.
@@ -116,7 +116,7 @@ def find_shared(results: Sequence[Any], passed: Sequence[Optional[np.ndarray[Any
         if old is None or not isinstance(new, np.ndarray):
             continue
         if new.size and old.flags.writeable and not new.flags.writeable:
-            yield "returned an array that cannot be written as result {}".format(i)
+            yield f"returned an array that cannot be written as result {i}"
             break
 
 
@@ -124,10 +124,10 @@ def find_shared(results: Sequence[Any], passed: Sequence[Optional[np.ndarray[Any
 Placed = Tuple[bool, int, Any]
 
 
-def _find_overlaps(arrays: List[Placed]) -> Iterator[Tuple[Placed, Placed]]:
+def _find_overlaps(arrays: list[Placed]) -> Iterator[tuple[Placed, Placed]]:
     """Yield pairs of arrays that share memory, found in the order of their addresses."""
     bounds = sorted(((*_find_bounds(one[2]), place) for place, one in enumerate(arrays)), key=lambda bound: bound[0])
-    open_until: List[Tuple[int, int]] = []
+    open_until: list[tuple[int, int]] = []
     for low, high, place in bounds:
         open_until = [(end, earlier) for end, earlier in open_until if end > low]
         for _, earlier in open_until:
@@ -136,7 +136,7 @@ def _find_overlaps(arrays: List[Placed]) -> Iterator[Tuple[Placed, Placed]]:
         open_until.append((high, place))
 
 
-def _find_bounds(array: np.ndarray[Any, Any]) -> Tuple[int, int]:
+def _find_bounds(array: np.ndarray[Any, Any]) -> tuple[int, int]:
     """Return the addresses of the first byte of an array, and of the byte after its last one."""
     low = high = int(array.__array_interface__["data"][0])
     for length, stride in zip(array.shape, array.strides):
@@ -144,7 +144,7 @@ def _find_bounds(array: np.ndarray[Any, Any]) -> Tuple[int, int]:
     return low, high + array.itemsize
 
 
-def _share(one: Optional[np.ndarray[Any, Any]], other: Optional[np.ndarray[Any, Any]]) -> bool:
+def _share(one: np.ndarray[Any, Any] | None, other: np.ndarray[Any, Any] | None) -> bool:
     if one is None or other is None:
         return False
     try:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import base64
 import json
 from functools import lru_cache
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Sequence
 
 from . import recipes
 from .contract import DTYPES, About, Array, BadDeclaration, BadReply, Call, Gradient, Reply, Subject
@@ -75,24 +75,24 @@ def decode_value(value: Any) -> Any:
 
 def _decode_float(text: Any) -> float:
     if not isinstance(text, str):
-        message = "a hexadecimal float must be a text, not {!r:.40}".format(text)
+        message = f"a hexadecimal float must be a text, not {text!r:.40}"
         raise ValueError(message)
     check_limit(HEX, len(text))
     try:
         return float.fromhex(text)
     except OverflowError as error:
-        message = "the hexadecimal float {!r} is beyond the range of float64".format(text)
+        message = f"the hexadecimal float {text!r} is beyond the range of float64"
         raise ValueError(message) from error
 
 
-def encode_array(array: Optional[Array]) -> Optional[Dict[str, Any]]:
+def encode_array(array: Array | None) -> dict[str, Any] | None:
     """Return the message of an array, or None for a gradient that does not exist."""
     if array is None:
         return None
     return {"dtype": array.dtype, "shape": list(array.shape), "data": base64.b64encode(array.data).decode("ascii")}
 
 
-def _encode_or_name(array: Optional[Array], others: Mapping[str, Optional[Array]]) -> Optional[Dict[str, Any]]:
+def _encode_or_name(array: Array | None, others: Mapping[str, Array | None]) -> dict[str, Any] | None:
     """Return the message of an array of a reply. If it equals one of the others, return only the name of that other."""
     for name, other in others.items():
         if array is not None and other is not None and array == other:
@@ -100,7 +100,7 @@ def _encode_or_name(array: Optional[Array], others: Mapping[str, Optional[Array]
     return encode_array(array)
 
 
-def decode_array(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
+def decode_array(message: Mapping[str, Any] | None) -> Array | None:
     """Undo :func:`encode_array`.
 
     The shape is checked before the data, and the length of the data before they are decoded.
@@ -121,15 +121,15 @@ def decode_array(message: Optional[Mapping[str, Any]]) -> Optional[Array]:
     if dtype in DTYPES:
         expected = _count_bytes(shape, dtype)
         if len(text) != 4 * ((expected + 2) // 3):
-            found = "{} bytes, more or less,".format(len(text) // 4 * 3)
+            found = f"{len(text) // 4 * 3} bytes, more or less,"
             raise ValueError(_describe_wrong_length(found, shape, dtype, expected))
     data = base64.b64decode(text, validate=True)
     if dtype in DTYPES and len(data) != expected:
-        raise ValueError(_describe_wrong_length("{} bytes".format(len(data)), shape, dtype, expected))
+        raise ValueError(_describe_wrong_length(f"{len(data)} bytes", shape, dtype, expected))
     return Array(dtype, shape, data)
 
 
-def _expand(recipe: recipes.Recipe, dtype: str, shape: Tuple[int, ...]) -> Array:
+def _expand(recipe: recipes.Recipe, dtype: str, shape: tuple[int, ...]) -> Array:
     return Array(dtype, shape, recipes.expand(recipe, dtype, shape), recipe)
 
 
@@ -140,17 +140,17 @@ _expand_small = lru_cache(maxsize=1 << 12)(_expand)
 def _decode_text(text: Any, what: str) -> str:
     """Return a text. Refuse any other value, which a reply would repeat."""
     if type(text) is not str:
-        message = "{!r:.40} is not {}".format(text, what)
+        message = f"{text!r:.40} is not {what}"
         raise ValueError(message)
     return text
 
 
-def _decode_shape(lengths: Any) -> Tuple[int, ...]:
+def _decode_shape(lengths: Any) -> tuple[int, ...]:
     check_limit(AXES, len(lengths))
     for length in lengths:
         # In Python, a boolean is an integer.
         if type(length) is not int or length < 0:
-            message = "{!r:.40} is not the length of an axis".format(length)
+            message = f"{length!r:.40} is not the length of an axis"
             raise ValueError(message)
         check_limit(LENGTH, length)
     return tuple(lengths)
@@ -164,23 +164,23 @@ def _count_bytes(shape: Sequence[int], dtype: str) -> int:
 
 
 def _describe_wrong_length(found: str, shape: Sequence[int], dtype: str, expected: int) -> str:
-    return "{} for shape {} of {}, which takes {}".format(found, tuple(shape), dtype, expected)
+    return f"{found} for shape {tuple(shape)} of {dtype}, which takes {expected}"
 
 
-def encode_arrays(arrays: Optional[Sequence[Optional[Array]]]) -> Optional[List[Optional[Dict[str, Any]]]]:
+def encode_arrays(arrays: Sequence[Array | None] | None) -> list[dict[str, Any] | None] | None:
     """Return the messages of a list of arrays. None stays None."""
     return None if arrays is None else [encode_array(array) for array in arrays]
 
 
-def encode_gradient(gradient: Gradient, by_recipe: bool = False) -> Dict[str, Any]:
+def encode_gradient(gradient: Gradient, by_recipe: bool = False) -> dict[str, Any]:
     """Return the message of a gradient, without default values."""
     array = gradient.array
-    made: Optional[Dict[str, Any]]
+    made: dict[str, Any] | None
     if by_recipe and array is not None and array.recipe is not None:
         made = {"dtype": array.dtype, "shape": list(array.shape), "recipe": recipes.encode_recipe(array.recipe)}
     else:
         made = encode_array(array)
-    message: Dict[str, Any] = {
+    message: dict[str, Any] = {
         "name": gradient.name,
         "array": made,
         "need_clip": gradient.need_clip,
@@ -221,7 +221,7 @@ def decode_gradient(message: Mapping[str, Any]) -> Gradient:
     )
 
 
-def encode_call(call: Call, number: int, by_recipe: bool = False) -> Dict[str, Any]:
+def encode_call(call: Call, number: int, by_recipe: bool = False) -> dict[str, Any]:
     """Return the message of a call. The number comes back with its answer.
 
     With `by_recipe`, send the recipes of arrays and not their data. Use it only for a host that knows the recipes.
@@ -244,7 +244,7 @@ def decode_call(message: Mapping[str, Any]) -> Call:
     )
 
 
-def encode_reply(reply: Reply, number: int, call: Optional[Call] = None) -> Dict[str, Any]:
+def encode_reply(reply: Reply, number: int, call: Call | None = None) -> dict[str, Any]:
     """Return the message of a reply. Leave out `malformed` if it is None.
 
     If `call` is given and its gradients came as recipes, an array that equals the passed gradient or the result is not
@@ -257,7 +257,7 @@ def encode_reply(reply: Reply, number: int, call: Optional[Call] = None) -> Dict
     """
     check_reply(reply)
     given = [gradient.array for gradient in call.gradients] if call is not None and _has_recipe(call) else []
-    message: Dict[str, Any] = {
+    message: dict[str, Any] = {
         "message": "reply",
         "number": number,
         "gradients": _encode_results(reply.gradients, given),
@@ -278,17 +278,15 @@ def _has_recipe(call: Call) -> bool:
     return any(gradient.array is not None and gradient.array.recipe is not None for gradient in call.gradients)
 
 
-def _encode_results(
-    results: Sequence[Optional[Array]], given: Sequence[Optional[Array]]
-) -> List[Optional[Dict[str, Any]]]:
+def _encode_results(results: Sequence[Array | None], given: Sequence[Array | None]) -> list[dict[str, Any] | None]:
     if len(results) != len(given):
         return [encode_array(array) for array in results]
     return [_encode_or_name(array, {"call": one}) for array, one in zip(results, given)]
 
 
 def _encode_inputs(
-    inputs: Sequence[Optional[Array]], results: Sequence[Optional[Array]], given: Sequence[Optional[Array]]
-) -> List[Optional[Dict[str, Any]]]:
+    inputs: Sequence[Array | None], results: Sequence[Array | None], given: Sequence[Array | None]
+) -> list[dict[str, Any] | None]:
     if not len(inputs) == len(results) == len(given):
         return [encode_array(array) for array in inputs]
     return [_encode_or_name(array, {"call": one, "result": other}) for array, one, other in zip(inputs, given, results)]
@@ -303,7 +301,7 @@ def check_reply(reply: Any) -> None:
         If the reply breaks the contract.
     """
     if not isinstance(reply, Reply):
-        text = "`call` must return a gradclip_adapters.contract.Reply, and returned a {}".format(_name_type(reply))
+        text = f"`call` must return a gradclip_adapters.contract.Reply, and returned a {_name_type(reply)}"
         raise BadReply(text)
     _check_arrays("gradients", reply.gradients)
     _check_array("norm", reply.norm)
@@ -316,36 +314,36 @@ def check_reply(reply: Any) -> None:
     _check_items("disturbed", reply.disturbed or (), str)
     _check_items("apart", reply.apart or (), str)
     if not isinstance(reply.malformed, (str, type(None))):
-        text = "Reply.malformed is a {}, and must be a text or None".format(_name_type(reply.malformed))
+        text = f"Reply.malformed is a {_name_type(reply.malformed)}, and must be a text or None"
         raise BadReply(text)
 
 
 def _check_arrays(field: str, arrays: Any) -> None:
     if not isinstance(arrays, (list, tuple)):
-        text = "Reply.{} is a {}, and must be a tuple of Array or None".format(field, _name_type(arrays))
+        text = f"Reply.{field} is a {_name_type(arrays)}, and must be a tuple of Array or None"
         raise BadReply(text)
     for place, array in enumerate(arrays):
-        _check_array("{}[{}]".format(field, place), array)
+        _check_array(f"{field}[{place}]", array)
 
 
 def _check_array(field: str, array: Any) -> None:
     if not isinstance(array, (Array, type(None))):
-        text = "Reply.{} is a {}; wrap it: Array.of(...)".format(field, _name_type(array))
+        text = f"Reply.{field} is a {_name_type(array)}; wrap it: Array.of(...)"
         raise BadReply(text)
 
 
 def _check_items(field: str, items: Any, kind: type) -> None:
     if not isinstance(items, (list, tuple)) or not all(isinstance(item, kind) for item in items):
-        text = "Reply.{} must be a tuple of {}, not {:.100}".format(field, kind.__name__, repr(items))
+        text = f"Reply.{field} must be a tuple of {kind.__name__}, not {items!r:.100}"
         raise BadReply(text)
 
 
 def _name_type(value: Any) -> str:
     kind = type(value)
-    return kind.__name__ if kind.__module__ == "builtins" else "{}.{}".format(kind.__module__, kind.__name__)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
-def decode_reply(message: Mapping[str, Any], call: Optional[Call] = None) -> Reply:
+def decode_reply(message: Mapping[str, Any], call: Call | None = None) -> Reply:
     """Undo :func:`encode_reply`, without the number.
 
     Raises
@@ -373,8 +371,8 @@ def decode_reply(message: Mapping[str, Any], call: Optional[Call] = None) -> Rep
 
 
 def _find_named_array(
-    message: Optional[Mapping[str, Any]], place: int, named: Mapping[str, Sequence[Optional[Array]]]
-) -> Optional[Array]:
+    message: Mapping[str, Any] | None, place: int, named: Mapping[str, Sequence[Array | None]]
+) -> Array | None:
     """Return the array of a message. If the message names other arrays, return the one at the same place among them."""
     if message is None or "same" not in message:
         return decode_array(message)
@@ -385,7 +383,7 @@ def _find_named_array(
     return others[place]
 
 
-def encode_subject(subject: Subject) -> Dict[str, Any]:
+def encode_subject(subject: Subject) -> dict[str, Any]:
     """Return the message of a subject, for `about` and for the header of a record."""
     formula = subject.formula
     return {
@@ -411,7 +409,7 @@ def decode_subject(message: Mapping[str, Any]) -> Subject:
     )
 
 
-def encode_about(about: About, subjects: Sequence[Subject], python: str, platform: str) -> Dict[str, Any]:
+def encode_about(about: About, subjects: Sequence[Subject], python: str, platform: str) -> dict[str, Any]:
     """Return the message `about`."""
     return {
         "message": "about",
@@ -426,7 +424,7 @@ def encode_about(about: About, subjects: Sequence[Subject], python: str, platfor
     }
 
 
-def decode_about(message: Mapping[str, Any]) -> Tuple[About, Tuple[Subject, ...]]:
+def decode_about(message: Mapping[str, Any]) -> tuple[About, tuple[Subject, ...]]:
     """Undo :func:`encode_about`, without the Python and the platform.
 
     Raises
@@ -438,7 +436,7 @@ def decode_about(message: Mapping[str, Any]) -> Tuple[About, Tuple[Subject, ...]
     return about, check_subjects([decode_subject(subject) for subject in message["subjects"]])
 
 
-def check_subjects(subjects: Sequence[Subject]) -> Tuple[Subject, ...]:
+def check_subjects(subjects: Sequence[Subject]) -> tuple[Subject, ...]:
     """Return the subjects of an adapter, after checking that no two have the same name.
 
     Raises
@@ -449,10 +447,10 @@ def check_subjects(subjects: Sequence[Subject]) -> Tuple[Subject, ...]:
     seen = set()
     for subject in subjects:
         if not isinstance(subject, Subject):
-            text = "`subjects` must return Subject objects, and returned a {}".format(_name_type(subject))
+            text = f"`subjects` must return Subject objects, and returned a {_name_type(subject)}"
             raise BadDeclaration(text)
         if subject.name in seen:
-            text = "The subject {!r} is declared twice; give each subject its own name.".format(subject.name)
+            text = f"The subject {subject.name!r} is declared twice; give each subject its own name."
             raise BadDeclaration(text)
         seen.add(subject.name)
     return tuple(subjects)

@@ -7,7 +7,7 @@ An adapter of a framework on NumPy arrays derives from :class:`ArrayListAdapter`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class EntryPoint:
     subject: Subject
     clip: Clip
     #: The same function under the framework's compiler, if there is one.
-    compiled: Optional[Clip] = None
+    compiled: Clip | None = None
     #: Whether the framework's function takes one tensor. `clip` then calls it on each tensor in turn.
     one_by_one: bool = False
 
@@ -41,7 +41,7 @@ class EntryPoint:
 def apply_to_each(function: Callable[..., Any]) -> Clip:
     """Return a clip that calls a function on each tensor in turn, with the options as keyword arguments."""
 
-    def clip(tensors: Any, options: Mapping[str, Any]) -> Tuple[List[Any], None]:
+    def clip(tensors: Any, options: Mapping[str, Any]) -> tuple[list[Any], None]:
         return [function(tensor, **options) for tensor in tensors], None
 
     return clip
@@ -64,7 +64,7 @@ def lay_out_by_indexing(values: np.ndarray[Any, Any], layout: str, make: Callabl
     if layout == "sliced":
         padded = np.pad(values, 1, mode="edge" if values.size else "constant")
         return make(padded)[(slice(1, -1),) * values.ndim]
-    message = "the framework copies arrays of the layout {!r} to a layout of its own".format(layout)
+    message = f"the framework copies arrays of the layout {layout!r} to a layout of its own"
     raise Unsupported(message, "interface")
 
 
@@ -72,7 +72,7 @@ class ListAdapter(Adapter):
     """The base class of adapters whose entry points take lists of tensors."""
 
     def __init__(self, entries: Sequence[EntryPoint]) -> None:
-        self._entries: Dict[str, EntryPoint] = {entry.subject.name: entry for entry in entries}
+        self._entries: dict[str, EntryPoint] = {entry.subject.name: entry for entry in entries}
 
     def make_tensor(self, gradient: Gradient) -> Any:
         """Return a tensor of the framework. Raise `Unsupported` for a form that the framework does not have."""
@@ -104,7 +104,7 @@ class ListAdapter(Adapter):
         _refuse_impossible(entry, call)
         if "threads" in call.options:
             return answer_in_threads(call, self.call)
-        tensors: List[Any] = build_tensors(call.gradients, self.make_tensor)
+        tensors: list[Any] = build_tensors(call.gradients, self.make_tensor)
         with framework_call(lambda: self._read_all(tensors)) as seen:
             for earlier in make_earlier_calls(call) if "reused" in call.options else ():
                 self._fill(tensors, earlier)
@@ -132,7 +132,7 @@ class ListAdapter(Adapter):
             if tensor is not None and gradient.array is not None:
                 self.fill_tensor(tensor, gradient.array)
 
-    def _read_all(self, tensors: Sequence[Any]) -> Tuple[Optional[Array], ...]:
+    def _read_all(self, tensors: Sequence[Any]) -> tuple[Array | None, ...]:
         return tuple(None if tensor is None else self.read_array(tensor) for tensor in tensors)
 
     def _read_norm(self, norm: Any) -> Array:
@@ -162,10 +162,10 @@ class ArrayListAdapter(ListAdapter):
 def _refuse_impossible(entry: EntryPoint, call: Call) -> None:
     name = entry.subject.name
     if entry.one_by_one and not call.gradients:
-        message = "{} takes one tensor: an empty list gives no tensor to call it on".format(name)
+        message = f"{name} takes one tensor: an empty list gives no tensor to call it on"
         raise Unsupported(message, "interface")
     if entry.one_by_one and "as_generator" in call.options:
-        message = "{} takes one tensor, not a list of tensors".format(name)
+        message = f"{name} takes one tensor, not a list of tensors"
         raise Unsupported(message, "interface")
     if any(gradient.group for gradient in call.gradients) or any(name in call.options for name in TRAINING):
         message = "the adapter makes one step from zero, with one group of parameters"
@@ -174,13 +174,13 @@ def _refuse_impossible(entry: EntryPoint, call: Call) -> None:
         message = "the adapter takes no derivatives"
         raise Unsupported(message)
     if "compiled" in call.options and entry.compiled is None:
-        message = "the adapter calls {} without a compiler".format(name)
+        message = f"the adapter calls {name} without a compiler"
         raise Unsupported(message)
 
 
 def _run(
-    entry: EntryPoint, call: Call, tensors: List[Any], make_scalar: Callable[[float], Any]
-) -> Tuple[List[Any], Any]:
+    entry: EntryPoint, call: Call, tensors: list[Any], make_scalar: Callable[[float], Any]
+) -> tuple[list[Any], Any]:
     """Pass the tensors to the clip in the form that the call asks for. Return the results and the norm."""
     flags = [gradient.need_clip for gradient in call.gradients]
     options, converted = convert_options(call.options, flags, make_scalar)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Sequence, Tuple
+from typing import Any, Mapping, Sequence
 
 import chainer
 import numpy as np
@@ -40,7 +40,7 @@ class ChainerAdapter(ArrayListAdapter):
         return About("Chainer", chainer.__version__, {"device": "numpy"})
 
 
-def _step(gradients: Sequence[Any], hook: Any, rate: float) -> List[Any]:
+def _step(gradients: Sequence[Any], hook: Any, rate: float) -> list[Any]:
     """Set up an optimizer on parameters of zero, update them with a hook, and return them negated."""
     link = chainer.Link()
     with link.init_scope():
@@ -48,22 +48,22 @@ def _step(gradients: Sequence[Any], hook: Any, rate: float) -> List[Any]:
             shape, dtype = ((1,), "float32") if gradient is None else (gradient.shape, gradient.dtype)
             parameter = chainer.Parameter(np.zeros(shape, dtype))
             parameter.grad = gradient
-            setattr(link, "parameter{}".format(index), parameter)
+            setattr(link, f"parameter{index}", parameter)
     optimizer = chainer.optimizers.SGD(rate)
     optimizer.setup(link)
     optimizer.add_hook(hook)
     optimizer.update()
-    moved = [getattr(link, "parameter{}".format(index)).array for index in range(len(gradients))]
+    moved = [getattr(link, f"parameter{index}").array for index in range(len(gradients))]
     return [None if gradient is None else np.zeros_like(array) - array for gradient, array in zip(gradients, moved)]
 
 
-def _clip_by_norm(gradients: Sequence[Any], options: Mapping[str, Any]) -> Tuple[Any, Any]:
+def _clip_by_norm(gradients: Sequence[Any], options: Mapping[str, Any]) -> tuple[Any, Any]:
     more = {name: value for name, value in options.items() if name not in ("clip_norm", "learning_rate")}
     hook = optimizer_hooks.GradientClipping(options["clip_norm"], **more)
     return _step(gradients, hook, options.get("learning_rate", 1.0)), None
 
 
-def _clip_by_value(gradients: Sequence[Any], options: Mapping[str, Any]) -> Tuple[Any, Any]:
+def _clip_by_value(gradients: Sequence[Any], options: Mapping[str, Any]) -> tuple[Any, Any]:
     more = {name: value for name, value in options.items() if name not in ("max", "min", "learning_rate")}
     if "min" in options:
         more["lower_bound"] = options["min"]
@@ -71,7 +71,7 @@ def _clip_by_value(gradients: Sequence[Any], options: Mapping[str, Any]) -> Tupl
     return _step(gradients, hook, options.get("learning_rate", 1.0)), None
 
 
-def _list_entry_points() -> List[EntryPoint]:
+def _list_entry_points() -> list[EntryPoint]:
     dtypes = ("float16", "float32", "float64")
     by_norm = Subject("chainer.optimizer_hooks.GradientClipping [SGD]", "clip_by_global_norm", dtypes, FEATURES)
     by_value = Subject(

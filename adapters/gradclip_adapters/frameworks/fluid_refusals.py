@@ -55,15 +55,15 @@ def refuse_unsupported(call: Call, subject: Subject) -> None:
         message = "fluid needs a loss, and no parameter of this call takes part in one"
         raise Unsupported(message, "interface")
     if "static" in subject.name and len(arrays) > MOST_IN_A_PROGRAM:
-        message = "fluid builds a static program in time quadratic in its gradients; at most {} are tried".format(
-            MOST_IN_A_PROGRAM
+        message = (
+            f"fluid builds a static program in time quadratic in its gradients; at most {MOST_IN_A_PROGRAM} are tried"
         )
         raise Unsupported(message)
     if subject.operation == "clip_by_norm" and max(len(array.data) // 4 for array in arrays) > MOST_ELEMENTS_OF_A_NORM:
         message = (
             "fluid's CPU kernel `clip_by_norm` takes time quadratic in the elements, 6 s for 100,000 and ten minutes "
-            "for a million; at most {:,} are tried"
-        ).format(MOST_ELEMENTS_OF_A_NORM)
+            f"for a million; at most {MOST_ELEMENTS_OF_A_NORM:,} are tried"
+        )
         raise Unsupported(message)
     if len({array.dtype for array in arrays}) > 1:
         message = "fluid's optimizers take parameters of one dtype"
@@ -89,5 +89,5 @@ def refuse_failed_backward(dtype: str) -> Iterator[None]:
             raise
         lines = [line.strip() for line in read_text(error).splitlines() if line.strip(" -")] or [""]
         told = next((line for line in lines if "Error: " in line), lines[0])
-        message = "no backward pass makes such gradients: {:.300}".format(told)
+        message = f"no backward pass makes such gradients: {told:.300}"
         raise Unsupported(message, "kernel") from error

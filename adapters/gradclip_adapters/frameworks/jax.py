@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any
 
 import jax
 from jax.example_libraries import optimizers
@@ -30,10 +30,10 @@ class JaxAdapter(TreeAdapter):
         )
 
 
-def _clip(tree: Any, *, clip_norm: Any, **more: Any) -> Tuple[Any, None]:
+def _clip(tree: Any, *, clip_norm: Any, **more: Any) -> tuple[Any, None]:
     return optimizers.clip_grads(tree, clip_norm, **more), None
 
 
-def _measure_and_clip(tree: Any, *, clip_norm: Any, **more: Any) -> Tuple[Any, Any]:
+def _measure_and_clip(tree: Any, *, clip_norm: Any, **more: Any) -> tuple[Any, Any]:
     norm = optimizers.l2_norm(tree)
     return optimizers.clip_grads(tree, clip_norm, **more), norm

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Sequence
 
 import jax
 import numpy as np
@@ -38,13 +38,13 @@ class Placement:
         return jax.device_put(gradient.array.numpy(), placement)
 
 
-def compare_devices(arrays: Sequence[Any]) -> List[str]:
+def compare_devices(arrays: Sequence[Any]) -> list[str]:
     """Return what differs between the devices that hold the same part of a result."""
     found = []
     for place, array in enumerate(arrays):
-        parts: Dict[str, List[Optional[Array]]] = {}
+        parts: dict[str, list[Array | None]] = {}
         for shard in () if array is None else array.addressable_shards:
             parts.setdefault(str(shard.index), []).append(Array.of(np.asarray(shard.data)))
         for copies in parts.values():
-            found += compare_copies(copies, "result {}".format(place))
+            found += compare_copies(copies, f"result {place}")
     return found

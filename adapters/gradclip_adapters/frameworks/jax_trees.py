@@ -7,7 +7,7 @@ options of a call to the package's own function.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, Sequence, Tuple
 
 import jax
 
@@ -110,7 +110,7 @@ def list_modes(
     eager: Sequence[str] = DTYPES,
     mode: str = "",
     wide: bool = True,
-) -> List[EntryPoint]:
+) -> list[EntryPoint]:
     """Return the entry points of a function: for the dtypes of `eager`, and in `jax.jit` for the dtypes of `compiled`.
 
     `mode` is added to their names. Without `wide`, arrays of 64 bits do not exist.
@@ -139,7 +139,7 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
         if "followed" in call.options:
             following = make_following_call(call)
             _clip(entry, following, build_tensors(following.gradients, _make_array))
-    results: List[Any] = [clipped] if call.options.get("as_single") else list(clipped)
+    results: list[Any] = [clipped] if call.options.get("as_single") else list(clipped)
     return Reply(
         gradients=_read(results),
         norm=None if norm is None else Array.of(jax.device_get(norm)),
@@ -150,7 +150,7 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
     )
 
 
-def _clip(entry: EntryPoint, call: Call, tree: Any) -> Tuple[Any, Any]:
+def _clip(entry: EntryPoint, call: Call, tree: Any) -> tuple[Any, Any]:
     """Pass the tree and the options to the clip, under the compiler if the call says so."""
     dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
     included = [gradient.need_clip for gradient in call.gradients]
@@ -163,15 +163,15 @@ def _clip(entry: EntryPoint, call: Call, tree: Any) -> Tuple[Any, Any]:
     traced = {name: value for name, value in kept.items() if is_traced and name in THRESHOLDS}
     traced.update(_build_parameters(call))
 
-    def clip(values: Any, arguments: Dict[str, Any]) -> Tuple[Any, Any]:
+    def clip(values: Any, arguments: dict[str, Any]) -> tuple[Any, Any]:
         return entry.clip(values, **{**kept, **arguments})
 
     compiled = "compiled" in entry.subject.features or options.get("compiled")
-    results: Tuple[Any, Any] = (jax.jit(clip) if compiled else clip)(tree, traced)
+    results: tuple[Any, Any] = (jax.jit(clip) if compiled else clip)(tree, traced)
     return results
 
 
-def _build_parameters(call: Call) -> Dict[str, Any]:
+def _build_parameters(call: Call) -> dict[str, Any]:
     """Return the parameters, if the gradients have any. In JAX, what has no gradient is no parameter."""
     if all(gradient.parameter is None for gradient in call.gradients):
         return {}
@@ -185,5 +185,5 @@ def _make_array(gradient: Gradient) -> jax.Array:
     return jax.numpy.asarray(gradient.array.numpy())
 
 
-def _read(arrays: Sequence[Any]) -> Tuple[Optional[Array], ...]:
+def _read(arrays: Sequence[Any]) -> tuple[Array | None, ...]:
     return tuple(None if array is None else Array.of(jax.device_get(array)) for array in arrays)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Any, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -127,7 +127,7 @@ def _make_parameter(gradient: Any) -> Any:
 
 
 @_cut_reasons()
-def _step(gradients: Sequence[Any], options: Mapping[str, Any]) -> Tuple[List[Any], None]:
+def _step(gradients: Sequence[Any], options: Mapping[str, Any]) -> tuple[list[Any], None]:
     """Make a step from zero, and return the negated parameters."""
     names = {"clip_norm": "max_norm"}
     more = {names.get(name, name): value for name, value in options.items() if name != "learning_rate"}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
@@ -39,18 +39,18 @@ class Backend:
     """A backend of Keras: the functions that make and read its tensors, and its abilities."""
 
     name: str
-    environment: Dict[str, str]
+    environment: dict[str, str]
     make: Callable[[Gradient], Any]
     read: Callable[[Any], Array]
-    features: Tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
     #: The compiled step, where `Model.fit` takes such steps by default.
-    compiled_step: Optional[Step] = None
+    compiled_step: Step | None = None
     #: Whether eager steps have entry points. JAX compiles each function again for each new shape, even in an eager
     #: step, which takes a fifth of a second.
     is_eager: bool = True
     #: A function that takes a step in several replicas. It gets the call, and functions that make an optimizer and the
     #: variables.
-    replicated_step: Optional[Callable[..., Reply]] = None
+    replicated_step: Callable[..., Reply] | None = None
 
 
 class KerasAdapter(Adapter):
@@ -65,7 +65,7 @@ class KerasAdapter(Adapter):
         import keras
 
         environment = {"floatx": keras.backend.floatx(), **self._backend.environment}
-        return About("Keras on {}".format(self._backend.name), keras.__version__, environment)
+        return About(f"Keras on {self._backend.name}", keras.__version__, environment)
 
     def subjects(self) -> Sequence[Subject]:
         """Return each argument of each optimizer, in each mode."""
@@ -120,7 +120,7 @@ class KerasAdapter(Adapter):
                 self._train(following, build_tensors(following.gradients, self._backend.make))
         return Reply(self._read(results), inputs=self._read(gradients), warnings=seen.warnings)
 
-    def _train(self, call: Call, gradients: Sequence[Any]) -> List[Any]:
+    def _train(self, call: Call, gradients: Sequence[Any]) -> list[Any]:
         """Take the steps that a call asks for. Return the clipped gradients, as the variables show them."""
         import keras
 
@@ -152,16 +152,16 @@ class KerasAdapter(Adapter):
             shown = [variable.value for variable in optimizer.variables if variable.name.endswith("momentum")]
         return [None if gradient is None else value for gradient, value in zip(gradients, shown)]
 
-    def _read(self, tensors: Sequence[Any]) -> Tuple[Optional[Array], ...]:
+    def _read(self, tensors: Sequence[Any]) -> tuple[Array | None, ...]:
         return tuple(None if tensor is None else self._backend.read(tensor) for tensor in tensors)
 
 
-def _list_subjects(backend: Backend) -> List[Subject]:
+def _list_subjects(backend: Backend) -> list[Subject]:
     found = []
     for name in OPTIMIZERS:
         own = ("learning_rate", "training") if name == "SGD" else ()
         for operation, (argument, _) in ARGUMENTS.items():
-            entry = "keras.optimizers.{}({})".format(name, argument)
+            entry = f"keras.optimizers.{name}({argument})"
             features = (*COMMON, *own, *backend.features)
             if backend.is_eager:
                 found.append(Subject(entry, operation, DTYPES, (*features, "threads")))
@@ -200,7 +200,7 @@ def _start(backend: str) -> None:
     import keras
 
     if keras.backend.backend() != backend:
-        message = "Keras already runs on {} in this process".format(keras.backend.backend())
+        message = f"Keras already runs on {keras.backend.backend()} in this process"
         raise ImportError(message)
 
 

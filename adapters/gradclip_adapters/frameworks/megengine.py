@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
+from typing import Any, Callable, Iterator, Mapping
 
 import megengine
 import numpy as np
@@ -92,24 +92,24 @@ def _make_parameter(gradient: Any) -> Any:
 
 
 @_cut_backtraces()
-def _clip(function: Callable[..., Any], passed: Any, more: Mapping[str, Any]) -> Tuple[Any, Any]:
+def _clip(function: Callable[..., Any], passed: Any, more: Mapping[str, Any]) -> tuple[Any, Any]:
     """Make parameters with the gradients, clip, and return the gradients that the parameters then have."""
     if isinstance(passed, Tensor):
         parameter = _make_parameter(passed)
         norm = function(parameter, **more)
         return parameter.grad, norm
-    made: Dict[int, Any] = {}
+    made: dict[int, Any] = {}
     # A gradient that occurs twice belongs to a parameter that occurs twice.
     parameters = [made.setdefault(id(gradient), _make_parameter(gradient)) for gradient in passed]
     norm = function(parameters if isinstance(passed, list) else iter(parameters), **more)
     return [parameter.grad for parameter in parameters], norm
 
 
-def _clip_by_norm(passed: Any, options: Mapping[str, Any]) -> Tuple[Any, Any]:
+def _clip_by_norm(passed: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
     names = {"clip_norm": "max_norm", "norm_type": "ord"}
     return _clip(clip_grad_norm, passed, {names.get(name, name): value for name, value in options.items()})
 
 
-def _clip_by_value(passed: Any, options: Mapping[str, Any]) -> Tuple[Any, Any]:
+def _clip_by_value(passed: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
     names = {"min": "lower", "max": "upper"}
     return _clip(clip_grad_value, passed, {names.get(name, name): value for name, value in options.items()})

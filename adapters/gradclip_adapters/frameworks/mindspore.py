@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Callable, Iterator, List, Mapping, Tuple
+from typing import Any, Callable, Iterator, Mapping
 
 # Without this variable, MindSpore writes warnings to standard error: one for each compilation and each empty tensor.
 os.environ.setdefault("GLOG_v", "4")
@@ -88,15 +88,15 @@ def _rename(options: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str
     return {names.get(name, name): value for name, value in options.items()}
 
 
-def _wrap(function: Callable[..., Any], **names: str) -> Tuple[Clip, Clip]:
+def _wrap(function: Callable[..., Any], **names: str) -> tuple[Clip, Clip]:
     """Return two clips that call a function of MindSpore: directly, and compiled."""
 
     @_cut_call_stacks()
-    def clip(passed: Any, options: Mapping[str, Any]) -> Tuple[Any, None]:
+    def clip(passed: Any, options: Mapping[str, Any]) -> tuple[Any, None]:
         return function(passed, **_rename(options, names)), None
 
     @_cut_call_stacks()
-    def compiled(passed: Any, options: Mapping[str, Any]) -> Tuple[Any, None]:
+    def compiled(passed: Any, options: Mapping[str, Any]) -> tuple[Any, None]:
         returned = mindspore.jit(function)(passed, **_rename(options, names))
         # In place of a list, it may return a tensor without axes, which raises an error as soon as it is read.
         return tuple(returned) if isinstance(passed, (list, tuple)) else returned, None
@@ -108,7 +108,7 @@ def _clip_each(convert: Callable[[Any], Any]) -> Clip:
     """Return a clip that calls the layer, or what a function makes of the layer, on each tensor in turn."""
 
     @_cut_call_stacks()
-    def clip(tensors: Any, options: Mapping[str, Any]) -> Tuple[List[Any], None]:
+    def clip(tensors: Any, options: Mapping[str, Any]) -> tuple[list[Any], None]:
         # The layer takes its threshold as a tensor only.
         threshold = Tensor(options["clip_norm"], mindspore.float32)
         layer = convert(nn.ClipByNorm(read_axes(options)))
@@ -117,7 +117,7 @@ def _clip_each(convert: Callable[[Any], Any]) -> Clip:
     return clip
 
 
-def _list_entry_points() -> List[EntryPoint]:
+def _list_entry_points() -> list[EntryPoint]:
     by_total = Subject("mindspore.ops.clip_by_global_norm", "clip_by_global_norm", DTYPES, FEATURES)
     bounds = (*FEATURES, "single", "min_max", "requires_min")
     by_value = Subject("mindspore.ops.clip_by_value", "clip_by_value", DTYPES, bounds)

@@ -7,7 +7,7 @@ documentation of `tf.distribute` shows. An optimizer of Keras gets the addends, 
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -30,10 +30,10 @@ def add_devices() -> None:
 
 @functools.lru_cache(maxsize=None)
 def _make_strategy() -> Any:
-    return tf.distribute.MirroredStrategy(["CPU:{}".format(number) for number in range(DEVICES)])
+    return tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(DEVICES)])
 
 
-def _make_addends(call: Call) -> List[Optional[Any]]:
+def _make_addends(call: Call) -> list[Any | None]:
     """Return the addend of each gradient that every replica gets.
 
     Raises
@@ -45,13 +45,13 @@ def _make_addends(call: Call) -> List[Optional[Any]]:
         message = "MirroredStrategy gives each replica a copy of each gradient"
         raise Unsupported(message, "interface")
     if get_world(call) != DEVICES:
-        message = "after a step in {} replicas, TensorFlow takes none in another number of them".format(DEVICES)
+        message = f"after a step in {DEVICES} replicas, TensorFlow takes none in another number of them"
         raise Unsupported(message)
     arrays = [gradient.array for gradient in call.gradients]
     return [None if one is None else make_dense(one) / DEVICES for one in arrays]
 
 
-def clip_in_replicas(clip: Callable[..., Tuple[Sequence[Any], Any]], call: Call, options: Mapping[str, Any]) -> Reply:
+def clip_in_replicas(clip: Callable[..., tuple[Sequence[Any], Any]], call: Call, options: Mapping[str, Any]) -> Reply:
     """Return the answer of a clip that each replica calls on the summed gradients."""
     strategy, addends = _make_strategy(), _make_addends(call)
 
@@ -93,10 +93,10 @@ def step_in_replicas(
     return join_replies(call, replies)
 
 
-def _copy(addends: Sequence[Optional[Any]]) -> List[Optional[Any]]:
+def _copy(addends: Sequence[Any | None]) -> list[Any | None]:
     """Return a copy of each addend in a replica. MirroredStrategy does not add a tensor that all replicas share."""
     return [None if one is None else tf.identity(one) for one in addends]
 
 
-def _list_copies(value: Any) -> List[Array]:
+def _list_copies(value: Any) -> list[Array]:
     return [read_tensor(one) for one in value.values]

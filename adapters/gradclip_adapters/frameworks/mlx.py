@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import Any, Callable, List, Mapping, Tuple
+from typing import Any, Callable, Mapping
 
 import mlx.core as mx
 import numpy as np
@@ -75,8 +75,8 @@ def _choose_maker(array: Array) -> Callable[[np.ndarray[Any, Any]], mx.array]:
     return make
 
 
-def _wrap(function: Callable[..., Any]) -> Callable[[Any, Mapping[str, Any]], Tuple[Any, Any]]:
-    def clip(gradients: Any, options: Mapping[str, Any]) -> Tuple[Any, Any]:
+def _wrap(function: Callable[..., Any]) -> Callable[[Any, Mapping[str, Any]], tuple[Any, Any]]:
+    def clip(gradients: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
         more = {name: value for name, value in options.items() if name != "clip_norm"}
         clipped, norm = function(gradients, options["clip_norm"], **more)
         return clipped, norm
@@ -84,13 +84,13 @@ def _wrap(function: Callable[..., Any]) -> Callable[[Any, Mapping[str, Any]], Tu
     return clip
 
 
-def _compile(gradients: Any, options: Mapping[str, Any]) -> Tuple[Any, Any]:
+def _compile(gradients: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
     clip = mx.compile(lambda passed: _wrap(clip_grad_norm)(passed, options))
     clipped, norm = clip(gradients)
     return clipped, norm
 
 
-def _list_entry_points() -> List[EntryPoint]:
+def _list_entry_points() -> list[EntryPoint]:
     dtypes = ("float16", "bfloat16", "float32", "float64")
     more = ("compiles",) if COMPILER else ()
     plain = Subject("mlx.optimizers.clip_grad_norm", "clip_by_global_norm", dtypes, (*FEATURES, *more))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, List, Mapping, Tuple
+from typing import Any, Callable, Mapping
 
 import mxnet as mx
 from mxnet.gluon.utils import clip_global_norm
@@ -73,8 +73,8 @@ def _cut_trace(text: str) -> str:
     return re.sub(r"^\[\d\d:\d\d:\d\d\] ", "", text).partition("\nStack trace:\n")[0]
 
 
-def _make_norm_clip(check_isfinite: bool) -> Callable[[Any, Mapping[str, Any]], Tuple[Any, Any]]:
-    def clip(gradients: Any, options: Mapping[str, Any]) -> Tuple[Any, Any]:
+def _make_norm_clip(check_isfinite: bool) -> Callable[[Any, Mapping[str, Any]], tuple[Any, Any]]:
+    def clip(gradients: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
         more = {name: value for name, value in options.items() if name != "clip_norm"}
         return gradients, clip_global_norm(gradients, options["clip_norm"], check_isfinite, **more)
 
@@ -87,7 +87,7 @@ def _clip_by_operator(tensor: Any, *, max: Any, **more: Any) -> Any:
     return mx.nd.clip(tensor, a_max=max, **more)
 
 
-def _step(gradients: Any, options: Mapping[str, Any]) -> Tuple[Any, Any]:
+def _step(gradients: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
     more = {name: value for name, value in options.items() if name not in ("max", "learning_rate")}
     rate = options.get("learning_rate", 1.0)
     optimizer = mx.optimizer.SGD(learning_rate=rate, clip_gradient=options["max"], **more)
@@ -97,7 +97,7 @@ def _step(gradients: Any, options: Mapping[str, Any]) -> Tuple[Any, Any]:
     return [0 - weight for weight in weights], None
 
 
-def _list_entry_points() -> List[EntryPoint]:
+def _list_entry_points() -> list[EntryPoint]:
     halves, wide = ("float16", "float32", "float64"), ("float32", "float64")
     entries = [
         EntryPoint(

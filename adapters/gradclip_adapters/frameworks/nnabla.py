@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Mapping, Sequence, Tuple
+from typing import Any, Mapping, Sequence
 
 # NNabla logs on standard error that it starts, with the time. The reason of a crash would quote this line. So the
 # imports below come after a statement.
@@ -77,7 +77,7 @@ def _clip_by_norm(gradient: Any, *, clip_norm: Any, **more: Any) -> Any:
     return functions.clip_by_norm(gradient, clip_norm, **more)
 
 
-def _step(gradients: Sequence[Any], options: Mapping[str, Any]) -> Tuple[Any, None]:
+def _step(gradients: Sequence[Any], options: Mapping[str, Any]) -> tuple[Any, None]:
     """Return the negated parameters after a step from zero."""
     more = {name: value for name, value in options.items() if name not in ("clip_norm", "learning_rate")}
     parameters = {}

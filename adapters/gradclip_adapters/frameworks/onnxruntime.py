@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any, List, Mapping, Sequence, Tuple
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 import onnxruntime
@@ -56,7 +56,7 @@ def _make_model(nodes: Sequence[Any], inputs: Sequence[Any], output: Any, parame
     return helper.make_model(graph, opset_imports=opsets, ir_version=FORMAT)
 
 
-def _run_operator(gradients: Sequence[Any], options: Mapping[str, Any]) -> Tuple[Any, None]:
+def _run_operator(gradients: Sequence[Any], options: Mapping[str, Any]) -> tuple[Any, None]:
     """Run a model of one node on a sequence of gradients."""
     names = {"clip_norm": "max_norm"}
     attributes = {names.get(name, name): value for name, value in options.items()}
@@ -73,28 +73,26 @@ def _make_loss(gradients: Sequence[Any]) -> ModelProto:
     """Return a model whose loss is the sum of all parameters times the inputs. So the gradients are the inputs."""
     nodes, inputs, parameters, total = [], [], [], ""
     for index, gradient in enumerate(gradients):
-        parameter, given, product, part = (
-            "{}{}".format(name, index) for name in ("parameter", "input", "product", "part")
-        )
+        parameter, given, product, part = (f"{name}{index}" for name in ("parameter", "input", "product", "part"))
         parameters.append(numpy_helper.from_array(np.zeros(gradient.shape, gradient.dtype), parameter))
         inputs.append(helper.make_tensor_value_info(given, TYPES[gradient.dtype.name], gradient.shape))
         nodes.append(helper.make_node("Mul", [parameter, given], [product]))
         nodes.append(helper.make_node("ReduceSum", [product], [part], keepdims=0))
         if total:
-            nodes.append(helper.make_node("Add", [total, part], ["total{}".format(index)]))
-            part = "total{}".format(index)
+            nodes.append(helper.make_node("Add", [total, part], [f"total{index}"]))
+            part = f"total{index}"
         total = part
     return _make_model(nodes, inputs, helper.make_tensor_value_info(total, TensorProto.FLOAT, []), parameters)
 
 
-def _load(folder: Path) -> Tuple[Any, Any, Any]:
+def _load(folder: Path) -> tuple[Any, Any, Any]:
     """Return the checkpoint, the module and the optimizer of the artifacts in a folder."""
     state = api.CheckpointState.load_checkpoint(str(folder / "checkpoint"))
     module = api.Module(str(folder / "training_model.onnx"), state, str(folder / "eval_model.onnx"))
     return state, module, api.Optimizer(str(folder / "optimizer_model.onnx"), module)
 
 
-def _train(gradients: Sequence[Any], options: Mapping[str, Any]) -> Tuple[List[Any], None]:
+def _train(gradients: Sequence[Any], options: Mapping[str, Any]) -> tuple[list[Any], None]:
     """Generate the artifacts of a model, train it for a step from zero, and return the negated parameters."""
     more = {name: value for name, value in options.items() if name not in ("clip_norm", "learning_rate")}
     model = _make_loss(gradients)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from typing import Any, Iterator, Tuple
+from typing import Any, Iterator
 
 # JAX reads this variable when it first looks for devices. The clips on several devices need up to four.
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
@@ -63,7 +63,7 @@ def _list_transformations() -> Iterator[EntryPoint]:
 def _transform(function: Any, threshold: str, *, mask_by_function: bool = False) -> Clip:
     """Return a function that makes the transformation, masks the excluded gradients, and applies it to the updates."""
 
-    def clip(updates: Any, *, need_clip: Any = None, parameters: Any = None, **options: Any) -> Tuple[Any, None]:
+    def clip(updates: Any, *, need_clip: Any = None, parameters: Any = None, **options: Any) -> tuple[Any, None]:
         # Optax raises an error for the options that it does not have.
         transformation = function(options.pop(threshold), **options)
         if need_clip is not None:
@@ -76,7 +76,7 @@ def _transform(function: Any, threshold: str, *, mask_by_function: bool = False)
 def _list_per_example() -> Iterator[EntryPoint]:
     """Yield the entry points that clip the gradient of each example."""
 
-    def clip(gradients: Any, *, clip_norm: Any, **more: Any) -> Tuple[Any, None]:
+    def clip(gradients: Any, *, clip_norm: Any, **more: Any) -> tuple[Any, None]:
         # The function also returns the number of clipped examples.
         return optax.per_example_global_norm_clip(gradients, clip_norm, **more)[0], None
 
@@ -89,7 +89,7 @@ def _list_per_example() -> Iterator[EntryPoint]:
         yield from list_modes("optax.per_example_layer_norm_clip", "clip_per_example", features, _clip_layers)
 
 
-def _clip_layers(gradients: Any, *, clip_norm: Any, layers: Any = None, **more: Any) -> Tuple[Any, None]:
+def _clip_layers(gradients: Any, *, clip_norm: Any, layers: Any = None, **more: Any) -> tuple[Any, None]:
     """Clip each layer of each example. With one layer, this is a clip of the whole example."""
     if layers is None and len(gradients) > 1:
         message = "each layer has a norm of its own"

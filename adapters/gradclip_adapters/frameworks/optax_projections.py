@@ -5,7 +5,7 @@ The other projections, such as those on a simplex, a sphere or a hyperplane, are
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, Sequence
 
 import jax
 import optax
@@ -42,7 +42,7 @@ def list_projections() -> Iterator[EntryPoint]:
 def _project(function: Any, take: Take) -> Clip:
     """Return a function that calls the projection with the arguments that `take` finds."""
 
-    def clip(tree: Any, **options: Any) -> Tuple[Any, None]:
+    def clip(tree: Any, **options: Any) -> tuple[Any, None]:
         arguments = take(tree, options)
         # Optax raises an error for the options that it does not have.
         return function(tree, *arguments, **options), None
@@ -50,24 +50,24 @@ def _project(function: Any, take: Take) -> Clip:
     return clip
 
 
-def _take_radius(_: Any, options: Dict[str, Any]) -> Sequence[Any]:
+def _take_radius(_: Any, options: dict[str, Any]) -> Sequence[Any]:
     return [options.pop("clip_norm")]
 
 
-def _take_upper(_: Any, options: Dict[str, Any]) -> Sequence[Any]:
+def _take_upper(_: Any, options: dict[str, Any]) -> Sequence[Any]:
     return [options.pop("max")]
 
 
-def _take_scalars(_: Any, options: Dict[str, Any]) -> Sequence[Any]:
+def _take_scalars(_: Any, options: dict[str, Any]) -> Sequence[Any]:
     return [options.pop("min"), options.pop("max")]
 
 
-def _take_trees(tree: Any, options: Dict[str, Any]) -> Sequence[Any]:
+def _take_trees(tree: Any, options: dict[str, Any]) -> Sequence[Any]:
     lower, upper = _take_scalars(tree, options)
     return [jax.tree_util.tree_map(lambda _: lower, tree), jax.tree_util.tree_map(lambda _: upper, tree)]
 
 
-def _take_scale(tree: Any, options: Dict[str, Any]) -> Sequence[Any]:
+def _take_scale(tree: Any, options: dict[str, Any]) -> Sequence[Any]:
     lower, upper = _take_scalars(tree, options)
     if lower != 0:
         message = "the lower bound of a hypercube is zero"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -84,7 +84,7 @@ class EntryPoint(NamedTuple):
     """An entry point of Paddle, and the function that calls it."""
 
     subject: Subject
-    answer: Callable[[Call, Dict[str, Any]], Reply]
+    answer: Callable[[Call, dict[str, Any]], Reply]
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ class ClipClass:
 
     make: Callable[..., Any]
     operation: str
-    options: Tuple[str, ...]
-    fixed: Tuple[Tuple[str, Any], ...] = ()
+    options: tuple[str, ...]
+    fixed: tuple[tuple[str, Any], ...] = ()
 
-    def __call__(self, options: Dict[str, Any]) -> Any:
+    def __call__(self, options: dict[str, Any]) -> Any:
         """Return the clip object of these options. An option that the class does not know raises its TypeError."""
         return self.make(**options, **dict(self.fixed))
 
@@ -104,7 +104,7 @@ class ClipClass:
 # Direct calls on (parameter, gradient) pairs
 
 
-def call_on_pairs(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
+def call_on_pairs(clip_class: ClipClass, call: Call, options: dict[str, Any]) -> Reply:
     """Call the clip on (parameter, gradient) pairs, as a user's own optimizer would."""
     _refuse_compiled(options)
     gradients = build_tensors(call.gradients, make_tensor)
@@ -129,13 +129,13 @@ def call_on_pairs(clip_class: ClipClass, call: Call, options: Dict[str, Any]) ->
     )
 
 
-def _make_parameter(array: Optional[Array], need_clip: bool = True) -> Any:
+def _make_parameter(array: Array | None, need_clip: bool = True) -> Any:
     shape, dtype = ((1,), "float32") if array is None else (array.shape, array.dtype)
     refuse_empty([array])
     return paddle.create_parameter(list(shape), dtype, attr=make_zero_attribute(need_clip))
 
 
-def _refuse_compiled(options: Dict[str, Any]) -> None:
+def _refuse_compiled(options: dict[str, Any]) -> None:
     if options.pop("compiled", False):
         message = "it is a function of dynamic mode; static programs have an entry point of their own"
         raise Unsupported(message, "interface")
@@ -145,14 +145,14 @@ def _refuse_compiled(options: Dict[str, Any]) -> None:
 
 
 def _call_on_parameters(
-    call: Call, options: Dict[str, Any], clip: Callable[[Any], Any]
-) -> Tuple[Optional[Any], Tuple[Optional[Array], ...], Tuple[str, ...]]:
+    call: Call, options: dict[str, Any], clip: Callable[[Any], Any]
+) -> tuple[Any | None, tuple[Array | None, ...], tuple[str, ...]]:
     """Call a function on parameters that carry gradients.
 
     Return its result, the gradients afterwards and the warnings.
     """
     _refuse_compiled(options)
-    parameters: List[Any] = []
+    parameters: list[Any] = []
     for gradient in call.gradients:
         if gradient.same_as is not None:
             parameters.append(parameters[gradient.same_as])
@@ -165,7 +165,7 @@ def _call_on_parameters(
         if gradient.array is not None:
             parameters[-1].grad = make_tensor(gradient)
 
-    def read_gradients() -> Tuple[Optional[Array], ...]:
+    def read_gradients() -> tuple[Array | None, ...]:
         return read_arrays([parameter.grad for parameter in parameters])
 
     passed: Any = (parameter for parameter in parameters) if options.pop("as_generator", False) else parameters
@@ -175,7 +175,7 @@ def _call_on_parameters(
     return returned, read_gradients(), seen.warnings
 
 
-def clip_grad_norm(call: Call, options: Dict[str, Any]) -> Reply:
+def clip_grad_norm(call: Call, options: dict[str, Any]) -> Reply:
     """Call `paddle.nn.utils.clip_grad_norm_`."""
     norm, gradients, warnings = _call_on_parameters(
         call, options, lambda passed: paddle.nn.utils.clip_grad_norm_(passed, options.pop("clip_norm"), **options)
@@ -183,7 +183,7 @@ def clip_grad_norm(call: Call, options: Dict[str, Any]) -> Reply:
     return Reply(gradients=gradients, norm=read_arrays([norm])[0], inputs=gradients, warnings=warnings)
 
 
-def clip_grad_value(call: Call, options: Dict[str, Any]) -> Reply:
+def clip_grad_value(call: Call, options: dict[str, Any]) -> Reply:
     """Call `paddle.nn.utils.clip_grad_value_`."""
     _, gradients, warnings = _call_on_parameters(
         call, options, lambda passed: paddle.nn.utils.clip_grad_value_(passed, options.pop("max"), **options)
@@ -204,7 +204,7 @@ AUTO_SKIP = ClipClass(ClipGradByGlobalNorm, "clip_by_global_norm", ("clip_norm",
 ERROR_CLIP = ClipClass(ErrorClipByValue, "clip_by_value", ("max", "min"))
 
 
-def _list_features(clip_class: ClipClass, *more: str) -> Tuple[str, ...]:
+def _list_features(clip_class: ClipClass, *more: str) -> tuple[str, ...]:
     min_max = ("min_max",) if "min" in clip_class.options else ()
     return ("excludes", "none_grads", "mixed_dtypes", *min_max, *more)
 
@@ -219,7 +219,7 @@ def _make_pair_entry(name: str, clip_class: ClipClass) -> EntryPoint:
 
 
 def _make_dynamic_entry(name: str, clip_class: ClipClass, way: Way, *more: str) -> EntryPoint:
-    def answer(call: Call, options: Dict[str, Any]) -> Reply:
+    def answer(call: Call, options: dict[str, Any]) -> Reply:
         if options.pop("compiled", False):
             if "compiles" in more:
                 return step_static(clip_class, call, options)
@@ -235,7 +235,7 @@ def _make_dynamic_entry(name: str, clip_class: ClipClass, way: Way, *more: str) 
 
 
 def _make_static_entry(name: str, clip_class: ClipClass, clipped_by: str) -> EntryPoint:
-    def answer(call: Call, options: Dict[str, Any]) -> Reply:
+    def answer(call: Call, options: dict[str, Any]) -> Reply:
         options.pop("compiled", None)
         return step_static(clip_class, call, options, clipped_by)
 

@@ -10,7 +10,7 @@ import os
 import socket
 import time
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 import paddle
 
@@ -45,7 +45,7 @@ def answer_in_processes(call: Call) -> Reply:
     """
     refuse_unlisted(call, SUBJECT, "interface")
     if get_world(call) != TEAM.world:
-        message = "this adapter starts {} processes of Paddle".format(TEAM.world)
+        message = f"this adapter starts {TEAM.world} processes of Paddle"
         raise Unsupported(message)
     return TEAM.call(call)
 
@@ -55,7 +55,7 @@ def join(rank: int, world: int, folder: str) -> Answer:
     from paddle.distributed import fleet
 
     port = _agree_on_port(rank, Path(folder, "port"))
-    hosts = ["127.0.0.1:{}".format(port + other) for other in range(world)]
+    hosts = [f"127.0.0.1:{port + other}" for other in range(world)]
     os.environ.update(
         PADDLE_TRAINER_ID=str(rank),
         PADDLE_TRAINERS_NUM=str(world),
@@ -89,7 +89,7 @@ def _agree_on_port(rank: int, path: Path) -> int:
 def _answer(call: Call) -> Reply:
     from paddle.distributed import fleet
 
-    pairs: List[Any] = []
+    pairs: list[Any] = []
     for gradient in call.gradients:
         shape = [1] if gradient.array is None else list(gradient.array.shape)
         dtype = "float32" if gradient.array is None else gradient.array.dtype

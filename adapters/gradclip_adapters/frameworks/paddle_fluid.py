@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 import paddle
@@ -48,9 +48,9 @@ class ClipClass:
 
     make: Callable[..., Any]
     operation: str
-    options: Tuple[str, ...]
+    options: tuple[str, ...]
 
-    def __call__(self, options: Dict[str, Any], **more: Any) -> Any:
+    def __call__(self, options: dict[str, Any], **more: Any) -> Any:
         """Return the clip object of these options. An option that the class does not know raises its TypeError."""
         return self.make(**options, **more)
 
@@ -61,7 +61,7 @@ class EntryPoint:
 
     subject: Subject
     clip_class: ClipClass
-    answer: Callable[[ClipClass, Call, Dict[str, Any]], Reply]
+    answer: Callable[[ClipClass, Call, dict[str, Any]], Reply]
 
 
 @contextlib.contextmanager
@@ -84,7 +84,7 @@ def _make_zero_attribute() -> Any:
     return fluid.ParamAttr(initializer=fluid.initializer.Constant(-0.0))
 
 
-def _build_predicate(parameters: Sequence[Any], gradients: Sequence[Gradient]) -> Dict[str, Any]:
+def _build_predicate(parameters: Sequence[Any], gradients: Sequence[Gradient]) -> dict[str, Any]:
     """Return the argument `need_clip` that selects parameters by name, or nothing if all are included."""
     excluded = {parameter.name for parameter, gradient in zip(parameters, gradients) if not gradient.need_clip}
     return {"need_clip": lambda parameter: parameter.name not in excluded} if excluded else {}
@@ -107,13 +107,14 @@ def _build_loss(parameters: Sequence[Any], joined: JoinedGradients, data: Any) -
 # In dygraph
 
 
-def step_dygraph(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
+def step_dygraph(clip_class: ClipClass, call: Call, options: dict[str, Any]) -> Reply:
     """Take one step of SGD on `dygraph.Linear` layers, after a real `backward()`."""
     if options.pop("compiled", False):
         return step_static(clip_class, call, options)
     layers = build_linear_layers(call.gradients)
     with _enter_guards(fluid.dygraph.guard(fluid.CPUPlace())):
-        every, by_number = [], {}  # type: List[Any], Dict[Optional[int], Any]
+        every: list[Any] = []
+        by_number: dict[int | None, Any] = {}
         for layer in layers:
             if layer.shape is not None:
                 alone = fluid.layers.create_parameter(list(layer.shape), layer.dtype, attr=_make_zero_attribute())
@@ -156,14 +157,14 @@ def step_dygraph(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> 
 class Network:
     """A static program whose parameters get the gradients of a call."""
 
-    parameters: List[Any]
+    parameters: list[Any]
     loss: Any
-    feed: Dict[str, np.ndarray[Any, Any]]
+    feed: dict[str, np.ndarray[Any, Any]]
 
 
 @contextlib.contextmanager
 def _enter_static_network(
-    gradients: Sequence[Gradient], copy: Optional[Callable[[Any, Gradient], Any]] = None
+    gradients: Sequence[Gradient], copy: Callable[[Any, Gradient], Any] | None = None
 ) -> Iterator[Network]:
     """Enter a new program with new variables and names. `copy` makes copies of the parameters, which the loss takes."""
     scope, program = fluid.scope_guard(fluid.Scope()), fluid.program_guard(fluid.Program(), fluid.Program())
@@ -180,7 +181,7 @@ def _enter_static_network(
         yield Network(parameters, loss, {"gradients": joined.values})
 
 
-def _run(network: Network, fetch: Sequence[Any]) -> List[np.ndarray[Any, Any]]:
+def _run(network: Network, fetch: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
     executor = fluid.Executor(fluid.CPUPlace())
     executor.run(fluid.default_startup_program())
     fetched = executor.run(fluid.default_main_program(), feed=network.feed, fetch_list=list(fetch))
@@ -190,7 +191,7 @@ def _run(network: Network, fetch: Sequence[Any]) -> List[np.ndarray[Any, Any]]:
     return [np.array(value) for value in fetched]
 
 
-def step_static(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
+def step_static(clip_class: ClipClass, call: Call, options: dict[str, Any]) -> Reply:
     """Take one step of SGD in a static program."""
     with _enter_static_network(call.gradients) as network:
         with framework_call() as seen:
@@ -204,13 +205,13 @@ def step_static(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> R
     return Reply(gradients=results, warnings=seen.warnings)
 
 
-def _read_parameters(network: Network, gradients: Sequence[Gradient]) -> Tuple[Optional[Array], ...]:
+def _read_parameters(network: Network, gradients: Sequence[Gradient]) -> tuple[Array | None, ...]:
     scope = fluid.global_scope()
     values = [np.array(scope.find_var(parameter.name).get_tensor()) for parameter in network.parameters]
     return negate_values(values, gradients)
 
 
-def clip_errors_static(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
+def clip_errors_static(clip_class: ClipClass, call: Call, options: dict[str, Any]) -> Reply:
     """Take one step of SGD in a static program that clips the errors of copies of the parameters.
 
     An error is the derivative by a variable inside a network. Each parameter's gradient flows through its copy.
@@ -235,7 +236,7 @@ def clip_errors_static(clip_class: ClipClass, call: Call, options: Dict[str, Any
     return Reply(gradients=results, warnings=seen.warnings)
 
 
-def set_two_clips_static(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
+def set_two_clips_static(clip_class: ClipClass, call: Call, options: dict[str, Any]) -> Reply:
     """Call `set_gradient_clip` for the parameters of a call, and again for one more parameter.
 
     The clip of the other parameter has infinite bounds, so it changes nothing, whichever gradients fluid gives it.
@@ -253,7 +254,7 @@ def set_two_clips_static(clip_class: ClipClass, call: Call, options: Dict[str, A
     return Reply(gradients=results, warnings=seen.warnings)
 
 
-def set_gradient_clip_static(clip_class: ClipClass, call: Call, options: Dict[str, Any]) -> Reply:
+def set_gradient_clip_static(clip_class: ClipClass, call: Call, options: dict[str, Any]) -> Reply:
     """Call `set_gradient_clip` and `append_gradient_clip_ops`, and fetch all gradients in one run.
 
     These functions take a list of the included parameters instead of a predicate.
@@ -262,13 +263,13 @@ def set_gradient_clip_static(clip_class: ClipClass, call: Call, options: Dict[st
         pairs = fluid.backward.append_backward(network.loss)
         included = [parameter for parameter, gradient in zip(network.parameters, call.gradients) if gradient.need_clip]
         everything = len(included) == len(network.parameters)
-        groups = {}  # type: Dict[int, List[Any]]
+        groups: dict[int, list[Any]] = {}
         for parameter, gradient in zip(network.parameters, call.gradients):
             groups.setdefault(gradient.group, []).append(parameter)
         if len(groups) == 1:
             fluid.clip.set_gradient_clip(clip_class(options), param_list=None if everything else included)
         for number, parameters in groups.items() if len(groups) > 1 else ():
-            fluid.clip.set_gradient_clip(clip_class(options, group_name="group{}".format(number)), parameters)
+            fluid.clip.set_gradient_clip(clip_class(options, group_name=f"group{number}"), parameters)
         clipped = fluid.clip.append_gradient_clip_ops(pairs)
         fetched = _run(network, [gradient for _, gradient in pairs] + [gradient for _, gradient in clipped])
         before, after = fetched[: len(pairs)], fetched[len(pairs) :]
@@ -281,7 +282,7 @@ def set_gradient_clip_static(clip_class: ClipClass, call: Call, options: Dict[st
 
 def _sort_by_parameter(
     parameters: Sequence[Any], pairs: Sequence[Any], values: Sequence[np.ndarray[Any, Any]]
-) -> Tuple[Optional[Array], ...]:
+) -> tuple[Array | None, ...]:
     """Return the fetched gradients in the order of the parameters, which fluid does not keep."""
     found = {pair[0].name: Array.of(value) for pair, value in zip(pairs, values)}
     return tuple(found.get(parameter.name) for parameter in parameters)
@@ -305,18 +306,18 @@ def _list_entry_points() -> Iterator[EntryPoint]:
     for clip_class in CLASSES:
         common = ("excludes", "none_grads") + (("min_max",) if "min" in clip_class.options else ())
         for way, answer, more in (
-            ("SGD, dygraph", step_dygraph, in_optimizer + ("compiles",)),
-            ("SGD, static", step_static, in_optimizer + ("compiled",)),
+            ("SGD, dygraph", step_dygraph, (*in_optimizer, "compiles")),
+            ("SGD, static", step_static, (*in_optimizer, "compiled")),
             ("set_gradient_clip, static", set_gradient_clip_static, ("functional", "compiled")),
         ):
-            name = "paddle.fluid.clip.{} [{}]".format(clip_class.make.__name__, way)
+            name = f"paddle.fluid.clip.{clip_class.make.__name__} [{way}]"
             # The documentation of the argument `group_name`: "The group name for this clip."
             has_groups = clip_class.make is GradientClipByGlobalNorm and answer is set_gradient_clip_static
             features = common + more + (("norm_per_group",) if has_groups else ())
             subject = Subject(name, clip_class.operation, DTYPES, features)
             yield EntryPoint(subject, clip_class, answer)
         # The documentation of `set_gradient_clip`: "To specify parameters that require gradient clip."
-        name = "paddle.fluid.clip.set_gradient_clip [{} beside another, static]".format(clip_class.make.__name__)
+        name = f"paddle.fluid.clip.set_gradient_clip [{clip_class.make.__name__} beside another, static]"
         subject = Subject(name, clip_class.operation, DTYPES, (*common, *in_optimizer, "compiled"))
         yield EntryPoint(subject, clip_class, set_two_clips_static)
     features = ("excludes", "none_grads", "min_max", *in_optimizer, "compiled")

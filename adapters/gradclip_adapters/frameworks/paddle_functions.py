@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Tuple
+from typing import Any, Callable
 
 import numpy as np
 import paddle
@@ -34,7 +34,7 @@ def make_tensor(gradient: Gradient) -> Any:
         return paddle.to_tensor(values.T.copy()).transpose(list(reversed(range(values.ndim))))
     if gradient.layout == "sliced":
         return paddle.to_tensor(np.pad(values, 1, mode="edge"))[(slice(1, -1),) * values.ndim]
-    message = "no tensor of Paddle has the layout {!r}".format(gradient.layout)
+    message = f"no tensor of Paddle has the layout {gradient.layout!r}"
     raise Unsupported(message, "interface")
 
 
@@ -73,7 +73,7 @@ def _clip_in_place(tensor: Any, **bounds: Any) -> Any:
 
 
 def _make_entry(
-    name: str, operation: str, dtypes: Tuple[str, ...], clip: Callable[..., Any], *features: str
+    name: str, operation: str, dtypes: tuple[str, ...], clip: Callable[..., Any], *features: str
 ) -> EntryPoint:
     shared = ("repeated", "strided", "single", "threads", "tensor_threshold", "reuses")
     subject = Subject(name, operation, dtypes, (*shared, *features))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, Sequence
 
 import numpy as np
 import paddle
@@ -43,7 +43,7 @@ TRAINING = ("start", "weight_decay", "steps", "accumulate")
 MakeClip = Callable[[Dict[str, Any]], Any]
 
 
-def read_arrays(tensors: Sequence[Optional[Any]]) -> Tuple[Optional[Array], ...]:
+def read_arrays(tensors: Sequence[Any | None]) -> tuple[Array | None, ...]:
     """Return the elements of each tensor, and None for None."""
     return tuple(None if tensor is None else Array.of(tensor.numpy()) for tensor in tensors)
 
@@ -53,7 +53,7 @@ def make_zero_attribute(need_clip: bool) -> Any:
     return paddle.ParamAttr(initializer=paddle.nn.initializer.Constant(-0.0), need_clip=need_clip)
 
 
-def refuse_empty(arrays: Sequence[Optional[Array]]) -> None:
+def refuse_empty(arrays: Sequence[Array | None]) -> None:
     """Refuse gradients without elements in Paddle 2, which makes no such parameters.
 
     Raises
@@ -70,16 +70,16 @@ def refuse_empty(arrays: Sequence[Optional[Array]]) -> None:
 class Parameters:
     """The parameters of real layers: as one list, and by the number of the gradient."""
 
-    every: List[Any]
-    by_number: Dict[int, Any]
+    every: list[Any]
+    by_number: dict[int, Any]
     #: The layers of row-sparse gradients.
-    embeddings: Dict[int, Any]
+    embeddings: dict[int, Any]
 
 
 def _build_layers(layers: Sequence[LinearLayer], gradients: Sequence[Gradient]) -> Parameters:
     """Build layers of minus zeros, and exclude by attribute each parameter whose gradient is excluded."""
 
-    def make_attribute(number: Optional[int]) -> Any:
+    def make_attribute(number: int | None) -> Any:
         return make_zero_attribute(True if number is None else gradients[number].need_clip)
 
     refuse_empty([gradient.array for gradient in gradients])
@@ -136,7 +136,7 @@ def make_row_sparse_parameter(gradient: Gradient) -> Any:
     return embedding.weight
 
 
-def _build_row_losses(parameters: Parameters, gradients: Sequence[Gradient]) -> List[Any]:
+def _build_row_losses(parameters: Parameters, gradients: Sequence[Gradient]) -> list[Any]:
     """Return a loss for each embedding: the sum of the products of the looked-up rows and the wanted gradients."""
     terms = []
     for number, embedding in parameters.embeddings.items():
@@ -174,7 +174,7 @@ def refuse_repeats_and_layouts(call: Call) -> None:
         raise Unsupported(message, "interface")
 
 
-def refuse_ways(options: Dict[str, Any]) -> None:
+def refuse_ways(options: dict[str, Any]) -> None:
     """Refuse the ways of passing parameters that a static program does not have.
 
     Raises
@@ -202,7 +202,7 @@ def _refuse_failed_backward(call: Call) -> Iterator[None]:
         if not any(gradient.array and gradient.array.dtype.endswith("float16") for gradient in call.gradients):
             raise
         first = next((line for line in read_text(error).splitlines() if line.strip(" -")), type(error).__name__)
-        message = "no backward pass makes such gradients: {:.300}".format(first.strip())
+        message = f"no backward pass makes such gradients: {first.strip():.300}"
         raise Unsupported(message, "kernel") from error
 
 
@@ -217,7 +217,7 @@ class Way:
     #: Whether each group of parameters has a clip of its own.
     clips_groups: bool = False
 
-    def refuse(self, options: Dict[str, Any]) -> None:
+    def refuse(self, options: dict[str, Any]) -> None:
         """Refuse options that Adam's first moment cannot show.
 
         Raises
@@ -229,12 +229,12 @@ class Way:
             message = "the first moment after one step shows neither the learning rate nor other steps"
             raise Unsupported(message)
 
-    def make_optimizer(self, groups: Sequence[Any], make_clip: MakeClip, options: Dict[str, Any], decay: Any) -> Any:
+    def make_optimizer(self, groups: Sequence[Any], make_clip: MakeClip, options: dict[str, Any], decay: Any) -> Any:
         """Return the optimizer of these groups of parameters."""
         rate = options.pop("learning_rate", 1.0)
         # The documentation of Adam: moment_1_out = beta_1 * moment_1 + (1 - beta_1) * grad. The moment starts at zero,
         # and beta_1 may be 0. After one step, the moment is then the gradient itself, without any rounding.
-        more: Dict[str, Any] = {"weight_decay": decay} if self.optimizer == "SGD" else {"beta1": 0.0}
+        more: dict[str, Any] = {"weight_decay": decay} if self.optimizer == "SGD" else {"beta1": 0.0}
         parameters: Any = groups[0] if len(groups) == 1 else [{"params": group} for group in groups]
         if self.clips_groups:
             parameters = [{"params": group, "grad_clip": make_clip(options)} for group in groups]
@@ -251,18 +251,18 @@ class Way:
 
     def read(
         self, optimizer: Any, parameters: Sequence[Any], gradients: Sequence[Gradient]
-    ) -> Tuple[Optional[Array], ...]:
+    ) -> tuple[Array | None, ...]:
         """Return the negated parameters after a step of SGD, or the first moments of Adam."""
         if self.optimizer == "SGD":
             return negate_values([parameter.numpy() for parameter in parameters], gradients)
         state = optimizer.state_dict()
-        return read_arrays([state.get("{}_moment1_0".format(parameter.name)) for parameter in parameters])
+        return read_arrays([state.get(f"{parameter.name}_moment1_0") for parameter in parameters])
 
 
 STEP_OF_SGD = Way()
 
 
-def step_dynamic(make_clip: MakeClip, call: Call, options: Dict[str, Any], way: Way = STEP_OF_SGD) -> Reply:
+def step_dynamic(make_clip: MakeClip, call: Call, options: dict[str, Any], way: Way = STEP_OF_SGD) -> Reply:
     """Take one step in dynamic mode, after a real `backward()`."""
     refuse_repeats_and_layouts(call)
     way.refuse(options)
@@ -294,7 +294,7 @@ def step_dynamic(make_clip: MakeClip, call: Call, options: Dict[str, Any], way: 
     )
 
 
-def _train(make_clip: MakeClip, call: Call, options: Dict[str, Any], way: Way) -> Reply:
+def _train(make_clip: MakeClip, call: Call, options: dict[str, Any], way: Way) -> Reply:
     """Take several steps in dynamic mode, with groups of parameters, decay and several backward passes."""
     start, decay, steps, passes = (options.pop(name, default) for name, default in zip(TRAINING, (0.0, None, 1, 1)))
     attribute = paddle.ParamAttr(initializer=paddle.nn.initializer.Constant(start))
@@ -316,7 +316,7 @@ def _train(make_clip: MakeClip, call: Call, options: Dict[str, Any], way: Way) -
     return Reply(gradients=way.read(optimizer, parameters, call.gradients), warnings=seen.warnings)
 
 
-def step_static(make_clip: MakeClip, call: Call, options: Dict[str, Any], clipped_by: str = "grad_clip") -> Reply:
+def step_static(make_clip: MakeClip, call: Call, options: dict[str, Any], clipped_by: str = "grad_clip") -> Reply:
     """Take one step of SGD in a static program.
 
     `clipped_by` names what clips: the argument "grad_clip" of the optimizer, "set_gradient_clip", or "_set_error_clip"
@@ -337,7 +337,7 @@ def step_static(make_clip: MakeClip, call: Call, options: Dict[str, Any], clippe
         raise Unsupported(message, "interface")
     if len(call.gradients) > MOST_IN_A_PROGRAM:
         message = "Paddle prepares a static program in time that grows faster than the square of its gradients; "
-        message += "at most {} are tried".format(MOST_IN_A_PROGRAM)
+        message += f"at most {MOST_IN_A_PROGRAM} are tried"
         raise Unsupported(message)
     with _enter_static_program() as (program, startup):
         parameters = _build_layers(layers, call.gradients)
@@ -364,7 +364,7 @@ def step_static(make_clip: MakeClip, call: Call, options: Dict[str, Any], clippe
 
 
 def _clip_errors(
-    parameters: Parameters, gradients: Sequence[Gradient], make_clip: MakeClip, options: Dict[str, Any]
+    parameters: Parameters, gradients: Sequence[Gradient], make_clip: MakeClip, options: dict[str, Any]
 ) -> Parameters:
     """Return copies of the parameters, as a network's layers would make. Set a clip of the error of each copy."""
     copies = {}
@@ -377,16 +377,13 @@ def _clip_errors(
 
 
 @contextlib.contextmanager
-def _enter_static_program() -> Iterator[Tuple[Any, Any]]:
+def _enter_static_program() -> Iterator[tuple[Any, Any]]:
     """Enter a new static program with new variables, and return to dynamic mode afterwards."""
     program, startup = paddle.static.Program(), paddle.static.Program()
     paddle.enable_static()
     try:
-        with (
-            paddle.static.scope_guard(paddle.static.Scope()),
-            paddle.static.program_guard(program, startup),
-            paddle.utils.unique_name.guard(),
-        ):
-            yield program, startup
+        with paddle.static.scope_guard(paddle.static.Scope()), paddle.static.program_guard(program, startup):
+            with paddle.utils.unique_name.guard():
+                yield program, startup
     finally:
         paddle.disable_static()

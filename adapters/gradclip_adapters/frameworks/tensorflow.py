@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Generator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Generator, Mapping, Optional, Sequence, Tuple, Union
 
 # Without this variable, TensorFlow reports its build on standard error when it is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -104,7 +104,7 @@ class TensorFlowAdapter(Adapter):
             return clip_in_replicas(entry.clip, call, options)
         _refuse_long_calls(call, entry)
         if not call.gradients and entry.one_by_one:
-            message = "{} takes one tensor: an empty list gives no tensor to call it on".format(entry.subject.name)
+            message = f"{entry.subject.name} takes one tensor: an empty list gives no tensor to call it on"
             raise Unsupported(message, "interface")
         if any(gradient.layout != "contiguous" for gradient in call.gradients):
             message = "tensors of TensorFlow have no strides: TensorFlow chooses the layout"
@@ -113,7 +113,7 @@ class TensorFlowAdapter(Adapter):
             message = "tensors of TensorFlow are immutable: no call can reuse the tensors of an earlier one"
             raise Unsupported(message, "interface")
         if "as_generator" in call.options and entry.one_by_one:
-            message = "{} takes one tensor, not a list of tensors".format(entry.subject.name)
+            message = f"{entry.subject.name} takes one tensor, not a list of tensors"
             raise Unsupported(message, "interface")
         if "threads" in call.options:
             return answer_in_threads(call, self.call)
@@ -128,7 +128,7 @@ def _refuse_long_calls(call: Call, entry: EntryPoint) -> None:
         refuse_other_dtypes(call, entry.subject)
     most, reason = LONGEST.get(mode, (len(call.gradients), ""))
     if len(call.gradients) > most:
-        message = "{}: the adapter passes at most {} gradients".format(reason, most)
+        message = f"{reason}: the adapter passes at most {most} gradients"
         raise Unsupported(message)
 
 
@@ -144,7 +144,7 @@ class EntryPoint:
 
 
 def _answer(entry: EntryPoint, call: Call) -> Reply:
-    tensors: List[Tensor] = build_tensors(call.gradients, _make_tensor)
+    tensors: list[Tensor] = build_tensors(call.gradients, _make_tensor)
     options = _add_flags(call)
     if options.pop("tensor_threshold", False):
         dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
@@ -167,7 +167,7 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
     )
 
 
-def _add_flags(call: Call) -> Dict[str, Any]:
+def _add_flags(call: Call) -> dict[str, Any]:
     """Return the options, and the flags if some are false. TensorFlow has no such parameter, so it raises an error."""
     flags = [gradient.need_clip for gradient in call.gradients]
     return dict(call.options) if all(flags) else {**call.options, "need_clip": flags}
@@ -175,7 +175,7 @@ def _add_flags(call: Call) -> Dict[str, Any]:
 
 def _pull_back(entry: EntryPoint, call: Call) -> Reply:
     """Return the derivatives through the clip, from a gradient tape."""
-    tensors: List[Tensor] = build_tensors(call.gradients, _make_tensor)
+    tensors: list[Tensor] = build_tensors(call.gradients, _make_tensor)
     cotangents = [gradient.cotangent and make_dense(gradient.cotangent) for gradient in call.gradients]
     if "[Session]" in entry.subject.name:
         message = "the adapter asks for derivatives only where a gradient tape records them"
@@ -197,7 +197,7 @@ def _make_tensor(gradient: Gradient) -> Tensor:
     return tf.IndexedSlices(values, tf.constant(gradient.rows, tf.int64), tf.constant(shape, tf.int64))
 
 
-def _read_values(tensors: Sequence[Tensor]) -> Tuple[Optional[Array], ...]:
+def _read_values(tensors: Sequence[Tensor]) -> tuple[Array | None, ...]:
     """Return the elements that were passed: only the stored rows of a row-sparse gradient."""
     return tuple(None if tensor is None else read_tensor(_select_values(tensor)) for tensor in tensors)
 
@@ -231,27 +231,27 @@ def _clip_by_average_norm(tensor: Tensor, *, clip_norm: float, **more: Any) -> T
 
 def _clip_by_global_norm(
     tensors: Sequence[Tensor], *, clip_norm: float, **more: Any
-) -> Tuple[Sequence[Tensor], tf.Tensor]:
+) -> tuple[Sequence[Tensor], tf.Tensor]:
     clipped, norm = tf.clip_by_global_norm(tensors, clip_norm, **more)
     return clipped, norm
 
 
 def _clip_with_given_norm(
     tensors: Sequence[Tensor], *, clip_norm: float, **more: Any
-) -> Tuple[Sequence[Tensor], tf.Tensor]:
+) -> tuple[Sequence[Tensor], tf.Tensor]:
     clipped, norm = tf.clip_by_global_norm(tensors, clip_norm, use_norm=tf.linalg.global_norm(tensors), **more)
     return clipped, norm
 
 
 def _apply_to_each(function: Callable[..., Tensor]) -> Clip:
-    def clip(tensors: Sequence[Tensor], options: Mapping[str, Any]) -> Tuple[Sequence[Tensor], None]:
+    def clip(tensors: Sequence[Tensor], options: Mapping[str, Any]) -> tuple[Sequence[Tensor], None]:
         return [function(tensor, **options) for tensor in tensors], None
 
     return clip
 
 
-def _apply_to_all(function: Callable[..., Tuple[Sequence[Tensor], tf.Tensor]]) -> Clip:
-    def clip(tensors: Sequence[Tensor], options: Mapping[str, Any]) -> Tuple[Sequence[Tensor], tf.Tensor]:
+def _apply_to_all(function: Callable[..., tuple[Sequence[Tensor], tf.Tensor]]) -> Clip:
+    def clip(tensors: Sequence[Tensor], options: Mapping[str, Any]) -> tuple[Sequence[Tensor], tf.Tensor]:
         return function(tensors, **options)
 
     return clip
@@ -273,7 +273,7 @@ class _Compiled:
     def __init__(self, function: Callable[..., Any], **options: bool) -> None:
         self._function = function
         self._options = {**REUSE_GRAPHS, **options}
-        self._compiled: Dict[Tuple[str, ...], Any] = {}
+        self._compiled: dict[tuple[str, ...], Any] = {}
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         names = tuple(sorted(options))
@@ -290,7 +290,7 @@ class _Compiled:
 def _run_in_session(clip: Clip) -> Clip:
     """Return a clip that builds a graph for placeholders, feeds the tensors to a session, and reads its results."""
 
-    def run(tensors: Any, options: Mapping[str, Any]) -> Tuple[Sequence[Tensor], Optional[tf.Tensor]]:
+    def run(tensors: Any, options: Mapping[str, Any]) -> tuple[Sequence[Tensor], tf.Tensor | None]:
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             make = _Placeholders()
             clipped, norm = clip(make(tensors), {name: make(value) for name, value in options.items()})
@@ -307,8 +307,8 @@ class _Placeholders:
 
     def __init__(self) -> None:
         #: The array that each placeholder gets.
-        self.fed: Dict[tf.Tensor, Any] = {}
-        self._made: Dict[int, Tensor] = {}
+        self.fed: dict[tf.Tensor, Any] = {}
+        self._made: dict[int, Tensor] = {}
 
     def __call__(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -330,7 +330,7 @@ class _Placeholders:
         return placeholder
 
 
-def _list_entry_points() -> List[EntryPoint]:
+def _list_entry_points() -> list[EntryPoint]:
     by_use_norm = "tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)"
     found = [
         *_make_entries("tf.clip_by_value", "clip_by_value", (*ONE_BY_ONE, "min_max", "requires_min"), _clip_by_value),
@@ -356,7 +356,7 @@ def _list_entry_points() -> List[EntryPoint]:
     ]
 
 
-def _list_dtypes(operation: str) -> Tuple[str, ...]:
+def _list_dtypes(operation: str) -> tuple[str, ...]:
     """Return the dtypes for which this build has kernels. On a CPU, TensorFlow 2.4 has no `L2Loss` for bfloat16."""
     if operation in ("clip_by_value", "clip_by_norm"):
         return DTYPES
@@ -368,8 +368,8 @@ def _list_dtypes(operation: str) -> Tuple[str, ...]:
 
 
 def _make_entries(
-    name: str, operation: str, features: Tuple[str, ...], function: Callable[..., Any]
-) -> List[EntryPoint]:
+    name: str, operation: str, features: tuple[str, ...], function: Callable[..., Any]
+) -> list[EntryPoint]:
     one_by_one = operation != "clip_by_global_norm"
     over = _apply_to_each if one_by_one else _apply_to_all
     dtypes = _list_dtypes(operation)
@@ -393,7 +393,7 @@ def _make_entries(
     return found
 
 
-def _make_replicated(name: str, operation: str, features: Tuple[str, ...], function: Callable[..., Any]) -> EntryPoint:
+def _make_replicated(name: str, operation: str, features: tuple[str, ...], function: Callable[..., Any]) -> EntryPoint:
     one_by_one = operation != "clip_by_global_norm"
     clip = (_apply_to_each if one_by_one else _apply_to_all)(function)
     features = ("distributed", "functional", *features)

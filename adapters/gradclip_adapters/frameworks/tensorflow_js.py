@@ -29,7 +29,7 @@ class TensorFlowJSAdapter(Client):
             message = "there is no program node"
             raise ImportError(message)
         if not (packages / "@tensorflow" / "tfjs").is_dir():
-            message = "there is no @tensorflow/tfjs in {}".format(packages)
+            message = f"there is no @tensorflow/tfjs in {packages}"
             raise ImportError(message)
         # Node looks for packages beside the script that asks for them, and then there.
         os.environ["NODE_PATH"] = str(packages)
@@ -41,4 +41,4 @@ class TensorFlowJSAdapter(Client):
             return super().call(call)
         except (HostDied, BrokenPipeError) as death:
             # What Node dies of is an answer, not a fault of the adapter. So this process ends, too.
-            sys.exit("Node: {}".format(death))
+            sys.exit(f"Node: {death}")

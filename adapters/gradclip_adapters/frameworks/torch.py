@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import torch
 from torch.nn import Parameter, utils
@@ -105,8 +105,8 @@ def _train(entry: EntryPoint, call: Call) -> Reply:
     """
     _refuse_other_gradients(call)
     start, decay, steps, passes = (call.options.get(name, default) for name, default in zip(TRAINING, (0.0, 0.0, 1, 1)))
-    parameters: List[Parameter] = []
-    groups: Dict[int, List[Parameter]] = {}
+    parameters: list[Parameter] = []
+    groups: dict[int, list[Parameter]] = {}
     for gradient in call.gradients:
         tensor = torch.zeros(1) if gradient.array is None else make_tensor(gradient.array)
         parameters.append(Parameter(torch.full_like(tensor, start)))
@@ -134,7 +134,7 @@ def _train(entry: EntryPoint, call: Call) -> Reply:
     )
 
 
-def _build_loss(parameters: Sequence[Parameter], factors: Sequence[Optional[torch.Tensor]]) -> torch.Tensor:
+def _build_loss(parameters: Sequence[Parameter], factors: Sequence[torch.Tensor | None]) -> torch.Tensor:
     """Return the sum of `parameter * factor`, whose derivatives are the factors bit for bit."""
     products = [(one * factor).sum() for one, factor in zip(parameters, factors) if factor is not None]
     # Only tensors of one dtype can be stacked. The backward pass multiplies by an exact 1.
@@ -169,14 +169,14 @@ def _compile(entry: EntryPoint) -> EntryPoint:
     return EntryPoint(entry.subject, torch.compile(entry.clip))
 
 
-def _make_norm_clip(**mode: Optional[bool]) -> Clip:
+def _make_norm_clip(**mode: bool | None) -> Clip:
     def clip(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> torch.Tensor:
         return utils.clip_grad_norm_(passed(), options["clip_norm"], **mode, **select_more(options))
 
     return clip
 
 
-def _make_value_clip(**mode: Optional[bool]) -> Clip:
+def _make_value_clip(**mode: bool | None) -> Clip:
     def clip(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> None:
         utils.clip_grad_value_(passed(), options["max"], **mode, **select_more(options))
 
@@ -204,7 +204,7 @@ def _clip_by_own_norm(passed: Callable[[], Parameters], options: Mapping[str, An
     utils.clip_grads_with_norm_(passed(), options["clip_norm"], norm, **select_more(options))
 
 
-def _list_entry_points() -> List[EntryPoint]:
+def _list_entry_points() -> list[EntryPoint]:
     entries = []
     for mode in MODES:
         name = "".join("[{}={}]".format(*pair) for pair in mode.items())
@@ -239,7 +239,7 @@ def _list_entry_points() -> List[EntryPoint]:
     return [*entries, *by_norm_then_step, EntryPoint(by_value, _make_value_clip())]
 
 
-def _list_two_steps() -> List[EntryPoint]:
+def _list_two_steps() -> list[EntryPoint]:
     """Return the entry points that take a norm, which is torch's or the user's."""
     halves = Subject(
         "torch.nn.utils.get_total_norm then clip_grads_with_norm_",

@@ -10,7 +10,7 @@ import warnings
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 # DeepSpeed reads the first one when it is imported, and the second one when it makes an engine.
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
@@ -54,7 +54,7 @@ DTYPES = ("float16", "bfloat16", "float32")
 
 #: The module that the processes import, and the teams of each number of processes.
 MODULE = __name__
-_TEAMS: Dict[int, Team] = {}
+_TEAMS: dict[int, Team] = {}
 
 
 class DeepSpeedAdapter(ParametersAdapter):
@@ -156,7 +156,7 @@ def _make_addend(gradient: Gradient, rank: int, world: int) -> Gradient:
     return replace(gradient, array=read_array(torch.zeros_like(tensor) if rank else tensor * world))
 
 
-def _step(passed: Callable[[], List[Parameter]], options: Mapping[str, Any], stage: int) -> Any:
+def _step(passed: Callable[[], list[Parameter]], options: Mapping[str, Any], stage: int) -> Any:
     """Take a step from zero, and return the norm. DeepSpeed may return it as a number or as a tensor, or not at all."""
     parameters = passed()
     model = GivenGradients(parameters)
@@ -181,7 +181,7 @@ def _clip_parameters(passed: Callable[[], Parameters], options: Mapping[str, Any
     return clip_grad_norm_(passed(), options["clip_norm"], **select_more(options))
 
 
-def _clip_tensors(passed: Callable[[], List[Parameter]], options: Mapping[str, Any]) -> Any:
+def _clip_tensors(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> Any:
     tensors = [parameter.grad for parameter in passed()]
     return clip_tensors_by_global_norm(tensors, options["clip_norm"], **select_more(options))
 
@@ -214,11 +214,11 @@ FUNCTIONS = [
 ]
 
 
-def _list_steps(suffix: str, *features: str) -> List[EntryPoint]:
+def _list_steps(suffix: str, *features: str) -> list[EntryPoint]:
     return [
         EntryPoint(
             Subject(
-                "deepspeed.initialize(gradient_clipping)[ZeRO {}{}]".format(stage, suffix),
+                f"deepspeed.initialize(gradient_clipping)[ZeRO {stage}{suffix}]",
                 "clip_by_global_norm",
                 ("bfloat16", "float32"),
                 ("none_grads", "returns_norm", "optimizer", *features),

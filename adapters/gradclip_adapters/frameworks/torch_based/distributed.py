@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Sequence
 
 import torch
 from torch.nn import Parameter
@@ -28,18 +28,18 @@ BY_NORM = (*FEATURES, "returns_norm", "norm_type", *ERROR_IF_NONFINITE)
 
 #: The module that the processes import, and the teams of each number of processes.
 MODULE = __name__
-_TEAMS: Dict[int, Team] = {}
+_TEAMS: dict[int, Team] = {}
 
 
-def _keep_sent(dtypes: Sequence[str]) -> Tuple[str, ...]:
+def _keep_sent(dtypes: Sequence[str]) -> tuple[str, ...]:
     return tuple(dtype for dtype in dtypes if dtype in SENT_DTYPES)
 
 
-def _list_subjects() -> List[Subject]:
+def _list_subjects() -> list[Subject]:
     found = []
     for engine in ENGINES:
-        by_norm = "torch.nn.utils.clip_grad_norm_[{}]".format(engine)
-        by_value = "torch.nn.utils.clip_grad_value_[{}]".format(engine)
+        by_norm = f"torch.nn.utils.clip_grad_norm_[{engine}]"
+        by_value = f"torch.nn.utils.clip_grad_value_[{engine}]"
         found += [
             Subject(by_norm, "clip_by_global_norm", _keep_sent(NORM_DTYPES), BY_NORM, NORM_TYPES),
             Subject(by_value, "clip_by_value", _keep_sent(VALUE_DTYPES), FEATURES),
@@ -101,7 +101,7 @@ def _answer(call: Call, rank: int, mesh: Any) -> Reply:
     return Reply(gradients=results, norm=total, inputs=inputs, warnings=seen.warnings)
 
 
-def _clip(subject: str, parameters: Sequence[Parameter], options: Mapping[str, Any]) -> Optional[torch.Tensor]:
+def _clip(subject: str, parameters: Sequence[Parameter], options: Mapping[str, Any]) -> torch.Tensor | None:
     more = {name: value for name, value in select_more(options).items() if name != "world"}
     if subject.startswith("torch.nn.utils.clip_grad_value_"):
         torch.nn.utils.clip_grad_value_(parameters, options["max"], **more)
@@ -114,11 +114,11 @@ def _take_local(tensor: Any) -> Any:
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
-def _list_tensors(call: Call) -> List[Optional[torch.Tensor]]:
+def _list_tensors(call: Call) -> list[torch.Tensor | None]:
     return [None if gradient.array is None else make_tensor(gradient.array) for gradient in call.gradients]
 
 
-def _list_addends(call: Call, rank: int) -> List[Optional[torch.Tensor]]:
+def _list_addends(call: Call, rank: int) -> list[torch.Tensor | None]:
     """Return gradients of a process that DDP and FSDP2 average to those of the call.
 
     Only the first process has any. So a clip of each process's own gradients, before they are averaged, is wrong.
@@ -129,7 +129,7 @@ def _list_addends(call: Call, rank: int) -> List[Optional[torch.Tensor]]:
     return [None if tensor is None else tensor * get_world(call) for tensor in tensors]
 
 
-def _make_dtensors(call: Call, rank: int, mesh: Any) -> List[Parameter]:
+def _make_dtensors(call: Call, rank: int, mesh: Any) -> list[Parameter]:
     """Return parameters that are DTensors, each with its placement."""
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
@@ -149,12 +149,12 @@ def _make_dtensors(call: Call, rank: int, mesh: Any) -> List[Parameter]:
 class _Products(torch.nn.Module):  # type: ignore[misc]
     """A module whose backward pass gives each parameter a known gradient."""
 
-    def __init__(self, tensors: Sequence[Optional[torch.Tensor]], dtype: torch.dtype) -> None:
+    def __init__(self, tensors: Sequence[torch.Tensor | None], dtype: torch.dtype) -> None:
         super().__init__()
         zeros = [torch.zeros(1, dtype=dtype) if tensor is None else torch.zeros_like(tensor) for tensor in tensors]
         self.listed = torch.nn.ParameterList(map(Parameter, zeros))
 
-    def forward(self, factors: Sequence[Optional[torch.Tensor]]) -> torch.Tensor:
+    def forward(self, factors: Sequence[torch.Tensor | None]) -> torch.Tensor:
         pairs = zip(self.listed, factors)
         return torch.stack([(one * factor).sum() for one, factor in pairs if factor is not None]).sum()
 
@@ -165,7 +165,7 @@ def _make_module(call: Call) -> _Products:
     return _Products(tensors, dtype)
 
 
-def _make_fully_sharded(call: Call, rank: int, mesh: Any) -> List[Parameter]:
+def _make_fully_sharded(call: Call, rank: int, mesh: Any) -> list[Parameter]:
     """Return the parameters of a module that FSDP2 shards, after a backward pass. It ignores those that are copied."""
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import Shard
@@ -185,7 +185,7 @@ def _make_fully_sharded(call: Call, rank: int, mesh: Any) -> List[Parameter]:
     return list(module.listed)
 
 
-def _make_replicated(call: Call, rank: int, mesh: Any) -> List[Parameter]:
+def _make_replicated(call: Call, rank: int, mesh: Any) -> list[Parameter]:
     """Return the parameters of a module in DDP, after a backward pass."""
     del mesh
     module = _make_module(call)
@@ -196,7 +196,7 @@ def _make_replicated(call: Call, rank: int, mesh: Any) -> List[Parameter]:
 
 
 #: The functions that make the parameters of each engine.
-BUILDERS: Dict[str, Callable[[Call, int, Any], List[Parameter]]] = {
+BUILDERS: dict[str, Callable[[Call, int, Any], list[Parameter]]] = {
     "DTensor": _make_dtensors,
     "FSDP2": _make_fully_sharded,
     "DDP": _make_replicated,

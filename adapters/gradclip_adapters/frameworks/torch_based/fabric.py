@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Mapping
+from typing import Any, Callable, Mapping
 
 import lightning_fabric
 import torch
@@ -22,16 +22,16 @@ class FabricAdapter(ParametersAdapter):
         super().__init__("Lightning Fabric", lightning_fabric.__version__, ENTRY_POINTS)
 
 
-def _clip(parameters: List[Parameter], **options: Any) -> Any:
+def _clip(parameters: list[Parameter], **options: Any) -> Any:
     fabric = lightning_fabric.Fabric(accelerator="cpu", devices=1)
     return fabric.clip_gradients(ParameterList(parameters), torch.optim.SGD(parameters), **options)
 
 
-def _clip_by_norm(passed: Callable[[], List[Parameter]], options: Mapping[str, Any]) -> Any:
+def _clip_by_norm(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> Any:
     return _clip(passed(), max_norm=options["clip_norm"], **select_more(options))
 
 
-def _clip_by_value(passed: Callable[[], List[Parameter]], options: Mapping[str, Any]) -> Any:
+def _clip_by_value(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> Any:
     return _clip(passed(), clip_val=options["max"], **select_more(options))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Mapping
+from typing import Any, Callable, Mapping
 
 import fairscale
 import torch
@@ -25,7 +25,7 @@ class FairScaleAdapter(ParametersAdapter):
         super().__init__("FairScale", fairscale.__version__, ENTRY_POINTS)
 
 
-def _clip(passed: Callable[[], List[Parameter]], options: Mapping[str, Any]) -> Any:
+def _clip(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> Any:
     optimizer = OSS(passed(), torch.optim.SGD, lr=1.0)
     return optimizer.clip_grad_norm(options["clip_norm"], **select_more(options))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Mapping
+from typing import Any, Callable, Mapping
 
 import fastai
 import torch
@@ -27,7 +27,7 @@ class FastaiAdapter(TrainingAdapter):
         super().__init__("fastai", fastai.__version__, ENTRY_POINTS)
 
 
-def _step(passed: Callable[[], List[Parameter]], options: Mapping[str, Any]) -> None:
+def _step(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> None:
     train_model(passed(), lambda model: _train(model, options))
 
 

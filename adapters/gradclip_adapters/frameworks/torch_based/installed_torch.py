@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Callable, Mapping, Optional, Tuple
+from typing import Any, Callable, Mapping
 
 import torch
 from torch.nn import utils
@@ -28,7 +28,7 @@ _PARAMETERS = inspect.signature(utils.clip_grad_norm_).parameters
 #: The ability to raise an error for a norm that is not finite, which came in 1.9.
 ERROR_IF_NONFINITE = ("error_if_nonfinite",) if "error_if_nonfinite" in _PARAMETERS else ()
 #: The parameter `foreach` came in 2.0. Before, there is one mode without it.
-MODES: Tuple[Mapping[str, Optional[bool]], ...] = (
+MODES: tuple[Mapping[str, bool | None], ...] = (
     ({"foreach": True}, {"foreach": False}, {"foreach": None}) if "foreach" in _PARAMETERS else ({},)
 )
 #: `torch.compile` came in 2.0.
@@ -41,7 +41,7 @@ HAS_SCALER = hasattr(getattr(torch, "amp", None), "GradScaler")
 HAS_MESH = HAS_TWO_STEPS
 
 
-def _find_dtypes(clip: Callable[..., Any]) -> Tuple[str, ...]:
+def _find_dtypes(clip: Callable[..., Any]) -> tuple[str, ...]:
     """Return the dtypes for which this build has the kernels of a clip. Old builds for CPUs lack some of half width."""
     found = []
     for name in ("float16", "bfloat16", "float32", "float64"):

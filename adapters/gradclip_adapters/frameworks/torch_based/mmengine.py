@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Mapping
+from typing import Any, Callable, Mapping
 
 import mmengine
 import torch
@@ -23,16 +23,16 @@ class MMEngineAdapter(ParametersAdapter):
         super().__init__("MMEngine", mmengine.__version__, ENTRY_POINTS)
 
 
-def _step(parameters: List[Parameter], options: Mapping[str, Any], clip_grad: Mapping[str, Any]) -> None:
+def _step(parameters: list[Parameter], options: Mapping[str, Any], clip_grad: Mapping[str, Any]) -> None:
     optimizer = torch.optim.SGD(parameters, lr=options.get("learning_rate", 1.0))
     OptimWrapper(optimizer, clip_grad={**clip_grad, **select_more(options)}).step()
 
 
-def _clip_by_norm(passed: Callable[[], List[Parameter]], options: Mapping[str, Any]) -> None:
+def _clip_by_norm(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> None:
     _step(passed(), options, {"max_norm": options["clip_norm"]})
 
 
-def _clip_by_value(passed: Callable[[], List[Parameter]], options: Mapping[str, Any]) -> None:
+def _clip_by_value(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> None:
     _step(passed(), options, {"type": "value", "clip_value": options["max"]})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Callable, Dict, List, Mapping
+from typing import Any, Callable, Mapping
 
 import torch
 from torch.nn import Parameter
@@ -52,12 +52,12 @@ def _make_examples(gradient: Gradient) -> Any:
     return make_tensor(array, gradient.layout)
 
 
-def _clip(passed: Callable[[], List[Parameter]], options: Mapping[str, Any]) -> None:
+def _clip(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> None:
     optimizer = torch.optim.SGD(passed(), lr=1.0)
     DPOptimizer(optimizer, max_grad_norm=options["clip_norm"], **_make_others(options)).pre_step()
 
 
-def _clip_layers(passed: Callable[[], List[Parameter]], options: Mapping[str, Any]) -> None:
+def _clip_layers(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> None:
     """Clip each layer of each example. Its user chooses the thresholds of the layers, as the option `layers` says."""
     parameters = passed()
     if "layers" not in options and len(parameters) > 1:
@@ -71,7 +71,7 @@ def _clip_layers(passed: Callable[[], List[Parameter]], options: Mapping[str, An
     DPPerLayerOptimizer(optimizer, max_grad_norm=thresholds, **_make_others(options)).pre_step()
 
 
-def _make_others(options: Mapping[str, Any]) -> Dict[str, Any]:
+def _make_others(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments beside the threshold, for sums without noise."""
     more = {name: value for name, value in select_more(options).items() if name != "layers"}
     return {"noise_multiplier": 0.0, "expected_batch_size": None, "loss_reduction": "sum", **more}

@@ -7,7 +7,7 @@ options of a call to the package's own function.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 
 import torch
 from torch.nn import Parameter
@@ -153,7 +153,7 @@ class ParametersAdapter(Adapter):
         return answer_call(entry, call)
 
 
-def describe_torch() -> Dict[str, str]:
+def describe_torch() -> dict[str, str]:
     """Return torch's version and the settings that may change the order of its additions."""
     return {
         "torch": torch.__version__,
@@ -163,7 +163,7 @@ def describe_torch() -> Dict[str, str]:
     }
 
 
-def answer_call(entry: EntryPoint, call: Call, step: Optional[Callable[[List[Parameter]], None]] = None) -> Reply:
+def answer_call(entry: EntryPoint, call: Call, step: Callable[[list[Parameter]], None] | None = None) -> Reply:
     """Call the function of an entry point on new parameters, and read their gradients.
 
     Parameters
@@ -243,7 +243,7 @@ def _fill(parameters: Sequence[Parameter], call: Call) -> None:
             parameter.grad.copy_(make_tensor(gradient.array))
 
 
-def negate(parameter: Parameter) -> Optional[torch.Tensor]:
+def negate(parameter: Parameter) -> torch.Tensor | None:
     """Return the negated parameter, or None if it has no gradient and so did not move."""
     # Subtract, because negating would turn a zero into a minus zero that the optimizer did not produce.
     return None if parameter.grad is None else torch.zeros_like(parameter) - parameter.detach()
@@ -255,7 +255,7 @@ def make_tensor(array: Array, layout: str = "contiguous") -> torch.Tensor:
     The bits of bfloat16 pass through NumPy as integers, because NumPy has no such dtype.
     """
     bits = array.bits()
-    signed = lay_out(bits.view("i{}".format(bits.itemsize)), layout)
+    signed = lay_out(bits.view(f"i{bits.itemsize}"), layout)
     if layout == "reversed":
         message = "tensors of torch have no negative strides"
         raise Unsupported(message, "interface")
@@ -273,11 +273,11 @@ def read_array(tensor: torch.Tensor) -> Array:
     return Array.of(tensor.numpy())
 
 
-def read_arrays(tensors: Sequence[Optional[torch.Tensor]]) -> Tuple[Optional[Array], ...]:
+def read_arrays(tensors: Sequence[torch.Tensor | None]) -> tuple[Array | None, ...]:
     """Return the elements of each tensor, and None where there is no tensor."""
     return tuple(None if tensor is None else read_array(tensor) for tensor in tensors)
 
 
-def select_more(options: Mapping[str, Any]) -> Dict[str, Any]:
+def select_more(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the other options of a call, which torch takes or refuses."""
     return {name: value for name, value in options.items() if name not in (*THRESHOLDS, *HOW)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Mapping
 
 from torchtitan.distributed import utils
 
@@ -31,7 +31,7 @@ class TorchtitanAdapter(ParametersAdapter):
         super().__init__("torchtitan", version("torchtitan"), ENTRY_POINTS)
 
 
-def _make_clip(foreach: Optional[bool]) -> Clip:
+def _make_clip(foreach: bool | None) -> Clip:
     def clip(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> Any:
         return utils.clip_grad_norm_(passed(), options["clip_norm"], foreach=foreach, **select_more(options))
 
@@ -41,7 +41,7 @@ def _make_clip(foreach: Optional[bool]) -> Clip:
 ENTRY_POINTS = [
     EntryPoint(
         Subject(
-            "torchtitan.distributed.utils.clip_grad_norm_[foreach={}]".format(foreach),
+            f"torchtitan.distributed.utils.clip_grad_norm_[foreach={foreach}]",
             "clip_by_global_norm",
             DTYPES,
             (*COMMON, *ANY_NORM, "in_place", "error_if_nonfinite"),

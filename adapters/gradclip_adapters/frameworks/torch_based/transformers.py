@@ -6,7 +6,7 @@ import os
 import random
 import tempfile
 import unittest.mock
-from typing import Any, Callable, Dict, List, Mapping
+from typing import Any, Callable, Mapping
 
 import numpy as np
 import transformers
@@ -40,12 +40,12 @@ class _Model(Module):  # type: ignore[misc] # mypy does not see torch
         super().__init__()
         self.inner = inner
 
-    def forward(self, x: Any) -> Dict[str, Any]:
+    def forward(self, x: Any) -> dict[str, Any]:
         del x
         return {"loss": self.inner()}
 
 
-def _step(passed: Callable[[], List[Parameter]], options: Mapping[str, Any]) -> None:
+def _step(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> None:
     train_model(passed(), lambda model: _train(model, options))
 
 

@@ -171,7 +171,8 @@ def check_cell(
     from .known.known_causes import load_known
     from .run.runner import run_cell
 
-    claims, known = load_claims_of(target, connection.description.version), load_known(target)
+    description = connection.description
+    claims, known = load_claims_of(target, description.version, description.environment), load_known(target)
     cell = run_cell(connection, planned, timeout, claims, known, probes, evidence)
     if cell.status in SPOILING:
         pytest.fail(escape_text(_describe(cell, connection, target, evidence)), pytrace=False)

@@ -195,7 +195,7 @@ def test_odd_docstring_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_claim_may_be_about_some_versions_only() -> None:
-    old, new = load_claims_of("tensorflow", "2.15.1"), load_claims_of("tensorflow", "2.21.0")
+    old, new = load_claims_of("tensorflow", "2.15.1", {}), load_claims_of("tensorflow", "2.21.0", {})
     (changed,) = set(new) - set(old)
 
     # Since some version after 2.15, tf.clip_by_norm treats a negative threshold as zero, and says so.
@@ -204,6 +204,14 @@ def test_claim_may_be_about_some_versions_only() -> None:
     assert before.domain is not None
     assert set(old) & set(new)
     assert set(old) | set(new) == set(load_claims("tensorflow"))
+
+
+@pytest.mark.parametrize(("device", "count"), [("cuda (a card)", 1), ("cpu", 0)])
+def test_claim_may_be_about_some_devices_only(tmp_path: Path, device: str, count: int) -> None:
+    claim = 'subject = "lib.clip"\nformula = { kind = "plain" }\nphrase = "on a GPU"\nwhere = "docs"'
+    (tmp_path / "lib.claims.toml").write_text(f'[[claim]]\n{claim}\ndevices = "cuda*"\n', encoding="utf-8")
+
+    assert len(load_claims_of(str(tmp_path / "lib.py"), "1.0", {"device": device})) == count
 
     run = make_run("lib.clip", "clip_by_norm")
     run = replace(run, header=replace(run.header, framework={"name": "lib", "version": "1.0"}))

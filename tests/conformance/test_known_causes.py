@@ -91,6 +91,7 @@ def find_statuses(function: Callable[..., Any], known: Sequence[KnownCause], rul
         ({"rules": ("global-norm.overflow-of-squares",)}, {"deviation"}),
         ({"versions": "<0"}, {"fail"}),
         ({"platforms": "no such platform"}, {"fail"}),
+        ({"devices": "cuda*"}, {"fail"}),
     ],
 )
 def test_entry_excuses_what_its_cause_reproduces(changes: dict[str, Any], statuses: set[str]) -> None:

@@ -132,7 +132,8 @@ def _read_earlier(output: Path | None) -> Mapping[str, Any]:
 
 def _measure(target: Target, operation: str | None, dtypes: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:
     connection, rows = target.connect(), []
-    claims = load_claims_of(target.name, connection.description.version)
+    description = connection.description
+    claims = load_claims_of(target.name, description.version, description.environment)
     try:
         places = [
             (subject, dtype)

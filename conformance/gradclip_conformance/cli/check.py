@@ -265,7 +265,8 @@ def _search(target: Target, selection: Selection, seed: int, timeout: float) -> 
     del hypothesis
     connection = target.connect(timeout)
     try:
-        claims = load_claims_of(target.name, connection.description.version)
+        description = connection.description
+        claims = load_claims_of(target.name, description.version, description.environment)
         known = load_known(target.name)
         probes = AbilityProbes()
 

@@ -55,7 +55,8 @@ def _ask_target(target: Target, selection: Selection) -> int:
         description = connection.description
         click.echo(escape_line(f"{target.label}: {description.heading}, Python {description.environment['python']}"))
         planned = plan_cells(description.subjects, list_all_cases(), selection)
-        claims, known = load_claims_of(target.name, description.version), load_known(target.name)
+        claims = load_claims_of(target.name, description.version, description.environment)
+        known = load_known(target.name)
         probes = AbilityProbes()
         cells = [run_cell(connection, cell, CASE_SECONDS, claims, known, probes) for cell in planned]
     finally:

@@ -180,6 +180,8 @@ class Claim:
     domain: Domain | None = None
     #: The versions whose documentation has the phrase, such as ">=2.6,<3"; if empty, all.
     versions: str = ""
+    #: A pattern of the devices that the phrase is about.
+    devices: str = "*"
 
     def speaks_of(self, case: str, subject: str) -> bool:
         """Return whether the claim is about a cell. The id of a rule covers all its cases."""

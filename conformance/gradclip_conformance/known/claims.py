@@ -18,6 +18,7 @@ A claim [[claim]] gives:
 `domain`             or the domain that the phrase gives, such as `{ option = "clip_norm", above = 0.0 }`; with
                      `without = "min"`, it is bounded only where the option `min` is left out
 `versions`           a specifier such as ">=2.6,<3" of the versions whose documentation has the phrase (optional: all)
+`devices`            a pattern of the devices that the phrase is about, such as "cuda*" (optional: all)
 `phrase`, `where`    the words of the documentation, and their place
 `docstring`          the object whose docstring contains the phrase (optional)
 `docstring_sha256`   the hash of that docstring, so that changes of the text around the phrase are noticed
@@ -45,7 +46,7 @@ from ..cases.toml_files import add_place_to_errors, check_document, read_toml
 from ..judge.model import Claim, Domain
 from ..oracle.formula import Formula
 from .files import SCHEMAS, find_sidecar_file
-from .pins import is_version_within
+from .pins import is_on_device, is_version_within
 
 __all__ = [
     "CLAIMS",
@@ -100,9 +101,13 @@ def load_claims(adapter: str) -> tuple[Claim, ...]:
     return tuple(found)
 
 
-def load_claims_of(adapter: str, version: str) -> tuple[Claim, ...]:
-    """Return the claims about one version of an adapter's framework."""
-    return tuple(claim for claim in load_claims(adapter) if is_version_within(version, claim.versions))
+def load_claims_of(adapter: str, version: str, environment: Mapping[str, str]) -> tuple[Claim, ...]:
+    """Return the claims about one version of an adapter's framework, on the device of its environment."""
+    return tuple(
+        claim
+        for claim in load_claims(adapter)
+        if is_version_within(version, claim.versions) and is_on_device(environment, claim.devices)
+    )
 
 
 def _refuse_incomplete(entry: Any, file: str) -> None:

@@ -12,6 +12,7 @@ break the same rule.
 `rules`        patterns of rules or cases (optional: all)
 `versions`     a specifier such as ">=2.6,<3" (optional)
 `platforms`    a pattern of the record's platform (optional)
+`devices`      a pattern of the device that the adapter names, such as "cpu" or "cuda*" (optional: all)
 `reason`       the framework's behaviour and its cause, in a sentence; the verdict counts the entries without a reason
 `url`          the upstream thread, "none found", or "no search was made"
 `checked`      the day on which the failure was reproduced without the suite, and upstream threads were searched
@@ -40,7 +41,7 @@ from ..cases.patterns import matches, matches_any, suggest_known
 from ..cases.toml_files import add_place_to_errors, check_document, parse_toml, read_toml
 from ..causes.model import Explanation, Suspect
 from .files import SCHEMAS
-from .pins import Deviation, find_pins_file, is_version_within, load_deviations
+from .pins import Deviation, find_pins_file, is_on_device, is_version_within, load_deviations
 
 __all__ = [
     "NO_SEARCH",
@@ -75,13 +76,15 @@ class KnownCause:
     rules: tuple[str, ...] = ("*",)
     versions: str = ""
     platforms: str = "*"
+    devices: str = "*"
 
     #: Whether each call needs a fresh process. None does: only a call that ends its process is repeated in a fresh one.
     is_deadly = False
 
     def holds(self, version: str, environment: Mapping[str, str]) -> bool:
-        """Return whether the entry is about this version on this platform."""
-        return is_version_within(version, self.versions) and matches(self.platforms, environment.get("platform", ""))
+        """Return whether the entry is about this version on this platform and device."""
+        there = matches(self.platforms, environment.get("platform", "")) and is_on_device(environment, self.devices)
+        return there and is_version_within(version, self.versions)
 
     def speaks_of(self, case: str, subject: str) -> bool:
         """Return whether the entry may be about a cell."""

@@ -57,6 +57,7 @@ __all__ = [
     "find_pin_faults",
     "find_pins_file",
     "find_unmatched",
+    "is_on_device",
     "is_version_within",
     "load_deviations",
     "read_deviations",
@@ -98,8 +99,7 @@ class Deviation:
 
     def holds(self, version: str, environment: Mapping[str, str]) -> bool:
         """Return whether the pin is about this version on this platform and device, and has not expired."""
-        device = environment.get("device", environment.get("devices", ""))
-        there = matches(self.platform, environment.get("platform", "")) and matches(self.device, device)
+        there = matches(self.platform, environment.get("platform", "")) and is_on_device(environment, self.device)
         return there and is_version_within(version, self.version) and not self.expired
 
     def speaks_of(self, case: str, subject: str) -> bool:
@@ -129,6 +129,11 @@ def find_mode(subject: str) -> str:
     """Return the text in brackets at the end of a subject's name, or an empty text if there is none."""
     found = re.search(r"\[([^\[\]]*)\]$", subject)
     return found[1] if found else ""
+
+
+def is_on_device(environment: Mapping[str, str], pattern: str) -> bool:
+    """Return whether the device, or the list of devices, that an adapter names matches a pattern."""
+    return matches(pattern, environment.get("device", environment.get("devices", "")))
 
 
 # Every cell asks this of every known failure, and parsing a specifier takes long.

@@ -51,7 +51,7 @@ def write_known_entry(parts: Sequence[KnownCause]) -> str:
 
 
 #: The fields that an entry and its parts may share, in the order in which they are written. `cause` is written first.
-SHARED = ("cause", "subjects", "rules", "versions", "platforms", "reason", "url", "checked")
+SHARED = ("cause", "subjects", "rules", "versions", "platforms", "devices", "reason", "url", "checked")
 #: The fields that are written even if they are empty, so that somebody fills them.
 ALWAYS = ("subjects", "reason", "url", "checked")
 

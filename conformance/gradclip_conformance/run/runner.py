@@ -161,7 +161,7 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
         written = cases.values() if request.stage != "quick" else request.extra_cases
         planned = plan_cells(description.subjects, written, request.selection)
         planned += plan_rows(description.subjects, request.selection, request.stage, request.target)
-        claims = load_claims_of(request.adapter, description.version)
+        claims = load_claims_of(request.adapter, description.version, description.environment)
         state = _RunState(claims, load_known(request.adapter), description, [first])
         header = make_header(request.adapter, description, request.command, request.seed)
         progress.note_start(request.adapter, description.heading, len(planned))

@@ -54,6 +54,7 @@ KNOWN = {
     "rules": ["norm.scaled-above"],
     "versions": ">=1.0,<2",
     "platforms": "*",
+    "devices": "cuda*",
     "reason": "halves",
     "url": "none found",
     "checked": "2026-11-23",

@@ -37,6 +37,7 @@ __all__ = [
     "FrameworkCall",
     "FrameworkRaised",
     "Gradient",
+    "MissingDevice",
     "Reply",
     "Subject",
     "Unsupported",
@@ -326,6 +327,10 @@ class BadDeclaration(ValueError):
     """An adapter describes itself in a way that the contract forbids. The text is for the adapter's author."""
 
 
+class MissingDevice(Exception):
+    """A framework does not find the device that was asked for. The text is a sentence that names both."""
+
+
 class BadReply(TypeError):
     """An adapter's `call` returned something that the contract forbids. The text is for the adapter's author."""
 
@@ -435,7 +440,12 @@ def name_type(value: object) -> str:
 
 
 class Adapter:
-    """The base class of adapters. An adapter names its framework, lists the subjects and answers calls."""
+    """The base class of adapters. An adapter names its framework, lists the subjects and answers calls.
+
+    If a framework has several devices, the adapter is made with the argument `device`: "cpu" by default, or "cuda". It
+    raises :class:`MissingDevice` if the framework does not find that device. The environment in :meth:`about` names the
+    device as `device`, with the name of the card: "cuda (NVIDIA H200)".
+    """
 
     def about(self) -> About:
         """Return the framework and the version that this adapter has found."""

@@ -18,7 +18,17 @@ from typing import IO, Any, Callable, Mapping
 
 from . import registry, wire
 from .answer_size import count_answer_bytes
-from .contract import Adapter, BadDeclaration, BadReply, Call, FrameworkRaised, Reply, Unsupported, read_text
+from .contract import (
+    Adapter,
+    BadDeclaration,
+    BadReply,
+    Call,
+    FrameworkRaised,
+    MissingDevice,
+    Reply,
+    Unsupported,
+    read_text,
+)
 from .limits import LINE, NAME, parse_message, shorten
 from .surroundings import answer_in_watched_surroundings
 
@@ -37,6 +47,7 @@ __all__ = [
 KINDS = {
     registry.BadTarget: "bad-target",
     registry.MissingFramework: "missing-framework",
+    MissingDevice: "missing-device",
     BadDeclaration: "broken-adapter",
 }
 
@@ -51,8 +62,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.memory is not None:
             _limit_memory(options.memory)
+        in_place = registry.IN_PLACE[options.in_place]
         adapter = registry.resolve(
-            options.target, options.operation, options.dtypes, registry.IN_PLACE[options.in_place], options.name
+            options.target, options.operation, options.dtypes, in_place, options.name, options.device
         )
         about = describe(adapter)
     except Exception as error:  # noqa: BLE001 - an adapter may raise anything, and the suite must be told
@@ -73,6 +85,7 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--dtype", dest="dtypes", action="append", help="for a plain function: a dtype to call it with")
     parser.add_argument("--in-place", choices=["yes", "no"], help="for a plain function: does it write in place?")
     parser.add_argument("--name", help="for a plain function: the name that is shown")
+    parser.add_argument("--device", help='the device on which the framework works, such as "cuda"')
     parser.add_argument("--memory", type=int, metavar="BYTES", help="how much memory this process may allocate")
     return parser
 

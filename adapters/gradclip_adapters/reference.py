@@ -1,11 +1,12 @@
 """Adapt the reference, `gradclip_spec`, on each array library that it supports.
 
 Each factory at the end of this module makes an adapter for one library: `numpy()`, `array_api_strict()`, `torch()`,
-`jax()`, `dask()`.
+`jax()`, `cupy()`, `dask()`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib.util
 from dataclasses import dataclass, replace
@@ -25,10 +26,10 @@ from .arrays import (
     make_following_call,
     refuse_unlisted,
 )
-from .contract import OPERATIONS, About, Adapter, Array, Call, Gradient, Reply, Subject, framework_call
+from .contract import OPERATIONS, About, Adapter, Array, Call, Gradient, MissingDevice, Reply, Subject, framework_call
 from .surroundings import find_shared
 
-__all__ = ["Backend", "ReferenceAdapter", "array_api_strict", "dask", "jax", "numpy", "torch"]
+__all__ = ["Backend", "ReferenceAdapter", "array_api_strict", "cupy", "dask", "jax", "numpy", "torch"]
 
 NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
 COMMON = ("excludes", "none_grads", "mixed_dtypes", "repeated", "generator", "single", "threads")
@@ -52,6 +53,8 @@ class Backend:
     dtypes: tuple[str, ...]
     make: Callable[[Gradient], Any]
     read: Callable[[Any], Array]
+    #: The device, with the name of the card if there is one.
+    device: str = "cpu"
     #: Whether its arrays are writable.
     writable: bool = True
     #: Whether its arrays take the memory layout that a case asks for.
@@ -80,7 +83,8 @@ class ReferenceAdapter(Adapter):
     def about(self) -> About:
         """Return the version of the reference, with the library and its version as the environment."""
         name = f"gradclip_spec on {self._backend.name}"
-        return About(name, gradclip_spec.__version__, {self._backend.name: self._backend.version})
+        environment = {self._backend.name: self._backend.version, "device": self._backend.device}
+        return About(name, gradclip_spec.__version__, environment)
 
     def subjects(self) -> Sequence[Subject]:
         """Return each operation as a function, and in place if the library's arrays are writable."""
@@ -223,11 +227,13 @@ def array_api_strict() -> ReferenceAdapter:
     return ReferenceAdapter(Backend("array-api-strict", xp.__version__, dtypes, make, _read_numpy))
 
 
-def torch() -> ReferenceAdapter:
-    """Return the adapter for torch."""
+def torch(device: str = "cpu") -> ReferenceAdapter:
+    """Return the adapter for torch on a device."""
     import torch as library
 
     from .frameworks.torch_based import parameters as adapter
+
+    adapter.choose_device(device)
 
     def make(gradient: Gradient) -> Any:
         assert gradient.array is not None
@@ -244,15 +250,20 @@ def torch() -> ReferenceAdapter:
         leaves = [array.requires_grad_() for array in arrays]
         return list(library.autograd.grad(function(leaves), leaves, cotangents))
 
-    backend = Backend("PyTorch", version, adapter.DTYPES, make, adapter.read_array, fill=fill, pull_back=pull_back)
-    return ReferenceAdapter(backend)
+    name, read = adapter.describe_device(), adapter.read_array
+    return ReferenceAdapter(
+        Backend("PyTorch", version, adapter.DTYPES, make, read, name, fill=fill, pull_back=pull_back)
+    )
 
 
-def jax() -> ReferenceAdapter:
-    """Return the adapter for JAX, with float64 switched on."""
+def jax(device: str = "cpu") -> ReferenceAdapter:
+    """Return the adapter for JAX on a device, with float64 switched on."""
     import jax as library
 
+    from .frameworks.jax_devices import choose_device
+
     library.config.update("jax_enable_x64", True)
+    name = choose_device(device)
 
     def make(gradient: Gradient) -> Any:
         assert gradient.array is not None
@@ -266,14 +277,52 @@ def jax() -> ReferenceAdapter:
             dtypes,
             make,
             _read_numpy,
+            name,
             writable=False,
             strided=False,
             compile=library.jit,
             pull_back=lambda function, arrays, cotangents: library.vjp(function, arrays)[1](cotangents)[0],
-            # https://github.com/jax-ml/jax/issues/26658
-            flushes_subnormals=library.default_backend() == "cpu",
+            # Only on the CPU: https://github.com/jax-ml/jax/issues/26658. The suite drops the feature elsewhere.
+            flushes_subnormals=True,
         )
     )
+
+
+def cupy(device: str = "cuda") -> ReferenceAdapter:
+    """Return the adapter for CuPy, which works on GPUs only."""
+    import cupy as library
+
+    try:
+        card = library.cuda.runtime.getDeviceProperties(library.cuda.runtime.getDevice())["name"].decode()
+    except library.cuda.runtime.CUDARuntimeError:
+        card = ""
+    if device != "cuda" or not card:
+        message = f"CuPy {library.__version__} finds no device {device!r} on this machine."
+        raise MissingDevice(message)
+
+    def make(gradient: Gradient) -> Any:
+        return _move_to_cupy(library, _lay_out_gradient(gradient))
+
+    def fill(array: Any, gradient: Gradient) -> None:
+        array[...] = make(gradient)
+
+    # CuPy has no bfloat16.
+    dtypes = ("float16", "float32", "float64")
+
+    def read(array: Any) -> Array:
+        return Array.of(library.asnumpy(array))
+
+    return ReferenceAdapter(Backend("CuPy", library.__version__, dtypes, make, read, f"cuda ({card})", fill=fill))
+
+
+def _move_to_cupy(library: Any, values: np.ndarray[Any, Any]) -> Any:
+    """Return a copy on the GPU with the same strides. CuPy would close the gaps between the elements."""
+    if values.flags.c_contiguous or not values.size:
+        return library.asarray(values)
+    reach = values.itemsize + sum((length - 1) * stride for length, stride in zip(values.shape, values.strides))
+    start = values.__array_interface__["data"][0]
+    buffer = library.asarray(np.frombuffer((ctypes.c_char * reach).from_address(start), np.uint8))
+    return library.ndarray(values.shape, values.dtype, memptr=buffer.data, strides=values.strides)
 
 
 def dask() -> ReferenceAdapter:

@@ -22,6 +22,7 @@ __all__ = ["BUILT_IN", "IN_PLACE", "BadTarget", "MissingFramework", "find_kind",
 BUILT_IN = {
     "numpy": "gradclip_adapters.reference:numpy",
     "reference-array-api-strict": "gradclip_adapters.reference:array_api_strict",
+    "reference-cupy": "gradclip_adapters.reference:cupy",
     "reference-dask": "gradclip_adapters.reference:dask",
     "reference-jax": "gradclip_adapters.reference:jax",
     "reference-torch": "gradclip_adapters.reference:torch",
@@ -100,6 +101,7 @@ def resolve(
     dtypes: Sequence[str] | None = None,
     in_place: bool | None = None,
     name: str | None = None,
+    device: str | None = None,
 ) -> Adapter:
     """Return the adapter that a target names.
 
@@ -115,21 +117,27 @@ def resolve(
         For a plain function: whether it writes its results into the arrays that it gets; None if that is unknown.
     name
         For a plain function: the name that is shown.
+    device
+        The device on which the framework works, such as "cuda". None is the adapter's default.
 
     Raises
     ------
     BadTarget
-        If there is no such adapter, file or function, or if it is not an adapter.
+        If there is no such adapter, file or function, or if it is not an adapter, or has no choice of devices.
+    MissingDevice
+        If the framework does not find the device.
     MissingFramework
         If the adapter's framework cannot be imported.
     """
     kind = find_kind(target)
     if kind == "file":
-        return _load_file(target)
+        return _load_file(target, device)
     if kind == "function":
         function = _find_function(target)
         if isinstance(function, Adapter) or (inspect.isclass(function) and issubclass(function, Adapter)):
-            return _make_adapter(function, target)
+            return _make_adapter(function, target, device)
+        if device is not None:
+            raise BadTarget(_describe_one_device(target))
         return _wrap_function(function, target, operation, dtypes, in_place, name)
     names = list_installed()
     if target not in names:
@@ -138,7 +146,7 @@ def resolve(
         )
         raise BadTarget(message)
     module_name, _, attribute = names[target].partition(":")
-    return _make_adapter(getattr(_import(module_name, target), attribute), target)
+    return _make_adapter(getattr(_import(module_name, target), attribute), target, device)
 
 
 def _import(module_name: str, target: str) -> ModuleType:
@@ -152,10 +160,10 @@ def _import(module_name: str, target: str) -> ModuleType:
         raise MissingFramework(message) from error
 
 
-def _load_file(path: str) -> Adapter:
+def _load_file(path: str, device: str | None) -> Adapter:
     module = _import_file(path)
     if hasattr(module, "adapter"):
-        return _make_adapter(module.adapter, path)
+        return _make_adapter(module.adapter, path, device)
     classes = [
         value
         for value in vars(module).values()
@@ -167,7 +175,7 @@ def _load_file(path: str) -> Adapter:
             f"found {len(classes)}. To check a plain function, write MODULE:FN and --op."
         )
         raise BadTarget(message)
-    return _make_adapter(classes[0], path)
+    return _make_adapter(classes[0], path, device)
 
 
 def _import_file(path: str) -> ModuleType:
@@ -251,9 +259,13 @@ def _wrap_function(
         raise BadTarget(str(error)) from error
 
 
-def _make_adapter(found: Any, target: str) -> Adapter:
+def _make_adapter(found: Any, target: str, device: str | None) -> Adapter:
+    is_factory = callable(found) and not isinstance(found, Adapter)
+    if device is not None and not (is_factory and "device" in inspect.signature(found).parameters):
+        raise BadTarget(_describe_one_device(target))
+    keywords = {} if device is None else {"device": device}
     try:
-        adapter = found() if callable(found) and not isinstance(found, Adapter) else found
+        adapter = found(**keywords) if is_factory else found
     except ImportError as error:
         message = f"The adapter {target!r} cannot start in {sys.executable}: {error}"
         raise MissingFramework(message) from error
@@ -261,3 +273,7 @@ def _make_adapter(found: Any, target: str) -> Adapter:
         message = f"{target!r} gives a {type(adapter).__name__}, not a gradclip_adapters.contract.Adapter."
         raise BadTarget(message)
     return adapter
+
+
+def _describe_one_device(target: str) -> str:
+    return f"{target!r} has no choice of devices: leave out --device."

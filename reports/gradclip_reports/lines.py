@@ -103,9 +103,12 @@ class Header(Line):
 
     @property
     def conditions(self) -> str:
-        """Return the Python, unless the host runs without one, the platform and the day of the run."""
-        python = self.environment["python"]
-        return ", ".join(([f"Python {python}"] if python else []) + [self.environment["platform"], self.started[:10]])
+        """Return the Python, unless the host runs without one, the platform, the device if not the CPU, and the day."""
+        python, device = self.environment["python"], self.environment.get("device", "cpu")
+        facts = [f"Python {python}"] if python else []
+        facts.append(self.environment["platform"])
+        facts += [] if device == "cpu" else [device]
+        return ", ".join([*facts, self.started[:10]])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,12 +20,13 @@ from gradclip_adapters.contract import (
     Call,
     FrameworkRaised,
     Gradient,
+    MissingDevice,
     Subject,
     Unsupported,
 )
 from gradclip_adapters.reference import ReferenceAdapter
 
-LIBRARIES = ("numpy", "array_api_strict", "torch", "jax", "dask")
+LIBRARIES = ("numpy", "array_api_strict", "torch", "jax", "dask", "cupy")
 
 
 @pytest.fixture(
@@ -35,10 +36,10 @@ def adapter(request: pytest.FixtureRequest) -> ReferenceAdapter:
     """Return the adapter for one library. Skip if the library is missing and not required."""
     try:
         made = getattr(reference, request.param)()
-    except ImportError as error:
+    except (ImportError, MissingDevice) as error:
         if request.param.replace("_", "-") in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
             raise
-        pytest.skip(f"{request.param} is not installed in this environment: {error}")
+        pytest.skip(f"{request.param} does not work in this environment: {error}")
     assert isinstance(made, ReferenceAdapter)
     return made
 

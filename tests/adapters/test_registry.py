@@ -47,6 +47,20 @@ def test_file_may_define_a_class_an_object_or_a_factory(write: Callable[..., str
         assert adapter.about().framework == "fake"
 
 
+def test_device_is_passed_to_the_factory(write: Callable[..., str]) -> None:
+    text = ADAPTER + "class OnDevice(Fake):\n    def __init__(self, device='cpu'): self.device = device\n"
+    path = write(text + "adapter = OnDevice\n")
+
+    assert registry.resolve(path).device == "cpu"  # type: ignore[attr-defined]
+    assert registry.resolve(path, device="cuda").device == "cuda"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("last", ["", "adapter = Fake()\n"])
+def test_adapter_without_a_choice_of_devices_refuses_one(last: str, write: Callable[..., str]) -> None:
+    with pytest.raises(registry.BadTarget, match="has no choice of devices"):
+        registry.resolve(write(ADAPTER + last), device="cuda")
+
+
 def test_file_may_import_its_neighbours(write: Callable[..., str]) -> None:
     write("NUMBER = 4711\n", "neighbour_of_a_fake.py")
     text = "from neighbour_of_a_fake import NUMBER\n" + ADAPTER + "assert NUMBER == 4711\n"

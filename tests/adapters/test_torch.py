@@ -18,8 +18,18 @@ except ImportError as error:
         raise
     pytest.skip(f"PyTorch is not installed in this environment: {error}", allow_module_level=True)
 
-from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Reply, Unsupported
+from gradclip_adapters.contract import (
+    FEATURES,
+    Array,
+    Call,
+    FrameworkRaised,
+    Gradient,
+    MissingDevice,
+    Reply,
+    Unsupported,
+)
 from gradclip_adapters.frameworks.torch import TorchAdapter, make_tensor, read_array
+from gradclip_adapters.frameworks.torch_based import parameters
 
 ADAPTER = TorchAdapter()
 #: The entry points of one process. `test_distributed_engines` tests the others.
@@ -31,6 +41,26 @@ OWN = "torch.nn.utils.clip_grads_with_norm_ with a float64 norm"
 SCALED = "torch.nn.utils.clip_grad_norm_ then torch.amp.GradScaler.step"
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU, so its device exists")
+def test_missing_device_is_named() -> None:
+    with pytest.raises(MissingDevice, match="finds no device 'cuda' on this machine"):
+        TorchAdapter("cuda")
+    assert ADAPTER.about().environment["device"] == "cpu"
+
+
+@pytest.mark.parametrize("layout", ["strided", "transposed", "sliced"])
+@pytest.mark.parametrize("shape", [(4, 3), (0, 3), (5,)])
+def test_tensor_on_another_device_keeps_its_strides(layout: str, shape: tuple[int, ...]) -> None:
+    values = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    tensor = make_tensor(Array.of(values), layout)
+    # A copy on the CPU stands for one on another device.
+    copy = parameters._move_with_strides(tensor, torch.device("cpu"))
+
+    assert copy.stride() == tensor.stride()
+    assert copy.data_ptr() != tensor.data_ptr() or not values.size
+    assert torch.equal(copy, tensor)
 
 
 def list_subjects(*features: str) -> list[str]:

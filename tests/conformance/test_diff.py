@@ -84,6 +84,20 @@ def test_record_is_the_same_as_itself(records: dict[str, Path]) -> None:
     assert document["names"][0].endswith("(A)")
 
 
+def test_records_of_two_devices_are_told_apart_by_them(records: dict[str, Path], tmp_path: Path) -> None:
+    paths = []
+    for device in ("cpu", "cuda (a card)"):
+        header, *cells = records["never"].read_text(encoding="utf-8").splitlines()
+        members = json.loads(header)
+        members["environment"]["device"] = device
+        paths.append(tmp_path / f"{device[:4]}.jsonl")
+        paths[-1].write_text("\n".join([json.dumps(members), *cells, ""]), encoding="utf-8")
+
+    document = json.loads(run(*paths, "--format", "json").stdout)
+
+    assert [name.partition(" (")[2] for name in document["names"]] == ["cpu)", "cuda (a card))"]
+
+
 @pytest.mark.parametrize(("severities", "code"), [("unclipped,wrong", 1), ("destroyed", 0), ("", 0)])
 def test_fail_on_chooses_the_exit_code(records: dict[str, Path], severities: str, code: int) -> None:
     assert run(records["right"], records["never"], "--fail-on", severities).exit_code == code

@@ -206,7 +206,7 @@ def test_error_in_a_declaration_shows_no_traceback() -> None:
 
 def test_every_fake_host_has_an_expected_status() -> None:
     # Some of these modules are imported by hosts. The others belong to other tests.
-    helpers = {"one_bad_call", "raw_host", "takes_memory", "always_mistaken", "plain_values"}
+    helpers = {"lacks_its_device", "one_bad_call", "raw_host", "takes_memory", "always_mistaken", "plain_values"}
 
     assert {path.stem for path in HOSTS.glob("*.py")} - helpers == (set(ADAPTERS) | set(STARTS)) - {"no_such_file"}
 

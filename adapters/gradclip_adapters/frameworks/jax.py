@@ -15,8 +15,8 @@ __all__ = ["JaxAdapter"]
 class JaxAdapter(TreeAdapter):
     """Adapter for the clip of JAX's example optimizers. It returns no norm, but `l2_norm` gives one."""
 
-    def __init__(self) -> None:
-        """List the entry points."""
+    def __init__(self, device: str = "cpu") -> None:
+        """Choose the device, and list the entry points."""
         module = "jax.example_libraries.optimizers."
         operation, compiled = "clip_by_global_norm", ("float32",)
         measured = (*COMMON, "returns_norm")
@@ -27,6 +27,7 @@ class JaxAdapter(TreeAdapter):
                 *list_modes(module + "clip_grads", operation, COMMON, _clip, compiled),
                 *list_modes(module + "l2_norm then clip_grads", operation, measured, _measure_and_clip, compiled),
             ],
+            device,
         )
 
 

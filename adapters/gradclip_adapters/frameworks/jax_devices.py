@@ -1,4 +1,4 @@
-"""Place arrays of JAX on several devices, and compare what the devices hold."""
+"""Choose the device of JAX, place arrays on several devices, and compare what the devices hold."""
 
 from __future__ import annotations
 
@@ -7,10 +7,28 @@ from typing import Any, Sequence
 import jax
 import numpy as np
 
-from ..contract import Array, Gradient, Unsupported
+from ..contract import Array, Gradient, MissingDevice, Unsupported
 from ..processes import compare_copies
 
-__all__ = ["Placement", "compare_devices"]
+__all__ = ["Placement", "choose_device", "compare_devices"]
+
+
+def choose_device(name: str) -> str:
+    """Make all later arrays on a device, unless they have a place. Return its name, with the name of the card.
+
+    Raises
+    ------
+    MissingDevice
+        If JAX does not find the device.
+    """
+    try:
+        device = jax.devices(name)[0]
+    except RuntimeError as error:
+        message = f"JAX {jax.__version__} finds no device {name!r} on this machine."
+        raise MissingDevice(message) from error
+    if device != jax.devices()[0]:
+        jax.config.update("jax_default_device", device)
+    return name if name == "cpu" else f"{name} ({device.device_kind})"
 
 
 class Placement:
@@ -18,7 +36,7 @@ class Placement:
 
     def __init__(self, world: int) -> None:
         """Take the first devices."""
-        self._mesh = jax.sharding.Mesh(np.array(jax.devices()[:world]), ("devices",))
+        self._mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:world]), ("devices",))
 
     def make_array(self, gradient: Gradient) -> jax.Array:
         """Return an array that is split along an axis, or of which each device has a copy.

@@ -21,13 +21,14 @@ from ..arrays import (
 )
 from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 from ..processes import get_world
-from .jax_devices import Placement, compare_devices
+from .jax_devices import Placement, choose_device, compare_devices
 
 __all__ = ["COMMON", "DTYPES", "Clip", "EntryPoint", "TreeAdapter", "list_modes"]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 #: On the CPU, XLA treats subnormal numbers as zero: https://github.com/jax-ml/jax/issues/26658
-FLUSHES = ("flushes_subnormals",) if jax.default_backend() == "cpu" else ()
+#: The suite drops the feature on a device where no call does so.
+FLUSHES = ("flushes_subnormals",)
 #: Older versions of JAX have the context manager among the experiments.
 ENABLE_X64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
 COMMON = (
@@ -67,10 +68,15 @@ class EntryPoint:
 class TreeAdapter(Adapter):
     """Adapter for functions that clip trees of JAX's arrays."""
 
-    def __init__(self, framework: str, version: str, entry_points: Iterable[EntryPoint]) -> None:
-        """List the entry points."""
-        self.entry_points = {entry.subject.name: entry for entry in entry_points}
-        self._about = About(framework, version, {"jax": jax.__version__, "devices": str(jax.devices())})
+    def __init__(self, framework: str, version: str, entry_points: Iterable[EntryPoint], device: str) -> None:
+        """Choose the device, and list the entry points. Only the CPU can be divided into several devices."""
+        devices = {"device": choose_device(device), "devices": str(jax.devices(device))}
+        self.entry_points = {
+            entry.subject.name: entry
+            for entry in entry_points
+            if device == "cpu" or "distributed" not in entry.subject.features
+        }
+        self._about = About(framework, version, {"jax": jax.__version__, **devices})
 
     def about(self) -> About:
         """Return the versions of the package and of JAX, and JAX's devices."""

@@ -35,10 +35,10 @@ DEFAULT = "without 64 bits"
 class OptaxAdapter(TreeAdapter):
     """Adapter for the clips of Optax."""
 
-    def __init__(self) -> None:
-        """List the entry points."""
+    def __init__(self, device: str = "cpu") -> None:
+        """Choose the device, and list the entry points."""
         found = [*_list_transformations(), *_list_per_example(), *list_projections()]
-        super().__init__("Optax", optax.__version__, found)
+        super().__init__("Optax", optax.__version__, found, device)
 
 
 def _list_transformations() -> Iterator[EntryPoint]:

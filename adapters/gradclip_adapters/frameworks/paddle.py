@@ -1,4 +1,4 @@
-"""Adapt Paddle 2 and 3 on the CPU: three clip classes, two functions of `paddle.nn.utils`, and functions on tensors.
+"""Adapt Paddle 2 and 3: three clip classes, two functions of `paddle.nn.utils`, and functions on tensors.
 
 Each class is called directly on pairs, through optimizers and through `set_gradient_clip`. `paddle_optimizer` makes the
 calls through an optimizer, and `paddle_functions` those on tensors.
@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator, NamedTuple, Sequence
 import numpy as np
 
 from ..arrays import answer_in_threads, build_tensors, convert_thresholds
-from ..contract import About, Adapter, Array, Call, Reply, Subject, Unsupported, framework_call
+from ..contract import About, Adapter, Array, Call, MissingDevice, Reply, Subject, Unsupported, framework_call
 
 with warnings.catch_warnings():
     # Paddle 3 warns with the folder of this machine if there is no ccache. A crash would show that as the last output.
@@ -40,21 +40,22 @@ __all__ = ["PaddleAdapter"]
 class PaddleAdapter(Adapter):
     """Adapter for the clips of paddlepaddle 2 and 3."""
 
-    def __init__(self) -> None:
-        paddle.set_device("cpu")
+    def __init__(self, device: str = "cpu") -> None:
+        self._device = _choose_device(device)
         # On a busy machine, the trace of a crash takes longer than the time limit of a case. It names numbers of
         # processes, which differ between runs.
         paddle.disable_signal_handler()
 
     def about(self) -> About:
         """Return Paddle's version and build."""
-        environment = {"device": paddle.get_device(), "commit": paddle.version.commit, "numpy": np.__version__}
+        environment = {"device": self._device, "commit": paddle.version.commit, "numpy": np.__version__}
         return About("Paddle", paddle.__version__, environment)
 
     def subjects(self) -> Sequence[Subject]:
         """Return all entry points: each class in all ways of use, and the functions."""
         # Older versions have another way to join a group over gloo.
-        distributed = paddle_fleet.SUBJECTS.values() if paddle.__version__ >= "3" else ()
+        has_processes = paddle.__version__ >= "3" and self._device == "cpu"
+        distributed = paddle_fleet.SUBJECTS.values() if has_processes else ()
         return [*(entry.subject for entry in ENTRY_POINTS.values()), *distributed]
 
     def call(self, call: Call) -> Reply:
@@ -78,6 +79,24 @@ class PaddleAdapter(Adapter):
             dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
             options = convert_thresholds(options, lambda value: paddle.to_tensor(value, dtype))
         return answer(call, options)
+
+
+def _choose_device(name: str) -> str:
+    """Choose a device, and return its name, with the name of the card.
+
+    Raises
+    ------
+    MissingDevice
+        If Paddle does not find the device.
+    """
+    if name == "cpu":
+        paddle.set_device(name)
+        return name
+    if name != "cuda" or not paddle.is_compiled_with_cuda() or not paddle.device.cuda.device_count():
+        message = f"Paddle {paddle.__version__} finds no device {name!r} on this machine."
+        raise MissingDevice(message)
+    paddle.set_device("gpu")
+    return f"{name} ({paddle.device.cuda.get_device_name()})"
 
 
 class EntryPoint(NamedTuple):

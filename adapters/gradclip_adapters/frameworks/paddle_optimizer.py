@@ -347,7 +347,7 @@ def step_static(make_clip: MakeClip, call: Call, options: dict[str, Any], clippe
         copies = _clip_errors(parameters, call.gradients, make_clip, options) if by_error else parameters
         with _refuse_failed_backward(call):
             loss = _build_loss(copies, joined, data)
-        executor = paddle.static.Executor(paddle.CPUPlace())
+        executor = paddle.static.Executor()
         with framework_call() as seen:
             if clipped_by == "set_gradient_clip":
                 included = [parameters.by_number[n] for n, gradient in enumerate(call.gradients) if gradient.need_clip]

@@ -24,6 +24,7 @@ from ..contract import (
     Array,
     Call,
     Gradient,
+    MissingDevice,
     Reply,
     Subject,
     Unsupported,
@@ -77,17 +78,22 @@ Clip = Callable[[Sequence[Tensor], Mapping[str, Any]], Tuple[Sequence[Tensor], O
 class TensorFlowAdapter(Adapter):
     """Adapter for the clip functions of TensorFlow 2."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = "cpu") -> None:
         # Each new threshold makes a new graph, and TensorFlow would warn that there are many graphs.
         tf.get_logger().setLevel("ERROR")
-        self._entries = {entry.subject.name: entry for entry in _list_entry_points()}
+        self._device = _choose_device(device)
+        #: The replicas are logical devices of the CPU.
+        self._entries = {
+            entry.subject.name: entry
+            for entry in _list_entry_points()
+            if device == "cpu" or "distributed" not in entry.subject.features
+        }
 
     def about(self) -> About:
         """Return TensorFlow's version and the settings that may change its kernels."""
-        # In TensorFlow 1 and 2.0, the function is an experiment.
-        config = tf.config if hasattr(tf.config, "list_logical_devices") else tf.config.experimental
         environment = {
-            "devices": " ".join(device.name for device in config.list_logical_devices()),
+            "device": self._device,
+            "devices": " ".join(device.name for device in _get_config().list_logical_devices()),
             "TF_ENABLE_ONEDNN_OPTS": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "unset"),
         }
         return About("TensorFlow", tf.__version__, environment)
@@ -120,6 +126,33 @@ class TensorFlowAdapter(Adapter):
         if any(gradient.cotangent is not None for gradient in call.gradients):
             return _pull_back(entry, call)
         return _answer(entry, call)
+
+
+def _get_config() -> Any:
+    """Return the module that lists devices. In TensorFlow 1 and 2.0, its functions are an experiment."""
+    return tf.config if hasattr(tf.config, "list_logical_devices") else tf.config.experimental
+
+
+def _choose_device(name: str) -> str:
+    """Choose the first device of a kind, and return its name, with the name of the card.
+
+    TensorFlow prefers a GPU, so the GPUs are hidden if the CPU is chosen.
+
+    Raises
+    ------
+    MissingDevice
+        If TensorFlow does not find the device.
+    """
+    config = _get_config()
+    cards = config.list_physical_devices("GPU") if name in ("cpu", "cuda") else []
+    if name == "cpu":
+        if cards:
+            config.set_visible_devices([], "GPU")
+        return name
+    if not cards:
+        message = f"TensorFlow {tf.__version__} finds no device {name!r} on this machine."
+        raise MissingDevice(message)
+    return f"{name} ({config.experimental.get_device_details(cards[0]).get('device_name', 'unknown')})"
 
 
 def _refuse_long_calls(call: Call, entry: EntryPoint) -> None:

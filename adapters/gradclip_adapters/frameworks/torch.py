@@ -1,9 +1,10 @@
-"""Adapt PyTorch: the clip functions of `torch.nn.utils`, called on real parameters on the CPU."""
+"""Adapt PyTorch: the clip functions of `torch.nn.utils`, called on real parameters, on the CPU or another device."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from typing import Any, Callable, Mapping, Sequence
 
 import torch
@@ -32,6 +33,8 @@ from .torch_based.parameters import (
     ParametersAdapter,
     add_flags,
     answer_call,
+    choose_device,
+    get_device,
     make_tensor,
     negate,
     read_array,
@@ -69,14 +72,21 @@ class TorchAdapter(ParametersAdapter):
     torch has fewer of them.
     """
 
-    def __init__(self) -> None:
-        """List the entry points, and the compiler that `torch.compile` finds."""
+    def __init__(self, device: str = "cpu") -> None:
+        """Choose the device. List the entry points, and the compiler that `torch.compile` finds."""
+        choose_device(device)
         compiler = COMPILERS[0] if COMPILERS else "none, so torch.compile is not tested"
         super().__init__("PyTorch", torch.__version__, ENTRY_POINTS.values(), compiler=compiler)
 
     def subjects(self) -> Sequence[Subject]:
-        """Return all entry points, the distributed ones last."""
-        return [*super().subjects(), *distributed.SUBJECTS.values()]
+        """Return all entry points, the distributed ones last: they have processes that share no other device."""
+        if get_device().type == "cpu":
+            return [*super().subjects(), *distributed.SUBJECTS.values()]
+        # On another device, each tensor has a buffer of its own.
+        return [
+            replace(one, features=tuple(feature for feature in one.features if feature != "packed"))
+            for one in super().subjects()
+        ]
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names. Several processes answer a distributed call."""
@@ -108,12 +118,12 @@ def _train(entry: EntryPoint, call: Call) -> Reply:
     parameters: list[Parameter] = []
     groups: dict[int, list[Parameter]] = {}
     for gradient in call.gradients:
-        tensor = torch.zeros(1) if gradient.array is None else make_tensor(gradient.array)
+        tensor = torch.zeros(1, device=get_device()) if gradient.array is None else make_tensor(gradient.array)
         parameters.append(Parameter(torch.full_like(tensor, start)))
         groups.setdefault(gradient.group, []).append(parameters[-1])
     factors = [None if one.array is None else make_tensor(one.array) for one in call.gradients]
     rest = {name: value for name, value in add_flags(call).items() if name not in TRAINING}
-    scaler = make_scaler(enabled=entry.subject.name == SCALED)
+    scaler = make_scaler(get_device().type, enabled=entry.subject.name == SCALED)
     with framework_call(lambda: read_arrays([parameter.grad for parameter in parameters])) as seen:
         optimizer = torch.optim.SGD(
             [{"params": group} for group in groups.values()], lr=rest.get("learning_rate", 1.0), weight_decay=decay
@@ -200,7 +210,7 @@ def _clip_by_own_norm(passed: Callable[[], Parameters], options: Mapping[str, An
     parameters = passed()
     listed = [parameters] if isinstance(parameters, Parameter) else parameters
     squares = [one.grad.double().square().sum() for one in listed if one.grad is not None]
-    norm = torch.stack([torch.zeros((), dtype=torch.float64), *squares]).sum().sqrt()
+    norm = torch.stack([torch.zeros((), dtype=torch.float64, device=get_device()), *squares]).sum().sqrt()
     utils.clip_grads_with_norm_(passed(), options["clip_norm"], norm, **select_more(options))
 
 

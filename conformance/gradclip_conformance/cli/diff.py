@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -53,9 +54,9 @@ def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on:
     """  # noqa: D301 - click needs the character itself, and a raw docstring would hide it
     sides = [_read_side(text, options) for text in (first, second)]
     if sides[0].name == sides[1].name:
-        sides = [
-            Side(f"{side.name} ({letter})", side.run, side.subjects) for side, letter in zip(sides, "AB", strict=True)
-        ]
+        devices = [side.run.header.environment.get("device", "") for side in sides]
+        labels = devices if len({*devices}) == 2 and all(devices) else ["A", "B"]
+        sides = [replace(side, name=f"{side.name} ({label})") for side, label in zip(sides, labels, strict=True)]
     compared = compare(sides[0], sides[1], options.dtypes)
     click.echo(draw(compared, format_, find_width(), color=uses_color(sys.stdout)), nl=False)
     sys.exit(1 if compared.severities & {*fail_on} else 0)

@@ -92,13 +92,14 @@ class Target:
 
 @dataclass(frozen=True)
 class TargetOptions:
-    """The options that say what to call, where to find a framework, and how much memory its process may use."""
+    """The options that say what to call, where to find a framework, and what its process may use."""
 
     operation: str | None = None
     dtypes: tuple[str, ...] = ()
     pythons: tuple[str, ...] = ()
     command: str | None = None
     venv: bool = False
+    device: str | None = None
     memory: int | None = None
 
     def select_cells(self, rules: tuple[str, ...] = ()) -> Selection:
@@ -153,6 +154,7 @@ _OPTIONS = (
         help='A command that starts a host, such as "node my_adapter.js" or "ssh gpu1 my_host".',
     ),
     click.option("--venv", is_flag=True, help="Make (once) a virtual environment for each framework named."),
+    click.option("--device", metavar="DEVICE", help='The device on which the named frameworks work: "cuda".'),
     click.option(
         "--memory",
         callback=_parse_size,
@@ -185,6 +187,9 @@ def choose_targets(names: Sequence[str], options: TargetOptions) -> list[Target]
     click.UsageError
         If a name is unknown, options contradict each other, or `--command` is empty.
     """
+    if options.device is not None and not names:
+        msg = "--device needs the names of adapters, because many frameworks have no choice of devices."
+        raise click.UsageError(msg)
     if sum((bool(options.pythons), options.command is not None, options.venv)) > 1:
         msg = "--python, --command and --venv exclude each other."
         raise click.UsageError(msg)
@@ -215,6 +220,9 @@ def _choose_unnamed(options: TargetOptions) -> list[str]:
 
 def _refuse_unknown_target(name: str, options: TargetOptions) -> None:
     kind = registry.find_kind(name)
+    if kind == "function" and options.device is not None:
+        msg = f"{name!r} is a plain function, which has no choice of devices: leave out --device."
+        raise click.UsageError(msg)
     if kind == "function" and options.operation is None:
         msg = f"{name!r} is a plain function: say with --op which operation it performs ({', '.join(OPERATIONS)})."
         raise click.UsageError(msg)
@@ -293,7 +301,8 @@ def _make_starter(
     """Return a function that starts a host. A command gets the name of the adapter only if the user has given it."""
     is_function = registry.find_kind(name) == "function"
     adapter, _ = split_version(name)
-    memory = [] if options.memory is None else ["--memory", str(options.memory)]
+    limits = ("--device", options.device), ("--memory", options.memory)
+    more = [word for option, value in limits if value is not None for word in (option, str(value))]
 
     def start(timeout: float) -> Connection:
         executable = python
@@ -306,7 +315,7 @@ def _make_starter(
         if is_function:
             plain_options = PlainOptions(str(options.operation), options.dtypes, memory=options.memory)
             return connect_named_function(command, name, plain_options, timeout)
-        return HostProcess([*command, *([adapter] if is_named else []), *memory], call_seconds=timeout)
+        return HostProcess([*command, *([adapter] if is_named else []), *more], call_seconds=timeout)
 
     return start
 

@@ -110,7 +110,8 @@ class Description:
 class StartError(Exception):
     """An adapter did not start. The text says why and what to do.
 
-    `kind` is "bad-target", "missing-framework", "broken-adapter", "protocol", "no-host" or "start-timeout".
+    `kind` is "bad-target", "missing-framework", "missing-device", "other-version", "broken-adapter", "protocol",
+    "no-host" or "start-timeout".
     """
 
     def __init__(self, kind: str, text: str) -> None:

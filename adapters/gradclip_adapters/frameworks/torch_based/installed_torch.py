@@ -65,9 +65,9 @@ VALUE_DTYPES = _find_dtypes(utils.clip_grad_value_)
 SENT_DTYPES = ("float16", "bfloat16", "float32", "float64") if HAS_COMPILER else ("float16", "float32", "float64")
 
 
-def make_scaler(enabled: bool) -> Any:
-    """Return a scaler of losses for the CPU. One that is not enabled changes nothing, and every version has it."""
-    return torch.amp.GradScaler("cpu", enabled=enabled) if HAS_SCALER else torch.cuda.amp.GradScaler(enabled=False)
+def make_scaler(device: str, enabled: bool) -> Any:
+    """Return a scaler of losses for a device. One that is not enabled changes nothing, and every version has it."""
+    return torch.amp.GradScaler(device, enabled=enabled) if HAS_SCALER else torch.cuda.amp.GradScaler(enabled=False)
 
 
 def find_cpu_capability() -> str:

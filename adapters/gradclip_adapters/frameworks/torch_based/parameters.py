@@ -20,7 +20,18 @@ from ...arrays import (
     make_earlier_calls,
     make_following_call,
 )
-from ...contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ...contract import (
+    About,
+    Adapter,
+    Array,
+    Call,
+    Gradient,
+    MissingDevice,
+    Reply,
+    Subject,
+    Unsupported,
+    framework_call,
+)
 from .installed_torch import find_cpu_capability, make_rows
 
 __all__ = [
@@ -35,6 +46,9 @@ __all__ = [
     "ParametersAdapter",
     "add_flags",
     "answer_call",
+    "choose_device",
+    "describe_device",
+    "get_device",
     "make_tensor",
     "negate",
     "read_array",
@@ -79,6 +93,9 @@ HOW = (
     "threshold_as",
     "compiled",
 )
+
+#: The device on which the adapters make all tensors. A host process has one adapter, which chooses it once.
+_device = torch.device("cpu")
 
 #: The argument that the functions take.
 Parameters = Union[Parameter, Iterable[Parameter]]
@@ -153,11 +170,39 @@ class ParametersAdapter(Adapter):
         return answer_call(entry, call)
 
 
+def choose_device(name: str) -> None:
+    """Make all later tensors on a device.
+
+    Raises
+    ------
+    MissingDevice
+        If torch does not find the device.
+    """
+    global _device  # noqa: PLW0603 - one process serves one adapter
+    try:
+        torch.zeros(1, device=name)
+    # A build for CPUs raises AssertionError for "cuda".
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        message = f"PyTorch {torch.__version__} finds no device {name!r} on this machine."
+        raise MissingDevice(message) from error
+    _device = torch.device(name)
+
+
+def get_device() -> torch.device:
+    """Return the device on which the adapters make all tensors."""
+    return _device
+
+
+def describe_device() -> str:
+    """Return the type of the device, with the name of the card if there is one."""
+    return f"{_device.type} ({torch.cuda.get_device_name(_device)})" if _device.type == "cuda" else _device.type
+
+
 def describe_torch() -> dict[str, str]:
-    """Return torch's version and the settings that may change the order of its additions."""
+    """Return torch's version, the device, and the settings that may change the order of torch's additions."""
     return {
         "torch": torch.__version__,
-        "device": "cpu",
+        "device": describe_device(),
         "cpu_capability": find_cpu_capability(),
         "threads": str(torch.get_num_threads()),
     }
@@ -184,7 +229,7 @@ def answer_call(entry: EntryPoint, call: Call, step: Callable[[list[Parameter]],
     parameters = build_tensors(call.gradients, make_parameter)
     # Some packages take parameters of one dtype only, also those without a gradient.
     dtype = next((parameter.dtype for parameter in parameters if parameter is not None), None)
-    listed = [Parameter(torch.zeros(1, dtype=dtype)) if one is None else one for one in parameters]
+    listed = [Parameter(torch.zeros(1, dtype=dtype, device=_device)) if one is None else one for one in parameters]
     before = [parameter.grad for parameter in listed]
 
     def pass_parameters() -> Parameters:
@@ -218,7 +263,7 @@ def add_flags(call: Call) -> Mapping[str, Any]:
     """Return the options, and the flags if some are false. torch has no parameter for flags, and raises an error."""
     flags = [gradient.need_clip for gradient in call.gradients]
     dtype = getattr(torch, next((one.array.dtype for one in call.gradients if one.array is not None), "float32"))
-    options, _ = convert_options(call.options, flags, lambda value: torch.tensor(value, dtype=dtype))
+    options, _ = convert_options(call.options, flags, lambda value: torch.tensor(value, dtype=dtype, device=_device))
     return options if all(flags) else {**options, "need_clip": flags}
 
 
@@ -229,8 +274,8 @@ def make_parameter(gradient: Gradient) -> Parameter:
     if gradient.rows is not None:
         # `torch.nn.Embedding(sparse=True)` makes gradients of this form.
         shape = (gradient.height, *tensor.shape[1:])
-        tensor = make_rows(torch.tensor([gradient.rows]), tensor, shape)
-    values = torch.zeros(tensor.shape, dtype=tensor.dtype)
+        tensor = make_rows(torch.tensor([gradient.rows], device=_device), tensor, shape)
+    values = torch.zeros(tensor.shape, dtype=tensor.dtype, device=_device)
     parameter = Parameter(values if gradient.parameter is None else make_tensor(gradient.parameter))
     parameter.grad = tensor
     return parameter
@@ -250,7 +295,7 @@ def negate(parameter: Parameter) -> torch.Tensor | None:
 
 
 def make_tensor(array: Array, layout: str = "contiguous") -> torch.Tensor:
-    """Return a tensor with the bits of an array.
+    """Return a tensor with the bits of an array, on the chosen device.
 
     The bits of bfloat16 pass through NumPy as integers, because NumPy has no such dtype.
     """
@@ -260,8 +305,24 @@ def make_tensor(array: Array, layout: str = "contiguous") -> torch.Tensor:
         message = "tensors of torch have no negative strides"
         raise Unsupported(message, "interface")
     if array.dtype == "bfloat16":
-        return torch.from_numpy(signed).view(torch.bfloat16)
-    return torch.from_numpy(signed.view(array.dtype))
+        tensor = torch.from_numpy(signed).view(torch.bfloat16)
+    else:
+        tensor = torch.from_numpy(signed.view(array.dtype))
+    if _device.type == "cpu":
+        return tensor
+    return tensor.to(_device) if layout == "contiguous" else _move_with_strides(tensor, _device)
+
+
+def _move_with_strides(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a copy on a device with the same strides, which begins at the second element of its buffer.
+
+    `Tensor.to` would close the gaps between the elements.
+    """
+    pairs = zip(tensor.shape, tensor.stride())
+    reach = 1 + sum((length - 1) * stride for length, stride in pairs) if tensor.numel() else 0
+    elements = tensor.as_strided((reach,), (1,))
+    buffer = torch.cat([elements[:1], elements]).to(device)
+    return buffer.as_strided(tensor.shape, tensor.stride(), min(1, reach))
 
 
 def read_array(tensor: torch.Tensor) -> Array:

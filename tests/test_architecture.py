@@ -123,7 +123,6 @@ FOLDERS = (
     ("cli",),
 )
 DEEPEST = 9
-MODULES_IN_A_FOLDER = 12
 
 SUITE = {name: path for name, path in MODULES.items() if name.startswith("gradclip_conformance")}
 
@@ -187,12 +186,6 @@ def test_imports_of_the_suite_are_shallow() -> None:
     longest = max(chains.values(), key=len)
 
     assert len(longest) <= DEEPEST, " > ".join(longest)
-
-
-def test_folders_have_few_modules() -> None:
-    folders = Counter(path.parent for path in SUITE.values())
-
-    assert {str(folder): count for folder, count in folders.items() if count > MODULES_IN_A_FOLDER} == {}
 
 
 # Public names.

@@ -56,6 +56,7 @@ OTHER_PROGRAMS = ("npm install", "python3 -m venv", ". .venv/bin/activate", "eva
 RUN_BY = {
     "README.md": "tests/test_readme.py",
     "docs/how-to/check-a-function.md": "test_function_is_checked_as_the_page_says",
+    "docs/how-to/check-a-mesh.md": "test_function_on_a_mesh_is_right_as_the_page_says",
     "docs/how-to/pytest.md": "tests/conformance/test_decorator.py",
     "docs/how-to/new-expectation.md": "tests/conformance/test_expectations.py",
     "docs/how-to/use-the-reference.md": "tests/test_readme.py and tests/spec/test_documentation.py",
@@ -290,6 +291,14 @@ def test_function_is_checked_as_the_page_says() -> None:
     assert {result["rule"] for result in namespace["results"]} == {"global-norm.empty-list"}
     # A plain function that returns no norm cannot be asked for one.
     assert {result["status"] for result in namespace["results"]} == {"pass", "unsupported"}
+
+
+def test_function_on_a_mesh_is_right_as_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = choose_blocks("python", "docs/how-to/check-a-mesh.md")
+
+    exec(compile(block.text, block.page, "exec"), {"__name__": "page"})
+
+    assert "As expected." in capsys.readouterr().out
 
 
 def test_call_of_the_tour_gives_the_norm() -> None:

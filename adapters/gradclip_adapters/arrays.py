@@ -50,7 +50,7 @@ FEATURE_OF_OPTION = {
     "threshold_as": "threshold_kinds",
     "tensor_threshold": "tensor_threshold",
     "axes": "axes",
-    "world": "distributed",
+    "mesh": "distributed",
     "compiled": "compiles",
     "start": "training",
     "weight_decay": "training",

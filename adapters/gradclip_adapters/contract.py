@@ -16,7 +16,7 @@ import re
 import threading
 import warnings as _warnings
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence, Union
 
 import numpy as np
 
@@ -38,6 +38,7 @@ __all__ = [
     "FrameworkRaised",
     "Gradient",
     "MissingDevice",
+    "Placement",
     "Reply",
     "Subject",
     "Unsupported",
@@ -97,7 +98,7 @@ FEATURES = {
     "threshold_kinds": "the option `threshold_as` passes the threshold as a NumPy scalar, an array, a bool or a text",
     "tensor_threshold": "the option `tensor_threshold` passes the threshold as a tensor without axes",
     "axes": "the option `axes` names the axes that share a norm: `0`, `-1` or `0,2`",
-    "distributed": "the option `world` makes each call in several processes, which share the gradients (`processes`)",
+    "distributed": "the option `mesh` makes each call in several processes, which share the gradients (`mesh`)",
     "layers": "the option `layers` exists: each gradient of an example has a norm and a threshold of its own",
     "units_last": "the last axis of a gradient counts the units (by default the first axis)",
     "reuses": "the option `reused` makes the call on tensors of earlier calls (`arrays.make_earlier_calls`)",
@@ -164,6 +165,10 @@ def find_numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name).newbyteorder("=")
 
 
+#: The placement of a gradient on one axis of a mesh (see `mesh`).
+Placement = Union[int, str]
+
+
 @dataclass(frozen=True)
 class Gradient:
     """One named gradient of a call."""
@@ -195,9 +200,9 @@ class Gradient:
     #: derivatives in place of the results: the derivative, by each gradient, of the sum of all results times their
     #: cotangents.
     cotangent: Array | None = None
-    #: In a call of several processes: the axis along which each process has a part of `array` (see `processes`).
-    #: None: each process has a copy of `array`.
-    sharded: int | None = None
+    #: In a call on a mesh of processes: the placement on each axis of the mesh (see `mesh`). `array` is the whole
+    #: gradient. On an axis without a placement, each process has a copy.
+    placements: Mapping[str, Placement] = field(default_factory=dict, hash=False)
     #: In a unitwise clip: the parameter, with the dtype and shape of `array`.
     parameter: Array | None = None
 
@@ -210,9 +215,10 @@ class Call:
     (unitwise), `max` and `min` (by value), `norm_type`, `eps` (unitwise: the least norm of a parameter's unit),
     `layers` (per example: "equal" or "by size", see the rules), `error_if_nonfinite`, `learning_rate`, `as_generator`,
     `as_single`, `threads`, `reused`, `followed`, `flags`, `threshold_as`, `tensor_threshold`, `axes`, `compiled`,
-    `world` (the number of processes or devices that make the call together). With the feature `training`, for an
-    optimizer: `start` (the first value of all parameters; zero if absent), `weight_decay`, `steps` (each with its own
-    backward pass) and `accumulate` (the number of backward passes before the clip; each adds the gradients).
+    `mesh` (the mesh of processes or devices that make the call together, such as "replica=2,shard=2"). With the feature
+    `training`, for an optimizer: `start` (the first value of all parameters; zero if absent), `weight_decay`, `steps`
+    (each with its own backward pass) and `accumulate` (the number of backward passes before the clip; each adds the
+    gradients).
     """
 
     subject: str
@@ -260,6 +266,9 @@ class Subject:
     norm_types: tuple[float, ...] = (2.0,)
     #: The framework's own formula, for adapters without a file of claims: `{"kind": "coefficient", "eps": 1e-6}`.
     formula: Mapping[str, Any] | None = None
+    #: The mesh of the calls of an entry point that is `distributed`: the size of each axis by its name. None: one axis
+    #: `ranks`, whose size differs from case to case.
+    mesh: Mapping[str, int] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         """Refuse unknown words, because a misspelt word would make cells `unsupported` unnoticed."""

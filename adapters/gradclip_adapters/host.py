@@ -30,6 +30,7 @@ from .contract import (
     read_text,
 )
 from .limits import LINE, NAME, parse_message, shorten
+from .mesh import parse_mesh
 from .surroundings import answer_in_watched_surroundings
 
 __all__ = [
@@ -64,7 +65,13 @@ def main(arguments: list[str] | None = None) -> int:
             _limit_memory(options.memory)
         in_place = registry.IN_PLACE[options.in_place]
         adapter = registry.resolve(
-            options.target, options.operation, options.dtypes, in_place, options.name, options.device
+            options.target,
+            options.operation,
+            options.dtypes,
+            in_place,
+            options.name,
+            options.device,
+            None if options.mesh is None else parse_mesh(options.mesh),
         )
         about = describe(adapter)
     except Exception as error:  # noqa: BLE001 - an adapter may raise anything, and the suite must be told
@@ -86,6 +93,7 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--in-place", choices=["yes", "no"], help="for a plain function: does it write in place?")
     parser.add_argument("--name", help="for a plain function: the name that is shown")
     parser.add_argument("--device", help='the device on which the framework works, such as "cuda"')
+    parser.add_argument("--mesh", help="for a function on a mesh: the size of each axis, such as replica=2,shard=2")
     parser.add_argument("--memory", type=int, metavar="BYTES", help="how much memory this process may allocate")
     return parser
 

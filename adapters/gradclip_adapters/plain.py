@@ -19,7 +19,8 @@ import operator
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from types import MappingProxyType
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -89,7 +90,7 @@ FEATURE_OF = {**FEATURE_OF_OPTION, "need_clip": "excludes"}
 
 #: The options that say how to pass a threshold, and all that say how to make the call.
 THRESHOLD_FORMS = ("threshold_as", "tensor_threshold")
-HOW = ("as_generator", "as_single", "threads", "reused", "followed", "flags", *THRESHOLD_FORMS, "compiled")
+HOW = ("as_generator", "as_single", "threads", "reused", "followed", "flags", *THRESHOLD_FORMS, "compiled", "mesh")
 
 #: A case may leave these out, so a function needs a default for them.
 OPTIONAL = ("norm_type", "error_if_nonfinite", "eps", "layers")
@@ -111,6 +112,8 @@ class PlainFunction(Adapter):
         neither is checked.
     name
         The subject's name; `module:function` by default.
+    more
+        The parameters that a subclass passes beside those of the operation, if the function takes them.
 
     Raises
     ------
@@ -127,6 +130,7 @@ class PlainFunction(Adapter):
         dtypes: Sequence[str] = DTYPES_OF_FUNCTIONS,
         in_place: bool | None = None,
         name: str | None = None,
+        more: Sequence[str] = (),
     ) -> None:
         if operation not in OPERATIONS:
             message = "there is no operation {!r}: choose from {}".format(operation, ", ".join(OPERATIONS))
@@ -136,7 +140,9 @@ class PlainFunction(Adapter):
         self._source = "{}:{}".format(
             _name_module(self._module), getattr(function, "__qualname__", type(function).__qualname__)
         )
-        self._taken, self._required, with_default = _read_parameters(function, operation, self._source)
+        self._taken, self._required, with_default = _read_parameters(
+            function, (*PARAMETERS[operation], *more), self._source
+        )
         norm_types = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf")) if "norm_type" in self._taken else (2.0,)
         features = _list_features(self._taken, self._required, with_default, in_place)
         if operation == "clip_by_global_norm":
@@ -182,13 +188,14 @@ class PlainFunction(Adapter):
             message = "{} takes no parameter {}".format(self._source, ", ".join(map(repr, missing)))
             raise Unsupported(message, "interface")
 
-    def _build_keywords(self, call: Call) -> dict[str, Any]:
+    def _build_keywords(self, call: Call, more: Mapping[str, Any]) -> dict[str, Any]:
         keywords, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
         # A default for the flags must include all gradients. Leaving the flags out tests that.
         if "need_clip" in self._taken and not (all(flags) and "optional_flags" in self._subject.features):
             keywords["need_clip"] = flags
         if "parameters" in self._taken:
             keywords["parameters"] = build_parameters(call.gradients, _make_array)
+        keywords.update((name, value) for name, value in more.items() if name in self._taken)
         missing = sorted(self._required - set(keywords))
         if missing:
             message = "{} cannot be called without {}".format(self._source, ", ".join(missing))
@@ -203,8 +210,9 @@ class PlainFunction(Adapter):
             message = f"Unsupported: {read_text(error)}"
             raise RuntimeError(message) from error
 
-    def _answer(self, call: Call) -> Reply:
-        keywords = self._build_keywords(call)
+    def _answer(self, call: Call, more: Mapping[str, Any] = MappingProxyType({})) -> Reply:
+        """Answer a call. `more` holds keywords beside the options of the call, for the parameters `more`."""
+        keywords = self._build_keywords(call, more)
         arrays = build_tensors(call.gradients, _make_array)
         # Pass a copy of the list, because changes to the list would hide changes to the arrays.
         passed = list(arrays)
@@ -212,13 +220,13 @@ class PlainFunction(Adapter):
         with framework_call(lambda: pack(arrays, allowed)) as seen:
             for earlier in make_earlier_calls(call) if "reused" in call.options else ():
                 _fill(arrays, earlier)
-                self._ask(list(arrays), self._build_keywords(earlier))
+                self._ask(list(arrays), self._build_keywords(earlier, more))
                 _fill(arrays, call)
             # Read the result inside the block: after the block, the call of another thread might change it first.
             result = self._ask(passed, keywords)
             if "followed" in call.options:
                 following = make_following_call(call)
-                self._ask(list(build_tensors(following.gradients, _make_array)), self._build_keywords(following))
+                self._ask(list(build_tensors(following.gradients, _make_array)), self._build_keywords(following, more))
             reply = read_result(result, passed, arrays, allowed)
             given = "in_place" in self._subject.features or returned_no_list(result)
             kept = given or (len(passed) == len(arrays) and all(map(operator.is_, passed, arrays)))
@@ -236,7 +244,9 @@ def _name_module(module: Any) -> str:
     return Path(path).name if isinstance(path, str) else str(module)
 
 
-def _read_parameters(function: Callable[..., Any], operation: str, source: str) -> tuple[set[str], set[str], set[str]]:
+def _read_parameters(
+    function: Callable[..., Any], known: Sequence[str], source: str
+) -> tuple[set[str], set[str], set[str]]:
     """Return three sets of names: the parameters that the function takes, those it needs, and those with a default."""
     try:
         declared = list(inspect.signature(function).parameters.values())
@@ -246,15 +256,14 @@ def _read_parameters(function: Callable[..., Any], operation: str, source: str) 
     if not declared or declared[0].kind is inspect.Parameter.KEYWORD_ONLY:
         message = f"{source} takes no positional argument: it must take the list of gradients as the first one"
         raise TypeError(message)
-    known = PARAMETERS[operation]
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in declared):
         taken = set(known)
     else:
         named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         taken = {parameter.name for parameter in declared[1:] if parameter.kind in named} & set(known)
-    for name in (known[0], "parameters"):
+    for name in (known[0], "parameters", "mesh"):
         if name in known and name not in taken:
-            message = f"{source} takes no parameter {name!r}, which {operation} needs"
+            message = f"{source} takes no parameter {name!r}, which this check needs"
             raise TypeError(message)
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     with_default = {p.name for p in declared[1:] if p.default is not inspect.Parameter.empty}

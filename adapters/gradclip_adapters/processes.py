@@ -1,8 +1,6 @@
-"""Make a call in several processes, or on several devices, which share its gradients.
+"""Keep the processes of a framework that makes a call in several of them, which share its gradients (see `mesh`).
 
-Each process has its part of each gradient that is split along an axis (`Gradient.sharded`), and a copy of each other
-gradient. A :class:`Team` keeps the processes of a framework that needs several. They end with the host process, however
-that ends: a thread of each waits for the end of its pipe.
+They end with the host process, however that ends: a thread of each waits for the end of its pipe.
 """
 
 from __future__ import annotations
@@ -19,18 +17,15 @@ import sys
 import tempfile
 import threading
 import traceback
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Callable, Mapping, Sequence
 
-import numpy as np
-
 from . import wire
-from .arrays import INFINITY_BITS
-from .contract import Array, Call, FrameworkRaised, Gradient, Reply, Unsupported
+from .contract import Call, FrameworkRaised, Reply, Unsupported
 from .host import answer_by
+from .mesh import join_replies
 
-__all__ = ["Team", "compare_copies", "cut_array", "cut_call", "find_part", "get_world", "join_replies", "serve"]
+__all__ = ["Team", "serve"]
 
 #: If a process raises, the others may wait for it forever. They get this many seconds.
 PATIENCE = 5.0
@@ -38,138 +33,6 @@ PATIENCE = 5.0
 #: A function that answers a call in one of several processes. The call has whole gradients, and the reply has the parts
 #: of this process.
 Answer = Callable[[Call], Reply]
-
-
-def get_world(call: Call) -> int:
-    """Return the number of processes that make a call together.
-
-    Raises
-    ------
-    Unsupported
-        If the call does not say it.
-    """
-    if "world" not in call.options:
-        message = "it makes calls in several processes, and the call does not say in how many"
-        raise Unsupported(message)
-    return int(call.options["world"])
-
-
-def find_part(length: int, world: int, rank: int) -> slice:
-    """Return the rows of a process. All have the same number, but the last ones may have fewer, or none."""
-    size = -(-length // world)
-    return slice(min(rank * size, length), min((rank + 1) * size, length))
-
-
-def cut_array(array: Array, axis: int, world: int, rank: int) -> Array:
-    """Return the part of an array that a process has."""
-    part = array.bits()[(slice(None),) * axis + (find_part(array.shape[axis], world, rank),)]
-    return Array(array.dtype, part.shape, part.tobytes())
-
-
-def cut_call(call: Call, rank: int) -> Call:
-    """Return the call with the parts of one process. `Gradient.sharded` still names the axis of each part."""
-    world = get_world(call)
-
-    def cut(gradient: Gradient) -> Gradient:
-        if gradient.array is None or gradient.sharded is None:
-            return gradient
-        return replace(gradient, array=cut_array(gradient.array, gradient.sharded, world, rank))
-
-    return replace(call, gradients=tuple(map(cut, call.gradients)))
-
-
-def join_replies(call: Call, replies: Sequence[Reply]) -> Reply:
-    """Return one reply with the whole results, and with the differences between the processes.
-
-    The gradients and inputs of each reply are the parts of one process. Copies, and norms, must have the same bits in
-    all processes.
-    """
-    first = replies[0]
-    counts = [len(reply.gradients) for reply in replies]
-    if first.malformed is not None or set(counts) != {len(call.gradients)}:
-        return first
-    apart = list(_compare_norms([reply.norm for reply in replies]))
-    results: list[Array | None] = []
-    for place, gradient in enumerate(call.gradients):
-        parts = [reply.gradients[place] for reply in replies]
-        if gradient.sharded is None:
-            results.append(parts[0])
-            apart += compare_copies(parts, f"result {place}")
-        else:
-            try:
-                results.append(_join_parts(parts, gradient.sharded))
-            except ValueError as error:
-                text = f"returned parts that do not fit together as result {place}: {error}"
-                return Reply((), malformed=text)
-    warnings = tuple(dict.fromkeys(text for reply in replies for text in reply.warnings))
-    return replace(
-        first,
-        gradients=tuple(results),
-        inputs=_join_inputs(call, replies),
-        same_object=None,
-        warnings=warnings,
-        apart=tuple(apart),
-    )
-
-
-def _join_inputs(call: Call, replies: Sequence[Reply]) -> tuple[Array | None, ...] | None:
-    if any(reply.inputs is None for reply in replies):
-        return None
-    columns = zip(call.gradients, *(reply.inputs or () for reply in replies))
-    return tuple(
-        parts[0] if gradient.sharded is None else _join_parts(parts, gradient.sharded) for gradient, *parts in columns
-    )
-
-
-def _join_parts(parts: Sequence[Array | None], axis: int) -> Array | None:
-    """Return the array that the parts form. None stands for no result, which all processes must agree on.
-
-    Raises
-    ------
-    ValueError
-        If the parts differ in more than their length along the axis.
-    """
-    arrays = [part for part in parts if part is not None]
-    if not arrays:
-        return None
-    if len(arrays) < len(parts) or len({array.dtype for array in arrays}) > 1:
-        message = f"their dtypes are {[None if part is None else part.dtype for part in parts]}"
-        raise ValueError(message)
-    whole = np.concatenate([array.bits() for array in arrays], axis)
-    return Array(arrays[0].dtype, whole.shape, whole.tobytes())
-
-
-def compare_copies(copies: Sequence[Array | None], name: str) -> list[str]:
-    """Return a sentence for `Reply.apart` if a process has another copy than the first one."""
-    settled = [_settle_nans(copy) for copy in copies]
-    other = next((rank for rank, copy in enumerate(settled) if copy != settled[0]), None)
-    return [] if other is None else [f"returned another {name} in process {other} than in process 0"]
-
-
-def _compare_norms(norms: Sequence[Array | None]) -> list[str]:
-    settled = [_settle_nans(norm) for norm in norms]
-    other = next((rank for rank, norm in enumerate(settled) if norm != settled[0]), None)
-    if other is None:
-        return []
-    shown = [_show_norm(norms[0]), _show_norm(norms[other]), other]
-    return ["returned the norm {} in process 0 and {} in process {}".format(*shown)]
-
-
-def _show_norm(norm: Array | None) -> str:
-    if norm is None:
-        return "None"
-    return norm.dtype if norm.dtype == "bfloat16" else str(norm.numpy().tolist())
-
-
-def _settle_nans(array: Array | None) -> Array | None:
-    """Return the array with the same bits for all NaNs, because their bits have no meaning."""
-    if array is None or array.dtype not in INFINITY_BITS:
-        return array
-    bits = array.bits()
-    infinity = bits.dtype.type(INFINITY_BITS[array.dtype])
-    unsigned = bits & bits.dtype.type(2 ** (8 * bits.itemsize - 1) - 1)
-    bits[unsigned > infinity] = infinity + 1
-    return Array(array.dtype, array.shape, bits.tobytes())
 
 
 class Team:

@@ -12,7 +12,7 @@ import inspect
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 from .contract import DTYPES, OPERATIONS, Adapter, BadDeclaration, read_text
 from .paths import FILE_MODULE, file_exists
@@ -102,6 +102,7 @@ def resolve(
     in_place: bool | None = None,
     name: str | None = None,
     device: str | None = None,
+    mesh: Mapping[str, int] | None = None,
 ) -> Adapter:
     """Return the adapter that a target names.
 
@@ -119,6 +120,8 @@ def resolve(
         For a plain function: the name that is shown.
     device
         The device on which the framework works, such as "cuda". None is the adapter's default.
+    mesh
+        For a function that clips on each rank of a mesh: the size of each axis.
 
     Raises
     ------
@@ -138,7 +141,7 @@ def resolve(
             return _make_adapter(function, target, device)
         if device is not None:
             raise BadTarget(_describe_one_device(target))
-        return _wrap_function(function, target, operation, dtypes, in_place, name)
+        return _wrap_function(function, target, operation, dtypes, in_place, name, mesh)
     names = list_installed()
     if target not in names:
         message = "There is no adapter named {!r}. Known: {}. A file ends in .py; a function is module:name.".format(
@@ -239,6 +242,7 @@ def _wrap_function(
     dtypes: Sequence[str] | None,
     in_place: bool | None,
     name: str | None,
+    mesh: Mapping[str, int] | None,
 ) -> Adapter:
     if not callable(function):
         message = f"{target!r} is a {type(function).__name__}, not a function."
@@ -246,6 +250,7 @@ def _wrap_function(
     if operation not in OPERATIONS:
         message = "A plain function needs --op, one of {}; got {!r}.".format(", ".join(OPERATIONS), operation)
         raise BadTarget(message)
+    from .mesh_function import MeshFunction
     from .plain import DTYPES_OF_FUNCTIONS, PlainFunction
 
     wanted = tuple(dtypes) if dtypes else DTYPES_OF_FUNCTIONS
@@ -254,6 +259,8 @@ def _wrap_function(
         message = "Unknown dtype {}; known: {}.".format(", ".join(unknown), ", ".join(DTYPES))
         raise BadTarget(message)
     try:
+        if mesh is not None:
+            return MeshFunction(function, operation, mesh, wanted, in_place, name)
         return PlainFunction(function, operation, wanted, in_place, name)
     except TypeError as error:
         raise BadTarget(str(error)) from error

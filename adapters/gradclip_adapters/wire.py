@@ -196,8 +196,8 @@ def encode_gradient(gradient: Gradient, by_recipe: bool = False) -> dict[str, An
         message["group"] = gradient.group
     if gradient.cotangent is not None:
         message["cotangent"] = encode_array(gradient.cotangent)
-    if gradient.sharded is not None:
-        message["sharded"] = gradient.sharded
+    if gradient.placements:
+        message["placements"] = dict(gradient.placements)
     if gradient.parameter is not None:
         message["parameter"] = encode_array(gradient.parameter)
     return message
@@ -216,7 +216,7 @@ def decode_gradient(message: Mapping[str, Any]) -> Gradient:
         height=message.get("height"),
         group=message.get("group", 0),
         cotangent=decode_array(message.get("cotangent")),
-        sharded=message.get("sharded"),
+        placements=message.get("placements", {}),
         parameter=decode_array(message.get("parameter")),
     )
 
@@ -393,6 +393,7 @@ def encode_subject(subject: Subject) -> dict[str, Any]:
         "features": sorted(subject.features),
         "norm_types": [float(p).hex() for p in subject.norm_types],
         "formula": None if formula is None else {name: encode_value(value) for name, value in formula.items()},
+        **({} if subject.mesh is None else {"mesh": dict(subject.mesh)}),
     }
 
 
@@ -406,6 +407,7 @@ def decode_subject(message: Mapping[str, Any]) -> Subject:
         features=tuple(message["features"]),
         norm_types=tuple(_decode_float(p) for p in message["norm_types"]),
         formula=None if formula is None else {name: decode_value(value) for name, value in formula.items()},
+        mesh=message.get("mesh"),
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gradclip_adapters.contract import DTYPES, OPERATIONS
+from gradclip_adapters.mesh_function import MeshFunction
 from gradclip_adapters.plain import PlainFunction
 from gradclip_reports.brief import draw_brief
 from gradclip_reports.records import Footer, Run, hash_plan
@@ -63,6 +64,7 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
     isolated: bool | None = None,
     timeout: float = CASE_SECONDS,
     formula: str | None = None,
+    mesh: Mapping[str, int] | None = None,
 ) -> Results:
     """Check a clip function against every case of its operation.
 
@@ -100,6 +102,10 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
     formula : str, optional
         The formula that the function is meant to have, such as `"coefficient:1e-6"` for `min(1, c / (n + 1e-6))`. An
         answer that it explains is `declared` and not a failure.
+    mesh : mapping of str to int, optional
+        The size of each axis of a mesh of at most 8 ranks, such as `{"replica": 2, "shard": 2}`. The function is then
+        called on each rank, as `fn(grads, *, clip_norm, placements, mesh)`; see `gradclip_adapters.mesh_function`.
+        Along an axis with a name such as "replica" or "data", each gradient is replicated.
 
     Returns
     -------
@@ -113,8 +119,8 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
     Raises
     ------
     ValueError
-        If `op`, `dtypes`, `memory`, `timeout` or `formula` is invalid, or if the function needs its own process and
-        cannot be imported.
+        If `op`, `dtypes`, `memory`, `timeout`, `formula` or `mesh` is invalid, or if the function needs its own process
+        and cannot be imported.
     RuntimeError
         If the module of the function calls `check_clipper` while it is being imported.
     TypeError
@@ -147,9 +153,13 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
         )
         raise RuntimeError(msg)
     # Before any process starts, this line refuses a function whose signature does not fit the operation.
-    adapter = PlainFunction(fn, op, dtypes=chosen, in_place=in_place)
+    adapter = (
+        PlainFunction(fn, op, dtypes=chosen, in_place=in_place)
+        if mesh is None
+        else MeshFunction(fn, op, mesh, dtypes=chosen, in_place=in_place)
+    )
     name = adapter.subjects()[0].name
-    options = PlainOptions(op, chosen, in_place, name, None if memory is None else parse_size(memory))
+    options = PlainOptions(op, chosen, in_place, name, None if memory is None else parse_size(memory), mesh)
     connection, note = _connect(fn, adapter, options, isolated, timeout)
     try:
         run = _ask_all(connection, chosen, rule, timeout, own)

@@ -80,12 +80,12 @@ def test_adapter_answers_like_a_training_step(
 @pytest.mark.parametrize("stage", STAGES)
 def test_two_processes_clip_the_average_of_their_gradients(adapter: DeepSpeedAdapter, stage: int) -> None:
     gradients = (
-        Gradient("split", Array.of(np.array([3.0, 0.0, 0.0], "float32")), sharded=0),
+        Gradient("split", Array.of(np.array([3.0, 0.0, 0.0], "float32")), placements={"ranks": 0}),
         Gradient("none", None),
         Gradient("copied", Array.of(np.array([[4.0, 12.0]], "float32"))),
     )
 
-    reply = adapter.call(Call(name_step(stage, ", distributed"), gradients, {"clip_norm": 1.3, "world": 2}))
+    reply = adapter.call(Call(name_step(stage, ", distributed"), gradients, {"clip_norm": 1.3, "mesh": "ranks=2"}))
 
     split, none, copied = (None if one is None else one.numpy() for one in reply.gradients)
     assert split == pytest.approx([0.3, 0.0, 0.0], rel=1e-6)

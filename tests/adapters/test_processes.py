@@ -16,13 +16,14 @@ import pytest
 import gradclip_adapters
 from gradclip_adapters import processes
 from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Reply, Unsupported
-from gradclip_adapters.processes import Team, cut_call, find_part, join_replies
+from gradclip_adapters.mesh import cut_call, join_replies
+from gradclip_adapters.processes import Team
 
 #: A module that answers calls in one of several processes. The name of the subject says what to do.
 MODULE = """
 import os, time
 from gradclip_adapters.contract import Array, Reply, Unsupported, framework_call
-from gradclip_adapters.processes import cut_call
+from gradclip_adapters.mesh import cut_call
 import numpy as np
 
 
@@ -49,38 +50,15 @@ def join(rank, world, folder):
 
 
 def make_gradient(values: object, sharded: int | None = None, dtype: str = "float32") -> Gradient:
-    return Gradient("g", Array.of(np.array(values, dtype)), sharded=sharded)
+    return Gradient("g", Array.of(np.array(values, dtype)), placements={} if sharded is None else {"ranks": sharded})
 
 
 def make_call(*gradients: Gradient, subject: str = "echo", world: int = 2) -> Call:
-    return Call(subject, gradients, {"world": world})
-
-
-@pytest.mark.parametrize(
-    ("length", "world", "sizes"), [(4, 2, [2, 2]), (3, 2, [2, 1]), (1, 2, [1, 0]), (6, 4, [2, 2, 2, 0]), (0, 2, [0, 0])]
-)
-def test_parts_are_even_but_for_the_last_ones(length: int, world: int, sizes: list[int]) -> None:
-    parts = [range(length)[find_part(length, world, rank)] for rank in range(world)]
-
-    assert [len(part) for part in parts] == sizes
-    assert [i for part in parts for i in part] == list(range(length))
-
-
-@pytest.mark.parametrize("axis", [0, 1, 2])
-def test_parts_join_to_the_whole(axis: int) -> None:
-    whole = make_gradient(np.arange(42).reshape(3, 7, 2), axis)
-    none = Gradient("none", None)
-    call = make_call(whole, make_gradient([1.0, 2.0]), none, world=4)
-
-    replies = [Reply(tuple(g.array for g in cut_call(call, rank).gradients)) for rank in range(4)]
-    joined = join_replies(call, replies)
-
-    assert joined.gradients == tuple(g.array for g in call.gradients)
-    assert joined.apart == ()
+    return Call(subject, gradients, {"mesh": f"ranks={world}"})
 
 
 def test_call_without_a_number_of_processes_is_refused() -> None:
-    with pytest.raises(Unsupported, match="in how many"):
+    with pytest.raises(Unsupported, match="in which mesh"):
         cut_call(Call("x", ()), 0)
 
 
@@ -181,8 +159,8 @@ def test_processes_end_with_their_host(tmp_path: Path) -> None:
         "from gradclip_adapters.contract import Call\n"
         "from gradclip_adapters.processes import Team\n"
         "team = Team('answering', 2)\n"
-        "team.call(Call('echo', (), {'world': 2}))\n"
-        "threading.Thread(target=team.call, args=(Call('forever', (), {'world': 2}),)).start()\n"
+        "team.call(Call('echo', (), {'mesh': 'ranks=2'}))\n"
+        "threading.Thread(target=team.call, args=(Call('forever', (), {'mesh': 'ranks=2'}),)).start()\n"
         "print(*team.pids, team._launcher.pid, flush=True)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

@@ -8,7 +8,8 @@ import jax
 import numpy as np
 
 from ..contract import Array, Gradient, MissingDevice, Unsupported
-from ..processes import compare_copies
+from ..copies import compare_copies
+from ..mesh import find_sharded_axis
 
 __all__ = ["Placement", "choose_device", "compare_devices"]
 
@@ -47,7 +48,7 @@ class Placement:
             If the parts would not be equal.
         """
         assert gradient.array is not None
-        axis, shape = gradient.sharded, gradient.array.shape
+        axis, shape = find_sharded_axis(gradient), gradient.array.shape
         if axis is not None and shape[axis] % self._mesh.size:
             message = "JAX splits an array into equal parts only"
             raise Unsupported(message, "interface")
@@ -64,5 +65,5 @@ def compare_devices(arrays: Sequence[Any]) -> list[str]:
         for shard in () if array is None else array.addressable_shards:
             parts.setdefault(str(shard.index), []).append(Array.of(np.asarray(shard.data)))
         for copies in parts.values():
-            found += compare_copies(copies, f"result {place}")
+            found += compare_copies(dict(enumerate(copies)), f"result {place}")
     return found

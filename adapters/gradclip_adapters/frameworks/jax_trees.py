@@ -20,7 +20,7 @@ from ..arrays import (
     refuse_other_dtypes,
 )
 from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
-from ..processes import get_world
+from ..mesh import get_mesh
 from .jax_devices import Placement, choose_device, compare_devices
 
 __all__ = ["COMMON", "DTYPES", "Clip", "EntryPoint", "TreeAdapter", "list_modes"]
@@ -45,7 +45,7 @@ COMMON = (
     *FLUSHES,
 )
 #: The options that say how to make a call.
-HOW = ("as_generator", "as_single", "compiled", "world")
+HOW = ("as_generator", "as_single", "compiled", "mesh")
 #: The options that may be a tensor.
 THRESHOLDS = ("clip_norm", "clip_factor", "max", "min")
 
@@ -130,7 +130,7 @@ def list_modes(
 
 def _answer(entry: EntryPoint, call: Call) -> Reply:
     is_distributed = "distributed" in entry.subject.features
-    make = Placement(get_world(call)).make_array if is_distributed else _make_array
+    make = Placement(get_mesh(call).size).make_array if is_distributed else _make_array
     arrays = build_tensors(call.gradients, make)
     cotangents = [gradient.cotangent and jax.numpy.asarray(gradient.cotangent.numpy()) for gradient in call.gradients]
     tree: Any = arrays[0] if call.options.get("as_single") else arrays

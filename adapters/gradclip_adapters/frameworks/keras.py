@@ -102,7 +102,7 @@ class KerasAdapter(Adapter):
         refuse_unlisted(call, subject, "interface")
         assert self._backend.replicated_step is not None
         argument, threshold = ARGUMENTS[subject.operation]
-        options = {name: value for name, value in call.options.items() if name not in (threshold, "world")}
+        options = {name: value for name, value in call.options.items() if name not in (threshold, "mesh")}
 
         def make_optimizer() -> Any:
             return keras.optimizers.SGD(learning_rate=1.0, **{argument: call.options[threshold]}, **options)

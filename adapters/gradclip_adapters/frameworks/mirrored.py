@@ -12,7 +12,7 @@ from typing import Any, Callable, Mapping, Sequence
 import tensorflow as tf
 
 from ..contract import Array, Call, Reply, Unsupported, framework_call
-from ..processes import get_world, join_replies
+from ..mesh import find_sharded_axis, get_mesh, join_replies
 from .tensorflow_arrays import make_dense, read_tensor
 
 __all__ = ["add_devices", "clip_in_replicas", "step_in_replicas"]
@@ -41,10 +41,10 @@ def _make_addends(call: Call) -> list[Any | None]:
     Unsupported
         If the call splits a gradient, or asks for another number of replicas.
     """
-    if any(gradient.sharded is not None for gradient in call.gradients):
+    if any(find_sharded_axis(gradient) is not None for gradient in call.gradients):
         message = "MirroredStrategy gives each replica a copy of each gradient"
         raise Unsupported(message, "interface")
-    if get_world(call) != DEVICES:
+    if get_mesh(call).size != DEVICES:
         message = f"after a step in {DEVICES} replicas, TensorFlow takes none in another number of them"
         raise Unsupported(message)
     arrays = [gradient.array for gradient in call.gradients]

@@ -16,7 +16,8 @@ import paddle
 
 from ..arrays import refuse_unlisted
 from ..contract import Array, Call, Reply, Subject, Unsupported, framework_call
-from ..processes import Answer, Team, cut_call, get_world
+from ..mesh import cut_call, find_sharded_axis, get_mesh
+from ..processes import Answer, Team
 
 __all__ = ["SUBJECTS", "answer_in_processes", "join"]
 
@@ -44,7 +45,7 @@ def answer_in_processes(call: Call) -> Reply:
         If the call asks for another number of processes.
     """
     refuse_unlisted(call, SUBJECT, "interface")
-    if get_world(call) != TEAM.world:
+    if get_mesh(call).size != TEAM.world:
         message = f"this adapter starts {TEAM.world} processes of Paddle"
         raise Unsupported(message)
     return TEAM.call(call)
@@ -94,7 +95,7 @@ def _answer(call: Call) -> Reply:
         shape = [1] if gradient.array is None else list(gradient.array.shape)
         dtype = "float32" if gradient.array is None else gradient.array.dtype
         parameter = paddle.create_parameter(shape, dtype, attr=paddle.ParamAttr(need_clip=gradient.need_clip))
-        parameter.is_distributed = gradient.sharded is not None
+        parameter.is_distributed = find_sharded_axis(gradient) is not None
         pairs.append((parameter, None if gradient.array is None else paddle.to_tensor(gradient.array.numpy())))
     with framework_call() as seen:
         optimizer = paddle.optimizer.SGD(

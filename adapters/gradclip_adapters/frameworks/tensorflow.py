@@ -106,7 +106,7 @@ class TensorFlowAdapter(Adapter):
         """Return the answer of the entry point that the call names."""
         entry = self._entries[call.subject]
         if "distributed" in entry.subject.features:
-            options = {name: value for name, value in _add_flags(call).items() if name != "world"}
+            options = {name: value for name, value in _add_flags(call).items() if name != "mesh"}
             return clip_in_replicas(entry.clip, call, options)
         _refuse_long_calls(call, entry)
         if not call.gradients and entry.one_by_one:

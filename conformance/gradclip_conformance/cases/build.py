@@ -104,7 +104,7 @@ def make_case(
         for name in ("axes", "norm_type", "error_if_nonfinite", "eps", "layers", "learning_rate")
         if name in options
     }
-    if "world" in options:
+    if "mesh" in options:
         uses.add("distributed")
     operation = EVERY_OPERATION[rule.partition(".")[0]]
     return Case(rule, variant, dtype, operation, named, options, expectation, frozenset(uses))

@@ -102,8 +102,8 @@ def _show_gradient(gradient: Gradient) -> Any:
         shown["layout"] = gradient.layout
     if gradient.same_as is not None:
         shown["same_as"] = gradient.same_as
-    if gradient.sharded is not None:
-        shown["sharded"] = gradient.sharded
+    if gradient.placements:
+        shown["placements"] = dict(gradient.placements)
     if gradient.parameter is not None:
         shown["parameter"] = show_array(gradient.parameter)
     return shown

@@ -16,6 +16,7 @@ import numpy as np
 
 from gradclip_adapters.arrays import convert_thresholds
 from gradclip_adapters.contract import Array, Reply
+from gradclip_adapters.mesh import parse_mesh
 from gradclip_reports.statuses import DIFFERING, Status
 from gradclip_spec.rules.causes import load_cause_groups
 
@@ -51,6 +52,7 @@ from .laws import (
     make_signed,
 )
 from .meaning import counts_nonfinite_excluded, explain_excluded, explain_special
+from .meshes import explain_on_meshes, name_epsilon_per_rank
 from .model import Explanation, Judged, Suspect, combine, unite
 from .order import restore_orders
 from .ranges import explain_range, explain_rounding
@@ -179,6 +181,10 @@ def explain_cell(
             subject.formulas += [formula] if formula not in subject.formulas else []
         elif one.cause in FITTED and "number" in one.parameters:
             subject.fitted = [*subject.fitted, FITTED[one.cause](float(one.parameters["number"]))]
+    if "mesh" in judged.context.case.options:
+        (found,) = explain_on_meshes([judged], [one.cause for one in suspects])
+        if found is not None:
+            return found
     return _explain(subject, judged)
 
 
@@ -222,7 +228,14 @@ def explain_all(
                 kept = again is not None and subject.proven[again.cause] >= enough.get(again.cause, 0)
                 found[place] = again if kept else None
         _drop_doubtful(cells, places, found)
+        on_meshes = [place for place in places if _is_unexplained_on_a_mesh(cells[place])]
+        for place, explanation in zip(on_meshes, explain_on_meshes([cells[place] for place in on_meshes]), strict=True):
+            found[place] = explanation or name_epsilon_per_rank(cells[place].context.case, found[place])
     return found
+
+
+def _is_unexplained_on_a_mesh(judged: Judged) -> bool:
+    return "mesh" in judged.context.case.options and judged.explanation is None and judged.verdict.status in EXPLAINED
 
 
 def _explain_again(subject: _Subject, judged: Judged) -> Explanation | None:
@@ -573,14 +586,14 @@ def _explain_results(subject: _Subject, case: Case, results: Sequence[Array | No
     if has_dense_rows(case, results):
         return explain_rows(case, results, subject.formulas)
     found = _explain_in_order(subject, case, results)
-    if found is None and "world" in case.options and _are_right(_multiply_thresholds(case), results):
+    if found is None and "mesh" in case.options and _are_right(_multiply_thresholds(case), results):
         return Explanation.of("addends-clipped")
     return _explain_order(case, results) or found if found is None or found.cause in MISPLACED else found
 
 
 def _multiply_thresholds(case: Case) -> Case:
     """Return the case that clips the sum of equal addends as a clip of each addend does."""
-    world = case.options["world"]
+    world = math.prod(parse_mesh(case.options["mesh"]).values())
     return replace(case, options=convert_thresholds(case.options, lambda value: world * value))
 
 

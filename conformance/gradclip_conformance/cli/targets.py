@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from gradclip_adapters import registry
 from gradclip_adapters.contract import DTYPES, OPERATIONS
+from gradclip_adapters.mesh import parse_mesh
 from gradclip_adapters.paths import file_exists, folder_exists
 from gradclip_reports.values import escape_text
 
@@ -101,6 +102,7 @@ class TargetOptions:
     venv: bool = False
     device: str | None = None
     memory: int | None = None
+    mesh: Mapping[str, int] | None = None
 
     def select_cells(self, rules: tuple[str, ...] = ()) -> Selection:
         """Return the cells of these rules, or of all rules, for the operation and the dtypes."""
@@ -128,6 +130,14 @@ def _parse_size(context: click.Context, parameter: click.Parameter, value: str |
     """Return a size of memory as a number of bytes."""
     try:
         return None if value is None else parse_size(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, parameter) from error
+
+
+def _parse_mesh(context: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, int] | None:
+    """Return a mesh as the size of each axis by its name."""
+    try:
+        return None if value is None else parse_mesh(value)
     except ValueError as error:
         raise click.BadParameter(str(error), context, parameter) from error
 
@@ -160,6 +170,12 @@ _OPTIONS = (
         callback=_parse_size,
         metavar="SIZE",
         help="Memory that a host may allocate, such as 4G (Linux only).",
+    ),
+    click.option(
+        "--mesh",
+        callback=_parse_mesh,
+        metavar="AXIS=SIZE,...",
+        help="Call MODULE:FN on each rank of this mesh, such as replica=2,shard=2.",
     ),
 )
 
@@ -225,6 +241,9 @@ def _refuse_unknown_target(name: str, options: TargetOptions) -> None:
         raise click.UsageError(msg)
     if kind == "function" and options.operation is None:
         msg = f"{name!r} is a plain function: say with --op which operation it performs ({', '.join(OPERATIONS)})."
+        raise click.UsageError(msg)
+    if kind != "function" and options.mesh is not None:
+        msg = f"--mesh is for a function MODULE:FN; {name!r} is an adapter, and its engines have meshes of their own."
         raise click.UsageError(msg)
     # A launcher may have adapters and files that are missing on this machine.
     if options.command is not None:
@@ -313,7 +332,9 @@ def _make_starter(
                 raise StartError("no-host", str(problem)) from problem
         command = build_host_command(executable, options.command)
         if is_function:
-            plain_options = PlainOptions(str(options.operation), options.dtypes, memory=options.memory)
+            plain_options = PlainOptions(
+                str(options.operation), options.dtypes, memory=options.memory, mesh=options.mesh
+            )
             return connect_named_function(command, name, plain_options, timeout)
         return HostProcess([*command, *([adapter] if is_named else []), *more], call_seconds=timeout)
 

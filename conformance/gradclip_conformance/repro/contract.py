@@ -100,13 +100,13 @@ def _write_gradient(gradient: Gradient) -> str:
         msg = "The case asks for derivatives through the clip. No script computes them."
         raise NoScript(msg)
     words = [write_literal(gradient.name), "None" if gradient.array is None else _write_array(gradient.array)]
-    fields = (
+    fields: tuple[tuple[str, object, object], ...] = (
         ("need_clip", gradient.need_clip, True),
         ("layout", gradient.layout, "contiguous"),
         ("same_as", gradient.same_as, None),
         ("height", gradient.height, None),
         ("group", gradient.group, 0),
-        ("sharded", gradient.sharded, None),
+        ("placements", dict(gradient.placements), {}),
     )
     words += [f"{name}={write_literal(value)}" for name, value, default in fields if value != default]
     if gradient.parameter is not None:

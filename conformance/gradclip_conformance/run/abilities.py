@@ -194,7 +194,7 @@ def _make_question(subject: Subject, ability: Ability) -> Case:
     gradients: Sequence[Gradient] = [first, second]
     expected = expect("values")
     options: dict[str, Any] = dict([THRESHOLD_OPTIONS.get(subject.operation, ("clip_norm", THRESHOLD))])
-    options.update({"world": 2} if "distributed" in subject.features else {})
+    options.update({"mesh": "ranks=2"} if "distributed" in subject.features else {})
     options.update({"norm_type": float(name)} if ability.what == "norm" else OPTIONS.get(name, {}))
     match name:
         case "excludes":

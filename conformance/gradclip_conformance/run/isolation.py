@@ -14,6 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from gradclip_adapters.contract import BadDeclaration, Call, Subject
+from gradclip_adapters.mesh import Mesh
+from gradclip_adapters.mesh_function import FEATURES_ON_A_MESH
 from gradclip_adapters.plain import DTYPES_OF_FUNCTIONS, FEATURES_OF_EVERY_FUNCTION
 from gradclip_adapters.wire import check_subjects
 
@@ -55,6 +57,8 @@ class PlainOptions:
     in_place: bool | None = None
     name: str | None = None
     memory: int | None = None
+    #: The size of each axis of the mesh, for a function that clips on each rank of one.
+    mesh: Mapping[str, int] | None = None
 
     def list_arguments(self) -> list[str]:
         """Return the arguments of the host."""
@@ -67,6 +71,8 @@ class PlainOptions:
             words += ["--name", self.name]
         if self.memory is not None:
             words += ["--memory", str(self.memory)]
+        if self.mesh is not None:
+            words += ["--mesh", str(Mesh(self.mesh))]
         return words
 
 
@@ -78,9 +84,12 @@ class NeverLoaded:
     """
 
     def __init__(self, target: str, options: PlainOptions, error: LoadError, timeout: float) -> None:
-        features = {*FEATURES_OF_EVERY_FUNCTION} | ({FOUND} if options.operation == "clip_by_global_norm" else set())
+        general = FEATURES_OF_EVERY_FUNCTION if options.mesh is None else FEATURES_ON_A_MESH
+        features = {*general} | ({FOUND} if options.operation == "clip_by_global_norm" else set())
         dtypes = tuple(options.dtypes) or DTYPES_OF_FUNCTIONS
-        subject = Subject(options.name or target, options.operation, dtypes, tuple(sorted(features)), (2.0,))
+        subject = Subject(
+            options.name or target, options.operation, dtypes, tuple(sorted(features)), (2.0,), mesh=options.mesh
+        )
         environment = {name: str(error.loading[name]) for name in ("python", "platform")}
         self.description = Description(target, "", environment, check_subjects([subject]))
         text = str(error)

@@ -15,6 +15,7 @@ from gradclip_adapters.contract import FEATURES, Subject
 
 from ..cases.model import Case
 from ..cases.patterns import matches_any
+from ..cases.shards import make_cases_on
 from ..oracle.formula import Formula
 
 __all__ = [
@@ -79,14 +80,23 @@ def add_formula(subjects: Sequence[Subject], formula: Formula | None) -> list[Su
 
 
 def plan_cells(subjects: Sequence[Subject], cases: Iterable[Case], selection: Selection) -> list[PlannedCell]:
-    """Return the cells of a run, subject by subject."""
-    chosen = [case for case in cases if selection.holds(case)]
-    return [
-        PlannedCell(subject, add_both_bounds(case, subject), *_find_missing(subject, case))
-        for subject in subjects
-        for case in chosen
-        if case.operation == subject.operation and ("world" in case.options) == ("distributed" in subject.features)
-    ]
+    """Return the cells of a run, subject by subject. A subject with a mesh of its own gets the cases of this mesh."""
+    general = [case for case in cases if selection.holds(case)]
+    planned = []
+    for subject in subjects:
+        if subject.mesh is None:
+            chosen = [
+                case
+                for case in general
+                if case.operation == subject.operation
+                and ("mesh" in case.options) == ("distributed" in subject.features)
+            ]
+        else:
+            chosen = [case for case in make_cases_on(subject.operation, subject.mesh) if selection.holds(case)]
+        planned += [
+            PlannedCell(subject, add_both_bounds(case, subject), *_find_missing(subject, case)) for case in chosen
+        ]
+    return planned
 
 
 #: The rule about leaving out `min`. It does not apply to a subject that requires `min`.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradclip_adapters import processes
+from gradclip_adapters import mesh
 from gradclip_adapters.arrays import convert_thresholds
 from gradclip_adapters.contract import Array as Sent
 from gradclip_adapters.contract import Call, Reply, framework_call
@@ -28,9 +28,9 @@ class InProcesses(WithAbilities):
 
     def call(self, call: Call) -> Reply:
         """Answer for each process."""
-        parts = [processes.cut_call(call, rank) for rank in range(processes.get_world(call))]
+        parts = [mesh.cut_call(call, rank) for rank in range(mesh.get_mesh(call).size)]
         arrays = [[g.array and g.array.numpy() for g in part.gradients] for part in parts]
-        axes = [gradient.sharded for gradient in call.gradients]
+        axes = [mesh.find_sharded_axis(gradient) for gradient in call.gradients]
         flags = [gradient.need_clip for gradient in call.gradients]
         replies = []
         for rank in range(len(parts)):
@@ -41,7 +41,7 @@ class InProcesses(WithAbilities):
             gradients = tuple(None if one is None else Sent.of(one) for one in results)
             total = None if norm is None else Sent.of(np.float64(norm))
             replies.append(Reply(gradients, total, warnings=seen.warnings))
-        return processes.join_replies(call, replies)
+        return mesh.join_replies(call, replies)
 
 
 class Sharing(Clipper):

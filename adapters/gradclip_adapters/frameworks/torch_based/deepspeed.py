@@ -31,7 +31,8 @@ from torch.nn import Parameter
 
 from ...arrays import refuse_other_dtypes
 from ...contract import Call, Gradient, Reply, Subject, Unsupported
-from ...processes import Answer, Team, cut_array, get_world
+from ...mesh import cut_array, get_mesh
+from ...processes import Answer, Team
 from .given_gradients import GivenGradients, TrainingAdapter
 from .parameters import (
     ANY_NORM,
@@ -89,7 +90,7 @@ class DeepSpeedAdapter(ParametersAdapter):
         _refuse(call, entry.subject)
         if entry.subject.name in self._engine.entry_points:
             return self._engine.call(call)
-        world = get_world(call)
+        world = get_mesh(call).size
         return _TEAMS.setdefault(world, Team(MODULE, world)).call(call)
 
 
@@ -139,10 +140,10 @@ def _answer_together(call: Call, rank: int, world: int) -> Reply:
     Every process gets whole parameters back. Of those that the call shares out, it returns its part.
     """
     addends = tuple(_make_addend(gradient, rank, world) for gradient in call.gradients)
-    options = {name: value for name, value in call.options.items() if name != "world"}
+    options = {name: value for name, value in call.options.items() if name != "mesh"}
     reply = answer_call(SHARED_STEPS[call.subject], replace(call, gradients=addends, options=options))
     parts = [
-        array if array is None or gradient.sharded is None else cut_array(array, gradient.sharded, world, rank)
+        array if array is None else cut_array(array, gradient, get_mesh(call), rank)
         for gradient, array in zip(call.gradients, reply.gradients)
     ]
     return replace(reply, gradients=tuple(parts), inputs=None)

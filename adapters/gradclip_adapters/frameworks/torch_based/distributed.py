@@ -14,7 +14,8 @@ import torch
 from torch.nn import Parameter
 
 from ...contract import Call, Reply, Subject, Unsupported, framework_call
-from ...processes import Answer, Team, get_world
+from ...mesh import find_sharded_axis, get_mesh
+from ...processes import Answer, Team
 from .installed_torch import ERROR_IF_NONFINITE, HAS_MESH, NORM_DTYPES, SENT_DTYPES, VALUE_DTYPES
 from .parameters import NORM_TYPES, add_flags, make_tensor, read_array, read_arrays, select_more
 
@@ -52,7 +53,7 @@ SUBJECTS = {subject.name: subject for subject in _list_subjects()}
 
 def answer_in_processes(call: Call) -> Reply:
     """Return the answer of as many processes as the call says. They are kept for later calls."""
-    world = get_world(call)
+    world = get_mesh(call).size
     _refuse_parts(call)
     return _TEAMS.setdefault(world, Team(MODULE, world)).call(call)
 
@@ -65,14 +66,15 @@ def _refuse_parts(call: Call) -> None:
     Unsupported
         If DDP would have to split a gradient, or FSDP2 to split one unevenly along another axis than the first.
     """
-    world = get_world(call)
+    world = get_mesh(call).size
     for gradient in call.gradients:
-        if gradient.sharded is None or gradient.array is None:
+        axis = find_sharded_axis(gradient)
+        if axis is None or gradient.array is None:
             continue
         if "[DDP]" in call.subject:
             message = "DDP gives each process a copy of each gradient"
             raise Unsupported(message, "interface")
-        if "[FSDP2]" in call.subject and gradient.sharded and gradient.array.shape[gradient.sharded] % world:
+        if "[FSDP2]" in call.subject and axis and gradient.array.shape[axis] % world:
             message = "FSDP2 splits unevenly along the first axis only"
             raise Unsupported(message, "interface")
 
@@ -102,7 +104,7 @@ def _answer(call: Call, rank: int, mesh: Any) -> Reply:
 
 
 def _clip(subject: str, parameters: Sequence[Parameter], options: Mapping[str, Any]) -> torch.Tensor | None:
-    more = {name: value for name, value in select_more(options).items() if name != "world"}
+    more = {name: value for name, value in select_more(options).items() if name != "mesh"}
     if subject.startswith("torch.nn.utils.clip_grad_value_"):
         torch.nn.utils.clip_grad_value_(parameters, options["max"], **more)
         return None
@@ -126,7 +128,7 @@ def _list_addends(call: Call, rank: int) -> list[torch.Tensor | None]:
     tensors = _list_tensors(call)
     if rank:
         return [None if tensor is None else torch.zeros_like(tensor) for tensor in tensors]
-    return [None if tensor is None else tensor * get_world(call) for tensor in tensors]
+    return [None if tensor is None else tensor * get_mesh(call).size for tensor in tensors]
 
 
 def _make_dtensors(call: Call, rank: int, mesh: Any) -> list[Parameter]:
@@ -136,7 +138,8 @@ def _make_dtensors(call: Call, rank: int, mesh: Any) -> list[Parameter]:
     del rank
     parameters = []
     for gradient, tensor in zip(call.gradients, _list_tensors(call)):
-        placement = Replicate() if gradient.sharded is None else Shard(gradient.sharded)
+        axis = find_sharded_axis(gradient)
+        placement = Replicate() if axis is None else Shard(axis)
         whole = torch.zeros(1) if tensor is None else tensor
         # Without a source, each process takes its part of its own copy.
         parameter = Parameter(distribute_tensor(torch.zeros_like(whole), mesh, [placement], src_data_rank=None))
@@ -172,14 +175,16 @@ def _make_fully_sharded(call: Call, rank: int, mesh: Any) -> list[Parameter]:
 
     module = _make_module(call)
     pairs = list(zip(module.listed, call.gradients))
-    axes = {id(parameter): gradient.sharded or 0 for parameter, gradient in pairs}
-    copied = {parameter for parameter, gradient in pairs if gradient.sharded is None and gradient.array is not None}
+    axes = {id(parameter): find_sharded_axis(gradient) or 0 for parameter, gradient in pairs}
+    copied = {
+        parameter for parameter, gradient in pairs if find_sharded_axis(gradient) is None and gradient.array is not None
+    }
     fully_shard(
         module, mesh=mesh, shard_placement_fn=lambda parameter: Shard(axes[id(parameter)]), ignored_params=copied
     )
     factors = _list_addends(call, rank)
     for place, tensor in enumerate(_list_tensors(call)):
-        if call.gradients[place].sharded is None:
+        if find_sharded_axis(call.gradients[place]) is None:
             factors[place] = tensor
     module(factors).backward()
     return list(module.listed)

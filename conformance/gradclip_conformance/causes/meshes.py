@@ -1,0 +1,255 @@
+"""Explain wrong answers on a mesh: each model is a way in which the norm of the whole comes wrongly from the ranks.
+
+A model explains a cell if it reproduces the answer within the rounding of the dtype, and the right answer does not. Of
+the models that fit, the one that explains most cells of an entry point is named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from gradclip_adapters.contract import Array, Call, Gradient, Reply
+from gradclip_adapters.mesh import Mesh, cut_call, find_placement, get_mesh, join_replies, list_gradients
+
+from ..cases.model import Case
+from ..judge.model import Answer, Raised, Replied
+from ..oracle.formats import FORMATS, read_float64_values
+from .model import Explanation, Judged
+
+__all__ = ["MISMATCH", "explain_on_meshes", "name_epsilon_per_rank"]
+
+#: The kind of error that `gradclip_adapters.mesh_function` raises if the ranks do not enter the same collectives.
+MISMATCH = "CollectiveMismatch"
+
+#: A function that returns the norm that each rank finds.
+FindNorms = Callable[["_Parts"], Sequence[float]]
+
+#: Rounding of a sum and of a product, in units of the dtype. A model uses float64; the answer may sum in its own dtype.
+ROUNDINGS = 32
+
+#: What functions add to the norm in the divisor.
+EPSILONS = (0.0, 1e-6)
+
+
+class _Parts:
+    """The parts of one group of gradients that has a norm of its own, on all ranks."""
+
+    def __init__(self, call: Call, members: Sequence[int], order: float) -> None:
+        self.mesh = get_mesh(call)
+        self.order = order
+        self.gradients = {place: call.gradients[place] for place in members}
+        self.powers: list[dict[int, float]] = []
+        for rank in range(self.mesh.size):
+            held: dict[int, float] = {}
+            for place, part in zip(list_gradients(call, rank), cut_call(call, rank).gradients, strict=True):
+                if place in self.gradients and part.array is not None:
+                    held[place] = _sum_powers(read_float64_values(part.array), order)
+            self.powers.append(held)
+
+    def count_copies(self, place: int, axes: Sequence[str]) -> int:
+        """Return how many ranks along some axes have the same copy."""
+        gradient: Gradient = self.gradients[place]
+        replicated = [name for name in axes if find_placement(gradient, name) == "replicated"]
+        return math.prod(self.mesh.axes[name] for name in replicated)
+
+    def reduce(self, axes: Sequence[str], counted_once: Sequence[str]) -> list[float]:
+        """Return the norm on each rank: summed over some axes, where copies along other axes count once."""
+        own = [
+            _combine([power / self._divide(place, counted_once) for place, power in held.items()], self.order)
+            for held in self.powers
+        ]
+        groups = [self.mesh.find_group(rank, axes) for rank in range(self.mesh.size)]
+        return [_take_root(_combine([own[rank] for rank in group], self.order), self.order) for group in groups]
+
+    def _divide(self, place: int, axes: Sequence[str]) -> int:
+        return 1 if self.order == math.inf else self.count_copies(place, axes)
+
+
+def _sum_powers(values: np.ndarray[Any, Any], order: float) -> float:
+    if order == math.inf:
+        return float(np.max(np.abs(values), initial=0.0))
+    return float(np.sum(np.abs(values) ** order))
+
+
+def _combine(powers: Sequence[float], order: float) -> float:
+    return float(np.max(powers, initial=0.0)) if order == math.inf else sum(powers)
+
+
+def _take_root(power: float, order: float) -> float:
+    return power if order == math.inf else power ** (1 / order)
+
+
+def _find_right(parts: _Parts) -> Sequence[float]:
+    every = list(parts.mesh.axes)
+    return parts.reduce(every, every)
+
+
+def _count_all_copies(parts: _Parts) -> Sequence[float]:
+    return parts.reduce(list(parts.mesh.axes), [])
+
+
+def _reduce_nothing(parts: _Parts) -> Sequence[float]:
+    return parts.reduce([], [])
+
+
+def _average(parts: _Parts) -> Sequence[float]:
+    norms = _reduce_nothing(parts)
+    return [sum(norms) / len(norms)] * len(norms)
+
+
+def _take_largest(parts: _Parts) -> Sequence[float]:
+    norms = _reduce_nothing(parts)
+    return [float(np.max(norms))] * len(norms)
+
+
+def _sum_norms(parts: _Parts) -> Sequence[float]:
+    norms = _reduce_nothing(parts)
+    return [sum(norms)] * len(norms)
+
+
+def _average_squares(parts: _Parts) -> Sequence[float]:
+    powers = [_combine(list(held.values()), parts.order) for held in parts.powers]
+    return [_take_root(sum(powers) / len(powers), parts.order)] * len(powers)
+
+
+def _list_models(mesh: Mesh) -> Iterator[tuple[str, FindNorms]]:
+    """Yield the causes and their models. Of several that explain as many cells, the first is named."""
+    yield "ranks-not-reduced", _reduce_nothing
+    yield "copies-counted", _count_all_copies
+    yield "rank-norms-averaged", _average
+    yield "largest-rank-norm", _take_largest
+    yield "rank-norms-summed", _sum_norms
+    yield "rank-squares-averaged", _average_squares
+    every = list(mesh.axes)
+    for count in range(1, len(every)):
+        for axes in combinations(every, count):
+            yield "copies-counted", partial(_Parts.reduce, axes=every, counted_once=axes)
+            for counted_once in (axes, every, ()):
+                yield "axes-left-out", partial(_Parts.reduce, axes=axes, counted_once=counted_once)
+
+
+def explain_on_meshes(cells: Sequence[Judged], preferred: Sequence[str] = ()) -> list[Explanation | None]:
+    """Return the explanation of each cell on a mesh, or None if no model explains it.
+
+    `cells` are those of one entry point. `preferred` holds causes that it is known to have.
+    """
+    fitting = [_list_fitting(judged) for judged in cells]
+    found: list[Explanation | None] = [None] * len(cells)
+    left = {place for place, causes in enumerate(fitting) if causes}
+    while left:
+        times = Counter(cause for place in left for cause in fitting[place])
+        order = list(dict.fromkeys(cause for place in sorted(left) for cause in fitting[place]))
+        best = max(order, key=lambda cause: (cause in preferred, times[cause]))
+        for place in [place for place in left if best in fitting[place]]:
+            found[place] = Explanation.of(best)
+            left.remove(place)
+    return found
+
+
+def name_epsilon_per_rank(case: Case, found: Explanation | None) -> Explanation | None:
+    """Return the explanation. If an epsilon is the size of the mesh times a power of ten, each rank has added it."""
+    eps = 0.0 if found is None else float(dict(found.parameters).get("eps") or 0.0)
+    if found is None or not found.cause.startswith("eps-in-coefficient") or eps <= 0:
+        return found
+    return Explanation.of("epsilon-per-rank") if _is_power_of_ten(eps / get_mesh(case.call("")).size) else found
+
+
+def _is_power_of_ten(number: float) -> bool:
+    exponent = math.log10(number)
+    # A fitted epsilon has a few digits.
+    return math.isclose(exponent, round(exponent), abs_tol=0.01)
+
+
+def _list_fitting(judged: Judged) -> list[str]:
+    """Return the causes whose models reproduce the answer of a cell."""
+    case = judged.context.case
+    if len(judged.answers) != 1 or case.operation == "clip_by_value":
+        return []
+    with np.errstate(all="ignore"):
+        return _fit_answer(case, judged.answers[0])
+
+
+def _fit_answer(case: Case, answer: Answer) -> list[str]:
+    if isinstance(answer, Raised):
+        if answer.kind != MISMATCH:
+            return []
+        # A rank that has ended takes part in no collective.
+        return ["rank-absent" if "returned" in answer.text else "collectives-differ"]
+    if not isinstance(answer, Replied) or answer.reply.malformed is not None:
+        return []
+    reply = answer.reply
+    groups = _group(case)
+    every = [_Parts(case.call(""), members, case.norm_type) for members in groups]
+    right = [_find_right(parts) for parts in every]
+    if any(_is_reproduced(case, reply, groups, right, eps) for eps in EPSILONS):
+        return _explain_rest(reply, every, right)
+    fitting = []
+    for cause, find in _list_models(get_mesh(case.call(""))):
+        norms = [find(parts) for parts in every]
+        if cause not in fitting and any(_is_reproduced(case, reply, groups, norms, eps) for eps in EPSILONS):
+            fitting.append(cause)
+    size = get_mesh(case.call("")).size
+    if any(_is_reproduced(case, reply, groups, right, size * eps) for eps in EPSILONS[1:]):
+        fitting.append("epsilon-per-rank")
+    return fitting or (["processes-differ"] if reply.apart else [])
+
+
+def _explain_rest(reply: Reply, every: Sequence[_Parts], right: Sequence[Sequence[float]]) -> list[str]:
+    """Explain an answer whose joined results are right: by the norm, or by copies that differ."""
+    norm_differs = [text for text in reply.apart or () if "the norm" in text]
+    if len(every) == 1 and reply.norm is not None:
+        norm = float(np.asarray(read_float64_values(reply.norm)).ravel()[0])
+        if norm_differs or not math.isclose(norm, right[0][0], rel_tol=1e-3):
+            return ["part-of-norm-returned"]
+    return ["processes-differ"] if reply.apart else []
+
+
+def _group(case: Case) -> list[list[int]]:
+    """Return the indices of the gradients that share a norm, for each norm."""
+    if case.operation == "clip_by_global_norm":
+        return [list(case.included)]
+    return [[place] for place in case.included]
+
+
+def _is_reproduced(
+    case: Case, reply: Reply, groups: Sequence[Sequence[int]], norms: Sequence[Sequence[float]], eps: float
+) -> bool:
+    """Return whether the results are those of ranks that clip by these norms."""
+    call = case.call("")
+    threshold = float(case.options["clip_norm"])
+    norm_of = {place: ranks for members, ranks in zip(groups, norms, strict=True) for place in members}
+    replies = []
+    for rank in range(get_mesh(call).size):
+        results: list[Array | None] = []
+        for place, part in zip(list_gradients(call, rank), cut_call(call, rank).gradients, strict=True):
+            if part.array is None:
+                results.append(None)
+                continue
+            values = read_float64_values(part.array)
+            norm = norm_of[place][rank] if place in norm_of else 0.0
+            factor = 1.0 if norm + eps <= threshold else threshold / (norm + eps)
+            results.append(Array.of((values * factor).reshape(part.array.shape)))
+        replies.append(Reply(tuple(results)))
+    expected = join_replies(call, replies).gradients
+    if len(expected) != len(reply.gradients):
+        return False
+    return all(_are_close(one, other) for one, other in zip(reply.gradients, expected, strict=True))
+
+
+def _are_close(observed: Array | None, expected: Array | None) -> bool:
+    if observed is None or expected is None:
+        return observed is expected
+    if observed.shape != expected.shape or observed.dtype not in FORMATS:
+        return False
+    found, wanted = read_float64_values(observed), expected.numpy().ravel()
+    form = FORMATS[observed.dtype]
+    relative = ROUNDINGS * 2.0 ** (1 - form.precision)
+    absolute = float(form.smallest_normal) * relative
+    return bool(np.allclose(np.asarray(found).ravel(), wanted, rtol=relative, atol=absolute, equal_nan=True))

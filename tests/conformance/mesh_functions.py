@@ -1,0 +1,168 @@
+"""Define clips on a mesh: right ones that must not be blamed, and wrong ones as public reports describe them.
+
+They share one clip. Each wrong one changes how the norm of the whole comes from the gradients of the ranks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradclip_adapters.collectives import RankMesh
+
+__all__ = ["RIGHT", "WRONG"]
+
+Gradients = Sequence[np.ndarray[Any, Any] | None]
+Placements = Sequence[Mapping[str, Any]]
+#: A function that returns the norm of the whole on one rank.
+FindNorm = Callable[[Gradients, Placements, RankMesh], float]
+
+
+def sum_squares(gradient: np.ndarray[Any, Any] | None) -> float:
+    return 0.0 if gradient is None else float(np.sum(gradient.astype(np.float64) ** 2))
+
+
+def scale(grads: Gradients, norm: float, clip_norm: float) -> list[np.ndarray[Any, Any] | None]:
+    # NaN makes the comparison false, so that a NaN among the gradients reaches all results.
+    factor = 1.0 if norm <= clip_norm else clip_norm / norm
+    with np.errstate(all="ignore"):
+        return [None if g is None else (g.astype(np.float64) * factor).astype(g.dtype) for g in grads]
+
+
+def make_clip(find_norm: FindNorm) -> Callable[..., Any]:
+    def clip(grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh) -> Any:
+        norm = find_norm(grads, placements, mesh)
+        return scale(grads, norm, clip_norm), norm
+
+    return clip
+
+
+def divide_by_copies(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    squares = sum(sum_squares(g) / mesh.count_copies(p) for g, p in zip(grads, placements, strict=True))
+    return math.sqrt(mesh.all_reduce(squares))
+
+
+def mask_copies(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Count a replicated gradient on the first of its ranks only."""
+    squares = 0.0
+    for gradient, placement in zip(grads, placements, strict=True):
+        replicated = [name for name in mesh.axes if placement[name] == "replicated"]
+        squares += sum_squares(gradient) if all(mesh.coordinates[name] == 0 for name in replicated) else 0.0
+    return math.sqrt(mesh.all_reduce(squares))
+
+
+def gather(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    squares = sum(sum_squares(g) / mesh.count_copies(p) for g, p in zip(grads, placements, strict=True))
+    return math.sqrt(math.fsum(mesh.all_gather(squares)))
+
+
+def reduce_axis_by_axis(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    total = sum(sum_squares(g) / mesh.count_copies(p) for g, p in zip(grads, placements, strict=True))
+    for name in mesh.axes:
+        total = mesh.all_reduce(total, axes=name)
+    return math.sqrt(total)
+
+
+def broadcast_from_first(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    norm = divide_by_copies(grads, placements, mesh)
+    return float(mesh.broadcast(norm if mesh.rank == 0 else None, 0))
+
+
+RIGHT = {
+    function.__name__: make_clip(function)
+    for function in (divide_by_copies, mask_copies, gather, reduce_axis_by_axis, broadcast_from_first)
+}
+
+
+def count_copies_again(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    return math.sqrt(mesh.all_reduce(sum(map(sum_squares, grads))))
+
+
+def reduce_nothing(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    return math.sqrt(sum(map(sum_squares, grads)))
+
+
+def reduce_one_axis(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    last = list(mesh.axes)[-1]
+    squares = 0.0
+    for gradient, placement in zip(grads, placements, strict=True):
+        squares += sum_squares(gradient) / (mesh.axes[last] if placement[last] == "replicated" else 1)
+    return math.sqrt(mesh.all_reduce(squares, axes=last))
+
+
+def average_norms(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    return float(mesh.all_reduce(reduce_nothing(grads, placements, mesh))) / mesh.size
+
+
+def take_largest_norm(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    return float(mesh.all_reduce(reduce_nothing(grads, placements, mesh), "max"))
+
+
+def sum_norms(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    return float(mesh.all_reduce(reduce_nothing(grads, placements, mesh)))
+
+
+def return_own_norm(grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh) -> Any:
+    norm = divide_by_copies(grads, placements, mesh)
+    return scale(grads, norm, clip_norm), reduce_nothing(grads, placements, mesh)
+
+
+def drift(grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh) -> Any:
+    """Let the copies of all ranks but the first differ in their last digit."""
+    norm = divide_by_copies(grads, placements, mesh)
+    clipped = scale(grads, norm, clip_norm)
+    if mesh.rank and norm > clip_norm:
+        clipped = [None if g is None else np.nextafter(g, np.zeros_like(g)) for g in clipped]
+    return clipped, norm
+
+
+def leave_early(grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh) -> Any:
+    """Return before the collective on a rank without gradients."""
+    if not any(g is not None and g.size for g in grads):
+        return list(grads), 0.0
+    norm = divide_by_copies(grads, placements, mesh)
+    return scale(grads, norm, clip_norm), norm
+
+
+def reduce_for_each_gradient(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Enter one collective for each gradient, although the ranks have different numbers of them."""
+    pairs = zip(grads, placements, strict=True)
+    return math.sqrt(sum(mesh.all_reduce(sum_squares(g) / mesh.count_copies(p)) for g, p in pairs))
+
+
+def average_squares(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    return math.sqrt(float(mesh.all_reduce(sum(map(sum_squares, grads)))) / mesh.size)
+
+
+def choose_other_collective(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Enter another collective on a rank without gradients."""
+    squares = sum(sum_squares(g) / mesh.count_copies(p) for g, p in zip(grads, placements, strict=True))
+    has_any = any(gradient is not None for gradient in grads)
+    return math.sqrt(mesh.all_reduce(squares, "sum" if has_any else "max"))
+
+
+def add_epsilon_per_rank(grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh) -> Any:
+    """Add the epsilon to the norm on each rank, before the norms are joined."""
+    norm = divide_by_copies(grads, placements, mesh)
+    return scale(grads, mesh.all_reduce(norm / mesh.size + 1e-6), clip_norm), norm
+
+
+#: The wrong clips, each with the cause that a finding must name.
+WRONG: dict[str, tuple[Callable[..., Any], str]] = {
+    "count_copies_again": (make_clip(count_copies_again), "copies-counted"),
+    "reduce_nothing": (make_clip(reduce_nothing), "ranks-not-reduced"),
+    "reduce_one_axis": (make_clip(reduce_one_axis), "axes-left-out"),
+    "average_norms": (make_clip(average_norms), "rank-norms-averaged"),
+    "take_largest_norm": (make_clip(take_largest_norm), "largest-rank-norm"),
+    "sum_norms": (make_clip(sum_norms), "rank-norms-summed"),
+    "return_own_norm": (return_own_norm, "part-of-norm-returned"),
+    "drift": (drift, "processes-differ"),
+    "leave_early": (leave_early, "rank-absent"),
+    "reduce_for_each_gradient": (make_clip(reduce_for_each_gradient), "rank-absent"),
+    "average_squares": (make_clip(average_squares), "rank-squares-averaged"),
+    "choose_other_collective": (make_clip(choose_other_collective), "collectives-differ"),
+    "add_epsilon_per_rank": (add_epsilon_per_rank, "epsilon-per-rank"),
+}

@@ -1,0 +1,92 @@
+"""Check functions on meshes: wrong ones are found and named, right ones are not blamed, mistakes get a line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from mesh_functions import RIGHT, WRONG
+
+from gradclip_conformance import check_clipper
+from gradclip_conformance.cli import gradclip
+
+MESHES: dict[str, dict[str, int]] = {
+    "ranks=2": {"ranks": 2},
+    "replica=2,shard=2": {"replica": 2, "shard": 2},
+    "shard=2,tensor=2": {"shard": 2, "tensor": 2},
+    "replica=2,shard=2,tensor=2": {"replica": 2, "shard": 2, "tensor": 2},
+    "shard=4": {"shard": 4},
+}
+
+
+def check(function: Any, mesh: str, **options: Any) -> Any:
+    return check_clipper(function, op="clip_by_global_norm", mesh=MESHES[mesh], isolated=False, **options)
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_function_is_not_blamed(name: str, mesh: str) -> None:
+    results = check(RIGHT[name], mesh, dtypes=["float32"])
+
+    assert results.findings == [], str(results)
+    assert sum(result["status"] == "pass" for result in results) > 10
+
+
+@pytest.mark.parametrize("mesh", ["ranks=2", "shard=2,tensor=2"])
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_function_is_found(name: str, mesh: str) -> None:
+    if name == "reduce_one_axis" and mesh == "ranks=2":
+        # With one axis, this function is right.
+        return
+    function, cause = WRONG[name]
+    results = check(function, mesh, dtypes=["float32", "float64"])
+
+    assert cause in {finding["cause"] for finding in results.findings[:2]}, str(results)
+
+
+def clip_value(grads: Any, *, max: float, min: float | None = None, mesh: Any, placements: Any) -> Any:
+    return [None if g is None else np.clip(g, -max if min is None else min, max) for g in grads]
+
+
+def test_value_needs_no_collective() -> None:
+    assert check_clipper(clip_value, op="clip_by_value", mesh={"shard": 2}, isolated=False).findings == []
+
+
+def test_function_in_a_process_of_its_own_and_from_the_shell(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_clips.py").write_text(
+        "def clip(grads, *, clip_norm, mesh, placements):\n    return grads, 1.0\n", encoding="utf-8"
+    )
+    words = ["check", "own_clips.py:clip", "--op", "clip_by_global_norm", "--mesh", "replica=2,shard=2"]
+    done = CliRunner().invoke(gradclip, [*words, "--dtype", "float32"])
+
+    assert done.exit_code == 1, done.output
+    assert "global-norm.shards-as-whole" in done.output
+
+
+@pytest.mark.parametrize(
+    ("mesh", "words"),
+    [
+        ({"replica": 3, "shard": 3}, "at most 8 ranks"),
+        ({"replica": 0}, "a size is a whole number above 0"),
+        ({}, "at least one axis"),
+    ],
+)
+def test_mistaken_mesh_gets_a_line(mesh: dict[str, int], words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        check_clipper(next(iter(RIGHT.values())), op="clip_by_global_norm", mesh=mesh)
+
+
+def test_function_without_mesh_gets_a_line() -> None:
+    with pytest.raises(TypeError, match="takes no parameter 'mesh'"):
+        check_clipper(lambda grads, *, clip_norm: grads, op="clip_by_global_norm", mesh={"shard": 2})
+
+
+def test_adapter_with_a_mesh_gets_a_line() -> None:
+    done = CliRunner().invoke(gradclip, ["check", "numpy", "--mesh", "shard=2"])
+
+    assert done.exit_code == 2
+    assert "--mesh is for a function" in done.output

@@ -11,7 +11,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import nox
@@ -23,6 +23,8 @@ nox.options.sessions = ["check", "tests", "lint", "typing", "build"]
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 #: The folder that keeps the environments of frameworks between sessions.
 FRAMEWORKS = Path(".nox", "frameworks").resolve()
+#: The folder, ignored by git, in which the results of a release are made.
+RESULTS = Path("build", "results")
 #: The programs that may be Chromium.
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 #: The modules whose functions users call: numpydoc validates their docstrings.
@@ -92,11 +94,12 @@ def exam(session: nox.Session) -> None:
 
     It runs a random sample of the generated clippers, and asks each right clipper a part of the rows; with `-- --all`,
     it runs all of them and asks all rows. A variable such as GRADCLIP_PYTHON_TORCH names the Python of a framework
-    whose canaries take part. With `-- --all --output reports/published` the session publishes the score. With
+    whose canaries take part. With `-- --all --output build/results` it writes the score for a release. With
     `-- --findings`, it does something else: it compares the cause of each wrong clipper with the causes that findings
     name.
     """
     install_tests(session)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     if "--findings" in session.posargs:
         rest = [argument for argument in session.posargs if argument != "--findings"]
         session.run("python", "tests/conformance/confusion.py", "--jobs", str(os.cpu_count() or 1), *rest)
@@ -216,7 +219,8 @@ def bench(session: nox.Session) -> None:
     """Compare the speed of the reference and its peers, each in its own environment; print which targets are met."""
     session.install("-e", ".[check,fast]", *list_requirements("bench"))
     peers = [each for each in session.posargs if not each.startswith("-")] or list(ENVIRONMENTS["peers"])
-    command = ["python", "benchmarks/run.py", "reports/published/benchmarks", *session.posargs]
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    command = ["python", "benchmarks/run.py", str(RESULTS / "benchmarks"), *session.posargs]
     for peer in peers:
         # Each peer needs an environment of its own, because their versions conflict.
         folder = FRAMEWORKS / f"bench-{peer}"
@@ -262,93 +266,20 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def published(session: nox.Session) -> None:
-    """Check all frameworks, each in its own environment, and write the records to reports/published/.
+    """Make the results of a release in build/results, and copy to reports/published what belongs in git.
 
-    With `-- optax tensorflow@2.15`, check only these. The records of older versions go to reports/published/older/, and
-    `-- older` checks all of them.
+    An interrupted run goes on where it stopped; remove build/results to begin anew. With `-- optax tensorflow@2.15`,
+    make only these records again, and no pages.
     """
-    session.install("-e", ".[check]")
-    older = [f"{name}@{version}" for name, versions in ENVIRONMENTS["older"].items() for version in versions]
-    publish_records(session, older if session.posargs == ["older"] else session.posargs or ["numpy", *ADAPTERS])
-
-
-@nox.session(default=False)
-def refresh(session: nox.Session) -> None:
-    """Make everything in reports/published/ anew that is out of date: records, accuracy and pages.
-
-    A record is out of date if its adapter, versions, known failures or claims have changed, or the suite's rules, cases
-    or judge. Accuracy is out of date if the adapter, its versions or claims have changed, or the code that measures.
-    With `-- torch`, refresh one framework, whether it is out of date or not.
-    """
-    session.install("-e", ".[check]")
-    names, measured = list(session.posargs), [name for name in session.posargs if "@" not in name]
-    if not names:
-        names, measured = (list_changed(session, *option) for option in ([], ["--accuracy"]))
-    session.log(f"to check: {', '.join(names) or 'nothing'}")
-    session.log(f"to measure: {', '.join(measured) or 'nothing'}")
-    failed = None
-    for publish, some in ((publish_records, names), (publish_accuracy, measured)):
-        try:
-            publish(session, some)
-        except nox.command.CommandFailed as error:
-            # A framework that does not start costs no other framework its measurements and pages.
-            failed = error
-    session.run("python", "reports/published/update_readme.py")
-    if failed is not None:
-        raise failed
-
-
-def list_changed(session: nox.Session, *options: str) -> list[str]:
-    """Return the names of the records that are out of date, or with `--accuracy` of the measurements."""
-    return str(session.run("python", "reports/published/changed.py", *options, silent=True)).split()
-
-
-def publish_records(session: nox.Session, names: Iterable[str]) -> None:
-    """Check frameworks, several at once, and publish each record as soon as it is made."""
+    session.install("-e", ".[check]", *list_requirements("published"))
     session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
-    session.run("python", "reports/published/make_records.py", *names)
-
-
-def publish_accuracy(session: nox.Session, names: Iterable[str]) -> None:
-    """Measure how accurate frameworks are, several at once, and keep what was measured of the others."""
-    publish_records(session, ["--accuracy", *names])
-
-
-@nox.session(default=False)
-def reproductions(session: nox.Session) -> None:
-    """Reproduce each published finding without the suite: run its short script, and compare what the script prints."""
-    session.install("-e", ".[check]")
-    session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
-    session.run("python", "reports/published/reproduce.py", *session.posargs)
-
-
-@nox.session(default=False)
-def accuracy(session: nox.Session) -> None:
-    """Measure how accurate all frameworks are, each in its own environment; write the table to reports/published/.
-
-    With `-- torch`, measure only this framework, and keep the other measurements.
-    """
-    session.install("-e", ".[check]")
-    publish_accuracy(session, session.posargs or ["numpy", *ADAPTERS])
-
-
-@nox.session(default=False)
-def report(session: nox.Session) -> None:
-    """Make the pages and pictures from the published records, and their site in build/site; `--check` finds stale ones.
-
-    With `-- --check`, nothing is written, and a page that does not show the records is an error.
-    """
-    session.install("-e", ".[check]")
-    session.run("python", "reports/published/update_readme.py", *session.posargs)
-    if "--check" not in session.posargs:
-        session.run("gradclip", "report", "reports/published", "-o", "build/site")
+    session.run("python", "tools/publish.py", *session.posargs)
 
 
 @nox.session(default=False)
 def browser(session: nox.Session) -> None:
     """Test the site in headless Chromium: clicks, keyboard, colours, three widths, and axe for accessibility.
 
-    With `-- --measure`, print how long a site of 30 frameworks and 200 rules takes to build, to load and to filter.
     `GRADCLIP_SCREENSHOTS` names a folder for pictures of every kind of page.
     """
     program = next(filter(None, map(shutil.which, CHROMIUM)), "")
@@ -358,9 +289,6 @@ def browser(session: nox.Session) -> None:
         session.skip("not run: Chromium is missing (Debian: apt-get install chromium)")
     install_tests(session, *list_requirements("browser"))
     session.env["GRADCLIP_BROWSER"] = program
-    if "--measure" in session.posargs:
-        session.run("python", "benchmarks/site.py")
-        return
     session.run("pytest", "-q", "tests/browser", *session.posargs)
 
 

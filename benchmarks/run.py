@@ -1,4 +1,4 @@
-"""Compare the reference with all peers, and write a page: `python benchmarks/run.py reports/published/benchmarks`.
+"""Compare the reference with all peers, and write a page: `python benchmarks/run.py build/results/benchmarks`.
 
 Each peer runs in its own process, one after the other; `--python torch=PATH` names the Python that has the peer torch.
 With `--quick`, each comparison is one round of a few small arrays, which shows only that the code runs.

@@ -7,14 +7,12 @@ import functools
 import graphlib
 import gzip
 import importlib
-import io
 import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
-import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -416,16 +414,12 @@ def test_suite_talks_to_a_host_on_python_3_7(old_python: str, tmp_path: Path) ->
 
 @pytest.fixture(scope="module")
 def published() -> dict[str, bytes]:
-    """Return the content of each file in the repository. Records are decompressed, and the packed site is unpacked."""
+    """Return the content of each file in the repository. Records are decompressed."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip("git, or a checkout, is missing")
     names = [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
     contents = {name: (ROOT / name).read_bytes() for name in names}
-    packed = [name for name in contents if name == "reports/published/site.zip"]
-    for name in packed:
-        with zipfile.ZipFile(io.BytesIO(contents.pop(name))) as site:
-            contents |= {f"{name}/{file}": site.read(file) for file in site.namelist()}
     return {name: gzip.decompress(held) if name.endswith(".jsonl.gz") else held for name, held in contents.items()}
 
 

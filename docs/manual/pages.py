@@ -142,26 +142,6 @@ def write_schema(name: str) -> str:
     return "\n\n".join(parts)
 
 
-def write_reproductions() -> str:
-    """Return the scripts that reproduce the published findings, by framework and cause."""
-    causes = load_causes()
-    parts: list[str] = []
-    for folder in sorted(each for each in (PUBLISHED / "reproductions").iterdir() if each.is_dir()):
-        parts.append(f"## {folder.name}")
-        for path in sorted(folder.glob("*.[pj][ys]")):
-            cause = next((one for one in causes if f"{path.stem}-".startswith(f"{one}-")), None)
-            link = f" See [`{cause}`](../reference/causes.md#{cause})." if cause else ""
-            is_python = path.suffix == ".py"
-            text = path.read_text(encoding="utf-8").removeprefix('"""' if is_python else "/*").lstrip()
-            sentence, _, rest = text.partition("\n\nPrints:\n")
-            printed, _, code = rest.partition('"""\n' if is_python else "*/\n")
-            lines = "".join(f"{line.strip()}\n" for line in printed.splitlines())
-            parts += [f"### {folder.name}: {path.stem}", sentence + link]
-            language = "python" if is_python else "js"
-            parts += [f"```{language}\n{code.strip()}\n```", f"It prints:\n\n```text\n{lines}```"]
-    return "\n\n".join(parts)
-
-
 def write_site_link() -> str:
     """Return the link to the site, which `nox -s docs` builds beside the manual."""
     text = "shows what each framework does: questions, findings with scripts, rules, and a comparison of any two."
@@ -209,7 +189,6 @@ PARTS: dict[str, Callable[..., str]] = {
     "operation": write_operation,
     "preface": write_preface,
     "published": write_published,
-    "reproductions": write_reproductions,
     "schema": write_schema,
     "severities": write_severities,
     "site": write_site_link,

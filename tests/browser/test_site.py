@@ -31,15 +31,15 @@ TORCH, TENSORFLOW = "torch-2-13-0-cpu", "tensorflow-2-21-0"
 #: Returns the texts of elements that stick out at the right, outside of regions that scroll.
 FIND_WIDE = """() => [...document.querySelectorAll('body *')]
     .filter(one => one.getBoundingClientRect().right > innerWidth + 1)
-    .filter(one => !one.closest('.scroll, pre, .hidden, .picture'))
+    .filter(one => !one.closest('.scroll, pre, .hidden'))
     .map(one => one.outerHTML.slice(0, 100))"""
 
 #: Returns pairs of elements in one line of controls, or in one row of a table, that cover each other.
 FIND_OVERLAPS = """() => {
     const found = [];
-    for (const group of document.querySelectorAll('nav, .tools, .filters, tr, .both, .copied, .legend, svg.plot')) {
-        const parts = [...(group.matches('svg') ? group.querySelectorAll('text') : group.children)];
-        const boxes = parts.map(one => [one, one.getBoundingClientRect()]).filter(([, box]) => box.width && box.height);
+    for (const group of document.querySelectorAll('nav, .tools, .filters, tr, .both, .copied, .legend')) {
+        const places = [...group.children].map(one => [one, one.getBoundingClientRect()]);
+        const boxes = places.filter(([, box]) => box.width && box.height);
         boxes.forEach(([one, a], i) => boxes.slice(i + 1).forEach(([other, b]) => {
             const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
             const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);

@@ -28,9 +28,6 @@ from gradclip_conformance.oracle.distances import measure_largest_distance
 from gradclip_conformance.oracle.formats import FORMATS, decode_doubles
 from gradclip_conformance.oracle.model import ExpectedArray
 from gradclip_conformance.run.in_process import InProcess
-from gradclip_reports.records import read_runs
-
-PUBLISHED = Path(__file__).resolve().parents[2] / "reports" / "published"
 
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
@@ -364,36 +361,3 @@ def test_subjects_of_the_same_numbers_share_a_table_of_the_page() -> None:
     assert "## Lib 2.0\n\nMeasured on 2026-01-01: device cpu.\n\n- `a.clip`\n- `b_clip`\n\n| dtype" in text
     assert text.count("| float32 | 100 | - | 1.5 | 0.5 | normal, seed 1, one tensor |") == 1
     assert "| float32 | 100 | - | inf | 0.5 |" in text
-
-
-class TestPublished:
-    def test_page_is_made_from_the_document(self) -> None:
-        made = json.loads((PUBLISHED / "accuracy.json").read_text(encoding="utf-8"))
-
-        assert (PUBLISHED / "accuracy.md").read_text(encoding="utf-8") == write_page(made)
-
-    @pytest.mark.exam(sample=0)
-    def test_document_holds_every_clip_by_norm_of_the_published_records(self) -> None:
-        made = json.loads((PUBLISHED / "accuracy.json").read_text(encoding="utf-8"))
-        found = {(one["adapter"], row["subject"], row["dtype"]) for one in made["frameworks"] for row in one["rows"]}
-        expected = set()
-        for path in PUBLISHED.glob("*.jsonl.gz"):
-            (run,) = read_runs(path)
-            expected |= {
-                (run.header.adapter, subject["name"], dtype)
-                for subject in run.header.subjects
-                if subject["operation"] in ("clip_by_norm", "clip_by_global_norm")
-                and "distributed" not in subject["features"]
-                for dtype in subject["dtypes"]
-            }
-
-        assert found == expected
-
-    def test_each_subject_is_measured_at_every_size_from_a_hundred_to_ten_million(self) -> None:
-        made = json.loads((PUBLISHED / "accuracy.json").read_text(encoding="utf-8"))
-        sizes: dict[tuple[str, str], set[int]] = {}
-        for framework in made["frameworks"]:
-            for row in framework["rows"]:
-                sizes.setdefault((row["subject"], row["dtype"]), set()).add(row["size"])
-
-        assert all(each == set(accuracy.list_sizes(10**7)) for each in sizes.values())

@@ -29,7 +29,7 @@ from gradclip_conformance.known.claims import (
     read_docstrings,
 )
 from gradclip_conformance.oracle.formula import Formula
-from gradclip_reports.records import Cell, Footer, Header, Run, read_runs
+from gradclip_reports.records import Cell, Footer, Header, Run
 from gradclip_spec import rules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,14 +128,6 @@ def test_claims_that_match_nothing_are_reported() -> None:
     assert "no subject has such a name" in gone
     assert "'norm.scaled-abuve'" in rule
     assert "'global-norm.*'" in other
-
-
-@pytest.mark.exam(sample=0)
-@pytest.mark.parametrize("adapter", ["torch", "paddle", "paddle-fluid", "tensorflow"])
-def test_shipped_claims_match_what_was_run(adapter: str) -> None:
-    (run,) = read_runs(ROOT / "reports" / "published" / f"{adapter}.jsonl.gz")
-
-    assert find_claim_faults(run) == []
 
 
 @pytest.mark.parametrize(

@@ -107,8 +107,8 @@ def write_page(made: Mapping[str, Any]) -> str:
 
 _ABOUT = """# How accurate the clips by norm are
 
-Measured by `gradclip accuracy` with gradclip-spec {suite}, Python {python}, NumPy {numpy}. `nox -s accuracy` makes it
-anew, and `nox -s accuracy -- torch` a part of it.
+Measured by `gradclip accuracy` with gradclip-spec {suite}, Python {python}, NumPy {numpy}. `nox -s published` makes it
+anew at each release.
 
 The table gives the largest errors in ulp of the dtype. The error of the returned norm is its distance from the exact
 norm. The error of an element is its distance from the exact result of the formula in the subject's own documentation.

@@ -12,7 +12,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,6 @@ from ..statuses import NOT_RUN, SEVERITIES, Status
 from ..values import escape_text
 from .book import Book, Rule
 from .mathml import UnknownLatex, write_mathml
-from .plots import draw_plots
 from .questions import OPERATIONS, STANDING_OF, STANDINGS, Answer, write_answer
 from .slugs import Slugs
 from .views import FindingView, RunView, make_views
@@ -85,7 +83,7 @@ def build_site(
     if not 0 < len(runs) <= LARGEST:
         message = f"A site shows 1 to {LARGEST} runs; {len(runs)} were given."
         raise RecordError(message)
-    site = _Site([run for run, _ in runs], make_views(runs, book, write_script, older), book)
+    site = _Site(make_views(runs, book, write_script, older), book)
     count = 0
     for name, text in site.write_pages():
         path = folder / name
@@ -98,8 +96,7 @@ def build_site(
 class _Site:
     """The pages of one site."""
 
-    def __init__(self, runs: Sequence[Run], views: Sequence[RunView], book: Book) -> None:
-        self.runs = runs
+    def __init__(self, views: Sequence[RunView], book: Book) -> None:
         self.views = views
         self.book = book
         slugs = Slugs()
@@ -136,14 +133,8 @@ class _Site:
         return page.render(root=root, stamp=stamp, **shared, **members)
 
     def _write_overviews(self) -> Iterator[tuple[str, str]]:
-        # The plots escape every text that they hold.
-        plots = [
-            replace(plot, svg=_mark_safe(plot.svg), lines=[(_mark_safe(sample), name) for sample, name in plot.lines])
-            for plot in draw_plots(self.runs, self.book)
-        ]
         for operation, name in MATRIX_PAGES.items():
-            page = self._render("index.html", "", operation=operation, plots=plots if not operation else [])
-            yield f"{name}.html", page
+            yield f"{name}.html", self._render("index.html", "", operation=operation)
         yield "compare.html", self._render("compare.html", "", labels=self._label_runs())
         rules = [(rule, *self._count_verdicts(rule)) for rule in self.book.rules]
         yield "rules.html", self._render("rules.html", "", rows=rules)

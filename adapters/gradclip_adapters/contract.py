@@ -21,6 +21,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence, Union
 import numpy as np
 
 from .limits import NAME, shorten
+from .operations import OPERATIONS
 from .recipes import Recipe
 
 __all__ = [
@@ -46,16 +47,6 @@ __all__ = [
     "name_type",
     "read_text",
 ]
-
-OPERATIONS = (
-    "clip_by_value",
-    "clip_by_norm",
-    "clip_by_global_norm",
-    "clip_by_block_rms",
-    "clip_by_average_norm",
-    "clip_per_example",
-    "clip_unitwise",
-)
 
 #: The dtypes on the wire, and the unsigned integers of the same width that carry their bits.
 DTYPES = {"float16": "<u2", "bfloat16": "<u2", "float32": "<u4", "float64": "<u8"}

@@ -14,10 +14,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["LEVELS", "OPERATIONS", "THEMES", "Rule", "Source", "load"]
+from gradclip_adapters.operations import PREFIXES
 
-#: The operations as rule ids name them.
-OPERATIONS = ("value", "norm", "global-norm", "block-rms", "average-norm", "per-example", "unitwise")
+__all__ = ["LEVELS", "THEMES", "Rule", "Source", "load"]
 
 #: The themes, in the order of the rule book.
 THEMES = (
@@ -103,10 +102,10 @@ def _make_rules(entry: Mapping[str, Any], theme: str) -> list[Rule]:
     if not {"id", "operations", "level", "statement"} <= entry.keys() <= _KEYS:
         message = f"the rule {name} in {theme}.toml has the keys {sorted(entry)}; known keys are {sorted(_KEYS)}"
         raise ValueError(message)
-    if entry["level"] not in LEVELS or not set(entry["operations"]) <= set(OPERATIONS):
+    if entry["level"] not in LEVELS or not set(entry["operations"]) <= PREFIXES.keys():
         message = (
             f"the rule {name} in {theme}.toml has level {entry['level']!r} and operations {entry['operations']}; "
-            f"choose from the levels {list(LEVELS)} and the operations {list(OPERATIONS)}"
+            f"choose from the levels {list(LEVELS)} and the operations {list(PREFIXES)}"
         )
         raise ValueError(message)
     source = tuple(Source(**each) for each in entry.get("source", ()))
@@ -126,6 +125,6 @@ def _make_rules(entry: Mapping[str, Any], theme: str) -> list[Rule]:
             source=source,
             theme=theme,
         )
-        for operation in OPERATIONS
+        for operation in PREFIXES
         if operation in entry["operations"]
     ]

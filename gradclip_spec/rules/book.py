@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from . import LEVELS, OPERATIONS, THEMES, Rule, Source, load
+from gradclip_adapters.operations import OPERATIONS
+
+from . import LEVELS, THEMES, Rule, Source, load
 
 __all__ = ["write_book", "write_operation", "write_preface"]
 
@@ -24,13 +26,7 @@ gradient, which has $m_i$ elements. $c$ is `clip_norm` and $n$ is the norm. $l$ 
 
 | in rule ids | function | what it does |
 |---|---|---|
-| `value` | `clip_by_value` | $\mathrm{Out}[i]_j = \min(\max(X[i]_j, l), h)$ |
-| `norm` | `clip_by_norm` | each gradient by its own norm: $X[i]$ if $n \leq c$, else $c \cdot X[i] / n$ |
-| `global-norm` | `clip_by_global_norm` | all gradients by one norm: $X[i]$ if $n \leq c$, else $c \cdot X[i] / n$ |
-| `block-rms` | `clip_by_block_rms` | each gradient by its own root mean square $n = \mathrm{norm}(X[i]) / \sqrt{m_i}$ |
-| `average-norm` | `clip_by_average_norm` | each gradient by its own average norm $n = \mathrm{norm}(X[i]) / m_i$ |
-| `per-example` | `clip_per_example` | the gradients of each example by their norm $n_e$, then the sum |
-| `unitwise` | `clip_unitwise` | each unit to at most $\lambda w$, where $w$ is the norm of the unit's parameter |
+{operations}
 
 For block RMS and average norm, *norm* means that average. For the clip per example, it means the norm of an example.
 The unitwise clip is adaptive gradient clipping (AGC). A *unit* is the part of a gradient that belongs to one output,
@@ -97,16 +93,6 @@ Words in quotation marks are quoted from the documents.
 | `009` | per_example_layer_norm_clip | the docstring of `optax.per_example_layer_norm_clip`, Optax 0.2.8 |
 """
 
-_FUNCTIONS = {
-    "value": "clip_by_value",
-    "norm": "clip_by_norm",
-    "global-norm": "clip_by_global_norm",
-    "block-rms": "clip_by_block_rms",
-    "average-norm": "clip_by_average_norm",
-    "per-example": "clip_per_example",
-    "unitwise": "clip_unitwise",
-}
-
 _TITLES = {
     "formula": "The formula",
     "exclusion": "Excluded gradients",
@@ -126,14 +112,15 @@ _TITLES = {
 def write_book() -> str:
     """Return the whole page, which ends in one newline."""
     parts = [_HEAD + write_preface()]
-    for operation in OPERATIONS:
-        parts += [f"## {_FUNCTIONS[operation]}\n", write_operation(operation, depth=3)]
+    for operation in OPERATIONS.values():
+        parts += [f"## {operation.function}\n", write_operation(operation.prefix, depth=3)]
     return "\n".join(parts)
 
 
 def write_preface() -> str:
     """Return the part before the rules: the words, the levels, what is right near the threshold, the documents."""
-    return _PREFACE.lstrip().replace("{levels}", _write_levels(load()))
+    rows = [f"| `{each.prefix}` | `{each.function}` | {each.description} |" for each in OPERATIONS.values()]
+    return _PREFACE.lstrip().replace("{operations}", "\n".join(rows)).replace("{levels}", _write_levels(load()))
 
 
 def write_operation(operation: str, depth: int = 2) -> str:

@@ -74,17 +74,6 @@ FEATURES_OF_EVERY_FUNCTION = (
     "threshold_kinds",
 )
 
-#: The parameters that the suite may pass for an operation. The first is passed in every call, and so are `parameters`.
-PARAMETERS = {
-    "clip_by_value": ("max", "min", "need_clip"),
-    "clip_by_norm": ("clip_norm", "norm_type", "need_clip"),
-    "clip_by_global_norm": ("clip_norm", "norm_type", "need_clip", "error_if_nonfinite"),
-    "clip_by_block_rms": ("clip_norm", "need_clip"),
-    "clip_by_average_norm": ("clip_norm", "need_clip"),
-    "clip_per_example": ("clip_norm", "layers"),
-    "clip_unitwise": ("clip_factor", "parameters", "eps", "need_clip"),
-}
-
 #: The feature that a function has if it takes the parameter.
 FEATURE_OF = {**FEATURE_OF_OPTION, "need_clip": "excludes"}
 
@@ -135,17 +124,18 @@ class PlainFunction(Adapter):
         if operation not in OPERATIONS:
             message = "there is no operation {!r}: choose from {}".format(operation, ", ".join(OPERATIONS))
             raise ValueError(message)
+        clip = OPERATIONS[operation]
         self._function = function
         self._module = getattr(function, "__module__", None) or "unknown"
         self._source = "{}:{}".format(
             _name_module(self._module), getattr(function, "__qualname__", type(function).__qualname__)
         )
         self._taken, self._required, with_default = _read_parameters(
-            function, (*PARAMETERS[operation], *more), self._source
+            function, (clip.threshold, *clip.parameters, *more), self._source
         )
         norm_types = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf")) if "norm_type" in self._taken else (2.0,)
         features = _list_features(self._taken, self._required, with_default, in_place)
-        if operation == "clip_by_global_norm":
+        if clip.returns_norm:
             features = (*features, "may_return_norm")
         self._subject = Subject(name or self._source, operation, tuple(dtypes), features, norm_types)
 

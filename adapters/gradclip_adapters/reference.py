@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import inspect
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Sequence
 
@@ -17,6 +18,7 @@ import numpy as np
 import gradclip_spec
 
 from .arrays import (
+    FEATURE_OF_OPTION,
     answer_in_threads,
     build_parameters,
     build_tensors,
@@ -32,16 +34,9 @@ from .surroundings import find_shared
 __all__ = ["Backend", "ReferenceAdapter", "array_api_strict", "cupy", "dask", "jax", "numpy", "torch"]
 
 NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
-COMMON = ("excludes", "none_grads", "mixed_dtypes", "repeated", "generator", "single", "threads")
-FEATURES = {
-    "clip_by_value": (*COMMON, "min_max"),
-    "clip_by_norm": (*COMMON, "norm_type", "eps"),
-    "clip_by_global_norm": (*COMMON, "norm_type", "eps", "returns_norm", "error_if_nonfinite"),
-    "clip_by_block_rms": COMMON,
-    "clip_by_average_norm": COMMON,
-    "clip_per_example": (*(name for name in COMMON if name != "excludes"), "layers"),
-    "clip_unitwise": (*COMMON, "eps"),
-}
+#: The features of every function, and the feature that a parameter gives.
+COMMON = ("none_grads", "mixed_dtypes", "repeated", "generator", "single", "threads")
+FEATURE_OF = {**FEATURE_OF_OPTION, "need_clip": "excludes"}
 
 
 @dataclass(frozen=True)
@@ -115,7 +110,7 @@ class ReferenceAdapter(Adapter):
                 following = make_following_call(call)
                 others = build_tensors(following.gradients, self._backend.make)
                 getattr(gradclip_spec, subject.operation)(list(others), **self._build_keywords(subject, following))
-        clipped, norm = result if subject.operation == "clip_by_global_norm" else (result, None)
+        clipped, norm = result if OPERATIONS[subject.operation].returns_norm else (result, None)
         clipped = [clipped] if single else clipped
         gradients, total = self._backend.compute((list(clipped), norm))
         return Reply(
@@ -141,7 +136,7 @@ class ReferenceAdapter(Adapter):
 
         def clip(values: Any) -> Any:
             result = getattr(gradclip_spec, subject.operation)(values, **_build_keywords(subject, call))
-            return list(result[0] if subject.operation == "clip_by_global_norm" else result)
+            return list(result[0] if OPERATIONS[subject.operation].returns_norm else result)
 
         with framework_call() as seen:
             found = self._backend.pull_back(clip, arrays, cotangents)
@@ -163,19 +158,28 @@ class ReferenceAdapter(Adapter):
 
 def _build_keywords(subject: Subject, call: Call) -> dict[str, Any]:
     options, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
-    if subject.operation == "clip_per_example":
-        return {name: options[name] for name in ("clip_norm", "layers") if name in options}
     keywords = {name: value for name, value in options.items() if name not in ("as_generator", "as_single", "compiled")}
-    keywords["need_clip"] = flags[0] if call.options.get("as_single") else flags
-    keywords["inplace"] = "in_place" in subject.features
+    taken = _list_parameters(subject.operation)
+    if "need_clip" in taken:
+        keywords["need_clip"] = flags[0] if call.options.get("as_single") else flags
+    if "inplace" in taken:
+        keywords["inplace"] = "in_place" in subject.features
     return keywords
+
+
+@functools.cache
+def _list_parameters(operation: str) -> tuple[str, ...]:
+    """Return the names of the parameters of an operation's function."""
+    return tuple(inspect.signature(getattr(gradclip_spec, operation)).parameters)
 
 
 def _list_subjects(backend: Backend) -> list[Subject]:
     subjects = []
     for operation in OPERATIONS:
-        name = "gradclip_spec." + operation
-        features = (*FEATURES[operation], *(("strided",) if backend.strided else ()))
+        name, taken = "gradclip_spec." + operation, _list_parameters(operation)
+        features = (*COMMON, *(FEATURE_OF[parameter] for parameter in taken if parameter in FEATURE_OF))
+        features += ("returns_norm",) if OPERATIONS[operation].returns_norm else ()
+        features += ("strided",) if backend.strided else ()
         features += ("flushes_subnormals",) if backend.flushes_subnormals else ()
         features += ("compiles",) if backend.compile is not None else ()
         features += ("reversed", "broadcast", "packed", "swapped") if backend.views else ()
@@ -184,7 +188,7 @@ def _list_subjects(backend: Backend) -> list[Subject]:
         norm_types = NORM_TYPES if "norm_type" in features else (2.0,)
         functional = ("functional", "differentiable") if backend.pull_back is not None else ("functional",)
         subjects.append(Subject(name, operation, backend.dtypes, (*features, *functional), norm_types))
-        if backend.writable and operation != "clip_per_example":
+        if backend.writable and "inplace" in taken:
             in_place = (*features, "in_place")
             subjects.append(Subject(name + "[inplace=True]", operation, backend.dtypes, in_place, norm_types))
     return subjects

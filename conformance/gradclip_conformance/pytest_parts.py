@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from gradclip_adapters.operations import OPERATIONS, PREFIXES
 from gradclip_reports.brief import draw_finding
 from gradclip_reports.failures import group_failures, leave_out_findings
 from gradclip_reports.records import Cell, Run, RunWriter, read_runs
@@ -18,7 +19,6 @@ from gradclip_reports.values import escape_text, format_cell_count
 from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 
-from .cases.build import EVERY_OPERATION
 from .causes.findings import find_origin
 
 __all__ = ["ELSE", "Part", "list_parts"]
@@ -64,11 +64,13 @@ class Part:
 
 def list_parts(key: str, per: str, make: Callable[[], Run], operations: Collection[str]) -> list[Part]:
     """Return the parts of a run: the ids of findings or of rules, and the rest."""
-    chosen = [rule for rule in rules.load() if EVERY_OPERATION[rule.id.partition(".")[0]] in operations]
+    chosen = [rule for rule in rules.load() if PREFIXES[rule.operation].function in operations]
     if per == "rule":
         names = [rule.id for rule in chosen]
     else:
-        names = _list_origins({rule.theme for rule in chosen}, by_value="clip_by_value" in operations)
+        names = _list_origins(
+            {rule.theme for rule in chosen}, by_value=not all(OPERATIONS[name].is_by_norm for name in operations)
+        )
     return [Part(key, per, name, make, tuple(names)) for name in (*names, ELSE)]
 
 

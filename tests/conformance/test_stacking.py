@@ -10,8 +10,16 @@ import pytest
 from gradclip_adapters.contract import Array, Gradient, Reply
 from gradclip_conformance.cases.build import make_tensor
 from gradclip_conformance.cases.operations.examples import make_cases
-from gradclip_conformance.cases.stacking.examples import has_disjoint_examples, split_inputs, split_sums, stack_examples
-from gradclip_conformance.cases.stacking.units import regroup_units, split_unit_inputs, split_units, stack_units
+from gradclip_conformance.cases.stacking import (
+    has_disjoint_examples,
+    regroup_units,
+    split_inputs,
+    split_sums,
+    split_unit_inputs,
+    split_units,
+    stack_examples,
+    stack_units,
+)
 
 
 def make_examples() -> list[Gradient]:

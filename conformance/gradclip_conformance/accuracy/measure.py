@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gradclip_adapters.contract import DTYPES, Array, Call, Gradient, Reply, Subject
+from gradclip_adapters.operations import OPERATIONS
 
 from ..judge.arrays import measure_norm_distance, read_norm
 from ..judge.model import (
@@ -172,7 +173,7 @@ def _keep_worse(known: tuple[float, str], found: tuple[float, str]) -> tuple[flo
 
 def _find_formula(subject: Subject, claims: Sequence[Claim]) -> Formula:
     """Return the formula from which errors are measured: the one in the subject's documentation, or the neutral one."""
-    rule = f"{'global-norm' if subject.operation == 'clip_by_global_norm' else 'norm'}.large-tensor-accuracy"
+    rule = f"{OPERATIONS[subject.operation].prefix}.large-tensor-accuracy"
     formulas = [claim.formula for claim in select_claims(claims, rule, subject) if claim.formula is not None]
     return formulas[0] if formulas else PLAIN
 
@@ -197,7 +198,7 @@ ARRANGEMENTS = {
 
 def _list_arrangements(operation: str, size: int) -> list[str]:
     """Return the arrangements that do not change the exact results. Only tensors that share a norm may be split."""
-    names = [name for name, (count, _) in ARRANGEMENTS.items() if count == 1 or operation == "clip_by_global_norm"]
+    names = [name for name, (count, _) in ARRANGEMENTS.items() if count == 1 or OPERATIONS[operation].is_global]
     return names if size < LARGE else [names[0], names[-1]]
 
 

@@ -10,12 +10,11 @@ import numpy as np
 
 from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
 from gradclip_adapters.contract import Array, Gradient
+from gradclip_adapters.operations import PREFIXES
 
 from ..oracle.formats import FORMATS, encode, round_all
 from .literals import make_scattered
 from .model import Case, Expect
-from .stacking.examples import PER_EXAMPLE
-from .stacking.units import UNITWISE
 
 __all__ = [
     "AVERAGES",
@@ -33,12 +32,12 @@ __all__ = [
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
-#: The name of each operation in the ids of rules, and its name in the contract. These three have cases of all themes.
-OPERATIONS = {"value": "clip_by_value", "norm": "clip_by_norm", "global-norm": "clip_by_global_norm"}
+#: The operations that have cases of all themes: the name in the ids of rules, and the name in the contract.
+OPERATIONS = {prefix: PREFIXES[prefix].function for prefix in ("value", "norm", "global-norm")}
 NORM_OPERATIONS = ("norm", "global-norm")
 #: The operations whose norm is an average over the elements. They have the cases in `averages`.
-AVERAGES = {"block-rms": "clip_by_block_rms", "average-norm": "clip_by_average_norm"}
-EVERY_OPERATION = {**OPERATIONS, **AVERAGES, "per-example": PER_EXAMPLE, "unitwise": UNITWISE}
+AVERAGES = {prefix: operation.function for prefix, operation in PREFIXES.items() if operation.is_average}
+EVERY_OPERATION = {prefix: operation.function for prefix, operation in PREFIXES.items()}
 
 
 def make_tensor(
@@ -106,7 +105,7 @@ def make_case(
     }
     if "mesh" in options:
         uses.add("distributed")
-    operation = EVERY_OPERATION[rule.partition(".")[0]]
+    operation = PREFIXES[rule.partition(".")[0]].function
     return Case(rule, variant, dtype, operation, named, options, expectation, frozenset(uses))
 
 
@@ -118,4 +117,4 @@ def list_digits(dtype: str) -> list[float]:
 
 def make_clipping_options(operation: str, threshold: float) -> dict[str, Any]:
     """Return the options that call an operation with one threshold: `max` by value, `clip_norm` by norm."""
-    return {"max": threshold} if operation == "value" else {"clip_norm": threshold}
+    return {PREFIXES[operation].threshold: threshold}

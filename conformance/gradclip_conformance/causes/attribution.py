@@ -17,14 +17,14 @@ import numpy as np
 from gradclip_adapters.arrays import convert_thresholds
 from gradclip_adapters.contract import Array, Reply
 from gradclip_adapters.mesh import parse_mesh
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import DIFFERING, Status
 from gradclip_spec.rules.causes import load_cause_groups
 
 from ..cases.build import make_tensor
 from ..cases.model import Case
 from ..cases.patterns import matches
-from ..cases.stacking.examples import PER_EXAMPLE
-from ..cases.stacking.units import UNITWISE, list_tensors, regroup_units
+from ..cases.stacking import list_tensors, regroup_units
 from ..judge.expectation import take_rows
 from ..judge.judging import follow_up
 from ..judge.model import Replied, Verdict
@@ -628,7 +628,7 @@ def _explain_in_order(subject: _Subject, case: Case, results: Sequence[Array | N
     if case.operation == "clip_by_value":
         barred = subject.barred.get(case.dtype, set())
         return RIGHT if is_right_value(case, results) else explain_value(case, results, barred, subject.proven)
-    if case.operation == PER_EXAMPLE:
+    if OPERATIONS[case.operation].sums_examples:
         results = _share_nan(case, results)
     seen = subject.see(case, results)
     laws = subject.list_laws(case)
@@ -647,7 +647,7 @@ def _explain_in_order(subject: _Subject, case: Case, results: Sequence[Array | N
     # Leave out the cause "nonfinite-silent" if there is another one, too.
     silent = {one for one in rest if one is not None and one.cause == "nonfinite-silent"}
     rest = (rest - silent) if len(rest) > 1 else rest
-    if case.operation == PER_EXAMPLE and any(one is not None and _spoils_sum(subject, one) for one in rest):
+    if OPERATIONS[case.operation].sums_examples and any(one is not None and _spoils_sum(subject, one) for one in rest):
         # The results are sums over the examples, so NaN in one of them is in all.
         rest = {one for one in rest if one is None or one.cause != "gradients-nan"}
     return unite(rest) or _combine_suspected(subject, rest)
@@ -684,7 +684,7 @@ def _share_nan(case: Case, results: Sequence[Array | None]) -> Sequence[Array | 
 
 def _explain_whole(seen: Seen, laws: Iterable[Law]) -> Explanation | None:
     """Explain all results of a call by one law."""
-    if seen.case.operation == UNITWISE and _has_other_units(seen.case, seen.results):
+    if OPERATIONS[seen.case.operation].divides_gradients and _has_other_units(seen.case, seen.results):
         return Explanation.of("other-units")
     law = next((law for law in laws if law.reproduces(seen)), None)
     return None if law is None else _explain_by_law(law)

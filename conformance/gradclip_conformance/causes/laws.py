@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ..cases.stacking.examples import PER_EXAMPLE
 from ..oracle.formats import compute_power_of_two
 from ..oracle.formula import Formula
 from ..oracle.question import AVERAGES
@@ -171,11 +170,11 @@ def _make_law(norm: Factor) -> Factor:
 
 
 def _scale_each(group: Group) -> Fraction | None:
-    return group.norms[0] if group.seen.case.operation in ("clip_by_global_norm", PER_EXAMPLE) else None
+    return group.norms[0] if group.seen.case.operation in ("clip_by_global_norm", "clip_per_example") else None
 
 
 def _scale_all(group: Group) -> Fraction | None:
-    if group.seen.case.operation not in ("clip_by_norm", PER_EXAMPLE):
+    if group.seen.case.operation not in ("clip_by_norm", "clip_per_example"):
         return None
     exact = [one.exact for one in group.seen.tensors.values()]
     return group.compute_norm_over(exact) if all(one.is_finite for one in exact) else None

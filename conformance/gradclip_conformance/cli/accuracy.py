@@ -16,11 +16,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_adapters.paths import folder_exists
 from gradclip_reports.lines import RecordError
 from gradclip_reports.progress import show_task
 from gradclip_reports.site.measured import read_accuracy
 from gradclip_reports.values import escape_line
+from gradclip_spec import rules as rule_book
 
 from ..accuracy.measure import list_sizes, measure_accuracy
 from ..accuracy.page import (
@@ -46,8 +48,8 @@ from .targets import (
 
 __all__ = ["accuracy"]
 
-#: The operations whose accuracy is measured.
-MEASURED = ("clip_by_norm", "clip_by_global_norm")
+#: The operations whose accuracy is measured: those with a rule about it.
+MEASURED = {rule.operation for rule in rule_book.load() if rule.name == "large-tensor-accuracy"}
 
 
 @click.command(short_help="Measure how accurate clips by norm are.")
@@ -138,7 +140,7 @@ def _measure(target: Target, operation: str | None, dtypes: Sequence[str], sizes
         places = [
             (subject, dtype)
             for subject in connection.description.subjects
-            if subject.operation in MEASURED and operation in (None, subject.operation)
+            if OPERATIONS[subject.operation].prefix in MEASURED and operation in (None, subject.operation)
             # Every process would need a part of the gradients.
             if "distributed" not in subject.features
             for dtype in subject.dtypes

@@ -10,10 +10,10 @@ from difflib import get_close_matches
 import click
 from click.shell_completion import CompletionItem
 
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.values import format_count
 from gradclip_spec import rules as rule_book
 
-from ..cases.build import EVERY_OPERATION
 from ..cases.catalogue import list_all_cases
 from ..cases.patterns import matches, suggest_names
 from ..covering.measure import write_coverage_page
@@ -22,10 +22,10 @@ from ..covering.rows import list_all_rows
 __all__ = ["complete_rule", "find_rules", "rules", "suggest_rules"]
 
 #: The spellings of each operation (`global-norm`, `global_norm`, `clip_by_global_norm`), with the prefix of its rules.
-PREFIXES = {
-    spelling: prefix
-    for prefix, operation in EVERY_OPERATION.items()
-    for spelling in (prefix, operation, operation.removeprefix("clip_by_"))
+SPELLINGS = {
+    spelling: each.prefix
+    for each in OPERATIONS.values()
+    for spelling in (each.prefix, each.function, each.function.removeprefix("clip_by_"))
 }
 
 
@@ -36,8 +36,8 @@ def find_rules(text: str) -> list[str]:
     """
     ids = [rule.id for rule in rule_book.load()]
     operation, dot, name = text.rstrip(".").partition(".")
-    prefix = PREFIXES.get(operation, operation)
-    pattern = f"{prefix}.{name or '*'}" if dot or operation in PREFIXES else text
+    prefix = SPELLINGS.get(operation, operation)
+    pattern = f"{prefix}.{name or '*'}" if dot or operation in SPELLINGS else text
     return [one for one in ids if matches(pattern, one)] or [one for one in ids if one.partition(".")[2] == text]
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.layout import find_width, wrap_text
 from gradclip_reports.values import format_count, format_value
 from gradclip_spec import rules as rule_book
 
-from ..cases.build import EVERY_OPERATION
 from ..cases.catalogue import list_all_cases
 from ..cases.model import Case
 from ..cases.patterns import suggest_names
@@ -50,7 +50,7 @@ def _describe_unknown(name: str, named: Sequence[str]) -> str:
     """Return the message for a name that is not one rule or one case."""
     if is_find(name):
         return f"--deep found {name!r}: its input is in the record, and `gradclip repro FILE CASE` shows it."
-    if len(named) > len(EVERY_OPERATION):
+    if len(named) > len(OPERATIONS):
         return f"{name!r} is an operation: `gradclip rules {name}` lists its {len(named)} rules."
     if named:
         return f"{name!r} is a rule of several operations. Name one: {', '.join(named)}."

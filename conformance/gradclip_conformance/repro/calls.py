@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gradclip_adapters.contract import Gradient, Subject
+from gradclip_adapters.operations import OPERATIONS
 
 from ..cases.literals import NoScript
 from ..cases.model import Case
-from ..cases.stacking.examples import PER_EXAMPLE, count_examples, stack_examples
-from ..cases.stacking.units import UNITWISE, stack_units
+from ..cases.stacking import Stacking, count_examples
 from ..judge.model import ScriptCall, join_lines
 
 __all__ = ["Calls", "pass_case", "split_units"]
@@ -32,18 +32,18 @@ UNITS = "results = [unit for array in results for unit in ({} if array.ndim > 1 
 
 def pass_case(case: Case, subject: Subject) -> Case:
     """Return the case with the gradients that a call passes."""
-    return replace(case, gradients=_list_passed_gradients(case, last="units_last" in subject.features))
+    return replace(case, gradients=_list_passed_gradients(case, subject))
 
 
 def split_units(case: Case, subject: Subject, call: ScriptCall) -> ScriptCall:
     """Return the lines of a call whose results are the units of the tensors, if the clip is unitwise."""
-    if case.operation != UNITWISE:
+    if not OPERATIONS[case.operation].divides_gradients:
         return call
     line = UNITS.format("np.moveaxis(array, -1, 0)" if "units_last" in subject.features else "array")
     return replace(call, results=join_lines(call.results, line), inputs=join_lines(call.inputs, line))
 
 
-def _list_passed_gradients(case: Case, *, last: bool) -> tuple[Gradient, ...]:
+def _list_passed_gradients(case: Case, subject: Subject) -> tuple[Gradient, ...]:
     """Return the gradients that a call passes. A script cannot take the sums of several examples apart.
 
     Raises
@@ -51,11 +51,7 @@ def _list_passed_gradients(case: Case, *, last: bool) -> tuple[Gradient, ...]:
     NoScript
         If the case has several examples.
     """
-    if case.operation == UNITWISE:
-        return stack_units(case.gradients, last=last)
-    if case.operation != PER_EXAMPLE:
-        return case.gradients
-    if count_examples(case.gradients) > 1:
+    if OPERATIONS[case.operation].sums_examples and count_examples(case.gradients) > 1:
         msg = f"{case.id} has several examples. No script takes their sum apart."
         raise NoScript(msg)
-    return stack_examples(case.gradients)
+    return Stacking(subject).stack(case.gradients)

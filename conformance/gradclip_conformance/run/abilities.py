@@ -16,12 +16,12 @@ from typing import Any
 
 from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
 from gradclip_adapters.contract import Gradient, Subject
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import Status
 
-from ..cases.build import EVERY_OPERATION, make_tensor
 from ..cases.build import make_case as build_case
+from ..cases.build import make_tensor
 from ..cases.model import Case, expect
-from ..cases.stacking.units import UNITWISE
 from ..judge.judging import judge
 from ..judge.model import Connection, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict
 from .asking import ask_case
@@ -88,9 +88,6 @@ def _judge_by_nature(subject: Subject, ability: Ability) -> Finding | None:
 #: Gradients of norms 6 and 5, and a threshold that clips both.
 FIRST, SECOND, THRESHOLD = [2.0, -4.0, 0.0, 4.0], [3.0, 4.0], 2.0
 
-#: The thresholds of operations that are not by a plain norm.
-THRESHOLD_OPTIONS = {"clip_by_value": ("max", THRESHOLD), UNITWISE: ("clip_factor", THRESHOLD / 4)}
-
 #: The option that asks for an ability.
 OPTIONS: dict[str, dict[str, Any]] = {
     "norm_type": {"norm_type": 1.0},
@@ -119,11 +116,6 @@ SHOWN = frozenset(
 
 #: Words in an error message that indicate a missing kernel.
 KERNEL = re.compile(r"kernel|not implemented for|could not run", re.IGNORECASE)
-
-RULE = {
-    "clip_by_value": "value.bounds",
-    **{operation: f"{name}.scaled-above" for name, operation in EVERY_OPERATION.items() if name != "value"},
-}
 
 
 def _probe(subject: Subject, ability: Ability, connection: Connection, timeout: float) -> Finding:
@@ -193,7 +185,9 @@ def _make_question(subject: Subject, ability: Ability) -> Case:
     first, second = make_tensor(FIRST, dtype, (2, 2)), make_tensor(SECOND, other)
     gradients: Sequence[Gradient] = [first, second]
     expected = expect("values")
-    options: dict[str, Any] = dict([THRESHOLD_OPTIONS.get(subject.operation, ("clip_norm", THRESHOLD))])
+    operation = OPERATIONS[subject.operation]
+    # A threshold relative to the norm of a parameter must clip, too: each parameter has the norm of its gradient.
+    options: dict[str, Any] = {operation.threshold: THRESHOLD / 4 if operation.is_relative else THRESHOLD}
     options.update({"mesh": "ranks=2"} if "distributed" in subject.features else {})
     options.update({"norm_type": float(name)} if ability.what == "norm" else OPTIONS.get(name, {}))
     match name:
@@ -217,13 +211,14 @@ def _make_question(subject: Subject, ability: Ability) -> Case:
         case "strided" | "reversed" | "broadcast":
             layout = next(layout for layout, feature in FEATURE_OF_LAYOUT.items() if feature == name)
             gradients = [replace(make_tensor([1.0, 4.0, 1.0, 4.0], dtype, (2, 2)), layout=layout)]
-    case = build_case(RULE[subject.operation], "probe", dtype, _add_parameters(subject, gradients), options, expected)
+    rule = f"{operation.prefix}.{'scaled-above' if operation.is_by_norm else 'bounds'}"
+    case = build_case(rule, "probe", dtype, _add_parameters(subject, gradients), options, expected)
     return case if name == "requires_min" else add_both_bounds(case, subject)
 
 
 def _add_parameters(subject: Subject, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
     """Return the gradients, as tensors of one unit with parameters of the same norms if the clip is unitwise."""
-    if subject.operation != UNITWISE:
+    if not OPERATIONS[subject.operation].is_relative:
         return gradients
     return [replace(one, group=number, parameter=one.array) for number, one in enumerate(gradients)]
 

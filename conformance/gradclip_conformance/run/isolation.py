@@ -16,6 +16,7 @@ from typing import Any
 from gradclip_adapters.contract import BadDeclaration, Call, Subject
 from gradclip_adapters.mesh import Mesh
 from gradclip_adapters.mesh_function import FEATURES_ON_A_MESH
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_adapters.plain import DTYPES_OF_FUNCTIONS, FEATURES_OF_EVERY_FUNCTION
 from gradclip_adapters.wire import check_subjects
 
@@ -85,7 +86,7 @@ class NeverLoaded:
 
     def __init__(self, target: str, options: PlainOptions, error: LoadError, timeout: float) -> None:
         general = FEATURES_OF_EVERY_FUNCTION if options.mesh is None else FEATURES_ON_A_MESH
-        features = {*general} | ({FOUND} if options.operation == "clip_by_global_norm" else set())
+        features = {*general} | ({FOUND} if OPERATIONS[options.operation].returns_norm else set())
         dtypes = tuple(options.dtypes) or DTYPES_OF_FUNCTIONS
         subject = Subject(
             options.name or target, options.operation, dtypes, tuple(sorted(features)), (2.0,), mesh=options.mesh

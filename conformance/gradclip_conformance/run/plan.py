@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gradclip_adapters.contract import FEATURES, Subject
+from gradclip_adapters.operations import OPERATIONS
 
 from ..cases.model import Case
 from ..cases.patterns import matches_any
@@ -73,7 +74,7 @@ def add_formula(subjects: Sequence[Subject], formula: Formula | None) -> list[Su
     """Return the subjects. Those that clip by a norm declare the given formula, unless it is None."""
     return [
         subject
-        if formula is None or subject.operation == "clip_by_value"
+        if formula is None or not OPERATIONS[subject.operation].is_by_norm
         else replace(subject, formula=formula.to_mapping())
         for subject in subjects
     ]

@@ -20,6 +20,7 @@ from fractions import Fraction
 from typing import Any
 
 from gradclip_adapters.contract import Array, Call, Gradient, Subject
+from gradclip_adapters.operations import OPERATIONS
 
 from ..judge.model import Answer, Description, Replied, TimedOut
 from ..oracle.formats import FORMATS, round_to
@@ -154,9 +155,12 @@ def _is_flushing(subject: Subject, ask: Callable[[Call], Answer]) -> bool:
         small, width = form.smallest_normal, form.width // 8
         for values, threshold in (([small, Fraction(1)], Fraction(1, 2)), ([small / 2, small / 2], Fraction(1))):
             data = b"".join(round_to(value, form).to_bytes(width, "little") for value in values)
-            option = "max" if subject.operation == "clip_by_value" else "clip_norm"
-            gradients = (Gradient("g0", Array(dtype, (2,), data)),)
-            options: dict[str, Any] = {option: float(threshold)}
+            operation = OPERATIONS[subject.operation]
+            # A threshold relative to this parameter, whose norm is one, is the threshold itself.
+            unit = b"".join(round_to(Fraction(value), form).to_bytes(width, "little") for value in (1, 0))
+            parameter = Array(dtype, (2,), unit) if operation.is_relative else None
+            gradients = (Gradient("g0", Array(dtype, (2,), data), parameter=parameter),)
+            options: dict[str, Any] = {operation.threshold: float(threshold)}
             if "requires_min" in subject.features:
                 options["min"] = -float(threshold)
             answer = ask(Call(subject.name, gradients, options))

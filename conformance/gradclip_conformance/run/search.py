@@ -30,7 +30,6 @@ from ..cases.build import AVERAGES, EVERY_OPERATION
 from ..cases.model import Case
 from ..cases.readable import show_input
 from ..cases.regressions import make_case_of
-from ..cases.stacking.units import UNITWISE
 from ..oracle.arrays import decode
 from ..oracle.formats import FORMATS, Format, decode_doubles, next_down, next_up, round_to
 from ..oracle.integers import compute_norm
@@ -69,7 +68,7 @@ RULES = {
     },
     # The search draws no examples and no parameters.
     "clip_per_example": (),
-    UNITWISE: (),
+    "clip_unitwise": (),
 }
 
 #: Elements are small integers, or have all digits of the dtype and lie between 2**-5 and 2**4. All elements of an input

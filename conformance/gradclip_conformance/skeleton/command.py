@@ -9,10 +9,8 @@ from pathlib import Path
 
 import click
 
-from gradclip_adapters.contract import OPERATIONS
+from gradclip_adapters.operations import OPERATIONS
 
-from ..cases.stacking.examples import PER_EXAMPLE
-from ..cases.stacking.units import UNITWISE
 from .files import STYLES, write_files
 
 __all__ = ["new_adapter"]
@@ -59,10 +57,10 @@ def new_adapter(name: str, style: str, operation: str, folder: Path) -> None:
     if not NAME.fullmatch(name):
         msg = f"NAME is {name!r}: use at most 60 ASCII letters, digits, `_` and `-`, and begin with a letter or `_`."
         raise click.UsageError(msg)
-    if (style, operation) == ("in-place", PER_EXAMPLE):
+    if style == "in-place" and OPERATIONS[operation].sums_examples:
         msg = "A sum over examples has another shape than the gradients, so no function writes it into them."
         raise click.UsageError(msg)
-    if (style, operation) == ("optimizer", UNITWISE):
+    if style == "optimizer" and OPERATIONS[operation].is_relative:
         msg = "A step from parameters that are zero shows no clip relative to them: choose another style."
         raise click.UsageError(msg)
     texts = write_files(name, style, operation)

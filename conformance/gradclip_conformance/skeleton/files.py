@@ -10,9 +10,8 @@ from pathlib import Path
 from string import Template
 
 from gradclip_adapters.contract import FEATURES
+from gradclip_adapters.operations import OPERATIONS
 
-from ..cases.build import EVERY_OPERATION
-from ..cases.stacking.units import UNITWISE
 from .abilities import DTYPES, NORM_TYPES, Ability, list_abilities
 
 __all__ = ["STYLES", "write_files"]
@@ -100,13 +99,11 @@ for one, weight in zip(tensors, options["parameters"]):
     results.append(one * np.minimum(1.0, limit / np.sqrt(squares[0])).astype(one.dtype))
 """,
 }
-PREFIXES = {operation: name for name, operation in EVERY_OPERATION.items()}
 
 #: The line that makes the parameters of a unitwise clip.
 PARAMETERS = 'options["parameters"] = build_parameters(call.gradients, make_tensor)'
 
-#: The options that a call always has, and those that come with abilities.
-THRESHOLDS = {**dict.fromkeys(EVERY_OPERATION.values(), "clip_norm"), "clip_by_value": "max", UNITWISE: "clip_factor"}
+#: The options that come with abilities.
 MORE_OPTIONS = {
     "min": ("min_max", "requires_min"),
     "norm_type": ("norm_type",),
@@ -128,17 +125,17 @@ def write_files(name: str, style: str, operation: str) -> dict[str, str]:
     names = {
         "name": name,
         "operation": operation,
-        "prefix": PREFIXES[operation],
+        "prefix": OPERATIONS[operation].prefix,
         "today": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "dtypes": str(DTYPES).replace("'", '"'),
         "norm_types": str(NORM_TYPES).replace("inf", 'float("inf")'),
         "features": "\n".join([*_list_declared(kind.declared), *_list_others(abilities)]),
         "task": kind.task,
-        "threshold": THRESHOLDS[operation],
+        "threshold": OPERATIONS[operation].threshold,
         "more": textwrap.fill(f"With abilities, it also holds {', '.join(more)}.", WIDTH - 4, subsequent_indent="    "),
         "stand_in": textwrap.indent(f"{STAND_INS[operation].strip()}\n{kind.ending}", "    "),
         "helpers": _list_helpers(operation),
-        "parameters": f"        {PARAMETERS}\n" if operation == UNITWISE else "",
+        "parameters": f"        {PARAMETERS}\n" if OPERATIONS[operation].is_relative else "",
         "call": textwrap.indent(kind.call, " " * 12),
         "reply": textwrap.indent(kind.reply, " " * 12),
     }
@@ -156,7 +153,7 @@ def write_files(name: str, style: str, operation: str) -> dict[str, str]:
 def _list_helpers(operation: str) -> str:
     """Return what the adapter imports, in one line or in a line for each name."""
     helpers = ["answer_in_threads", "build_tensors", "convert_options", "lay_out", "refuse_unlisted"]
-    if operation != UNITWISE:
+    if not OPERATIONS[operation].is_relative:
         return ", ".join(helpers)
     names = "".join(f"    {name},\n" for name in sorted([*helpers, "build_parameters"]))
     return f"(\n{names})"

@@ -1,0 +1,285 @@
+"""Stack the gradients of a case for a call, and take the answer apart: examples and units.
+
+A case of a clip per example holds the gradients of each example (`Gradient.group` is its number). A function gets them
+stacked: the first axis of an array counts the examples. It returns the sum of the clipped gradients. In a case, each
+element is zero in all examples but one. So no sum rounds, and each element of a sum belongs to one example.
+
+A case of a unitwise clip holds each unit as a gradient of its own, with the parameter's unit. `Gradient.group` is
+the number of the tensor to which a unit belongs. A function gets whole tensors, whose first axis counts the units, or
+whose last axis does (the feature `units_last`). A unit with at most one axis that is alone in its tensor is the tensor.
+So the judge, both oracles and the models of causes see a clip by norm whose thresholds differ.
+
+The gradients of all other operations are passed as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gradclip_adapters.contract import DTYPES, Array, Gradient, Reply, Subject
+from gradclip_adapters.operations import OPERATIONS, Operation
+
+__all__ = [
+    "Stacking",
+    "count_examples",
+    "has_disjoint_examples",
+    "list_tensors",
+    "regroup_units",
+    "split_inputs",
+    "split_sums",
+    "split_unit_inputs",
+    "split_units",
+    "stack_examples",
+    "stack_units",
+]
+
+
+@dataclass(frozen=True)
+class Stacking:
+    """The form in which the gradients of a case are passed to a subject."""
+
+    subject: Subject
+
+    def stack(self, gradients: Sequence[Gradient]) -> tuple[Gradient, ...]:
+        """Return the gradients that a call passes."""
+        if self._operation.divides_gradients:
+            return stack_units(gradients, last=self._is_last)
+        return stack_examples(gradients) if self._operation.sums_examples else tuple(gradients)
+
+    def split_reply(self, gradients: Sequence[Gradient], reply: Reply) -> Reply:
+        """Return a reply with a result for each gradient of the case."""
+        if self._operation.divides_gradients:
+            return split_units(gradients, reply, last=self._is_last)
+        return split_sums(gradients, reply) if self._operation.sums_examples else reply
+
+    def split_inputs(
+        self, gradients: Sequence[Gradient], inputs: tuple[Array | None, ...] | None
+    ) -> tuple[Array | None, ...] | None:
+        """Return the arrays that were passed, one for each gradient of the case, or None if they have another form."""
+        if self._operation.divides_gradients:
+            return split_unit_inputs(gradients, inputs, last=self._is_last)
+        return split_inputs(gradients, inputs) if self._operation.sums_examples else inputs
+
+    @property
+    def _operation(self) -> Operation:
+        return OPERATIONS[self.subject.operation]
+
+    @property
+    def _is_last(self) -> bool:
+        return "units_last" in self.subject.features
+
+
+# The gradients of several examples, which are summed.
+
+
+def count_examples(gradients: Sequence[Gradient]) -> int:
+    """Return the number of examples."""
+    return 1 + max((gradient.group for gradient in gradients), default=0)
+
+
+def stack_examples(gradients: Sequence[Gradient]) -> tuple[Gradient, ...]:
+    """Return a gradient for each tensor, which holds this tensor's gradients of all examples."""
+    return tuple(
+        _stack_example(f"g{number}", parts) for number, parts in enumerate(_list_tensors_of_examples(gradients))
+    )
+
+
+def _list_tensors_of_examples(gradients: Sequence[Gradient]) -> list[tuple[Gradient, ...]]:
+    """Return, for each tensor, its gradients of all examples."""
+    examples = [[one for one in gradients if one.group == number] for number in range(count_examples(gradients))]
+    return list(zip(*examples, strict=True))
+
+
+def _stack_example(name: str, parts: Sequence[Gradient]) -> Gradient:
+    arrays = [part.array for part in parts if part.array is not None]
+    if len(arrays) < len(parts):
+        return replace(parts[0], name=name, array=None)
+    shape = (len(arrays), *arrays[0].shape)
+    return replace(parts[0], name=name, array=Array(arrays[0].dtype, shape, b"".join(one.data for one in arrays)))
+
+
+def split_sums(gradients: Sequence[Gradient], reply: Reply) -> Reply:
+    """Return a reply with the clipped gradients of each example in place of their sums."""
+    tensors = _list_tensors_of_examples(gradients)
+    found: dict[tuple[int, int], Array] = {}
+    if reply.malformed is None and len(reply.gradients) != len(tensors):
+        return Reply((), malformed=f"returned {len(reply.gradients)} sums for {len(tensors)} tensors")
+    for number, (parts, total) in enumerate(zip(tensors, reply.gradients, strict=reply.malformed is None)):
+        given = parts[0].array
+        if given is None or total is None or total.dtype not in DTYPES or total.shape != given.shape:
+            what = "no sum" if total is None else f"a sum of the shape {total.shape} in {total.dtype}"
+            shape = () if given is None else given.shape
+            return Reply((), malformed=f"returned {what} for examples of the shape {shape}")
+        found.update({(part.group, number): one for part, one in zip(parts, _split_sum(parts, total), strict=True)})
+    results = tuple(found[key] for key in sorted(found))
+    return replace(reply, gradients=results, inputs=split_inputs(gradients, reply.inputs), same_object=None)
+
+
+def _split_sum(parts: Sequence[Gradient], total: Array) -> list[Array]:
+    """Return the share of each example in a sum: its own elements, and zeros elsewhere."""
+    owners = np.zeros(total.shape, dtype=int)
+    every = [part.array.bits() for part in parts if part.array is not None]
+    for number, bits in reversed(list(enumerate(every))):
+        # All bits but the sign: an element that is not zero.
+        owners[(bits << 1).astype(bits.dtype) != 0] = number
+    given = parts[0].array
+    same = given is not None and given.dtype == total.dtype
+    shares = [np.where(owners == i, total.bits(), every[i] if same else 0) for i in range(len(parts))]
+    return [Array(total.dtype, total.shape, _pack(share, total.dtype)) for share in shares]
+
+
+def _pack(bits: np.ndarray[Any, Any], dtype: str) -> bytes:
+    return bits.astype(DTYPES[dtype]).tobytes()
+
+
+def split_inputs(
+    gradients: Sequence[Gradient], inputs: Sequence[Array | None] | None
+) -> tuple[Array | None, ...] | None:
+    """Return the arrays that were passed, as the gradients of each example, or None if they have another form."""
+    count, tensors = count_examples(gradients), _list_tensors_of_examples(gradients)
+    if inputs is None or len(inputs) != len(tensors):
+        return None
+    shares: dict[tuple[int, int], Array | None] = {}
+    for number, array in enumerate(inputs):
+        if array is None or array.shape[:1] != (count,):
+            return None
+        size = len(array.data) // count
+        for example in range(count):
+            data = array.data[example * size : (example + 1) * size]
+            shares[example, number] = Array(array.dtype, array.shape[1:], data)
+    return tuple(shares[key] for key in sorted(shares))
+
+
+def has_disjoint_examples(gradients: Sequence[Gradient]) -> bool:
+    """Return whether each element is zero in all examples but one."""
+    for parts in _list_tensors_of_examples(gradients):
+        held = [(part.array.bits() << 1).astype(part.array.bits().dtype) != 0 for part in parts if part.array]
+        if held and math.prod(held[0].shape) and np.sum(held, axis=0).max() > 1:
+            return False
+    return True
+
+
+# The units of a gradient, which are clipped one by one.
+
+
+def stack_units(gradients: Sequence[Gradient], *, last: bool) -> tuple[Gradient, ...]:
+    """Return a gradient for each tensor. The first axis counts its units, or the last one."""
+    return tuple(_stack_unit_tensor(f"g{number}", parts, last) for number, parts in enumerate(list_tensors(gradients)))
+
+
+def list_tensors(gradients: Sequence[Gradient]) -> list[list[Gradient]]:
+    """Return the units of each tensor."""
+    numbers = dict.fromkeys(gradient.group for gradient in gradients)
+    return [[one for one in gradients if one.group == number] for number in numbers]
+
+
+def _is_stacked(parts: Sequence[Gradient]) -> bool:
+    return len(parts) > 1 or (parts[0].array is not None and len(parts[0].array.shape) > 1)
+
+
+def _stack_unit_tensor(name: str, parts: Sequence[Gradient], last: bool) -> Gradient:
+    whole = replace(parts[0], name=name, group=0)
+    if not _is_stacked(parts):
+        return whole
+    array, parameter = (
+        _join([one for one in arrays if one is not None], last)
+        for arrays in ([part.array for part in parts], [part.parameter for part in parts])
+    )
+    return replace(whole, array=array, parameter=parameter)
+
+
+def _join(arrays: Sequence[Array], last: bool) -> Array:
+    bits = np.stack([array.bits() for array in arrays], axis=-1 if last else 0)
+    return _make_array(arrays[0].dtype, bits)
+
+
+def _make_array(dtype: str, bits: np.ndarray[Any, Any]) -> Array:
+    return Array(dtype, bits.shape, bits.tobytes())
+
+
+def regroup_units(
+    parts: Sequence[Gradient], results: Sequence[Array]
+) -> Iterator[tuple[tuple[Gradient, ...], list[Array]]]:
+    """Yield other ways to divide a tensor: the whole tensor, its elements, slices and lines along each of its axes.
+
+    Units whose parameter is zero are left out: their limit is the function's own least norm.
+    """
+    arrays = [[part.array for part in parts], [part.parameter for part in parts], results]
+    given, weight, got = ([one for one in listed if one is not None] for listed in arrays)
+    if not len(given) == len(weight) == len(got) == len(parts):
+        return
+    dtype, whole = given[0].dtype, [np.stack([array.bits() for array in listed]) for listed in (given, weight, got)]
+    for units in zip(*map(_list_divisions, whole), strict=True):
+        every = [
+            (_make_array(dtype, one), _make_array(dtype, other), _make_array(dtype, result))
+            for one, other, result in zip(*units, strict=True)
+            if (other << 1).astype(other.dtype).any()
+        ]
+        gradients = [
+            replace(parts[0], name=f"g{number}", array=one, parameter=other, group=number)
+            for number, (one, other, _) in enumerate(every)
+        ]
+        if every:
+            yield tuple(gradients), [result for _, _, result in every]
+
+
+def _list_divisions(bits: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield arrays whose first axis counts the units."""
+    yield bits[None]
+    yield bits.reshape(-1, 1)
+    for axis in range(bits.ndim):
+        yield np.moveaxis(bits, axis, 0)
+        yield np.moveaxis(bits, axis, -1).reshape(-1, bits.shape[axis])
+
+
+def split_units(gradients: Sequence[Gradient], reply: Reply, *, last: bool) -> Reply:
+    """Return a reply with the units of each tensor in place of the tensor."""
+    tensors = list_tensors(gradients)
+    # The judge compares the numbers of gradients itself, if each tensor is one unit.
+    if reply.malformed is not None or len(gradients) == len(tensors) != len(reply.gradients):
+        return reply
+    if len(reply.gradients) != len(tensors):
+        return Reply((), malformed=f"returned {len(reply.gradients)} gradients for {len(tensors)}")
+    results: list[Array | None] = []
+    for parts, array in zip(tensors, reply.gradients, strict=True):
+        split = _split_tensor(parts, array, last)
+        if split is None:
+            shape = None if array is None else array.shape
+            return Reply((), malformed=f"returned a gradient of the shape {shape} for {len(parts)} units")
+        results += split
+    same = reply.same_object
+    if same is not None and len(same) == len(tensors):
+        same = tuple(flag for flag, parts in zip(same, tensors, strict=True) for _ in parts)
+    inputs = split_unit_inputs(gradients, reply.inputs, last=last)
+    return replace(reply, gradients=tuple(results), inputs=inputs, same_object=same)
+
+
+def split_unit_inputs(
+    gradients: Sequence[Gradient], inputs: Sequence[Array | None] | None, *, last: bool
+) -> tuple[Array | None, ...] | None:
+    """Return the units of the tensors that were passed, or None if they have another form."""
+    tensors = list_tensors(gradients)
+    if inputs is None or len(inputs) != len(tensors):
+        return None
+    every = [_split_tensor(parts, array, last) for parts, array in zip(tensors, inputs, strict=True)]
+    return None if None in every else tuple(array for split in every if split is not None for array in split)
+
+
+def _split_tensor(parts: Sequence[Gradient], array: Array | None, last: bool) -> Sequence[Array | None] | None:
+    """Return the units of a tensor, or None if it does not have the units that were passed."""
+    if not _is_stacked(parts):
+        return [array]
+    shape = () if array is None else array.shape
+    axis = len(shape) - 1 if last else 0
+    if array is None or not shape or shape[axis] != len(parts):
+        return None
+    # The dtype may be one that the contract does not have.
+    width = len(array.data) // max(int(np.prod(shape)), 1)
+    elements = np.frombuffer(array.data, np.dtype((np.void, max(width, 1)))) if array.data else np.zeros(0, "V1")
+    units = np.moveaxis(elements.reshape(shape), axis, 0)
+    return [Array(array.dtype, unit.shape, unit.tobytes()) for unit in units]

@@ -243,7 +243,7 @@ def test_reference_exports_its_four_functions() -> None:
 # Programs that run without the extras.
 
 #: Packages that `pip install gradclip-spec` does not install. None in `sys.modules` makes an import fail.
-EXTRAS = ["click", "rich", "jsonschema", "jinja2", "ml_dtypes", "pytest", "hypothesis", "optree", "flint"]
+EXTRAS = ["click", "rich", "fastjsonschema", "jinja2", "ml_dtypes", "pytest", "hypothesis", "optree", "flint"]
 WITHOUT_EXTRAS = "import sys; sys.modules.update(dict.fromkeys({extras!r}))\n{program}"
 
 

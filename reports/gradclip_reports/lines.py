@@ -8,13 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
-from .limits import LIMITS, NAMES, shorten
+from .limits import NAME, TEXT, shorten
 from .statuses import STATUSES, UNJUDGED
 
 __all__ = ["SCHEMA", "Cell", "Finding", "Footer", "Header", "Line", "RecordError", "Run", "hash_plan", "make_strict"]
 
 #: The version of the record format that this version writes and reads.
 SCHEMA = 1
+
+
+#: These members of header and cell are names. Names identify things, and head the columns of tables.
+NAMES = ("adapter", "subject", "rule", "case", "theme", "dtype", "name", "version", "behaviour", "cause", "severity")
 
 
 class RecordError(Exception):
@@ -28,8 +32,7 @@ def make_strict(value: Any) -> Any:
     """
     if isinstance(value, str):
         # A framework's message may hold any characters, and UTF-8 refuses lone surrogates.
-        limit = LIMITS["text"].number
-        return shorten(value[: 2 * limit].encode("utf-8", "backslashreplace").decode("utf-8"), limit)
+        return shorten(value[: 2 * TEXT].encode("utf-8", "backslashreplace").decode("utf-8"), TEXT)
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
     if isinstance(value, Mapping):
@@ -47,7 +50,7 @@ def _make_member_strict(name: str, value: Any) -> Any:
 
 
 def _shorten_name(text: str) -> str:
-    return shorten(text, LIMITS["name"].number)
+    return shorten(text, NAME)
 
 
 class Line:
@@ -92,8 +95,7 @@ class Header(Line):
     def to_json(self) -> dict[str, Any]:
         """Return the line as a JSON object. Cut the framework's name to the allowed length."""
         members = super().to_json()
-        limit = LIMITS["name"].number
-        members["framework"] = {key: shorten(value, limit) for key, value in members["framework"].items()}
+        members["framework"] = {key: shorten(value, NAME) for key, value in members["framework"].items()}
         return members
 
     @property
@@ -159,7 +161,7 @@ class Cell(Line):
         members = super().to_json()
         if members["breaks"] is None:
             del members["breaks"]
-        return {**members, "behaviour": shorten(members["behaviour"], LIMITS["name"].number)}
+        return {**members, "behaviour": shorten(members["behaviour"], NAME)}
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> Self:

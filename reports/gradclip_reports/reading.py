@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
-import importlib.resources
-import json
 import os
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from .fast_schema import Check, compile_schema
-from .limits import LIMITS, OverLimit, count_values, parse_json
+from .limits import FILE, OverLimit, check_size, parse_json
 from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, hash_plan
+from .schema import find_violation
 from .values import escape_text
-
-if TYPE_CHECKING:
-    import jsonschema
 
 __all__ = ["read_runs"]
 
+_SCHEMAS = Path(__file__).parent / "schemas"
 _AGAIN = "Make the record again with `gradclip check`"
 
 #: The longest time that a cell may have taken: a century.
@@ -47,7 +42,7 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
         another schema, or holds no run. If a run has no footer, lacks a cell, or has a cell twice. If its counts or its
         plan disagree with its cells.
     ModuleNotFoundError
-        If the package jsonschema is not installed.
+        If the package fastjsonschema is not installed.
     """
     runs: list[Run] = []
     header, cells, findings = None, list[Cell](), list[Finding]()
@@ -58,7 +53,6 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
                 if header is None:
                     place.refuse("a cell is outside any run: its header is missing")
                 cells.append(cell)
-                place.check_limit("cells", len(cells))
             case Header() as found:
                 if header is not None:
                     place.refuse("a new run begins, but the run before it has no footer")
@@ -67,13 +61,11 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
                 if header is None:
                     place.refuse("a finding is outside any run: its header is missing")
                 findings.append(finding)
-                place.check_limit("findings", len(findings))
             case Footer() as footer:
                 if header is None:
                     place.refuse("a footer is outside any run: its header is missing")
                 _check(Run(header, tuple(cells), footer, tuple(findings)), place, allow_incomplete)
                 runs.append(Run(header, tuple(cells), footer, tuple(findings)))
-                place.check_limit("runs", len(runs))
                 header = None
     if header is not None:
         place.refuse(f"the run of {header.adapter!r} has no footer: it was cut short after {len(cells)} cells")
@@ -92,40 +84,29 @@ class Place:
     def read_lines(self) -> Iterator[str]:
         """Yield the lines of the file, without the blank lines at its end, and keep `number` up to date."""
         text = self._read().rstrip()
-        start, values = 0, 0
-        # Count the values of each line only if the whole text has too many.
-        has_many = count_values(text) > LIMITS["all-values"].number
+        start = 0
         # Yield lines one by one, because a list of them would hold the file a second time. Do not use str.splitlines,
         # which also splits at characters that JSON strings may hold.
         while start < len(text):
             end = text.find("\n", start)
             line = text[start : len(text) if end < 0 else end]
             start, self.number = start + len(line) + 1, self.number + 1
-            if has_many:
-                values += count_values(line)
-                self.check_limit("all-values", values)
             yield line
 
     def _read(self) -> str:
         """Return the text of the file. If it is longer than the limit, stop reading there and refuse it."""
-        limit = LIMITS["file"].number
         try:
             # Do not trust the file size: it is 0 for a pipe or a device, and a compressed file grows.
             with gzip.open(self.path) if self.path.suffix == ".gz" else self.path.open("rb") as stream:
-                content = stream.read(limit + 1)
-            self.check_limit("file", len(content))
+                content = stream.read(FILE + 1)
+            check_size(content)
             return content.decode("utf-8")
+        except OverLimit as error:
+            self.refuse(str(error), "It is not a record that `gradclip check` wrote")
         except UnicodeDecodeError:
             self.refuse("the file cannot be read: it is not text", "Name a record that `gradclip check -o FILE` wrote")
         except (OSError, EOFError, zlib.error) as error:
             self.refuse(f"the file cannot be read: {error}", "Name a record that `gradclip check -o FILE` wrote")
-
-    def check_limit(self, name: str, found: int) -> None:
-        """Refuse the file if a number that was counted in it exceeds its limit."""
-        try:
-            LIMITS[name].check(found)
-        except OverLimit as error:
-            self.refuse(str(error), "It is not a record that `gradclip check` wrote")
 
     def refuse(self, what: str, remedy: str = _AGAIN) -> NoReturn:
         """Raise a RecordError that names the file and the line, and says what is wrong and how to mend it."""
@@ -153,9 +134,10 @@ def _parse(line: str, place: Place) -> Header | Cell | Finding | Footer:
         place.refuse(f'not a line of a record: "record" must be "header", "cell", "finding" or "footer", got {got}')
     if kind == "header":
         _refuse_other_schema(members.get("schema"), place)
-    problems = _find_violations(kind, members) or list(_find_faults(kind, members))
-    if problems:
-        place.refuse(f"the {kind} violates its schema: {'; '.join(problems[:5])}")
+    violation = find_violation(members, _SCHEMAS / f"{kind}.json")
+    problem = violation or next(_find_faults(kind, members), "")
+    if problem:
+        place.refuse(f"the {kind} violates its schema: {problem}")
     return _KINDS[kind].from_json(members)
 
 
@@ -164,15 +146,6 @@ def _refuse_other_schema(schema: Any, place: Place) -> None:
     if type(schema) is int and schema != SCHEMA:
         what = f"written in record schema {schema}, and this version reads schema {SCHEMA} only"
         place.refuse(what, "Upgrade gradclip-spec" if schema > SCHEMA else _AGAIN)
-
-
-def _find_violations(kind: str, members: dict[str, Any]) -> list[str]:
-    """Return what violates the JSON Schema of a line."""
-    check = _load_check(kind)
-    if check is not None and check(members):
-        return []
-    errors = _load_validator(kind).iter_errors(members)
-    return [f"{error.json_path}: {_shorten(error.message)}" for error in errors]
 
 
 def _find_faults(kind: str, members: dict[str, Any]) -> Iterator[str]:
@@ -208,26 +181,6 @@ def _parse_hex(text: Any) -> float | None:
 
 def _shorten(text: str, length: int = 200) -> str:
     return text if len(text) <= length else f"{text[: length // 2]} ... {text[-length // 2 :]}"
-
-
-def _load_schema(kind: str) -> Any:
-    return json.loads((importlib.resources.files(__package__) / "schemas" / f"{kind}.json").read_text("utf-8"))
-
-
-@functools.cache
-def _load_check(kind: str) -> Check | None:
-    """Return the fast check of a kind of line, or None if its schema is not simple enough."""
-    return compile_schema(_load_schema(kind))
-
-
-@functools.cache
-def _load_validator(kind: str) -> jsonschema.Draft202012Validator:
-    try:
-        import jsonschema
-    except ModuleNotFoundError as error:
-        message = "Reading records needs the package jsonschema: install gradclip-spec[check]."
-        raise ModuleNotFoundError(message, name="jsonschema") from error
-    return jsonschema.Draft202012Validator(_load_schema(kind))
 
 
 def _check(run: Run, place: Place, allow_incomplete: bool) -> None:

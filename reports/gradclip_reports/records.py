@@ -3,8 +3,8 @@
 A run is a header, its cells, its findings, and a footer; a file holds one run after another. The footer says what was
 planned, so missing lines are detected: :func:`read_runs` refuses a file that is cut short, edited or incomplete.
 
-Writing needs only the standard library. Reading checks each line against its JSON Schema (package jsonschema, in the
-extra `check`).
+Writing needs only the standard library. Reading checks each line against its JSON Schema (package fastjsonschema, in
+the extra `check`).
 """
 
 from __future__ import annotations

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from .badge import draw_badge, draw_badge_picture
-from .ctrf import draw_ctrf
 from .junit import draw_junit
 from .lines import Run
 from .markdown import draw_markdown
-from .sarif import draw_sarif
 from .summary import draw_summary
 
 __all__ = ["FORMATS", "render"]
@@ -27,16 +24,12 @@ _RENDERERS: Mapping[str, Callable[[Sequence[Run]], str]] = {
     "json": draw_summary,
     "markdown": draw_markdown,
     "junit": draw_junit,
-    "ctrf": draw_ctrf,
-    "badge": draw_badge,
-    "badge-svg": draw_badge_picture,
-    "sarif": draw_sarif,
 }
 
 FORMATS = tuple(_RENDERERS)
 
 
-def render(runs: Sequence[Run], format: str, *, location: str = "") -> str:
+def render(runs: Sequence[Run], format: str) -> str:
     """Return the report of one or several runs.
 
     Parameters
@@ -46,14 +39,11 @@ def render(runs: Sequence[Run], format: str, *, location: str = "") -> str:
     format
         One of `FORMATS`. `terminal` is text for 80 columns without colour; for colours and other widths see
         :func:`gradclip_reports.terminal.report`.
-    location
-        For `sarif`: the file to show the results in. It is needed if a run did not check a file.
 
     Raises
     ------
     ValueError
-        If there is no run, or if there is no such format. Also if `badge` or `badge-svg` gets an incomplete run. Also
-        if the format is `sarif`, a run checked no file, and `location` is empty.
+        If there is no run, or if there is no such format.
     """
     if format not in _RENDERERS:
         message = f"There is no format {format!r}: choose one of {', '.join(FORMATS)}."
@@ -61,4 +51,4 @@ def render(runs: Sequence[Run], format: str, *, location: str = "") -> str:
     if not runs:
         message = "There is no run to report: read at least one record."
         raise ValueError(message)
-    return draw_sarif(runs, location) if format == "sarif" else _RENDERERS[format](runs)
+    return _RENDERERS[format](runs)

@@ -60,7 +60,7 @@ def join_lines(result: Result) -> str:
         (break_off, "was broken off"),
         (lambda lines: [json.dumps({**json.loads(lines[0]), "schema": 2}), *lines[1:]], "Upgrade gradclip-spec"),
         (lambda lines: [lines[0], *lines[2:]], "lacks cells"),
-        (lambda lines: ["[" * 1000], "levels of nesting"),
+        (lambda lines: ["[" * 1000], "recursion"),
     ],
     ids=["cut", "broken off", "newer", "lacking", "deep"],
 )

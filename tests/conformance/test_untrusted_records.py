@@ -23,7 +23,7 @@ Lines = list[dict[str, Any]]
 
 #: Each verb that reads a record, with the record and its case as `{0}` and `{1}`.
 VERBS = [
-    *(["summary", "{0}", "--format", name, "--location", "clips.py"] for name in FORMATS),
+    *(["summary", "{0}", "--format", name] for name in FORMATS),
     ["summary", "-v", "{0}"],
     *(["diff", "{0}", "{0}", "--format", name] for name in ("terminal", "markdown", "json")),
     ["repro", "{0}", "{1}"],
@@ -96,10 +96,13 @@ FAULTS: dict[str, tuple[Callable[[Lines], object], str]] = {
     ),
     "deep": (
         lambda lines: lines[1].update(observed=json.loads("[" * 60 + "]" * 60)),
-        "levels of nesting, and the limit is 32",
+        "more than 32 levels of nesting",
     ),
     "huge number": (lambda lines: lines[1].update(ulp=10**400), "characters in one number, and the limit is 40"),
-    "long text": (lambda lines: lines[1].update(detail="x" * 10**5), "characters in one text, and the limit is"),
+    "long text": (
+        lambda lines: lines[1].update(detail="x" * 10**5),
+        r"\$\.detail must be shorter than or equal",
+    ),
     "no footer": (lambda lines: lines.pop(), "has no footer: it was cut short"),
 }
 
@@ -138,7 +141,7 @@ def test_hostile_texts_act_nowhere(
 
     result = run(verb, write(lines, tmp_path / "record.jsonl"))
 
-    if "markdown" in verb or "badge-svg" in verb:
+    if "markdown" in verb:
         outside_code = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", result.stdout)
         assert "<script" not in outside_code.replace(r"\<", "")
     assert [path.name for path in tmp_path.iterdir()] == ["record.jsonl"]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from gradclip_reports import reading
-from gradclip_reports.limits import LIMITS
+from gradclip_reports import limits, reading
 from gradclip_reports.records import RecordError, Run, read_runs
 
 
@@ -45,11 +43,12 @@ def test_damaged_file_is_refused(text: str, tmp_path: Path, damage: str) -> None
 
 
 def test_limit_holds_for_the_decompressed_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "LIMITS", {**LIMITS, "file": dataclasses.replace(LIMITS["file"], number=10_000)})
+    monkeypatch.setattr(reading, "FILE", 10_000)
+    monkeypatch.setattr(limits, "FILE", 10_000)
     path = tmp_path / "record.jsonl.gz"
     path.write_bytes(gzip.compress(b" " * 1_000_000))
     assert path.stat().st_size < 10_000
 
     # Reading decompresses one byte more than the limit, and no further byte.
-    with pytest.raises(RecordError, match="10001 bytes in one record"):
+    with pytest.raises(RecordError, match="10001 bytes in one file"):
         read_runs(path)

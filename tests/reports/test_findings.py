@@ -130,7 +130,7 @@ def test_parts_must_hold_each_cell_once(combined_run: Run, tmp_path: Path) -> No
         read_runs(write(twice, tmp_path / "x.jsonl"))
 
 
-@pytest.mark.parametrize("format_", ["markdown", "junit", "ctrf", "json"])
+@pytest.mark.parametrize("format_", ["markdown", "junit", "json"])
 def test_unknown_cause_is_shown_by_its_own_words(failed_run: Run, format_: str) -> None:
     text = render([failed_run], format_)
 

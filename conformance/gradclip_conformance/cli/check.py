@@ -35,7 +35,7 @@ from ..run.plan import PlannedCell, Selection
 from ..run.runner import CASE_SECONDS, RunRequest, run_adapter, run_cell
 from ..run.search import search
 from .rules import complete_rule
-from .summary import choose_exit_code, location_option, print_runs
+from .summary import choose_exit_code, print_runs
 from .targets import (
     Target,
     TargetOptions,
@@ -141,7 +141,6 @@ def _add_run_options(function: Callable[..., Any]) -> Callable[..., Any]:
     help="How the result is shown.",
     show_default=True,
 )
-@location_option
 @click.option("-v", "--verbose", is_flag=True, help="In a terminal, also show the table of all rules.")
 def check(
     adapters: tuple[str, ...],
@@ -149,7 +148,6 @@ def check(
     how: RunOptions,
     output: str | None,
     format_: str,
-    location: str,
     verbose: bool,
 ) -> None:
     """Check adapters against every case. Without a name, check all adapters whose framework is installed.
@@ -192,7 +190,7 @@ def check(
         except OSError as error:
             say(f"Cannot write the record of {target.label}: {error}")
             problems += 1
-    print_runs(runs, format_, [output] if output else [], verbose=verbose, location=location)
+    print_runs(runs, format_, [output] if output else [], verbose=verbose)
     for run in runs:
         if not run.is_judged:
             say(_describe_unjudged(run))

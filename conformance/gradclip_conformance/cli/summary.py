@@ -18,19 +18,14 @@ from gradclip_reports.statuses import SPOILING
 from gradclip_reports.terminal import draw_terminal
 from gradclip_reports.values import escape_line
 
-__all__ = ["choose_exit_code", "find_records", "location_option", "print_runs", "refuse_second", "summary"]
-
-location_option = click.option(
-    "--location", default="", metavar="PATH", help="For sarif: the file in your repository that the results are about."
-)
+__all__ = ["choose_exit_code", "find_records", "print_runs", "refuse_second", "summary"]
 
 
 @click.command(short_help="Show the records of one or more runs.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, exists=True))
 @click.option("--format", "format_", default="terminal", show_default=True, type=click.Choice(FORMATS))
-@location_option
 @click.option("-v", "--verbose", is_flag=True, help="In a terminal, also show the table of all rules.")
-def summary(files: tuple[Path, ...], format_: str, location: str, verbose: bool) -> None:
+def summary(files: tuple[Path, ...], format_: str, verbose: bool) -> None:
     """Show the records of one or more runs; a folder stands for the records in it.
 
     The exit code is 3 if a record cannot be read, or if no cell of a run was judged. It is 1 if something is not as
@@ -55,7 +50,7 @@ def summary(files: tuple[Path, ...], format_: str, location: str, verbose: bool)
         if not run.is_judged:
             what = "no judged cells" if run.cells else "no cells"
             say_line(escape_line(f"The record of {run.header.adapter} has {what}."))
-    print_runs(runs, format_, [str(file) for file in files], verbose=verbose, location=location)
+    print_runs(runs, format_, [str(file) for file in files], verbose=verbose)
     sys.exit(choose_exit_code(runs, problems or not all(run.is_judged for run in runs) or not runs))
 
 
@@ -81,9 +76,7 @@ def refuse_second(run: Run, earlier: Sequence[Run], path: Path) -> None:
         raise click.UsageError(escape_line(msg))
 
 
-def print_runs(
-    runs: Sequence[Run], format_: str, records: Sequence[str] = (), *, verbose: bool = False, location: str = ""
-) -> None:
+def print_runs(runs: Sequence[Run], format_: str, records: Sequence[str] = (), *, verbose: bool = False) -> None:
     """Print runs in a format. Print nothing if there are none.
 
     Parameters
@@ -96,13 +89,6 @@ def print_runs(
         The paths of the runs' records, if these are kept; hints in the output name these paths.
     verbose
         Whether a terminal gets the table of all rules, too.
-    location
-        For SARIF, the path of the file that the results are about.
-
-    Raises
-    ------
-    click.UsageError
-        If the format cannot show these runs.
     """
     if not runs:
         return
@@ -112,11 +98,7 @@ def print_runs(
             click.echo(draw_terminal(runs, width=width, color=color, record=record or "FILE"), nl=False)
         click.echo(draw_brief(runs, width=width, record=record, color=color), nl=False)
     else:
-        try:
-            text = render(runs, format_, location=location)
-        except ValueError as problem:
-            raise click.UsageError(str(problem)) from problem
-        click.echo(text.rstrip("\n"))
+        click.echo(render(runs, format_).rstrip("\n"))
 
 
 def choose_exit_code(runs: Sequence[Run], problems: int = 0) -> int:

@@ -139,8 +139,8 @@ def connect_function(function: Callable[..., Any], options: PlainOptions, timeou
         If no other process can import it.
     """
     target = import_target(function)
-    if importlib.util.find_spec("jsonschema") is None:
-        msg = "messages between processes are checked by jsonschema, which is not installed"
+    if importlib.util.find_spec("fastjsonschema") is None:
+        msg = "messages between processes are checked by fastjsonschema, which is not installed"
         raise CannotIsolate(msg)
     # The host gets the same path for modules as this process.
     path = os.pathsep.join(str(Path(folder).absolute()) for folder in sys.path)

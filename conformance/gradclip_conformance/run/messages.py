@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradclip_adapters
 from gradclip_adapters import registry, wire
 from gradclip_adapters.contract import Array, Call, Subject
 from gradclip_adapters.limits import parse_message
+from gradclip_reports.schema import find_violation
 
 from ..judge.model import Answer, Died, Mistaken, NotSupported, Raised, Replied
 from ..oracle.formula import Formula
 
-if TYPE_CHECKING:
-    import jsonschema
-
 __all__ = [
     "SCHEMAS",
     "check_formulas",
-    "is_plain_reply",
     "name_what_is_loaded",
     "read_answer",
     "read_loading",
@@ -46,68 +42,10 @@ def read_message(line: str) -> dict[str, Any]:
     if not isinstance(kind, str) or kind not in _list_kinds():
         msg = f"it has no known `message`: {line.strip()[:SHOWN_CHARACTERS]!r}"
         raise ValueError(msg)
-    # Most replies satisfy the schema, and the validator takes a millisecond for each.
-    if kind == "reply" and is_plain_reply(message):
-        return message
-    import jsonschema
-
-    wrong = jsonschema.exceptions.best_match(_load_validator(kind).iter_errors(message))
-    if wrong is not None:
-        msg = f"{wrong.json_path}: {wrong.message[:SHOWN_CHARACTERS]}"
-        raise ValueError(msg)
+    violation = find_violation(message, SCHEMAS / f"{kind}.json")
+    if violation:
+        raise ValueError(violation)
     return message
-
-
-#: The keys of every reply, and the optional keys, whose values are lists of texts.
-REPLY = {"message", "number", "gradients", "norm", "inputs", "same_object", "warnings"}
-TEXTS = {"warnings", "shared", "disturbed", "apart"}
-
-
-def is_plain_reply(message: dict[str, Any]) -> bool:
-    """Return whether a reply has the common form, which always satisfies the schema.
-
-    Parameters
-    ----------
-    message : dict
-        A message of the kind `reply`.
-
-    Returns
-    -------
-    bool
-        False does not mean that the reply violates the schema: only the validator can tell.
-    """
-    inputs, same_object = message.get("inputs"), message.get("same_object")
-    texts = [message[name] for name in TEXTS & message.keys()]
-    lists = (message.get("gradients"), *texts, *([] if inputs is None else [inputs]))
-    return (
-        message.keys() >= REPLY >= message.keys() - TEXTS
-        and type(message["number"]) is int
-        and message["number"] > 0
-        and all(type(each) is list for each in lists)
-        and all(_is_plain_array(array) for array in (*message["gradients"], *(inputs or ())))
-        and (
-            message["norm"] is None
-            or (type(message["norm"]) is dict and "same" not in message["norm"] and _is_plain_array(message["norm"]))
-        )
-        and (same_object is None or (type(same_object) is list and all(type(same) is bool for same in same_object)))
-        and all(type(text) is str for each in texts for text in each)
-    )
-
-
-def _is_plain_array(array: Any) -> bool:
-    if array is None:
-        return True
-    if type(array) is not dict:
-        return False
-    if len(array) == 1:
-        return array.get("same") in ("call", "result")
-    return (
-        array.keys() == {"dtype", "shape", "data"}
-        and type(array["dtype"]) is str
-        and type(array["data"]) is str
-        and type(array["shape"]) is list
-        and all(type(length) is int and length >= 0 for length in array["shape"])
-    )
 
 
 def read_loading(line: str) -> dict[str, Any] | None:
@@ -184,10 +122,3 @@ def _check_inputs(inputs: Sequence[Array | None] | None, call: Call) -> None:
 @functools.cache
 def _list_kinds() -> frozenset[str]:
     return frozenset(path.stem for path in SCHEMAS.glob("*.json"))
-
-
-@functools.cache
-def _load_validator(kind: str) -> jsonschema.Draft202012Validator:
-    import jsonschema
-
-    return jsonschema.Draft202012Validator(json.loads((SCHEMAS / f"{kind}.json").read_text(encoding="utf-8")))

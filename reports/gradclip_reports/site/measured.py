@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..limits import LIMITS, OverLimit, parse_json
+from ..limits import FILE, OverLimit, check_size, parse_json
 from ..lines import RecordError
 from ..values import escape_text
 
@@ -85,11 +85,10 @@ def read_speeds(path: Path) -> list[dict[str, Any]]:
 
 
 def _read(path: Path) -> Any:
-    limit = LIMITS["line"].number
     try:
         with path.open("rb") as stream:
-            content = stream.read(limit + 1)
-        LIMITS["line"].check(len(content))
+            content = stream.read(FILE + 1)
+        check_size(content)
         document = parse_json(content.decode("utf-8"))
     except OverLimit as error:
         _refuse(path, str(error))

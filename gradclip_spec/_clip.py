@@ -83,8 +83,7 @@ def clip_by_value(
     backend = choose_backend(tree, inplace)
     with backend.context():
         bounds = {dtype: (round_to(name, lower), round_to(name, upper)) for dtype, name in backend.dtypes.items()}
-        clipped = [backend.clip(x, *bounds[x.dtype], inplace) if 0 not in x.shape else x for x in tree.included]
-        return cast(T, tree.rebuild(clipped))
+        return cast(T, tree.rebuild(backend.clip_all(tree.included, bounds, inplace)))
 
 
 @explain_names

@@ -1,7 +1,8 @@
 """Choose the backend for arrays, and refuse arrays that no backend takes.
 
 `base.Backend` uses the array API alone; `numpy`, `torch`, `jax`, `dask` and `cupy` hold one subclass for each library
-that needs more, and `torch_blocks` holds the backends of torch tensors on several devices or processes.
+that needs more. `torch_blocks` holds the backends of torch tensors on several devices or processes, and `torch_fused`
+that of tensors on a GPU.
 """
 
 import operator
@@ -94,9 +95,14 @@ def _choose_torch(xp: Any, tensors: Sequence[Any], device: Any) -> Any:
     from gradclip_spec.backends.torch_private import is_watched
 
     if not torch.compiler.is_compiling() and set(map(type, tensors)) == {torch.Tensor} and not is_watched():
-        facts = operator.attrgetter("is_cpu", "layout", "requires_grad", "is_nested")
-        if set(map(facts, tensors)) == {(True, torch.strided, False, False)}:
+        facts = set(map(operator.attrgetter("is_cpu", "layout", "requires_grad", "is_nested"), tensors))
+        if facts == {(True, torch.strided, False, False)}:
             return InMemoryTorch(xp, tensors)
+        if facts == {(False, torch.strided, False, False)}:
+            from gradclip_spec.backends.torch_fused import FusedTorch, can_fuse
+
+            if can_fuse(tensors):
+                return FusedTorch(xp, tensors)
     if "torch.distributed.tensor" in sys.modules or len({x.device for x in tensors}) > 1:
         from gradclip_spec.backends import torch_blocks
 

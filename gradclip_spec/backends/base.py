@@ -14,7 +14,7 @@ import contextlib
 import functools
 import math
 import operator
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import array_api_compat
@@ -27,6 +27,8 @@ from gradclip_spec._norms import Norm, PowerSum, join, make_power_sum, pack, tak
 __all__ = ["NO_WRITING", "Backend", "Coefficient", "OneByOne", "group_by", "make_number_backend"]
 
 Array = Any
+#: The least and the greatest value of an element.
+Bounds = tuple[float, float]
 #: The error about an array that cannot be written into, with a place for the reason.
 NO_WRITING = "`inplace=True` needs arrays that can be written into, and {} cannot be, because {}; use `inplace=False`"
 
@@ -311,6 +313,10 @@ class Backend:
         return [functools.reduce(operator.mul, coefficient.factors)] if narrow else coefficient.factors
 
     # Values.
+
+    def clip_all(self, arrays: Sequence[Array], bounds: Mapping[Any, Bounds], inplace: bool) -> list[Array]:
+        """Return each array clipped to the bounds of its dtype, which holds them exactly."""
+        return [self.clip(x, *bounds[x.dtype], inplace) if 0 not in x.shape else x for x in arrays]
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
         """Return a nonempty array clipped to bounds that its dtype holds exactly, or the array itself if unchanged."""

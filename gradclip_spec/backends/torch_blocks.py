@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from gradclip_spec._norms import PowerSum
-from gradclip_spec.backends.base import Coefficient, OneByOne, group_by, make_number_backend
+from gradclip_spec.backends.base import Backend, Coefficient, OneByOne, group_by, make_number_backend
 
 __all__ = ["Devices", "Shards", "are_dtensors"]
 
@@ -61,6 +61,9 @@ class _Blocks(OneByOne):
     def __getattr__(self, name: str) -> Any:
         """Return the attribute of the backend of one block."""
         return getattr(self.local, name)
+
+    #: The local backend may have a faster method, which does not take DTensors.
+    clip_all = Backend.clip_all
 
     def measure_norm(self, arrays: Sequence[Array], norm_type: float) -> Any:
         """Return the norm of all blocks together."""

@@ -1,0 +1,124 @@
+"""Clip arrays on a GPU in a few passes over all of them. The passes are those of `kernels.fused`."""
+
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gradclip_spec.backends.base import Backend, Bounds, Coefficient
+from gradclip_spec.kernels.fused import Coefficients, FusedLoops, Norms
+
+__all__ = ["Fused"]
+
+Array = Any
+
+
+class Fused(Backend):
+    """The part of a backend that hands Euclidean norms, products and bounds to fused kernels.
+
+    The kernels take elements narrower than float64, of arrays that each lie in one piece. Other arrays are copied.
+    Other norms, and all of float64, are computed as in the base class.
+    """
+
+    loops: FusedLoops
+
+    def is_dense(self, x: Array) -> bool:
+        """Return whether an array lies in one piece."""
+        raise NotImplementedError
+
+    def copy_densely(self, x: Array) -> Array:
+        """Return a copy that lies in one piece."""
+        raise NotImplementedError
+
+    def make_like(self, x: Array) -> Array:
+        """Return a new array with the layout of one that lies in one piece."""
+        raise NotImplementedError
+
+    def record_writing(self, arrays: Sequence[Array]) -> None:
+        """Tell the library that arrays were written into."""
+
+    def measure_norm(self, arrays: Sequence[Array], norm_type: float) -> Any:
+        """Return the p-norm of all elements of all arrays."""
+        if not self.is_simple(norm_type) or all(0 in x.shape for x in arrays):
+            return super().measure_norm(arrays, norm_type)
+        return self.loops.measure(self._make_dense(arrays), self._list_names(arrays), each=False)
+
+    def measure_norms(self, arrays: Sequence[Array], norm_type: float) -> Any:
+        """Return the p-norm of each array."""
+        if not self.is_simple(norm_type) or all(0 in x.shape for x in arrays):
+            return super().measure_norms(arrays, norm_type)
+        return self.loops.measure(self._make_dense(arrays), self._list_names(arrays), each=True)
+
+    def round_norm(self, norm: Any) -> Array:
+        """Return a norm as one rounded number, an array without dimensions."""
+        return norm.totals[0] if isinstance(norm, Norms) else super().round_norm(norm)
+
+    def compute_coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
+        """Return `clip_norm / (norm + eps)`, or 1 where `norm + eps` is at most `clip_norm`."""
+        if isinstance(norm, Norms):
+            return Coefficients(norm.high, clip_norm, eps, norm.upload)
+        return super().compute_coefficient(norm, clip_norm, eps)
+
+    def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
+        """Return each array multiplied by one coefficient."""
+        narrow = [x for x in arrays if self.dtypes[x.dtype] != "float64"] if self.any_float64 else arrays
+        products = self._scale_narrow(narrow, coefficient, inplace, each=False)
+        if not self.any_float64:
+            return products
+        wide = super().scale([x for x in arrays if self.dtypes[x.dtype] == "float64"], coefficient, inplace)
+        return self._merge(arrays, products, wide)
+
+    def scale_each(self, arrays: Sequence[Array], coefficients: Any, inplace: bool) -> list[Array]:
+        """Return each array multiplied by its own coefficient."""
+        if self.any_float64:
+            return super().scale_each(arrays, coefficients, inplace)
+        return self._scale_narrow(arrays, coefficients, inplace, each=True)
+
+    def clip_all(self, arrays: Sequence[Array], bounds: Mapping[Any, Bounds], inplace: bool) -> list[Array]:
+        """Return each array clipped to the bounds of its dtype, which holds them exactly."""
+        limits = {name: bounds[dtype] for dtype, name in self.dtypes.items()}
+        narrow = [x for x in arrays if self.dtypes[x.dtype] != "float64"]
+        clipped = self._write(narrow, inplace, functools.partial(self.loops.clamp, bounds=limits))
+        wide = super().clip_all([x for x in arrays if self.dtypes[x.dtype] == "float64"], bounds, inplace)
+        return self._merge(arrays, clipped, wide)
+
+    def _scale_narrow(self, arrays: Sequence[Array], coefficient: Any, inplace: bool, each: bool) -> list[Array]:
+        if isinstance(coefficient, Coefficient):
+            coefficient = Coefficients(functools.reduce(operator.mul, coefficient.factors))
+        # Two arrays of a tree may share memory. Then they are scaled one after the other.
+        if inplace and self.loops.may_overlap(arrays, self._list_names(arrays)):
+            results = []
+            for index, x in enumerate(arrays):
+                own = coefficient._replace(norms=coefficient.norms[index : index + 1]) if each else coefficient
+                results += self._scale_narrow([x], own, True, each)
+            return results
+        return self._write(arrays, inplace, functools.partial(self.loops.scale, coefficients=coefficient, each=each))
+
+    def _write(self, arrays: Sequence[Array], inplace: bool, run: Callable[..., None]) -> list[Array]:
+        """Run a pass from arrays to new arrays, or to the arrays themselves if `inplace`. Return its results."""
+        sources = self._make_dense(arrays)
+        targets = sources if inplace else list(map(self.make_like, sources))
+        if not all(0 in x.shape for x in arrays):
+            run(sources, targets, self._list_names(arrays))
+        if not inplace:
+            return list(targets)
+        for x, target in zip(arrays, targets, strict=True):
+            if target is not x:
+                x[...] = target
+        self.record_writing(arrays)
+        return list(arrays)
+
+    def _make_dense(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        if all(map(self.is_dense, arrays)):
+            return arrays
+        return [x if self.is_dense(x) else self.copy_densely(x) for x in arrays]
+
+    def _list_names(self, arrays: Sequence[Array]) -> list[str]:
+        if len(self.dtypes) == 1:
+            return list(self.dtypes.values()) * len(arrays)
+        return [self.dtypes[x.dtype] for x in arrays]
+
+    def _merge(self, arrays: Sequence[Array], narrow: list[Array], wide: list[Array]) -> list[Array]:
+        """Return the results of narrow and of wide arrays in the order of the arrays."""
+        results = {"narrow": iter(narrow), "wide": iter(wide)}
+        return [next(results["wide" if self.dtypes[x.dtype] == "float64" else "narrow"]) for x in arrays]

@@ -1,0 +1,70 @@
+"""Define the backend of torch tensors on a GPU that Triton's kernels can clip."""
+
+import functools
+import importlib.util
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gradclip_spec.backends.fused import Fused
+from gradclip_spec.backends.torch import Torch
+
+__all__ = ["FusedTorch", "can_fuse"]
+
+Tensor = Any
+
+
+@functools.cache
+def load_loops() -> Any:
+    """Return the passes in Triton, or None if it is not installed. Warn if it is installed but fails."""
+    if importlib.util.find_spec("triton") is None:
+        return None
+    try:
+        from gradclip_spec.kernels.triton_loops import TritonLoops
+    except Exception as error:  # noqa: BLE001 - the general path serves instead, whatever is wrong with Triton
+        message = f"clips are slower, because Triton does not work here ({type(error).__name__}: {error})"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        return None
+    return TritonLoops()
+
+
+def can_fuse(tensors: Sequence[Tensor]) -> bool:
+    """Return whether the kernels can clip plain tensors that are not on the CPU, traced or differentiated."""
+    if not all(x.is_cuda for x in tensors) or len({x.device for x in tensors}) > 1 or any(x.is_neg() for x in tensors):
+        return False
+    if all(x.dtype == torch.float64 for x in tensors) or load_loops() is None:
+        return False
+    if not torch.cuda.is_current_stream_capturing():
+        return True
+    return bool(load_loops().can_record(len(tensors), sum(x.numel() for x in tensors)))
+
+
+class FusedTorch(Fused, Torch):
+    """The backend of plain torch tensors on one GPU."""
+
+    def __init__(self, xp: Any, arrays: Sequence[Tensor], device: Any = None) -> None:
+        super().__init__(xp, arrays, device)
+        self.loops = load_loops()
+
+    def find_problem(self, arrays: Sequence[Tensor], inplace: bool) -> tuple[int, str] | None:
+        """Return a tensor that cannot be written into. Tensors of this backend have no other problems."""
+        odd = not all(map(torch.Tensor.is_contiguous, arrays)) or any(map(torch.Tensor.is_inference, arrays))
+        return super().find_problem(arrays, True) if inplace and odd else None
+
+    def record_writing(self, arrays: Sequence[Tensor]) -> None:
+        """Tell torch that tensors were written into."""
+        torch.autograd.graph.increment_version(arrays)
+
+    def is_dense(self, x: Tensor) -> bool:
+        """Return whether a tensor lies in one piece, row by row."""
+        return bool(x.is_contiguous())
+
+    def copy_densely(self, x: Tensor) -> Tensor:
+        """Return a copy that lies in one piece."""
+        return x.contiguous()
+
+    def make_like(self, x: Tensor) -> Tensor:
+        """Return a new tensor with the layout of one that lies in one piece."""
+        return torch.empty_like(x)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
 from gradclip_adapters.contract import Array, Gradient
-from gradclip_adapters.operations import PREFIXES
+from gradclip_adapters.operations import PREFIXES, Operation
 
 from ..oracle.formats import FORMATS, encode, round_all
 from .literals import make_scattered
-from .model import Case, Expect
+from .model import Case, Expect, expect
 
 __all__ = [
     "AVERAGES",
@@ -22,7 +22,13 @@ __all__ = [
     "EVERY_OPERATION",
     "NORM_OPERATIONS",
     "OPERATIONS",
+    "VALUES",
+    "Maker",
+    "keep",
+    "keep_all",
+    "keep_excluded",
     "list_digits",
+    "list_makers",
     "make_case",
     "make_clipping_options",
     "make_scattered_tensor",
@@ -31,6 +37,9 @@ __all__ = [
 ]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+#: What most cases expect: the values of the formula.
+VALUES = expect("values")
 
 #: The operations that have cases of all themes: the name in the ids of rules, and the name in the contract.
 OPERATIONS = {prefix: PREFIXES[prefix].function for prefix in ("value", "norm", "global-norm")}
@@ -79,7 +88,7 @@ def make_case(
     dtype: str,
     gradients: Iterable[Gradient],
     options: dict[str, Any],
-    expectation: Expect,
+    expectation: Expect = VALUES,
     needs: Iterable[str] = (),
 ) -> Case:
     """Return a case. Its gradients are named by their place, and its needs include the features that the call uses."""
@@ -118,3 +127,74 @@ def list_digits(dtype: str) -> list[float]:
 def make_clipping_options(operation: str, threshold: float) -> dict[str, Any]:
     """Return the options that call an operation with one threshold: `max` by value, `clip_norm` by norm."""
     return {PREFIXES[operation].threshold: threshold}
+
+
+def keep(*indices: int) -> Expect:
+    """Return the expectation that these gradients are untouched."""
+    return expect("untouched", indices=indices)
+
+
+def keep_all(gradients: Sequence[Gradient]) -> Expect:
+    """Return the expectation that all gradients are untouched."""
+    return keep(*range(len(gradients)))
+
+
+def keep_excluded(gradients: Sequence[Gradient]) -> Expect:
+    """Return the expectation that the excluded gradients are untouched."""
+    return keep(*(i for i, gradient in enumerate(gradients) if not gradient.need_clip))
+
+
+#: A row of a table of cases: the variant, the gradients, the threshold, and other options if there are any.
+Row = (
+    tuple[str, Gradient | Sequence[Gradient], float]
+    | tuple[str, Gradient | Sequence[Gradient], float, Mapping[str, Any]]
+)
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Make the cases of one operation in one dtype."""
+
+    operation: Operation
+    dtype: str
+
+    def tensor(self, values: Sequence[float] | None, shape: tuple[int, ...] | None = None, **more: Any) -> Gradient:
+        """Return a gradient (see `make_tensor`)."""
+        return make_tensor(values, self.dtype, shape, **more)
+
+    def tensors(self, *each: Sequence[float] | None) -> list[Gradient]:
+        """Return a gradient of one dimension for each list of values."""
+        return [self.tensor(values) for values in each]
+
+    def case(
+        self,
+        rule: str,
+        variant: str,
+        gradients: Gradient | Sequence[Gradient],
+        threshold: float,
+        expectation: Expect | Callable[[Sequence[Gradient]], Expect] = VALUES,
+        needs: Iterable[str] = (),
+        **options: Any,
+    ) -> Case:
+        """Return a case of a rule of the operation. The rule is named without the operation."""
+        every = [gradients] if isinstance(gradients, Gradient) else gradients
+        if not isinstance(expectation, Expect):
+            expectation = expectation(every)
+        options = {self.operation.threshold: threshold, **options}
+        return make_case(f"{self.operation.prefix}.{rule}", variant, self.dtype, every, options, expectation, needs)
+
+    def table(
+        self,
+        rule: str,
+        *rows: Row,
+        expectation: Expect | Callable[[Sequence[Gradient]], Expect] = VALUES,
+        needs: Iterable[str] = (),
+    ) -> Iterator[Case]:
+        """Yield a case of one rule for each row."""
+        for variant, gradients, threshold, *options in rows:
+            yield self.case(rule, variant, gradients, threshold, expectation, needs, **dict(*options))
+
+
+def list_makers(dtype: str, operations: Iterable[str] = OPERATIONS) -> list[Maker]:
+    """Return a maker for each operation, which is named as in the ids of rules."""
+    return [Maker(PREFIXES[operation], dtype) for operation in operations]

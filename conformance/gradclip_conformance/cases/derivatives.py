@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gradclip_adapters.contract import Gradient
 
-from .build import NORM_OPERATIONS, make_case, make_tensor
+from .build import NORM_OPERATIONS, Maker, list_makers
 from .model import Case, expect
 
 __all__ = ["make_cases"]
@@ -21,36 +21,42 @@ THRESHOLDS = {"above": 2.5, "at-threshold": 5.0, "below": 8.0}
 def make_cases() -> Iterator[Case]:
     """Yield the cases of all operations."""
     for dtype in DTYPES:
-        yield from _make_value_cases(dtype)
-        for operation in NORM_OPERATIONS:
-            yield from _make_norm_cases(operation, dtype)
-        apart = [_add_cotangent([3.0], [1.0], dtype), _add_cotangent([4.0], [-2.0], dtype)]
-        for name, threshold in THRESHOLDS.items():
-            yield _make_case("global-norm", f"{name}-together", dtype, apart, {"clip_norm": threshold})
+        for make in list_makers(dtype, ["value"]):
+            yield from _make_value_cases(make)
+        for make in list_makers(dtype, NORM_OPERATIONS):
+            yield from _make_norm_cases(make)
 
 
-def _make_value_cases(dtype: str) -> Iterator[Case]:
-    inside = _add_cotangent([-1.0, 0.0, 1.5], [2.0, -1.0, 0.5], dtype)
-    outside = _add_cotangent([-3.0, 1.0, 4.0], [2.0, -1.0, 0.5], dtype)
-    at_bounds = _add_cotangent([-2.0, 1.0, 2.0], [2.0, -1.0, 0.5], dtype)
-    for name, gradient in (("below", inside), ("above", outside), ("at-threshold", at_bounds)):
-        yield _make_case("value", name, dtype, [gradient], {"max": 2.0})
-    yield _make_case("value", "excluded", dtype, [inside, replace(outside, need_clip=False)], {"max": 2.0})
+def _make_value_cases(make: Maker) -> Iterator[Case]:
+    inside, outside, at_bounds = (
+        _add_cotangent(make, values, [2.0, -1.0, 0.5])
+        for values in ([-1.0, 0.0, 1.5], [-3.0, 1.0, 4.0], [-2.0, 1.0, 2.0])
+    )
+    yield from make.table(
+        "derivative",
+        ("below", inside, 2.0),
+        ("above", outside, 2.0),
+        ("at-threshold", at_bounds, 2.0),
+        ("excluded", [inside, replace(outside, need_clip=False)], 2.0),
+        expectation=expect("derivative"),
+    )
 
 
-def _make_norm_cases(operation: str, dtype: str) -> Iterator[Case]:
-    clipped, zeros = _add_cotangent([3.0, 4.0], [1.0, -2.0], dtype), _add_cotangent([0.0, 0.0], [1.0, -2.0], dtype)
-    for name, threshold in THRESHOLDS.items():
-        yield _make_case(operation, name, dtype, [clipped], {"clip_norm": threshold})
-    yield _make_case(operation, "zero", dtype, [zeros], {"clip_norm": 2.5})
-    yield _make_case(operation, "zero-beside-others", dtype, [clipped, zeros], {"clip_norm": 2.5})
-    excluded = replace(_add_cotangent([6.0, 8.0], [1.0, 1.0], dtype), need_clip=False)
-    yield _make_case(operation, "excluded", dtype, [clipped, excluded], {"clip_norm": 2.5})
+def _make_norm_cases(make: Maker) -> Iterator[Case]:
+    clipped, zeros = (_add_cotangent(make, values, [1.0, -2.0]) for values in ([3.0, 4.0], [0.0, 0.0]))
+    excluded = replace(_add_cotangent(make, [6.0, 8.0], [1.0, 1.0]), need_clip=False)
+    apart = [_add_cotangent(make, [3.0], [1.0]), _add_cotangent(make, [4.0], [-2.0])]
+    together = THRESHOLDS if make.operation.is_global else {}
+    yield from make.table(
+        "derivative",
+        *((name, clipped, threshold) for name, threshold in THRESHOLDS.items()),
+        ("zero", zeros, 2.5),
+        ("zero-beside-others", [clipped, zeros], 2.5),
+        ("excluded", [clipped, excluded], 2.5),
+        *((f"{name}-together", apart, threshold) for name, threshold in together.items()),
+        expectation=expect("derivative"),
+    )
 
 
-def _add_cotangent(values: Sequence[float], cotangent: Sequence[float], dtype: str) -> Gradient:
-    return replace(make_tensor(values, dtype), cotangent=make_tensor(cotangent, dtype).array)
-
-
-def _make_case(operation: str, name: str, dtype: str, gradients: Sequence[Gradient], options: dict[str, float]) -> Case:
-    return make_case(f"{operation}.derivative", name, dtype, gradients, options, expect("derivative"))
+def _add_cotangent(make: Maker, values: Sequence[float], cotangent: Sequence[float]) -> Gradient:
+    return replace(make.tensor(values), cotangent=make.tensor(cotangent).array)

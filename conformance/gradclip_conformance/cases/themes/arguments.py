@@ -4,98 +4,107 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from gradclip_adapters.contract import Gradient
 
-from ..build import DTYPES, NORM_OPERATIONS, OPERATIONS, make_case, make_clipping_options, make_tensor
+from ..build import DTYPES, NORM_OPERATIONS, Maker, list_makers
 from ..model import Case, expect
 
 __all__ = ["make_cases"]
+
+REFUSED = expect("refused")
+RECORDED = expect("recorded")
 
 
 def make_cases() -> Iterator[Case]:
     """Yield all cases of this theme."""
     for dtype in DTYPES:
-        tensors = [make_tensor([3.0], dtype), make_tensor([-4.0], dtype)]
-        for operation in NORM_OPERATIONS:
-            refused = f"{operation}.negative-threshold-refused"
-            yield make_case(refused, "minus-one", dtype, tensors, {"clip_norm": -1.0}, expect("refused"))
-            # No result shows a sign error here, because the threshold is tiny or the gradient is zero.
-            yield make_case(refused, "minus-little", dtype, tensors, {"clip_norm": -(2.0**-10)}, expect("refused"))
-            zeros = [make_tensor([0.0, 0.0], dtype)]
-            yield make_case(refused, "zero-gradient", dtype, zeros, {"clip_norm": -1.0}, expect("refused"))
-            yield make_case(refused, "minus-infinity", dtype, tensors, {"clip_norm": -math.inf}, expect("refused"))
-            yield make_case(
-                f"{operation}.nan-threshold", "nan", dtype, tensors, {"clip_norm": math.nan}, expect("recorded")
-            )
-        yield make_case("value.min-above-max", "swapped", dtype, tensors, {"min": 1.0, "max": -1.0}, expect("recorded"))
-        yield make_case("value.min-above-max", "negative-max-only", dtype, tensors, {"max": -1.0}, expect("recorded"))
-        yield make_case("value.nan-threshold", "nan", dtype, tensors, {"max": math.nan}, expect("recorded"))
-        ordered = [make_tensor([8.0], dtype), make_tensor([-1.0], dtype), make_tensor([4.0, 0.0], dtype)]
-        for operation in ("value", "global-norm"):
-            options = {**make_clipping_options(operation, 3.0), "as_generator": True}
-            yield make_case(
-                f"{operation}.any-iterable", "generator", dtype, ordered, options, expect("values"), ["generator"]
-            )
-            single = f"{operation}.single-tensor"
-            for name, shape in (("vector", (6,)), ("matrix", (2, 3)), ("scalar", ())):
-                values = [2.0, -4.0, 0.5, 0.0, 4.0, -0.5] if shape else [-4.0]
-                options = {**make_clipping_options(operation, 3.0), "as_single": True}
-                yield make_case(
-                    single, name, dtype, [make_tensor(values, dtype, shape)], options, expect("values"), ["single"]
-                )
-        uneven = [make_tensor([2.5], dtype), make_tensor([-1.5], dtype), make_tensor([4.0, 0.25], dtype)]
-        for operation in OPERATIONS:
-            for name, threshold in (("clipped", 2), ("not-clipped", 32)):
-                options = make_clipping_options(operation, threshold)
-                yield make_case(f"{operation}.integer-threshold", name, dtype, uneven, options, expect("values"))
-        both: dict[str, Any] = {"min": -1, "max": 2}
-        yield make_case("value.integer-threshold", "min-and-max", dtype, uneven, both, expect("values"))
-        if dtype != "float16":
-            yield from _make_beyond_32_bits(dtype)
-        yield from _make_thresholds_of_other_kinds(dtype, uneven)
-        yield from _make_tensor_thresholds(dtype, uneven)
+        for make in list_makers(dtype, NORM_OPERATIONS):
+            yield from _make_invalid_norms(make)
+        for make in list_makers(dtype, ["value"]):
+            yield from _make_invalid_bounds(make)
+        for make in list_makers(dtype, ["value", "global-norm"]):
+            yield from _pass_no_list(make)
+        for make in list_makers(dtype):
+            uneven = make.tensors([2.5], [-1.5], [4.0, 0.25])
+            yield from _make_integer_thresholds(make, uneven)
+            yield from _make_thresholds_of_other_kinds(make, uneven)
+            yield from _make_tensor_thresholds(make, uneven)
 
 
-def _make_beyond_32_bits(dtype: str) -> Iterator[Case]:
-    """Pass integer thresholds that do not fit into 32 bits."""
-    large = [make_tensor([3 * 2.0**31, -4 * 2.0**31], dtype)]
-    for operation in OPERATIONS:
-        options = make_clipping_options(operation, 2**32 if operation == "value" else 5 * 2**30)
-        yield make_case(f"{operation}.integer-threshold", "beyond-32-bits", dtype, large, options, expect("values"))
+def _make_invalid_norms(make: Maker) -> Iterator[Case]:
+    tensors = make.tensors([3.0], [-4.0])
+    yield from make.table(
+        "negative-threshold-refused",
+        ("minus-one", tensors, -1.0),
+        # No result shows a sign error here, because the threshold is tiny or the gradient is zero.
+        ("minus-little", tensors, -(2.0**-10)),
+        ("zero-gradient", make.tensor([0.0, 0.0]), -1.0),
+        ("minus-infinity", tensors, -math.inf),
+        expectation=REFUSED,
+    )
+    yield make.case("nan-threshold", "nan", tensors, math.nan, RECORDED)
 
 
-def _make_tensor_thresholds(dtype: str, gradients: list[Gradient]) -> Iterator[Case]:
-    for operation in OPERATIONS:
-        rule, needs = f"{operation}.tensor-threshold", ["tensor_threshold"]
-        for name, threshold in (("clipped", 2.0), ("not-clipped", 32.0), ("zero", 0.0)):
-            options = {**make_clipping_options(operation, threshold), "tensor_threshold": True}
-            yield make_case(rule, name, dtype, gradients, options, expect("values"), needs)
-    both: dict[str, Any] = {"min": -1.0, "max": 2.0, "tensor_threshold": True}
-    yield make_case("value.tensor-threshold", "min-and-max", dtype, gradients, both, expect("values"), needs)
+def _make_invalid_bounds(make: Maker) -> Iterator[Case]:
+    tensors = make.tensors([3.0], [-4.0])
+    yield make.case("min-above-max", "swapped", tensors, -1.0, RECORDED, min=1.0)
+    yield make.case("min-above-max", "negative-max-only", tensors, -1.0, RECORDED)
+    yield make.case("nan-threshold", "nan", tensors, math.nan, RECORDED)
 
 
-def _make_thresholds_of_other_kinds(dtype: str, gradients: list[Gradient]) -> Iterator[Case]:
+def _pass_no_list(make: Maker) -> Iterator[Case]:
+    """Pass a generator, or a single gradient."""
+    ordered, values = make.tensors([8.0], [-1.0], [4.0, 0.0]), [2.0, -4.0, 0.5, 0.0, 4.0, -0.5]
+    yield make.case("any-iterable", "generator", ordered, 3.0, needs=["generator"], as_generator=True)
+    single = {"as_single": True}
+    yield from make.table(
+        "single-tensor",
+        ("vector", make.tensor(values), 3.0, single),
+        ("matrix", make.tensor(values, (2, 3)), 3.0, single),
+        ("scalar", make.tensor([-4.0], ()), 3.0, single),
+        needs=["single"],
+    )
+
+
+def _make_integer_thresholds(make: Maker, gradients: list[Gradient]) -> Iterator[Case]:
+    rule = "integer-threshold"
+    yield from make.table(rule, ("clipped", gradients, 2), ("not-clipped", gradients, 32))
+    if not make.operation.is_by_norm:
+        yield make.case(rule, "min-and-max", gradients, 2, min=-1)
+    if make.dtype != "float16":
+        # These thresholds do not fit into 32 bits.
+        large = make.tensor([3 * 2.0**31, -4 * 2.0**31])
+        yield make.case(rule, "beyond-32-bits", large, 5 * 2**30 if make.operation.is_by_norm else 2**32)
+
+
+def _make_tensor_thresholds(make: Maker, gradients: list[Gradient]) -> Iterator[Case]:
+    as_tensor = {"tensor_threshold": True}
+    yield from make.table(
+        "tensor-threshold",
+        ("clipped", gradients, 2.0, as_tensor),
+        ("not-clipped", gradients, 32.0, as_tensor),
+        ("zero", gradients, 0.0, as_tensor),
+        *([] if make.operation.is_by_norm else [("min-and-max", gradients, 2.0, {"min": -1.0, **as_tensor})]),
+        needs=["tensor_threshold"],
+    )
+
+
+def _make_thresholds_of_other_kinds(make: Maker, gradients: list[Gradient]) -> Iterator[Case]:
     needs = ["threshold_kinds"]
-    for operation in OPERATIONS:
-        options = make_clipping_options(operation, 2.0)
-        # By NumPy's promotion rules, a wider scalar gives a wider result.
-        if dtype != "bfloat16":
-            of_kind = {**options, "threshold_as": f"numpy-{dtype}"}
-            yield make_case(
-                f"{operation}.numpy-threshold", "same-dtype", dtype, gradients, of_kind, expect("values"), needs
-            )
-        if dtype != "float32":
-            continue
-        for kind in ("numpy-float64", "array", "array-of-one", "text", "bool"):
-            of_kind = {**options, "threshold_as": kind}
-            yield make_case(
-                f"{operation}.unusual-threshold", kind, dtype, gradients, of_kind, expect("recorded"), needs
-            )
-        for name, p in (("zero", 0.0), ("minus-one", -1.0), ("minus-infinity", -math.inf)):
-            if operation != "value":
-                of_order = {**options, "norm_type": p}
-                yield make_case(
-                    f"{operation}.norm-type-not-positive", name, dtype, gradients, of_order, expect("recorded")
-                )
+    # By NumPy's promotion rules, a wider scalar gives a wider result.
+    if make.dtype != "bfloat16":
+        kind = f"numpy-{make.dtype}"
+        yield make.case("numpy-threshold", "same-dtype", gradients, 2.0, needs=needs, threshold_as=kind)
+    if make.dtype != "float32":
+        return
+    for kind in ("numpy-float64", "array", "array-of-one", "text", "bool"):
+        yield make.case("unusual-threshold", kind, gradients, 2.0, RECORDED, needs, threshold_as=kind)
+    if make.operation.is_by_norm:
+        yield from make.table(
+            "norm-type-not-positive",
+            ("zero", gradients, 2.0, {"norm_type": 0.0}),
+            ("minus-one", gradients, 2.0, {"norm_type": -1.0}),
+            ("minus-infinity", gradients, 2.0, {"norm_type": -math.inf}),
+            expectation=RECORDED,
+        )

@@ -14,7 +14,7 @@ from gradclip_adapters.contract import Array, Gradient
 from ...oracle.arrays import decode
 from ...oracle.formats import FORMATS, decode_doubles, round_to
 from ...oracle.integers import compute_norm
-from ..build import DTYPES, NORM_OPERATIONS, OPERATIONS, make_case, make_clipping_options, make_tensor
+from ..build import DTYPES, Maker, list_makers
 from ..model import Case, expect
 
 __all__ = ["make_cases"]
@@ -36,57 +36,39 @@ def make_cases() -> Iterator[Case]:
     """Yield all cases of this theme."""
     for dtype in DTYPES:
         tensors = [make_scattered(count, dtype, start) for count, start in ((7, 1), (12, 40), (1, 90))]
-        for operation in OPERATIONS:
-            for variant, threshold in _choose_thresholds(operation, tensors, dtype).items():
-                options = make_clipping_options(operation, threshold)
-                yield from _make_two_calls(operation, variant, dtype, tensors, options)
-                yield from _make_one_call(operation, variant, dtype, tensors, options)
+        for make in list_makers(dtype):
+            for variant, threshold in _choose_thresholds(make, tensors).items():
+                yield from _make_two_calls(make, variant, tensors, threshold)
+                yield from _make_one_call(make, variant, tensors, threshold)
 
 
-def _make_two_calls(
-    operation: str, variant: str, dtype: str, tensors: list[Gradient], options: dict[str, float]
-) -> Iterator[Case]:
-    for name, relation, needs in RELATED:
-        yield make_case(f"{operation}.{name}", variant, dtype, tensors, options, relation, needs)
-    # In a clip by norm, each part would have its own norm.
-    if operation != "norm":
-        split = f"{operation}.splitting-and-joining"
-        yield make_case(split, variant, dtype, tensors, options, expect("metamorphic", relation="split"))
+def _make_two_calls(make: Maker, variant: str, tensors: list[Gradient], threshold: float) -> Iterator[Case]:
+    for rule, relation, needs in RELATED:
+        yield make.case(rule, variant, tensors, threshold, relation, needs)
+    if not make.operation.is_by_norm or make.operation.is_global:
+        # If each gradient has a norm of its own, each part has another one.
+        yield make.case("splitting-and-joining", variant, tensors, threshold, expect("metamorphic", relation="split"))
     for name, exponent in EXPONENTS.items():
         scaled = expect("metamorphic", relation="scaled", exponent=exponent)
-        rule = f"{operation}.power-of-two-scaling"
-        yield make_case(rule, f"{variant}-{name}", dtype, tensors, options, scaled)
+        yield make.case("power-of-two-scaling", f"{variant}-{name}", tensors, threshold, scaled)
 
 
-def _make_one_call(
-    operation: str, variant: str, dtype: str, tensors: list[Gradient], options: dict[str, float]
-) -> Iterator[Case]:
-    with_zeros = [*tensors, make_tensor([0.0, -0.0], dtype)]
-    yield make_case(
-        f"{operation}.signs-kept", variant, dtype, with_zeros, options, expect("metamorphic", relation="signs")
-    )
-    if operation in NORM_OPERATIONS:
-        yield make_case(
-            f"{operation}.direction-kept",
-            variant,
-            dtype,
-            with_zeros,
-            options,
-            expect("metamorphic", relation="direction"),
-        )
-        yield make_case(
-            f"{operation}.norm-bounded", variant, dtype, tensors, options, expect("metamorphic", relation="bounded")
-        )
+def _make_one_call(make: Maker, variant: str, tensors: list[Gradient], threshold: float) -> Iterator[Case]:
+    with_zeros = [*tensors, make.tensor([0.0, -0.0])]
+    yield make.case("signs-kept", variant, with_zeros, threshold, expect("metamorphic", relation="signs"))
+    if make.operation.is_by_norm:
+        yield make.case("direction-kept", variant, with_zeros, threshold, expect("metamorphic", relation="direction"))
+        yield make.case("norm-bounded", variant, tensors, threshold, expect("metamorphic", relation="bounded"))
 
 
-def _choose_thresholds(operation: str, tensors: list[Gradient], dtype: str) -> dict[str, float]:
+def _choose_thresholds(make: Maker, tensors: list[Gradient]) -> dict[str, float]:
     """Return a threshold well below the norm, and the number of the dtype that is nearest to the norm."""
     clipped = {"clipped": 1.25}
-    if operation == "value":
+    if not make.operation.is_by_norm:
         return clipped
-    counted = tensors if operation == "global-norm" else tensors[:1]
-    exact = compute_norm([decode(g.array.data, dtype) for g in counted if g.array is not None]).middle
-    return {**clipped, "at-the-norm": float(_round(exact, dtype))}
+    counted = tensors if make.operation.is_global else tensors[:1]
+    exact = compute_norm([decode(g.array.data, make.dtype) for g in counted if g.array is not None]).middle
+    return {**clipped, "at-the-norm": float(_round(exact, make.dtype))}
 
 
 def make_scattered(count: int, dtype: str, start: int) -> Gradient:

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gradclip_adapters.contract import Gradient
-
-from ..build import DTYPES, OPERATIONS, make_case, make_clipping_options, make_tensor
-from ..model import Case, expect
+from ..build import DTYPES, Maker, list_makers
+from ..model import Case, Expect, expect
 
 __all__ = ["make_cases"]
 
@@ -33,54 +31,53 @@ ABOVE_THREE = 16.0
 def make_cases() -> Iterator[Case]:
     """Yield all cases of this theme."""
     for dtype in DTYPES:
-        for operation in OPERATIONS:
-            rule = f"{operation}.clip-before-update"
-            tensors = [make_tensor([2.0, -4.0, 0.0, 4.0], dtype, (2, 2)), make_tensor([3.0, 4.0], dtype)]
-            for name, rate in (("rate-one", 1.0), ("rate-quarter", 0.25)):
-                options = {**make_clipping_options(operation, 2.0), "learning_rate": rate}
-                yield make_case(rule, name, dtype, tensors, options, expect("values"), ["optimizer"])
-        yield from _train(dtype) if dtype == "float32" else ()
+        for make in list_makers(dtype):
+            tensors = [make.tensor([2.0, -4.0, 0.0, 4.0], (2, 2)), make.tensor([3.0, 4.0])]
+            yield from make.table(
+                "clip-before-update",
+                ("rate-one", tensors, 2.0, {"learning_rate": 1.0}),
+                ("rate-quarter", tensors, 2.0, {"learning_rate": 0.25}),
+                needs=["optimizer"],
+            )
+    for make in list_makers("float32"):
+        yield from _train(make)
+        if make.operation.is_global:
+            yield from _group(make)
 
 
-def _train(dtype: str) -> Iterator[Case]:
-    three, four = (make_tensor([value * SCALE], dtype) for value in (3.0, 4.0))
-    for operation, (threshold, clipped) in CLIPPED.items():
-        options = make_clipping_options(operation, threshold * SCALE)
-        update = tuple((value * SCALE,) for value in clipped)
-        needs = ["optimizer", "training"]
-        decaying = {**options, "start": 4.0 * SCALE, "weight_decay": 0.25}
-        expected = expect("update", clipped=update)
-        yield make_case(f"{operation}.decay-after-clip", "two-tensors", dtype, [three, four], decaying, expected, needs)
-        twice = {**options, "steps": 2}
-        yield make_case(f"{operation}.each-step-clips", "two-steps", dtype, [three, four], twice, expected, needs)
-        # Accumulate half of each gradient twice. For most operations, one half is below the threshold, and the sum is
-        # above it.
-        halves = [make_tensor([value * SCALE], dtype) for value in (1.5, 2.0)]
-        summed = {**options, "accumulate": 2}
-        yield make_case(f"{operation}.accumulated-then-clipped", "two-passes", dtype, halves, summed, expected, needs)
-        for name, at, sums in (
-            ("three-passes", *CLIPPED_OF_THREE[operation]),
-            ("not-clipped", ABOVE_THREE, (9.0, 12.0)),
-        ):
-            summed = {**make_clipping_options(operation, at * SCALE), "accumulate": 3}
-            expected = expect("update", clipped=tuple((value * SCALE,) for value in sums))
-            rule = f"{operation}.accumulated-then-clipped"
-            yield make_case(rule, name, dtype, [three, four], summed, expected, needs)
-    yield from _group(three, four)
+def _train(make: Maker) -> Iterator[Case]:
+    needs, prefix = ["optimizer", "training"], make.operation.prefix
+    tensors = make.tensors([3.0 * SCALE], [4.0 * SCALE])
+    threshold, clipped = CLIPPED[prefix]
+    limit, update = threshold * SCALE, _expect_update(*clipped)
+    decay = {"start": 4.0 * SCALE, "weight_decay": 0.25}
+    yield make.case("decay-after-clip", "two-tensors", tensors, limit, update, needs, **decay)
+    yield make.case("each-step-clips", "two-steps", tensors, limit, update, needs, steps=2)
+    # Accumulate half of each gradient twice. For most operations, one half is below the threshold, and the sum is above
+    # it.
+    halves, rule = make.tensors([1.5 * SCALE], [2.0 * SCALE]), "accumulated-then-clipped"
+    yield make.case(rule, "two-passes", halves, limit, update, needs, accumulate=2)
+    threshold, clipped = CLIPPED_OF_THREE[prefix]
+    update = _expect_update(*clipped)
+    yield make.case(rule, "three-passes", tensors, threshold * SCALE, update, needs, accumulate=3)
+    update = _expect_update(9.0, 12.0)
+    yield make.case(rule, "not-clipped", tensors, ABOVE_THREE * SCALE, update, needs, accumulate=3)
 
 
-def _group(three: Gradient, four: Gradient) -> Iterator[Case]:
+def _expect_update(*clipped: float) -> Expect:
+    return expect("update", clipped=tuple((value * SCALE,) for value in clipped))
+
+
+def _group(make: Maker) -> Iterator[Case]:
     """Yield cases with two groups of parameters."""
+    three, four, twelve = make.tensors([3.0 * SCALE], [4.0 * SCALE], [12.0 * SCALE])
     one_each = [three, replace(four, group=1)]
     # The first group has the norm 5, and the whole list has the norm 13.
-    two_and_one = [three, four, replace(make_tensor([12.0 * SCALE], "float32"), group=1)]
-    shared, apart = ("one-norm-over-groups", ["optimizer", "groups"]), ("norm-per-group", ["norm_per_group"])
-    for (rule, needs), name, tensors, threshold, clipped in (
-        (shared, "two-groups", one_each, 2.5, (1.5, 2.0)),
-        (shared, "two-tensors-in-a-group", two_and_one, 6.5, (1.5, 2.0, 6.0)),
-        (apart, "two-groups", one_each, 2.5, (2.5, 2.5)),
-        (apart, "two-tensors-in-a-group", two_and_one, 2.5, (1.5, 2.0, 2.5)),
+    two_and_one = [three, four, replace(twelve, group=1)]
+    for rule, needs, name, tensors, threshold, clipped in (
+        ("one-norm-over-groups", ["optimizer", "groups"], "two-groups", one_each, 2.5, (1.5, 2.0)),
+        ("one-norm-over-groups", ["optimizer", "groups"], "two-tensors-in-a-group", two_and_one, 6.5, (1.5, 2.0, 6.0)),
+        ("norm-per-group", ["norm_per_group"], "two-groups", one_each, 2.5, (2.5, 2.5)),
+        ("norm-per-group", ["norm_per_group"], "two-tensors-in-a-group", two_and_one, 2.5, (1.5, 2.0, 2.5)),
     ):
-        options = make_clipping_options("global-norm", threshold * SCALE)
-        expected = expect("update", clipped=tuple((value * SCALE,) for value in clipped))
-        yield make_case(f"global-norm.{rule}", name, "float32", tensors, options, expected, needs)
+        yield make.case(rule, name, tensors, threshold * SCALE, _expect_update(*clipped), needs)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradclip_adapters.contract import Gradient
-
 from ...oracle.formats import FORMATS
-from ..build import DTYPES, NORM_OPERATIONS, list_digits, make_case, make_tensor
+from ..build import DTYPES, NORM_OPERATIONS, Maker, keep_all, list_digits, list_makers
 from ..model import Case, expect
 
-__all__ = ["make_cases"]
+__all__ = ["HUGE", "TINY", "make_cases"]
+
+#: The range of the intermediate results must be as wide as that of a wider dtype.
+WIDE = expect("values", wide=True)
+#: No coefficient of the dtype gives these values.
+LEAVES_RANGE = expect("values", leaves_range=True)
 
 #: 3, 4 and 5 times these powers of two are representable, but their squares overflow, or underflow to zero.
 HUGE = {"float16": 2.0**7, "bfloat16": 2.0**65, "float32": 2.0**65, "float64": 2.0**600}
@@ -65,118 +68,116 @@ HARDLY_APART = {
 def make_cases() -> Iterator[Case]:
     """Yield all cases of this theme."""
     for dtype in DTYPES:
-        for operation in NORM_OPERATIONS:
-            for rule, unit in ((f"{operation}.overflow-of-squares", HUGE), (f"{operation}.underflow-of-squares", TINY)):
-                triangle, options = [make_tensor([3 * unit[dtype], 4 * unit[dtype]], dtype)], {"clip_norm": unit[dtype]}
-                yield make_case(rule, "three-four-five", dtype, triangle, options, expect("values", wide=True))
-                # The norm of order 1 needs no squares.
-                yield make_case(
-                    rule, "norm-one", dtype, triangle, {**options, "norm_type": 1.0}, expect("values", wide=True)
+        for make in list_makers(dtype, NORM_OPERATIONS):
+            for rule, units, units_of_cubes in (
+                ("overflow-of-squares", HUGE, HUGE_CUBES),
+                ("underflow-of-squares", TINY, TINY_CUBES),
+            ):
+                unit, cube = units[dtype], units_of_cubes[dtype]
+                triangle = make.tensor([3 * unit, 4 * unit])
+                yield from make.table(
+                    rule,
+                    ("three-four-five", triangle, unit),
+                    # The norm of order 1 needs no squares.
+                    ("norm-one", triangle, unit, {"norm_type": 1.0}),
+                    ("norm-three", make.tensor([3 * cube, -4 * cube, 5 * cube]), 3 * cube, {"norm_type": 3.0}),
+                    expectation=WIDE,
                 )
-                if operation == "global-norm":
-                    apart = [make_tensor([3 * unit[dtype]], dtype), make_tensor([4 * unit[dtype]], dtype)]
-                    yield make_case(rule, "two-tensors", dtype, apart, options, expect("values", wide=True))
-                    returned = expect("returned-norm", wide=True)
-                    yield make_case(rule, "returned-norm", dtype, apart, options, returned, ["returns_norm"])
-            for rule, unit in (("overflow-of-squares", HUGE_CUBES), ("underflow-of-squares", TINY_CUBES)):
-                three = [make_tensor([3 * unit[dtype], -4 * unit[dtype], 5 * unit[dtype]], dtype)]
-                options = {"clip_norm": 3 * unit[dtype], "norm_type": 3.0}
-                yield make_case(f"{operation}.{rule}", "norm-three", dtype, three, options, expect("values", wide=True))
-            yield from _leave_range_together(operation, dtype)
-            yield from _leave_range_below(operation, dtype)
-            yield from _make_subnormal(operation, dtype)
-            yield from _leave_range_on_the_way(operation, dtype)
-            rule = f"{operation}.coefficient-underflow"
+                if make.operation.is_global:
+                    apart, returned = make.tensors([3 * unit], [4 * unit]), expect("returned-norm", wide=True)
+                    yield make.case(rule, "two-tensors", apart, unit, WIDE)
+                    yield make.case(rule, "returned-norm", apart, unit, returned, ["returns_norm"])
+            yield from _leave_range_together(make)
+            yield from _leave_range_below(make)
+            yield from _make_subnormal(make)
+            yield from _leave_range_on_the_way(make)
             for name, (small, large) in (("far-apart", FAR_APART[dtype]), ("hardly-apart", HARDLY_APART[dtype])):
-                distant = [make_tensor([3 * large, 4 * large], dtype)]
-                yield make_case(rule, name, dtype, distant, {"clip_norm": small}, expect("values", leaves_range=True))
-            rule, largest = f"{operation}.norm-beyond-range", float(FORMATS[dtype].largest)
-            four = [make_tensor([largest, -largest, largest, largest], dtype)]
-            yield make_case(
-                rule, "twice-the-largest", dtype, four, {"clip_norm": largest / 4}, expect("values", leaves_range=True)
-            )
+                distant = make.tensor([3 * large, 4 * large])
+                yield make.case("coefficient-underflow", name, distant, small, LEAVES_RANGE)
+            largest = float(FORMATS[dtype].largest)
+            four = make.tensor([largest, -largest, largest, largest])
+            yield make.case("norm-beyond-range", "twice-the-largest", four, largest / 4, LEAVES_RANGE)
 
 
-def _leave_range_together(operation: str, dtype: str) -> Iterator[Case]:
+def _leave_range_together(make: Maker) -> Iterator[Case]:
     """Make squares overflow only in their sum, or only in one of two tensors. Also make squares subnormal."""
-    unit, exact = HUGE_TOGETHER[dtype], expect("values", wide=True)
-    overflow, threshold = f"{operation}.overflow-of-squares", {"clip_norm": 2 * unit}
-    yield make_case(overflow, "sum-alone", dtype, [make_tensor([unit, -unit] * 8, dtype)], threshold, exact)
-    if operation == "global-norm":
-        sixteen = [make_tensor([unit], dtype)] * 16
-        yield make_case(overflow, "sum-of-tensors-alone", dtype, sixteen, threshold, exact)
-        small, large = UNLIKE[dtype]
-        unlike, options = [make_tensor([3 * small], dtype), make_tensor([large], dtype)], {"clip_norm": large / 2}
-        yield make_case(overflow, "tiny-before-huge", dtype, unlike, options, exact)
-        yield make_case(overflow, "huge-before-tiny", dtype, unlike[::-1], options, exact)
-    seven = 7 * TINY_TOGETHER[dtype]
-    rule, four = f"{operation}.underflow-of-squares", [make_tensor([seven, -seven, seven, seven], dtype)]
-    yield make_case(rule, "subnormal-squares", dtype, four, {"clip_norm": seven}, exact)
+    rule, unit, seven = "overflow-of-squares", HUGE_TOGETHER[make.dtype], 7 * TINY_TOGETHER[make.dtype]
+    yield make.case(rule, "sum-alone", make.tensor([unit, -unit] * 8), 2 * unit, WIDE)
+    if make.operation.is_global:
+        small, large = UNLIKE[make.dtype]
+        unlike = make.tensors([3 * small], [large])
+        yield from make.table(
+            rule,
+            ("sum-of-tensors-alone", [make.tensor([unit])] * 16, 2 * unit),
+            ("tiny-before-huge", unlike, large / 2),
+            ("huge-before-tiny", unlike[::-1], large / 2),
+            expectation=WIDE,
+        )
+    four = make.tensor([seven, -seven, seven, seven])
+    yield make.case("underflow-of-squares", "subnormal-squares", four, seven, WIDE)
 
 
-def _leave_range_below(operation: str, dtype: str) -> Iterator[Case]:
+def _leave_range_below(make: Maker) -> Iterator[Case]:
     """Make squares, cubes or only their sum leave the range, for gradients whose norm is below the threshold."""
-    overflow, underflow = f"{operation}.overflow-of-squares", f"{operation}.underflow-of-squares"
+    dtype = make.dtype
     huge, tiny, together, seven = HUGE[dtype], TINY[dtype], HUGE_TOGETHER[dtype], 7 * TINY_TOGETHER[dtype]
+    huge_cube, tiny_cube = HUGE_CUBES[dtype], TINY_CUBES[dtype]
     # The numbers lie between 8 and 16 and use every digit. The largest is far below the end of the range.
     digits = abs(list_digits(dtype)[7]) * 8
-    triangle, small = [make_tensor([3 * huge, -4 * huge], dtype)], [make_tensor([3 * tiny, 4 * tiny], dtype)]
-    for rule, name, gradients, threshold in (
-        (overflow, "below", triangle, digits * huge),
-        (overflow, "far-below", triangle, digits * 2 * huge),
-        (overflow, "sum-alone-below", [make_tensor([together, -together] * 8, dtype)], digits * together),
-        (underflow, "below", small, digits * tiny),
-        (underflow, "far-below", small, digits / 8),
-        (underflow, "subnormal-squares-below", [make_tensor([seven, -seven, seven, seven], dtype)], 4 * seven),
-    ):
-        yield _make_kept(rule, name, dtype, gradients, {"clip_norm": threshold})
-    for rule, units in ((overflow, HUGE_CUBES), (underflow, TINY_CUBES)):
-        cubes = [make_tensor([3 * units[dtype], -4 * units[dtype], 5 * units[dtype]], dtype)]
-        options = {"clip_norm": digits * units[dtype], "norm_type": 3.0}
-        yield _make_kept(rule, "norm-three-below", dtype, cubes, options)
-    if operation == "global-norm":
-        for rule, unit in ((overflow, huge), (underflow, tiny)):
-            apart = [make_tensor([3 * unit], dtype), make_tensor([-4 * unit], dtype)]
-            yield _make_kept(rule, "two-tensors-below", dtype, apart, {"clip_norm": digits * unit})
-        sixteen = [make_tensor([together], dtype)] * 16
-        yield _make_kept(overflow, "sum-of-tensors-alone-below", dtype, sixteen, {"clip_norm": digits * together})
+    of_order_3 = {"norm_type": 3.0}
+    triangle, small = make.tensor([3 * huge, -4 * huge]), make.tensor([3 * tiny, 4 * tiny])
+    yield from make.table(
+        "overflow-of-squares",
+        ("below", triangle, digits * huge),
+        ("far-below", triangle, digits * 2 * huge),
+        ("sum-alone-below", make.tensor([together, -together] * 8), digits * together),
+        (
+            "norm-three-below",
+            make.tensor([3 * huge_cube, -4 * huge_cube, 5 * huge_cube]),
+            digits * huge_cube,
+            of_order_3,
+        ),
+        expectation=keep_all,
+    )
+    yield from make.table(
+        "underflow-of-squares",
+        ("below", small, digits * tiny),
+        ("far-below", small, digits / 8),
+        ("subnormal-squares-below", make.tensor([seven, -seven, seven, seven]), 4 * seven),
+        (
+            "norm-three-below",
+            make.tensor([3 * tiny_cube, -4 * tiny_cube, 5 * tiny_cube]),
+            digits * tiny_cube,
+            of_order_3,
+        ),
+        expectation=keep_all,
+    )
+    if make.operation.is_global:
         little, large = UNLIKE[dtype]
-        yield _make_kept(
-            overflow,
-            "tiny-beside-huge-below",
-            dtype,
-            [make_tensor([little], dtype), make_tensor([large], dtype)],
-            {"clip_norm": 2 * large},
+        yield from make.table(
+            "overflow-of-squares",
+            ("two-tensors-below", make.tensors([3 * huge], [-4 * huge]), digits * huge),
+            ("sum-of-tensors-alone-below", [make.tensor([together])] * 16, digits * together),
+            ("tiny-beside-huge-below", make.tensors([little], [large]), 2 * large),
+            expectation=keep_all,
         )
+        apart = make.tensors([3 * tiny], [-4 * tiny])
+        yield make.case("underflow-of-squares", "two-tensors-below", apart, digits * tiny, keep_all)
 
 
-def _make_kept(rule: str, name: str, dtype: str, gradients: list[Gradient], options: dict[str, float]) -> Case:
-    return make_case(rule, name, dtype, gradients, options, expect("untouched", indices=tuple(range(len(gradients)))))
-
-
-def _leave_range_on_the_way(operation: str, dtype: str) -> Iterator[Case]:
+def _leave_range_on_the_way(make: Maker) -> Iterator[Case]:
     """Keep c / n within the range, and make other intermediate results leave it."""
-    rule = f"{operation}.intermediate-range"
+    rule = "intermediate-range"
     for name, unlike in (("elements-far-apart", SMALL_QUOTIENT), ("small-products", SMALL_PRODUCT)):
-        if dtype in unlike:
-            large, little = unlike[dtype]
-            tensors = [make_tensor([large, little, -little], dtype)]
-            yield make_case(rule, name, dtype, tensors, {"clip_norm": large / 2}, expect("values"))
-    if dtype == "float16":
+        if make.dtype in unlike:
+            large, little = unlike[make.dtype]
+            yield make.case(rule, name, make.tensor([large, little, -little]), large / 2)
+    if make.dtype == "float16":
         # The squares are the smallest numbers that float16 holds. The products with clip_norm are smaller.
         unit = 2.0**-12
-        yield make_case(
-            rule,
-            "small",
-            dtype,
-            [make_tensor([3 * unit, 4 * unit], dtype)],
-            {"clip_norm": 2.5 * unit},
-            expect("values"),
-        )
+        yield make.case(rule, "small", make.tensor([3 * unit, 4 * unit]), 2.5 * unit)
 
 
-def _make_subnormal(operation: str, dtype: str) -> Iterator[Case]:
-    unit = float(FORMATS[dtype].smallest_subnormal)
-    triangle = [make_tensor([48 * unit, -64 * unit], dtype)]
-    rule = f"{operation}.subnormal"
-    yield make_case(rule, "three-four-five", dtype, triangle, {"clip_norm": 40 * unit}, expect("values", wide=True))
+def _make_subnormal(make: Maker) -> Iterator[Case]:
+    unit = float(FORMATS[make.dtype].smallest_subnormal)
+    yield make.case("subnormal", "three-four-five", make.tensor([48 * unit, -64 * unit]), 40 * unit, WIDE)

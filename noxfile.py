@@ -306,7 +306,7 @@ def docs(session: nox.Session) -> None:
     # files out of what is published.
     options = ("-W", "--keep-going", "-q", "-E", "-d", str(out.with_name("doctrees")))
     session.run("sphinx-build", *options, "docs", str(out))
-    session.run("gradclip", "report", "reports/published", "-o", str(out / "site"))
+    session.run("gradclip", "report", "reports/published", "-o", str(out / "site"), "--manual", "../index.html")
     session.run("python", "docs/manual/links.py", str(out))
     session.log(f"open {out / 'index.html'}")
 

@@ -17,6 +17,25 @@ extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "manual.commands"
 exclude_patterns = ["_build"]
 
 html_theme = "furo"
+# The colours and the letters of the site of results, so that both look alike (gradclip_reports/site/static/site.css).
+html_theme_options = {
+    "light_css_variables": {
+        "font-stack": 'system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-serif',
+        "color-foreground-primary": "#1f2328",
+        "color-foreground-secondary": "#57606a",
+        "color-brand-primary": "#0550ae",
+        "color-brand-content": "#0550ae",
+        "color-background-secondary": "#f5f6f8",
+    },
+    "dark_css_variables": {
+        "color-foreground-primary": "#f0f6fc",
+        "color-foreground-secondary": "#a3adb8",
+        "color-brand-primary": "#79b8ff",
+        "color-brand-content": "#79b8ff",
+        "color-background-primary": "#0d1117",
+        "color-background-secondary": "#151b23",
+    },
+}
 html_title = f"gradclip-spec {release}"
 html_copy_source = False
 html_show_sphinx = False

@@ -142,10 +142,17 @@ def write_schema(name: str) -> str:
     return "\n\n".join(parts)
 
 
-def write_site_link() -> str:
-    """Return the link to the site, which `nox -s docs` builds beside the manual."""
-    text = "shows what each framework does: questions, findings with scripts, rules, and a comparison of any two."
-    return f'<p><a href="site/index.html">The site</a> {text}</p>'
+def write_site_links() -> str:
+    """Return links to the site of results, which `nox -s docs` builds beside the manual."""
+    pages = {
+        "index.html": "The answers to the questions, by framework",
+        "compare.html": "What changes from one framework to another",
+        "rules.html": "Who keeps which rule",
+        "causes.html": "Who differs from the rules, and how",
+    }
+    # The pages are no sources of Sphinx, so the links are HTML.
+    links = (f'<li><a href="../site/{page}">{text}</a></li>' for page, text in pages.items())
+    return f"<ul>{''.join(links)}</ul>"
 
 
 def write_published(name: str) -> str:
@@ -191,6 +198,6 @@ PARTS: dict[str, Callable[..., str]] = {
     "published": write_published,
     "schema": write_schema,
     "severities": write_severities,
-    "site": write_site_link,
+    "site": write_site_links,
     "statuses": write_statuses,
 }

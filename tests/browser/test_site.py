@@ -37,7 +37,7 @@ FIND_WIDE = """() => [...document.querySelectorAll('body *')]
 #: Returns pairs of elements in one line of controls, or in one row of a table, that cover each other.
 FIND_OVERLAPS = """() => {
     const found = [];
-    for (const group of document.querySelectorAll('nav, .tools, .filters, tr, .both, .copied, .legend')) {
+    for (const group of document.querySelectorAll('nav, .filters, tr, .both, .copied, .legend')) {
         const places = [...group.children].map(one => [one, one.getBoundingClientRect()]);
         const boxes = places.filter(([, box]) => box.width && box.height);
         boxes.forEach(([one, a], i) => boxes.slice(i + 1).forEach(([other, b]) => {
@@ -145,21 +145,6 @@ class TestMatrix:
         expect(page.locator("[aria-current=page]")).to_have_text("by value")
         expect(page.locator("#overflow td[data-label^=PyTorch]")).to_contain_text("not asked")
 
-    def test_head_of_a_column_sorts_the_frameworks(self, open_page: Open) -> None:
-        page = open_page()
-        table = page.get_by_role("region", name="Frameworks").get_by_role("table")
-        head = table.get_by_role("columnheader", name="Broken")
-
-        def read() -> list[int]:
-            return [int(text) for text in table.locator("tbody td[data-label=Broken]").all_text_contents()]
-
-        before = read()
-        head.get_by_role("button").click()
-        assert read() == sorted(before)
-        expect(head).to_have_attribute("aria-sort", "ascending")
-        head.get_by_role("button").click()
-        assert read() == sorted(before, reverse=True)
-
 
 class TestFirstMinute:
     """What a reader looks for who has never seen the site."""
@@ -194,50 +179,11 @@ class TestKeyboard:
         page.keyboard.press("Enter")
         expect(page.locator("main")).to_be_focused()
 
-    def test_search_is_used_without_a_mouse(self, open_page: Open) -> None:
-        page = open_page("rule/norm-at-threshold.html")
-        page.keyboard.press("/")
-        expect(page.get_by_role("searchbox", name="Search").first).to_be_focused()
-        page.keyboard.type("squares-overflow powers overflow")
-        expect(page.locator("#results")).to_contain_text("Nothing fits.")
-        page.keyboard.press("ControlOrMeta+A")
-        page.keyboard.type("negative-threshold-refused global")
-        expect(page.locator("#results a")).to_have_count(1)
-        page.keyboard.press("ArrowDown")
-        page.keyboard.press("Enter")
-        expect(page.get_by_role("heading", level=1)).to_have_text("global-norm.negative-threshold-refused")
-
-    def test_escape_closes_the_results(self, open_page: Open) -> None:
-        page = open_page()
-        page.locator("#search").fill("norm")
-        expect(page.locator("#results")).to_be_visible()
-        page.keyboard.press("Escape")
-        expect(page.locator("#results")).to_be_hidden()
-
     def test_tables_that_scroll_can_be_reached(self, open_page: Open) -> None:
         page = open_page()
 
         assert page.locator(".scroll:not([tabindex='0'])").count() == 0
         assert page.locator(".scroll:not([aria-label])").count() == 0
-
-
-class TestColours:
-    PAPER = "getComputedStyle(document.body).backgroundColor"
-
-    @pytest.mark.parametrize("scheme", ["light", "dark"])
-    def test_pages_follow_the_system_until_the_switch_is_used(self, scheme: str, open_page: Open) -> None:
-        page = open_page(color_scheme=scheme)
-        light, dark = "rgb(255, 255, 255)", "rgb(13, 17, 23)"
-        assert page.evaluate(self.PAPER) == (light if scheme == "light" else dark)
-        switch = page.get_by_role("button", name="Colours")
-
-        switch.click()
-        expect(switch).to_have_text("Colours: light")
-        assert page.evaluate(self.PAPER) == light
-        switch.click()
-        assert page.evaluate(self.PAPER) == dark
-        page.goto(page.url.replace("index.html", "rules.html"))
-        assert page.evaluate(self.PAPER) == dark
 
 
 class TestFramework:

@@ -21,7 +21,7 @@ from ..matrix import Tally
 from ..statuses import NOT_RUN, SEVERITIES, Status
 from ..values import escape_text
 from .book import Book, Rule
-from .mathml import UnknownLatex, write_mathml
+from .formulas import write_mathml
 from .questions import OPERATIONS, STANDING_OF, STANDINGS, Answer, write_answer
 from .slugs import Slugs
 from .views import FindingView, RunView, make_views
@@ -52,6 +52,7 @@ def build_site(
     book: Book,
     write_script: Any = write_no_script,
     older: Sequence[Run] = (),
+    manual: str = "",
 ) -> int:
     """Write the site into a folder, which is made if it is missing.
 
@@ -67,6 +68,8 @@ def build_site(
         A function that writes the script of a cell; see :data:`views.ScriptWriter`.
     older
         Runs of other versions. They get no page, but say since when and until when a finding is shown.
+    manual
+        The address of the manual, relative to the folder, for a link on each page. Without it there is no such link.
 
     Returns
     -------
@@ -83,7 +86,7 @@ def build_site(
     if not 0 < len(runs) <= LARGEST:
         message = f"A site shows 1 to {LARGEST} runs; {len(runs)} were given."
         raise RecordError(message)
-    site = _Site(make_views(runs, book, write_script, older), book)
+    site = _Site(make_views(runs, book, write_script, older), book, manual)
     count = 0
     for name, text in site.write_pages():
         path = folder / name
@@ -96,9 +99,11 @@ def build_site(
 class _Site:
     """The pages of one site."""
 
-    def __init__(self, views: Sequence[RunView], book: Book) -> None:
+    def __init__(self, views: Sequence[RunView], book: Book, manual: str) -> None:
         self.views = views
         self.book = book
+        self.manual = manual
+        self.suites = sorted({view.header.suite["version"] for view in views})
         slugs = Slugs()
         self.rule_pages = {rule.id: slugs.choose(rule.id) for rule in book.rules}
         self.templates = _load_templates()
@@ -117,18 +122,19 @@ class _Site:
                 yield f"entry/{entry.slug}.html", page
             yield f"data/{view.slug}.js", _call("gradclipRun", view.slug, self._list_data(view))
         yield from self._write_book()
-        yield "data/search.js", _call("gradclipSearch", self._list_targets())
         told = [{"id": one.id, "text": one.text} for one in self.book.questions]
         yield "data/questions.js", _call("gradclipQuestions", told)
 
     def _render(self, template: str, root: str, **members: Any) -> str:
-        stamp = f"Records of {min(view.date for view in self.views)} to {max(view.date for view in self.views)}."
+        dates = [view.date for view in self.views]
+        stamp = f"Records of gradclip-spec {', '.join(self.suites)}, made from {min(dates)} to {max(dates)}."
         page = self.templates.get_template(template)
         shared = {
             "views": self.views,
             "questions": self.book.questions,
             "RULE_PAGES": self.rule_pages,
             "pair": _choose_pair(self.views),
+            "manual": self.manual,
         }
         return page.render(root=root, stamp=stamp, **shared, **members)
 
@@ -204,20 +210,6 @@ class _Site:
             "rules": {rule: _find_verdict(tally)[1] for rule, tally in view.rules.items() if rule in self.rule_pages},
         }
 
-    def _list_targets(self) -> list[tuple[str, str, str]]:
-        """Return what the search finds: the words, the kind, and the address."""
-        found = [(view.heading, "framework", f"framework/{view.slug}.html") for view in self.views]
-        found += [(one.text, "question", f"index.html#{one.id}") for one in self.book.questions]
-        found += [(rule.id, "rule", f"rule/{self.rule_pages[rule.id]}.html") for rule in self.book.rules]
-        found += [(cause.title, "cause", f"cause/{cause.id}.html") for cause in self.book.causes]
-        for view in self.views:
-            found += [
-                (entry.name, f"entry point of {view.heading}", f"entry/{entry.slug}.html") for entry in view.entries
-            ]
-            page = f"framework/{view.slug}.html"
-            found += [(one.label, f"finding of {view.heading}", f"{page}#{one.anchor}") for one in view.findings]
-        return found
-
 
 def _choose_pair(views: Sequence[RunView]) -> Sequence[RunView]:
     """Return the two runs with which the page of comparisons opens: the commonest port, or the first two runs.
@@ -235,13 +227,8 @@ def _find_verdict(tally: Tally | None) -> tuple[str, str]:
 
 
 def _write_formula(rule: Rule) -> Any:
-    """Return the formula of a rule as MathML, or its LaTeX if that cannot be converted."""
-    if not rule.formula:
-        return ""
-    try:
-        return _mark_safe(write_mathml(rule.formula))
-    except UnknownLatex:
-        return rule.formula
+    """Return the formula of a rule as MathML."""
+    return _mark_safe(write_mathml(rule.formula)) if rule.formula else ""
 
 
 def _call(name: str, *members: Any) -> str:

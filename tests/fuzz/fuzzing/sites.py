@@ -15,7 +15,7 @@ from gradclip_reports.records import Cell, Run
 from gradclip_reports.site import slugs
 from gradclip_reports.site.book import Book
 from gradclip_reports.site.build import build_site
-from gradclip_reports.site.mathml import write_mathml
+from gradclip_reports.site.formulas import write_mathml
 from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 from gradclip_spec.rules.questions import load_questions
@@ -61,10 +61,10 @@ def _load_book() -> Book:
 
 @cache
 def _list_tags() -> frozenset[str]:
-    """Return the tags that the templates, the plots and the formulas have. Any other tag comes from a record."""
+    """Return the tags that the templates and the formulas have. Any other tag comes from a record."""
     package = files("gradclip_reports.site")
     templates = [one for one in (package / "templates").iterdir() if one.name.endswith(".html")]
-    written = [one.read_text("utf-8") for one in (*templates, package / "drawing.py")]
+    written = [one.read_text("utf-8") for one in templates]
     written += [write_mathml(rule.formula) for rule in _load_book().rules if rule.formula]
     return frozenset(tag for text in written for tag in _TAG.findall(text))
 

@@ -42,7 +42,10 @@ TABLE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("-o", "--output", "folder", required=True, metavar="DIR", type=FOLDER, help="The folder of the site.")
 @click.option("--accuracy", metavar="JSON", type=TABLE, help="The table that `gradclip accuracy -o` wrote.")
 @click.option("--benchmarks", metavar="JSON", type=TABLE, help="The table that `nox -s bench` wrote.")
-def report(records: tuple[Path, ...], folder: Path, accuracy: Path | None, benchmarks: Path | None) -> None:
+@click.option("--manual", default="", metavar="ADDRESS", help="A link to the manual, relative to DIR.")
+def report(
+    records: tuple[Path, ...], folder: Path, accuracy: Path | None, benchmarks: Path | None, manual: str
+) -> None:
     """Write a static site from records: open DIR/index.html in a browser, without a server or a network.
 
     A folder stands for the records in it. If accuracy.json and benchmarks.json lie beside the records, the site shows
@@ -56,7 +59,7 @@ def report(records: tuple[Path, ...], folder: Path, accuracy: Path | None, bench
     """
     try:
         with _pause_collector():
-            count = _report(records, folder, accuracy, benchmarks)
+            count = _report(records, folder, accuracy, benchmarks, manual)
     except (RecordError, OSError) as problem:
         say_line(escape_line(str(problem)))
         sys.exit(3)
@@ -75,7 +78,7 @@ def _pause_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _report(records: Sequence[Path], folder: Path, accuracy: Path | None, benchmarks: Path | None) -> int:
+def _report(records: Sequence[Path], folder: Path, accuracy: Path | None, benchmarks: Path | None, manual: str) -> int:
     """Write the site, and return the number of its files."""
     paths = find_records(records)
     if not paths:
@@ -96,7 +99,7 @@ def _report(records: Sequence[Path], folder: Path, accuracy: Path | None, benchm
             depends_on_chance,
         )
         task.note("writing the pages")
-        return build_site(runs, folder, book, _write_script, older)
+        return build_site(runs, folder, book, _write_script, older, manual)
 
 
 def _read_neighbour(folders: Sequence[Path], name: str, read: Callable[[Path], Table]) -> Table | None:

@@ -1,42 +1,5 @@
-// Everything here is an addition: without this file the pages show all their content, unsorted and unfiltered.
+// Everything here is an addition: without this file the pages show all their content, unfiltered.
 "use strict";
-
-// Colours: automatic, light, dark. The choice is applied before the first paint.
-const THEMES = ["automatic", "light", "dark"];
-
-function readTheme() {
-  try {
-    const kept = localStorage.getItem("gradclip-theme");
-    return THEMES.includes(kept) ? kept : "automatic";
-  } catch {
-    return "automatic";
-  }
-}
-
-function applyTheme(theme) {
-  if (theme === "automatic") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme;
-}
-
-applyTheme(readTheme());
-
-function startTheme() {
-  const button = document.getElementById("theme");
-  let theme = readTheme();
-  const show = () => { button.textContent = `Colours: ${theme}`; };
-  button.hidden = false;
-  show();
-  button.addEventListener("click", () => {
-    theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
-    applyTheme(theme);
-    show();
-    try {
-      localStorage.setItem("gradclip-theme", theme);
-    } catch {
-      // A browser may refuse to keep anything for a file; the choice then lasts for this page.
-    }
-  });
-}
 
 // Scripts of data, loaded when they are needed. Unlike fetch, script elements work from a file.
 const root = () => document.body.dataset.root;
@@ -56,10 +19,8 @@ function load(name) {
 }
 
 const runs = new Map();
-let entries = [];
 let questions = [];
 window.gradclipRun = (slug, run) => runs.set(slug, run);
-window.gradclipSearch = (found) => { entries = found; };
 window.gradclipQuestions = (found) => { questions = found; };
 
 // Text only: nothing from a record is ever parsed as HTML.
@@ -169,25 +130,6 @@ function filterRows(form) {
   if (none) none.hidden = count > 0;
 }
 
-function startSorting() {
-  for (const table of document.querySelectorAll("table.sortable")) {
-    const heads = [...table.tHead.rows[0].cells];
-    heads.forEach((head, column) => {
-      const button = element("button", head.textContent, { type: "button", className: "sort" });
-      head.replaceChildren(button);
-      button.addEventListener("click", () => {
-        const up = head.getAttribute("aria-sort") !== "ascending";
-        heads.forEach((other) => other.removeAttribute("aria-sort"));
-        head.setAttribute("aria-sort", up ? "ascending" : "descending");
-        const key = (row) => row.cells[column].textContent.trim();
-        const order = new Intl.Collator("en", { numeric: true });
-        const rows = [...table.tBodies[0].rows].sort((a, b) => order.compare(key(a), key(b)));
-        table.tBodies[0].append(...(up ? rows : rows.reverse()));
-      });
-    });
-  }
-}
-
 function startCopying() {
   for (const button of document.querySelectorAll("button.copy")) startCopy(button);
 }
@@ -205,49 +147,6 @@ function startCopy(button) {
       button.textContent = "Selected";
     }
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
-  });
-}
-
-// Search: links below the field; the arrow keys move among them, and Escape closes them.
-function startSearch() {
-  const field = document.getElementById("search");
-  const list = document.getElementById("results");
-  const close = () => { list.hidden = true; };
-  const show = async () => {
-    await load("data/search.js");
-    const wanted = words(field);
-    const fits = entries.filter(([label, kind]) => holds(`${label} ${kind}`.toLowerCase(), wanted));
-    list.replaceChildren();
-    for (const [label, kind, href] of wanted.length ? fits.slice(0, 12) : []) {
-      const link = element("a", label, { href: root() + href });
-      link.append(" ", element("span", kind, { className: "quiet" }));
-      const item = element("li");
-      item.append(link);
-      list.append(item);
-    }
-    if (wanted.length && !fits.length) list.append(element("li", "Nothing fits."));
-    list.hidden = !wanted.length;
-  };
-  field.addEventListener("input", show);
-  field.addEventListener("focus", () => { if (field.value) show(); });
-  document.addEventListener("click", (event) => { if (!event.target.closest(".search")) close(); });
-  document.addEventListener("keydown", (event) => {
-    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
-    if (event.key === "/" && !typing) {
-      event.preventDefault();
-      field.focus();
-    } else if (event.key === "Escape" && event.target.closest(".search")) {
-      close();
-      field.focus();
-    } else if (["ArrowDown", "ArrowUp"].includes(event.key) && event.target.closest(".search")) {
-      const stops = [field, ...list.querySelectorAll("a")];
-      const step = event.key === "ArrowDown" ? 1 : -1;
-      const next = stops[stops.indexOf(event.target) + step];
-      if (next) {
-        event.preventDefault();
-        next.focus();
-      }
-    }
   });
 }
 
@@ -388,10 +287,7 @@ function compare(first, second, slugOne, slugTwo, operation) {
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  startTheme();
   startFilters();
-  startSorting();
   startCopying();
-  startSearch();
   startComparing();
 });

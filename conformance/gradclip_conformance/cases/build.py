@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,6 +34,7 @@ __all__ = [
     "make_clipping_options",
     "make_scattered_tensor",
     "make_tensor",
+    "number_groups",
     "round_to_tensor",
 ]
 
@@ -144,6 +146,11 @@ def keep_excluded(gradients: Sequence[Gradient]) -> Expect:
     return keep(*(i for i, gradient in enumerate(gradients) if not gradient.need_clip))
 
 
+def number_groups(*groups: Sequence[Gradient]) -> list[Gradient]:
+    """Return the gradients of all groups: of examples, or of the tensors whose units the gradients are."""
+    return [replace(gradient, group=number) for number, group in enumerate(groups) for gradient in group]
+
+
 #: A row of a table of cases: the variant, the gradients, the threshold, and other options if there are any.
 Row = (
     tuple[str, Gradient | Sequence[Gradient], float]
@@ -193,6 +200,21 @@ class Maker:
         """Yield a case of one rule for each row."""
         for variant, gradients, threshold, *options in rows:
             yield self.case(rule, variant, gradients, threshold, expectation, needs, **dict(*options))
+
+    def effects(self, gradients: Sequence[Gradient], clipped: float, not_clipped: float) -> Iterator[Case]:
+        """Yield cases of the effects of a call on the passed gradients and on the state around it."""
+        rows: list[Row] = [("clipped", gradients, clipped), ("not-clipped", gradients, not_clipped)]
+        yield from self.table("inputs-not-mutated", *rows, expectation=expect("inputs-kept"), needs=["functional"])
+        if not self.operation.sums_examples:
+            # A sum over examples has another shape than the gradients, so no function writes it into them.
+            yield from self.table("in-place-written", *rows, expectation=expect("inputs-written"), needs=["in_place"])
+        yield from self.table("results-independent", *rows, expectation=expect("no-shared-memory"))
+        yield from self.table("surroundings-kept", *rows, expectation=expect("surroundings-kept"))
+
+    def refused_thresholds(self, gradients: Sequence[Gradient]) -> Iterator[Case]:
+        """Yield cases of negative thresholds."""
+        rows: list[Row] = [("minus-one", gradients, -1.0), ("minus-infinity", gradients, -math.inf)]
+        yield from self.table("negative-threshold-refused", *rows, expectation=expect("refused"))
 
 
 def list_makers(dtype: str, operations: Iterable[str] = OPERATIONS) -> list[Maker]:

@@ -9,10 +9,11 @@ from functools import cache
 
 from . import regressions
 from .model import Case
-from .operations import averages, examples, units
 from .themes import (
     arguments,
+    averages,
     effects,
+    examples,
     exclusion,
     formula,
     metamorphic,
@@ -21,6 +22,7 @@ from .themes import (
     precision,
     range,
     structure,
+    units,
     zero,
 )
 

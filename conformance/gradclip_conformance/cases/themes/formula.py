@@ -16,9 +16,9 @@ import numpy.typing as npt
 from gradclip_adapters.contract import Array, Gradient
 
 from ...oracle.formats import FORMATS, decode_doubles, next_down, next_up
-from .. import derivatives
 from ..build import DTYPES, NORM_OPERATIONS, Maker, keep_all, list_digits, list_makers, round_to_tensor
 from ..model import Case, expect
+from . import derivatives
 
 __all__ = ["make_cases"]
 

@@ -1,1 +1,0 @@
-"""Make the cases of operations beside the three main ones."""

@@ -1,0 +1,168 @@
+"""Make the cases of the operations whose norm is an average: block RMS and average norm.
+
+The root mean square of m elements is their Euclidean norm divided by the root of m. Their average norm is that norm
+divided by m. Almost all gradients here have 1, 4 or 16 elements, so that both divisions are exact. The numbers are
+those of the cases of clips by norm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from gradclip_adapters.contract import Gradient
+
+from ...oracle.formats import FORMATS, next_down, next_up
+from ..build import AVERAGES, DTYPES, Maker, keep_all, keep_excluded, list_digits, list_makers, round_to_tensor
+from ..model import Case, expect
+from .range import HUGE, TINY
+
+__all__ = ["make_cases"]
+
+
+def make_cases() -> Iterator[Case]:
+    """Yield all cases of these operations."""
+    for dtype in DTYPES:
+        for make in list_makers(dtype, AVERAGES):
+            yield from _ask_formula(make)
+            yield from _ask_each_alone(make)
+            yield from _ask_zeros(make)
+            yield from _ask_nonfinite(make)
+            yield from _ask_range(make)
+            yield from _ask_sums(make)
+            yield from _ask_forms(make)
+            yield from _ask_effects(make)
+
+
+def _divide(make: Maker, norm: float, elements: int = 4) -> float:
+    """Return the average that belongs to a Euclidean norm of this number of elements."""
+    return norm / (math.sqrt(elements) if make.operation.averaging_power == 1 else elements)
+
+
+def _make_triangle(make: Maker, unit: float = 1.0) -> Gradient:
+    """Return a gradient of four elements with the Euclidean norm 5."""
+    return make.tensor([3 * unit, -4 * unit, 0.0, 0.0])
+
+
+def _ask_formula(make: Maker) -> Iterator[Case]:
+    dtype, triangle, digits = make.dtype, _make_triangle(make), make.tensor(list_digits(make.dtype))
+    # For elements of this size, an epsilon of 1e-6 added to the norm changes the result in every dtype.
+    small = 2.0**-8 if dtype == "float16" else 2.0**-18
+    little = _make_triangle(make, small)
+    yield from make.table(
+        "scaled-above",
+        ("three-four-five", triangle, _divide(make, 1.0)),
+        ("by-half", triangle, _divide(make, 2.5)),
+        ("between-average-and-norm", triangle, _divide(make, 4.0)),
+        ("small", little, _divide(make, 2.5 * small)),
+        ("matrix", make.tensor([2.0, -4.0, 4.0, 0.0], (2, 2)), _divide(make, 2.0)),
+        ("sixteen-elements", make.tensor([1.0, -2.0, 2.0, 0.0] * 4, (2, 2, 4)), _divide(make, 3.0, 16)),
+        ("one-element", make.tensor([-6.0]), 2.0),
+        ("uneven", make.tensor([1.0, -2.0, 3.0, -4.0, 5.0, -6.0, 7.0]), 1.0),
+        ("next-number", triangle, next_down(_divide(make, 5.0), dtype)),
+    )
+    if dtype in ("float32", "float64"):
+        long = round_to_tensor(np.tile([1.0, -2.0, 2.0], 3367), dtype)
+        yield make.case("scaled-above", "ten-thousand-elements", long, 2.0**-7)
+    yield from make.table(
+        "identity-below",
+        ("three-four-five", triangle, _divide(make, 8.0)),
+        # The Euclidean norm is above the threshold, and the average is below.
+        ("norm-above", triangle, 3.0),
+        ("small", little, _divide(make, 8 * small)),
+        ("every-digit", digits, 2.0),
+        ("next-number", triangle, next_up(_divide(make, 5.0), dtype)),
+        *((f"threshold-of-digits-{place}", digits, 2 * abs(list_digits(dtype)[place])) for place in (2, 11, 20)),
+        expectation=keep_all,
+    )
+    yield from make.table(
+        "at-threshold",
+        ("three-four-five", triangle, _divide(make, 5.0)),
+        ("one-element", make.tensor([-0.75]), 0.75),
+        ("small", little, _divide(make, 5 * small)),
+        expectation=keep_all,
+    )
+
+
+def _ask_each_alone(make: Maker) -> Iterator[Case]:
+    triangle, twice, little = _make_triangle(make), _make_triangle(make, 2.0), make.tensor([0.5, -0.25, 0.0, 0.0])
+    # The same elements among more zeros have a smaller average.
+    longer = make.tensor([3.0, -4.0, *[0.0] * 14])
+    yield from make.table(
+        "each-tensor-alone",
+        ("above-and-below", [triangle, little], _divide(make, 1.0)),
+        ("both-above", [triangle, twice], _divide(make, 2.0)),
+        ("two-lengths", [triangle, longer], _divide(make, 5.0, 16)),
+    )
+
+
+def _ask_zeros(make: Maker) -> Iterator[Case]:
+    zeros, triangle = make.tensor([0.0, 0.0, -0.0, 0.0]), _make_triangle(make)
+    yield make.case("zero-gradient", "alone", zeros, 1.0)
+    yield make.case("zero-gradient", "beside-others", [zeros, triangle], _divide(make, 1.0))
+    yield make.case("zero-gradient-zero-threshold", "alone", zeros, 0.0)
+    yield make.case("zero-threshold", "two-tensors", [triangle, make.tensor([0.5])], 0.0)
+
+
+def _ask_nonfinite(make: Maker) -> Iterator[Case]:
+    visible, beside = expect("not-silent"), _make_triangle(make)
+    for rule, name, value in (
+        ("nan-not-silent", "nan", math.nan),
+        ("infinity-not-silent", "infinity", math.inf),
+        ("infinity-not-silent", "minus-infinity", -math.inf),
+    ):
+        some = make.tensor([3.0, value, -1.0, 0.0])
+        yield make.case(rule, name, some, 1.0, visible)
+        yield make.case(rule, f"{name}-beside-finite", [beside, some], _divide(make, 1.0), visible)
+    yield make.case("infinite-threshold", "finite", beside, math.inf, keep_all)
+
+
+def _ask_range(make: Maker) -> Iterator[Case]:
+    digits = abs(list_digits(make.dtype)[7]) * 8
+    for rule, units in (("overflow-of-squares", HUGE), ("underflow-of-squares", TINY)):
+        unit = units[make.dtype]
+        triangle = _make_triangle(make, unit)
+        yield make.case(rule, "three-four-five", triangle, _divide(make, unit), expect("values", wide=True))
+        yield make.case(rule, "below", triangle, _divide(make, digits * unit), keep_all)
+
+
+def _ask_sums(make: Maker) -> Iterator[Case]:
+    if FORMATS[make.dtype].precision > 11:
+        return
+    # A running sum of ones stops at 2048 with 11 bits, and at 256 with 8 bits. The sum of 256s leaves float16's range.
+    yield from make.table(
+        "half-not-accumulated-in-half",
+        *(
+            (name, round_to_tensor(np.full(4096, value), make.dtype), _divide(make, 16.0 * value, 4096))
+            for name, value in (("running-sum", 1.0), ("sum-out-of-range", 16.0))
+        ),
+        expectation=expect("values", wide=True),
+    )
+
+
+def _ask_forms(make: Maker) -> Iterator[Case]:
+    triangle, threshold = _make_triangle(make), _divide(make, 1.0)
+    none, shape, dtype = (expect("structure", aspect=aspect) for aspect in ("none", "shape", "dtype"))
+    yield make.case("none-stays-none", "between", [triangle, make.tensor(None), triangle], threshold, none)
+    yield make.case("empty-tensor", "alone", make.tensor([]), threshold, shape)
+    yield make.case("empty-tensor", "beside-others", [make.tensor([], (0, 2)), triangle], threshold)
+    scalars = [make.tensor([3.0], ()), make.tensor([-0.125], ())]
+    yield make.case("zero-dimensional", "values", scalars, 1.0)
+    yield make.case("zero-dimensional", "shape", scalars, 1.0, shape)
+    forms = [make.tensor([2.0, -4.0, 4.0, 0.0], form) for form in ((2, 2), (1, 2, 1, 2))]
+    for name, limit in (("clipped", threshold), ("not-clipped", 16.0)):
+        yield make.case("shape-kept", name, forms, limit, shape)
+        yield make.case("dtype-kept", name, forms, limit, dtype)
+    yield make.case("dtype-accepted", "alone", forms[0], threshold, dtype)
+    finite = make.tensor([8.0, -0.0, 3.0, 1.0], need_clip=False)
+    nonfinite = make.tensor([math.nan, -math.inf, 1.0, 0.0], need_clip=False)
+    yield make.case("excluded-untouched", "finite", [triangle, finite], threshold, keep_excluded)
+    yield make.case("excluded-untouched", "nonfinite", [triangle, nonfinite], threshold, keep_excluded)
+
+
+def _ask_effects(make: Maker) -> Iterator[Case]:
+    gradients = [_make_triangle(make), make.tensor([2.0, -4.0, 4.0, 0.0], (2, 2))]
+    yield from make.effects(gradients, clipped=_divide(make, 1.0), not_clipped=16.0)
+    yield from make.refused_thresholds(gradients)

@@ -1,0 +1,209 @@
+"""Make the cases of clips per example.
+
+Each example holds the gradients of some tensors. Each element is zero in all examples but one (see `stacking`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from gradclip_adapters.contract import Gradient
+
+from ...oracle.formats import FORMATS, next_down, next_up
+from ..build import DTYPES, VALUES, Maker, keep_all, list_digits, list_makers, number_groups, round_to_tensor
+from ..model import Case, expect
+from .range import HUGE, TINY
+
+__all__ = ["make_cases"]
+
+
+def make_cases() -> Iterator[Case]:
+    """Yield all cases of this operation."""
+    for dtype in DTYPES:
+        for make in list_makers(dtype, ["per-example"]):
+            yield from _ask_formula(make)
+            yield from _ask_several_examples(make)
+            yield from _ask_layers(make)
+            yield from _ask_zeros(make)
+            yield from _ask_nonfinite(make)
+            yield from _ask_range(make)
+            yield from _ask_forms(make)
+            yield from _ask_effects(make)
+
+
+def _ask_formula(make: Maker) -> Iterator[Case]:
+    """Clip a single example."""
+    dtype, triangle, digits = make.dtype, make.tensor([3.0, -4.0]), make.tensor(list_digits(make.dtype))
+    small = 2.0**-8 if dtype == "float16" else 2.0**-18
+    little = make.tensor([3 * small, -4 * small])
+    yield from make.table(
+        "scaled-above",
+        ("three-four-five", triangle, 1.0),
+        ("by-half", triangle, 2.5),
+        ("small", little, 2.5 * small),
+        ("matrix", make.tensor([2.0, -4.0, 4.0, 0.0], (2, 2)), 2.0),
+        ("next-number", triangle, next_down(5.0, dtype)),
+    )
+    if dtype in ("float32", "float64"):
+        long = round_to_tensor(np.tile([1.0, -2.0, 2.0], 3367), dtype)
+        yield make.case("scaled-above", "ten-thousand-elements", long, 1.0)
+    yield from make.table(
+        "identity-below",
+        ("three-four-five", triangle, 8.0),
+        ("small", little, 8 * small),
+        ("every-digit", digits, 8.0),
+        ("next-number", triangle, next_up(5.0, dtype)),
+        *((f"threshold-of-digits-{place}", digits, 8 * abs(list_digits(dtype)[place])) for place in (2, 11, 20)),
+        expectation=keep_all,
+    )
+    yield from make.table(
+        "at-threshold", ("three-four-five", triangle, 5.0), ("small", little, 5 * small), expectation=keep_all
+    )
+
+
+def _ask_several_examples(make: Maker) -> Iterator[Case]:
+    """Clip several examples, some of them above the threshold, and examples of several tensors."""
+    above, below, far = make.tensors([3.0, -4.0, 0.0, 0.0], [0.0, 0.0, 0.5, 0.25], [0.0, 0.0, -12.0, 16.0])
+    # As many examples as elements in one of them.
+    four = [make.tensor([8.0 * (place == number) for place in range(4)]) for number in range(4)]
+    three = [make.tensor([4.0 * (place == number) for place in range(3)]) for number in range(3)]
+    blocks = [make.tensor(values, (2, 2)) for values in ([0.0, 0.0, 0.0, 2.0], [2.0, 0.0, 0.0, 0.0])]
+    apart, other = make.tensors([3.0], [4.0, 0.0]), make.tensors([0.0], [0.0, -0.5])
+    yield from make.table(
+        "each-example-alone",
+        ("above-and-below", number_groups([above], [below]), 1.0),
+        ("both-above", number_groups([above], [far]), 2.5),
+        ("as-many-as-elements", number_groups(*([one] for one in four)), 2.0),
+    )
+    together = number_groups([above], [below])
+    yield make.case("each-example-alone", "only-together-above", together, 5.0, keep_all)
+    yield from make.table(
+        "sum-of-examples",
+        ("three-clipped", number_groups(*([one] for one in three)), 1.0),
+        ("matrices", number_groups(*([one] for one in blocks)), 1.0),
+    )
+    yield make.case("sum-of-examples", "three-kept", number_groups(*([one] for one in three)), 8.0, keep_all)
+    yield from make.table(
+        "one-norm-over-all",
+        ("two-tensors", apart, 1.0),
+        ("each-below-alone", apart, 4.5),
+        ("two-examples", number_groups(apart, other), 1.0),
+    )
+    yield make.case("one-norm-over-all", "below", apart, 6.0, keep_all)
+
+
+def _ask_layers(make: Maker) -> Iterator[Case]:
+    """Clip each gradient of an example to its share of the threshold."""
+    for rule, layers, shapes, limits, above, one, first, second, more in (
+        # Each of four layers has half of the threshold.
+        (
+            "layers-equal",
+            "equal",
+            [(2,), (3,), (1,), (2, 2)],
+            (2.0, 2.0, 2.0, 2.0),
+            (5.0, 0.5, 6.0, 2.0),
+            (10.0, 0.5, 0.25, 1.0),
+            (4.0, 0.5, 6.0, 1.0),
+            (1.0, 8.0, 0.0, 4.0),
+            (("two-layers", [(2,), (4,)], 2.0), ("three-layers", [(2,), (1,), (2, 3)], 3.0)),
+        ),
+        # 9, 4, 1, 1 and 1 elements have 3/4, 1/2, 1/4, 1/4 and 1/4 of the threshold.
+        (
+            "layers-by-size",
+            "by size",
+            [(3, 3), (4,), (1,), (1,), ()],
+            (3.0, 2.0, 1.0, 1.0, 1.0),
+            (5.0, 0.5, 6.0, 0.25, 1.0),
+            (2.0, 10.0, 0.5, 1.0, 0.25),
+            (4.0, 0.5, 6.0, 0.0, 1.0),
+            (1.0, 8.0, 0.0, 2.0, 0.0),
+            (("two-to-four", [(2,), (4,)], 2.0), ("nine-to-sixteen", [(3, 3), (16,)], 5.0)),
+        ),
+    ):
+        for name, norms, threshold, expectation in (
+            ("above-and-below", above, 4.0, VALUES),
+            # The norm over all layers is below the threshold.
+            ("one-layer-above", one, 16.0, VALUES),
+            ("at-threshold", limits, 4.0, keep_all),
+            ("below", above, 64.0, keep_all),
+        ):
+            example = _make_layers(make, shapes, norms)
+            yield make.case(rule, name, example, threshold, expectation, layers=layers)
+        both = number_groups(_make_layers(make, shapes, first), _make_layers(make, shapes, second, last=True))
+        yield make.case(rule, "two-examples", both, 4.0, layers=layers)
+        # Not all of these shares are exact.
+        for name, others, threshold in (("one-layer", [(2,)], 2.5), *more):
+            example = _make_layers(make, others, (5.0, 10.0, 4.0)[: len(others)])
+            yield make.case(rule, name, example, threshold, layers=layers)
+
+
+def _make_layers(
+    make: Maker, shapes: Sequence[tuple[int, ...]], norms: Sequence[float], *, last: bool = False
+) -> list[Gradient]:
+    """Return a layer of each shape and norm. Its first elements are not zero, or only its last ones."""
+    layers = []
+    for shape, norm in zip(shapes, norms, strict=True):
+        size = math.prod(shape)
+        some = [0.6 * norm, -0.8 * norm] if norm % 5 == 0 and size > 1 else [norm]
+        rest = [0.0] * (size - len(some))
+        layers.append(make.tensor([*rest, *some] if last else [*some, *rest], shape))
+    return layers
+
+
+def _ask_zeros(make: Maker) -> Iterator[Case]:
+    zeros, triangle = make.tensors([0.0, 0.0], [3.0, -4.0])
+    beside = "beside-another-example"
+    yield make.case("zero-gradient", "alone", zeros, 1.0)
+    yield make.case("zero-gradient", beside, number_groups([zeros], [triangle]), 1.0)
+    yield make.case("zero-gradient-zero-threshold", "alone", zeros, 0.0)
+    yield make.case("zero-gradient-zero-threshold", beside, number_groups([triangle], [zeros]), 0.0)
+    yield make.case("zero-threshold", "one-example", triangle, 0.0)
+
+
+def _ask_nonfinite(make: Maker) -> Iterator[Case]:
+    visible = expect("not-silent")
+    for rule, name, value in (
+        ("nan-not-silent", "nan", math.nan),
+        ("infinity-not-silent", "infinity", math.inf),
+        ("infinity-not-silent", "minus-infinity", -math.inf),
+    ):
+        yield make.case(rule, name, make.tensor([3.0, value, -1.0]), 1.0, visible)
+        yield make.case(rule, f"{name}-in-another-tensor", make.tensors([3.0, 4.0], [value]), 1.0, visible)
+    yield make.case("infinite-threshold", "finite", make.tensor([3.0, -4.0]), math.inf, keep_all)
+
+
+def _ask_range(make: Maker) -> Iterator[Case]:
+    wide, digits = expect("values", wide=True), abs(list_digits(make.dtype)[7]) * 8
+    for rule, units in (("overflow-of-squares", HUGE), ("underflow-of-squares", TINY)):
+        unit = units[make.dtype]
+        triangle = make.tensor([3 * unit, -4 * unit])
+        yield make.case(rule, "three-four-five", triangle, unit, wide)
+        yield make.case(rule, "below", triangle, digits * unit, keep_all)
+    if FORMATS[make.dtype].precision > 11:
+        return
+    # A running sum of ones stops at 2048 with 11 bits, and at 256 with 8 bits. The sum of 256s leaves float16's range.
+    for name, value in (("running-sum", 1.0), ("sum-out-of-range", 16.0)):
+        constant = round_to_tensor(np.full(4096, value), make.dtype)
+        yield make.case("half-not-accumulated-in-half", name, constant, value, wide)
+
+
+def _ask_forms(make: Maker) -> Iterator[Case]:
+    triangle, empty = make.tensors([3.0, -4.0], [])
+    shape, dtype = (expect("structure", aspect=aspect) for aspect in ("shape", "dtype"))
+    yield make.case("empty-tensor", "alone", empty, 1.0, shape)
+    yield make.case("empty-tensor", "beside-others", [empty, triangle], 1.0)
+    scalars = number_groups(*([make.tensor([value], ())] for value in (3.0, 0.0)))
+    yield make.case("zero-dimensional", "two-examples", scalars, 1.0)
+    matrix = make.tensor([2.0, -4.0, 4.0, 0.0], (2, 2))
+    for name, limit in (("clipped", 1.0), ("not-clipped", 16.0)):
+        yield make.case("dtype-kept", name, [matrix, triangle], limit, dtype)
+    yield make.case("dtype-accepted", "alone", matrix, 1.0, dtype)
+
+
+def _ask_effects(make: Maker) -> Iterator[Case]:
+    examples = number_groups(make.tensors([3.0, -4.0, 0.0]), make.tensors([0.0, 0.0, 0.5]))
+    yield from make.effects(examples, clipped=1.0, not_clipped=16.0)
+    yield from make.refused_thresholds(examples)

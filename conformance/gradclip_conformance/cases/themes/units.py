@@ -1,0 +1,215 @@
+"""Make the cases of unitwise clips: adaptive gradient clipping (AGC).
+
+Each gradient of a case is a unit, with its parameter; `Gradient.group` is the number of its tensor. The module
+`cases.stacking` takes tensors apart. The norm of each parameter is exact in every dtype.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gradclip_adapters.contract import Gradient
+
+from ...oracle.formats import FORMATS, next_down, next_up
+from ..build import DTYPES, Maker, keep_all, keep_excluded, list_digits, list_makers, number_groups, round_to_tensor
+from ..model import Case, expect
+from .range import HUGE, TINY
+
+__all__ = ["make_cases"]
+
+
+def make_cases() -> Iterator[Case]:
+    """Yield all cases of this operation."""
+    for dtype in DTYPES:
+        for make in list_makers(dtype, ["unitwise"]):
+            yield from _ask_formula(make)
+            yield from _ask_units(make)
+            yield from _ask_least_norm(make)
+            yield from _ask_zeros(make)
+            yield from _ask_nonfinite(make)
+            yield from _ask_range(make)
+            yield from _ask_forms(make)
+            yield from _ask_effects(make)
+
+
+def _make_unit(
+    make: Maker,
+    values: Sequence[float] | None,
+    norm: float,
+    shape: tuple[int, ...] | None = None,
+    **more: Any,
+) -> Gradient:
+    """Return a unit whose parameter has this norm, exactly."""
+    count = 1 if values is None else len(values)
+    first = [0.6 * norm, -0.8 * norm] if norm % 5 == 0 and count > 1 else [norm]
+    parameter = make.tensor([*first, *[0.0] * (count - len(first))], shape).array
+    return replace(make.tensor(values, shape, **more), parameter=parameter)
+
+
+def _ask_formula(make: Maker) -> Iterator[Case]:
+    """Clip a vector, which is one unit."""
+    dtype, digits = make.dtype, list_digits(make.dtype)
+    small = 2.0**-8 if dtype == "float16" else 2.0**-18
+    triangle, little = _make_unit(make, [3.0, -4.0], 5.0), _make_unit(make, [3 * small, -4 * small], 5.0)
+    relative_to_one = _make_unit(make, [3.0, -4.0], 1.0)
+    yield from make.table(
+        "scaled-above",
+        ("three-four-five", triangle, 0.25),
+        ("by-half", triangle, 0.5),
+        ("parameter-above-one", _make_unit(make, [3.0, -4.0], 8.0), 0.5),
+        ("parameter-below-one", _make_unit(make, [3.0, -4.0], 0.5), 1.0),
+        ("factor-above-one", _make_unit(make, [6.0, -8.0], 2.0), 2.0),
+        ("small", little, small / 2),
+        ("filter", _make_unit(make, [2.0, -4.0, 4.0, 0.0], 2.0, (2, 2)), 1.0),
+        ("next-number", relative_to_one, next_down(5.0, dtype)),
+        ("uneven", _make_unit(make, [1.0, -2.0, 3.0, -4.0, 5.0, -6.0, 7.0], 10.0), 0.25),
+    )
+    if dtype in ("float32", "float64"):
+        long = round_to_tensor(np.tile([1.0, -2.0, 2.0], 3367), dtype)
+        weight = round_to_tensor(np.tile([2.0, 1.0, -2.0], 3367), dtype).array
+        yield make.case("scaled-above", "ten-thousand-elements", replace(long, parameter=weight), 2.0**-7)
+    relative_to_eight = _make_unit(make, digits, 8.0)
+    yield from make.table(
+        "identity-below",
+        ("three-four-five", triangle, 2.0),
+        # The norm is above the factor, and the quotient of the norms is below it.
+        ("norm-above", triangle, 1.5),
+        ("small", little, 2 * small),
+        ("every-digit", _make_unit(make, digits, 16.0), 1.0),
+        ("next-number", relative_to_one, next_up(5.0, dtype)),
+        *((f"factor-of-digits-{place}", relative_to_eight, abs(digits[place])) for place in (2, 11, 20)),
+        expectation=keep_all,
+    )
+    yield from make.table(
+        "at-threshold",
+        ("three-four-five", triangle, 1.0),
+        ("one-element", _make_unit(make, [-0.75], 1.5), 0.5),
+        ("small", little, small),
+        expectation=keep_all,
+    )
+
+
+def _ask_units(make: Maker) -> Iterator[Case]:
+    """Clip matrices and filters, which have several units, and several tensors."""
+    above, below = _make_unit(make, [3.0, -4.0, 0.0], 5.0), _make_unit(make, [0.5, 0.0, -0.25], 5.0)
+    large, little = _make_unit(make, [3.0, -4.0, 0.0], 20.0), _make_unit(make, [3.0, -4.0, 0.0], 0.5)
+    # As many units as elements of a unit: an axis that is mistaken for the other one shows.
+    square = [_make_unit(make, [8.0 * (place <= number) for place in range(3)], 2.0**number) for number in range(3)]
+    # The matrix has one input, so each unit has one element.
+    single = [_make_unit(make, [value], norm) for value, norm in ((6.0, 2.0), (-0.5, 8.0), (3.0, 1.0))]
+    filters = [_make_unit(make, [2.0, -4.0, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0], norm, (2, 2, 2)) for norm in (2.0, 16.0)]
+    yield from make.table(
+        "each-unit-alone",
+        ("above-and-below", [above, below], 0.25),
+        ("two-parameters", [above, large], 0.5),
+        ("three-parameters", [large, little, above], 0.5),
+        ("as-many-as-elements", square, 0.25),
+        ("one-input", single, 0.5),
+        ("one-output", above, 0.25),
+        ("filters", filters, 0.5),
+        ("two-tensors", number_groups([above, below], [little, large]), 0.5),
+        ("matrix-and-vector", number_groups([above, little], [_make_unit(make, [6.0, 8.0], 5.0)]), 0.5),
+    )
+    yield make.case("each-unit-alone", "all-below", [above, below], 2.0, keep_all)
+    yield from make.table(
+        "vector-is-one-unit",
+        # One element is below its own limit, and the whole vector is above.
+        ("above-together", _make_unit(make, [3.0, -4.0], 5.0), 0.75),
+        ("parameter-of-one-element", _make_unit(make, [3.0, -4.0], 4.0), 0.5),
+    )
+
+
+def _ask_least_norm(make: Maker) -> Iterator[Case]:
+    """Clip gradients whose parameters have a norm near `eps` or below it."""
+    rule, eps = "least-parameter-norm", 2.0**-10
+    both = [_make_unit(make, [3.0, -4.0, 0.0], norm) for norm in (0.0, 2.0)]
+    yield from make.table(
+        rule,
+        ("zero-parameter", _make_unit(make, [3.0, -4.0], 0.0), 1.0, {"eps": eps}),
+        ("below-eps", _make_unit(make, [3.0, -4.0], eps / 4), 1.0, {"eps": eps}),
+        # A sum with `eps`, or a product, differs from the larger one.
+        ("above-eps", _make_unit(make, [3.0, -4.0], 2.0), 1.0, {"eps": 1.5}),
+        ("large-eps", _make_unit(make, [6.0, -8.0], 0.5), 0.5, {"eps": 8.0}),
+        ("one-unit-of-two", both, 0.5, {"eps": eps}),
+    )
+    below = _make_unit(make, [0.75 * eps, 0.0], 0.0)
+    yield make.case(rule, "zero-parameter-below", below, 1.0, keep_all, eps=eps)
+
+
+def _ask_zeros(make: Maker) -> Iterator[Case]:
+    zeros, triangle = _make_unit(make, [0.0, 0.0], 5.0), _make_unit(make, [3.0, -4.0], 5.0)
+    yield make.case("zero-gradient", "alone", zeros, 1.0)
+    yield make.case("zero-gradient", "beside-another-unit", [zeros, triangle], 0.5)
+    yield make.case("zero-gradient-zero-threshold", "alone", zeros, 0.0)
+    yield make.case("zero-gradient-zero-threshold", "beside-another-unit", [triangle, zeros], 0.0)
+    yield make.case("zero-threshold", "one-unit", triangle, 0.0)
+
+
+def _ask_nonfinite(make: Maker) -> Iterator[Case]:
+    visible, beside = expect("not-silent"), _make_unit(make, [3.0, -4.0, 0.0], 5.0)
+    for rule, name, value in (
+        ("nan-not-silent", "nan", math.nan),
+        ("infinity-not-silent", "infinity", math.inf),
+        ("infinity-not-silent", "minus-infinity", -math.inf),
+    ):
+        some = _make_unit(make, [3.0, value, -1.0], 5.0)
+        yield make.case(rule, name, some, 1.0, visible)
+        yield make.case(rule, f"{name}-beside-finite", [beside, some], 0.5, visible)
+    yield make.case("infinite-threshold", "finite", beside, math.inf, keep_all)
+
+
+def _ask_range(make: Maker) -> Iterator[Case]:
+    wide = expect("values", wide=True)
+    for rule, units in (("overflow-of-squares", HUGE), ("underflow-of-squares", TINY)):
+        unit = units[make.dtype]
+        gradient = _make_unit(make, [3 * unit, -4 * unit], 1.0)
+        yield make.case(rule, "three-four-five", gradient, unit, wide)
+        yield make.case(rule, "below", gradient, 8 * unit, keep_all)
+        # Only the squares of the parameter leave the range. A function's own `eps` may be above a small parameter.
+        extreme = _make_unit(make, [3.0, -4.0], 4 * unit)
+        options = {} if unit > 1 else {"eps": 0.0}
+        yield make.case(rule, "parameter", extreme, 0.25 / unit, wide, (), **options)
+    if FORMATS[make.dtype].precision > 11:
+        return
+    # A running sum of ones stops at 2048 with 11 bits, and at 256 with 8 bits. The sum of 256s leaves float16's range.
+    rule = "half-not-accumulated-in-half"
+    for name, value in (("running-sum", 1.0), ("sum-out-of-range", 16.0)):
+        constant = [value] * 4096
+        yield make.case(rule, name, _make_unit(make, constant, 4.0), 0.25, wide)
+        few = make.tensor([3 * value, -4 * value, *[0.0] * 4094])
+        other = replace(few, parameter=make.tensor(constant).array)
+        yield make.case(rule, f"{name}-of-parameter", other, 2.0**-5, wide)
+
+
+def _ask_forms(make: Maker) -> Iterator[Case]:
+    none, shape, dtype = (expect("structure", aspect=aspect) for aspect in ("none", "shape", "dtype"))
+    triangle, nothing = _make_unit(make, [3.0, -4.0], 5.0), _make_unit(make, None, 1.0)
+    empty = replace(make.tensor([]), parameter=make.tensor([]).array)
+    scalars = number_groups(*([_make_unit(make, [value], 2.0, ())] for value in (3.0, -0.125)))
+    rows = [_make_unit(make, [2.0, -4.0, 4.0, 0.0], norm) for norm in (2.0, 8.0)]
+    filters = [_make_unit(make, [2.0, -4.0, 4.0, 0.0, 0.0, 0.0], norm, (3, 1, 2)) for norm in (2.0, 16.0)]
+    yield make.case("none-stays-none", "between", number_groups([triangle], [nothing], [triangle]), 0.5, none)
+    yield make.case("empty-tensor", "alone", empty, 1.0, shape)
+    yield make.case("empty-tensor", "beside-others", number_groups([empty], [triangle]), 0.5)
+    yield make.case("zero-dimensional", "values", scalars, 0.5)
+    yield make.case("zero-dimensional", "shape", scalars, 0.5, shape)
+    for name, limit in (("clipped", 0.5), ("not-clipped", 16.0)):
+        yield make.case("shape-kept", name, number_groups(rows, [triangle], filters), limit, shape)
+        yield make.case("dtype-kept", name, number_groups(rows, [triangle]), limit, dtype)
+    yield make.case("dtype-accepted", "alone", rows, 0.5, dtype)
+    finite = _make_unit(make, [8.0, -0.0, 3.0], 1.0, need_clip=False)
+    nonfinite = _make_unit(make, [math.nan, -math.inf, 1.0], 1.0, need_clip=False)
+    yield make.case("excluded-untouched", "finite", number_groups([triangle], [finite]), 0.5, keep_excluded)
+    yield make.case("excluded-untouched", "nonfinite", number_groups([triangle], [nonfinite]), 0.5, keep_excluded)
+
+
+def _ask_effects(make: Maker) -> Iterator[Case]:
+    rows = [_make_unit(make, [2.0, -4.0, 4.0, 0.0], norm) for norm in (2.0, 8.0)]
+    gradients = number_groups([_make_unit(make, [3.0, -4.0], 5.0)], rows)
+    yield from make.effects(gradients, clipped=0.5, not_clipped=16.0)
+    yield from make.refused_thresholds(gradients)

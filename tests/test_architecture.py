@@ -124,7 +124,6 @@ FOLDERS = (
     ("repro", "accuracy", "skeleton"),
     ("cli",),
 )
-DEEPEST = 9
 
 SUITE = {name: path for name, path in MODULES.items() if name.startswith("gradclip_conformance")}
 
@@ -177,17 +176,6 @@ def test_imports_have_no_circle() -> None:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
         pytest.fail(f"a circle of imports: {error.args[1]}")
-
-
-def test_imports_of_the_suite_are_shallow() -> None:
-    graph = {module: list_edges(module) & SUITE.keys() for module in SUITE}
-    chains: dict[str, list[str]] = {}
-    for module in graphlib.TopologicalSorter(graph).static_order():
-        chains[module] = [module, *max((chains[other] for other in sorted(graph[module])), key=len, default=[])]
-
-    longest = max(chains.values(), key=len)
-
-    assert len(longest) <= DEEPEST, " > ".join(longest)
 
 
 # Public names.

@@ -11,8 +11,8 @@ import click
 from gradclip_reports.layout import find_width, wrap_text
 from gradclip_reports.values import escape_line
 
-from ...cases.patterns import suggest_known
-from ...run.environments import (
+from ..cases.patterns import suggest_known
+from ..run.environments import (
     Environment,
     EnvironmentProblem,
     State,
@@ -21,7 +21,7 @@ from ...run.environments import (
     list_environments,
     remove_environment,
 )
-from ..targets import say
+from .targets import say
 
 __all__ = ["env"]
 

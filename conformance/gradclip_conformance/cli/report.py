@@ -22,9 +22,9 @@ from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 from gradclip_spec.rules.questions import load_questions
 
-from ...known.pins import depends_on_chance
-from ...repro.script import NoScript, write_script
-from ..summary import find_records, refuse_second
+from ..known.pins import depends_on_chance
+from ..repro.script import NoScript, write_script
+from .summary import find_records, refuse_second
 
 __all__ = ["report"]
 

@@ -181,11 +181,15 @@ class Backend:
     def round_norm(self, norm: Any) -> Array:
         """Return a norm as one rounded number, an array without dimensions."""
         if norm.exponent is None:
-            return self.xp.astype(norm.high, self.total_dtype)
+            return self.round_total(norm.high)
         # Multiply twice, by half the exponent each time: the power of two for the whole exponent may overflow.
         half = self.xp.floor(norm.exponent / 2)
         first, second = (raise_two(self.xp, x, self.format.precision) for x in (half, norm.exponent - half))
-        return self.xp.astype(norm.high * first * second, self.total_dtype)
+        return self.round_total(norm.high * first * second)
+
+    def round_total(self, number: Array) -> Array:
+        """Return a norm in the dtype of total norms."""
+        return self.xp.astype(number, self.total_dtype)
 
     # Coefficients.
 

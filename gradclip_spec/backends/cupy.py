@@ -1,13 +1,68 @@
-"""Define the backend of CuPy arrays."""
+"""Define the backend of CuPy arrays, which never waits for the device."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import cupy
 
 from gradclip_spec._formats import FORMATS
-from gradclip_spec.backends.base import Backend
+from gradclip_spec.backends.fused import Fused
+from gradclip_spec.kernels.cuda_loops import CudaLoops
 
 __all__ = ["CuPy"]
 
+Array = Any
+_load_loops = functools.cache(CudaLoops)
 
-class CuPy(Backend):
-    """The backend of CuPy arrays, which never waits for the device."""
+
+class CuPy(Fused):
+    """The backend of CuPy arrays.
+
+    CuPy's own functions treat subnormal numbers of float32 as zeros. So they compute in float64 only, and kernels
+    convert from it and to it.
+    """
 
     keeps_at_one = FORMATS
     eager = False
+
+    def __init__(self, xp: Any, arrays: Sequence[Array], device: Any = None) -> None:
+        super().__init__(xp, arrays, device)
+        self.loops: CudaLoops = _load_loops()
+
+    def supports_float64(self) -> bool:
+        """Return True, because CUDA has float64 on every device."""
+        return True
+
+    def is_dense(self, x: Array) -> bool:
+        """Return whether an array lies in one piece, row by row or column by column."""
+        return bool(x.flags.c_contiguous or x.flags.f_contiguous)
+
+    def copy_densely(self, x: Array) -> Array:
+        """Return a copy that lies in one piece."""
+        return cupy.ascontiguousarray(x)
+
+    def make_like(self, x: Array) -> Array:
+        """Return a new array with the layout of one that lies in one piece."""
+        return cupy.empty_like(x)
+
+    def measure_norm(self, arrays: Sequence[Array], norm_type: float) -> Any:
+        """Return the p-norm of all elements of all arrays."""
+        if self.is_simple(norm_type) or not arrays:
+            return super().measure_norm(arrays, norm_type)
+        wide = self._widen(arrays)
+        return super(CuPy, CuPy(self.xp, wide)).measure_norm(wide, norm_type)
+
+    def measure_norms(self, arrays: Sequence[Array], norm_type: float) -> Any:
+        """Return the p-norm of each array."""
+        if self.is_simple(norm_type) or not arrays:
+            return super().measure_norms(arrays, norm_type)
+        wide = self._widen(arrays)
+        return super(CuPy, CuPy(self.xp, wide)).measure_norms(wide, norm_type)
+
+    def round_total(self, number: Array) -> Array:
+        """Return a norm in the dtype of total norms."""
+        return number if self.any_float64 else self.loops.narrow(number)
+
+    def _widen(self, arrays: Sequence[Array]) -> list[Array]:
+        return [x if self.dtypes[x.dtype] == "float64" else self.loops.widen(x) for x in arrays]

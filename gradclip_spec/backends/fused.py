@@ -85,14 +85,28 @@ class Fused(Backend):
     def _scale_narrow(self, arrays: Sequence[Array], coefficient: Any, inplace: bool, each: bool) -> list[Array]:
         if isinstance(coefficient, Coefficient):
             coefficient = Coefficients(functools.reduce(operator.mul, coefficient.factors))
-        # Two arrays of a tree may share memory. Then they are scaled one after the other.
-        if inplace and self.loops.may_overlap(arrays, self._list_names(arrays)):
-            results = []
-            for index, x in enumerate(arrays):
-                own = coefficient._replace(norms=coefficient.norms[index : index + 1]) if each else coefficient
-                results += self._scale_narrow([x], own, True, each)
-            return results
+        groups = self._group_for_writing(arrays, each) if inplace else []
+        if len(groups) > 1:
+            for places in groups:
+                # With one coefficient for each array, each group is one array.
+                own = coefficient._replace(norms=coefficient.norms[places[0] : places[0] + 1]) if each else coefficient
+                self._scale_narrow([arrays[place] for place in places], own, True, each)
+            return list(arrays)
         return self._write(arrays, inplace, functools.partial(self.loops.scale, coefficients=coefficient, each=each))
+
+    def _group_for_writing(self, arrays: Sequence[Array], each: bool) -> list[list[int]]:
+        """Return groups of indices of arrays to scale in place, one group after the other.
+
+        Arrays of a tree may share memory, and each of them is scaled. Those of one group share none.
+        """
+        dense = [place for place, x in enumerate(arrays) if self.is_dense(x)]
+        whole = [arrays[place] for place in dense]
+        if len(whole) == len(arrays) and not self.loops.may_overlap(whole, self._list_names(whole)):
+            return [dense]
+        if each or self.loops.may_overlap(whole, self._list_names(whole)):
+            return [[place] for place in range(len(arrays))]
+        rest = [[place] for place in range(len(arrays)) if place not in {*dense}]
+        return [dense, *rest] if dense else rest
 
     def _write(self, arrays: Sequence[Array], inplace: bool, run: Callable[..., None]) -> list[Array]:
         """Run a pass from arrays to new arrays, or to the arrays themselves if `inplace`. Return its results."""

@@ -200,7 +200,7 @@ class FusedLoops:
 
     def may_overlap(self, arrays: Sequence[Array], names: Sequence[str]) -> bool:
         """Return whether two programs might write to the same element."""
-        if len(arrays) == 1:
+        if len(arrays) < 2:
             return False
         starts = np.array(self.list_addresses(arrays), np.int64)
         ends = starts + np.array(self.list_sizes(arrays), np.int64) * np.array([WIDTHS[name] for name in names])

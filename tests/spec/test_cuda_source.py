@@ -1,0 +1,196 @@
+"""Run the CUDA source for CuPy on the CPU: compile it as C++ with one thread in each block, and compare with NumPy."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_spec import clip_by_value, kernels
+from gradclip_spec.kernels.fused import CHUNK, Coefficients, FusedLoops
+
+SOURCE = Path(str(kernels.__file__)).with_name("passes.cu")
+#: What CUDA defines, for one thread. A program of a kernel runs after the other.
+CUDA = """
+#include <cmath>
+struct Index { unsigned x; };
+extern "C" { Index blockIdx, gridDim; }
+static const Index threadIdx = {0}, blockDim = {1};
+#define __global__
+#define __device__ static
+#define __shared__ static
+#define __syncthreads()
+#define PLAIN
+"""
+#: The types of the arguments of each kernel: an integer, an array or a number.
+ARGUMENTS = {
+    "sum_squares": "iaaiii",
+    "take_roots": "aaaai",
+    "scale": "iiaannii" + "iii",
+    "clamp": "iiannii" + "i",
+    "copy_to_float64": "aai",
+    "copy_from_float64": "aai",
+}
+TYPES = {"i": ctypes.c_longlong, "a": ctypes.c_void_p, "n": ctypes.c_double}
+
+
+class LoopsOnTheHost(FusedLoops):
+    """The passes over NumPy arrays of float32, by the kernels of the source."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        super().__init__()
+        self.library = library
+
+    def list_sizes(self, arrays: Any) -> list[int]:
+        return [x.size for x in arrays]
+
+    def list_addresses(self, arrays: Any) -> list[int]:
+        return [x.ctypes.data for x in arrays]
+
+    def find_device(self, array: Any) -> Any:
+        return "host"
+
+    def allocate(self, device: Any, count: int, dtype: str) -> Any:
+        return np.empty(count, dtype)
+
+    def send(self, device: Any, numbers: np.ndarray[Any, Any]) -> Any:
+        return numbers
+
+    def is_recording(self, device: Any) -> bool:
+        return False
+
+    def launch(self, kernel: str, device: Any, programs: int, dtype: str | None, arguments: Any) -> None:
+        given = list(arguments)
+        if dtype is not None:
+            given[-1] = isinstance(given[0], int)
+        given = [each.ctypes.data if isinstance(each, np.ndarray) else each for each in given]
+        function = getattr(self.library, kernel)
+        function.argtypes = [TYPES[letter] for letter in ARGUMENTS[kernel]]
+        function.restype = None
+        ctypes.c_uint.in_dll(self.library, "gridDim").value = programs
+        for program in range(programs):
+            ctypes.c_uint.in_dll(self.library, "blockIdx").value = program
+            function(*given)
+
+
+@pytest.fixture(scope="module")
+def loops(tmp_path_factory: pytest.TempPathFactory) -> LoopsOnTheHost:
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("a C++ compiler is missing: g++ or clang++")
+    folder = tmp_path_factory.mktemp("cuda")
+    (folder / "passes.cpp").write_text(CUDA + SOURCE.read_text(encoding="utf-8"), encoding="utf-8")
+    defined = [f"-DCHUNK={CHUNK}", "-DTHREADS=1", "-DPACKET=500"]
+    # Unlike CUDA, C++ may keep no two roundings apart without this option.
+    command = [
+        compiler,
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-ffp-contract=off",
+        "-w",
+        *defined,
+        "passes.cpp",
+        "-o",
+        "passes.so",
+    ]
+    subprocess.run(command, cwd=folder, check=True)
+    return LoopsOnTheHost(ctypes.CDLL(str(folder / "passes.so")))
+
+
+def make_arrays(seed: int = 3) -> list[np.ndarray[Any, Any]]:
+    random = np.random.default_rng(seed)
+    arrays = [random.standard_normal(shape).astype(np.float32) for shape in [(70_000,), (3, 5), (0,), (), (CHUNK,)]]
+    arrays[1][0] = [-0.0, 2.0**-149, -(2.0**-140), 1e-30, 0.0]
+    return [np.asarray(x) for x in arrays]
+
+
+def clip(loops: FusedLoops, arrays: Any, limit: float, eps: float, each: bool, inplace: bool) -> tuple[Any, Any]:
+    names = ["float32"] * len(arrays)
+    norms = loops.measure(arrays, names, each)
+    targets = arrays if inplace else list(map(np.empty_like, arrays))
+    loops.scale(arrays, targets, names, Coefficients(norms.high, limit, eps, norms.upload), each)
+    return targets, norms.totals
+
+
+def assert_close(results: Any, expected: Any) -> None:
+    """Compare arrays. The norms are summed in another order, so that one rounding of an element may differ."""
+    for x, y in zip(results, expected, strict=True):
+        np.testing.assert_array_max_ulp(x, y, maxulp=1)
+        np.testing.assert_array_equal(np.signbit(x), np.signbit(y))
+
+
+def assert_equal(results: Any, expected: Any) -> None:
+    """Compare arrays bit for bit, apart from the bits of NaN."""
+    for x, y in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(x, y)
+        np.testing.assert_array_equal(np.signbit(x), np.signbit(y))
+
+
+def measure(arrays: Any) -> float:
+    """Return the norm of all elements, in float64."""
+    return math.sqrt(math.fsum(float(np.vdot(x, x)) for x in (each.astype(np.float64) for each in arrays)))
+
+
+def clip_by_formula(arrays: Any, limit: float, eps: float) -> list[Any]:
+    """Return products in float64, rounded once."""
+    divisor = measure(arrays) + eps
+    coefficient = 1.0 if divisor <= limit else limit / divisor
+    with np.errstate(all="ignore"):
+        return [(x.astype(np.float64) * coefficient).astype(np.float32) for x in arrays]
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("limit", [0.0, 2.0**-140, 1.0, 300.0, 1e30, math.inf])
+def test_kernels_scale_by_the_formula(loops: LoopsOnTheHost, limit: float, inplace: bool) -> None:
+    clipped, (total,) = clip(loops, make_arrays(), limit, 1e-6, False, inplace)
+    assert total == np.float32(measure(make_arrays()))
+    assert_close(clipped, clip_by_formula(make_arrays(), limit, 1e-6))
+    clipped, _ = clip(loops, make_arrays(), limit, 0.0, True, inplace)
+    assert_close(clipped, [clip_by_formula([x], limit, 0.0)[0] for x in make_arrays()])
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_kernels_pass_on_what_is_not_finite(loops: LoopsOnTheHost, bad: float) -> None:
+    arrays = [np.array([3.0, bad], np.float32), np.array([-4.0], np.float32)]
+    expected = clip_by_formula(arrays, 1.0, 0.0)
+    clipped, (total,) = clip(loops, arrays, 1.0, 0.0, False, True)
+
+    np.testing.assert_array_equal([total, *clipped[0], *clipped[1]], [np.float32(bad), *expected[0], *expected[1]])
+
+
+@pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.0, 0.5), (-(2.0**-145), 2.0**-140), (-math.inf, 0.0)])
+def test_kernel_clips_by_value(loops: LoopsOnTheHost, bounds: tuple[float, float]) -> None:
+    arrays = make_arrays()
+    arrays[1][1, :2] = [math.nan, math.inf]
+    targets = list(map(np.empty_like, arrays))
+    loops.clamp(arrays, targets, ["float32"] * len(arrays), {"float32": bounds})
+
+    assert_equal(targets, clip_by_value(arrays, bounds[1], bounds[0]))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_single_array_is_passed_by_its_address(loops: LoopsOnTheHost, place: int) -> None:
+    arrays = make_arrays()[place : place + 1]
+    clipped, _ = clip(loops, arrays, 1.0, 0.0, False, False)
+
+    assert_close(clipped, clip_by_formula(arrays, 1.0, 0.0))
+
+
+def test_conversions_keep_subnormal_numbers(loops: LoopsOnTheHost) -> None:
+    narrow = np.array([2.0**-149, -(2.0**-127), 0.1, math.inf], np.float32)
+    wide, back = np.empty(4), np.empty(4, np.float32)
+    for turn in range(4):
+        ctypes.c_uint.in_dll(loops.library, "blockIdx").value = turn
+        for kernel, source, target in (("copy_to_float64", narrow, wide), ("copy_from_float64", wide, back)):
+            function = getattr(loops.library, kernel)
+            function.argtypes = [TYPES[letter] for letter in ARGUMENTS[kernel]]
+            function(source.ctypes.data, target.ctypes.data, 4)
+
+    assert_equal([wide, back], [narrow.astype(np.float64), narrow])

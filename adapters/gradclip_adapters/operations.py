@@ -59,6 +59,11 @@ class Operation:
         return self.group == ALL
 
     @property
+    def shares_norms(self) -> bool:
+        """Return whether several gradients may share a norm."""
+        return self.group in (ALL, EXAMPLE)
+
+    @property
     def is_average(self) -> bool:
         """Return whether the norm is an average over the elements."""
         return self.averaging_power > 0

@@ -82,8 +82,7 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
         `(list, total_norm)`. Its signature shows its abilities: if it lacks a parameter (`need_clip`, `norm_type`,
         `error_if_nonfinite`), the cases that need it are `unsupported`.
     op : str
-        The operation that the function performs: "clip_by_value", "clip_by_norm", "clip_by_global_norm",
-        "clip_by_block_rms", "clip_by_average_norm", "clip_per_example" or "clip_unitwise".
+        The operation that the function performs, such as "clip_by_global_norm". `gradclip check --help` lists all.
     dtypes : sequence of str, optional
         The dtypes of the gradients; float16, float32 and float64 by default.
     in_place : bool, optional

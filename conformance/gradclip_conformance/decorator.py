@@ -44,8 +44,7 @@ def conforms(
     Parameters
     ----------
     op : str
-        The operation that the clip function performs: "clip_by_value", "clip_by_norm", "clip_by_global_norm",
-        "clip_by_block_rms", "clip_by_average_norm", "clip_per_example" or "clip_unitwise".
+        The operation that the clip function performs, such as "clip_by_norm". `gradclip check --help` lists all.
     per : {"finding", "rule"}
         What gets a test of its own: each way in which a clip function can differ from the rules, or each rule.
     **options

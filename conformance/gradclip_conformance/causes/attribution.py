@@ -209,7 +209,7 @@ def explain_all(
             ordinary=_list_right_dtypes(name, mine, asked),
             called=_list_called(name, asked),
         )
-        if mine[0].context.subject.operation != "clip_by_value":
+        if OPERATIONS[mine[0].context.subject.operation].is_by_norm:
             with np.errstate(all="ignore"):
                 _fit(subject, mine)
         subject.proven.update(judged.explanation.cause for judged in mine if judged.explanation is not None)
@@ -242,7 +242,7 @@ def _explain_again(subject: _Subject, judged: Judged) -> Explanation | None:
     """Explain an answer by a law that other cells have proven, or describe what came back."""
     replies = [answer.reply for answer in judged.answers if isinstance(answer, Replied)]
     case = judged.context.case
-    if len(replies) != 1 or case.operation == "clip_by_value":
+    if len(replies) != 1 or not OPERATIONS[case.operation].is_by_norm:
         return None
     seen = subject.see(case, take_rows(case, replies[0]).gradients)
     proven = (law for law in subject.list_laws(case) if subject.proven[law.cause] >= PROVEN)
@@ -506,7 +506,7 @@ def _explain_norms(judged: Judged, calls: Sequence[tuple[Case, Reply]]) -> Expla
 
 def _explain_by_proven(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
     """Explain a wrong returned norm by a cause that reproduces the results, if other cells show this cause, too."""
-    if len(results) != len(case.gradients) or case.operation == "clip_by_value":
+    if len(results) != len(case.gradients) or not OPERATIONS[case.operation].is_by_norm:
         return None
     found = _explain_results(subject, case, results)
     return found if found is not None and subject.proven[found.cause] >= PROVEN else None
@@ -545,7 +545,7 @@ def _explain_small_difference(
     subject: _Subject, verdict: Verdict, calls: Sequence[tuple[Case, Sequence[Array | None]]]
 ) -> Explanation | None:
     """Explain results that are right within the error bound of the arithmetic."""
-    if calls[0][0].operation == "clip_by_value" or not verdict.ulp:
+    if not OPERATIONS[calls[0][0].operation].is_by_norm or not verdict.ulp:
         return None
     groups = [group for case, results in calls for group in subject.see(case, results).groups if group.total is None]
     for formula in subject.formulas:
@@ -606,7 +606,7 @@ def _explain_order(case: Case, results: Sequence[Array | None]) -> Explanation |
 def _are_right(case: Case, results: Sequence[Array | None]) -> bool:
     if explain_form(case, results) is not None or explain_excluded(case, results) is not None:
         return False
-    if case.operation == "clip_by_value":
+    if not OPERATIONS[case.operation].is_by_norm:
         return is_right_value(case, results)
     return all(map(_is_right_group, Seen(case, results).groups))
 
@@ -625,7 +625,7 @@ def _explain_in_order(subject: _Subject, case: Case, results: Sequence[Array | N
         return form
     if (excluded := explain_excluded(case, results)) is not None:
         return excluded
-    if case.operation == "clip_by_value":
+    if not OPERATIONS[case.operation].is_by_norm:
         barred = subject.barred.get(case.dtype, set())
         return RIGHT if is_right_value(case, results) else explain_value(case, results, barred, subject.proven)
     if OPERATIONS[case.operation].sums_examples:

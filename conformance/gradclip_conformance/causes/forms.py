@@ -12,6 +12,7 @@ from types import MappingProxyType
 import numpy as np
 
 from gradclip_adapters.contract import Array
+from gradclip_adapters.operations import OPERATIONS
 
 from ..cases.model import Case
 from ..judge.arrays import read_norm
@@ -157,7 +158,7 @@ def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
     if case.expectation.name in ("refused", "raises-on-nonfinite"):
         # The error itself is right here. The fault is that the call changed the gradients before it raised.
         return Explanation.of("inputs-changed")
-    if case.options.get("error_if_nonfinite") and case.operation != "clip_by_value":
+    if case.options.get("error_if_nonfinite") and OPERATIONS[case.operation].is_by_norm:
         seen = Seen(case, [gradient.array for gradient in case.gradients])
         if any(group.total is None and any(overflows(group, form) for form in group.forms) for group in seen.groups):
             return Explanation.of("squares-overflow", "refused", effect="error")

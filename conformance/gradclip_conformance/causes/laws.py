@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from gradclip_adapters.operations import OPERATIONS
+
 from ..oracle.formats import compute_power_of_two
 from ..oracle.formula import Formula
-from ..oracle.question import AVERAGES
 from .facts import (
     Group,
     Kind,
@@ -170,7 +171,7 @@ def _make_law(norm: Factor) -> Factor:
 
 
 def _scale_each(group: Group) -> Fraction | None:
-    return group.norms[0] if group.seen.case.operation in ("clip_by_global_norm", "clip_per_example") else None
+    return group.norms[0] if OPERATIONS[group.seen.case.operation].shares_norms else None
 
 
 def _scale_all(group: Group) -> Fraction | None:
@@ -220,7 +221,7 @@ def _average_by(power: float) -> Factor:
     """Return a function that divides the Euclidean norm by a power of the number of elements."""
 
     def compute_norm(group: Group) -> Fraction | None:
-        own = AVERAGES.get(group.seen.case.operation, 0) / 2
+        own = OPERATIONS[group.seen.case.operation].averaging_power / 2
         if not own or own == power or group.count < 2:
             return None
         return group.norm * Fraction(float(group.count) ** (own - power))

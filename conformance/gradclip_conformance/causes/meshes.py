@@ -17,6 +17,7 @@ import numpy as np
 
 from gradclip_adapters.contract import Array, Call, Gradient, Reply
 from gradclip_adapters.mesh import Mesh, cut_call, find_placement, get_mesh, join_replies, list_gradients
+from gradclip_adapters.operations import OPERATIONS
 
 from ..cases.model import Case
 from ..judge.model import Answer, Raised, Replied
@@ -170,7 +171,7 @@ def _is_power_of_ten(number: float) -> bool:
 def _list_fitting(judged: Judged) -> list[str]:
     """Return the causes whose models reproduce the answer of a cell."""
     case = judged.context.case
-    if len(judged.answers) != 1 or case.operation == "clip_by_value":
+    if len(judged.answers) != 1 or not OPERATIONS[case.operation].is_by_norm:
         return []
     with np.errstate(all="ignore"):
         return _fit_answer(case, judged.answers[0])
@@ -213,7 +214,7 @@ def _explain_rest(reply: Reply, every: Sequence[_Parts], right: Sequence[Sequenc
 
 def _group(case: Case) -> list[list[int]]:
     """Return the indices of the gradients that share a norm, for each norm."""
-    if case.operation == "clip_by_global_norm":
+    if OPERATIONS[case.operation].is_global:
         return [list(case.included)]
     return [[place] for place in case.included]
 

@@ -14,12 +14,13 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from gradclip_adapters.operations import OPERATIONS
+
 from ..oracle import integers
 from ..oracle.arrays import decode
 from ..oracle.bounds import compute_error_bounds
 from ..oracle.formats import FORMATS, Format, compute_power_of_two, decode_doubles, has_long_doubles, round_all
 from ..oracle.formula import PLAIN, Formula
-from ..oracle.question import AVERAGES
 from .facts import (
     Group,
     Kind,
@@ -429,7 +430,7 @@ def _is_computed_in(group: Group, factor: Fraction, narrow: str) -> bool:
     form = FORMATS[narrow]
     if group.kinds <= {Kind.SAME} or group.kinds <= {Kind.ZERO}:
         return False
-    size, is_average = float(min(group.norm, Fraction(2) ** 1000)), group.seen.case.operation in AVERAGES
+    size, is_average = float(min(group.norm, Fraction(2) ** 1000)), OPERATIONS[group.seen.case.operation].is_average
     bounds = compute_error_bounds(form, group.seen.order, group.count, size, is_average=is_average)
     slack = (bounds.clip_bound + 2) * 2.0 ** (1 - form.precision)
     if slack < 0.125 and all(_is_rounded_to(tensor, factor, narrow, slack) for tensor in group.distinct):

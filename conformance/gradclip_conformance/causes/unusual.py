@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from gradclip_adapters.contract import Array, Gradient
+from gradclip_adapters.operations import OPERATIONS
 
 from ..cases.model import Case
 from ..oracle.arrays import decode
@@ -79,7 +80,7 @@ def has_dense_rows(case: Case, results: Sequence[Array | None]) -> bool:
 def explain_rows(case: Case, results: Sequence[Array | None], formulas: Sequence[Formula]) -> Explanation | None:
     """Explain row-sparse gradients that were clipped before stored rows of the same index were added."""
     stored = replace(case, gradients=tuple(replace(one, rows=None, height=None) for one in case.gradients))
-    if case.operation == "clip_by_value":
+    if not OPERATIONS[case.operation].is_by_norm:
         fits = _are_clipped_apart(case, results)
     else:
         seen = Seen(stored, [gradient.array for gradient in stored.gradients])

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gradclip_adapters.contract import Reply
+from gradclip_adapters.operations import OPERATIONS
 
 from ..cases.model import Case, Expect, expect
 from ..oracle.predict import predict
@@ -80,7 +81,7 @@ def _list_rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
         yield from _list_element_rules(case)
     # The error bound for mixed dtypes is that of the coarsest dtype, because the norm may be rounded to it. Elements of
     # finer dtypes must still keep the direction, because they are rounded only in their own dtype.
-    if case.operation == "clip_by_global_norm" and _has_several_dtypes(case) and None not in predict(case).norms:
+    if OPERATIONS[case.operation].is_global and _has_several_dtypes(case) and None not in predict(case).norms:
         yield "direction-kept", expect("metamorphic", relation="direction")
     if reply.norm is not None and _has_a_norm(context):
         finite = predict(case).norms[0] is not None
@@ -91,7 +92,7 @@ def _list_rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
 def _has_a_norm(context: Context) -> bool:
     """Return whether the norm of a case is defined, and is not judged by the case's own expectation."""
     case = context.case
-    defined = case.operation == "clip_by_global_norm" and case.expectation.name not in ("returned-norm", "scaled-once")
+    defined = OPERATIONS[case.operation].is_global and case.expectation.name not in ("returned-norm", "scaled-once")
     # If a case excuses arithmetic that leaves the range, it also excuses the norm.
     excused = dict(case.expectation.parameters).get("leaves_range", False)
     return defined and not excused and not context.flushes_subnormals
@@ -106,7 +107,7 @@ def _judges_elements(case: Case) -> bool:
 def _list_element_rules(case: Case) -> Iterator[tuple[str, Expect]]:
     if not case.included:
         return
-    if case.operation == "clip_by_value":
+    if not OPERATIONS[case.operation].is_by_norm:
         yield "bounds", expect("values")
         return
     prediction = predict(case)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gradclip_adapters.contract import Array, Reply
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
@@ -41,7 +42,7 @@ def judge_by_formula(
     A relation between calls is explained if each of the answers is explained.
     """
     case = context.case
-    if case.operation == "clip_by_value" or (expectation.relates and found.status == Status.PASS):
+    if not OPERATIONS[case.operation].is_by_norm or (expectation.relates and found.status == Status.PASS):
         return None
     replies = [take_rows(case, answer.reply) for answer in answers if isinstance(answer, Replied)]
     following = expectation.follow_up(case, Replied(replies[0])) if replies else None

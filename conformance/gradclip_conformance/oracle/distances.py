@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gradclip_adapters.contract import Array
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import Status
 
 from .arrays import decode
@@ -220,7 +221,7 @@ def measure(
     For a subject that flushes subnormal numbers, zeros and subnormal numbers count as the same.
     """
     # With several dtypes, the common norm may have been rounded to the coarsest one.
-    coarsest = find_narrowest(case) if case.operation == "clip_by_global_norm" else None
+    coarsest = find_narrowest(case) if OPERATIONS[case.operation].is_global else None
     found = [
         _measure_one(case, prediction, i, got, coarsest or given.dtype, flushes_subnormals)
         for i in indices

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from types import ModuleType
 
 from gradclip_adapters.contract import Array
+from gradclip_adapters.operations import OPERATIONS
 
 from . import integers
 from .arrays import decode
@@ -24,7 +25,6 @@ from .formats import FORMATS, Format, compute_power_of_two, decode_bits, divide_
 from .formula import PLAIN, Formula
 from .model import Clipped, DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
 from .question import (
-    AVERAGES,
     Question,
     compute_layer_share,
     count_divisor,
@@ -152,11 +152,11 @@ class _Asked:
     def __init__(self, question: Question, formula: Formula) -> None:
         self.question, self.formula = question, formula
         # The global norm of a single gradient is the gradient's own norm.
-        alone = question.operation == "clip_by_global_norm" and len(question.gradients) == 1
+        alone = OPERATIONS[question.operation].is_global and len(question.gradients) == 1
         self._key = (
             "clip_by_norm" if alone else question.operation,
             tuple((gradient.array, gradient.need_clip, gradient.parameter) for gradient in question.gradients),
-            tuple(map(tuple, list_norm_groups(question))) if question.operation == "clip_per_example" else (),
+            tuple(map(tuple, list_norm_groups(question))) if OPERATIONS[question.operation].sums_examples else (),
             tuple(sorted(question.options.items())),
             formula,
             question.dtype,
@@ -173,7 +173,7 @@ class _Asked:
 # The cache is safe in threads. The suite judges in one thread for each job.
 @lru_cache(maxsize=4096)
 def _predict(asked: _Asked) -> Prediction:
-    if asked.question.operation == "clip_by_value":
+    if not OPERATIONS[asked.question.operation].is_by_norm:
         return _predict_by_value(asked.question)
     return _predict_by_norm(asked.question, asked.formula)
 
@@ -214,9 +214,9 @@ def _predict_nothing(tensors: Sequence[DyadicArray | None], flags: Sequence[bool
 
 def _predict_by_norm(case: Question, formula: Formula) -> Prediction:
     tensors, flags = decode_gradients(case), _list_included(case)
-    if case.operation == "clip_by_global_norm":
+    if OPERATIONS[case.operation].is_global:
         return _predict_group(case, tensors, flags, formula)
-    if case.operation == "clip_per_example":
+    if OPERATIONS[case.operation].sums_examples:
         return _predict_groups(case, tensors, formula)
     # A case may have thousands of gradients, many of them the same.
     known: dict[tuple[Array | None, bool, Array | None], Prediction] = {}
@@ -277,7 +277,7 @@ def _predict_group(
     form = FORMATS[find_narrowest(case) if alone is None else alone.dtype]
     size = divide_to_float(clipped.norm.middle, Fraction(1))
     errors = compute_error_bounds(
-        form, case.norm_type, count_terms(counted), size, is_average=case.operation in AVERAGES
+        form, case.norm_type, count_terms(counted), size, is_average=OPERATIONS[case.operation].is_average
     )
     if weight is not None:
         # A share is the root of a quotient, not of a sum.

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from gradclip_adapters.contract import Gradient
+from gradclip_adapters.operations import OPERATIONS
 
 from .formats import FORMATS
 
 __all__ = [
-    "AVERAGES",
     "Question",
     "compute_layer_share",
     "count_divisor",
@@ -21,9 +20,6 @@ __all__ = [
     "get_clipping_threshold",
     "list_norm_groups",
 ]
-
-#: The sum of squares of these operations is divided by this power of the number of elements before the root is taken.
-AVERAGES: Mapping[str, int] = MappingProxyType({"clip_by_block_rms": 1, "clip_by_average_norm": 2})
 
 
 class Question(Protocol):
@@ -66,7 +62,7 @@ def get_clipping_threshold(question: Question) -> float:
 
     A layer of an example has only a part of it (see `compute_layer_share`).
     """
-    return float(question.options["clip_factor" if question.operation == "clip_unitwise" else "clip_norm"])
+    return float(question.options[OPERATIONS[question.operation].threshold])
 
 
 def compute_layer_share(question: Question, index: int) -> Fraction | None:
@@ -86,15 +82,16 @@ def _count_elements(question: Question, index: int) -> int:
 
 def count_divisor(operation: str, elements: int) -> int:
     """Return the number that divides the sum of squares of a gradient with this number of elements. It is 1 or more."""
-    divisor: int = max(elements, 1) ** AVERAGES.get(operation, 0)
+    divisor: int = max(elements, 1) ** OPERATIONS[operation].averaging_power
     return divisor
 
 
 def list_norm_groups(question: Question) -> list[list[int]]:
     """Return the groups of gradients that share a norm."""
-    if question.operation == "clip_by_global_norm":
+    operation = OPERATIONS[question.operation]
+    if operation.is_global:
         return [list(question.included)]
-    if question.operation == "clip_per_example" and "layers" not in question.options:
+    if operation.sums_examples and "layers" not in question.options:
         # The gradients of an example share a norm.
         numbers = dict.fromkeys(question.gradients[i].group for i in question.included)
         return [[i for i in question.included if question.gradients[i].group == number] for number in numbers]

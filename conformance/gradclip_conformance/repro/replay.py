@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.records import Cell
 from gradclip_spec import rules
 
@@ -24,15 +25,7 @@ from ..oracle.predict import predict
 __all__ = ["choose_shown_case", "find_case"]
 
 #: The options that a case of `--deep` may have.
-FIND_OPTIONS = {
-    "clip_by_value": {"max", "min"},
-    "clip_by_norm": {"clip_norm"},
-    "clip_by_global_norm": {"clip_norm"},
-    "clip_by_block_rms": {"clip_norm"},
-    "clip_by_average_norm": {"clip_norm"},
-    "clip_per_example": {"clip_norm"},
-    "clip_unitwise": {"clip_factor"},
-}
+FIND_OPTIONS = {name: {each.threshold, *({"min"} & {*each.parameters})} for name, each in OPERATIONS.items()}
 
 
 def find_case(cell: Cell) -> Case | None:
@@ -74,7 +67,7 @@ def choose_shown_case(case: Case, expectation: Expectation, cell: Cell) -> Case:
     instead = expectation.choose_case_to_show(case, cell)
     if instead is not None:
         return instead
-    return _cut(case, expectation.show_first(cell)) if case.operation == "clip_by_value" else case
+    return _cut(case, expectation.show_first(cell)) if not OPERATIONS[case.operation].is_by_norm else case
 
 
 def _cut(case: Case, shown: Any) -> Case:

@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 
 from gradclip_adapters.contract import FEATURES
-from gradclip_adapters.operations import OPERATIONS
+from gradclip_adapters.operations import OPERATIONS, Operation
 
 from .abilities import DTYPES, NORM_TYPES, Ability, list_abilities
 
@@ -62,43 +62,6 @@ STYLES = {
     ),
 }
 
-#: The lines of the stand-in that compute `results` and `norm`.
-STAND_INS = {
-    "clip_by_value": """
-low, high, norm = options.get("min", -options["max"]), options["max"], None
-results = [np.clip(one, one.dtype.type(low), one.dtype.type(high)) for one in tensors]
-""",
-    "clip_by_norm": """
-norms, norm = [np.sqrt(np.sum(np.square(one, dtype=np.float64))) for one in tensors], None
-results = [one * one.dtype.type(min(1.0, options["clip_norm"] / n)) for one, n in zip(tensors, norms)]
-""",
-    "clip_by_global_norm": """
-norm = np.sqrt(sum(np.sum(np.square(one, dtype=np.float64)) for one in tensors))
-results = [one * one.dtype.type(min(1.0, options["clip_norm"] / norm)) for one in tensors]
-""",
-    "clip_by_block_rms": """
-norms, norm = [np.sqrt(np.mean(np.square(one, dtype=np.float64))) for one in tensors], None
-results = [one * one.dtype.type(min(1.0, options["clip_norm"] / n)) for one, n in zip(tensors, norms)]
-""",
-    "clip_by_average_norm": """
-norms, norm = [np.sqrt(np.sum(np.square(one, dtype=np.float64))) / one.size for one in tensors], None
-results = [one * one.dtype.type(min(1.0, options["clip_norm"] / n)) for one, n in zip(tensors, norms)]
-""",
-    "clip_per_example": """
-count, norm = len(tensors[0]) if tensors else 0, None
-norms = [np.sqrt(sum(np.sum(np.square(one[i], dtype=np.float64)) for one in tensors)) for i in range(count)]
-factors = [min(1.0, options["clip_norm"] / n) for n in norms]
-results = [np.sum([one[i] * one.dtype.type(factors[i]) for i in range(count)], axis=0) for one in tensors]
-""",
-    "clip_unitwise": """
-results, norm = [], None
-for one, weight in zip(tensors, options["parameters"]):
-    axes = tuple(range(1, one.ndim)) or None
-    squares = [np.sum(np.square(array, dtype=np.float64), axis=axes, keepdims=True) for array in (one, weight)]
-    limit = options["clip_factor"] * np.maximum(np.sqrt(squares[1]), options.get("eps", 1e-3))
-    results.append(one * np.minimum(1.0, limit / np.sqrt(squares[0])).astype(one.dtype))
-""",
-}
 
 #: The line that makes the parameters of a unitwise clip.
 PARAMETERS = 'options["parameters"] = build_parameters(call.gradients, make_tensor)'
@@ -133,7 +96,7 @@ def write_files(name: str, style: str, operation: str) -> dict[str, str]:
         "task": kind.task,
         "threshold": OPERATIONS[operation].threshold,
         "more": textwrap.fill(f"With abilities, it also holds {', '.join(more)}.", WIDTH - 4, subsequent_indent="    "),
-        "stand_in": textwrap.indent(f"{STAND_INS[operation].strip()}\n{kind.ending}", "    "),
+        "stand_in": textwrap.indent(f"{_write_stand_in(OPERATIONS[operation])}\n{kind.ending}", "    "),
         "helpers": _list_helpers(operation),
         "parameters": f"        {PARAMETERS}\n" if OPERATIONS[operation].is_relative else "",
         "call": textwrap.indent(kind.call, " " * 12),
@@ -148,6 +111,15 @@ def write_files(name: str, style: str, operation: str) -> dict[str, str]:
             (".workflow.yml", "workflow.yml"),
         )
     }
+
+
+def _write_stand_in(operation: Operation) -> str:
+    """Return the line that computes `results` and `norm`: a call of the reference."""
+    names = ["parameters"] if operation.is_relative else []
+    arguments = ["tensors", *(f'options["{name}"]' for name in (*names, operation.threshold))]
+    arguments += ['options.get("min")'] if "min" in operation.parameters else []
+    call = f"gradclip_spec.{operation.function}({', '.join(arguments)})"
+    return f"results, norm = {call}{'' if operation.returns_norm else ', None'}"
 
 
 def _list_helpers(operation: str) -> str:

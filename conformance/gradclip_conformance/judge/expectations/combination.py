@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gradclip_adapters.contract import Array, Reply
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
@@ -69,7 +70,7 @@ class Combination(Expectation):
 
     def _judge_error(self, context: Context, answer: Raised) -> Verdict:
         call = make_whole_call(context.case, self.exact)
-        by_norm = context.case.operation != "clip_by_value"
+        by_norm = OPERATIONS[context.case.operation].is_by_norm
         if by_norm and any(not np.isfinite(group.norm) for group in call.groups) and not has_option_for_errors(context):
             return Verdict(Status.PASS, observed=show_answer(answer), behaviour=f"raises:{answer.kind}")
         detail = f"A result was expected, but the call {describe_what_happened(context.case, answer)}."
@@ -82,7 +83,7 @@ class Combination(Expectation):
         yield from _judge_excluded(context, answer)
         yield from _judge_dtypes(case, answer)
         yield _judge_elements(context, call, answer, reply.gradients, "")
-        if "returns_norm" in context.subject.features and case.operation == "clip_by_global_norm":
+        if "returns_norm" in context.subject.features and OPERATIONS[case.operation].returns_norm:
             yield _judge_norm(case, call, answer)
         if reply.inputs is not None and "functional" in context.subject.features:
             yield from _judge_kept(context, answer, reply.inputs)
@@ -146,7 +147,7 @@ def _judge_elements(
 ) -> Verdict:
     """Return the verdict on the included elements, given the claims of the documentation."""
     case, flushes = context.case, context.flushes_subnormals
-    if case.operation == "clip_by_value":
+    if not OPERATIONS[case.operation].is_by_norm:
         found = call.measure_bounds(results, keeps_zeros=not context.through_optimizer, flushes=flushes)
         return _apply_claims(context, _judge_measured(context, answer, found, what))
     if call.find_silent_group(results) is not None:
@@ -190,7 +191,7 @@ def _judge_measured(context: Context, answer: Replied, found: Measured, what: st
     case = context.case
     shown = show_gradients([answer.reply.gradients[found.tensor]][:SHOWN_ELEMENTS])
     by_norm = "identity-below" if found.touched else "scaled-above"
-    rule = what or ("bounds" if case.operation == "clip_by_value" else by_norm)
+    rule = what or ("bounds" if not OPERATIONS[case.operation].is_by_norm else by_norm)
     detail = found.write_sentence(case.operation)
     return Verdict(found.grade, detail, found.ulp, None, shown, behaviour=describe_behaviour(case, answer), breaks=rule)
 

@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from gradclip_adapters.contract import Array, Reply
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
@@ -84,7 +85,7 @@ def _compute_derivatives(case: Case) -> Iterator[tuple[list[int], list[list[Boun
     for i, gradient in enumerate(case.gradients):
         if gradient.array is not None and not gradient.need_clip:
             yield [i], [[(value, Fraction(0)) for value in _decode(gradient.cotangent)]]
-    if case.operation == "clip_by_value":
+    if not OPERATIONS[case.operation].is_by_norm:
         low, high = Fraction(case.options.get("min", -case.options["max"])), Fraction(case.options["max"])
         for i in case.included:
             values, vector = _decode(case.gradients[i].array), _decode(case.gradients[i].cotangent)

@@ -8,6 +8,7 @@ from textwrap import indent
 from typing import Any, ClassVar
 
 from gradclip_adapters.contract import Array, Reply
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
@@ -92,7 +93,7 @@ class Values(_Elements):
             )
             status = Status.FAIL if self.wide else Status.QUALITY if excused else found.grade
             return _judge_elsewhere(case, results, status, found.write_sentence(case.operation), found.ulp)
-        if case.operation == "clip_by_value" and (flipped := find_flipped_zero(context, results)) is not None:
+        if not OPERATIONS[case.operation].is_by_norm and (flipped := find_flipped_zero(context, results)) is not None:
             detail = f"Gradient {flipped}: a zero inside the range came back with the other sign."
             return _judge_elsewhere(case, results, Status.FAIL, detail, 0.0)
         return Verdict(Status.PASS, ulp=found.ulp)
@@ -236,7 +237,7 @@ class InputsWritten(_Elements):
         excluded = tuple(i for i, gradient in enumerate(case.gradients) if not gradient.need_clip)
         if (found := Untouched(excluded).judge_replies(context, [written])).status != Status.PASS:
             return found
-        if case.operation != "clip_by_value" and None in predict(case).norms:
+        if OPERATIONS[case.operation].is_by_norm and None in predict(case).norms:
             return NotSilent().judge_replies(context, [written])
         return Values().judge_replies(context, [written])
 

@@ -1,7 +1,8 @@
 """Load the rule book: each rule as data, from the TOML files in this folder.
 
-Each file holds one theme. Each entry defines one rule for each of its operations. A rule id joins the operation and the
-rule's name, as in `global-norm.excluded-not-counted`. Ids are never reused. `python -m gradclip_spec.rules` prints the
+Each file holds one theme. Each entry defines one rule for each of its operations: a list of them, `"every"` operation,
+or `"every norm"`, which is every operation by a norm. A rule id joins the operation and the rule's name, as in
+`global-norm.excluded-not-counted`. Ids are never reused. `python -m gradclip_spec.rules` prints the
 rule book.
 """
 
@@ -39,6 +40,12 @@ LEVELS = {
     "should": "the documents do not say it, but a user can expect it",
     "quality": "about accuracy: an error that the dtype's arithmetic explains is poor, a larger error is a failure",
     "unspecified": "not defined anywhere: recorded, never judged",
+}
+
+#: Names of groups of operations. A rule of a group needs cases as soon as an operation is added.
+_GROUPS = {
+    "every": [*PREFIXES],
+    "every norm": [prefix for prefix, operation in PREFIXES.items() if operation.is_by_norm],
 }
 
 _KEYS = {"id", "operations", "level", "statement", "formula", "source"}
@@ -102,10 +109,12 @@ def _make_rules(entry: Mapping[str, Any], theme: str) -> list[Rule]:
     if not {"id", "operations", "level", "statement"} <= entry.keys() <= _KEYS:
         message = f"the rule {name} in {theme}.toml has the keys {sorted(entry)}; known keys are {sorted(_KEYS)}"
         raise ValueError(message)
-    if entry["level"] not in LEVELS or not set(entry["operations"]) <= PREFIXES.keys():
+    named = entry["operations"]
+    operations = _GROUPS.get(named, []) if isinstance(named, str) else named
+    if entry["level"] not in LEVELS or not operations or not set(operations) <= PREFIXES.keys():
         message = (
-            f"the rule {name} in {theme}.toml has level {entry['level']!r} and operations {entry['operations']}; "
-            f"choose from the levels {list(LEVELS)} and the operations {list(PREFIXES)}"
+            f"the rule {name} in {theme}.toml has level {entry['level']!r} and operations {named}; "
+            f"choose from the levels {list(LEVELS)}, the operations {list(PREFIXES)} and the groups {list(_GROUPS)}"
         )
         raise ValueError(message)
     source = tuple(Source(**each) for each in entry.get("source", ()))
@@ -126,5 +135,5 @@ def _make_rules(entry: Mapping[str, Any], theme: str) -> list[Rule]:
             theme=theme,
         )
         for operation in PREFIXES
-        if operation in entry["operations"]
+        if operation in operations
     ]

@@ -11,6 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from gradclip_adapters.operations import OPERATIONS
+
 from .limits import FILE, OverLimit, check_size, parse_json
 from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, hash_plan
 from .schema import find_violation
@@ -195,6 +197,8 @@ def _check(run: Run, place: Place, allow_incomplete: bool) -> None:
 
 def _find_contradictions(header: Header, cells: list[Cell], footer: Footer) -> Iterator[str]:
     operations = {subject["name"]: subject["operation"] for subject in header.subjects}
+    if unknown := sorted({*operations.values()} - OPERATIONS.keys()):
+        yield f"is about the operations {', '.join(unknown)}, which this version does not know"
     for cell in cells:
         if operations.get(cell.subject) != cell.operation:
             yield f"has a cell of {cell.subject!r} for {cell.operation}, which its header does not list"

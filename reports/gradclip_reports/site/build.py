@@ -22,7 +22,7 @@ from ..statuses import NOT_RUN, SEVERITIES, Status
 from ..values import escape_text
 from .book import Book, Rule
 from .formulas import write_mathml
-from .questions import OPERATIONS, STANDING_OF, STANDINGS, Answer, write_answer
+from .questions import PREFIXES, STANDING_OF, STANDINGS, Answer, write_answer
 from .slugs import Slugs
 from .views import FindingView, RunView, make_views
 from .words import LEVELS, MATRIX_PAGES, OPERATION_LABELS, OTHER_LABELS, STANDINGS_OF_FINDINGS, VERDICTS
@@ -286,7 +286,7 @@ def _load_templates() -> jinja2.Environment:
         EVERY_OPERATION={**labels, **OTHER_LABELS},
         OPERATION_LABELS=OPERATION_LABELS,
         MATRIX_PAGES=MATRIX_PAGES,
-        PREFIXES={OPERATIONS[operation]: label for operation, label in (labels | OTHER_LABELS).items()},
+        PREFIXES={PREFIXES[operation]: label for operation, label in (labels | OTHER_LABELS).items()},
         write_answer=_write_answer,
     )
     return environment

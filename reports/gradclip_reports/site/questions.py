@@ -13,24 +13,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradclip_adapters.operations import OPERATIONS
+
 from ..lines import Cell, Finding, Run
 from ..statuses import STATUSES, UNEXPLAINED, Status, rank_severity
 from ..values import escape_line, shorten_text
 from .book import Book, Question, Words
 from .measured import is_ordinary_clip
+from .words import OPERATION_LABELS, OTHER_LABELS
 
-__all__ = ["OPERATIONS", "STANDINGS", "STANDING_OF", "Answer", "answer_operations", "answer_run", "write_answer"]
+__all__ = ["PREFIXES", "STANDINGS", "STANDING_OF", "Answer", "answer_operations", "answer_run", "write_answer"]
 
-#: The operations by the prefix of their rules, in the order in which an answer is looked for.
-OPERATIONS = {
-    "clip_by_global_norm": "global-norm",
-    "clip_by_norm": "norm",
-    "clip_by_value": "value",
-    "clip_by_block_rms": "block-rms",
-    "clip_by_average_norm": "average-norm",
-    "clip_per_example": "per-example",
-    "clip_unitwise": "unitwise",
-}
+#: The prefixes of the rules of each operation, in the order in which an answer is looked for.
+PREFIXES = {name: OPERATIONS[name].prefix for name in (*OPERATION_LABELS, *OTHER_LABELS) if name}
 
 #: The standings of answers, worst first, with a glyph and a meaning.
 STANDINGS = {
@@ -110,14 +105,14 @@ def answer_run(run: Run, book: Book, operation: str = "") -> dict[str, tuple[Ans
     book
         The questions and the tables of measurements.
     operation
-        Answer for this operation only. If it is empty, the first of `OPERATIONS` that can answer a question does.
+        Answer for this operation only. If it is empty, the first of `PREFIXES` that can answer a question does.
     """
     return _answer_each(run, book, [operation])[operation]
 
 
 def answer_operations(run: Run, book: Book) -> dict[str, dict[str, tuple[Answer, ...]]]:
     """Return what :func:`answer_run` returns for each operation, and for the first that can answer (the key "")."""
-    return _answer_each(run, book, ["", *OPERATIONS])
+    return _answer_each(run, book, ["", *PREFIXES])
 
 
 def write_answer(answers: Sequence[Answer]) -> str:
@@ -137,7 +132,7 @@ def _answer_each(run: Run, book: Book, operations: Sequence[str]) -> dict[str, d
     findings = {pair: number for number, finding in enumerate(run.findings) for pair in finding.pairs}
     asked = _Asked(run, cells, findings, run.map_singles())
     # Without an operation, the answers of all operations are needed.
-    names = [*OPERATIONS] if "" in operations else operations
+    names = [*PREFIXES] if "" in operations else operations
     found = {question.id: {name: _answer_of(asked, question, name) for name in names} for question in book.questions}
     return {
         operation: {
@@ -152,7 +147,7 @@ def _answer(
 ) -> tuple[Answer, ...]:
     if question.measure:
         return (_measure(run, question, book, operation),)
-    names = [operation] if operation else [*OPERATIONS]
+    names = [operation] if operation else [*PREFIXES]
     found = [by_operation[name] for name in names]
     known = [answers for answers in found if answers and answers[0].standing != "unknown"]
     unknown = [answers for answers in found if answers]
@@ -196,7 +191,7 @@ def _join(group: Sequence[Answer], total: int) -> Answer:
 def _select_cells(asked: _Asked, question: Question, operation: str) -> Iterator[Cell]:
     for pattern in question.rules:
         name, _, variant = pattern.partition("/")
-        for cell in asked.cells.get(f"{OPERATIONS[operation]}.{name}", ()):
+        for cell in asked.cells.get(f"{PREFIXES[operation]}.{name}", ()):
             fits = not variant or cell.case.split("/")[1:2] == [variant]
             if fits and (not question.dtypes or cell.dtype in question.dtypes):
                 yield cell
@@ -261,11 +256,11 @@ def _explain_silence(question: Question, cells: Sequence[Cell]) -> Answer:
 
 
 def _measure(run: Run, question: Question, book: Book, operation: str) -> Answer:
-    wanted = operation or "clip_by_global_norm"
+    wanted = operation or next(iter(PREFIXES))
     found: Answer | None = None
     if question.measure == "accuracy":
         found = _measure_accuracy(run, book, wanted)
-    elif question.measure == "speed" and wanted == "clip_by_global_norm":
+    elif question.measure == "speed" and OPERATIONS[wanted].is_global:
         found = _measure_speed(run, question, book)
     # No rule and no measurement of this suite can answer such a question.
     return found or Answer("unknown", "not asked" if question.measure == "none" else "not measured")

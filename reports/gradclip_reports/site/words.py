@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
+from gradclip_adapters.operations import OPERATIONS
+
 __all__ = ["LEVELS", "MATRIX_PAGES", "OPERATION_LABELS", "OTHER_LABELS", "STANDINGS_OF_FINDINGS", "VERDICTS"]
 
-#: The operations. The empty one stands for the first that can answer a question.
+#: The operations with a page of the matrix. Their order is that in which an answer is looked for.
+_IN_MATRIX = [operation for operation in reversed(OPERATIONS.values()) if operation.matrix_page]
+
+#: The labels of these operations. The empty one stands for the first that can answer a question.
 OPERATION_LABELS = {
     "": "global norm if offered",
-    "clip_by_global_norm": "by global norm",
-    "clip_by_norm": "by norm",
-    "clip_by_value": "by value",
+    **{operation.function: operation.label for operation in _IN_MATRIX},
 }
-#: The operations without a page of the matrix.
-OTHER_LABELS = {
-    "clip_by_block_rms": "by block RMS",
-    "clip_by_average_norm": "by average norm",
-    "clip_per_example": "per example",
-    "clip_unitwise": "unitwise",
-}
+#: The labels of the operations without a page of the matrix.
+OTHER_LABELS = {name: operation.label for name, operation in OPERATIONS.items() if not operation.matrix_page}
 #: The pages of the matrix, by operation.
-MATRIX_PAGES = {
-    "": "index",
-    "clip_by_global_norm": "by-global-norm",
-    "clip_by_norm": "by-norm",
-    "clip_by_value": "by-value",
-}
+MATRIX_PAGES = {"": "index", **{operation.function: operation.matrix_page for operation in _IN_MATRIX}}
 #: The levels of rules.
 LEVELS = {
     "must": "The documents say it",

@@ -21,8 +21,6 @@ DATA = (
     "gradclip_adapters/scripts/*.toml",
     "gradclip_adapters/launch.py",
     "gradclip_conformance/known/expectations/*.toml",
-    "gradclip_conformance/cases/*.toml",
-    "gradclip_conformance/covering/designs/*.json",
     "gradclip_conformance/known/schemas/*.json",
     "gradclip_conformance/repro/schemas/*.json",
     "gradclip_conformance/run/schemas/*.json",

@@ -69,7 +69,6 @@ FEATURES_OF_EVERY_FUNCTION = (
     "reuses",
     "reversed",
     "strided",
-    "swapped",
     "threads",
     "threshold_kinds",
 )

@@ -124,7 +124,7 @@ class ReferenceAdapter(Adapter):
 
     def _build_keywords(self, subject: Subject, call: Call) -> dict[str, Any]:
         keywords = _build_keywords(subject, call)
-        if all(gradient.parameter is None for gradient in call.gradients):
+        if "clip_factor" not in call.options:
             return keywords
         parameters = build_parameters(call.gradients, self._backend.make)
         return {**keywords, "params": parameters[0] if call.options.get("as_single") else parameters}

@@ -90,7 +90,7 @@ def _list_cells(config: pytest.Config, target: str) -> list[_CellCheck]:
 
     connection, probes = _connect(config, target), AbilityProbes()
     planned = plan_cells(connection.description.subjects, list_all_cases(), Selection())
-    planned += plan_rows(connection.description.subjects, Selection(), adapter=target)
+    planned += plan_rows(connection.description.subjects, Selection())
     evidence: list[Evidence] = []
     return [_CellCheck(connection, target, cell, probes, evidence) for cell in planned]
 

@@ -31,10 +31,13 @@ gradient, which has $m_i$ elements. $c$ is `clip_norm` and $n$ is the norm. $l$ 
 For block RMS and average norm, *norm* means that average. For the clip per example, it means the norm of an example.
 The unitwise clip is adaptive gradient clipping (AGC). A *unit* is the part of a gradient that belongs to one output,
 $W[i]$ is its parameter, and $\lambda$ is `clip_factor`. Where a rule of several operations says clip_norm, it means
-clip_factor. These four operations have fewer rules than the first three, and the covering designs have no rows of them.
+clip_factor. These four operations have fewer rules than the first three.
 
 A gradient is *excluded* when a flag, an attribute of its parameter or a predicate on that parameter says that it is not
 to be clipped. A parameter without a gradient has the gradient *None*. Every other gradient is *included*.
+
+Elements are in the byte order of the machine. A function that declares the other order, too, is also asked arrays of
+that order.
 
 The *threshold* is `clip_norm`, or `min` and `max`. The *coefficient* is the number that multiplies each element: 1, or
 $c / n$ when $n > c$.

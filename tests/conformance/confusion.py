@@ -39,7 +39,7 @@ from gradclip_reports.statuses import UNEXPLAINED  # noqa: E402
 NAMED = 0.95
 FEW, FEW_SHARE = 3, 0.95
 
-#: Some defects show only in rows of the covering design. The first row with a wrong answer is enough.
+#: Some defects show only in rows of the sampler. The first row with a wrong answer is enough.
 ROWS = "combinations"
 
 

@@ -615,7 +615,7 @@ class TestFilesBesideAnAdapter:
 
     @pytest.mark.exam(sample=0)
     def test_pins_apply_however_the_path_is_spelled(self, folder: Path) -> None:
-        # Check every rule of the operation except the covering design, whose many cells may lack pins.
+        # Check every rule of the operation except the random calls, whose many cells may lack pins.
         designed = ("value.combinations", "value.combinations-extreme")
         every_rule = [
             f"--rule={rule.id}" for rule in rules.load() if rule.id.startswith("value.") and rule.id not in designed

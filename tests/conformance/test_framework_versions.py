@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gradclip_adapters import registry
-from gradclip_adapters.contract import Subject
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.cli.targets import complete_target
 from gradclip_conformance.judge.model import Claim
@@ -24,8 +23,6 @@ from gradclip_conformance.known.known_causes import KnownCause
 from gradclip_conformance.known.pins import is_version_within
 from gradclip_conformance.run import environments
 from gradclip_conformance.run.environments import recipes, versions
-from gradclip_conformance.run.plan import Selection
-from gradclip_conformance.run.runner import RunRequest, plan_rows
 from gradclip_reports.records import Footer, Header, Run, read_runs
 
 #: The recipe of a framework that the suite knows in four versions.
@@ -41,7 +38,6 @@ LIBRARY = environments.Recipe(
             "3.11",
             (f"library[cpu]=={version}", *pins),
             100,
-            rows=False,
             framework=f"library[cpu]=={version}",
         )
         for version, *pins in (("2.9.0", "numpy<2"), ("2.9.1", "numpy<2"), ("1.0", "numpy<1.20"))
@@ -101,7 +97,6 @@ def test_version_that_is_not_known_gets_the_requirements_of_its_neighbour(
 
     assert recipe is not None
     assert recipe.requirements == requirements
-    assert recipe.rows == (name == "library")
 
 
 def test_version_may_be_in_a_package_of_another_name() -> None:
@@ -173,31 +168,6 @@ def test_package_to_install_alone_must_be_required() -> None:
 )
 def test_version_matches_its_beginning(wanted: str, version: str, matches: bool) -> None:
     assert environments.matches_version(wanted, version) == matches
-
-
-def test_only_the_pinned_version_is_asked_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(recipes.read_recipes(), "library", LIBRARY)
-    subject = registry.resolve("numpy").subjects()[:1]
-
-    def plan(version: str) -> int:
-        target = RunRequest("library", pytest.fail, version=version).target
-        return len(plan_rows(subject, RunRequest("library", pytest.fail).selection, adapter=target))
-
-    assert plan("") == plan("2.10.1") > 0
-    assert plan("2.9.0") == plan("3") == 0
-
-
-def test_function_that_compiles_gets_the_pairs_unasked() -> None:
-    eager = next(one for one in registry.resolve("numpy").subjects() if one.operation == "clip_by_norm")
-    compiled = replace(eager, features=(*eager.features, "compiled"))
-
-    def plan(subject: Subject, stage: str = "default", rules: tuple[str, ...] = ()) -> list[str]:
-        return [cell.case.id for cell in plan_rows([subject], Selection(rules=rules), stage)]
-
-    assert plan(compiled) == plan(compiled, "quick") == plan(eager, "quick")
-    assert set(plan(compiled)) < set(plan(eager))
-    rule = ("norm.combinations-extreme",)
-    assert plan(compiled, rules=rule) == plan(eager, rules=rule)
 
 
 @pytest.mark.parametrize(

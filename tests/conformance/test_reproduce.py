@@ -62,7 +62,7 @@ WITHOUT_SCRIPT = (
     "relates calls, and the record does not hold their answers",
 )
 
-#: Rows of the covering design are long, lie in many layouts, and may break a rule about calls or buffers. The data of
+#: Rows of the sampler are long, lie in many layouts, and may break a rule about calls or buffers. The data of
 #: some rows have changed since their record was published.
 ROWS_WITHOUT_SCRIPT = (
     "had other numbers in the version of the suite that made the record",
@@ -72,7 +72,7 @@ ROWS_WITHOUT_SCRIPT = (
     "which no script can show",
 )
 
-#: The part of a case's name that only rows of the covering design have: the numbers of elements and of gradients.
+#: The part of a case's name that only rows of the sampler have: the numbers of elements and of gradients.
 ROW = re.compile(r"/s\d+_n\d+")
 
 #: Scripts of cells that pass under these rules must not fail. Each kind of check has at least one rule here.
@@ -324,17 +324,6 @@ class TestPlainFunction:
         assert EXPECTED.search(wrong.stderr)
         assert OBSERVED.search(wrong.stderr)
         assert right.returncode == 0, right.stderr
-
-    @pytest.mark.exam(sample=1)
-    def test_script_of_a_find_has_the_input_of_the_record(self, record: Path, tmp_path: Path) -> None:
-        arguments = ["--op", "clip_by_global_norm", "--rule", "global-norm.scaled-above", "--dtype", "float32"]
-        CliRunner().invoke(gradclip, ["check", "clip_module:clip", "--deep", *arguments, "-o", str(record)])
-        (run,) = read_runs(record)
-        (find,) = [cell.case for cell in run.cells if "/deep-" in cell.case]
-
-        self.test_script_fails_only_with_the_wrong_function(record, tmp_path, find.removesuffix("/float32"))
-        shown = CliRunner().invoke(gradclip, ["show", find])
-        assert "gradclip repro" in shown.output
 
     def test_script_imports_only_numpy_and_the_function(self, record: Path) -> None:
         result = CliRunner().invoke(

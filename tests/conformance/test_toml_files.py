@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from gradclip_adapters.contract import Subject
-from gradclip_conformance.cases import regressions
 from gradclip_conformance.cases.toml_files import LONGEST_FILE, read_toml
 from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.pins import load_deviations, read_deviations
@@ -32,13 +31,6 @@ PIN = {
     "last_seen": '"1"',
 }
 CLAIM = {"subject": '"*"', "predicts": '"all-zero"', "phrase": '"It clips."', "where": '"there"'}
-FIND = {
-    "rule": '"norm.scaled-above"',
-    "variant": '"deep-0123abcd"',
-    "dtype": '"float32"',
-    "options": '{ clip_norm = "0x1p+0" }',
-    "gradients": '[{ values = ["0x1p+1"] }]',
-}
 
 
 def write_entry(kind: str, usual: dict[str, str], **changes: str) -> str:
@@ -107,29 +99,6 @@ def test_claim_with_wrong_types_is_refused(text: str, said: str, tmp_path: Path)
 
     with pytest.raises(ValueError, match=rf"^lib\.claims\.toml.*{said}"):
         load_claims(str(tmp_path / "lib.py"))
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[[found", " is not TOML"),
-        ('found = ""', ": found must be of the type list"),
-        ("fund = []", ": the key 'fund' is unknown. Did you mean found"),
-        (write_entry("found", FIND, rule='"norm.no-such-rule"'), r", \[\[found\]\] 1: there is no rule"),
-        (write_entry("found", FIND, variant='"a/b"'), r", \[\[found\]\] 1: the variant 'a/b' must consist of"),
-        (write_entry("found", FIND, dtype="[]"), r", \[\[found\]\] 1: dtype must be of the type str"),
-        (write_entry("found", FIND, options='{ clip_norm = "0x1p+99999" }'), r", \[\[found\]\] 1: "),
-        (
-            write_entry("found", FIND) + write_entry("found", FIND, gradients="[{}]"),
-            r", \[\[found\]\] 2: 'values' is missing",
-        ),
-    ],
-)
-def test_invalid_regression_case_is_refused(text: str, said: str, tmp_path: Path) -> None:
-    (tmp_path / "regressions.toml").write_text(text, encoding="utf-8")
-
-    with pytest.raises(ValueError, match=rf"^regressions\.toml{said}"):
-        list(regressions.make_cases(tmp_path / "regressions.toml"))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Check the verdicts on rows of the covering design. Each part of an answer is judged, and names the broken rule.
+"""Check the verdicts on rows of the sampler. Each part of an answer is judged, and names the broken rule.
 
 Each wrong function here is wrong in one part only. A few small rows suffice, because all rows are judged alike.
 """
@@ -45,7 +45,9 @@ def judge_rows(
     """Return the cells of at most ten rows that have one of the given levels on each axis."""
     connection = InProcess(PlainFunction(function, operation, dtypes=("float32", "float64"), in_place=in_place))
     (subject,) = connection.description.subjects
-    rows = [row for _, row in list_cases(subject) if all(row.levels[axis] in words for axis, words in levels.items())]
+    rows = [
+        row for _, row in list_cases(subject, 4000) if all(row.levels[axis] in words for axis, words in levels.items())
+    ]
     assert len(rows) > 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -257,7 +259,7 @@ def test_flushing_in_a_clip_by_value_is_excused_if_it_is_declared(declared: bool
     (subject,) = connection.description.subjects
     rows = [
         row
-        for _, row in list_cases(subject)
+        for _, row in list_cases(subject, 4000)
         if row.levels["data"] == "subnormals" and row.levels["size"] in ("s9", "s33", "s513")
     ]
     if declared:
@@ -266,4 +268,5 @@ def test_flushing_in_a_clip_by_value_is_excused_if_it_is_declared(declared: bool
     cells = [run_cell(connection, PlannedCell(subject, row, None), 30) for row in rows]
 
     assert len(cells) > 3
-    assert {cell.status for cell in cells} == ({"pass"} if declared else {"fail"})
+    # Bounds of zero leave no subnormal numbers.
+    assert {cell.status for cell in cells} == ({"pass"} if declared else {"fail", "pass"})

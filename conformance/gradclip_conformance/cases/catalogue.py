@@ -1,13 +1,12 @@
 """Collect the cases of all themes. Each theme has a module in `themes`, and a file of rules of the same name.
 
-The cases of averages, those per example and unitwise, and those that `--deep` found are of several themes.
+The cases of averages, those per example and unitwise are of several themes.
 """
 
 from __future__ import annotations
 
 from functools import cache
 
-from . import regressions
 from .model import Case
 from .themes import (
     arguments,
@@ -43,7 +42,6 @@ THEMES = {
     "averages": averages,
     "examples": examples,
     "units": units,
-    "found": regressions,
 }
 
 

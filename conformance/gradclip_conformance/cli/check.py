@@ -19,12 +19,11 @@ from gradclip_adapters.paths import folder_exists
 from gradclip_reports.progress import progress_bar
 from gradclip_reports.records import Cell, Run
 from gradclip_reports.render import FORMATS
+from gradclip_reports.values import format_count
 
 from ..cases.catalogue import list_all_cases
-from ..cases.model import Case
 from ..cases.patterns import suggest_known, suggest_names
-from ..cases.regressions import write_toml
-from ..covering.rows import find_row, list_all_rows
+from ..covering.rows import ROWS, find_row, list_all_rows
 from ..judge.model import Connection, StartError
 from ..known.claims import load_claims_of
 from ..known.faults import find_faults
@@ -33,7 +32,7 @@ from ..oracle.formula import Formula
 from ..run.abilities import AbilityProbes
 from ..run.plan import PlannedCell, Selection
 from ..run.runner import CASE_SECONDS, RunRequest, run_adapter, run_cell
-from ..run.search import search
+from ..run.shrink import search_rows
 from .rules import complete_rule
 from .summary import choose_exit_code, print_runs
 from .targets import (
@@ -47,6 +46,9 @@ from .targets import (
 )
 
 __all__ = ["check"]
+
+#: `--deep` searches this many times as many rows.
+DEEP = 10
 
 
 def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float) -> float:
@@ -73,15 +75,17 @@ class RunOptions:
     rules: tuple[str, ...]
     jobs: int
     timeout: float
-    deep: bool
+    rows: int
     seed: int
+    quick: bool
+    deep: bool
     formula: Formula | None
-    stage: str
 
 
 _RUN_OPTIONS = (
     click.option(
         "--rule",
+        "--case",
         "rules",
         multiple=True,
         metavar="GLOB",
@@ -99,16 +103,24 @@ _RUN_OPTIONS = (
         callback=_refuse_nan,
         help="The time limit of a case in seconds; inf for no limit. A first compilation has 4 times as long.",
     ),
-    click.option("--deep", is_flag=True, help="Also search for inputs that fail, with hypothesis."),
+    click.option(
+        "--rows",
+        default=ROWS,
+        show_default=True,
+        type=click.IntRange(0),
+        help="The number of random calls for each entry point.",
+    ),
+    click.option("--seed", default=0, show_default=True, type=int, help="The seed of the random calls."),
+    click.option("--quick", is_flag=True, help="Make only the random calls, for quick answers."),
+    click.option(
+        "--deep", is_flag=True, help=f"First search {DEEP} times as many random calls, and shrink those that fail."
+    ),
     click.option(
         "--formula",
         metavar="KIND:EPS",
         callback=_parse_formula,
         help="The formula that the functions are meant to have: coefficient:1e-6.",
     ),
-    click.option("--seed", default=0, show_default=True, type=int, help="The seed of the search of --deep."),
-    click.option("--quick", "stage", flag_value="quick", help="Test fewer combinations, for quick answers."),
-    click.option("--thorough", "stage", flag_value="thorough", help="Test more combinations; takes many minutes."),
 )
 
 
@@ -118,7 +130,6 @@ def _add_run_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def run_command(*arguments: Any, **given: Any) -> Any:
-        given["stage"] = given["stage"] or "default"
         how = RunOptions(**{name: given.pop(name) for name in names})
         return function(*arguments, how=how, **given)
 
@@ -178,7 +189,7 @@ def check(
             run = _run(target, selection, how, output, first=not runs)
             runs.append(run)
             # A narrowed run leaves out cells, so it cannot judge what is known.
-            if (selection, how.stage) == (Selection(), "default"):
+            if selection == Selection() and not how.quick and how.rows >= ROWS:
                 faults += find_faults(run, target.version)
         except StartError as error:
             problems += 1
@@ -203,8 +214,6 @@ def _run(target: Target, selection: Selection, how: RunOptions, output: str | No
     def connect() -> Connection:
         return target.connect(how.timeout)
 
-    found = _search(target, selection, how.seed, how.timeout) if how.deep else ()
-    seed = how.seed if how.deep else None
     request = RunRequest(
         target.name,
         connect,
@@ -212,11 +221,11 @@ def _run(target: Target, selection: Selection, how: RunOptions, output: str | No
         how.timeout,
         how.jobs,
         sys.argv[1:],
-        seed,
-        found,
+        how.rows,
+        how.seed,
+        _search(target, selection, how) if how.deep else (),
         how.formula,
-        how.stage,
-        target.version,
+        how.quick,
     )
     with _record(output, target, first=first) as stream, progress_bar() as progress:
         return run_adapter(request, stream, progress)
@@ -253,15 +262,9 @@ def _refuse_records_of_one_name(targets: Sequence[Target]) -> None:
         taken[name] = target.label
 
 
-def _search(target: Target, selection: Selection, seed: int, timeout: float) -> list[Case]:
-    """Return the cases that `--deep` adds, and print each failing input in the form of `cases/regressions.toml`."""
-    try:
-        import hypothesis
-    except ModuleNotFoundError as error:
-        msg = "--deep needs hypothesis, which is not installed; run: python -m pip install hypothesis"
-        raise click.UsageError(msg) from error
-    del hypothesis
-    connection = target.connect(timeout)
+def _search(target: Target, selection: Selection, how: RunOptions) -> list[PlannedCell]:
+    """Return the smallest rows that fail, which the run then asks like any others, and print their names."""
+    connection = target.connect(how.timeout)
     try:
         description = connection.description
         claims = load_claims_of(target.name, description.version, description.environment)
@@ -269,15 +272,16 @@ def _search(target: Target, selection: Selection, seed: int, timeout: float) -> 
         probes = AbilityProbes()
 
         def ask(planned: PlannedCell) -> Cell:
-            return run_cell(connection, planned, timeout, claims, known, probes)
+            return run_cell(connection, planned, how.timeout, claims, known, probes)
 
-        searched = search(connection.description.subjects, selection, seed, ask, title=target.label)
+        subjects = connection.description.subjects
+        searched = search_rows(subjects, selection, how.rows * DEEP, how.seed, ask, target.label)
     finally:
         connection.close()
-    say(f"{target.label}: {searched.tried} inputs tried; searches that found a failing input: {len(searched.failing)}")
-    for case in searched.failing:
-        say(write_toml(case))
-    return searched.cases
+    say(f"{target.label}: {format_count(searched.asked, 'row')} asked; different failures: {len(searched.failing)}")
+    for cell in searched.failing:
+        say(f"  {cell.subject.name}: --case {cell.case.id}")
+    return searched.failing
 
 
 @contextlib.contextmanager

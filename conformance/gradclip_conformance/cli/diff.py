@@ -103,7 +103,7 @@ def _run(name: str, options: TargetOptions) -> Run:
     (target,) = choose_targets([name], options)
     try:
         with progress_bar() as progress:
-            request = RunRequest(target.name, target.connect, options.select_cells(), version=target.version)
+            request = RunRequest(target.name, target.connect, options.select_cells())
             return run_adapter(request, io.StringIO(), progress)
     except StartError as error:
         say_that_it_does_not_start(target, error)

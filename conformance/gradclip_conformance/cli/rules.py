@@ -16,7 +16,6 @@ from gradclip_spec import rules as rule_book
 
 from ..cases.catalogue import list_all_cases
 from ..cases.patterns import matches, suggest_names
-from ..covering.measure import write_coverage_page
 from ..covering.rows import list_all_rows
 
 __all__ = ["complete_rule", "find_rules", "rules", "suggest_rules"]
@@ -63,15 +62,11 @@ def complete_rule(context: click.Context, parameter: click.Parameter, begun: str
 
 @click.command(short_help="List the rules, their levels and numbers of cases.")
 @click.argument("pattern", default="*", metavar="[RULE|OPERATION|GLOB]", shell_complete=complete_rule)
-@click.option("--coverage", is_flag=True, help="Print which combinations of circumstances are tested.")
-def rules(pattern: str, coverage: bool) -> None:
+def rules(pattern: str) -> None:
     """List the rules with their levels and the number of their cases; `gradclip show RULE` shows one in full.
 
     The last line names rules without a case, and cases without a rule.
     """
-    if coverage:
-        click.echo(write_coverage_page(), nl=False)
-        return
     counts = Counter(case.rule for case in (*list_all_cases(), *list_all_rows()))
     names = set(find_rules(pattern))
     chosen = [rule for rule in rule_book.load() if rule.id in names]

@@ -19,7 +19,6 @@ from ..cases.catalogue import list_all_cases
 from ..cases.model import Case
 from ..cases.patterns import suggest_names
 from ..cases.readable import show_input
-from ..cases.regressions import is_find
 from ..covering.rows import find_row, list_all_rows
 from ..judge.judging import choose_expectation
 from .rules import complete_rule, find_rules, suggest_rules
@@ -48,8 +47,6 @@ def show(name: str) -> None:
 
 def _describe_unknown(name: str, named: Sequence[str]) -> str:
     """Return the message for a name that is not one rule or one case."""
-    if is_find(name):
-        return f"--deep found {name!r}: its input is in the record, and `gradclip repro FILE CASE` shows it."
     if len(named) > len(OPERATIONS):
         return f"{name!r} is an operation: `gradclip rules {name}` lists its {len(named)} rules."
     if named:

@@ -1,1 +1,1 @@
-"""Test combinations of circumstances, such as dtypes, shapes and thresholds, by a covering design (see `axes`)."""
+"""Draw rows: calls that combine circumstances, such as dtypes, shapes and thresholds (see `axes`)."""

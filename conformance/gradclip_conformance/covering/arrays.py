@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from gradclip_adapters.contract import Array, Gradient
+from gradclip_adapters.operations import GRADIENT, PREFIXES, UNIT, Operation
 from gradclip_adapters.recipes import WEIGHT, WITH_WEIGHT, Recipe, expand, find_weight
 
 from ..oracle.formats import FORMATS
-from .members import CROWD_NUMBER, Member, choose_members, hash_levels, is_crowd
+from ..oracle.question import count_divisor
+from .members import Member, choose_members, hash_levels
 from .shapes import choose_number
-from .thresholds import EXPONENTS, NEAR, WHOLE, choose_bounds, choose_threshold, estimate_norm, parse_norm_order
+from .stacks import choose_example, split_examples, split_units
+from .thresholds import (
+    EXPONENTS,
+    NEAR,
+    WHOLE,
+    choose_bounds,
+    choose_threshold,
+    estimate_norm,
+    find_narrowest,
+    parse_norm_order,
+)
 
 __all__ = ["RowCall", "make_call"]
 
@@ -38,15 +50,15 @@ class RowCall:
 
 def make_call(operation: str, levels: Mapping[str, str]) -> RowCall:
     """Return the call of a row. `levels` holds the word of a level for each axis."""
-    count = CROWD_NUMBER if is_crowd(levels) else choose_number(levels["number"], hash_levels(levels))
-    excluded = _choose_indices(levels["excluded"], count)
-    missing = set() if levels["none"] == "all-there" else _choose_indices(levels["none"], count)
+    count = choose_number(levels["number"], hash_levels(levels))
+    excluded = _choose_indices(levels.get("excluded", "all-in"), count)
+    missing = _choose_indices(levels.get("none", "all-there"), count)
     longest = {"long-first": 0, "long-middle": count // 2}.get(levels["place"], count - 1)
     members = choose_members(levels, count, longest, excluded, missing)
     counted = [place for place in range(count) if place not in excluded and place not in missing]
     weighty = next((place for place in [longest, *counted] if place in counted and members[place].is_long), -1)
     dtypes = levels["dtype"].split("+")
-    maker = _ArrayMaker(operation, levels)
+    maker = _ArrayMaker(PREFIXES[operation], levels)
     arrays: dict[int, Array] = {}
     for place in [weighty, *range(count)] if weighty >= 0 else range(count):
         if place not in missing and place not in arrays:
@@ -58,13 +70,48 @@ def make_call(operation: str, levels: Mapping[str, str]) -> RowCall:
         Gradient(f"g{place}", arrays.get(place), place not in excluded, _choose_layout(member.layout))
         for place, member in enumerate(members)
     ]
+    about = PREFIXES[operation]
+    if about.sums_examples:
+        gradients = split_examples(gradients, int(levels["examples"][1:]))
+    elif about.divides_gradients:
+        gradients = [unit for number, gradient in enumerate(gradients) for unit in split_units(gradient, number)]
     options = (
-        choose_bounds(levels, gradients, weighty)
-        if operation == "value"
-        else choose_threshold(operation, levels, gradients, weighty)
+        _choose_norm_options(about, levels, gradients, weighty)
+        if about.is_by_norm
+        else choose_bounds(levels, gradients, weighty)
     )
     options.update(_choose_other_options(levels))
     return RowCall(tuple(gradients), options)
+
+
+def _choose_norm_options(
+    about: Operation, levels: Mapping[str, str], gradients: Sequence[Gradient], weighty: int
+) -> dict[str, Any]:
+    """Return the options of a clip by norm. `weighty` is the place of the tensor that the threshold is made for."""
+    dtype = find_narrowest(gradients)
+    if about.sums_examples:
+        part, chosen = choose_example(gradients, levels["layers"])
+        return {about.threshold: choose_threshold(levels, chosen, dtype, part)}
+    if about.divides_gradients:
+        units = [unit for unit in gradients if unit.group == weighty and unit.array is not None]
+        chosen = [unit.array for unit in units[:1] if unit.array is not None]
+        weights = [unit.parameter for unit in units[:1] if unit.parameter is not None]
+        return {about.threshold: choose_threshold(levels, chosen, dtype, estimate_norm(weights, 2.0) or 1.0)}
+    alone = gradients[weighty].array if weighty >= 0 else None
+    if not about.is_global or levels["relation"] in NEAR:
+        chosen = [] if alone is None else [alone]
+    else:
+        chosen = [gradient.array for gradient in gradients if gradient.array is not None and gradient.need_clip]
+    divisor = 1.0 if alone is None else _find_divisor(about, alone.shape)
+    options: dict[str, Any] = {about.threshold: choose_threshold(levels, chosen, dtype, divisor)}
+    if levels.get("norm", "no-norm") != "no-norm":
+        options["norm_type"] = parse_norm_order(levels["norm"])
+    return options
+
+
+def _find_divisor(about: Operation, shape: tuple[int, ...]) -> float:
+    """Return the number that divides the norm of a tensor."""
+    return math.sqrt(count_divisor(about.function, math.prod(shape)))
 
 
 def _choose_other_options(levels: Mapping[str, str]) -> dict[str, Any]:
@@ -74,8 +121,10 @@ def _choose_other_options(levels: Mapping[str, str]) -> dict[str, Any]:
         found["error_if_nonfinite"] = levels["flag"] == "strict"
     if levels["repeated"] != "once":
         found[levels["repeated"]] = True
-    if levels["flags"] != "bool":
+    if levels.get("flags", "bool") != "bool":
         found["flags"] = levels["flags"].removesuffix("-bool")
+    if levels.get("layers", "no-layers") != "no-layers":
+        found["layers"] = levels["layers"].removeprefix("layers-").replace("-", " ")
     if levels["threshold"].startswith("scalar-"):
         found["threshold_as"] = levels["threshold"].replace("scalar-", "numpy-float")
     return found
@@ -90,6 +139,7 @@ def _choose_indices(word: str, count: int) -> set[int]:
     every = set(range(count))
     return {
         "all-in": set(),
+        "all-there": set(),
         "x-all": every,
         "none-all": every,
         "x-but-one": every - {max(0, count - 2)},
@@ -104,7 +154,7 @@ def _choose_indices(word: str, count: int) -> set[int]:
 class _ArrayMaker:
     """A maker of the arrays of a row. It must make the longest tensor that counts in the norm first."""
 
-    operation: str
+    about: Operation
     levels: Mapping[str, str]
     #: The norm and the size of the longest included tensor.
     norm: float = 0.0
@@ -118,11 +168,13 @@ class _ArrayMaker:
         near = levels["relation"] in NEAR
         #: Whether the norm must be exact. Then only one tensor may have elements other than zero, because a sum over
         #: several tensors would be rounded.
-        self.is_exact = self.operation == "global-norm" and near
+        self.is_exact = self.about.is_global and near
         ordinary = levels["magnitude"] == "ordinary" and levels["data"] != "edges"
         whole = levels["threshold"] == "integer" and "float16" in levels["dtype"].split("+")
         #: Whether all tensors get similar norms, so that the effect of each tensor shows.
-        self.is_balanced = self.operation != "value" and ordinary and not whole and not near
+        self.is_balanced = self.about.is_by_norm and ordinary and not whole and not near
+        #: Whether each tensor has a norm of its own.
+        self.has_own_norms = self.about.group in (GRADIENT, UNIT)
         self.order = parse_norm_order(levels.get("norm", "p2"))
 
     def make(
@@ -142,8 +194,8 @@ class _ArrayMaker:
         array = Array(dtype, shape, expand(recipe, dtype, shape), recipe)
         if is_weighty:
             self.elements = math.prod(shape)
-            if self.is_balanced and self.operation == "norm":
-                self.norm = estimate_norm([array], self.order)
+            if self.is_balanced and self.has_own_norms:
+                self.norm = estimate_norm([array], self.order) / _find_divisor(self.about, shape)
         return array
 
     def _make_recipe(self, dtype: str, is_longest: bool) -> Recipe:
@@ -179,11 +231,12 @@ class _ArrayMaker:
     def _shift(self, recipe: Recipe, member: Member, dtype: str) -> int:
         """Return the number to add to the exponent of the elements.
 
-        In a clip by norm, it gives the tensor about the same norm as the longest one. In a clip by global norm, it
-        gives the tensor enough weight in the common norm.
+        If each tensor has a norm of its own, the tensor gets about the same norm as the longest one. Otherwise it gets
+        enough weight in the common norm.
         """
-        if self.operation == "norm":
+        if self.has_own_norms:
             own = _compute_norm_alone(recipe, dtype, member.shape, self.order)
+            own /= _find_divisor(self.about, member.shape)
             return round(math.log2(self.norm / own)) if own and self.norm else 0
         if not member.is_watched:
             return 0

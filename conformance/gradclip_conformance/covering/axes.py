@@ -1,20 +1,21 @@
-"""Define the axes of the covering design: the circumstances of a call, their levels, and the reason for each.
+"""Define the axes of the sampler: the circumstances of a call, their levels, and the reason for each.
 
-A row of the design is one call, with one level of each axis. The rows hold every possible pair of levels of two axes.
-Kernel axes are the axes that matter together in the loops of a library: the rows also hold every triple of their
-levels. The first level of an axis is the ordinary one, which every subject supports. Writing in place is not an axis
-here, because it depends on the subject: each subject either writes in place or does not, and gets every row.
+A row is one call, with one level of each axis. The first level of an axis is the ordinary one, which every subject
+supports. Writing in place is not an axis here, because it depends on the subject: each subject either writes in place
+or does not, and gets every row.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
-__all__ = ["OPERATIONS", "Axis", "Level", "list_axes", "list_heavy_levels"]
+from gradclip_adapters.operations import PREFIXES
+
+__all__ = ["CROWDED", "LONG", "OPERATIONS", "STACKED", "Axis", "Level", "list_axes"]
 
 #: The operations, as the ids of rules name them.
-OPERATIONS = ("value", "norm", "global-norm")
+OPERATIONS = tuple(PREFIXES)
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,8 @@ class Level:
     #: The word for the level in the ids of cases. It is unique among all axes, and never changes.
     word: str
     reason: str
-    #: Whether the level is heavy: many elements or tensors, or a rare mixture, shape or threshold. The rows hold every
-    #: pair with a heavy level, but the triples only with `--thorough`.
-    heavy: bool = False
-    #: Whether the level hides the effects of other levels in its row, as a NaN in the norm does. The generator takes
-    #: such a level only if no other level makes as many new combinations.
-    hides: bool = False
+    #: A level is drawn as often as its weight says, compared with the other levels of its axis.
+    weight: int
 
 
 @dataclass(frozen=True)
@@ -38,8 +35,6 @@ class Axis:
 
     name: str
     levels: tuple[Level, ...]
-    #: Whether this is a kernel axis, whose levels are tested in triples with other kernel axes.
-    kernel: bool = False
     #: The operations that have the axis.
     operations: tuple[str, ...] = OPERATIONS
 
@@ -48,14 +43,30 @@ class Axis:
         return [level.word for level in self.levels]
 
 
+#: The weights of an axis's ordinary level, of its other levels, and of those that hide the effects of other levels in
+#: their row, as a NaN in the norm does.
+ORDINARY, USUAL, HIDING = 8, 4, 1
+
+
 def _make_levels(*pairs: tuple[str, str]) -> tuple[Level, ...]:
-    """Return levels. "+" before a word marks a heavy level, and "-" marks a level that hides others."""
+    """Return levels. "-" before a word marks a level that hides others, and "NUMBER*" gives a weight of its own."""
     return tuple(
-        Level(word.lstrip("+-"), reason, word.startswith("+"), hides=word.startswith("-")) for word, reason in pairs
+        _make_level(word, reason, ORDINARY if place == 0 else USUAL) for place, (word, reason) in enumerate(pairs)
     )
 
 
+def _make_level(word: str, reason: str, weight: int) -> Level:
+    if word.startswith("-"):
+        return Level(word[1:], reason, HIDING)
+    own, star, rest = word.partition("*")
+    return Level(rest, reason, int(own)) if star else Level(word, reason, weight)
+
+
 BY_NORM = ("norm", "global-norm")
+#: The operations whose gradients are stacked from the gradients of examples, or from units.
+STACKED = tuple(name for name, about in PREFIXES.items() if about.sums_examples or about.divides_gradients)
+#: The operations that can leave out a gradient, or take None for one. No function per example does.
+EXCLUDING = tuple(operation for operation in OPERATIONS if operation != "per-example")
 CUT = "between two sizes at which kernels split their work"
 LISTED = "between two numbers of tensors at which multi-tensor kernels start another launch"
 
@@ -69,46 +80,43 @@ AXES = (
             ("float64", "most digits: reveals a detour through float32"),
             ("float16+float32", "mixed, the narrow one first: some libraries use the first dtype for all"),
             ("float64+float32", "mixed, the wide one first"),
-            ("+float32+float64", "mixed, the wide one last"),
-            ("+float32+float16", "mixed, the narrow one last"),
-            ("+bfloat16+float32", "mixed: the same range, but different numbers of digits"),
+            ("float32+float64", "mixed, the wide one last"),
+            ("float32+float16", "mixed, the narrow one last"),
+            ("bfloat16+float32", "mixed: the same range, but different numbers of digits"),
         ),
-        kernel=True,
     ),
     Axis(
         "size",
         _make_levels(
-            ("s33", f"33 to 511 elements in the longest tensor: {CUT}"),
-            ("s0", "no element"),
-            ("s1", "one element"),
-            ("s2", "2 or 3 elements: less than a vector"),
-            ("s4", "4 to 7 elements: a vector of 4 and its tail"),
-            ("s9", "9 to 31 elements: a vector of 8 or 16 and its tail"),
-            ("s513", f"513 to 1,023 elements: {CUT}"),
-            ("s1025", f"1,025 to 4,095 elements: {CUT}"),
-            ("s4097", f"4,097 to 16,383 elements: {CUT}"),
-            ("s16385", f"16,385 to 65,535 elements: {CUT}"),
-            ("s65537", f"65,537 to 131,071 elements: {CUT}"),
-            ("+s131073", f"131,073 to 262,143 elements: {CUT}"),
-            ("s262145", "more than 2^18 elements, and some more than 2^20"),
+            ("40*s33", f"33 to 511 elements in the longest tensor: {CUT}"),
+            ("6*s0", "no element"),
+            ("10*s1", "one element"),
+            ("10*s2", "2 or 3 elements: less than a vector"),
+            ("14*s4", "4 to 7 elements: a vector of 4 and its tail"),
+            ("24*s9", "9 to 31 elements: a vector of 8 or 16 and its tail"),
+            ("12*s513", f"513 to 1,023 elements: {CUT}"),
+            ("8*s1025", f"1,025 to 4,095 elements: {CUT}"),
+            ("4*s4097", f"4,097 to 16,383 elements: {CUT}"),
+            ("4*s16385", f"16,385 to 65,535 elements: {CUT}"),
+            ("5*s65537", f"65,537 to 131,071 elements: {CUT}"),
+            ("2*s131073", f"131,073 to 262,143 elements: {CUT}"),
+            ("3*s262145", "more than 2^18 elements, and some more than 2^20"),
         ),
-        kernel=True,
     ),
     Axis(
         "number",
         _make_levels(
-            ("n3", "3 to 9 tensors: a small list"),
-            ("n0", "no tensor"),
-            ("n1", "one tensor"),
-            ("n2", "two tensors"),
-            ("n10", "10 to 31 tensors"),
-            ("+n111", f"111 to 128 tensors: {LISTED}"),
-            ("+n33", "33 to 63 tensors: flags beyond 32 bits"),
-            ("+n65", f"65 to 110 tensors: {LISTED}"),
-            ("+n129", f"129 to 320 tensors: {LISTED}"),
-            ("+n321", f"321 to 1,049 tensors: {LISTED}"),
+            ("40*n3", "3 to 9 tensors: a small list"),
+            ("6*n0", "no tensor"),
+            ("24*n1", "one tensor"),
+            ("16*n2", "two tensors"),
+            ("20*n10", "10 to 31 tensors"),
+            ("4*n111", f"111 to 128 tensors: {LISTED}"),
+            ("4*n33", "33 to 63 tensors: flags beyond 32 bits"),
+            ("4*n65", f"65 to 110 tensors: {LISTED}"),
+            ("4*n129", f"129 to 320 tensors: {LISTED}"),
+            ("3*n321", f"321 to 1,049 tensors: {LISTED}"),
         ),
-        kernel=True,
     ),
     Axis(
         "shape",
@@ -123,7 +131,6 @@ AXES = (
             ("three", "three axes"),
             ("five", "five axes, one more than the weights of a 2D convolution"),
         ),
-        kernel=True,
     ),
     Axis(
         "layout",
@@ -134,27 +141,25 @@ AXES = (
             ("gaps", "the middle of a larger buffer: gaps between rows"),
             ("reversed", "negative strides"),
             ("broadcast", "strides of zero: all rows (or all elements of a vector) share memory"),
-            ("+packed", "all such tensors of the call lie in one buffer, one after another"),
-            ("+swapped", "the byte order of another processor"),
+            ("packed", "all such tensors of the call lie in one buffer, one after another"),
+            ("swapped", "the byte order of another processor, only for functions that declare it"),
         ),
-        kernel=True,
     ),
     Axis(
         "relation",
         _make_levels(
             ("above", "the norm is twice the threshold, or some elements are beyond the bound"),
-            ("+zero", "a threshold of 0"),
+            ("zero", "a threshold of 0"),
             ("far-below", "the norm is a fiftieth of the threshold, or no element is near the bound"),
             ("below", "the norm is half the threshold, or all elements are within the bound"),
             ("slightly-below", "the norm is 0.4 % below the threshold, or more if a sum is less exact"),
-            ("+just-below", "the threshold is the next number above the norm"),
+            ("just-below", "the threshold is the next number above the norm"),
             ("at", "the norm is the threshold"),
-            ("+just-above", "the threshold is the next number below the norm"),
+            ("just-above", "the threshold is the next number below the norm"),
             ("slightly-above", "as far above the threshold, which reveals a coefficient of 1"),
             ("far-above", "the norm is fifty times the threshold, or all elements are beyond the bound"),
-            ("+infinite", "a threshold of infinity"),
+            ("infinite", "a threshold of infinity"),
         ),
-        kernel=True,
     ),
     Axis(
         "company",
@@ -164,7 +169,6 @@ AXES = (
             ("various", "the other tensors have other shapes and layouts"),
             ("mirrored", "the other tensors have other shapes and layouts, with negative strides among them"),
         ),
-        kernel=True,
     ),
     Axis(
         "excluded",
@@ -177,9 +181,10 @@ AXES = (
             ("x-but-one", "all but one are excluded"),
             ("x-odd", "every other gradient is excluded, from the second on"),
             ("x-even", "every other gradient is excluded, from the first on"),
-            ("x-from-32", "all from the 33rd on are excluded: flags beyond 32 bits"),
-            ("x-from-64", "all from the 65th on are excluded: flags beyond 64 bits"),
+            ("1*x-from-32", "all from the 33rd on are excluded: flags beyond 32 bits"),
+            ("1*x-from-64", "all from the 65th on are excluded: flags beyond 64 bits"),
         ),
+        operations=EXCLUDING,
     ),
     Axis(
         "none",
@@ -190,6 +195,7 @@ AXES = (
             ("none-last", "the last parameter has no gradient"),
             ("-none-all", "no parameter has a gradient"),
         ),
+        operations=EXCLUDING,
     ),
     Axis(
         "place",
@@ -261,6 +267,7 @@ AXES = (
             # Flags of 1 and 0 may be refused, so only the rule `flag-kinds` tests them.
             ("numpy-bool", "NumPy bools"),
         ),
+        operations=EXCLUDING,
     ),
     Axis(
         "bounds",
@@ -277,6 +284,26 @@ AXES = (
         operations=("global-norm",),
     ),
     Axis(
+        "examples",
+        _make_levels(
+            ("e3", "three examples"),
+            ("e1", "one example: the sum is its gradient"),
+            ("e2", "two examples"),
+            ("e5", "5 to 8 examples"),
+            ("e17", "17 examples"),
+        ),
+        operations=("per-example",),
+    ),
+    Axis(
+        "layers",
+        _make_levels(
+            ("no-layers", "one norm over all tensors of an example"),
+            ("layers-equal", "each tensor has an equal part of the threshold"),
+            ("layers-by-size", "each tensor has a part of the threshold by its size"),
+        ),
+        operations=("per-example",),
+    ),
+    Axis(
         "repeated",
         _make_levels(
             ("once", "the first call"),
@@ -287,13 +314,26 @@ AXES = (
 )
 
 
+#: Levels that some operations lack. Only a norm without a division can be exactly at a threshold. Stacked examples and
+#: units share no memory, and are judged as one gradient each, so their tensors stay small.
+NEAR = ("just-below", "at", "just-above")
+#: The sizes of long tensors, and the numbers of tensors in long lists.
+LONG = ("s4097", "s16385", "s65537", "s131073", "s262145")
+CROWDED = ("n33", "n65", "n111", "n129", "n321")
+LACKING = {
+    "block-rms": NEAR,
+    "average-norm": NEAR,
+    "per-example": (*NEAR, "s1025", *LONG, *CROWDED, "broadcast", "n0"),
+    "unitwise": (*NEAR, "s1025", *LONG, *CROWDED, "broadcast", "x-from-32", "x-from-64"),
+}
+
+
 @cache
 def list_axes(operation: str) -> tuple[Axis, ...]:
-    """Return the axes of an operation."""
-    return tuple(axis for axis in AXES if operation in axis.operations)
-
-
-@cache
-def list_heavy_levels(operation: str) -> frozenset[str]:
-    """Return the words of the heavy levels, which only a thorough run combines in more than pairs."""
-    return frozenset(level.word for axis in list_axes(operation) for level in axis.levels if level.heavy)
+    """Return the axes of an operation, with the levels that it has."""
+    lacking = LACKING.get(operation, ())
+    return tuple(
+        replace(axis, levels=tuple(level for level in axis.levels if level.word not in lacking))
+        for axis in AXES
+        if operation in axis.operations
+    )

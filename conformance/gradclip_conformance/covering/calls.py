@@ -25,15 +25,23 @@ import numpy as np
 import numpy.typing as npt
 
 from gradclip_adapters.contract import Array
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
-from ..oracle.bounds import compute_error_bounds
+from ..oracle.bounds import add_parameter_errors, compute_error_bounds
 from ..oracle.distances import Measured
 from ..oracle.formats import FORMATS, Format, convert_to_dtype, decode_doubles, read_float64_values
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.model import ErrorBounds
-from ..oracle.question import Question, find_narrowest, list_norm_groups
+from ..oracle.question import (
+    Question,
+    compute_layer_share,
+    count_divisor,
+    find_narrowest,
+    get_clipping_threshold,
+    list_norm_groups,
+)
 
 __all__ = ["DOUBT", "WholeCall", "make_whole_call"]
 
@@ -56,6 +64,8 @@ class _Group:
     errors: ErrorBounds
     #: The dtype in which the norm and the threshold are compared.
     form: Format
+    #: The threshold, which may depend on the norm of a parameter or on the share of a layer.
+    threshold: Any
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,7 @@ class WholeCall:
         powers = self._sum_powers([i for group in chosen for i in group], order)
         common = FORMATS[find_narrowest(self.question)]
         # Many small gradients are equal, so reuse their groups.
-        known: dict[tuple[Any, int, str], _Group] = {}
+        known: dict[tuple[Any, int, str, int], _Group] = {}
         found = []
         for members in chosen:
             terms = np.array([powers[i] for i in members], dtype=np.longdouble)
@@ -91,11 +101,35 @@ class WholeCall:
             # Count only elements that are not zero, because adding a zero is exact.
             elements = sum(self._count_terms(i) for i in members)
             form = common if len(members) > 1 else FORMATS[self._find_dtype(members[0])]
-            key = (total, elements, form.name)
+            divisor = count_divisor(self.question.operation, sum(self.read_values(i).size for i in members))
+            key = (total, elements, form.name, divisor)
             if key not in known:
-                known[key] = _make_group(total, order, elements, form)
-            found.append(replace(known[key], members=tuple(members)))
+                is_average = OPERATIONS[self.question.operation].is_average
+                known[key] = _make_group(total, order, elements, form, divisor, is_average=is_average)
+            group = replace(known[key], members=tuple(members), threshold=np.longdouble(self._get_threshold()))
+            found.append(self._multiply_threshold(group))
         return tuple(found)
+
+    def _get_threshold(self) -> float:
+        is_by_norm = OPERATIONS[self.question.operation].is_by_norm
+        return get_clipping_threshold(self.question) if is_by_norm else 0.0
+
+    def _multiply_threshold(self, group: _Group) -> _Group:
+        """Return the group with its own threshold: a multiple of a parameter's norm, or the share of a layer."""
+        first = group.members[0]
+        parameter, share = self.question.gradients[first].parameter, compute_layer_share(self.question, first)
+        if parameter is None and share is None:
+            return group
+        if share is not None:
+            norm, terms = np.sqrt(np.longdouble(share.numerator) / np.longdouble(share.denominator)), 1
+        else:
+            assert parameter is not None
+            values = read_float64_values(parameter).astype(np.longdouble)
+            norm, terms = np.sqrt((values * values).sum()), int(np.count_nonzero(values))
+            norm = max(norm, np.longdouble(self.question.options.get("eps", 0.0)))
+        errors = add_parameter_errors(group.form, group.errors, compute_error_bounds(group.form, 2.0, terms, 1.0))
+        with np.errstate(invalid="ignore"):
+            return replace(group, threshold=group.threshold * norm, errors=errors)
 
     def _count_terms(self, index: int) -> int:
         return int(np.count_nonzero(self.read_values(index)))
@@ -142,17 +176,22 @@ class WholeCall:
     def _measure(self, results: Sequence[Array | None], formula: Formula, *, flushes: bool) -> Measured:
         worst = Measured()
         got = self._read_results(results)
+        # In a sum of examples, the NaN of one example may stand at the elements of all others.
+        sums = OPERATIONS[self.question.operation].sums_examples
+        spoilt = sums and not all(np.isfinite(group.norm) for group in self.groups)
         by_dtype: dict[str, list[tuple[int, _Group, Any, bool]]] = {}
-        known: dict[tuple[Any, ErrorBounds], tuple[Any, bool]] = {}
+        known: dict[tuple[Any, Any, ErrorBounds], tuple[Any, bool]] = {}
         for group in self.groups:
             if np.isfinite(group.norm):
-                key = (group.norm, group.errors)
+                key = (group.norm, group.threshold, group.errors)
                 if key not in known:
                     known[key] = self._compute_factor(group, formula)
                 for i in group.members:
                     by_dtype.setdefault(self._find_dtype(i), []).append((i, group, *known[key]))
         for dtype, members in by_dtype.items():
             filled = [each for each in members if self.read_values(each[0]).size]
+            if spoilt:
+                filled = [each for each in filled if not np.isnan(got[each[0]]).any()]
             found = self._measure_some(filled, FORMATS[dtype], got, flushes)
             if (_grade(found), found.ulp) > (_grade(worst), worst.ulp):
                 worst = found
@@ -165,7 +204,7 @@ class WholeCall:
 
     def _compute_factor(self, group: _Group, formula: Formula) -> tuple[Any, bool]:
         """Return the coefficient, and whether rounding of the norm decides which side of the threshold is right."""
-        threshold = np.longdouble(self.question.options["clip_norm"])
+        threshold = group.threshold
         norm, small = group.norm, np.longdouble(formula.eps)
         shift = small if formula.kind == "coefficient" else np.longdouble(0)
         if np.isinf(threshold):
@@ -273,6 +312,9 @@ class WholeCall:
                 continue
             given = np.concatenate([self.read_values(i) for i in group.members])
             after = np.concatenate([read_float64_values(a) for i in group.members if (a := results[i]) is not None])
+            if OPERATIONS[self.question.operation].sums_examples:
+                # The other elements of a sum belong to other examples.
+                given, after = given[given != 0], after[given != 0]
             if np.isnan(after).all():
                 continue
             if np.isnan(group.norm) or not np.array_equal(np.isnan(after), ~np.isfinite(given)):
@@ -327,12 +369,14 @@ def _grade(found: Measured) -> int:
     return GRADES.index(found.grade)
 
 
-def _make_group(total: Any, order: float, elements: int, form: Format) -> _Group:
-    """Return a group without its members, from the sum of its powers."""
+def _make_group(total: Any, order: float, elements: int, form: Format, divisor: int, *, is_average: bool) -> _Group:
+    """Return a group without its members and its threshold, from the sum of its powers."""
     root = total if order in (1, math.inf) else np.sqrt(total) if order == 2 else total ** (1 / np.longdouble(order))
+    root = root / np.sqrt(np.longdouble(divisor))
     with np.errstate(over="ignore"):
         size = float(root)
-    return _Group((), root, compute_error_bounds(form, order, elements, size), form)
+    errors = compute_error_bounds(form, order, elements, size, is_average=is_average)
+    return _Group((), root, errors, form, np.longdouble(0))
 
 
 def _raise_to_power(values: Any, order: float) -> Any:

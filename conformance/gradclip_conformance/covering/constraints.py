@@ -1,26 +1,14 @@
-"""List the impossible pairs of levels, each with its reason.
-
-A larger combination is impossible if it holds such a pair, or if every complete row that contains it holds such a pair.
-"""
+"""List the impossible pairs of levels, each with its reason."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from .axes import list_axes
+from .axes import OPERATIONS, list_axes
 
-__all__ = [
-    "CLASHES",
-    "Clash",
-    "Masks",
-    "can_complete",
-    "can_complete_mask",
-    "find_reason",
-    "list_clashes",
-    "make_masks",
-]
+__all__ = ["CLASHES", "Clash", "find_reason", "list_clashes"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +19,7 @@ class Clash:
     others: frozenset[str]
     reason: str
     #: The operations to which the clash applies.
-    operations: tuple[str, ...] = ("value", "norm", "global-norm")
+    operations: tuple[str, ...] = OPERATIONS
 
 
 def _split_words(text: str) -> frozenset[str]:
@@ -47,14 +35,12 @@ DTYPES = f"float32 float16 bfloat16 float64 {MIXED}"
 #: The reason why a NumPy scalar is used as a threshold only for gradients of its own dtype.
 WIDER = "rule `unusual-threshold` does not say how a NumPy scalar of another dtype changes the gradients' dtype"
 EXTREME = "squares-over sum-over squares-under"
-BY_NORM = ("norm", "global-norm")
+BY_NORM = tuple(operation for operation in OPERATIONS if operation != "value")
 LARGE = "s513 s1025 s4097 s16385 s65537 s131073 s262145"
 ELEMENTS = "s1 s2 s4 s9 s33 " + LARGE
 
 
-def _make_clash(
-    some: str, others: str, reason: str, operations: Sequence[str] = ("value", "norm", "global-norm")
-) -> Clash:
+def _make_clash(some: str, others: str, reason: str, operations: Sequence[str] = OPERATIONS) -> Clash:
     return Clash(_split_words(some), _split_words(others), reason, tuple(operations))
 
 
@@ -66,7 +52,7 @@ def _list_dtypes_but(dtype: str) -> str:
 def _list_all_but_first(names: Iterable[str]) -> str:
     """Return the words of all levels of some axes, except the first level of each axis."""
     found: dict[str, None] = {}
-    for operation in ("value", "norm", "global-norm"):
+    for operation in OPERATIONS:
         for axis in list_axes(operation):
             if axis.name in names:
                 found.update(dict.fromkeys(axis.list_words()[1:]))
@@ -157,6 +143,9 @@ CLASHES = (
     _make_clash(EXTREME, "infinite", "infinity divided by infinity is undefined in plain arithmetic", BY_NORM),
     _make_clash("swapped", "bfloat16 bfloat16+float32", "the bfloat16 of NumPy has one byte order"),
     _make_clash("broadcast", "reused", "rows that share memory cannot be overwritten with other elements"),
+    _make_clash("s0", "one-row one-column even odd square three five", "such a tensor has no units", ("unitwise",)),
+    _make_clash("s513", "one-column odd even square three five", "it has hundreds of units", ("unitwise",)),
+    _make_clash("s513", "e5 e17", "many long examples take long to judge", ("per-example",)),
     _make_clash("p0.5", HALF, "the norm of some hundred elements leaves the range of float16"),
     _make_clash("p4", HALF, "the powers of small elements leave the range of float16"),
     _make_clash("p2.5", HALF, "the powers of small elements leave the range of float16"),
@@ -189,58 +178,3 @@ def find_reason(operation: str, words: Sequence[str]) -> str | None:
             if other in clashes[one]:
                 return clashes[one][other]
     return None
-
-
-@dataclass(frozen=True)
-class Masks:
-    """The levels of an operation as bits of integers, so that many can be compared at once."""
-
-    #: The bit of each level.
-    bits: Mapping[str, int]
-    #: For each bit, the levels of other axes without a clash, and the level itself.
-    fitting: Mapping[int, int]
-    #: The levels of each axis. The first level has the lowest bit.
-    axes: tuple[int, ...]
-    #: All levels.
-    every: int
-
-
-@cache
-def make_masks(operation: str) -> Masks:
-    """Return the masks of an operation's levels."""
-    clashes, axes = list_clashes(operation), list_axes(operation)
-    bits = {word: 1 << place for place, word in enumerate(word for axis in axes for word in axis.list_words())}
-    every = (1 << len(bits)) - 1
-    fitting = {}
-    for axis in axes:
-        for word in axis.list_words():
-            beside = sum(bits[other] for other in axis.list_words() if other != word)
-            fitting[bits[word]] = every & ~beside & ~sum(bits[other] for other in clashes[word])
-    return Masks(bits, fitting, tuple(sum(bits[word] for word in axis.list_words()) for axis in axes), every)
-
-
-def can_complete(operation: str, words: Sequence[str]) -> bool:
-    """Return whether a complete row can hold all of these levels."""
-    masks = make_masks(operation)
-    left = masks.every
-    for word in words:
-        left &= masks.fitting[masks.bits[word]]
-    return can_complete_mask(masks, left)
-
-
-def can_complete_mask(masks: Masks, left: int) -> bool:
-    """Return whether a complete row can be made of the levels that are left, with one of each axis."""
-    return all(left & axis for axis in masks.axes) and _complete(masks, left, 0)
-
-
-def _complete(masks: Masks, left: int, place: int) -> bool:
-    """Return whether the axes from `place` on can get one level each. Try the levels of an axis in order."""
-    if place == len(masks.axes):
-        return True
-    options = left & masks.axes[place]
-    while options:
-        bit = options & -options
-        if _complete(masks, left & masks.fitting[bit], place + 1):
-            return True
-        options ^= bit
-    return False

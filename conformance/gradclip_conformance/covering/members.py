@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from .axes import CROWDED, LONG
 from .shapes import MIXED, choose_shape, choose_size, choose_small_size
 
-__all__ = ["CROWD", "CROWD_NUMBER", "Member", "choose_members", "hash_levels", "is_crowd"]
+__all__ = ["Member", "choose_members", "hash_levels"]
 
 #: If a list holds various tensors, its short tensors have these shapes and layouts.
 SHAPES = ("flat", "odd", "even", "square", "one-row", "one-column", "three", "five", "scalar")
@@ -26,24 +27,10 @@ LAUNCHES = (32, 64, 110, 128, 256, 320, 1000, 1024)
 #: At most this many tensors at the end of a list are watched. They all belong to its last launch.
 WATCHED = 20
 
-#: A list of at least this many tensors has several long tensors at its end.
-SEVERAL = 111
+#: The largest number of long tensors at the end of a long list, and an approximate limit for the sum of their lengths.
+MOST_LONG, ELEMENTS = 10, 1_200_000
 
-#: The largest number of these long tensors, and an approximate limit for the sum of their lengths.
-MOST_LONG, ELEMENTS = 10, 500_000
-
-#: The levels of a crowd: ten long tensors of all shapes and layouts stand beyond the 1,024th place of a list.
-CROWD = {
-    "size": "s262145",
-    "number": "n321",
-    "company": "various",
-    "place": "long-last",
-    "data": "numbers",
-    "none": "all-there",
-}
-#: In a crowd: the number of tensors, the number of elements of each long tensor, and the shapes of the long tensors.
-CROWD_NUMBER = 1041
-CROWD_SIZE = 262145
+#: The shapes of these long tensors, unless all are alike.
 LONG_SHAPES = ("flat", "odd", "three", "square", "even", "five", "one-row", "one-column")
 
 #: At these sizes the excluded tensors stay short, because a second long tensor would take too much time.
@@ -69,34 +56,25 @@ def choose_members(
 ) -> list[Member]:
     """Return the description of each tensor of a row, including the tensors that are None."""
     draw = hash_levels(levels)
-    crowded = is_crowd(levels)
     size, low, high = choose_size(levels["size"], draw // 16)
-    size = CROWD_SIZE if crowded else size
     long = _choose_long_ones(levels, size, count, longest, excluded - missing, missing)
-    if crowded:
-        long = set(range(count - MOST_LONG, count))
     watched = _list_watched_places(count)
     found = []
     for place in range(count):
-        word, layout, length = _choose_other(levels, size, draw, place)
-        if crowded and place in long:
-            turn = count - 1 - place
-            layouts = (levels["layout"], *LAYOUTS)
-            word = levels["shape"] if place == longest else LONG_SHAPES[turn % len(LONG_SHAPES)]
-            shape, layout = choose_shape(word, size, low, high), layouts[turn % len(layouts)]
-        elif place not in long:
+        if place not in long:
+            word, layout, length = _choose_other(levels, size, draw, place)
             shape = choose_shape(word, length, min(1, length), max(length, 1))
-        elif place == longest or len(long) <= 2:
+        elif place == longest or len(long) <= 2 or levels["company"] == "alike":
             shape, layout = choose_shape(levels["shape"], size, low, high), levels["layout"]
         else:
-            shape = choose_shape(_choose_fitting(word, size), size, low, high)
+            # A kernel for lists may fail only for a long tensor of one kind near the end of a long list.
+            turn, layouts = count - 1 - place, (levels["layout"], *LAYOUTS)
+            length, _, _ = choose_size(levels["size"], draw // 16 + turn)
+            length = min(length, 2 * size)
+            shape = choose_shape(LONG_SHAPES[turn % len(LONG_SHAPES)], length, low, high)
+            layout = layouts[turn % len(layouts)]
         found.append(Member(shape, layout, place in long, place in watched))
     return found
-
-
-def is_crowd(levels: Mapping[str, str]) -> bool:
-    """Return whether a row asks for many long tensors in a long list."""
-    return all(levels[axis] == word for axis, word in CROWD.items())
 
 
 def hash_levels(levels: Mapping[str, str]) -> int:
@@ -110,21 +88,16 @@ def _choose_long_ones(
     """Return the places of the long tensors: an included one, an excluded one if any, and several in a long list."""
     counted = [place for place in range(count) if place not in excluded and place not in missing]
     long = {longest}
-    if count >= SEVERAL and levels["company"] != "alike":
-        # Put long tensors of several kinds at the far places of the list.
-        several = min(MOST_LONG, max(1, ELEMENTS // max(size, 1)))
-        long |= {place for place in range(count - 1, count - 1 - 3 * several, -3) if place not in missing}
+    if levels["size"] in LONG and levels["number"] in CROWDED:
+        # Put several long tensors at the end of the list.
+        several = min(MOST_LONG, max(1, ELEMENTS // size))
+        long |= {place for place in range(count - several, count) if place not in missing}
     if longest in excluded | missing and counted:
         # Take the last included tensor, unless the row asks for the longest tensor at the first place.
         long.add(counted[0] if levels["place"] == "long-first" else counted[-1])
     elif excluded and levels["size"] not in ONCE:
         long.add(max(excluded))
     return long
-
-
-def _choose_fitting(shape: str, size: int) -> str:
-    """Return the shape, or `flat` if a tensor of this size cannot have the shape."""
-    return "flat" if shape == "scalar" and size != 1 else shape
 
 
 def _choose_other(levels: Mapping[str, str], size: int, draw: int, place: int) -> tuple[str, str, int]:

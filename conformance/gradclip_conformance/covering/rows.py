@@ -8,23 +8,26 @@ from typing import Any
 
 from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
 from gradclip_adapters.contract import Gradient, Subject
+from gradclip_adapters.operations import OPERATIONS, PREFIXES
 
-from ..cases.build import OPERATIONS as OPERATION_NAMES
 from ..cases.model import Case, expect
 from .arrays import RowCall, make_call
 from .axes import Axis, list_axes
 from .constraints import list_clashes
-from .designs import read_rows
+from .draw import draw_levels
 from .thresholds import NEAR, parse_norm_order
 
-__all__ = ["RULE", "RULE_OF_EXTREMES", "RowCase", "find_row", "list_all_rows", "list_cases"]
+__all__ = ["ROWS", "RULE", "RULE_OF_EXTREMES", "RowCase", "find_row", "list_all_rows", "list_cases"]
+
+#: The number of rows that each entry point gets unless the user says otherwise.
+ROWS = 200
+#: An entry point that compiles takes long for each new shape, so it gets this part of the rows.
+COMPILED = 10
 
 #: The rule for rows of ordinary numbers.
 RULE = "combinations"
 #: The rule for rows with NaN or infinities, or at the ends of the range.
 RULE_OF_EXTREMES = "combinations-extreme"
-
-SHORT = {operation: name for name, operation in OPERATION_NAMES.items()}
 
 #: The axes that every id names.
 ALWAYS = ("size", "number")
@@ -47,12 +50,12 @@ class RowCase(Case):
             for axis in list_axes(operation)
             if axis.name != "dtype" and (axis.name in ALWAYS or levels[axis.name] != axis.levels[0].word)
         ]
-        exact = operation != "value" and levels["relation"] in NEAR
+        exact = PREFIXES[operation].is_by_norm and levels["relation"] in NEAR
         for name, value in (
             ("rule", f"{operation}.{RULE_OF_EXTREMES if extreme else RULE}"),
             ("variant", "_".join(words)),
             ("dtype", levels["dtype"]),
-            ("operation", OPERATION_NAMES[operation]),
+            ("operation", PREFIXES[operation].function),
             ("expectation", expect("combination", exact=exact)),
             ("needs", frozenset(_list_needs(levels))),
             ("levels", levels),
@@ -78,7 +81,7 @@ class RowCase(Case):
         return Case(*fields, self.needs)
 
     def _make(self) -> RowCall:
-        return _make(SHORT[self.operation], tuple(self.levels.items()))
+        return _make(OPERATIONS[self.operation].prefix, tuple(self.levels.items()))
 
 
 @lru_cache(maxsize=8)
@@ -101,6 +104,7 @@ def _list_needs(levels: Mapping[str, str]) -> Iterator[str]:
         ("bounds", "max-only", "min_max"),
         ("flag", "no-flag", "error_if_nonfinite"),
         ("flags", "bool", "flag_kinds"),
+        ("layers", "no-layers", "layers"),
     ):
         if levels.get(axis, ordinary) != ordinary:
             yield feature
@@ -119,15 +123,12 @@ def _list_needs(levels: Mapping[str, str]) -> Iterator[str]:
 
 @cache
 def list_all_rows() -> tuple[RowCase, ...]:
-    """Return the case of every row that is stored, for a subject that has all abilities."""
-    return tuple(
-        RowCase(operation, dict(zip(_list_ordinary(list_axes(operation)), row, strict=True)))
-        for operation in OPERATION_NAMES
-        for row in read_rows(operation)
-    )
+    """Return the rows that a subject with all abilities gets, for each operation."""
+    rows = (RowCase(operation, draw_levels(operation, number)) for operation in PREFIXES for number in range(ROWS))
+    return tuple({row.id: row for row in rows}.values())
 
 
-def list_cases(subject: Subject, stage: str = "default") -> Iterator[tuple[int, RowCase]]:
+def list_cases(subject: Subject, rows: int = ROWS, seed: int = 0) -> Iterator[tuple[int, RowCase]]:
     """Yield the cases of a subject's operation, each with the number of its row.
 
     If a row has a level that the subject lacks, the ordinary level replaces it, so that the other levels of the row are
@@ -135,15 +136,12 @@ def list_cases(subject: Subject, stage: str = "default") -> Iterator[tuple[int, 
     """
     if "distributed" in subject.features:
         return
-    operation = SHORT.get(subject.operation)
-    # The other operations have no design.
-    if operation is None:
-        return
+    operation = OPERATIONS[subject.operation].prefix
     axes = list_axes(operation)
     reach = _find_reach(subject, axes)
     seen: set[str] = set()
-    for number, row in enumerate(read_rows(operation, stage)):
-        levels = _select_within_reach(subject, axes, row, reach)
+    for number in range(rows // COMPILED if "compiled" in subject.features else rows):
+        levels = _select_within_reach(subject, axes, draw_levels(operation, number, seed), reach)
         if levels is None:
             continue
         case = RowCase(operation, levels)
@@ -162,17 +160,14 @@ def _find_reach(subject: Subject, axes: Sequence[Axis]) -> dict[str, set[str]]:
 
 
 def _select_within_reach(
-    subject: Subject, axes: Sequence[Axis], row: Sequence[str], reach: Mapping[str, Collection[str]]
+    subject: Subject, axes: Sequence[Axis], row: Mapping[str, str], reach: Mapping[str, Collection[str]]
 ) -> dict[str, str] | None:
     """Return a row's levels. Ordinary levels replace those that a subject lacks. Return None if it has no dtype."""
-    levels = {
-        axis.name: word if word in reach[axis.name] else axis.levels[0].word
-        for axis, word in zip(axes, row, strict=True)
-    }
+    levels = {axis.name: row[axis.name] if row[axis.name] in reach[axis.name] else axis.levels[0].word for axis in axes}
     if not set(levels["dtype"].split("+")) <= set(subject.dtypes):
         levels["dtype"] = next((one for one in ("float32", "float64", *subject.dtypes) if one in subject.dtypes), "")
         # Some levels of the row may be impossible with this dtype.
-        clashes = list_clashes(SHORT[subject.operation]).get(levels["dtype"], {})
+        clashes = list_clashes(OPERATIONS[subject.operation].prefix).get(levels["dtype"], {})
         levels |= {axis.name: axis.levels[0].word for axis in axes if levels[axis.name] in clashes}
     if "requires_min" in subject.features:
         levels["bounds"] = "min-max"
@@ -196,7 +191,7 @@ def find_row(name: str) -> RowCase | None:
     rule, _, rest = name.partition("/")
     operation, _, kind = rule.partition(".")
     variant, _, dtype = rest.partition("/")
-    if kind not in (RULE, RULE_OF_EXTREMES) or operation not in OPERATION_NAMES:
+    if kind not in (RULE, RULE_OF_EXTREMES) or operation not in PREFIXES:
         return None
     levels = _list_ordinary(list_axes(operation))
     known = {word: axis.name for axis in list_axes(operation) for word in axis.list_words()}

@@ -12,7 +12,16 @@ from gradclip_adapters.contract import Array, Gradient
 
 from ..oracle.formats import FORMATS, decode_doubles, next_down, next_up, read_float64_values, round_all
 
-__all__ = ["EXPONENTS", "NEAR", "WHOLE", "choose_bounds", "choose_threshold", "estimate_norm", "parse_norm_order"]
+__all__ = [
+    "EXPONENTS",
+    "NEAR",
+    "WHOLE",
+    "choose_bounds",
+    "choose_threshold",
+    "estimate_norm",
+    "find_narrowest",
+    "parse_norm_order",
+]
 
 NEAR = ("just-below", "at", "just-above")
 BESIDE = (*NEAR, "slightly-below", "slightly-above")
@@ -48,26 +57,28 @@ def parse_norm_order(word: str) -> float:
     return 2.0 if word == "no-norm" else math.inf if word == "p-inf" else float(word.removeprefix("p"))
 
 
-def choose_threshold(
-    operation: str, levels: Mapping[str, str], gradients: Sequence[Gradient], weighty: int
-) -> dict[str, Any]:
-    """Return the options of a clip by norm."""
-    options: dict[str, Any] = {}
-    order = parse_norm_order(levels["norm"])
-    if levels["norm"] != "no-norm":
-        options["norm_type"] = order
-    chosen = [g.array for i, g in enumerate(gradients) if g.array is not None and g.need_clip]
-    if operation == "norm" or levels["relation"] in NEAR:
-        chosen = [array for array in [gradients[weighty].array] if array is not None] if weighty >= 0 else []
-    norm, relation = estimate_norm(chosen, order), levels["relation"]
+def choose_threshold(levels: Mapping[str, str], chosen: Sequence[Array], dtype: str, divisor: float = 1.0) -> float:
+    """Return the threshold of a clip by norm.
+
+    Parameters
+    ----------
+    levels
+        The levels of the row.
+    chosen
+        The arrays that share the norm to which the threshold is compared.
+    dtype
+        The dtype of the call with the fewest digits, in which the threshold is a number.
+    divisor
+        The number that divides the norm: of an average, or of a parameter that the threshold is multiplied with.
+    """
+    relation = levels["relation"]
+    norm = estimate_norm(chosen, parse_norm_order(levels.get("norm", "no-norm"))) / divisor
     if relation in NEAR:
-        threshold = _find_neighbour(norm or 1.0, relation, _find_narrowest(gradients))
-    elif levels["threshold"] == "integer":
-        threshold = max(1, round(_round_surely(norm * FACTORS[relation])))
-    else:
-        elements = sum(len(array.data) // (FORMATS[array.dtype].width // 8) for array in chosen)
-        threshold = _choose_beside(norm, levels, _find_narrowest(gradients), FACTORS, elements)
-    return {"clip_norm": threshold, **options}
+        return _find_neighbour(norm or 1.0, relation, dtype)
+    if levels["threshold"] == "integer":
+        return max(1, round(_round_surely(norm * FACTORS[relation])))
+    elements = sum(len(array.data) // (FORMATS[array.dtype].width // 8) for array in chosen)
+    return _choose_beside(norm, levels, dtype, FACTORS, elements)
 
 
 def _choose_beside(
@@ -93,7 +104,7 @@ def _choose_beside(
 
 def choose_bounds(levels: Mapping[str, str], gradients: Sequence[Gradient], weighty: int) -> dict[str, Any]:
     """Return the options of a clip by value."""
-    relation, dtype = levels["relation"], _find_narrowest(gradients)
+    relation, dtype = levels["relation"], find_narrowest(gradients)
     unit = _find_unit(levels, gradients)
     if relation in BESIDE:
         array = gradients[weighty].array if weighty >= 0 else None
@@ -121,11 +132,11 @@ def _find_unit(levels: Mapping[str, str], gradients: Sequence[Gradient]) -> floa
     """Return the size of the smaller elements."""
     if levels["threshold"] == "integer":
         return 2.0**WHOLE
-    dtype = _find_narrowest(gradients)
+    dtype = find_narrowest(gradients)
     return 2.0 ** EXPONENTS[dtype][levels["magnitude"]]
 
 
-def _find_narrowest(gradients: Sequence[Gradient]) -> str:
+def find_narrowest(gradients: Sequence[Gradient]) -> str:
     """Return the dtype of the gradients that has the fewest digits."""
     names = [gradient.array.dtype for gradient in gradients if gradient.array is not None] or ["float32"]
     return min(names, key=lambda name: FORMATS[name].precision)

@@ -1,7 +1,4 @@
-"""Read cases and answers back from a record, which shows the first elements of the first gradients.
-
-A record may be forged: each number is parsed, each name is looked up, and anything that does not fit is refused.
-"""
+"""Choose the case by which a script shows a cell, from the answer in a record."""
 
 from __future__ import annotations
 
@@ -11,10 +8,7 @@ from typing import Any
 
 from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.records import Cell
-from gradclip_spec import rules
 
-from ..cases import regressions
-from ..cases.literals import NoScript
 from ..cases.model import Case
 from ..cases.readable import read_shown_array
 from ..judge.expectation import Expectation
@@ -22,36 +16,7 @@ from ..oracle.distances import measure
 from ..oracle.formats import FORMATS
 from ..oracle.predict import predict
 
-__all__ = ["choose_shown_case", "find_case"]
-
-#: The options that a case of `--deep` may have.
-FIND_OPTIONS = {name: {each.threshold, *({"min"} & {*each.parameters})} for name, each in OPERATIONS.items()}
-
-
-def find_case(cell: Cell) -> Case | None:
-    """Return the case that `--deep` found, made from the input in the record. Return None for any other cell.
-
-    Raises
-    ------
-    NoScript
-        If `--deep` does not make such an input.
-    """
-    if not regressions.is_find(cell.case) or cell.input is None:
-        return None
-    rule, _, dtype = cell.case.split("/")
-    if dtype not in FORMATS or rule not in {one.id for one in rules.load()}:
-        msg = f"There is no rule {rule!r} for the dtype {dtype!r}."
-        raise NoScript(msg)
-    try:
-        case = regressions.make_find(cell.case, cell.input)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        msg = f"The input of {cell.case!r} is not one that --deep makes: {error}."
-        raise NoScript(msg) from error
-    unknown = sorted(set(case.options) - FIND_OPTIONS[case.operation])
-    if unknown or not all(type(gradient.need_clip) is bool for gradient in case.gradients):
-        msg = f"The input of {cell.case!r} is not one that --deep makes: {unknown or 'need_clip'} is not an option."
-        raise NoScript(msg)
-    return case
+__all__ = ["choose_shown_case"]
 
 
 def choose_shown_case(case: Case, expectation: Expectation, cell: Cell) -> Case:

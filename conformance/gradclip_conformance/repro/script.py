@@ -24,7 +24,7 @@ from ..judge.judging import choose_expectation
 from ..judge.model import Script
 from ..run.plan import Selection, plan_cells
 from . import contract, tables
-from .replay import choose_shown_case, find_case
+from .replay import choose_shown_case
 
 __all__ = ["NoScript", "write_script"]
 
@@ -100,11 +100,7 @@ def _write_docstring(header: Header, cell: Cell, case: Case) -> str:
 
 def _find_case(cell: Cell, subject: Subject) -> Case:
     """Return the case of a cell, for its subject and with the same numbers as in the record."""
-    case = (
-        next((case for case in list_all_cases() if case.id == cell.case), None)
-        or find_row(cell.case)
-        or find_case(cell)
-    )
+    case = next((case for case in list_all_cases() if case.id == cell.case), None) or find_row(cell.case)
     if case is None:
         msg = (
             f"This version of the suite has no case {cell.case!r}: make a script with the version that made the record."

@@ -28,12 +28,11 @@ from gradclip_reports.statuses import DIFFERING, Status
 from gradclip_spec import rules
 
 from ..cases.catalogue import list_all_cases
-from ..cases.model import Case
 from ..cases.readable import show_input
 from ..causes.attribution import EXPLAINED, explain_all, explain_cell
 from ..causes.findings import find_findings, keep_evidence, list_asked_rules
 from ..causes.model import Evidence, Judged
-from ..covering.rows import list_cases
+from ..covering.rows import ROWS, find_row, list_cases
 from ..judge.judging import follow_up
 from ..judge.model import Claim, Connection, Context, Description, Verdict
 from ..known.claims import load_claims_of
@@ -65,41 +64,26 @@ FOLDERS = re.compile(r"(?<![^\s=,:'\"])(?:[A-Za-z]:)?[\\/](?:[^\\/\s=]+[\\/])+")
 RULES = {rule.id: rule for rule in rules.load()}
 
 
-def plan_rows(
-    subjects: Sequence[Subject], selection: Selection, stage: str = "default", adapter: str = ""
-) -> list[PlannedCell]:
-    """Return the cells of the covering design. Each subject gets only calls that its abilities allow.
+def plan_rows(subjects: Sequence[Subject], selection: Selection, rows: int = ROWS, seed: int = 0) -> list[PlannedCell]:
+    """Return the cells of the sampler. Each subject gets only calls that its abilities allow.
 
     The cells are sorted by row within an operation, so that the data of a row are made and measured once for all its
-    subjects.
+    subjects. If the selection names rows, these are planned, whatever seed drew them.
     """
-    if stage == "default" and adapter and not selection.rules and not _gets_rows(adapter):
-        return []
+    named = [row for name in (*selection.cases, *selection.rules) if (row := find_row(name)) is not None]
+    if named:
+        return [cell for cell in plan_cells(subjects, named, selection) if cell.missing is None]
     found: list[PlannedCell] = []
     for operation in dict.fromkeys(subject.operation for subject in subjects):
-        rows = [
+        planned = [
             (number, PlannedCell(subject, case, None))
             for subject in subjects
             if subject.operation == operation
-            for number, case in list_cases(subject, _choose_stage(subject, selection, stage))
+            for number, case in list_cases(subject, rows, seed)
             if selection.holds(case)
         ]
-        found += [cell for _, cell in sorted(rows, key=lambda row: row[0])]
+        found += [cell for _, cell in sorted(planned, key=lambda row: row[0])]
     return found
-
-
-def _choose_stage(subject: Subject, selection: Selection, stage: str) -> str:
-    """Return the stage for a subject. One that compiles takes long for each new shape, so unasked it gets the pairs."""
-    return "quick" if stage == "default" and "compiled" in subject.features and not selection.rules else stage
-
-
-def _gets_rows(adapter: str) -> bool:
-    """Return whether a run without options asks an adapter the rows. Adapters of other packages get them."""
-    # The core checks functions without the packages that this module needs.
-    from .environments import find_recipe
-
-    recipe = find_recipe(adapter)
-    return recipe is None or recipe.rows
 
 
 @dataclass(frozen=True)
@@ -112,20 +96,15 @@ class RunRequest:
     timeout: float = CASE_SECONDS
     jobs: int = 1
     command: Sequence[str] = ()
-    seed: int | None = None
-    #: Additional cases, such as the results of a search.
-    extra_cases: Sequence[Case] = ()
+    #: The number of rows for each entry point, and the seed that they are drawn from.
+    rows: int = ROWS
+    seed: int = 0
+    #: Additional rows, such as the smallest ones that fail.
+    more_rows: Sequence[PlannedCell] = ()
     #: The formula that the subjects are meant to have, if the command line names one.
     formula: Formula | None = None
-    #: The stage of the covering design: "quick", "default" or "thorough".
-    stage: str = "default"
-    #: The version of the framework that the user named. One that is not the pinned version gets no rows unasked.
-    version: str = ""
-
-    @property
-    def target(self) -> str:
-        """The adapter's name with the version, such as `optax@0.1.9`."""
-        return f"{self.adapter}@{self.version}" if self.version else self.adapter
+    #: Whether only rows are asked, and no written case.
+    only_rows: bool = False
 
 
 @dataclass
@@ -157,10 +136,10 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
     try:
         subjects = add_formula(first.description.subjects, request.formula)
         description = replace(first.description, subjects=tuple(subjects))
-        cases = {case.id: case for case in (*list_all_cases(), *request.extra_cases)}
-        written = cases.values() if request.stage != "quick" else request.extra_cases
+        written = () if request.only_rows else list_all_cases()
         planned = plan_cells(description.subjects, written, request.selection)
-        planned += plan_rows(description.subjects, request.selection, request.stage, request.target)
+        rows = plan_rows(description.subjects, request.selection, request.rows, request.seed)
+        planned += {(cell.subject.name, cell.case.id): cell for cell in (*rows, *request.more_rows)}.values()
         claims = load_claims_of(request.adapter, description.version, description.environment)
         state = _RunState(claims, load_known(request.adapter), description, [first])
         header = make_header(request.adapter, description, request.command, request.seed)

@@ -60,7 +60,7 @@ def count_cells(operation: str, features: Sequence[str]) -> int:
     """Return the number of cells that a run has for a subject with these abilities."""
     subject = Subject("new", operation, DTYPES, tuple(features), NORM_TYPES)
     written = sum(cell.missing is None for cell in plan_cells([subject], list_all_cases(), Selection()))
-    return written + sum(1 for _ in list_cases(subject, "default"))
+    return written + sum(1 for _ in list_cases(subject))
 
 
 def list_abilities(operation: str, declared: Sequence[str]) -> list[Ability]:

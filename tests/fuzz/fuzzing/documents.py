@@ -15,15 +15,13 @@ import numpy as np
 
 from gradclip_adapters.contract import About, Adapter, Array, Call, Reply, Subject
 from gradclip_conformance.cases.build import make_tensor
-from gradclip_conformance.cases.model import Case
-from gradclip_conformance.cases.regressions import make_case_of
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.lines import make_strict
 from gradclip_reports.records import Footer, hash_plan
 
-__all__ = ["FEATURES", "Halving", "add_footer", "list_subjects", "make_call", "make_deep_case", "read_lines"]
+__all__ = ["FEATURES", "Halving", "add_footer", "list_subjects", "make_call", "read_lines"]
 
 NAMES_OF = {
     "torch": (
@@ -81,16 +79,6 @@ def list_subjects(adapter: str) -> Sequence[tuple[str, str]]:
     return NAMES_OF[adapter]
 
 
-def make_deep_case(operation: str) -> Case:
-    """Return a case like those of the deep search, whose numbers are only in the record."""
-    rule = {"clip_by_value": "value.bounds", "clip_by_norm": "norm.scaled-above"}.get(
-        operation, "global-norm.scaled-above"
-    )
-    options = {"max": 1.0} if operation == "clip_by_value" else {"clip_norm": 1.0}
-    found = make_case_of(rule, "deep-0123abcd", "float32", [make_tensor([3.0, -4.0], "float32")], options)
-    return replace(found, options=options)
-
-
 @functools.cache
 def _make_record(adapter: str) -> tuple[str, ...]:
     """Return the lines of a whole record of an adapter: a header, some cells of several statuses, a footer."""
@@ -99,10 +87,9 @@ def _make_record(adapter: str) -> tuple[str, ...]:
     request = RunRequest(
         adapter,
         lambda: InProcess(made),
-        Selection(rules=(*RULES, "*/deep-0123abcd/*")),
+        Selection(rules=RULES),
         command=["check", adapter],
         seed=7,
-        extra_cases=[make_deep_case(operation) for operation in {operation for _, operation in list_subjects(adapter)}],
     )
     run_adapter(request, stream)
     return tuple(stream.getvalue().splitlines())

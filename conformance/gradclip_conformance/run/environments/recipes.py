@@ -31,8 +31,6 @@ class Recipe:
     requirements: tuple[str, ...] = ()
     #: The size of the environment in megabytes, if somebody has measured it.
     megabytes: int | None = None
-    #: Whether a run without options asks the rows of the covering design.
-    rows: bool = True
     #: The requirement that is the framework itself. It is empty if the adapter's versions cannot be chosen.
     framework: str = ""
     #: The recipes of other versions, by version, in the order of the file.
@@ -86,7 +84,6 @@ def _make_recipe(name: str, table: Mapping[str, Any], versions: Mapping[str, str
         table.get("python"),
         tuple(needs.values()),
         table.get("megabytes"),
-        table.get("rows", True),
         {**needs, **alone, **npm}.get(table.get("framework", name), ""),
         alone=tuple(alone.values()),
         npm=tuple(npm.values()),
@@ -126,7 +123,6 @@ def _make_other(recipe: Recipe, version: str, table: Mapping[str, Any]) -> Recip
         table["python"],
         tuple(chosen.values()),
         table.get("megabytes"),
-        rows=False,
         framework=framework,
         alone=alone,
     )
@@ -140,7 +136,6 @@ def _make_other_for_node(recipe: Recipe, framework: str, table: Mapping[str, Any
         table["python"],
         recipe.requirements,
         table.get("megabytes"),
-        rows=False,
         framework=framework,
         npm=npm,
     )

@@ -66,7 +66,7 @@ def find_recipe(name: str) -> Recipe | None:
         return recipe
     if recipe is None or not recipe.version:
         return None
-    known = {**recipe.others, recipe.version: replace(recipe, rows=False)}
+    known = {**recipe.others, recipe.version: recipe}
     return known.get(version) or _adapt(known, version)
 
 

@@ -1,4 +1,4 @@
-"""Fuzz the TOML files of the package: kept cases, recipes of environments, and templates of scripts."""
+"""Fuzz the TOML files of the package: recipes of environments, and templates of scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 from unittest import mock
 
 import gradclip_adapters
-from gradclip_conformance.cases import regressions
 from gradclip_conformance.repro import script as scripts
 from gradclip_conformance.repro import tables
 from gradclip_conformance.run.environments import recipes as environments
@@ -30,17 +29,6 @@ def _read_ours(path: Path) -> Any:
 
 
 FILES = {
-    "regressions.toml": {
-        "found": [
-            {
-                "rule": "norm.scaled-above",
-                "variant": "deep-0123abcd",
-                "dtype": "float32",
-                "options": {"clip_norm": "0x1p+0"},
-                "gradients": [{"values": ["0x1p+1", "-0x1p+2"]}, {"values": [], "need_clip": False}],
-            }
-        ]
-    },
     "environments.toml": _read_ours(PACKAGE / "environments.toml"),
     "torch.toml": _read_ours(PACKAGE / "scripts" / "torch.toml"),
 }
@@ -58,11 +46,6 @@ def check(example: Any) -> None:
             READERS[name](path)
         except ValueError as error:
             require(name in str(error), f"a refusal does not name the file: {error!r}")
-
-
-def _read_regressions(path: Path) -> None:
-    for case in regressions.make_cases(path):
-        require(case.id.count("/") == 2, f"a case has the malformed id {case.id!r}")
 
 
 def _read_environments(path: Path) -> None:
@@ -85,7 +68,6 @@ def _read_scripts(path: Path) -> None:
 
 
 READERS: dict[str, Callable[[Path], None]] = {
-    "regressions.toml": _read_regressions,
     "environments.toml": _read_environments,
     "torch.toml": _read_scripts,
 }

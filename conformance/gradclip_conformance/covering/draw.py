@@ -1,0 +1,67 @@
+"""Draw rows: the levels of a call, from a seed and the number of the row.
+
+The level of each axis depends only on SHA-256 of the seed, the number and the axis's name, and on integer arithmetic.
+So every Python on every machine draws the same rows, and no row depends on how many others are drawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, count
+from typing import TypeVar
+
+from .axes import CROWDED, LONG, STACKED, list_axes
+from .constraints import list_clashes
+
+__all__ = ["draw_levels"]
+
+T = TypeVar("T")
+
+#: How many rows of 24 have long tensors, long lists, or both. Most rows have neither, because these take much time.
+#: Half of the long lists hold long tensors: each gradient of a list takes time, whatever its length.
+KINDS = {(False, False): 16, (True, False): 4, (False, True): 1, (True, True): 3}
+
+
+def draw_levels(operation: str, number: int, seed: int = 0) -> dict[str, str]:
+    """Return the levels of a row, by the names of the axes in their order."""
+    for attempt in count():
+        levels = _try_levels(operation, f"{seed}/{operation}/{number}/{attempt}")
+        if levels is not None:
+            return levels
+    raise AssertionError
+
+
+def _try_levels(operation: str, name: str) -> dict[str, str] | None:
+    """Return levels that do not clash, or None if an axis has no level that fits."""
+    axes, clashes = list_axes(operation), list_clashes(operation)
+    digests = {axis.name: hashlib.sha256(f"{name}/{axis.name}".encode()).digest() for axis in axes}
+    chosen: dict[str, str] = {}
+    barred = set(_list_barred(operation, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")))
+    # In a fixed order, a level that clashes with many others would be drawn too often or too seldom.
+    for axis in sorted(axes, key=lambda axis: digests[axis.name][8:]):
+        fitting = [level for level in axis.levels if level.word not in barred]
+        if not fitting:
+            return None
+        draw = int.from_bytes(digests[axis.name][:8], "big")
+        word = _choose([level.word for level in fitting], [level.weight for level in fitting], draw)
+        chosen[axis.name] = word
+        barred.update(clashes[word])
+    return {axis.name: chosen[axis.name] for axis in axes}
+
+
+def _list_barred(operation: str, draw: int) -> Iterator[str]:
+    """Yield the sizes and numbers that a row does not get, because it is of another kind."""
+    if operation in STACKED:
+        return
+    is_long, is_crowded = _choose(list(KINDS), list(KINDS.values()), draw)
+    for name, words, wanted in (("size", LONG, is_long), ("number", CROWDED, is_crowded)):
+        axis = next(axis for axis in list_axes(operation) if axis.name == name)
+        yield from (word for word in axis.list_words() if (word in words) != wanted)
+
+
+def _choose(items: Sequence[T], weights: Sequence[int], draw: int) -> T:
+    """Return an item. Each is chosen as often as its weight says."""
+    place = bisect_right(list(accumulate(weights)), draw % sum(weights))
+    return items[place]

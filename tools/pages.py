@@ -33,8 +33,8 @@ QUESTIONS = """# What frameworks do when they clip
 
 {release}
 [A picture](questions.svg) shows the most used frameworks. Each answer is about float32 unless the question names other
-dtypes. It is about the clip by global norm if the framework has one. If entry points answer differently, the worst
-answer stands here, with the number of entry points that give it.
+dtypes. It is about the clip by global norm if the framework has one. What most entry points do
+stands here, with the number of those that answer otherwise and the sign of their worst answer.
 
 | | |
 |---|---|

@@ -41,7 +41,7 @@ def draw_picture(
         for question in questions
     ]
     heights = [12 + LINE * max(map(len, row)) for row in rows]
-    width, top = 2 * MARGIN + FIRST + WIDTH * len(runs), MARGIN + 2 * LINE + 22
+    width, top = 2 * MARGIN + FIRST + WIDTH * len(runs), MARGIN + 2 * LINE + 30
     height = top + sum(heights) + 3 * LINE
     with matplotlib.rc_context(SETTINGS):
         # matplotlib measures in inches, of 72 points in SVG.
@@ -65,9 +65,11 @@ def draw_picture(
                 axes.text(x, top + 8, first.glyph, color=colour, weight="bold", va="top")
                 axes.text(x + 18, top + 8, "\n".join(lines), color=colour, va="top")
             top += heights[number]
-        legend = "   ".join(f"{glyph} {meaning}" for glyph, meaning in STANDINGS.values())
+        legend = f"{NO_BREAK * 3} ".join(f"{glyph} {meaning}" for glyph, meaning in STANDINGS.values())
         axes.text(MARGIN, top + LINE, legend, color=QUIET, va="top")
-        note = "c: the threshold; n: the norm; (1 of 5): what one of five entry points does"
+        note = (
+            "c: the threshold; n: the norm; (✗ 1 of 5): one of five entry points answers otherwise, and breaks a rule"
+        )
         axes.text(MARGIN, top + 2 * LINE, note, color=QUIET, va="top")
         stream = io.StringIO()
         headings = ", ".join(_clean(run.header.heading, NAME) for run in runs)
@@ -78,7 +80,7 @@ def draw_picture(
 
 def _wrap(words: str) -> list[str]:
     """Return the lines of an answer. A number and its unit, or a count of entry points, stay on one line."""
-    together = r"(?<=\d) (?=of \d|ulp|million|passes)|(?<= of) (?=\d)|(?<=million) (?=ulp)"
+    together = r"(?<=\d) (?=of \d|ulp|million|passes)|(?<=[✗≈§✓○–]) (?=\d)|(?<= of) (?=\d)|(?<=million) (?=ulp)"
     joined = re.sub(together, NO_BREAK, _clean(words))
     return [line.replace(NO_BREAK, " ") for line in textwrap.wrap(joined, FITS)][:3] or [""]
 

@@ -123,8 +123,8 @@ class TestMatrix:
         page = open_page()
         rows = page.locator("table.matrix tbody tr:visible")
         expect(rows).to_have_count(16)
-        # An answer that only some entry points give says how many.
-        expect(page.locator("table.matrix")).to_contain_text("c / (n + 1e-06) (4 of 5)")
+        # A cell says how many entry points answer otherwise.
+        expect(page.locator("table.matrix")).to_contain_text("c / (n + 1e-06) (§ 1 of 5)")
 
         form = page.locator("form[data-filters=matrix]")
         form.get_by_label("Questions").select_option("answered differently")

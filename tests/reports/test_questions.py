@@ -17,7 +17,7 @@ from gradclip_reports.site.questions import answer_run, write_answer
 from gradclip_spec.rules.questions import load_questions, parse_questions
 
 HOSTILE = '<script>alert(1)</script>|`\x1b[31m\u202e&"'
-SUBJECTS = [("f", "clip_by_global_norm"), ("g", "clip_by_global_norm")]
+SUBJECTS = [(name, "clip_by_global_norm") for name in ("f", "g", "h")]
 ROW = {"subject": "f", "dtype": "float32", "size": 10**7, "elements": 0.5, "problem": ""}
 SPEED = {"workload": "1 x 25,000,000", "dtype": "float32", "mode": "in place"}
 
@@ -122,12 +122,31 @@ class TestAnswers:
 
         assert answer("zero", "zero-gradient", *cells, cause="eps-in-coefficient") == ("right", "stay zero")
 
-    def test_worst_answer_counts_with_the_number_of_its_entry_points(self, answer: Callable[..., Any]) -> None:
-        cells = [{"status": "fail", "behaviour": "all-zero"}, {"subject": "g"}]
+    @pytest.mark.parametrize(
+        ("zeros", "standing", "words"),
+        [
+            ((), "right", "right"),
+            (("h",), "right", "right (✗ 1 of 3)"),
+            (("g", "h"), "broken", "all zero (✓ 1 of 3)"),
+            (("f", "g", "h"), "broken", "all zero"),
+        ],
+    )
+    def test_what_most_entry_points_do_stands_first(
+        self, zeros: tuple[str, ...], standing: str, words: str, answer: Callable[..., Any]
+    ) -> None:
+        wrong = {"status": "fail", "behaviour": "all-zero"}
+        cells = [{"subject": subject, **(wrong if subject in zeros else {})} for subject in ("f", "g", "h")]
+
+        told = answer("overflow", "overflow-of-squares", *cells, cause="squares-overflow" if zeros else "")
+
+        assert told == (standing, words)
+
+    def test_worst_of_two_equally_frequent_answers_stands_first(self, answer: Callable[..., Any]) -> None:
+        cells = [{}, {"subject": "g", "status": "fail", "behaviour": "all-zero"}]
 
         told = answer("overflow", "overflow-of-squares", *cells, cause="squares-overflow")
 
-        assert told == ("broken", "all zero (1 of 2)")
+        assert told == ("broken", "all zero (✓ 1 of 2)")
 
     def test_different_right_answers_are_joined(self, answer: Callable[..., Any]) -> None:
         rules = [{"rule": "global-norm.in-place-written"}, {"rule": "global-norm.inputs-not-mutated", "subject": "g"}]

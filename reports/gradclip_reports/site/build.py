@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from ..statuses import NOT_RUN, SEVERITIES, Status
 from ..values import escape_text
 from .book import Book, Rule
 from .formulas import write_mathml
-from .questions import PREFIXES, STANDING_OF, STANDINGS, Answer, write_answer
+from .questions import PREFIXES, STANDING_OF, STANDINGS, Answer, find_others, write_answer
 from .slugs import Slugs
 from .views import FindingView, RunView, make_views
 from .words import LEVELS, MATRIX_PAGES, OPERATION_LABELS, OTHER_LABELS, STANDINGS_OF_FINDINGS, VERDICTS
@@ -245,11 +244,17 @@ def _mark_safe(text: str) -> Any:
 
 
 def _write_answer(answers: Sequence[Answer]) -> Any:
-    """Return an answer as markup, in which no line ends within the numbers of entry points."""
+    """Return an answer as markup, in which the number of other entry points is on one line, in the worst colour."""
     import markupsafe
 
     text = str(markupsafe.escape(escape_text(write_answer(answers))))
-    return _mark_safe(re.sub(r"(?<=\d) of (?=\d)", "&nbsp;of&nbsp;", text))
+    others = find_others(answers)
+    if not others:
+        return _mark_safe(text)
+    words, _, number = text.rpartition(" (")
+    standing = min(others, key=lambda answer: answer.rank).standing
+    together = f"({number}".replace(" ", "&nbsp;")
+    return _mark_safe(f'{words} <span class="{standing}">{together}</span>')
 
 
 def _escape(value: Any) -> Any:

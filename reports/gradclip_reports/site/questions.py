@@ -22,7 +22,16 @@ from .book import Book, Question, Words
 from .measured import is_ordinary_clip
 from .words import OPERATION_LABELS, OTHER_LABELS
 
-__all__ = ["PREFIXES", "STANDINGS", "STANDING_OF", "Answer", "answer_operations", "answer_run", "write_answer"]
+__all__ = [
+    "PREFIXES",
+    "STANDINGS",
+    "STANDING_OF",
+    "Answer",
+    "answer_operations",
+    "answer_run",
+    "find_others",
+    "write_answer",
+]
 
 #: The prefixes of the rules of each operation, in the order in which an answer is looked for.
 PREFIXES = {name: OPERATIONS[name].prefix for name in (*OPERATION_LABELS, *OTHER_LABELS) if name}
@@ -96,7 +105,9 @@ class _Asked:
 
 
 def answer_run(run: Run, book: Book, operation: str = "") -> dict[str, tuple[Answer, ...]]:
-    """Return the answers of a run to every question, worst first. No two answers to a question are equal.
+    """Return the answers of a run to every question: what most entry points do comes first, then the worst.
+
+    No two answers to a question are equal.
 
     Parameters
     ----------
@@ -116,13 +127,19 @@ def answer_operations(run: Run, book: Book) -> dict[str, dict[str, tuple[Answer,
 
 
 def write_answer(answers: Sequence[Answer]) -> str:
-    """Return the worst answer to a question in a few words, with the number of entry points that give it."""
-    worst = answers[0]
-    if worst.standing in ("right", "unknown", "measured"):
+    """Return what most entry points do in a few words, with the number of the others and the sign of the worst."""
+    others = find_others(answers)
+    if not others:
         return " or ".join(dict.fromkeys(answer.words for answer in answers))
-    # Answers of one framework may differ among its entry points.
-    part = len(worst.subjects)
-    return worst.words if part == worst.asked else f"{worst.words} ({part} of {worst.asked})"
+    worst = min(others, key=lambda answer: answer.rank)
+    number = sum(len(answer.subjects) for answer in others)
+    return f"{answers[0].words} ({worst.glyph} {number} of {worst.asked})"
+
+
+def find_others(answers: Sequence[Answer]) -> Sequence[Answer]:
+    """Return the answers of the entry points that do not do what most do. Answers that are all right do not count."""
+    is_alike = all(answer.standing == answers[0].standing == "right" for answer in answers)
+    return [] if is_alike else answers[1:]
 
 
 def _answer_each(run: Run, book: Book, operations: Sequence[str]) -> dict[str, dict[str, tuple[Answer, ...]]]:
@@ -171,7 +188,7 @@ def _answer_of(asked: _Asked, question: Question, operation: str) -> tuple[Answe
         grouped.setdefault((worst.standing, worst.words), []).append(worst)
     total = len(by_subject)
     joined = [_join(group, total) for group in grouped.values()]
-    return tuple(sorted(joined, key=lambda one: one.rank))
+    return tuple(sorted(joined, key=lambda one: (-len(one.subjects), one.rank)))
 
 
 def _choose_cells(asked: _Asked, question: Question, cells: Sequence[Cell]) -> Sequence[Cell]:

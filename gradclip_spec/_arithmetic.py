@@ -80,11 +80,15 @@ def unstack(xp: Any, x: Array) -> Sequence[Array]:
 def raise_two(xp: Any, exponent: Array, precision: int) -> Array:
     """Return two to an integer power, exactly, even if the library's own power has rounding errors.
 
-    This works for exponents below 977 in float64 and below 110 in float32. For larger exponents, the second argument of
-    `keep_top_bits` overflows.
+    The anchor is about 1.5 times a power of two, far from the numbers where the place of the last bit changes. So it
+    rounds to five bits below the result, whether the approximate power is a little smaller or larger than the right
+    one. Both products in it are exact. The library's error must be below a 64th of the result.
+
+    This works for exponents below 976 in float64 and below 109 in float32. For larger exponents, the anchor overflows.
     """
     approximate = xp.pow(xp.full_like(exponent, 2.0), exponent)
-    return keep_top_bits(approximate, approximate * 2.0 ** (precision - 6))
+    anchor = approximate * 2.0 ** (precision - 6) + approximate * 2.0 ** (precision - 7)
+    return keep_top_bits(approximate, anchor)
 
 
 def keep_finite(xp: Any, correction: Array) -> Array:

@@ -82,7 +82,7 @@ def clip_by_value(
     tree = Tree(grads, need_clip)
     backend = choose_backend(tree, inplace)
     with backend.context():
-        bounds = {dtype: (round_to(name, lower), round_to(name, upper)) for dtype, name in backend.dtypes.items()}
+        bounds = {name: (round_to(name, lower), round_to(name, upper)) for name in backend.dtypes.values()}
         return cast(T, tree.rebuild(backend.clip_all(tree.included, bounds, inplace)))
 
 

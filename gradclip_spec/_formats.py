@@ -1,11 +1,13 @@
 """Describe the float formats that can be clipped."""
 
 import math
+import operator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["FORMATS", "Format", "name_dtype", "round_to"]
+__all__ = ["FORMATS", "Format", "name_dtype", "name_dtypes", "round_to"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,35 @@ def name_dtype(dtype: Any) -> str:
     """Return the name that the array API standard gives to a dtype."""
     # NumPy's functions also take scalar types such as `np.float32`, whose text is not the name of a dtype.
     return str(getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2])
+
+
+def name_dtypes(xp: Any, arrays: Sequence[Any]) -> Mapping[Any, str]:
+    """Return the names of the arrays' dtypes."""
+    dtypes = list(map(operator.attrgetter("dtype"), arrays))
+    try:
+        return {dtype: name_dtype(dtype) for dtype in set(dtypes)}
+    except TypeError:
+        return _Names(xp, dtypes)
+
+
+class _Names(Mapping[Any, str]):
+    """The names of dtypes that have no hash. The standard lets a library compare dtypes, and nothing else."""
+
+    def __init__(self, xp: Any, dtypes: Sequence[Any]) -> None:
+        known = [(getattr(xp, name), name) for name in FORMATS if hasattr(xp, name)]
+        self._pairs: list[tuple[Any, str]] = []
+        for dtype in dtypes:
+            if all(dtype != other for other, _ in self._pairs):
+                self._pairs.append((dtype, next((name for other, name in known if dtype == other), name_dtype(dtype))))
+
+    def __getitem__(self, dtype: Any) -> str:
+        return next(name for other, name in self._pairs if dtype == other)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(dtype for dtype, _ in self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
 
 
 @lru_cache

@@ -153,7 +153,7 @@ def pack(work: Any, arrays: Sequence[Array]) -> Iterator[Array]:
         if not isinstance(size, int) or size >= _PACK // 8:
             yield array
             continue
-        kind = (array.dtype, work.find_place(array))
+        kind = (work.dtypes[array.dtype], work.find_place(array))
         waiting.setdefault(kind, []).append(array)
         sizes[kind] = sizes.get(kind, 0) + size
         if sizes[kind] >= _PACK:

@@ -21,7 +21,7 @@ import array_api_compat
 import numpy as np
 
 from gradclip_spec._arithmetic import divide, keep_finite, raise_two, two_sum, unstack
-from gradclip_spec._formats import FORMATS, name_dtype
+from gradclip_spec._formats import FORMATS, name_dtypes
 from gradclip_spec._norms import Norm, PowerSum, join, make_power_sum, pack, take_root, take_simple_root
 
 __all__ = ["NO_WRITING", "Backend", "Coefficient", "OneByOne", "group_by", "make_number_backend"]
@@ -57,7 +57,7 @@ class Backend:
     #: Whether computing a value runs the user's own functions, whose errors propagate.
     raises_errors_of_users = False
     #: Whether writing into a slice of an array writes into the array.
-    slices_are_views = True
+    slices_are_views = False
     #: Whether values can be read without computing, tracing or synchronising. If None, array-api-compat decides.
     eager: bool | None = None
 
@@ -65,7 +65,7 @@ class Backend:
         self.xp = xp
         #: The device of the few numbers that decide a clip.
         self.device = self.find_device(arrays[0]) if arrays else device
-        self.dtypes = {dtype: name_dtype(dtype) for dtype in set(map(operator.attrgetter("dtype"), arrays))}
+        self.dtypes = name_dtypes(xp, arrays)
         if self.eager is None:
             # For an unknown library, array-api-compat tries to read one element.
             self.eager = bool(arrays) and not array_api_compat.is_lazy_array(arrays[0])
@@ -85,7 +85,8 @@ class Backend:
 
     def supports_float64(self) -> bool:
         """Return whether there is float64 on the device."""
-        return _supports_float64(self.xp, self.device)
+        # This is not cached: the standard gives a device no hash.
+        return "float64" in self.xp.__array_namespace_info__().dtypes(device=self.device, kind="real floating")
 
     def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
         """Return the index of an array that cannot be clipped, and the reason, with a gap for the array's name."""
@@ -274,7 +275,7 @@ class Backend:
         if self.eager and bool(coefficient.unchanged):
             return list(arrays)
         results = list(arrays)
-        for indices in group_by(arrays, (array.dtype for array in arrays)):
+        for indices in group_by(arrays, (self.dtypes[array.dtype] for array in arrays)):
             products = self.multiply([arrays[index] for index in indices], coefficient, inplace)
             for index, product in zip(indices, products, strict=True):
                 results[index] = product
@@ -309,7 +310,11 @@ class Backend:
 
     def join_units(self, x: Array, units: Sequence[Array], axis: int, inplace: bool) -> Array:
         """Return units as one array like `x`. Only backends whose slices are copies are asked to do so in place."""
-        return self.xp.stack(units, axis=axis)
+        joined = self.xp.stack(units, axis=axis)
+        if not inplace:
+            return joined
+        x[...] = joined
+        return x
 
     def list_factors(self, coefficient: Coefficient, name: str) -> Sequence[Array]:
         """Return the factors of a coefficient. Arrays of a dtype narrower than float64 need only one."""
@@ -318,9 +323,9 @@ class Backend:
 
     # Values.
 
-    def clip_all(self, arrays: Sequence[Array], bounds: Mapping[Any, Bounds], inplace: bool) -> list[Array]:
-        """Return each array clipped to the bounds of its dtype, which holds them exactly."""
-        return [self.clip(x, *bounds[x.dtype], inplace) if 0 not in x.shape else x for x in arrays]
+    def clip_all(self, arrays: Sequence[Array], bounds: Mapping[str, Bounds], inplace: bool) -> list[Array]:
+        """Return each array clipped to the bounds for the name of its dtype, which holds them exactly."""
+        return [self.clip(x, *bounds[self.dtypes[x.dtype]], inplace) if 0 not in x.shape else x for x in arrays]
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
         """Return a nonempty array clipped to bounds that its dtype holds exactly, or the array itself if unchanged."""
@@ -331,12 +336,10 @@ class Backend:
 
     def limit(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
         """Return an array clipped to bounds that its dtype holds exactly."""
+        # `where` copies the elements within the bounds bit for bit. `clip` may flush subnormal numbers, and may give a
+        # zero the sign of a bound.
         xp = self.xp
-        if 0 in (lower, upper):
-            # A zero with the other sign is within the bounds, but may come back as the bound.
-            clipped = xp.where(x < lower, xp.full_like(x, lower), xp.where(x > upper, xp.full_like(x, upper), x))
-        else:
-            clipped = xp.clip(x, lower, upper)
+        clipped = xp.where(x < lower, xp.full_like(x, lower), xp.where(x > upper, xp.full_like(x, upper), x))
         if not inplace:
             return clipped
         x[...] = clipped
@@ -372,8 +375,3 @@ def make_number_backend() -> Backend:
     backend = Backend(array_api_compat.numpy, [])
     backend.total_dtype = np.float64
     return backend
-
-
-@functools.lru_cache
-def _supports_float64(xp: Any, device: Any) -> bool:
-    return "float64" in xp.__array_namespace_info__().dtypes(device=device, kind="real floating")

@@ -24,6 +24,7 @@ class CuPy(Fused):
     """
 
     keeps_at_one = FORMATS
+    slices_are_views = True
     eager = False
 
     def __init__(self, xp: Any, arrays: Sequence[Array], device: Any = None) -> None:

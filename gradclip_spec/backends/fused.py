@@ -74,11 +74,10 @@ class Fused(Backend):
             return super().scale_each(arrays, coefficients, inplace)
         return self._scale_narrow(arrays, coefficients, inplace, each=True)
 
-    def clip_all(self, arrays: Sequence[Array], bounds: Mapping[Any, Bounds], inplace: bool) -> list[Array]:
-        """Return each array clipped to the bounds of its dtype, which holds them exactly."""
-        limits = {name: bounds[dtype] for dtype, name in self.dtypes.items()}
+    def clip_all(self, arrays: Sequence[Array], bounds: Mapping[str, Bounds], inplace: bool) -> list[Array]:
+        """Return each array clipped to the bounds for the name of its dtype, which holds them exactly."""
         narrow = [x for x in arrays if self.dtypes[x.dtype] != "float64"]
-        clipped = self._write(narrow, inplace, functools.partial(self.loops.clamp, bounds=limits))
+        clipped = self._write(narrow, inplace, functools.partial(self.loops.clamp, bounds=bounds))
         wide = super().clip_all([x for x in arrays if self.dtypes[x.dtype] == "float64"], bounds, inplace)
         return self._merge(arrays, clipped, wide)
 

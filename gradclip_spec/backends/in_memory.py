@@ -7,7 +7,7 @@ A norm is a float if it is not finite, or if squares of narrower elements were s
 import contextlib
 import decimal
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -38,12 +38,13 @@ class InMemory(kernels.Memory):
 
     eager: bool | None = True
     has_float64 = True
+    slices_are_views = True
     device: Any = None
 
     def __init__(self, xp: Any, arrays: Sequence[Array], device: Any = None) -> None:
         self.xp = xp
         self.last_cut = (), [], []
-        self.dtypes = {dtype: name_dtype(dtype) for dtype in {x.dtype for x in arrays}}
+        self.dtypes: Mapping[Any, str] = {dtype: name_dtype(dtype) for dtype in {x.dtype for x in arrays}}
         self.any_float64 = "float64" in self.dtypes.values()
         self.total_dtype = xp.float64 if self.any_float64 else xp.float32
 

@@ -23,6 +23,7 @@ class Torch(Backend):
     """The backend of torch tensors on any device, which reads no values."""
 
     keeps_at_one = FORMATS
+    slices_are_views = True
     eager: bool | None = False
 
     def context(self) -> contextlib.AbstractContextManager[Any]:

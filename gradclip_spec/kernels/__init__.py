@@ -11,7 +11,7 @@ import math
 import operator
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,7 +36,7 @@ class Memory(Protocol):
     #: The last arrays that were cut into chunks, and the result, because a clip in place needs it twice.
     last_cut: tuple[Sequence[Array], list["_Chunks"], list[int]]
     #: The names of the arrays' dtypes.
-    dtypes: dict[Any, str]
+    dtypes: Mapping[Any, str]
     #: With at least this number of arrays, compiled loops are faster, however few their elements are.
     many_arrays: int = 32
 

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hostile
 import numpy as np
 import pytest
 from frameworks import has_library
+from hostile import Freedom
 
 from gradclip_spec import kernels
 
@@ -36,6 +38,13 @@ class Backend:
     writeable: bool = True
     #: Whether the device has float64.
     has_float64: bool = True
+    #: Whether arithmetic keeps subnormal numbers, in both dtypes.
+    keeps_subnormals: bool = True
+    #: Whether the library's powers are right where the result is a number of the format. If not, they are up to two ulp
+    #: off.
+    exact_powers: bool = True
+    #: Whether an array without dimensions can be converted to a number of Python.
+    readable: bool = True
     #: The class of the library's arrays.
     array_type: Any = object
 
@@ -85,6 +94,26 @@ def _make_strict(device: str | None) -> Callable[[], Backend]:
     return build
 
 
+def _make_hostile(*freedoms: hostile.Freedom) -> Callable[[], Backend]:
+    """Return a function that makes a library with these freedoms; see `hostile`."""
+
+    def build() -> Backend:
+        library = hostile.make_library(freedoms)
+        return Backend(
+            "hostile-" + "+".join(freedom.name.lower() for freedom in freedoms),
+            lambda values, dtype: library.asarray(np.array(values, dtype)),
+            hostile.read,
+            eager=Freedom.UNREADABLE not in freedoms,
+            writeable=Freedom.IMMUTABLE not in freedoms,
+            keeps_subnormals=not {Freedom.FLUSHES_FLOAT32, Freedom.FLUSHES_FLOAT64} & set(freedoms),
+            exact_powers=not hostile.POWERS & set(freedoms),
+            readable=Freedom.UNREADABLE not in freedoms,
+            array_type=hostile.Array,
+        )
+
+    return build
+
+
 def _make_torch() -> Backend:
     torch = importlib.import_module("torch")
 
@@ -114,6 +143,7 @@ def _make_jax() -> Backend:
         dtypes,
         eager=False,
         writeable=False,
+        keeps_subnormals=False,
         array_type=jax.Array,
     )
 
@@ -151,12 +181,31 @@ def _make_cupy() -> Backend:
     )
 
 
+#: The freedoms that exclude no other one.
+EVERYWHERE = (
+    Freedom.FLUSHES_FLOAT32,
+    Freedom.FLUSHES_FLOAT64,
+    Freedom.CONTRACTS,
+    Freedom.UNHASHABLE,
+    Freedom.UNREADABLE,
+)
+
 BACKENDS: dict[str, Callable[[], Backend]] = {
     "numpy": _make_numpy,
     "numpy-read-only": _make_read_only,
     "array-api-strict": _make_strict(None),
     "array-api-strict-no_float64": _make_strict("no_float64"),
     "array-api-strict-no_x64": _make_strict("no_x64"),
+    # Every freedom is taken in one of these libraries, and together with all that go with it.
+    "hostile-low": _make_hostile(Freedom.POWERS_ONE_LOW, Freedom.SUMS_BACKWARDS, Freedom.IMMUTABLE, *EVERYWHERE),
+    "hostile-high": _make_hostile(Freedom.POWERS_TWO_HIGH, Freedom.SUMS_HALVED, Freedom.COPIES_SLICES, *EVERYWHERE),
+    "hostile-mixed": _make_hostile(Freedom.POWERS_MIXED, Freedom.SUMS_SHUFFLED, Freedom.COPIES_SLICES, *EVERYWHERE),
+    # GRADCLIP_DEEP=1 takes each freedom alone, too, which tells which of them breaks a test.
+    **{
+        f"hostile-{freedom.name.lower()}": _make_hostile(freedom)
+        for freedom in Freedom
+        if "GRADCLIP_DEEP" in os.environ
+    },
     "torch": _make_torch,
     "jax": _make_jax,
     "dask": _make_dask,

@@ -58,14 +58,16 @@ def check(backend: Any, values: np.ndarray[Any, Any], dtype: str, threshold: flo
     threshold = float(norm) * 0.3 if threshold is None else threshold
     norm_dtype = "float64" if dtype == "float64" else "float32"
     error = measure_distance(float(backend.read(global_norm(array))), norm, norm_dtype)
-    assert error <= FORMATS[norm_dtype][2], f"the norm has an error of {error} ulp"
+    # A sum in any order may cost the last bit of float64 once more.
+    more = 1.0 if dtype == "float64" and not backend.exact_powers else 0.0
+    assert error <= FORMATS[norm_dtype][2] + more, f"the norm has an error of {error} ulp"
 
     clipped = backend.read(clip_by_global_norm([array], threshold)[0][0]).ravel().astype(np.float64)
     flat = values.ravel().astype(np.float64)
     for index in range(0, flat.size, max(flat.size // 64, 1)):
         exact = Fraction(float(flat[index])) * Fraction(threshold) / norm
         error = measure_distance(float(clipped[index]), exact, dtype)
-        assert error <= FORMATS[dtype][3], f"element {index} has an error of {error} ulp"
+        assert error <= FORMATS[dtype][3] + 1.5 * more, f"element {index} has an error of {error} ulp"
 
 
 @pytest.mark.parametrize("size", [1, 2, 17, 1000, 1025, 5000])
@@ -98,6 +100,15 @@ def bound_float32_powers(norm_type: float, count: int) -> float:
     return (2 * 2.0**-23 / norm_type + math.log(count) * rounding / norm_type**2) * 2.0**24
 
 
+def bound_wrong_powers(norm_type: float) -> float:
+    """Return how many more ulp a p-norm in float64 may be off if the library's powers are two ulp off.
+
+    The powers of the elements and the power in the root's correction are each off by up to two units of `2**-52`. The
+    root divides this by p. An ulp of the norm is at least `2**-53` of it.
+    """
+    return 0.0 if norm_type == 1 else 2 * (2 + 2) / norm_type
+
+
 @pytest.mark.exam(sample=5)
 @pytest.mark.parametrize("norm_type", [1, 1.1, 1.5, 3, 10, 40, 100, 1500])
 def test_other_norms(backend: Any, norm_type: float) -> None:
@@ -120,11 +131,13 @@ def test_other_norms(backend: Any, norm_type: float) -> None:
             total_dtype = "float64" if dtype == "float64" else "float32"
             total = backend.read(global_norm(array, norm_type=norm_type))
             more = 0.0 if backend.has_float64 else bound_float32_powers(norm_type, len(elements))
+            if not backend.exact_powers and dtype == "float64":
+                more += bound_wrong_powers(norm_type)
             assert measure_distance(float(total), norm, total_dtype) <= FORMATS[total_dtype][2] + more
             threshold = float(norm) / 3
             clipped = backend.read(clip_by_norm(array, threshold, norm_type=norm_type)).astype(np.float64)
             # In float64, an error of 1 ulp of the norm may be 2 ulp of an element.
-            budget = 3.5 if dtype == "float64" and norm_type != 1 else FORMATS[dtype][3] + more
+            budget = (3.5 if dtype == "float64" and norm_type != 1 else FORMATS[dtype][3]) + 2 * more
             for x, y in dict(zip(elements, clipped.tolist(), strict=True)).items():
                 assert measure_distance(y, x * Fraction(threshold) / norm, dtype) <= budget
 
@@ -297,7 +310,7 @@ def test_squares_below_the_range_of_float32(backend: Any) -> None:
 
 
 # JAX multiplies in two steps. A coefficient below 2**-252 needs a third step.
-@pytest.mark.only_where(lambda backend, threshold: backend.name != "jax" or threshold >= 1e-35)
+@pytest.mark.only_where(lambda backend, threshold: backend.keeps_subnormals or threshold >= 1e-35)
 @pytest.mark.parametrize("threshold", [1e-35, 1e-36])
 def test_a_tiny_coefficient_of_huge_elements(backend: Any, threshold: float) -> None:
     # The coefficient is below float32's subnormal numbers, but the results are normal.
@@ -348,12 +361,14 @@ def test_large_float64_gradients(backend: Any) -> None:
 
 
 @has_float64
+@pytest.mark.only_where(lambda backend, scale: backend.keeps_subnormals or scale > -302)
 @pytest.mark.parametrize("scale", [-320, -300, -200, 150, 200, 307])
 def test_squares_out_of_range_float64(backend: Any, scale: int) -> None:
     values = np.array([3.0, 1.0, 0.25, 2.0, 1e-5]) * 10.0**scale
 
     check(backend, values, "float64")
-    check(backend, values, "float64", threshold=min(1e-310, float(values[0]) / 3))
+    if backend.keeps_subnormals:
+        check(backend, values, "float64", threshold=min(1e-310, float(values[0]) / 3))
 
 
 @pytest.mark.parametrize("scale", [-36, -30, -20, 15, 30, 37])
@@ -454,7 +469,7 @@ SIZES = [0, 1, 3, 100, 1023, 1025, 16_384, 16_385, 0, 65_536, 65_537, 7, 140_000
 @pytest.mark.exam(sample=8)
 @pytest.mark.only_where(lambda dtype, exponent: dtype != "float16" or exponent == 0)
 @pytest.mark.only_where(
-    lambda backend, dtype, exponent: exponent > -140 or (dtype != "bfloat16" and backend.name != "jax")
+    lambda backend, dtype, exponent: exponent > -140 or (dtype != "bfloat16" and backend.keeps_subnormals)
 )
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("exponent", [0, -60, -140, 60])

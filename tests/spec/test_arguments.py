@@ -144,6 +144,7 @@ def test_libraries_do_not_mix() -> None:
     assert array.tolist() == [3.0]
 
 
+@pytest.mark.only_where(lambda backend: backend.readable)
 @pytest.mark.parametrize("values", [[math.nan, 1.0], [math.inf, 1.0]])
 def test_error_if_nonfinite_is_raised_before_any_change(backend: Any, values: list[float]) -> None:
     arrays = [backend.array([3.0]), backend.array(values)]
@@ -173,7 +174,8 @@ def test_in_place_writes_into_the_arrays(backend: Any) -> None:
 def test_in_place_is_refused_for_read_only_arrays(backend: Any) -> None:
     array = backend.array([3.0, 4.0])
     for clip in (clip_by_global_norm, clip_by_norm, clip_by_value):
-        with pytest.raises(TypeError, match="inplace"):
+        # The last words are those of a library that only finds out when it is asked to write.
+        with pytest.raises(TypeError, match=r"inplace|cannot be written into"):
             clip([array], 1.0, inplace=True)
 
     assert backend.read(array).tolist() == [3.0, 4.0]

@@ -56,9 +56,8 @@ def test_value_rounds_the_bound_to_the_dtype(backend: Any) -> None:
         assert_equal(backend, clip_by_value(backend.array([1.0, -math.inf], dtype), 1e300), [1.0, beyond], dtype)
 
 
+@pytest.mark.only_where(lambda backend: backend.keeps_subnormals)
 def test_value_rounds_a_subnormal_bound_once(backend: Any) -> None:
-    if backend.name == "jax":
-        pytest.skip("XLA flushes subnormal numbers on the CPU")
     # The bound lies just above the middle between two numbers. If it were first rounded to that middle, a second
     # rounding would give the even number.
     for dtype in set(backend.dtypes) & SMALLEST.keys():
@@ -139,11 +138,22 @@ def test_norms_at_the_ends_of_the_range(backend: Any, end: int, norm_type: float
         arrays = [backend.array([norm, 0.0], dtype), backend.array([], dtype)]
         clipped, total = clip_by_global_norm(arrays, norm / 2, norm_type=norm_type)
 
-        assert float(backend.read(total)) == norm
-        assert_equal(backend, clipped[0], [norm / 2, 0.0], dtype)
-        assert_equal(backend, clip_by_norm(arrays[0], norm / 2, norm_type=norm_type), [norm / 2, 0.0], dtype)
+        by_norm = clip_by_norm(arrays[0], norm / 2, norm_type=norm_type)
+        if backend.exact_powers or norm_type in (1, 2, math.inf):
+            assert float(backend.read(total)) == norm
+            assert_equal(backend, clipped[0], [norm / 2, 0.0], dtype)
+            assert_equal(backend, by_norm, [norm / 2, 0.0], dtype)
+        else:
+            # The power and the root are two ulp off each, and the root divides by p.
+            bound = 4 / norm_type * 2.0 ** -SIGNIFICANT["float64" if backend.has_float64 else "float32"]
+            bound += 2.0 ** -SIGNIFICANT[dtype]
+            np.testing.assert_allclose(float(backend.read(total)), norm, rtol=bound)
+            for result in (clipped[0], by_norm):
+                np.testing.assert_allclose(backend.read(result).astype(float), [norm / 2, 0.0], rtol=bound)
+        # A norm that is too large by an ulp is above the threshold.
         for threshold in (norm, 2.0 ** ENDS["float64"][0]):
-            assert_equal(backend, clip_by_norm(arrays[0], threshold, norm_type=norm_type), [norm, 0.0], dtype)
+            if backend.exact_powers or threshold > norm:
+                assert_equal(backend, clip_by_norm(arrays[0], threshold, norm_type=norm_type), [norm, 0.0], dtype)
 
 
 @pytest.mark.parametrize("norm_type", [0.5, 1, 1.5, 2, 3, 100, math.inf])
@@ -298,9 +308,8 @@ def test_inputs_are_left_alone(backend: Any) -> None:
     assert_equal(backend, array, [3.0, 4.0], "float32")
 
 
+@pytest.mark.only_where(lambda backend: backend.eager)
 def test_nothing_to_clip_returns_the_same_objects(backend: Any) -> None:
-    if not backend.eager:
-        pytest.skip(f"{backend.name} does not let a clip read values")
     arrays = [backend.array([3.0, -4.0]), backend.array([0.0, 4.0])]
 
     for clipped in (clip_by_global_norm(arrays, 8.0)[0], clip_by_norm(arrays, 5.0), clip_by_value(arrays, 4.0)):

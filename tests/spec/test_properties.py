@@ -44,8 +44,7 @@ def draw_gradients(draw: Any, backend: Any, finite: bool = False, largest: float
     """Draw a list of arrays of one dtype, some empty, and None."""
     dtype = draw(st.sampled_from([dtype for dtype in backend.dtypes if largest > 2.0**15 or dtype != "float16"]))
     limit = min(largest, FORMATS[dtype][2])
-    # JAX treats subnormal numbers as zero.
-    drawn_in = {"width": 64 if dtype == "float64" else 32, "allow_subnormal": backend.name != "jax"}
+    drawn_in = {"width": 64 if dtype == "float64" else 32, "allow_subnormal": backend.keeps_subnormals}
     elements = st.floats(-limit, limit, **drawn_in)
     if not finite:
         elements |= st.sampled_from([math.nan, math.inf, -math.inf])
@@ -120,7 +119,7 @@ def test_scaling_by_a_power_of_two_scales_the_results(backend: Any) -> None:
         scaled = read_number(backend, global_norm([None if array is None else array * factor for array in arrays]))
 
         # Each element may have an error of the smallest subnormal number, and the norm is rounded once more.
-        smallest = 2.0**-126 if backend.name == "jax" else max(FORMATS[dtype][1], 2.0**-149)
+        smallest = 2.0**-126 if not backend.keeps_subnormals else max(FORMATS[dtype][1], 2.0**-149)
         lost = smallest * max(factor, 1) * math.sqrt(flatten(backend, arrays).size)
         assert abs(scaled - total * factor) <= float(np.spacing(np.float32(scaled))) + lost
 
@@ -138,7 +137,7 @@ def test_clip_by_norm_equals_clip_by_global_norm_of_each_array(backend: Any) -> 
 
 
 def test_value_is_minimum_of_maximum(backend: Any) -> None:
-    bounds = st.floats(0, 2.0**100, width=32, allow_subnormal=backend.name != "jax")
+    bounds = st.floats(0, 2.0**100, width=32, allow_subnormal=backend.keeps_subnormals)
 
     @check_property(backend, draw_gradients(backend), bounds, bounds)
     def check(drawn: Any, one: float, other: float) -> None:

@@ -89,6 +89,13 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def newest(session: nox.Session) -> None:
+    """Run the tests with the newest versions of everything, pre-releases included, to see what will break."""
+    session.install("--pre", "--upgrade", "-e", ".[check,fast,trees]", *list_requirements("test"))
+    session.run("pytest", *IN_PARALLEL, *session.posargs)
+
+
+@nox.session(default=False)
 def exam(session: nox.Session) -> None:
     """Prove that the suite judges correctly: all wrong and right clippers, hosts, canaries and 16-bit numbers.
 

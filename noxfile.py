@@ -11,6 +11,7 @@ import random
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -223,6 +224,19 @@ def spec(session: nox.Session, backend: str) -> None:
     session.run("pytest", "--exam", "tests/adapters/test_reference.py", *session.posargs)
     # On a busy machine, compiling a thousand gradients takes longer than the default time limit of a case.
     session.run("gradclip", "check", "numpy" if backend == "numpy" else f"reference-{backend}", "--timeout", "120")
+
+
+@nox.session(default=False, venv_params=["--system-site-packages"])
+def gpu(session: nox.Session) -> None:
+    """Test, check and measure the reference on a GPU, with the torch, JAX and CuPy of the system; results in build/gpu.
+
+    `-- --device cpu --quick` proves that the session itself works. A library that is missing is left out.
+    """
+    folder = session.run("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", silent=True)
+    # If nox runs in a virtual environment, its packages are not those of the system.
+    Path(str(folder).strip(), "system.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    install_tests(session)
+    session.run("python", "tools/gpu.py", *session.posargs)
 
 
 @nox.session(default=False)

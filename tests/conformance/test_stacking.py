@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gradclip_conformance.cases.operations.examples import make_cases
 
 from gradclip_adapters.contract import Array, Gradient, Reply
 from gradclip_conformance.cases.build import make_tensor
-from gradclip_conformance.cases.operations.examples import make_cases
 from gradclip_conformance.cases.stacking import (
     has_disjoint_examples,
     regroup_units,

@@ -116,21 +116,24 @@ def _make_hostile(*freedoms: hostile.Freedom) -> Callable[[], Backend]:
 
 def _make_torch() -> Backend:
     torch = importlib.import_module("torch")
+    # `tools/gpu.py` sets this variable.
+    device = os.environ.get("GRADCLIP_DEVICE", "cpu")
 
     def make(values: Any, dtype: str) -> Any:
         # Convert through NumPy, so that Python numbers are rounded the same way on every backend.
         bits = np.array(values, _find_numpy_dtype(dtype))
         if dtype == "bfloat16":
-            return torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16)
-        return torch.from_numpy(bits)
+            return torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16).to(device)
+        return torch.from_numpy(bits).to(device)
 
     def read(array: Any) -> np.ndarray[Any, Any]:
-        array = array.detach()
+        array = array.detach().cpu()
         if array.dtype == torch.bfloat16:
             return np.asarray(array.view(torch.int16).numpy().view(_find_numpy_dtype("bfloat16")))
         return np.asarray(array.numpy())
 
-    return Backend("torch", make, read, ("float16", "bfloat16", "float32", "float64"), array_type=torch.Tensor)
+    dtypes = ("float16", "bfloat16", "float32", "float64")
+    return Backend("torch", make, read, dtypes, eager=device == "cpu", array_type=torch.Tensor)
 
 
 def _make_jax() -> Backend:

@@ -276,3 +276,55 @@ def test_kernels_take_narrow_tensors_of_one_gpu(
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
 
     assert torch_fused.can_fuse([FakeTensor(**each) for each in facts]) == expected
+
+
+@pytest.fixture
+def on_a_gpu() -> None:
+    """Skip a test of what only a GPU can show."""
+    if DEVICE != "cuda":
+        pytest.skip("a GPU is missing")
+
+
+@pytest.mark.usefixtures("on_a_gpu")
+def test_no_clip_waits_for_the_device() -> None:
+    for inplace in (True, False):
+        # The first calls compile the kernels.
+        for mode in ("default", "error"):
+            tensors = make_tensors(*DTYPES)
+            torch.cuda.set_sync_debug_mode(mode)
+            try:
+                clip_by_global_norm(tensors, 1.0, inplace=inplace)
+                clip_by_norm(tensors, 1.0, inplace=inplace)
+                clip_by_value(tensors, 1.0, inplace=inplace)
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.usefixtures("on_a_gpu")
+def test_graph_clips_what_is_in_the_tensors_when_it_runs() -> None:
+    tensors = make_tensors(*DTYPES)
+    values = [x.clone() for x in tensors]
+    clip_by_global_norm(tensors, 1.0, inplace=True)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        _, norm = clip_by_global_norm(tensors, 1.0, inplace=True)
+    # Other calls push the tables out of the cache, and use pinned memory.
+    for size in range(1, 50):
+        clip_by_global_norm([torch.ones(size, device=DEVICE)] * 2, 1.0)
+    for factor in (3.0, 0.5):
+        for x, value in zip(tensors, values, strict=True):
+            x.copy_(value * factor)
+        expected, total = clip_by_global_norm([value * factor for value in values], 1.0)
+        graph.replay()
+        assert_equal([*tensors, norm], [*expected, total])
+
+
+@pytest.mark.usefixtures("on_a_gpu")
+def test_clip_in_place_takes_little_memory() -> None:
+    tensors = [torch.ones(25_000_000, device=DEVICE)] + [torch.ones(100_000, device=DEVICE) for _ in range(10)]
+    clip_by_global_norm(tensors, 1.0, inplace=True)
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    clip_by_global_norm(tensors, 0.5, inplace=True)
+
+    assert torch.cuda.max_memory_allocated() - before < 0.01 * 4 * 26_000_000

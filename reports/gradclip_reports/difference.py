@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .finding_text import write_heading
+from .formula_table import FormulaRow, compare_formulas
 from .lines import Cell, Finding, Run
+from .site.book import Question
 from .statuses import UNEXPLAINED, UNJUDGED, Status, rank_severity
 from .values import escape_line
 
@@ -81,6 +83,8 @@ class Compared:
     differences: tuple[Difference, ...]
     only: tuple[tuple[str, ...], tuple[str, ...]]
     same: int
+    #: The formulas of both sides, in words.
+    formulas: tuple[FormulaRow, ...] = ()
 
     @property
     def severities(self) -> set[str]:
@@ -95,8 +99,8 @@ class _Pair(NamedTuple):
     findings: tuple[Finding | None, Finding | None]
 
 
-def compare(first: Side, second: Side, dtypes: Collection[str] = ()) -> Compared:
-    """Compare, case by case, the cells that both sides answered."""
+def compare(first: Side, second: Side, dtypes: Collection[str] = (), questions: Sequence[Question] = ()) -> Compared:
+    """Compare, case by case, the cells that both sides answered. With questions, compare the formulas, too."""
     cells = [_select_cells(side, dtypes) for side in (first, second)]
     causes = [side.run.map_singles() for side in (first, second)]
     groups: dict[tuple[str, str, str], list[_Pair]] = {}
@@ -115,6 +119,7 @@ def compare(first: Side, second: Side, dtypes: Collection[str] = ()) -> Compared
         _join_contrasts([_make_contrast(key, pairs) for key, pairs in groups.items()], [*groups]),
         (tuple(sorted(rules[0] - rules[1])), tuple(sorted(rules[1] - rules[0]))),
         same,
+        tuple(compare_formulas((first.run, second.run), (first.subjects, second.subjects), questions)),
     )
 
 

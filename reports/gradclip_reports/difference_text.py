@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .difference import Compared, Contrast, Difference
 from .layout import paint, shorten_line, wrap_text
 from .lines import Cell
-from .markup import escape_markdown, format_code
+from .markup import draw_markdown_table, escape_markdown, format_code
 from .values import escape_line, format_count, format_value, is_hex_float, shorten_text, write_json
 
 __all__ = ["draw"]
@@ -18,8 +19,8 @@ LINES = 40
 
 #: The number of differences shown in full, and the number shown in two or three lines each. The others have one line
 #: each.
-IN_FULL = 3
-IN_SHORT = 4
+IN_FULL = 2
+IN_SHORT = 3
 
 #: Numbers in an example have this many digits, or more if the answers differ only in a later digit.
 DIGITS = 4
@@ -44,6 +45,7 @@ def draw(compared: Compared, format_: str, width: int = 80, *, color: bool = Fal
 def _make_document(compared: Compared) -> dict[str, Any]:
     return {
         "names": list(compared.names),
+        "formulas": [{"what": row.label, "answers": list(row.answers)} for row in compared.formulas],
         "differences": [
             {
                 "question": difference.question,
@@ -68,7 +70,7 @@ def _make_document(compared: Compared) -> dict[str, Any]:
 def _draw_terminal(compared: Compared, width: int, color: bool) -> list[str]:
     names = [_shorten(name) for name in compared.names]
     heading = f"{' and '.join(compared.names)}{', the severest difference first:' if compared.differences else ':'}"
-    lines = wrap_text(escape_line(heading), width)
+    lines = [*_draw_formulas(compared, names, width), *wrap_text(escape_line(heading), width)]
     for number, one in enumerate(compared.differences[: IN_FULL + IN_SHORT], start=1):
         lines.append(_draw_question(number, one, width, color))
         if number <= IN_FULL:
@@ -92,6 +94,20 @@ def _draw_terminal(compared: Compared, width: int, color: bool) -> list[str]:
     if rest[len(listed) :]:
         lines.append(f"{format_count(len(rest) - len(listed), 'more question')} with different answers.")
     return lines + end
+
+
+def _draw_formulas(compared: Compared, names: Sequence[str], width: int) -> Iterator[str]:
+    """Yield the table of both formulas, and an empty line."""
+    if not compared.formulas:
+        return
+    rows = [(row.label, row.answers[0], "the same" if row.is_same else row.answers[1]) for row in compared.formulas]
+    first = max(len(label) for label, *_ in rows) + 2
+    rest = (width - first) // 2
+    for label, *answers in [("c: threshold, n: norm", *names), *rows]:
+        cells = [wrap_text(escape_line(text), rest - 2) for text in answers]
+        for head, *parts in itertools.zip_longest([label], *cells, fillvalue=""):
+            yield f"{head:{first}}{parts[0]:{rest}}{parts[1]}"
+    yield ""
 
 
 def _draw_question(number: int, one: Difference, width: int, color: bool) -> str:
@@ -191,6 +207,10 @@ def _wrap_lines(text: str, width: int, most: int) -> Iterator[str]:
 
 
 def _draw_markdown(compared: Compared) -> Iterator[str]:
+    if compared.formulas:
+        rows = [("c: threshold, n: norm", *compared.names), *((row.label, *row.answers) for row in compared.formulas)]
+        yield draw_markdown_table([[escape_markdown(text) for text in row] for row in rows])
+        yield ""
     for difference in compared.differences:
         yield f"### {escape_markdown(difference.question)}"
         yield ""

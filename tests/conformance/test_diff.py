@@ -112,7 +112,8 @@ def test_dtype_without_cells_gives_no_difference(records: dict[str, Path]) -> No
 def test_markdown_shows_every_difference(records: dict[str, Path]) -> None:
     result = run(records["right"], records["never"], "--format", "markdown")
 
-    assert result.stdout.startswith("### What happens above the threshold?")
+    assert result.stdout.startswith("| c: threshold, n: norm |")
+    assert "### What happens above the threshold?" in result.stdout
 
 
 def test_unknown_entry_point_and_severity_are_refused(records: dict[str, Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import pytest
 from gradclip_reports.difference import Compared, Side, compare
 from gradclip_reports.difference_text import draw
 from gradclip_reports.records import Cell, Finding, Header, Run
+from gradclip_spec.rules.questions import load_questions
 
 CASES = ("first", "second")
 
@@ -88,3 +90,74 @@ def test_example_names_the_call(given: object, told: str, compare_with_right: Ca
     text = draw(replace(compared, differences=(asked,)), "terminal", 200)
 
     assert told in text
+
+
+class TestFormulas:
+    """The table of both formulas, before the differences."""
+
+    @pytest.fixture
+    def compared(
+        self, make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
+    ) -> Compared:
+        """Return the comparison of a plain formula with one that adds 1e-6 and knows one order of the norm only."""
+        sides = []
+        for name, status in (("plain", "pass"), ("small", "documented")):
+            header = make_header(name, "1.0", [("clip", "clip_by_global_norm")])
+            orders = ["0x1p+0", "0x1p+1", "inf"] if name == "plain" else ["0x1p+1"]
+            header = replace(header, subjects=[{**header.subjects[0], "norm_types": orders}])
+            observed = {"observed": {"norm": {"dtype": "float64", "shape": [], "values": ["0x1p+0"]}}}
+            cells = [
+                make_cell(
+                    operation="clip_by_global_norm",
+                    rule=f"global-norm.{rule}",
+                    case=f"global-norm.{rule}/one/float32",
+                    status=status,
+                    **observed,
+                )
+                for rule in ("scaled-above", "at-threshold")
+            ]
+            run = make_run(header, cells)
+            if status != "pass":
+                finding = make_finding(cells[0], "eps-in-coefficient", "wrong")
+                finding = replace(
+                    finding,
+                    parameters={"eps": 1e-6},
+                    cells={"clip": [cell.case for cell in cells]},
+                )
+                run = replace(run, findings=(finding,))
+            sides.append(Side(f"{name} 1.0", run, ("clip",)))
+        return compare(sides[0], sides[1], questions=load_questions())
+
+    def test_rows_hold_what_both_sides_do(self, compared: Compared) -> None:
+        found = {row.label: row.answers for row in compared.formulas}
+
+        assert found["Factor above the threshold"] == ("c / n", "c / (n + 1e-06)")
+        assert found["At the threshold"] == ("unchanged", "times c / (n + 1e-06)")
+        assert found["Orders of the norm"] == ("1, 2, inf", "2")
+        assert found["Dtype of the norm"] == ("float64 for float32", "float64 for float32")
+        assert "Results" not in found, "neither side was asked"
+
+    @pytest.mark.parametrize("width", [60, 80, 120])
+    def test_table_stands_first_and_fits_the_terminal(self, width: int, compared: Compared) -> None:
+        lines = draw(compared, "terminal", width).splitlines()
+
+        assert all(len(line) <= width for line in lines)
+        assert [line.split()[0] for line in lines[:2]] == ["c:", "Factor"]
+        assert "the same" in next(line for line in lines if line.startswith("Dtype of the norm"))
+
+    def test_markdown_and_json_hold_the_table(self, compared: Compared) -> None:
+        assert draw(compared, "markdown").startswith("| c: threshold, n: norm | plain 1.0 | small 1.0 |")
+        formulas = json.loads(draw(compared, "json"))["formulas"]
+        assert formulas[0] == {"what": "Factor above the threshold", "answers": ["c / n", "c / (n + 1e-06)"]}
+
+    def test_sides_without_a_common_operation_have_no_table(
+        self, make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
+    ) -> None:
+        runs = [
+            make_run(make_header(subjects=[("clip", operation)]), [make_cell(operation=operation)])
+            for operation in ("clip_by_norm", "clip_by_value")
+        ]
+
+        compared = compare(Side("a", runs[0], ("clip",)), Side("b", runs[1], ("clip",)), questions=load_questions())
+
+        assert compared.formulas == ()

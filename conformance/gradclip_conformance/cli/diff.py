@@ -16,6 +16,7 @@ from gradclip_reports.layout import find_width, uses_color
 from gradclip_reports.progress import progress_bar
 from gradclip_reports.records import RecordError, Run, read_runs
 from gradclip_reports.statuses import SEVERITIES
+from gradclip_spec.rules.questions import load_questions
 
 from ..cases.patterns import matches, suggest_known
 from ..judge.model import StartError
@@ -43,7 +44,7 @@ def _parse_severities(context: click.Context, parameter: click.Parameter, value:
     "--fail-on", default="", callback=_parse_severities, help="Exit with 1 on such a difference: wrong,destroyed."
 )
 def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on: tuple[str, ...]) -> None:
-    """Compare two adapters or records, and show the severest difference first.
+    """Compare two adapters or records: first their formulas, then their differences, the severest first.
 
     A and B are names or files of adapters, which are run now, or records that `gradclip check -o` wrote. Without
     SUBJECT, the comparison takes, for each operation, the entry point that answers most cases.
@@ -57,7 +58,7 @@ def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on:
         devices = [side.run.header.environment.get("device", "") for side in sides]
         labels = devices if len({*devices}) == 2 and all(devices) else ["A", "B"]
         sides = [replace(side, name=f"{side.name} ({label})") for side, label in zip(sides, labels, strict=True)]
-    compared = compare(sides[0], sides[1], options.dtypes)
+    compared = compare(sides[0], sides[1], options.dtypes, load_questions())
     click.echo(draw(compared, format_, find_width(), color=uses_color(sys.stdout)), nl=False)
     sys.exit(1 if compared.severities & {*fail_on} else 0)
 

@@ -1,0 +1,128 @@
+"""Compare the formulas of two runs: what multiplies the gradients, which norms there are, what comes back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from .lines import Run
+from .site.book import Book, Question
+from .site.questions import PREFIXES, answer_run, write_answer
+from .statuses import UNJUDGED, Status
+
+__all__ = ["FormulaRow", "compare_formulas"]
+
+#: The questions of the matrix that are about the formula, with their labels, in the order of the table.
+_QUESTIONS = {
+    "above": "Factor above the threshold",
+    "below": "Below the threshold",
+    "half": "Norm of half precision",
+    "returned-norm": "Returned norm",
+    "written": "Results",
+    "excluded": "Excluded parameters",
+    "none": "No gradient (None)",
+    "mixed": "Mixed dtypes",
+}
+#: What a row says if the record does not hold it.
+_UNKNOWN = "not asked"
+
+
+@dataclass(frozen=True)
+class FormulaRow:
+    """What both sides do in one respect."""
+
+    label: str
+    answers: tuple[str, str]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both do the same."""
+        return self.answers[0] == self.answers[1]
+
+
+def compare_formulas(
+    runs: Sequence[Run], subjects: Sequence[Collection[str]], questions: Sequence[Question]
+) -> list[FormulaRow]:
+    """Return the rows of the table for the first operation that both sides offer, or no rows if there is none.
+
+    Parameters
+    ----------
+    runs
+        The two runs.
+    subjects
+        For each run, the entry points that are compared.
+    questions
+        The questions of the matrix.
+    """
+    parts = [_keep_subjects(run, names) for run, names in zip(runs, subjects, strict=True)]
+    offered = [{subject["operation"] for subject in part.header.subjects} for part in parts]
+    operation = next((name for name in PREFIXES if all(name in names for names in offered)), None)
+    if operation is None:
+        return []
+    first, second = (_describe(part, operation, questions) for part in parts)
+    rows = [FormulaRow(label, (first[label], second[label])) for label in first]
+    return [row for row in rows if set(row.answers) != {_UNKNOWN}]
+
+
+def _keep_subjects(run: Run, names: Collection[str]) -> Run:
+    header = replace(run.header, subjects=[one for one in run.header.subjects if one["name"] in names])
+    return replace(run, header=header, cells=tuple(cell for cell in run.cells if cell.subject in names))
+
+
+def _describe(run: Run, operation: str, questions: Sequence[Question]) -> Mapping[str, str]:
+    """Return what the entry point of an operation does, by the labels of the table."""
+    found = answer_run(run, Book([question for question in questions if question.id in _QUESTIONS]), operation)
+    answers = {_QUESTIONS[name]: write_answer(found[name]) for name in _QUESTIONS if name in found}
+    factor = answers.pop(_QUESTIONS["above"], _UNKNOWN)
+    return {
+        _QUESTIONS["above"]: factor,
+        "At the threshold": _describe_threshold(run, operation, factor),
+        "Orders of the norm": _list_orders(run, operation),
+        "Dtype of the norm": _describe_dtypes(run, operation),
+        **answers,
+    }
+
+
+def _describe_threshold(run: Run, operation: str, factor: str) -> str:
+    """Return what becomes of gradients whose norm is exactly the threshold, in float32."""
+    cells = [
+        cell
+        for cell in run.cells
+        if cell.rule == f"{PREFIXES[operation]}.at-threshold"
+        and cell.dtype == "float32"
+        and cell.status not in (Status.UNSUPPORTED, *UNJUDGED)
+    ]
+    if not cells:
+        return _UNKNOWN
+    differing = sum(cell.status != Status.PASS for cell in cells)
+    if not differing:
+        return "unchanged"
+    return f"times {factor}" if "+" in factor else f"changed in {differing} of {len(cells)} cases"
+
+
+def _list_orders(run: Run, operation: str) -> str:
+    """Return the orders of the norm that are offered. A clip by value has none."""
+    orders = {
+        float.fromhex(order)
+        for subject in run.header.subjects
+        if subject["operation"] == operation
+        for order in subject["norm_types"]
+    }
+    is_norm = operation != "clip_by_value"
+    return ", ".join(f"{order:g}" for order in sorted(orders)) if is_norm and orders else _UNKNOWN
+
+
+def _describe_dtypes(run: Run, operation: str) -> str:
+    """Return the dtype of the returned norm for each dtype of the gradients. Cells that passed do not hold it."""
+    times: dict[str, Counter[str]] = {}
+    for cell in run.cells:
+        norm = cell.observed.get("norm") if isinstance(cell.observed, Mapping) else None
+        # Gradients of several dtypes have a case of their own.
+        if cell.operation == operation and isinstance(norm, Mapping) and "+" not in cell.dtype:
+            times.setdefault(cell.dtype, Counter())[str(norm.get("dtype"))] += 1
+    if not times:
+        return _UNKNOWN
+    found = {dtype: counts.most_common(1)[0][0] for dtype, counts in times.items()}
+    others = [f"{norm} for {dtype}" for dtype, norm in found.items() if norm != dtype]
+    return ", ".join(others) or "that of the gradients"

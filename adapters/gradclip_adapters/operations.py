@@ -41,6 +41,8 @@ class Operation:
     parameters: tuple[str, ...] = ("need_clip",)
     #: The sum of squares of a group is divided by this power of its number of elements before the root is taken.
     averaging_power: int = 0
+    #: The order of the norm, unless a call names another.
+    norm_type: float = 2.0
     #: Whether the threshold of a group is multiplied by the norm of its parameter.
     is_relative: bool = False
     #: Whether the function may return the norm.

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gradclip_conformance.cases.operations.examples import make_cases
 
 from gradclip_adapters.contract import Array, Gradient, Reply
 from gradclip_conformance.cases.build import make_tensor
@@ -20,6 +19,7 @@ from gradclip_conformance.cases.stacking import (
     stack_examples,
     stack_units,
 )
+from gradclip_conformance.cases.themes.examples import make_cases
 
 
 def make_examples() -> list[Gradient]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gradclip_adapters.contract import Call, Gradient
+from gradclip_adapters.operations import OPERATIONS
 
 __all__ = ["Case", "Expect", "expect"]
 
@@ -61,8 +62,8 @@ class Case:
 
     @property
     def norm_type(self) -> float:
-        """The order of the norm. It is 2 unless the case says otherwise."""
-        return float(self.options.get("norm_type", 2.0))
+        """The order of the norm: that of the operation, unless the case says otherwise."""
+        return float(self.options.get("norm_type", OPERATIONS[self.operation].norm_type))
 
     def make(self) -> Case:
         """Return this case. A case that makes its gradients lazily overrides this method."""

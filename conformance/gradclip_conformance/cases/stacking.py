@@ -186,14 +186,15 @@ def _stack_unit_tensor(name: str, parts: Sequence[Gradient], last: bool) -> Grad
     whole = replace(parts[0], name=name, group=0)
     if not _is_stacked(parts):
         return whole
-    array, parameter = (
-        _join([one for one in arrays if one is not None], last)
-        for arrays in ([part.array for part in parts], [part.parameter for part in parts])
-    )
-    return replace(whole, array=array, parameter=parameter)
+    array = _join([part.array for part in parts], last)
+    return replace(whole, array=array, parameter=_join([part.parameter for part in parts], last))
 
 
-def _join(arrays: Sequence[Array], last: bool) -> Array:
+def _join(units: Sequence[Array | None], last: bool) -> Array | None:
+    """Return the array of these units, or None if there are none."""
+    arrays = [unit for unit in units if unit is not None]
+    if not arrays:
+        return None
     bits = np.stack([array.bits() for array in arrays], axis=-1 if last else 0)
     return _make_array(arrays[0].dtype, bits)
 

@@ -212,15 +212,22 @@ def _make_question(subject: Subject, ability: Ability) -> Case:
             layout = next(layout for layout, feature in FEATURE_OF_LAYOUT.items() if feature == name)
             gradients = [replace(make_tensor([1.0, 4.0, 1.0, 4.0], dtype, (2, 2)), layout=layout)]
     rule = f"{operation.prefix}.{'scaled-above' if operation.is_by_norm else 'bounds'}"
-    case = build_case(rule, "probe", dtype, _add_parameters(subject, gradients), options, expected)
+    case = build_case(rule, "probe", dtype, _separate_tensors(subject, gradients), options, expected)
     return case if name == "requires_min" else add_both_bounds(case, subject)
 
 
-def _add_parameters(subject: Subject, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
-    """Return the gradients, as tensors of one unit with parameters of the same norms if the clip is unitwise."""
-    if not OPERATIONS[subject.operation].is_relative:
+def _separate_tensors(subject: Subject, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
+    """Return the gradients, each as a tensor of one unit if the clip is by units.
+
+    A clip relative to parameters gets parameters of the same norms.
+    """
+    operation = OPERATIONS[subject.operation]
+    if not operation.divides_gradients:
         return gradients
-    return [replace(one, group=number, parameter=one.array) for number, one in enumerate(gradients)]
+    return [
+        replace(one, group=number, parameter=one.array if operation.is_relative else None)
+        for number, one in enumerate(gradients)
+    ]
 
 
 def _choose_line(text: str, *, last: bool = False) -> str:

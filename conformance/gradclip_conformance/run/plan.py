@@ -122,7 +122,7 @@ def _find_missing(subject: Subject, case: Case) -> tuple[str | None, tuple[Abili
     if case.rule == MIN_LEFT_OUT and "requires_min" in subject.features:
         return f"{subject.name} requires `min`.", (Ability("feature", "requires_min"),)
     # An order of 0 or below is passed to every subject with `norm_type`, and the answer is recorded.
-    if case.norm_type > 0 and case.norm_type not in subject.norm_types:
+    if "norm_type" in case.options and case.norm_type > 0 and case.norm_type not in subject.norm_types:
         text = f"{subject.name} declares no norm of the order {case.norm_type:g}."
         return text, (Ability("norm", f"{case.norm_type:g}"),)
     return None, ()

@@ -111,10 +111,10 @@ def _take_other_root(work: Any, high: Array, low: Array, norm_type: float) -> Ar
     """Return the p-th root of `high + low`. For zero, return any finite number."""
     xp = work.xp
     high = xp.where(high != 0, high, xp.ones_like(high))
-    result = work.raise_to_power(high, xp.full_like(high, 1 / norm_type))
+    result = work.raise_to_power(high, 1 / norm_type)
     # Correct the root by one step of Newton's method: `1 / norm_type` is rounded, and the resulting error grows with
     # the logarithm of the sum.
-    missing = (high - work.raise_to_power(result, xp.full_like(high, norm_type))) + low
+    missing = (high - work.raise_to_power(result, norm_type)) + low
     return result + keep_finite(xp, result * (missing / (norm_type * high)))
 
 
@@ -251,4 +251,4 @@ def _raise_to_power(work: Any, magnitudes: Array, norm_type: float, bound: Array
     # Leave out zero elements: they contribute nothing, and the derivative of a root is infinite at zero.
     xp, nonzero = work.xp, magnitudes > 0
     ratios = xp.where(nonzero, magnitudes / bound, xp.ones_like(magnitudes))
-    return xp.where(nonzero, work.raise_to_power(ratios, xp.full_like(ratios, norm_type)), xp.zeros_like(ratios))
+    return xp.where(nonzero, work.raise_to_power(ratios, norm_type), xp.zeros_like(ratios))

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import array_api_compat
 import numpy as np
 
-from gradclip_spec._arithmetic import divide, keep_finite, raise_two, two_sum, unstack
+from gradclip_spec._arithmetic import divide, keep_finite, multiply_out, raise_two, two_sum, unstack
 from gradclip_spec._formats import FORMATS, name_dtypes
 from gradclip_spec._norms import Norm, PowerSum, join, make_power_sum, pack, take_root, take_simple_root
 
@@ -175,9 +175,11 @@ class Backend:
         """Return the largest magnitude of a nonempty array, or NaN if an element is NaN."""
         return self.xp.max(self.xp.abs(x))
 
-    def raise_to_power(self, x: Array, y: Array) -> Array:
-        """Raise numbers above zero to the given powers."""
-        return self.xp.pow(x, y)
+    def raise_to_power(self, x: Array, power: float) -> Array:
+        """Raise numbers above zero to a power, without the library's own power if a few products and a root do."""
+        if (2 * power).is_integer() and power <= 8:
+            return multiply_out(self.xp, x, int(2 * power))
+        return self.xp.pow(x, self.xp.full_like(x, power))
 
     def round_norm(self, norm: Any) -> Array:
         """Return a norm as one rounded number, an array without dimensions."""

@@ -69,11 +69,13 @@ class JAX(Backend):
         """Return the largest magnitude of an array, or NaN if an element is NaN, which XLA's maximum overlooks."""
         return self.xp.where(self.xp.any(self.xp.isnan(x)), math.nan, self.xp.max(self.xp.abs(x)))
 
-    def raise_to_power(self, x: Array, y: Array) -> Array:
-        """Raise numbers above zero to the given powers."""
+    def raise_to_power(self, x: Array, power: float) -> Array:
+        """Raise numbers above zero to a power."""
         # Compiled code may be differentiated outside of the context, where the derivative of JAX's own power has no
         # float64. This formula is less accurate by a few bits.
-        return self.xp.pow(x, y) if self.any_float64 else lax.exp(lax.mul(y, lax.log(x)))
+        if self.any_float64:
+            return super().raise_to_power(x, power)
+        return lax.exp(lax.mul(lax.full_like(x, power), lax.log(x)))
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
         """Return an array within bounds that its dtype holds exactly."""

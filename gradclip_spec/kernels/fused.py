@@ -22,8 +22,8 @@ __all__ = ["CHUNK", "Coefficients", "FusedLoops", "Norms", "Table", "Upload", "m
 Array = Any
 #: The number of elements in a chunk.
 CHUNK = 1 << 15
-#: The number of tables that are kept. A training loop needs one or two.
-TABLES = 16
+#: The number of tables that are kept. A training loop needs a few, or one for each size if shards are scaled one by one.
+TABLES = 64
 #: The sizes in bytes of the elements that the kernels take.
 WIDTHS = {"float16": 2, "bfloat16": 2, "float32": 4}
 

@@ -35,9 +35,9 @@ class CuPy(Fused):
         """Return True, because CUDA has float64 on every device."""
         return True
 
-    def is_dense(self, x: Array) -> bool:
-        """Return whether an array lies in one piece, row by row or column by column."""
-        return bool(x.flags.c_contiguous or x.flags.f_contiguous)
+    def are_dense(self, arrays: Sequence[Array]) -> bool:
+        """Return whether each array lies in one piece, row by row or column by column."""
+        return all(x.flags.c_contiguous or x.flags.f_contiguous for x in arrays)
 
     def copy_densely(self, x: Array) -> Array:
         """Return a copy that lies in one piece."""

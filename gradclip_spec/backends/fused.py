@@ -22,8 +22,8 @@ class Fused(Backend):
 
     loops: FusedLoops
 
-    def is_dense(self, x: Array) -> bool:
-        """Return whether an array lies in one piece."""
+    def are_dense(self, arrays: Sequence[Array]) -> bool:
+        """Return whether each array lies in one piece."""
         raise NotImplementedError
 
     def copy_densely(self, x: Array) -> Array:
@@ -84,28 +84,41 @@ class Fused(Backend):
     def _scale_narrow(self, arrays: Sequence[Array], coefficient: Any, inplace: bool, each: bool) -> list[Array]:
         if isinstance(coefficient, Coefficient):
             coefficient = Coefficients(functools.reduce(operator.mul, coefficient.factors))
-        groups = self._group_for_writing(arrays, each) if inplace else []
-        if len(groups) > 1:
-            for places in groups:
-                # With one coefficient for each array, each group is one array.
-                own = coefficient._replace(norms=coefficient.norms[places[0] : places[0] + 1]) if each else coefficient
-                self._scale_narrow([arrays[place] for place in places], own, True, each)
-            return list(arrays)
+        if inplace and arrays:
+            coefficient, groups = self._group_for_writing(arrays, coefficient, each)
+            if len(groups) > 1:
+                for places in groups:
+                    # With one coefficient for each array, each group is one array.
+                    norms = coefficient.norms[places[0] : places[0] + 1] if each else coefficient.norms
+                    own = [arrays[place] for place in places]
+                    self._scale_narrow(own, coefficient._replace(norms=norms), True, each)
+                return list(arrays)
         return self._write(arrays, inplace, functools.partial(self.loops.scale, coefficients=coefficient, each=each))
 
-    def _group_for_writing(self, arrays: Sequence[Array], each: bool) -> list[list[int]]:
+    def _group_for_writing(
+        self, arrays: Sequence[Array], coefficient: Coefficients, each: bool
+    ) -> tuple[Coefficients, list[list[int]]]:
         """Return groups of indices of arrays to scale in place, one group after the other.
 
-        Arrays of a tree may share memory, and each of them is scaled. Those of one group share none.
+        Arrays of a tree may share memory, and each of them is scaled. Those of one group share none. The coefficient
+        gets the addresses that were needed to find this out.
         """
-        dense = [place for place, x in enumerate(arrays) if self.is_dense(x)]
-        whole = [arrays[place] for place in dense]
-        if len(whole) == len(arrays) and not self.loops.may_overlap(whole, self._list_names(whole)):
-            return [dense]
-        if each or self.loops.may_overlap(whole, self._list_names(whole)):
-            return [[place] for place in range(len(arrays))]
-        rest = [[place] for place in range(len(arrays)) if place not in {*dense}]
-        return [dense, *rest] if dense else rest
+        singles = [[place] for place in range(len(arrays))]
+        if len(arrays) == 1:
+            return coefficient, singles
+        dense = list(range(len(arrays)))
+        if not self.are_dense(arrays):
+            dense = [place for place in dense if self.are_dense([arrays[place]])]
+            if each or not dense:
+                return coefficient, singles
+        whole = arrays if len(dense) == len(arrays) else [arrays[place] for place in dense]
+        upload = coefficient.upload
+        if upload is None or not upload.holds(whole):
+            upload = self.loops.upload(whole)
+        if self.loops.may_overlap(upload, self._list_names(whole)):
+            return coefficient, singles
+        rest = [] if whole is arrays else [[place] for place in range(len(arrays)) if place not in set(dense)]
+        return coefficient._replace(upload=upload), [dense, *rest]
 
     def _write(self, arrays: Sequence[Array], inplace: bool, run: Callable[..., None]) -> list[Array]:
         """Run a pass from arrays to new arrays, or to the arrays themselves if `inplace`. Return its results."""
@@ -122,9 +135,9 @@ class Fused(Backend):
         return list(arrays)
 
     def _make_dense(self, arrays: Sequence[Array]) -> Sequence[Array]:
-        if all(map(self.is_dense, arrays)):
+        if self.are_dense(arrays):
             return arrays
-        return [x if self.is_dense(x) else self.copy_densely(x) for x in arrays]
+        return [x if self.are_dense([x]) else self.copy_densely(x) for x in arrays]
 
     def _list_names(self, arrays: Sequence[Array]) -> list[str]:
         if len(self.dtypes) == 1:

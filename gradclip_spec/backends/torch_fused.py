@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import operator
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +33,8 @@ def load_loops() -> Any:
 
 def can_fuse(tensors: Sequence[Tensor]) -> bool:
     """Return whether the kernels can clip plain tensors that are not on the CPU, traced or differentiated."""
-    if not all(x.is_cuda for x in tensors) or len({x.device for x in tensors}) > 1 or any(x.is_neg() for x in tensors):
+    devices = set(map(operator.attrgetter("is_cuda", "device"), tensors))
+    if len(devices) > 1 or not tensors[0].is_cuda or any(map(operator.methodcaller("is_neg"), tensors)):
         return False
     if all(x.dtype == torch.float64 for x in tensors) or load_loops() is None:
         return False
@@ -57,9 +59,17 @@ class FusedTorch(Fused, Torch):
         """Tell torch that tensors were written into."""
         torch.autograd.graph.increment_version(arrays)
 
-    def is_dense(self, x: Tensor) -> bool:
-        """Return whether a tensor lies in one piece, row by row."""
-        return bool(x.is_contiguous())
+    def find_device(self, x: Tensor) -> Any:
+        """Return the device of a tensor."""
+        return x.device
+
+    def supports_float64(self) -> bool:
+        """Return True, because GPUs that Triton supports have float64."""
+        return True
+
+    def are_dense(self, arrays: Sequence[Tensor]) -> bool:
+        """Return whether each tensor lies in one piece, row by row."""
+        return all(map(torch.Tensor.is_contiguous, arrays))
 
     def copy_densely(self, x: Tensor) -> Tensor:
         """Return a copy that lies in one piece."""

@@ -22,7 +22,7 @@ __all__ = ["CHUNK", "Coefficients", "FusedLoops", "Norms", "Table", "Upload", "m
 Array = Any
 #: The number of elements in a chunk.
 CHUNK = 1 << 15
-#: The number of tables that are kept. A training loop needs a few, or one for each size if shards are scaled one by one.
+#: The number of tables that are kept. A training loop needs one or two, or one for each size of its shards.
 TABLES = 64
 #: The sizes in bytes of the elements that the kernels take.
 WIDTHS = {"float16": 2, "bfloat16": 2, "float32": 4}
@@ -69,6 +69,10 @@ class Upload(NamedTuple):
     """The addresses of arrays on their device."""
 
     arrays: Sequence[Array]
+    device: Any
+    #: The numbers of elements, and the addresses on the host.
+    sizes: tuple[int, ...]
+    starts: np.ndarray[Any, Any]
     #: An array of addresses on the device. For a single array, its address.
     addresses: Any
     #: Whether every address is a multiple of 16.
@@ -143,8 +147,8 @@ class FusedLoops:
 
     def measure(self, arrays: Sequence[Array], names: Sequence[str], each: bool) -> Norms:
         """Return the Euclidean norm of `each` array, or of all. At least one array is not empty."""
-        device = self.find_device(arrays[0])
-        table, upload = self._find_table(device, arrays, names, each), self.upload(device, arrays)
+        upload = self.upload(arrays)
+        table, device = self._find_table(upload, names, each), upload.device
         sums = self.allocate(device, table.chunks, "float64")
         norms, totals = (self.allocate(device, table.groups, dtype) for dtype in ("float64", "float32"))
         for name, first, count in table.ranges:
@@ -162,17 +166,16 @@ class FusedLoops:
         each: bool,
     ) -> None:
         """Write arrays times their coefficient into targets, which may be the arrays."""
-        device = self.find_device(sources[0])
-        table, upload = self._find_table(device, sources, names, each), coefficients.upload
+        upload = coefficients.upload
         if upload is None or not upload.holds(sources):
-            upload = self.upload(device, sources)
-        target = upload if targets is sources else self.upload(device, targets)
+            upload = self.upload(sources)
+        table, target = self._find_table(upload, names, each), self._upload_targets(upload, targets)
         aligned = upload.aligned and target.aligned
         computes, limit = coefficients.limit is not None, coefficients.limit or 0.0
         for name, first, count in table.ranges:
             numbers = (table.rows, coefficients.norms, limit, coefficients.eps, first, table.chunks)
             arguments = (upload.addresses, target.addresses, *numbers, computes, targets is sources, aligned)
-            self.launch("scale", device, count, name, arguments)
+            self.launch("scale", upload.device, count, name, arguments)
 
     def clamp(
         self,
@@ -182,35 +185,36 @@ class FusedLoops:
         bounds: Mapping[str, tuple[float, float]],
     ) -> None:
         """Write arrays, clipped to the bounds of their dtype, into targets, which may be the arrays."""
-        device = self.find_device(sources[0])
-        table, upload = self._find_table(device, sources, names, False), self.upload(device, sources)
-        target = upload if targets is sources else self.upload(device, targets)
+        upload = self.upload(sources)
+        table, target = self._find_table(upload, names, False), self._upload_targets(upload, targets)
         aligned = upload.aligned and target.aligned
         for name, first, count in table.ranges:
             arguments = (upload.addresses, target.addresses, table.rows, *bounds[name], first, table.chunks, aligned)
-            self.launch("clamp", device, count, name, arguments)
+            self.launch("clamp", upload.device, count, name, arguments)
 
-    def upload(self, device: Any, arrays: Sequence[Array]) -> Upload:
+    def upload(self, arrays: Sequence[Array]) -> Upload:
         """Send the addresses of arrays to their device."""
-        addresses = self.list_addresses(arrays)
-        if len(addresses) == 1:
-            return Upload(arrays, addresses[0], addresses[0] % 16 == 0)
-        numbers = np.array(addresses, np.int64)
-        return Upload(arrays, self.send(device, numbers), not int(np.bitwise_or.reduce(numbers)) % 16)
-
-    def may_overlap(self, arrays: Sequence[Array], names: Sequence[str]) -> bool:
-        """Return whether two programs might write to the same element."""
-        if len(arrays) < 2:
-            return False
+        device, sizes = self.find_device(arrays[0]), tuple(self.list_sizes(arrays))
         starts = np.array(self.list_addresses(arrays), np.int64)
-        ends = starts + np.array(self.list_sizes(arrays), np.int64) * np.array([WIDTHS[name] for name in names])
+        addresses = self.send(device, starts) if len(starts) > 1 else int(starts[0])
+        return Upload(arrays, device, sizes, starts, addresses, not int(np.bitwise_or.reduce(starts)) % 16)
+
+    def _upload_targets(self, upload: Upload, targets: Sequence[Array]) -> Upload:
+        return upload if targets is upload.arrays or upload.holds(targets) else self.upload(targets)
+
+    def may_overlap(self, upload: Upload, names: Sequence[str]) -> bool:
+        """Return whether two programs might write to the same element."""
+        if len(names) < 2:
+            return False
         # An empty array overlaps nothing.
-        starts, ends = starts[ends > starts], ends[ends > starts]
+        sizes = np.array(upload.sizes, np.int64)
+        starts, widths = upload.starts[sizes > 0], np.array([WIDTHS[name] for name in names])
+        ends = starts + (sizes * widths)[sizes > 0]
         order = np.argsort(starts)
         return bool(np.any(ends[order][:-1] > starts[order][1:]))
 
-    def _find_table(self, device: Any, arrays: Sequence[Array], names: Sequence[str], each: bool) -> Table:
-        sizes = tuple(self.list_sizes(arrays))
+    def _find_table(self, upload: Upload, names: Sequence[str], each: bool) -> Table:
+        device, sizes = upload.device, upload.sizes
         key = device, sizes, tuple(names), each
         table = self._tables.get(key)
         if table is None:

@@ -82,7 +82,7 @@ def test_clip_of_many_arrays_sends_one_list_of_addresses_and_launches_three_kern
         coefficient = Coefficients(norms.high, 1.0, 0.0, norms.upload)
         loops.scale(arrays, arrays, names, coefficient, each=False)
         # The table is sent once.
-        assert [x.dtype for x in loops.sent] == [np.int32, np.int64][turn:]
+        assert [x.dtype for x in loops.sent] == [np.int64, np.int32][: 2 - turn]
         assert loops.launched == [("sum_squares", 1000), ("take_roots", 1), ("scale", 1000)]
 
 
@@ -104,4 +104,5 @@ def test_overlap_is_found_whatever_the_order(gap: int, expected: bool) -> None:
     base = np.ones(10, np.float32)
     arrays = [base[gap : gap + 2], base[:0], base[:2], base[8:]]
 
-    assert FakeLoops().may_overlap(arrays, ["float32"] * 4) == expected
+    loops = FakeLoops()
+    assert loops.may_overlap(loops.upload(arrays), ["float32"] * 4) == expected

@@ -20,7 +20,6 @@ from .model import Case, Expect, expect
 __all__ = [
     "AVERAGES",
     "DTYPES",
-    "EVERY_OPERATION",
     "NORM_OPERATIONS",
     "OPERATIONS",
     "VALUES",
@@ -47,8 +46,7 @@ VALUES = expect("values")
 OPERATIONS = {prefix: PREFIXES[prefix].function for prefix in ("value", "norm", "global-norm")}
 NORM_OPERATIONS = ("norm", "global-norm")
 #: The operations whose norm is an average over the elements. They have the cases in `averages`.
-AVERAGES = {prefix: operation.function for prefix, operation in PREFIXES.items() if operation.is_average}
-EVERY_OPERATION = {prefix: operation.function for prefix, operation in PREFIXES.items()}
+AVERAGES = tuple(prefix for prefix, operation in PREFIXES.items() if operation.is_average)
 
 
 def make_tensor(

@@ -13,6 +13,7 @@ from typing import Any
 
 from gradclip_adapters.contract import Gradient, Placement
 from gradclip_adapters.mesh import Mesh, check_placement
+from gradclip_adapters.operations import PREFIXES
 
 from .build import DTYPES, NORM_OPERATIONS, OPERATIONS, make_case, make_clipping_options, make_tensor
 from .model import Case, Expect, expect
@@ -135,7 +136,7 @@ class _Forms:
     def _make_norm_cases(self) -> Iterator[Case]:
         """Clip at the threshold, and by other norms. The largest element is in the last process."""
         three, four = self._split([3.0, 0.0, 0.0, 4.0]), make_tensor([12.0, 0.0], self.dtype)
-        size = 13.0 if self.operation == "global-norm" else 12.0
+        size = 13.0 if PREFIXES[self.operation].is_global else 12.0
         yield self._make("at-threshold", [three, four], {"clip_norm": size})
         yield self._make("zeros", [self._split([0.0, 0.0, 0.0])], {"clip_norm": 1.0})
         for name, p in (("norm-one", 1.0), ("norm-infinity", math.inf), ("norm-three", 3.0)):
@@ -150,7 +151,7 @@ class _Forms:
     def _make_extreme_cases(self) -> Iterator[Case]:
         """Put a NaN, an infinity, or a number whose square leaves the range, in one process only."""
         # If each gradient has a norm of its own, a finite gradient beside another is clipped by its own.
-        beside = [make_tensor([4.0, -2.0], self.dtype)] if self.operation == "global-norm" else []
+        beside = [make_tensor([4.0, -2.0], self.dtype)] if PREFIXES[self.operation].is_global else []
         options, not_silent = {"clip_norm": 1.0}, expect("not-silent")
         for name, value in (("nan", math.nan), ("infinity", -math.inf)):
             for place, values in (("first", [value, 1.0, 2.0, 3.0]), ("last", [3.0, 1.0, 2.0, value])):

@@ -175,7 +175,8 @@ def _scale_each(group: Group) -> Fraction | None:
 
 
 def _scale_all(group: Group) -> Fraction | None:
-    if group.seen.case.operation not in ("clip_by_norm", "clip_per_example"):
+    operation = OPERATIONS[group.seen.case.operation]
+    if operation.is_global or operation.is_average or operation.divides_gradients:
         return None
     exact = [one.exact for one in group.seen.tensors.values()]
     return group.compute_norm_over(exact) if all(one.is_finite for one in exact) else None

@@ -19,10 +19,10 @@ from click.testing import CliRunner
 
 import gradclip_adapters
 from gradclip_adapters.contract import FEATURES, Array, Call, Gradient, Reply, Subject
+from gradclip_adapters.operations import PREFIXES
 from gradclip_adapters.plain import PlainFunction
 from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, decode_recipe, encode_recipe, expand
 from gradclip_adapters.wire import decode_call, decode_reply, encode_call, encode_reply
-from gradclip_conformance.cases.build import EVERY_OPERATION as OPERATION_NAMES
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.covering.axes import OPERATIONS, list_axes
 from gradclip_conformance.covering.calls import WholeCall
@@ -67,7 +67,9 @@ def test_rows_have_every_level_and_no_impossible_pair(operation: str) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_most_rows_are_small_and_few_are_crowded(operation: str) -> None:
-    subject = Subject("any", OPERATION_NAMES[operation], ("float16", "float32", "float64"), tuple(FEATURES), (1.0, 2.0))
+    subject = Subject(
+        "any", PREFIXES[operation].function, ("float16", "float32", "float64"), tuple(FEATURES), (1.0, 2.0)
+    )
     features = tuple(name for name in FEATURES if name not in ("distributed", "compiled", "requires_min"))
     rows = [row for _, row in list_cases(replace(subject, features=features))]
     counts = sorted(len(row.gradients) for row in rows)
@@ -346,7 +348,7 @@ def test_right_function_passes_all_rows() -> None:
 def test_subject_is_asked_for_nothing_impossible(
     operation: str, dtypes: tuple[str, ...], features: tuple[str, ...]
 ) -> None:
-    subject = Subject("any", OPERATION_NAMES[operation], dtypes, features, (1.0, 2.0))
+    subject = Subject("any", PREFIXES[operation].function, dtypes, features, (1.0, 2.0))
 
     reasons = {case.id: find_reason(operation, list(case.levels.values())) for _, case in list_cases(subject)}
 

@@ -1,9 +1,9 @@
 """Load the rule book: each rule as data, from the TOML files in this folder.
 
-Each file holds one theme. Each entry defines one rule for each of its operations: a list of them, `"every"` operation,
-or `"every norm"`, which is every operation by a norm. A rule id joins the operation and the rule's name, as in
-`global-norm.excluded-not-counted`. Ids are never reused. `python -m gradclip_spec.rules` prints the
-rule book.
+Each file holds one theme. Each entry defines one rule for each of its operations: a list of them, or a group, which is
+`"every"` operation, `"every norm"`, or `"every other norm"` than `norm` and `global-norm`. A rule id joins the
+operation and the rule's name, as in `global-norm.excluded-not-counted`. Ids are never reused.
+`python -m gradclip_spec.rules` prints the rule book.
 """
 
 from __future__ import annotations
@@ -42,10 +42,14 @@ LEVELS = {
     "unspecified": "not defined anywhere: recorded, never judged",
 }
 
+_NORMS = [prefix for prefix, operation in PREFIXES.items() if operation.is_by_norm]
+
 #: Names of groups of operations. A rule of a group needs cases as soon as an operation is added.
 _GROUPS = {
     "every": [*PREFIXES],
-    "every norm": [prefix for prefix, operation in PREFIXES.items() if operation.is_by_norm],
+    "every norm": _NORMS,
+    # The documents have rules for the first two norms, so that some of their rules have another level.
+    "every other norm": [prefix for prefix in _NORMS if prefix not in ("norm", "global-norm")],
 }
 
 _KEYS = {"id", "operations", "level", "statement", "formula", "source"}

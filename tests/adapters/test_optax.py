@@ -19,7 +19,7 @@ import jax
 import ml_dtypes
 import optax
 
-from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Unsupported
+from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, MissingDevice, Unsupported
 
 ADAPTER = OptaxAdapter()
 EVERY = {subject.name: subject for subject in ADAPTER.subjects()}
@@ -40,6 +40,12 @@ SUBJECTS = {
 GLOBAL_NORM = sorted(name for name, subject in SUBJECTS.items() if subject.operation == "clip_by_global_norm")
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
 VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
+
+
+def test_missing_device_is_named() -> None:
+    with pytest.raises(MissingDevice, match="finds no device 'quantum' on this machine"):
+        OptaxAdapter("quantum")
+    assert ADAPTER.about().environment["device"] == "cpu"
 
 
 def make_gradients(dtype: str, excluded: int | None = None) -> tuple[Gradient, ...]:

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Reply, Subject, Unsupported
+from gradclip_adapters.contract import (
+    Array,
+    Call,
+    FrameworkRaised,
+    Gradient,
+    MissingDevice,
+    Reply,
+    Subject,
+    Unsupported,
+)
 
 with warnings.catch_warnings():
     # Paddle warns on import when the machine has no ccache.
@@ -42,6 +51,12 @@ HALVED = {
     "clip_by_norm": ({"clip_norm": 1.5}, [1.5, 1.5]),
     "clip_by_global_norm": ({"clip_norm": 2.5}, [1.5, 2.0]),
 }
+
+
+def test_missing_device_is_named() -> None:
+    with pytest.raises(MissingDevice, match="finds no device 'quantum' on this machine"):
+        PaddleAdapter("quantum")
+    assert ADAPTER.about().environment["device"] == "cpu"
 
 
 def get_name(subject: Subject) -> str:

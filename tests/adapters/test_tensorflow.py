@@ -18,7 +18,7 @@ except ImportError as error:
 import ml_dtypes
 import tensorflow as tf
 
-from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Unsupported
+from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, MissingDevice, Unsupported
 
 ADAPTER = adapter.TensorFlowAdapter()
 #: The entry points of one device. `test_distributed_engines` tests the others.
@@ -28,6 +28,12 @@ AVERAGES = sorted(name for name, subject in SUBJECTS.items() if subject.operatio
 ONE_BY_ONE = sorted(set(SUBJECTS) - set(GLOBAL_NORM))
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
 VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
+
+
+def test_missing_device_is_named() -> None:
+    with pytest.raises(MissingDevice, match="finds no device 'quantum' on this machine"):
+        adapter.TensorFlowAdapter("quantum")
+    assert ADAPTER.about().environment["device"] == "cpu"
 
 
 def make_gradients(subject: str, dtype: str) -> tuple[Gradient, ...]:

@@ -43,11 +43,24 @@ DTYPES = ("float16", "bfloat16", "float32", "float64")
 VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU, so its device exists")
 def test_missing_device_is_named() -> None:
-    with pytest.raises(MissingDevice, match="finds no device 'cuda' on this machine"):
-        TorchAdapter("cuda")
+    with pytest.raises(MissingDevice, match="finds no device 'quantum' on this machine"):
+        TorchAdapter("quantum")
     assert ADAPTER.about().environment["device"] == "cpu"
+
+
+def test_tensors_are_made_on_the_chosen_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Tensors on this device have no values, but every machine has it.
+    monkeypatch.setattr(parameters, "_device", torch.device("meta"))
+    array = Array.of(np.ones((4, 6), np.float32))
+
+    for layout in ("contiguous", "strided", "transposed", "sliced"):
+        tensor = make_tensor(array, layout)
+        assert (tensor.device.type, tensor.shape) == ("meta", (4, 6))
+    with pytest.raises(Unsupported, match="a buffer of its own"):
+        make_tensor(array, "packed")
+    subjects = TorchAdapter.subjects(ADAPTER)
+    assert not any({"packed", "distributed"} & {*subject.features} for subject in subjects)
 
 
 @pytest.mark.parametrize("layout", ["strided", "transposed", "sliced"])

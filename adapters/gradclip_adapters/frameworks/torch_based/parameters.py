@@ -304,6 +304,9 @@ def make_tensor(array: Array, layout: str = "contiguous") -> torch.Tensor:
     if layout == "reversed":
         message = "tensors of torch have no negative strides"
         raise Unsupported(message, "interface")
+    if layout == "packed" and _device.type != "cpu":
+        message = "the adapter gives each tensor on another device a buffer of its own"
+        raise Unsupported(message)
     if array.dtype == "bfloat16":
         tensor = torch.from_numpy(signed).view(torch.bfloat16)
     else:

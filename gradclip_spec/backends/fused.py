@@ -51,7 +51,7 @@ class Fused(Backend):
 
     def round_norm(self, norm: Any) -> Array:
         """Return a norm as one rounded number, an array without dimensions."""
-        return norm.totals[0] if isinstance(norm, Norms) else super().round_norm(norm)
+        return norm.totals if isinstance(norm, Norms) else super().round_norm(norm)
 
     def compute_coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
         """Return `clip_norm / (norm + eps)`, or 1 where `norm + eps` is at most `clip_norm`."""

@@ -48,10 +48,10 @@ class CudaLoops(FusedLoops):
         """Return the number of an array's device, because CuPy's devices cannot be hashed."""
         return int(array.device.id)
 
-    def allocate(self, device: Any, count: int, dtype: str) -> Array:
+    def allocate(self, device: Any, shape: tuple[int, ...], dtype: str) -> Array:
         """Return a new array on a device, with any contents."""
         with _use(device):
-            return cupy.empty(count, dtype)
+            return cupy.empty(shape, dtype)
 
     def is_recording(self, device: Any) -> bool:
         """Return whether a CUDA graph records what is launched now. The default stream cannot be recorded."""
@@ -64,7 +64,7 @@ class CudaLoops(FusedLoops):
         size = -(-numbers.nbytes // 8)
         whole = np.zeros(-(-size // PACKET) * PACKET, np.int64)
         whole.view(numbers.dtype)[: numbers.size] = numbers
-        target = self.allocate(device, size, "int64")
+        target = self.allocate(device, (size,), "int64")
         packet = np.dtype([("integers", np.int64, (PACKET,))])
         for start in range(0, size, PACKET):
             count = min(PACKET, size - start)

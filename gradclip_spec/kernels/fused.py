@@ -129,7 +129,7 @@ class FusedLoops:
         """Return the device of an array, which can be hashed."""
         raise NotImplementedError
 
-    def allocate(self, device: Any, count: int, dtype: str) -> Array:
+    def allocate(self, device: Any, shape: tuple[int, ...], dtype: str) -> Array:
         """Return a new array on a device, with any contents."""
         raise NotImplementedError
 
@@ -149,12 +149,16 @@ class FusedLoops:
         """Return the Euclidean norm of `each` array, or of all. At least one array is not empty."""
         upload = self.upload(arrays)
         table, device = self._find_table(upload, names, each), upload.device
-        sums = self.allocate(device, table.chunks, "float64")
-        norms, totals = (self.allocate(device, table.groups, dtype) for dtype in ("float64", "float32"))
+        shape = (table.groups,) if each else ()
+        norms, totals = self.allocate(device, shape, "float64"), self.allocate(device, shape, "float32")
+        # The norm of a single chunk needs no second kernel.
+        finish = table.chunks == table.groups == 1
+        sums = norms if finish else self.allocate(device, (table.chunks,), "float64")
         for name, first, count in table.ranges:
-            arguments = (upload.addresses, table.rows, sums, first, table.chunks, upload.aligned)
-            self.launch("sum_squares", device, count, name, arguments)
-        self.launch("take_roots", device, table.groups, None, (table.rows, sums, norms, totals, table.chunks))
+            numbers = (table.rows, sums, norms, totals, first, table.chunks, finish)
+            self.launch("sum_squares", device, count, name, (upload.addresses, *numbers, upload.aligned))
+        if not finish:
+            self.launch("take_roots", device, table.groups, None, (table.rows, sums, norms, totals, table.chunks))
         return Norms(norms, totals, upload)
 
     def scale(

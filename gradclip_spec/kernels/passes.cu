@@ -17,6 +17,7 @@ typedef float Element;
 #endif
 __device__ double widen(Element x) { return x; }
 __device__ Element narrow(double x) { return x; }
+__device__ float narrow_to_float(double x) { return x; }
 #elif defined(HALF)
 typedef unsigned short Element;
 __device__ double widen(Element x) { double y; asm("cvt.f64.f16 %0, %1;" : "=d"(y) : "h"(x)); return y; }
@@ -25,6 +26,9 @@ __device__ Element narrow(double x) { Element y; asm("cvt.rn.f16.f64 %0, %1;" : 
 typedef float Element;
 __device__ double widen(Element x) { double y; asm("cvt.f64.f32 %0, %1;" : "=d"(y) : "f"(x)); return y; }
 __device__ Element narrow(double x) { Element y; asm("cvt.rn.f32.f64 %0, %1;" : "=f"(y) : "d"(x)); return y; }
+#endif
+#ifndef PLAIN
+__device__ float narrow_to_float(double x) { float y; asm("cvt.rn.f32.f64 %0, %1;" : "=f"(y) : "d"(x)); return y; }
 #endif
 
 __device__ Element* find_start(Address addresses, long long single, const int* rows, long long chunk, long long chunks)
@@ -46,8 +50,15 @@ __device__ double add_up(double value)
     return parts[0];
 }
 
+__device__ void store_root(double x, double* norm, float* total)
+{
+    *norm = sqrt(x);
+    *total = narrow_to_float(*norm);
+}
+
 extern "C" __global__ void sum_squares(
-    Address addresses, const int* rows, double* sums, long long first, long long chunks, long long single)
+    Address addresses, const int* rows, double* sums, double* norms, float* totals, long long first, long long chunks,
+    long long finish, long long single)
 {
     long long chunk = first + blockIdx.x;
     const Element* start = find_start(addresses, single, rows, chunk, chunks);
@@ -59,7 +70,11 @@ extern "C" __global__ void sum_squares(
         total += x * x;
     }
     total = add_up(total);
-    if (!threadIdx.x)
+    if (threadIdx.x)
+        return;
+    if (finish)
+        store_root(total, norms, totals);
+    else
         sums[chunk] = total;
 }
 
@@ -70,13 +85,9 @@ extern "C" __global__ void take_roots(
     double total = 0;
     for (int index = first + threadIdx.x; index < last; index += blockDim.x)
         total += sums[index];
-    total = sqrt(add_up(total));
-    if (!threadIdx.x) {
-        norms[blockIdx.x] = total;
-#ifndef HALF
-        totals[blockIdx.x] = narrow(total);
-#endif
-    }
+    total = add_up(total);
+    if (!threadIdx.x)
+        store_root(total, norms + blockIdx.x, totals + blockIdx.x);
 }
 
 extern "C" __global__ void scale(

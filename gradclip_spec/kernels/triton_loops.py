@@ -62,13 +62,23 @@ def _to_float64(bits):
     return bits.to(tl.int64).to(tl.float64, bitcast=True)
 
 
+@triton.jit
+def _store_root(x, norm, total):
+    root = tl.sqrt(x)
+    tl.store(norm, root)
+    tl.store(total, root.to(tl.float32))
+
+
 @_compile
 def _sum_squares(
     addresses,
     rows,
     sums,
+    norms,
+    totals,
     first,
     count,
+    finish: tl.constexpr,
     aligned: tl.constexpr,
     single: tl.constexpr,
     element: tl.constexpr,
@@ -86,7 +96,10 @@ def _sum_squares(
         total += x * x
     x = tl.load(start + (length - rest) + index, mask=index < rest, other=0.0).to(tl.float64)
     total += x * x
-    tl.store(sums + chunk, tl.sum(total, axis=0))
+    if finish:
+        _store_root(tl.sum(total, axis=0), norms, totals)
+    else:
+        tl.store(sums + chunk, tl.sum(total, axis=0))
 
 
 @_compile
@@ -98,9 +111,7 @@ def _take_roots(rows, sums, norms, totals, count, block: tl.constexpr):
     for begin in range(first, last, block):
         index = begin + tl.arange(0, block)
         total += tl.load(sums + index, mask=index < last, other=0.0)
-    norm = tl.sqrt(tl.sum(total, axis=0))
-    tl.store(norms + group, norm)
-    tl.store(totals + group, norm.to(tl.float32))
+    _store_root(tl.sum(total, axis=0), norms + group, totals + group)
 
 
 @triton.jit
@@ -211,9 +222,9 @@ class TritonLoops(FusedLoops):
         """Return the device of a tensor."""
         return array.device
 
-    def allocate(self, device: Any, count: int, dtype: str) -> Tensor:
+    def allocate(self, device: Any, shape: tuple[int, ...], dtype: str) -> Tensor:
         """Return a new tensor on a device, with any contents."""
-        return torch.empty(count, dtype=DTYPES[dtype], device=device)
+        return torch.empty(shape, dtype=DTYPES[dtype], device=device)
 
     def is_recording(self, device: Any) -> bool:
         """Return whether a CUDA graph records what is launched now."""

@@ -58,8 +58,8 @@ class FakeLoops(FusedLoops):
     def find_device(self, array: Any) -> Any:
         return "gpu"
 
-    def allocate(self, device: Any, count: int, dtype: str) -> Any:
-        return np.empty(count, dtype)
+    def allocate(self, device: Any, shape: tuple[int, ...], dtype: str) -> Any:
+        return np.empty(shape, dtype)
 
     def send(self, device: Any, numbers: np.ndarray[Any, Any]) -> Any:
         self.sent.append(numbers)
@@ -106,3 +106,11 @@ def test_overlap_is_found_whatever_the_order(gap: int, expected: bool) -> None:
 
     loops = FakeLoops()
     assert loops.may_overlap(loops.upload(arrays), ["float32"] * 4) == expected
+
+
+@pytest.mark.parametrize(("sizes", "expected"), [([CHUNK], 1), ([CHUNK + 1], 2), ([5, 5], 2)])
+def test_norm_of_a_single_chunk_takes_one_kernel(sizes: list[int], expected: int) -> None:
+    loops = FakeLoops()
+    loops.measure([np.ones(size, np.float32) for size in sizes], ["float32"] * len(sizes), each=False)
+
+    assert len(loops.launched) == expected

@@ -18,7 +18,7 @@ from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, hash
 from .schema import find_violation
 from .values import escape_text
 
-__all__ = ["read_runs"]
+__all__ = ["read_partial", "read_runs"]
 
 _SCHEMAS = Path(__file__).parent / "schemas"
 _AGAIN = "Make the record again with `gradclip check`"
@@ -74,6 +74,42 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
     if not runs:
         place.refuse("the file holds no run")
     return runs
+
+
+def read_partial(path: str | os.PathLike[str]) -> Run:
+    """Read one run that was cut off, such as the journal `FILE.part`. The footer says that it is incomplete.
+
+    The cells may be in any order. Of two cells of one name, the later one counts. The last line may be damaged.
+
+    Raises
+    ------
+    RecordError
+        If the file cannot be read, holds no header, or is damaged before its last line.
+    """
+    place = Place(path)
+    lines = list(place.read_lines())
+    header, cells = None, dict[tuple[str, str], Cell]()
+    for place.number, line in enumerate(lines, start=1):
+        try:
+            item = _parse(line, place)
+        except RecordError:
+            if header is not None and place.number == len(lines):
+                break
+            raise
+        if isinstance(item, Header):
+            if header is not None:
+                place.refuse("the file holds several runs, and only one can be read in part")
+            header = item
+        elif header is None:
+            place.refuse("the header is missing")
+        elif isinstance(item, Cell):
+            cells[item.pair] = item
+    if header is None:
+        place.refuse("the file holds no header")
+    finished = len(cells)
+    counts = dict(Counter(cell.status for cell in cells.values()))
+    footer = Footer(planned=finished, finished=finished, counts=counts, plan_sha256=hash_plan(cells), incomplete=True)
+    return Run(header, tuple(cells.values()), footer)
 
 
 class Place:

@@ -10,7 +10,7 @@ the extra `check`).
 from __future__ import annotations
 
 from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, hash_plan
-from .reading import read_runs
+from .reading import read_partial, read_runs
 from .writing import RunWriter
 
 __all__ = [
@@ -23,5 +23,6 @@ __all__ = [
     "Run",
     "RunWriter",
     "hash_plan",
+    "read_partial",
     "read_runs",
 ]

@@ -1,4 +1,4 @@
-"""Check that `gradclip check`, when interrupted, says so, closes its record as incomplete and ends its processes."""
+"""Check that `gradclip check`, when interrupted, says so, leaves what is finished, and ends its processes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
-from gradclip_reports.records import RecordError, read_runs
+from gradclip_conformance.cli import gradclip
+from gradclip_conformance.run.record_file import RecordFile
+from gradclip_reports.records import Header, RecordError, read_partial, read_runs
 
 #: A limit in seconds for steps that end by themselves. It is far above the time that any machine needs.
 LONG = 200
@@ -21,6 +24,16 @@ LONG = 200
 HOSTS = Path(__file__).with_name("hosts")
 MAIN = [sys.executable, "-c", "from gradclip_conformance.cli import main; main()"]
 NARROW = ["--rule", "norm.each-tensor-alone", "--dtype", "float32", "--timeout", "100"]
+
+HEADER = Header(
+    suite={"name": "gradclip-spec", "version": "0.1.0"},
+    adapter="any",
+    framework={"name": "any", "version": "1"},
+    environment={"python": "3.11", "platform": "any"},
+    subjects=[],
+    command=[],
+    started="2026-11-21T02:38:27Z",
+)
 
 pytestmark = [
     pytest.mark.usefixtures("nothing_left_behind"),
@@ -39,7 +52,8 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 
 def wait_for_cells(record: Path, count: int) -> None:
-    """Wait until the record holds this many cells."""
+    """Wait until the journal of the record holds this many cells."""
+    record = record.with_name(f"{record.name}.part")
     deadline = time.monotonic() + LONG
     while time.monotonic() < deadline:
         if record.exists() and record.read_text(encoding="utf-8").count('"record": "cell"') >= count:
@@ -75,12 +89,12 @@ def test_interrupted_run_is_incomplete_and_says_so(number: signal.Signals, host:
     assert process.returncode == 3, said
     assert "incomplete" in said
     assert "Traceback" not in said
-    footer = read_lines(record)[-1]
-    assert (footer["record"], footer["incomplete"], footer["planned"], footer["finished"]) == ("footer", True, 3, 1)
-    with pytest.raises(RecordError, match="was broken off: 2 of 3 cells did not run"):
-        read_runs(record)
-    (run,) = read_runs(record, allow_incomplete=True)
-    assert [cell.status for cell in run.cells] == ["pass"]
+    assert f"--resume {record}" in " ".join(said.split())
+    assert not record.exists()
+    journal = tmp_path / "record.jsonl.part"
+    with pytest.raises(RecordError, match="has no footer"):
+        read_runs(journal)
+    assert [cell.status for cell in read_partial(journal).cells] == ["pass"]
 
 
 def test_complete_runs_are_kept_and_shown(tmp_path: Path) -> None:
@@ -94,7 +108,7 @@ def test_complete_runs_are_kept_and_shown(tmp_path: Path) -> None:
     assert "rules kept 1 of 1 tested" in shown
     (run,) = read_runs(tmp_path / "right.jsonl")
     assert len(run.cells) == 3
-    assert read_lines(tmp_path / "hangs.jsonl")[-1]["incomplete"]
+    assert [line["record"] for line in read_lines(tmp_path / "hangs.jsonl.part")] == ["header", "cell"]
 
 
 #: This adapter starts once. If it is started again, it leaves a mark and never gets ready.
@@ -163,7 +177,6 @@ def test_hosts_that_start_while_a_run_is_stopped_are_ended(
 def test_several_jobs_are_all_ended(tmp_path: Path) -> None:
     record = tmp_path / "record.jsonl"
     process = start(str(HOSTS / "hangs.py"), "-o", str(record), "--jobs", "3")
-    # The record holds only the first cell, because the second hangs. The progress shows both.
     wait_for_progress(process, "2 of 3")
     time.sleep(0.5)
 
@@ -171,5 +184,159 @@ def test_several_jobs_are_all_ended(tmp_path: Path) -> None:
     _, said = process.communicate(timeout=LONG)
 
     assert process.returncode == 3, said
-    footer = read_lines(record)[-1]
-    assert (footer["incomplete"], footer["planned"], footer["finished"]) == (True, 3, 2)
+    assert len(read_partial(record.with_name("record.jsonl.part")).cells) == 2
+
+
+#: A function that is wrong above the threshold, so that some cells pass and others have findings.
+HALVES = """
+import numpy as np
+
+
+def clip(grads, *, clip_norm):
+    norm = np.sqrt(sum(float((g.astype(np.float64) ** 2).sum()) for g in grads))
+    factor = clip_norm / norm / 2 if norm > clip_norm else 1.0
+    return [(g * factor).astype(g.dtype) for g in grads]
+"""
+FEW = ["--op", "clip_by_global_norm", "--dtype", "float32", "--rows", "5"]
+
+
+class TestResume:
+    """A run that was cut off goes on, and its record is that of a run without a break, apart from times."""
+
+    @pytest.fixture
+    def function(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+        """Return the name of a function in a module of the working directory."""
+        (tmp_path / "halves.py").write_text(HALVES, encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        return f"{tmp_path / 'halves.py'}:clip"
+
+    def check(self, *arguments: str) -> Result:
+        return CliRunner().invoke(gradclip, ["check", *arguments])
+
+    def read_without_times(self, path: Path) -> list[dict[str, Any]]:
+        return [
+            {name: value for name, value in line.items() if name not in ("seconds", "started")}
+            for line in read_lines(path)
+        ]
+
+    @pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
+    def test_record_equals_that_of_a_whole_run(self, share: float, function: str, tmp_path: Path) -> None:
+        whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+        assert self.check(function, *FEW, "-o", str(whole)).exit_code == 1
+        header, *others = whole.read_text(encoding="utf-8").splitlines(keepends=True)
+        cells = [line for line in others if '"record": "cell"' in line]
+        kept = cells[: int(share * len(cells))]
+        # A process that is killed may leave half of a line.
+        journal = "".join([header, *kept, cells[-1][:50]])
+        cut.with_name("cut.jsonl.part").write_text(journal, encoding="utf-8")
+
+        result = self.check(*([function] if share else []), *FEW, "--resume", str(cut))
+
+        assert result.exit_code == 1, result.output
+        assert self.read_without_times(cut) == self.read_without_times(whole)
+        assert {path.name for path in tmp_path.glob("*.jsonl*")} == {"whole.jsonl", "cut.jsonl"}
+
+    def test_other_options_and_other_runs_are_refused(self, function: str, tmp_path: Path) -> None:
+        whole = tmp_path / "whole.jsonl"
+        self.check(function, *FEW, "-o", str(whole))
+        journal = whole.rename(tmp_path / "cut.jsonl.part")
+
+        narrower = self.check(function, *FEW, "--rule", "*.zero-*", "--resume", "cut.jsonl")
+        other_seed = self.check(function, *FEW, "--seed", "7", "--resume", "cut.jsonl")
+
+        assert (narrower.exit_code, other_seed.exit_code) == (3, 3)
+        assert "it was made with other options" in " ".join(narrower.output.split())
+        assert "it was made with another seed" in " ".join(other_seed.output.split())
+        assert journal.is_file()
+
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            (["numpy", "--resume", "none.jsonl"], "nothing is there to go on with"),
+            (["numpy", "--resume", "none.jsonl", "-o", "x.jsonl"], "no -o"),
+            (["numpy", "torch", "--resume", "none.jsonl"], "name one adapter"),
+        ],
+    )
+    def test_wrong_usage_is_refused(
+        self, arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        result = self.check(*arguments)
+
+        assert result.exit_code == 2
+        assert says in " ".join(result.output.split())
+
+    def test_part_is_shown_and_said_to_be_one(self, function: str, tmp_path: Path) -> None:
+        whole = tmp_path / "whole.jsonl"
+        self.check(function, *FEW, "-o", str(whole))
+        lines = whole.read_text(encoding="utf-8").splitlines(keepends=True)
+        part = tmp_path / "cut.jsonl.part"
+        part.write_text("".join(lines[:60]), encoding="utf-8")
+
+        refused = CliRunner().invoke(gradclip, ["summary", str(part)])
+        shown = CliRunner().invoke(gradclip, ["summary", "--partial", str(part)])
+        site = CliRunner().invoke(gradclip, ["report", "--partial", str(part), "-o", str(tmp_path / "site")])
+
+        assert (refused.exit_code, shown.exit_code, site.exit_code) == (3, 3, 0), site.output
+        assert "This is a part" in shown.stderr
+        (page,) = (tmp_path / "site" / "framework").glob("*.html")
+        assert "This is a part" in page.read_text(encoding="utf-8")
+
+
+class TestRecordFile:
+    """Whatever fails, the old record stays whole, or the new one is whole."""
+
+    def test_error_leaves_the_old_record_and_the_journal(self, tmp_path: Path) -> None:
+        path = tmp_path / "record.jsonl"
+        path.write_text("old", encoding="utf-8")
+
+        def fail_while_writing() -> None:
+            with RecordFile(path) as record:
+                record.note(HEADER)
+                raise OSError
+
+        with pytest.raises(OSError):
+            fail_while_writing()
+
+        assert path.read_text(encoding="utf-8") == "old"
+        assert read_lines(tmp_path / "record.jsonl.part")[0]["record"] == "header"
+        assert len(list(tmp_path.iterdir())) == 2
+
+    def test_whole_record_replaces_the_old_one(self, tmp_path: Path) -> None:
+        path = tmp_path / "record.jsonl"
+        path.write_text("old", encoding="utf-8")
+
+        for appends in (False, True):
+            with RecordFile(path, appends=appends) as record:
+                record.note(HEADER)
+                record.text.write("new\n")
+
+        assert path.read_text(encoding="utf-8") == "new\nnew\n"
+        assert list(tmp_path.iterdir()) == [path]
+
+    def test_two_runs_do_not_write_one_record(self, tmp_path: Path) -> None:
+        path = tmp_path / "record.jsonl"
+        with RecordFile(path) as first:
+            with pytest.raises(OSError, match=r"another run is writing record\.jsonl"), RecordFile(path):
+                pass
+            first.text.write("first\n")
+
+        assert path.read_text(encoding="utf-8") == "first\n"
+
+    def test_link_stays_a_link(self, tmp_path: Path) -> None:
+        real, link = tmp_path / "real.jsonl", tmp_path / "link.jsonl"
+        real.touch()
+        link.symlink_to(real)
+
+        with RecordFile(link) as record:
+            record.text.write("new\n")
+
+        assert link.is_symlink()
+        assert real.read_text(encoding="utf-8") == "new\n"
+
+    def test_device_is_written_and_never_replaced(self) -> None:
+        with RecordFile(Path("/dev/null")) as record:
+            record.note(HEADER)
+            record.text.write("new\n")
+
+        assert Path("/dev/null").is_char_device()

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import io
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TextIO, cast
+from typing import Any
 
 import click
 
-from gradclip_adapters.paths import folder_exists
+from gradclip_adapters.paths import file_exists, folder_exists
 from gradclip_reports.progress import progress_bar
-from gradclip_reports.records import Cell, Run
+from gradclip_reports.records import Cell, RecordError, Run, read_partial
 from gradclip_reports.render import FORMATS
 from gradclip_reports.values import format_count
 
@@ -31,7 +30,8 @@ from ..known.known_causes import load_known
 from ..oracle.formula import Formula
 from ..run.abilities import AbilityProbes
 from ..run.plan import PlannedCell, Selection
-from ..run.runner import CASE_SECONDS, RunRequest, run_adapter, run_cell
+from ..run.record_file import RecordFile, name_journal
+from ..run.runner import CASE_SECONDS, CannotResumeError, RunRequest, run_adapter, run_cell
 from ..run.shrink import search_rows
 from .rules import complete_rule
 from .summary import choose_exit_code, print_runs
@@ -144,6 +144,7 @@ def _add_run_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @add_target_options
 @_add_run_options
 @click.option("-o", "--output", metavar="FILE", help="Write the record (JSON Lines). FILE may be a folder.")
+@click.option("--resume", metavar="FILE", help="Go on with a run that was cut off while it wrote the record FILE.")
 @click.option(
     "--format",
     "format_",
@@ -158,6 +159,7 @@ def check(
     options: TargetOptions,
     how: RunOptions,
     output: str | None,
+    resume: str | None,
     format_: str,
     verbose: bool,
 ) -> None:
@@ -166,7 +168,8 @@ def check(
     ADAPTER is a name (`gradclip adapters` lists them), FILE is a Python file that defines an adapter, MODULE:FN is a
     plain function on NumPy arrays. ADAPTER@VERSION asks for a version of the framework, such as optax@0.1.9, or for the
     newest one that begins so. With several adapters, -o FILE holds one run after another. If -o names a folder (an
-    existing one, or a name that ends in /), each adapter gets a file there.
+    existing one, or a name that ends in /), each adapter gets a file there. While a run lasts, FILE.part holds the
+    cells that are finished. If the run is cut off, the same command with `--resume FILE` goes on from there.
 
     \b
     gradclip check numpy torch --venv -o records/
@@ -176,6 +179,10 @@ def check(
     gradclip check my.module:clip --op clip_by_norm --deep --seed 7
     gradclip check torch --command "ssh gpu1 python -m gradclip_adapters.host"
     """  # noqa: D301 - click needs the character itself, and a raw docstring would hide it
+    earlier = None
+    if resume is not None:
+        earlier = _read_earlier(resume, output, adapters)
+        output, adapters = resume, adapters or (earlier.header.adapter,)
     targets = choose_targets(adapters, options)
     selection = options.select_cells(how.rules)
     _refuse_patterns_without_a_case(how.rules)
@@ -186,7 +193,7 @@ def check(
     problems = 0
     for target in targets:
         try:
-            run = _run(target, selection, how, output, first=not runs)
+            run = _run(target, selection, how, output, first=not runs, earlier=earlier)
             runs.append(run)
             # A narrowed run leaves out cells, so it cannot judge what is known.
             if selection == Selection() and not how.quick and how.rows >= ROWS:
@@ -195,9 +202,12 @@ def check(
             problems += 1
             say_that_it_does_not_start(target, error)
         except KeyboardInterrupt:
-            say(f"Interrupted: the run of {target.label} is incomplete, and so is its record.")
+            _say_how_to_go_on(target, output)
             print_runs(runs, format_)
             sys.exit(3)
+        except CannotResumeError as error:
+            say(f"The run of {target.label} cannot go on from {name_journal(Path(str(output)))}: {error}.")
+            problems += 1
         except OSError as error:
             say(f"Cannot write the record of {target.label}: {error}")
             problems += 1
@@ -210,7 +220,9 @@ def check(
     sys.exit(max(choose_exit_code(runs, problems), 1 if faults else 0))
 
 
-def _run(target: Target, selection: Selection, how: RunOptions, output: str | None, first: bool) -> Run:
+def _run(
+    target: Target, selection: Selection, how: RunOptions, output: str | None, first: bool, earlier: Run | None
+) -> Run:
     def connect() -> Connection:
         return target.connect(how.timeout)
 
@@ -226,9 +238,15 @@ def _run(target: Target, selection: Selection, how: RunOptions, output: str | No
         _search(target, selection, how) if how.deep else (),
         how.formula,
         how.quick,
+        earlier,
     )
-    with _record(output, target, first=first) as stream, progress_bar() as progress:
-        return run_adapter(request, stream, progress)
+    if output is None:
+        with progress_bar() as progress:
+            return run_adapter(request, io.StringIO(), progress)
+    appends = not first and not _is_folder(output)
+    file = RecordFile(_choose_path(output, target), appends=appends, earlier=earlier)
+    with file as record, progress_bar() as progress:
+        return run_adapter(request, record.text, progress, record.note)
 
 
 def _describe_unjudged(run: Run) -> str:
@@ -284,19 +302,41 @@ def _search(target: Target, selection: Selection, how: RunOptions) -> list[Plann
     return searched.failing
 
 
-@contextlib.contextmanager
-def _record(output: str | None, target: Target, first: bool) -> Iterator[TextIO]:
-    """Open the stream for one adapter's record; the file is written only after the adapter has started."""
-    if output is None:
-        yield io.StringIO()
-        return
+def _say_how_to_go_on(target: Target, output: str | None) -> None:
+    say(f"Interrupted: the run of {target.label} is incomplete.")
+    if output is not None:
+        path = _choose_path(output, target)
+        say(f"To go on where it stopped, repeat the command with --resume {path} instead of -o.")
+
+
+def _read_earlier(resume: str, output: str | None, adapters: Sequence[str]) -> Run:
+    """Return the part of a run that was cut off.
+
+    Raises
+    ------
+    UsageError
+        If there is no such part, or if the command line asks for something else, too.
+    """
+    if output is not None or len(adapters) > 1:
+        msg = "--resume FILE goes on with one run, and writes its record to FILE: name one adapter, and no -o."
+        raise click.UsageError(msg)
+    journal = name_journal(Path(resume))
+    if not file_exists(journal):
+        msg = f"There is no {journal}, which a run that is cut off leaves: nothing is there to go on with."
+        raise click.UsageError(msg)
+    try:
+        return read_partial(journal)
+    except RecordError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _choose_path(output: str, target: Target) -> Path:
+    """Return the path of an adapter's record. Make the folder if `output` names one."""
     path = Path(output)
-    if _is_folder(output):
-        path.mkdir(parents=True, exist_ok=True)
-        path /= _choose_file_name(target)
-        first = True
-    with _LateFile(path, "w" if first else "a") as stream:
-        yield cast(TextIO, stream)
+    if not _is_folder(output):
+        return path
+    path.mkdir(parents=True, exist_ok=True)
+    return path / _choose_file_name(target)
 
 
 def _is_folder(output: str) -> bool:
@@ -308,25 +348,3 @@ def _choose_file_name(target: Target) -> str:
     """Return the name of an adapter's record in a folder, such as `torch.jsonl` or `optax-0.1.9.jsonl`."""
     version = f"-{target.version}" if target.version else ""
     return f"{Path(target.name).name.removesuffix('.py').replace(':', '.')}{version}.jsonl"
-
-
-class _LateFile(io.TextIOBase):
-    """A file that is opened at the first write, so that a run that never begins keeps the record of an earlier run."""
-
-    def __init__(self, path: Path, mode: Literal["w", "a"]) -> None:
-        self._path, self._mode = path, mode
-        self._stream: TextIO | None = None
-
-    def write(self, text: str, /) -> int:
-        if self._stream is None:
-            self._stream = self._path.open(self._mode, encoding="utf-8")
-        return self._stream.write(text)
-
-    def flush(self) -> None:
-        if self._stream is not None:
-            self._stream.flush()
-
-    def close(self) -> None:
-        super().close()
-        if self._stream is not None:
-            self._stream.close()

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from gradclip_reports.progress import Task, say_line, show_task
-from gradclip_reports.records import Cell, RecordError, Run, read_runs
+from gradclip_reports.records import Cell, RecordError, Run, read_partial, read_runs
 from gradclip_reports.site.book import Book
 from gradclip_reports.site.build import build_site
 from gradclip_reports.site.measured import read_accuracy, read_speeds
@@ -24,7 +24,7 @@ from gradclip_spec.rules.questions import load_questions
 
 from ..known.pins import depends_on_chance
 from ..repro.script import NoScript, write_script
-from .summary import find_records, refuse_second
+from .summary import find_records, partial_option, refuse_second
 
 __all__ = ["report"]
 
@@ -43,8 +43,14 @@ TABLE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--accuracy", metavar="JSON", type=TABLE, help="The table that `gradclip accuracy -o` wrote.")
 @click.option("--benchmarks", metavar="JSON", type=TABLE, help="The table that `nox -s bench` wrote.")
 @click.option("--manual", default="", metavar="ADDRESS", help="A link to the manual, relative to DIR.")
+@partial_option
 def report(
-    records: tuple[Path, ...], folder: Path, accuracy: Path | None, benchmarks: Path | None, manual: str
+    records: tuple[Path, ...],
+    folder: Path,
+    accuracy: Path | None,
+    benchmarks: Path | None,
+    manual: str,
+    partial: bool,
 ) -> None:
     """Write a static site from records: open DIR/index.html in a browser, without a server or a network.
 
@@ -59,7 +65,7 @@ def report(
     """
     try:
         with _pause_collector():
-            count = _report(records, folder, accuracy, benchmarks, manual)
+            count = _report(records, folder, accuracy, benchmarks, manual, partial)
     except (RecordError, OSError) as problem:
         say_line(escape_line(str(problem)))
         sys.exit(3)
@@ -78,7 +84,14 @@ def _pause_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _report(records: Sequence[Path], folder: Path, accuracy: Path | None, benchmarks: Path | None, manual: str) -> int:
+def _report(
+    records: Sequence[Path],
+    folder: Path,
+    accuracy: Path | None,
+    benchmarks: Path | None,
+    manual: str,
+    partial: bool,
+) -> int:
     """Write the site, and return the number of its files."""
     paths = find_records(records)
     if not paths:
@@ -88,7 +101,7 @@ def _report(records: Sequence[Path], folder: Path, accuracy: Path | None, benchm
     other = find_records([folder / "older" for folder in folders if (folder / "older").is_dir()])
     number = len(paths) + len(other)
     with show_task(f"{format_count(number, 'record')} to read", number) as task:
-        runs = list(_read(paths, task))
+        runs = list(_read(paths, task, partial))
         older = [run for run, _ in _read(other, task)]
         book = Book(
             load_questions(),
@@ -112,12 +125,12 @@ def _read_neighbour(folders: Sequence[Path], name: str, read: Callable[[Path], T
         return None
 
 
-def _read(paths: Sequence[Path], task: Task) -> Iterator[tuple[Run, str]]:
+def _read(paths: Sequence[Path], task: Task, partial: bool = False) -> Iterator[tuple[Run, str]]:
     """Yield each run with the name of its record, and refuse a run that is given twice."""
     seen: list[Run] = []
     for path in paths:
         task.note(f"reading {escape_line(path.name)}")
-        for run in read_runs(path):
+        for run in [read_partial(path)] if partial else read_runs(path):
             refuse_second(run, seen, path)
             seen.append(run)
             # Only the file's name: pages must not show the folders of the machine that made them.

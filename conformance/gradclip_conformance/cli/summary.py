@@ -12,31 +12,37 @@ import click
 from gradclip_reports.brief import draw_brief
 from gradclip_reports.layout import find_width, uses_color
 from gradclip_reports.progress import say_line
-from gradclip_reports.records import RecordError, Run, read_runs
+from gradclip_reports.records import RecordError, Run, read_partial, read_runs
 from gradclip_reports.render import FORMATS, render
 from gradclip_reports.statuses import SPOILING
 from gradclip_reports.terminal import draw_terminal
 from gradclip_reports.values import escape_line
 
-__all__ = ["choose_exit_code", "find_records", "print_runs", "refuse_second", "summary"]
+__all__ = ["choose_exit_code", "find_records", "partial_option", "print_runs", "refuse_second", "summary"]
+
+
+partial_option = click.option(
+    "--partial", is_flag=True, help="Read runs that were cut off, such as FILE.part, as far as they are there."
+)
 
 
 @click.command(short_help="Show the records of one or more runs.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, exists=True))
 @click.option("--format", "format_", default="terminal", show_default=True, type=click.Choice(FORMATS))
 @click.option("-v", "--verbose", is_flag=True, help="In a terminal, also show the table of all rules.")
-def summary(files: tuple[Path, ...], format_: str, verbose: bool) -> None:
+@partial_option
+def summary(files: tuple[Path, ...], format_: str, verbose: bool, partial: bool) -> None:
     """Show the records of one or more runs; a folder stands for the records in it.
 
-    The exit code is 3 if a record cannot be read, or if no cell of a run was judged. It is 1 if something is not as
-    expected.
+    The exit code is 3 if a record cannot be read or is read in part, or if no cell of a run was judged. It is 1 if
+    something is not as expected.
     """
     runs: list[Run] = []
     problems = 0
     paths = find_records(files)
     for path in paths:
         try:
-            read = read_runs(path)
+            read = [read_partial(path)] if partial else read_runs(path)
         except (RecordError, OSError) as error:
             problems += 1
             say_line(str(error))
@@ -51,7 +57,9 @@ def summary(files: tuple[Path, ...], format_: str, verbose: bool) -> None:
             what = "no judged cells" if run.cells else "no cells"
             say_line(escape_line(f"The record of {run.header.adapter} has {what}."))
     print_runs(runs, format_, [str(file) for file in files], verbose=verbose)
-    sys.exit(choose_exit_code(runs, problems or not all(run.is_judged for run in runs) or not runs))
+    if partial:
+        say_line("This is a part: the runs were cut off, and so have no findings.")
+    sys.exit(choose_exit_code(runs, problems or partial or not all(run.is_judged for run in runs) or not runs))
 
 
 def find_records(paths: Iterable[Path]) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Run the cells of one adapter: connect, plan, call, judge, and write each cell as soon as it is finished.
+"""Run the cells of one adapter: connect, plan, call, judge, and note each cell as soon as it is finished.
 
 Connecting may raise `StartError`, and writing `OSError`. Calls do not raise, because the death or hang of a host is an
 answer. Judging does not raise, because an error in the judge becomes the status `error`. A Ctrl-C ends the hosts,
@@ -22,6 +22,7 @@ from typing import TextIO
 
 from gradclip_adapters.contract import Subject
 from gradclip_adapters.wire import encode_subject
+from gradclip_reports.limits import shorten
 from gradclip_reports.progress import Progress
 from gradclip_reports.records import Cell, Finding, Header, Run, RunWriter
 from gradclip_reports.statuses import DIFFERING, Status
@@ -47,6 +48,7 @@ from .plan import PlannedCell, Selection, add_formula, plan_cells
 
 __all__ = [
     "CASE_SECONDS",
+    "CannotResumeError",
     "RunRequest",
     "explain_findings",
     "make_header",
@@ -105,6 +107,12 @@ class RunRequest:
     formula: Formula | None = None
     #: Whether only rows are asked, and no written case.
     only_rows: bool = False
+    #: The part of this run that is there already, because the run was cut off.
+    earlier: Run | None = None
+
+
+class CannotResumeError(Exception):
+    """A run cannot go on from the part that is there. The text says why."""
 
 
 @dataclass
@@ -121,11 +129,18 @@ class _RunState:
     evidence: list[Evidence] = field(default_factory=list)
 
 
-def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None = None) -> Run:
-    """Run one adapter and write its record.
+def run_adapter(
+    request: RunRequest,
+    stream: TextIO,
+    progress: Progress | None = None,
+    note: Callable[[Header | Cell], None] | None = None,
+) -> Run:
+    """Run one adapter and write its record. `note` gets the header, and each cell as soon as it is finished.
 
     Raises
     ------
+    CannotResumeError
+        If the part that is there already is of another run.
     StartError
         If the adapter does not start; nothing has been written then.
     KeyboardInterrupt
@@ -143,19 +158,30 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
         claims = load_claims_of(request.adapter, description.version, description.environment)
         state = _RunState(claims, load_known(request.adapter), description, [first])
         header = make_header(request.adapter, description, request.command, request.seed)
+        done: dict[tuple[str, str], Cell] = {}
+        if request.earlier is not None:
+            done = _choose_cells_that_stay(request.earlier, header, planned)
+            header = request.earlier.header
+        if note is not None:
+            note(header)
         progress.note_start(request.adapter, description.heading, len(planned))
         cells: list[Cell] = []
         lock = threading.Lock()
 
         def finish(cell: Cell) -> None:
             with lock:
+                if note is not None and cell.pair not in done:
+                    note(cell)
                 writer.write(cell)
                 cells.append(cell)
                 progress.note_finish(cell)
 
         writer = RunWriter(stream, header, [(cell.subject.name, cell.case.id) for cell in planned])
         with writer:
-            _run_all(request, state, planned, finish)
+            for cell in done.values():
+                finish(cell)
+            waiting = [cell for cell in planned if (cell.subject.name, cell.case.id) not in done]
+            _run_all(request, state, waiting, finish)
             # Several jobs judge the cells in any order.
             order = {(cell.subject.name, cell.case.id): place for place, cell in enumerate(planned)}
             state.evidence.sort(key=lambda one: order[one.cell.subject, one.cell.case])
@@ -165,6 +191,33 @@ def run_adapter(request: RunRequest, stream: TextIO, progress: Progress | None =
         first.close()
     # Several jobs finish the cells in any order. The record has the order of the plan.
     return Run(header, writer.sort(cells), footer, findings)
+
+
+def _choose_cells_that_stay(
+    earlier: Run, header: Header, planned: Sequence[PlannedCell]
+) -> dict[tuple[str, str], Cell]:
+    """Return the cells of an earlier part that need not be asked again.
+
+    Cells with an answer that findings explain are asked again, because findings need the whole answer.
+
+    Raises
+    ------
+    CannotResumeError
+        If the earlier part is of another run.
+    """
+    for name in ("suite", "adapter", "framework", "environment", "subjects", "seed"):
+        # Make both comparable: JSON has lists only.
+        before, now = (each.to_json()[name] for each in (earlier.header, header))
+        if before != now:
+            message = (
+                f"it was made with another {name}: {shorten(repr(before), 100)}, and now {shorten(repr(now), 100)}"
+            )
+            raise CannotResumeError(message)
+    pairs = {(cell.subject.name, cell.case.id) for cell in planned}
+    if any(cell.pair not in pairs for cell in earlier.cells):
+        message = "it was made with other options; repeat the command with the same ones"
+        raise CannotResumeError(message)
+    return {cell.pair: cell for cell in earlier.cells if cell.status not in EXPLAINED}
 
 
 def explain_findings(

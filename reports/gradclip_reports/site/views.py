@@ -122,6 +122,8 @@ class RunView:
     rules: Mapping[str, Tally]
     #: The same for the cells of each entry point.
     rules_of_entries: Mapping[str, Mapping[str, Tally]]
+    #: Whether the run was cut off, so that cells and all findings are missing.
+    is_part: bool = False
     entries: list[EntryView] = field(default_factory=list)
     #: The runs of the same adapter, the oldest first, if there are several.
     history: list[Stage] = field(default_factory=list)
@@ -201,6 +203,7 @@ def _view_run(run: Run, record: str, book: Book, write_script: ScriptWriter, slu
         len(run.findings) - len(findings),
         _count_by_rule(run.cells),
         {name: _count_by_rule(found) for name, found in of_entries.items()},
+        run.footer.incomplete,
     )
 
 

@@ -74,7 +74,11 @@ def make_call(operation: str, levels: Mapping[str, str]) -> RowCall:
     if about.sums_examples:
         gradients = split_examples(gradients, int(levels["examples"][1:]))
     elif about.divides_gradients:
-        gradients = [unit for number, gradient in enumerate(gradients) for unit in split_units(gradient, number)]
+        gradients = [
+            unit
+            for number, gradient in enumerate(gradients)
+            for unit in split_units(gradient, number, has_parameter=about.is_relative)
+        ]
     options = (
         _choose_norm_options(about, levels, gradients, weighty)
         if about.is_by_norm
@@ -96,7 +100,8 @@ def _choose_norm_options(
         units = [unit for unit in gradients if unit.group == weighty and unit.array is not None]
         chosen = [unit.array for unit in units[:1] if unit.array is not None]
         weights = [unit.parameter for unit in units[:1] if unit.parameter is not None]
-        return {about.threshold: choose_threshold(levels, chosen, dtype, estimate_norm(weights, 2.0) or 1.0)}
+        divisor = estimate_norm(weights, about.norm_type) or 1.0
+        return {about.threshold: choose_threshold(levels, chosen, dtype, divisor, about.norm_type)}
     alone = gradients[weighty].array if weighty >= 0 else None
     if not about.is_global or levels["relation"] in NEAR:
         chosen = [] if alone is None else [alone]
@@ -175,7 +180,7 @@ class _ArrayMaker:
         self.is_balanced = self.about.is_by_norm and ordinary and not whole and not near
         #: Whether each tensor has a norm of its own.
         self.has_own_norms = self.about.group in (GRADIENT, UNIT)
-        self.order = parse_norm_order(levels.get("norm", "p2"))
+        self.order = parse_norm_order(levels.get("norm", "no-norm"), self.about.norm_type)
 
     def make(
         self, member: Member, dtype: str, place: int, is_longest: bool, is_weighty: bool, is_included: bool

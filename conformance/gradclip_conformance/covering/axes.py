@@ -62,11 +62,11 @@ def _make_level(word: str, reason: str, weight: int) -> Level:
     return Level(rest, reason, int(own)) if star else Level(word, reason, weight)
 
 
-BY_NORM = ("norm", "global-norm")
+BY_NORM = tuple(name for name, about in PREFIXES.items() if "norm_type" in about.parameters)
 #: The operations whose gradients are stacked from the gradients of examples, or from units.
 STACKED = tuple(name for name, about in PREFIXES.items() if about.sums_examples or about.divides_gradients)
 #: The operations that can leave out a gradient, or take None for one. No function per example does.
-EXCLUDING = tuple(operation for operation in OPERATIONS if operation != "per-example")
+EXCLUDING = tuple(name for name, about in PREFIXES.items() if "need_clip" in about.parameters)
 CUT = "between two sizes at which kernels split their work"
 LISTED = "between two numbers of tensors at which multi-tensor kernels start another launch"
 
@@ -272,7 +272,7 @@ AXES = (
     Axis(
         "bounds",
         _make_levels(("-max-only", "only max is given"), ("min-max", "max and min are given, and min is not -max")),
-        operations=("value",),
+        operations=tuple(name for name, about in PREFIXES.items() if not about.is_by_norm),
     ),
     Axis(
         "flag",
@@ -281,7 +281,7 @@ AXES = (
             ("lenient", "error_if_nonfinite is False"),
             ("strict", "error_if_nonfinite is True, and the norm is finite"),
         ),
-        operations=("global-norm",),
+        operations=tuple(name for name, about in PREFIXES.items() if "error_if_nonfinite" in about.parameters),
     ),
     Axis(
         "examples",
@@ -292,7 +292,7 @@ AXES = (
             ("e5", "5 to 8 examples"),
             ("e17", "17 examples"),
         ),
-        operations=("per-example",),
+        operations=tuple(name for name, about in PREFIXES.items() if about.sums_examples),
     ),
     Axis(
         "layers",
@@ -301,7 +301,7 @@ AXES = (
             ("layers-equal", "each tensor has an equal part of the threshold"),
             ("layers-by-size", "each tensor has a part of the threshold by its size"),
         ),
-        operations=("per-example",),
+        operations=tuple(name for name, about in PREFIXES.items() if "layers" in about.parameters),
     ),
     Axis(
         "repeated",
@@ -314,24 +314,31 @@ AXES = (
 )
 
 
-#: Levels that some operations lack. Only a norm without a division can be exactly at a threshold. Stacked examples and
-#: units share no memory, and are judged as one gradient each, so their tensors stay small.
 NEAR = ("just-below", "at", "just-above")
 #: The sizes of long tensors, and the numbers of tensors in long lists.
 LONG = ("s4097", "s16385", "s65537", "s131073", "s262145")
 CROWDED = ("n33", "n65", "n111", "n129", "n321")
-LACKING = {
-    "block-rms": NEAR,
-    "average-norm": NEAR,
-    "per-example": (*NEAR, "s1025", *LONG, *CROWDED, "broadcast", "n0"),
-    "unitwise": (*NEAR, "s1025", *LONG, *CROWDED, "broadcast", "x-from-32", "x-from-64"),
-}
+
+
+def _list_lacking(operation: str) -> tuple[str, ...]:
+    """Return the levels that an operation lacks.
+
+    Only a norm without a division can be exactly at a threshold. Stacked examples and units share no memory, and are
+    judged as one gradient each, so their tensors stay small.
+    """
+    about = PREFIXES[operation]
+    if about.is_average:
+        return NEAR
+    if operation not in STACKED:
+        return ()
+    others = ("n0",) if about.sums_examples else ("x-from-32", "x-from-64")
+    return (*NEAR, "s1025", *LONG, *CROWDED, "broadcast", *others)
 
 
 @cache
 def list_axes(operation: str) -> tuple[Axis, ...]:
     """Return the axes of an operation, with the levels that it has."""
-    lacking = LACKING.get(operation, ())
+    lacking = _list_lacking(operation)
     return tuple(
         replace(axis, levels=tuple(level for level in axis.levels if level.word not in lacking))
         for axis in AXES

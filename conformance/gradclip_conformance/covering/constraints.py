@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from gradclip_adapters.operations import PREFIXES
+
 from .axes import OPERATIONS, list_axes
 
 __all__ = ["CLASHES", "Clash", "find_reason", "list_clashes"]
@@ -35,7 +37,9 @@ DTYPES = f"float32 float16 bfloat16 float64 {MIXED}"
 #: The reason why a NumPy scalar is used as a threshold only for gradients of its own dtype.
 WIDER = "rule `unusual-threshold` does not say how a NumPy scalar of another dtype changes the gradients' dtype"
 EXTREME = "squares-over sum-over squares-under"
-BY_NORM = tuple(operation for operation in OPERATIONS if operation != "value")
+BY_NORM = tuple(name for name, about in PREFIXES.items() if about.is_by_norm)
+OF_EXAMPLES = tuple(name for name, about in PREFIXES.items() if about.sums_examples)
+OF_UNITS = tuple(name for name, about in PREFIXES.items() if about.divides_gradients)
 LARGE = "s513 s1025 s4097 s16385 s65537 s131073 s262145"
 ELEMENTS = "s1 s2 s4 s9 s33 " + LARGE
 
@@ -143,9 +147,9 @@ CLASHES = (
     _make_clash(EXTREME, "infinite", "infinity divided by infinity is undefined in plain arithmetic", BY_NORM),
     _make_clash("swapped", "bfloat16 bfloat16+float32", "the bfloat16 of NumPy has one byte order"),
     _make_clash("broadcast", "reused", "rows that share memory cannot be overwritten with other elements"),
-    _make_clash("s0", "one-row one-column even odd square three five", "such a tensor has no units", ("unitwise",)),
-    _make_clash("s513", "one-column odd even square three five", "it has hundreds of units", ("unitwise",)),
-    _make_clash("s513", "e5 e17", "many long examples take long to judge", ("per-example",)),
+    _make_clash("s0", "one-row one-column even odd square three five", "such a tensor has no units", OF_UNITS),
+    _make_clash("s513", "one-column odd even square three five", "it has hundreds of units", OF_UNITS),
+    _make_clash("s513", "e5 e17", "many long examples take long to judge", OF_EXAMPLES),
     _make_clash("p0.5", HALF, "the norm of some hundred elements leaves the range of float16"),
     _make_clash("p4", HALF, "the powers of small elements leave the range of float16"),
     _make_clash("p2.5", HALF, "the powers of small elements leave the range of float16"),

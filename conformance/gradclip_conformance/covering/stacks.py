@@ -59,8 +59,13 @@ def choose_example(gradients: Sequence[Gradient], layers: str) -> tuple[float, l
     return math.sqrt(math.prod(largest.shape) / max(sizes, 1)) or 1.0, [largest]
 
 
-def split_units(gradient: Gradient, number: int) -> Iterator[Gradient]:
+def split_units(gradient: Gradient, number: int, *, has_parameter: bool) -> Iterator[Gradient]:
     """Yield the units of a tensor, each with its parameter. The first axis counts the units; a vector is one unit."""
+    for unit in _list_units_with_parameters(gradient, number):
+        yield unit if has_parameter else replace(unit, parameter=None)
+
+
+def _list_units_with_parameters(gradient: Gradient, number: int) -> Iterator[Gradient]:
     array = gradient.array
     if array is None:
         weight = Array("float32", (1,), expand(Recipe("numbers", PARAMETER_SEED), "float32", (1,)))

@@ -52,12 +52,14 @@ MOST_BESIDE = 1 / 16
 LONG_INTEGER = 2**31 + 256
 
 
-def parse_norm_order(word: str) -> float:
+def parse_norm_order(word: str, default: float = 2.0) -> float:
     """Return the order of a level of the axis `norm`."""
-    return 2.0 if word == "no-norm" else math.inf if word == "p-inf" else float(word.removeprefix("p"))
+    return default if word == "no-norm" else math.inf if word == "p-inf" else float(word.removeprefix("p"))
 
 
-def choose_threshold(levels: Mapping[str, str], chosen: Sequence[Array], dtype: str, divisor: float = 1.0) -> float:
+def choose_threshold(
+    levels: Mapping[str, str], chosen: Sequence[Array], dtype: str, divisor: float = 1.0, order: float = 2.0
+) -> float:
     """Return the threshold of a clip by norm.
 
     Parameters
@@ -70,9 +72,11 @@ def choose_threshold(levels: Mapping[str, str], chosen: Sequence[Array], dtype: 
         The dtype of the call with the fewest digits, in which the threshold is a number.
     divisor
         The number that divides the norm: of an average, or of a parameter that the threshold is multiplied with.
+    order
+        The order of the norm, unless the levels name another.
     """
     relation = levels["relation"]
-    norm = estimate_norm(chosen, parse_norm_order(levels.get("norm", "no-norm"))) / divisor
+    norm = estimate_norm(chosen, parse_norm_order(levels.get("norm", "no-norm"), order)) / divisor
     if relation in NEAR:
         return _find_neighbour(norm or 1.0, relation, dtype)
     if levels["threshold"] == "integer":

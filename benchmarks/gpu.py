@@ -7,7 +7,6 @@ includes the wait for the device. A peer that is not installed is left out. `--d
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import math
 import sys
@@ -38,8 +37,9 @@ def main() -> int:
         shrink()
     measure = Measure(options.seconds, options.quick)
     for peer, run in {"torch": run_torch, "cupy": run_cupy, "optax": run_optax}.items():
-        if importlib.util.find_spec(peer) is None or (peer == "cupy" and options.device == "cpu"):
-            print(f"{peer} is not measured: it is not installed, or has no such device")
+        reason = explain_absence(peer, options.device)
+        if reason:
+            print(f"{peer} is not measured: {reason}")
         else:
             run(measure, options.device)
     met = 0
@@ -51,6 +51,27 @@ def main() -> int:
     print(f"{len(measure.found)} comparisons, {met} within the wanted ratio")
     options.out.write_text(json.dumps([asdict(each) for each in measure.found], indent=1) + "\n", encoding="utf-8")
     return 0
+
+
+def explain_absence(peer: str, device: str) -> str:
+    """Return why a peer cannot be measured on a device, or an empty text."""
+    try:
+        if peer == "torch":
+            import torch
+
+            torch.zeros(1, device=device)
+        elif peer == "cupy":
+            import cupy
+
+            cupy.zeros(1)
+        else:
+            import jax
+            import optax  # noqa: F401 - only its presence matters here
+
+            jax.devices(device)
+    except Exception as error:  # noqa: BLE001 - a library may raise anything if its device is missing
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def choose_wanted_ratio(comparison: Comparison, size: int) -> float:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from .layout import shorten_line
 from .lines import Cell, Finding, Run
 from .statuses import Status
 from .values import escape_line, format_cell_count, format_count, format_value, is_hex_float, shorten_text
@@ -18,6 +19,12 @@ LENGTH = 300
 #: Parameters that only the model of a cause needs. Headings leave them out, because the example shows them better.
 FOR_MODELS = frozenset({"effect"})
 
+#: The parameter that holds the text of an error or a warning. It is a fact of its own, and no part of a heading.
+MESSAGE = "text"
+
+#: The greatest length of a heading.
+HEADING = 80
+
 #: The largest number of hexadecimal floats that are shown after a value.
 HEX = 3
 
@@ -26,11 +33,18 @@ QUOTES = 4
 
 
 def write_heading(finding: Finding) -> str:
-    """Return a description of what the framework does, with its parameters."""
+    """Return what the framework does, in at most 80 characters, with the parameters for which there is room."""
     title = escape_line(finding.title)
-    told = {name: value for name, value in finding.parameters.items() if name not in FOR_MODELS}
-    shown = ", ".join(f"{escape_line(str(name))} = {_format_number(value)}" for name, value in told.items())
-    return f"{title} ({shown})" if shown else title
+    heading, shown = title, list[str]()
+    for name, value in finding.parameters.items():
+        if name in FOR_MODELS or name == MESSAGE:
+            continue
+        shown.append(f"{escape_line(str(name))} = {_format_number(value)}")
+        longer = f"{title} ({', '.join(shown)})"
+        if len(longer) > HEADING:
+            break
+        heading = longer
+    return shorten_line(heading, HEADING)
 
 
 def _format_number(value: Any) -> str:
@@ -59,6 +73,8 @@ def list_lines(finding: Finding, run: Run) -> list[tuple[str, str]]:
     """Return the facts of a finding, each with its name."""
     example = finding.example
     facts = [("why", escape_line(finding.why)), ("who", _name_subjects(finding, run))]
+    if message := str(finding.parameters.get(MESSAGE, "")):
+        facts.append(("message", shorten_text(escape_line(message), LENGTH)))
     facts.append(("rules", _name_rules(finding.rules)))
     facts += [("part", _write_part(part, finding)) for part in finding.parts]
     facts.append(("case", escape_line(f"{example['case']} of {example['subject']}")))

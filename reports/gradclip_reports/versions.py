@@ -15,7 +15,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from .finding_text import FOR_MODELS, write_heading
+from .finding_text import FOR_MODELS, MESSAGE, write_heading
 from .lines import Finding, Run
 from .markup import draw_markdown_table, escape_markdown
 from .statuses import UNEXPLAINED, UNJUDGED, Status, rank_severity
@@ -43,7 +43,7 @@ RULES = 8
 #: Joins the kinds of errors of one finding.
 JOINT = " | "
 #: Parameters that may differ between two versions that show the same finding.
-VARYING = FOR_MODELS | {"text"}
+VARYING = FOR_MODELS | {MESSAGE}
 
 
 #: Tells whether the answer of a run to a pair of a subject and a case depends on chance.

@@ -12,9 +12,10 @@ import pytest
 
 from gradclip_reports.brief import draw_brief
 from gradclip_reports.counting import count_explained, count_rules
-from gradclip_reports.finding_text import list_lines, list_quotes
+from gradclip_reports.finding_text import HEADING, list_lines, list_quotes, write_heading
 from gradclip_reports.records import Cell, Finding, Header, RecordError, Run, read_runs
 from gradclip_reports.render import render
+from gradclip_spec.rules.causes import load_causes
 
 MakeCell = Callable[..., Cell]
 MakeHeader = Callable[..., Header]
@@ -273,3 +274,24 @@ def test_explained_cells_are_counted(make_cell: MakeCell, make_header: MakeHeade
     assert count_explained([replace(run, findings=(known, unknown))]) == (3, 1)
     document = json.loads(render([replace(run, findings=(known, unknown))], "json"))
     assert document["explained"] == {"differing": 3, "explained": 1}
+
+
+@pytest.mark.parametrize(
+    ("title", "parameters", "heading"),
+    [
+        ("multiplies by one", {"eps": 1e-6, "effect": "no"}, "multiplies by one (eps = 1e-06)"),
+        ("raises", {"error": "E", "text": "of any length"}, "raises (error = E)"),
+        ("t" * 70, {"a": 1, "b": "too long for it"}, "t" * 70 + " (a = 1)"),
+        ("t" * 78, {"a": 1}, "t" * 78),
+        ("word " * 20, {}, "word " * 15 + "..."),
+    ],
+    ids=["short", "message", "one-fits", "none-fits", "long"],
+)
+def test_heading_is_one_line_with_the_parameters_that_fit(
+    title: str, parameters: dict[str, object], heading: str, failed_run: Run
+) -> None:
+    assert write_heading(make_finding(failed_run, title=title, parameters=parameters)) == heading
+
+
+def test_title_of_each_cause_fits_a_heading() -> None:
+    assert [cause.id for cause in load_causes().values() if len(cause.title) > HEADING] == []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..counting import RuleCounts, count_rules
-from ..finding_text import describe_standing, list_quotes, write_heading
+from ..finding_text import MESSAGE, describe_standing, list_quotes, write_heading
 from ..layout import shorten_line
 from ..lines import Cell, Finding, Header, Run
 from ..matrix import Tally
@@ -238,18 +238,16 @@ def _view_finding(
 ) -> FindingView:
     finding = run.findings[number]
     example = finding.example
-    # The text of an error may be long, and has a place of its own.
-    short = {name: value for name, value in finding.parameters.items() if name != "text"}
     cell = cells.get((example["subject"], example["case"]))
     command = shlex.join(["gradclip", "repro", record, escape_line(example["case"])])
     command += f" --subject {shlex.quote(escape_line(example['subject']))}"
-    heading = _cut(write_heading(replace(finding, parameters=short)))
-    message = _cut(str(finding.parameters.get("text", "")))
+    heading = write_heading(finding)
+    message = _cut(str(finding.parameters.get(MESSAGE, "")))
     label = f"{heading}: {shorten_line(message, _LABEL)}" if message else heading
     # Two parts may differ only in their reasons, which are not listed. The worst part comes first.
     parts: dict[str, Finding] = {}
     for part in finding.parts:
-        parts.setdefault(_cut(write_heading(part)), part)
+        parts.setdefault(write_heading(part), part)
     return FindingView(
         finding=finding,
         number=number,

@@ -68,8 +68,8 @@ class FusedTorch(Fused, Torch):
         return True
 
     def are_dense(self, arrays: Sequence[Tensor]) -> bool:
-        """Return whether each tensor lies in one piece, row by row."""
-        return all(map(torch.Tensor.is_contiguous, arrays))
+        """Return whether each tensor lies in one piece."""
+        return all(map(torch.Tensor.is_contiguous, arrays)) or all(map(_is_dense, arrays))
 
     def copy_densely(self, x: Tensor) -> Tensor:
         """Return a copy that lies in one piece."""
@@ -78,3 +78,14 @@ class FusedTorch(Fused, Torch):
     def make_like(self, x: Tensor) -> Tensor:
         """Return a new tensor with the layout of one that lies in one piece."""
         return torch.empty_like(x)
+
+
+def _is_dense(x: Tensor) -> bool:
+    """Return whether the elements fill one piece of memory, whatever the order of the dimensions."""
+    reach = 1
+    for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
+        if size > 1:
+            if stride != reach:
+                return False
+            reach *= size
+    return True

@@ -189,6 +189,30 @@ def test_tensors_with_gaps_and_in_other_orders(inplace: bool) -> None:
 
 
 @pytest.mark.usefixtures("fused")
+@pytest.mark.parametrize("inplace", [False, True])
+def test_order_of_the_dimensions_does_not_matter(monkeypatch: pytest.MonkeyPatch, inplace: bool) -> None:
+    from gradclip_spec.backends.torch_fused import FusedTorch
+
+    def make_tensors() -> list[Any]:
+        (base,) = make([[[[3.0, 4.0], [0.0, 12.0]]] * 3])
+        return [base.contiguous(memory_format=torch.channels_last), base[0, 0].clone().t(), base[:, :, :1]]
+
+    # Only the last one has gaps.
+    copied: list[Any] = []
+    copy = FusedTorch.copy_densely
+    monkeypatch.setattr(FusedTorch, "copy_densely", lambda backend, x: copied.append(x) or copy(backend, x))
+    tensors = make_tensors()
+    clipped, norm = clip_by_global_norm(tensors, 1.0, inplace=inplace)
+
+    scale = 1.0 / math.sqrt(169.0 * 4 + 25.0 * 3)
+    assert_equal([norm], make(1.0 / scale))
+    assert {x.shape for x in copied} == {tensors[2].shape}
+    for x, y in zip(clipped, make_tensors(), strict=True):
+        torch.testing.assert_close(x, y * scale)
+        assert x.stride() == y.stride() or y.shape == tensors[2].shape
+
+
+@pytest.mark.usefixtures("fused")
 def test_writing_is_recorded_for_autograd() -> None:
     tensors = make([3.0], [4.0])
     before = [x._version for x in tensors]

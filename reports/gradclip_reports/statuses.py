@@ -86,7 +86,12 @@ UNEXPLAINED = "unexplained"
 DIFFERING = SPOILING | {Status.DEVIATION, Status.DOCUMENTED, Status.DECLARED, Status.QUALITY}
 
 #: The words that records use for what an `unsupported` cell lacks, and their meanings.
-LACKS = {"interface": "no such interface", "kernel": "no kernel in this build", "adapter": "limit of the adapter"}
+LACKS = {
+    "interface": "no such interface",
+    "kernel": "no kernel in this build",
+    "adapter": "limit of the adapter",
+    "declaration": "not declared, although a call works",
+}
 
 #: The statuses that a record may hold.
 CELL_STATUSES = tuple(status.value for status in Status if status is not NOT_RUN)

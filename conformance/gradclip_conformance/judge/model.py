@@ -234,7 +234,7 @@ class Verdict:
     url: str | None = None
     #: The short word for the answer (see `fingerprint`).
     behaviour: str = "none"
-    #: For `unsupported`: what is missing, one of `gradclip_adapters.contract.LACKS`.
+    #: For `unsupported`: what is missing, one of `gradclip_reports.statuses.LACKS`.
     lacks: str | None = None
     #: The rule that is broken, if it is not the rule of the case.
     breaks: str | None = None

@@ -1,8 +1,8 @@
 """Probe the dtypes, features and norms that a subject does not declare, instead of trusting the declaration.
 
 One call probes each ability, when the first cell needs it. If the ability is missing, the cells that need it are
-`unsupported`, with the kind and the message that the probe found. If the call succeeds, the declaration is wrong, and
-these cells have the status `error`.
+`unsupported`, with the kind and the message that the probe found. If the call succeeds, they are `unsupported`, too,
+and say that the adapter could declare more. Only a declared ability that does not work is an error.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class AbilityProbes:
         if lacking is not None:
             return Verdict(Status.UNSUPPORTED, f"{planned.missing} {lacking.text}", lacks=lacking.kind)
         names = ", ".join(ability.name for ability in planned.lacking)
-        detail = f"{planned.missing} A call shows that this works: the adapter must declare {names}."
-        return Verdict(Status.ERROR, detail)
+        detail = f"{planned.missing} A call shows that this works: declare {names}, and it is judged."
+        return Verdict(Status.UNSUPPORTED, detail, lacks="declaration")
 
     def _find(self, subject: Subject, ability: Ability, connection: Connection, timeout: float) -> Finding:
         key = subject.name, ability

@@ -14,6 +14,7 @@ PACKAGES = {"gradclip_spec", "gradclip_conformance", "gradclip_adapters", "gradc
 #: Patterns of data files. Each must match a file.
 DATA = (
     *(f"{package}/py.typed" for package in sorted(PACKAGES)),
+    "gradclip_spec/kernels/passes.cu",
     "gradclip_spec/rules/*.toml",
     "gradclip_adapters/environments.toml",
     "gradclip_adapters/claims/*.toml",
@@ -35,7 +36,7 @@ DATA = (
 )
 
 #: Suffixes of the files that belong in the wheel.
-ENDINGS = {".py", ".typed", ".toml", ".json", ".html", ".css", ".js", ".txt", ".yml"}
+ENDINGS = {".py", ".cu", ".typed", ".toml", ".json", ".html", ".css", ".js", ".txt", ".yml"}
 
 
 def find_problems() -> list[str]:

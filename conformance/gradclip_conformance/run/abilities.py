@@ -32,7 +32,7 @@ __all__ = ["AbilityProbes"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class ProbeResult:
     """The result of a probe.
 
     If the subject lacks the ability, `kind` says what is missing, and `text` describes what the probe found.
@@ -45,10 +45,10 @@ class Finding:
 
 
 class AbilityProbes:
-    """The findings of a run. Each ability of a subject is probed once, when the first cell needs it."""
+    """The results of the probes of a run. Each ability of a subject is probed once, when the first cell needs it."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, Ability], Finding] = {}
+        self._found: dict[tuple[str, Ability], ProbeResult] = {}
         self._lock = threading.Lock()
 
     def judge(self, planned: PlannedCell, connection: Connection, timeout: float) -> Verdict:
@@ -62,7 +62,7 @@ class AbilityProbes:
         detail = f"{planned.missing} A call shows that this works: declare {names}, and it is judged."
         return Verdict(Status.UNSUPPORTED, detail, lacks="declaration")
 
-    def _find(self, subject: Subject, ability: Ability, connection: Connection, timeout: float) -> Finding:
+    def _find(self, subject: Subject, ability: Ability, connection: Connection, timeout: float) -> ProbeResult:
         key = subject.name, ability
         with self._lock:
             if key not in self._found:
@@ -70,18 +70,18 @@ class AbilityProbes:
             return self._found[key]
 
 
-def _judge_by_nature(subject: Subject, ability: Ability) -> Finding | None:
-    """Return the finding that follows from the kind of entry point, without a call."""
+def _judge_by_nature(subject: Subject, ability: Ability) -> ProbeResult | None:
+    """Return the result that follows from the kind of entry point, without a call."""
     through_optimizer = "optimizer" in subject.features
     of_a_step = ability.name in ("learning_rate", "training", "groups") and not through_optimizer
     if ability.name == "optimizer" or of_a_step:
-        return Finding("interface", "It is called without an optimizer, and takes no step.")
+        return ProbeResult("interface", "It is called without an optimizer, and takes no step.")
     if ability.name == "norm_per_group":
-        return Finding("interface", "Its documentation mentions no groups with separate norms.")
+        return ProbeResult("interface", "Its documentation mentions no groups with separate norms.")
     if ability.name == "differentiable" and (through_optimizer or "in_place" in subject.features):
-        return Finding("interface", "It writes into the gradients, so no derivative goes through it.")
+        return ProbeResult("interface", "It writes into the gradients, so no derivative goes through it.")
     if ability.name == "compiles" and "compiled" in subject.features:
-        return Finding("interface", "It always runs inside the framework's compiler or graph.")
+        return ProbeResult("interface", "It always runs inside the framework's compiler or graph.")
     return None
 
 
@@ -118,29 +118,29 @@ SHOWN = frozenset(
 KERNEL = re.compile(r"kernel|not implemented for|could not run", re.IGNORECASE)
 
 
-def _probe(subject: Subject, ability: Ability, connection: Connection, timeout: float) -> Finding:
+def _probe(subject: Subject, ability: Ability, connection: Connection, timeout: float) -> ProbeResult:
     case = _make_question(subject, ability)
     answer = ask_case(connection, case, subject, timeout)
     match answer:
         case Raised(kind, text):
             lack = "kernel" if ability.what == "dtype" or KERNEL.search(text) else "interface"
-            return Finding(lack, f"A call that asks for it raised {kind}: {_choose_line(text)}")
+            return ProbeResult(lack, f"A call that asks for it raised {kind}: {_choose_line(text)}")
         case NotSupported(text, kind):
-            return Finding(kind, f"The adapter says: {text}")
+            return ProbeResult(kind, f"The adapter says: {text}")
         case Died(text):
             lack = "kernel" if ability.what == "dtype" else "interface"
-            return Finding(lack, f"A call that asks for it ended the process: {text}")
+            return ProbeResult(lack, f"A call that asks for it ended the process: {text}")
         case TimedOut(seconds):
-            return Finding("interface", f"A call that asks for it got no answer within {seconds:g} s.")
+            return ProbeResult("interface", f"A call that asks for it got no answer within {seconds:g} s.")
         case Mistaken(text):
             line = _choose_line(text, last=True)
-            return Finding("adapter", f"A call that asks for it failed in the adapter itself: {line}")
+            return ProbeResult("adapter", f"A call that asks for it failed in the adapter itself: {line}")
     return _read_reply(subject, ability, case, answer, connection, timeout)
 
 
 def _read_reply(
     subject: Subject, ability: Ability, case: Case, answer: Replied, connection: Connection, timeout: float
-) -> Finding:
+) -> ProbeResult:
     """Return what a reply shows about an ability that the subject does not declare."""
     name = ability.name
     if name in ("functional", "in_place"):
@@ -148,28 +148,28 @@ def _read_reply(
     if name == "returns_norm":
         there = answer.reply.norm is not None
         if there and PROBED in subject.features:
-            return Finding("interface", "It returned no norm in the first calls, and a norm in a later one.")
-        return Finding("interface", "A call returned no norm.", is_there=there)
+            return ProbeResult("interface", "It returned no norm in the first calls, and a norm in a later one.")
+        return ProbeResult("interface", "A call returned no norm.", is_there=there)
     right = judge(Context(case, subject), [answer]).status in (Status.PASS, Status.QUALITY)
     if ability.what == "dtype" or name == "mixed_dtypes":
         # Even a wrong answer shows that the dtype is accepted. The cells judge whether answers are right.
-        return Finding("kernel", "", is_there=answer.reply.malformed is None)
+        return ProbeResult("kernel", "", is_there=answer.reply.malformed is None)
     if name == "error_if_nonfinite" and right:
         infinite = replace(case.gradients[1], array=make_tensor([3.0, math.inf], case.dtype).array)
         case = replace(case, gradients=(case.gradients[0], infinite))
         right = isinstance(ask_case(connection, case, subject, timeout), Raised)
     if name in SHOWN or ability.what == "norm":
-        return Finding("interface", "A call asks for it, and the answer ignores it.", is_there=right)
-    return Finding("adapter", "The adapter does not declare it, and the answer to a call cannot show it.")
+        return ProbeResult("interface", "A call asks for it, and the answer ignores it.", is_there=right)
+    return ProbeResult("adapter", "The adapter does not declare it, and the answer to a call cannot show it.")
 
 
-def _observe_effect(case: Case, answer: Replied) -> Finding:
+def _observe_effect(case: Case, answer: Replied) -> ProbeResult:
     """Return the effect of a call on the passed gradients, if the subject promises nothing about them."""
     inputs = answer.reply.inputs
     if inputs is None:
-        return Finding("adapter", "The adapter cannot read back the gradients that it passed.")
+        return ProbeResult("adapter", "The adapter cannot read back the gradients that it passed.")
     kept = inputs == tuple(gradient.array for gradient in case.gradients)
-    return Finding("interface", f"A call {'did not change' if kept else 'changed'} the gradients that were passed.")
+    return ProbeResult("interface", f"A call {'did not change' if kept else 'changed'} the gradients that were passed.")
 
 
 def _make_question(subject: Subject, ability: Ability) -> Case:

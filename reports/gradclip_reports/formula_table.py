@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gradclip_adapters.operations import OPERATIONS
+
 from .lines import Run
 from .site.book import Book, Question
 from .site.questions import PREFIXES, answer_run, write_answer
@@ -109,7 +111,7 @@ def _list_orders(run: Run, operation: str) -> str:
         if subject["operation"] == operation
         for order in subject["norm_types"]
     }
-    is_norm = operation != "clip_by_value"
+    is_norm = OPERATIONS[operation].is_by_norm
     return ", ".join(f"{order:g}" for order in sorted(orders)) if is_norm and orders else _UNKNOWN
 
 

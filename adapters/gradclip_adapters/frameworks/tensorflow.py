@@ -30,6 +30,7 @@ from ..contract import (
     Unsupported,
     framework_call,
 )
+from ..operations import OPERATIONS
 from .mirrored import add_devices, clip_in_replicas
 from .tensorflow_arrays import make_dense, read_tensor
 
@@ -403,7 +404,7 @@ def _list_dtypes(operation: str) -> tuple[str, ...]:
 def _make_entries(
     name: str, operation: str, features: tuple[str, ...], function: Callable[..., Any]
 ) -> list[EntryPoint]:
-    one_by_one = operation != "clip_by_global_norm"
+    one_by_one = not OPERATIONS[operation].is_global
     over = _apply_to_each if one_by_one else _apply_to_all
     dtypes = _list_dtypes(operation)
     if USES_SESSIONS:
@@ -427,7 +428,7 @@ def _make_entries(
 
 
 def _make_replicated(name: str, operation: str, features: tuple[str, ...], function: Callable[..., Any]) -> EntryPoint:
-    one_by_one = operation != "clip_by_global_norm"
+    one_by_one = not OPERATIONS[operation].is_global
     clip = (_apply_to_each if one_by_one else _apply_to_all)(function)
     features = ("distributed", "functional", *features)
     subject = Subject(name + "[MirroredStrategy]", operation, _list_dtypes(operation), features)

@@ -241,7 +241,7 @@ WITHOUT_EXTRAS = "import sys; sys.modules.update(dict.fromkeys({extras!r}))\n{pr
         "import numpy, gradclip_spec\nassert gradclip_spec.global_norm([numpy.array([3.0, 4.0])]) == 5",
         "from gradclip_spec import rules\nassert rules.load()",
         "import gradclip_adapters.host, gradclip_adapters.registry, gradclip_adapters.plain",
-        "from gradclip_reports.records import RunWriter",
+        "from gradclip_reports.records import write_run",
         "from gradclip_adapters import registry\nassert registry.resolve('numpy').subjects()",
         (
             "from gradclip_conformance import check_clipper\n"

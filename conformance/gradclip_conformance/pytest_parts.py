@@ -13,7 +13,7 @@ from filelock import FileLock
 from gradclip_adapters.operations import OPERATIONS, PREFIXES
 from gradclip_reports.brief import draw_finding
 from gradclip_reports.failures import group_failures, leave_out_findings
-from gradclip_reports.records import Cell, Run, RunWriter, read_runs
+from gradclip_reports.records import Cell, Run, read_runs, write_run
 from gradclip_reports.statuses import SPOILING, UNJUDGED, Status
 from gradclip_reports.values import escape_text, format_cell_count
 from gradclip_spec import rules
@@ -111,10 +111,7 @@ def _share(request: pytest.FixtureRequest, key: str, make: Callable[[], Run]) ->
         run = make()
         beside = path.with_suffix(".new")
         with beside.open("w", encoding="utf-8") as stream:
-            writer = RunWriter(stream, run.header, [cell.pair for cell in run.cells])
-            for cell in run.cells:
-                writer.write(cell)
-            writer.close(run.findings)
+            write_run(stream, run)
         beside.replace(path)
         return run
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, hash_plan
 from .reading import read_partial, read_runs
-from .writing import RunWriter
+from .writing import make_footer, write_run
 
 __all__ = [
     "SCHEMA",
@@ -21,8 +21,9 @@ __all__ = [
     "Header",
     "RecordError",
     "Run",
-    "RunWriter",
     "hash_plan",
+    "make_footer",
     "read_partial",
     "read_runs",
+    "write_run",
 ]

@@ -1,167 +1,72 @@
-"""Write a record that stays valid even if the run is interrupted."""
+"""Write a record, and refuse what could not be read back."""
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import Self, TextIO
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TextIO
 
-from .lines import Cell, Finding, Footer, Header, Line, RecordError, hash_plan
+from .lines import Cell, Footer, Line, RecordError, Run, hash_plan
 from .statuses import CELL_STATUSES
 from .values import write_json
 
-__all__ = ["RunWriter"]
+__all__ = ["check_cell", "make_footer", "write_line", "write_run"]
 
 
-@contextlib.contextmanager
-def _hold_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C until the block has ended, so that a line that is written is always counted, too."""
-    previous = signal.getsignal(signal.SIGINT)
-    # Only the main thread may set handlers, and only the main thread is interrupted.
-    if previous is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    held: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-        if held:
-            signal.raise_signal(signal.SIGINT)
+def make_footer(cells: Sequence[Cell]) -> Footer:
+    """Return the footer of a whole run with these cells."""
+    return Footer(
+        planned=len(cells),
+        finished=len(cells),
+        counts=dict(sorted(Counter(cell.status for cell in cells).items())),
+        plan_sha256=hash_plan(cell.pair for cell in cells),
+    )
 
 
-class RunWriter:
-    """A writer of one run to a text stream, with the cells in the order of the plan.
+def write_line(line: Line) -> str:
+    """Return one line of a record."""
+    return write_json(line.to_json()) + "\n"
 
-    A cell is written as soon as all earlier cells of the plan are written, so the number of jobs does not change the
-    lines.
 
-    As a context manager, it closes the run at the end of the block. If an exception, such as Ctrl-C, ends the block,
-    the footer says that the run is incomplete and names the cells that did not run.
-
-    Parameters
-    ----------
-    stream
-        The stream for the lines, in UTF-8; it stays open.
-    header
-        The header, which is written at once.
-    plan
-        (subject, case) for each cell that must run.
+def write_run(stream: TextIO, run: Run) -> None:
+    """Write a run to a text stream, in UTF-8.
 
     Raises
     ------
     RecordError
-        If the plan names a cell twice.
+        If a cell occurs twice, or could not be read back.
     """
+    _refuse_repetitions(cell.pair for cell in run.cells)
+    for cell in run.cells:
+        check_cell(cell)
+    for line in (run.header, *run.cells, *run.findings, run.footer):
+        stream.write(write_line(line))
 
-    def __init__(self, stream: TextIO, header: Header, plan: Iterable[tuple[str, str]]) -> None:
-        pairs = list(plan)
-        self._stream = stream
-        self._plan = dict.fromkeys(pairs)
-        self._finished: set[tuple[str, str]] = set()
-        self._order = list(self._plan)
-        #: The count of written cells, and the cells that wait until earlier ones are written.
-        self._written = 0
-        self._waiting: dict[tuple[str, str], Cell] = {}
-        self._counts: Counter[str] = Counter()
-        self._closed = False
-        if len(self._plan) != len(pairs):
-            twice = next(pair for pair, times in Counter(pairs).items() if times > 1)
-            message = f"The plan names the cell {' '.join(twice)!r} twice; it must name each cell once."
+
+def _refuse_repetitions(pairs: Iterable[tuple[str, str]]) -> None:
+    for pair, times in Counter(pairs).items():
+        if times > 1:
+            message = f"The run has the cell {' '.join(pair)!r} {times} times. This is a fault of the suite."
             raise RecordError(message)
-        self._write_line(header)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
-        if not self._closed:
-            self.close(incomplete=kind is not None)
+def check_cell(cell: Cell) -> None:
+    """Refuse at once a cell that the schema would refuse when the record is read, long after the run.
 
-    def _write_line(self, line: Line) -> None:
-        self._stream.write(write_json(line.to_json()) + "\n")
-        self._stream.flush()
+    Raises
+    ------
+    RecordError
+        If it could not be read back.
+    """
+    for problem in _find_problems(cell):
+        message = f"The cell {' '.join(cell.pair)!r} cannot be written: {problem}. This is a fault of the suite."
+        raise RecordError(message)
 
-    def write(self, cell: Cell) -> None:
-        """Write one cell, or keep it until all cells before it in the plan are written.
 
-        Raises
-        ------
-        RecordError
-            If the cell is not in the plan, has been written already, or could not be read back; or if the run is
-            closed.
-        """
-        pair = cell.pair
-        for problem in self._find_problems(cell, pair):
-            message = f"The cell {' '.join(pair)!r} cannot be written: {problem}. This is a fault of the suite."
-            raise RecordError(message)
-        with _hold_interrupts():
-            self._waiting[pair] = cell
-            while self._written < len(self._order) and self._order[self._written] in self._waiting:
-                self._write_line(self._waiting.pop(self._order[self._written]))
-                self._written += 1
-            self._finished.add(pair)
-            self._counts[cell.status] += 1
-
-    def sort(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
-        """Return cells of this run in the order of the plan."""
-        places = {pair: place for place, pair in enumerate(self._order)}
-        return tuple(sorted(cells, key=lambda cell: places[cell.pair]))
-
-    def _find_problems(self, cell: Cell, pair: tuple[str, str]) -> Iterator[str]:
-        if self._closed:
-            yield "the run is closed"
-        if pair not in self._plan:
-            yield "not planned"
-        if pair in self._finished:
-            yield "written before"
-        # Refuse here what the schema would otherwise refuse when the record is read, long after the run.
-        if cell.status not in CELL_STATUSES:
-            yield f"there is no status {cell.status!r}"
-        if cell.status != "pass" and not cell.detail:
-            yield f"its status is {cell.status!r} and its detail is empty"
-        if cell.ulp is not None and not cell.ulp >= 0:
-            yield f"its ulp is {cell.ulp}"
-
-    def close(self, findings: Iterable[Finding] = (), *, incomplete: bool = False) -> Footer:
-        """Write the cells that wait, the findings, and the footer.
-
-        Parameters
-        ----------
-        findings
-            The findings of the run, worst first.
-        incomplete
-            Whether the run was interrupted, so that cells may be missing.
-
-        Raises
-        ------
-        RecordError
-            If cells are missing and `incomplete` is false (then no footer is written), or if the run is closed.
-        """
-        not_run = [pair for pair in self._plan if pair not in self._finished]
-        if self._closed or (not_run and not incomplete):
-            why = "it is closed already" if self._closed else f"{len(not_run)} planned cells were not written"
-            message = f"The run cannot be closed: {why}. Close an interrupted run with `incomplete=True`."
-            raise RecordError(message)
-        footer = Footer(
-            planned=len(self._plan),
-            finished=len(self._finished),
-            counts=dict(sorted(self._counts.items())),
-            plan_sha256=hash_plan(self._plan),
-            incomplete=bool(not_run),
-            not_run=not_run,
-        )
-        with _hold_interrupts():
-            for cell in self.sort(self._waiting.values()):
-                self._write_line(cell)
-            self._waiting.clear()
-            for finding in findings:
-                self._write_line(finding)
-            self._write_line(footer)
-            self._closed = True
-        return footer
+def _find_problems(cell: Cell) -> Iterator[str]:
+    if cell.status not in CELL_STATUSES:
+        yield f"there is no status {cell.status!r}"
+    if cell.status != "pass" and not cell.detail:
+        yield f"its status is {cell.status!r} and its detail is empty"
+    if cell.ulp is not None and not cell.ulp >= 0:
+        yield f"its ulp is {cell.ulp}"

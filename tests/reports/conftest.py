@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gradclip_reports.records import Cell, Footer, Header, Run, RunWriter, hash_plan
+from gradclip_reports.records import Cell, Footer, Header, Run, hash_plan, write_run
 
 RULES = {
     "formula": ["scaled-above", "identity-below", "at-threshold", "neighbours-of-threshold", "infinity-norm"],
@@ -184,11 +184,7 @@ def write_record_text(runs: Sequence[Run]) -> str:
     """Return the text of the record that holds the runs."""
     stream = io.StringIO()
     for run in runs:
-        not_run = [(subject, case) for subject, case in run.footer.not_run]
-        writer = RunWriter(stream, run.header, [*((cell.subject, cell.case) for cell in run.cells), *not_run])
-        for cell in run.cells:
-            writer.write(cell)
-        writer.close(incomplete=run.footer.incomplete)
+        write_run(stream, run)
     return stream.getvalue()
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,19 @@ import pytest
 
 from gradclip_reports import limits, reading, schema
 from gradclip_reports.lines import make_strict
-from gradclip_reports.records import Cell, Footer, Header, RecordError, Run, RunWriter, hash_plan, read_runs
+from gradclip_reports.records import (
+    Cell,
+    Footer,
+    Header,
+    RecordError,
+    Run,
+    hash_plan,
+    make_footer,
+    read_runs,
+    write_run,
+)
 from gradclip_reports.statuses import CELL_STATUSES
+from gradclip_reports.writing import check_cell
 
 PLAN = [("clip", f"norm.scaled-above/one-tensor/{dtype}") for dtype in ("float32", "float64", "float16")]
 
@@ -27,13 +36,15 @@ Write = Callable[[str], Path]
 
 
 @pytest.fixture
-def record(make_header: Callable[..., Header], make_cell: Callable[..., Cell]) -> list[dict[str, Any]]:
+def record(
+    make_header: Callable[..., Header],
+    make_cell: Callable[..., Cell],
+    make_run: Callable[..., Run],
+    record_of: Callable[..., str],
+) -> list[dict[str, Any]]:
     """Return the lines of a whole record: a header, three cells and a footer."""
-    stream = io.StringIO()
-    with RunWriter(stream, make_header(), PLAN) as writer:
-        for _, case in PLAN:
-            writer.write(make_cell(case=case))
-    return [json.loads(line) for line in stream.getvalue().splitlines()]
+    text = record_of([make_run(make_header(), [make_cell(case=case) for _, case in PLAN])])
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def write_text(record: list[dict[str, Any]]) -> str:
@@ -62,12 +73,15 @@ class TestRoundTrip:
         assert make_strict(value) == {"a": ["inf", ["-inf", {"b": "nan"}]], "c": 1.5, "d": None, "e": True}
 
     def test_line_separators_in_text_do_not_split_lines(
-        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
+        self,
+        make_header: Callable[..., Header],
+        make_cell: Callable[..., Cell],
+        make_run: Callable[..., Run],
+        write_record: Write,
     ) -> None:
         cell = make_cell(status="fail", detail="one\u2028two\x85three\nfour")
         stream = io.StringIO()
-        with RunWriter(stream, make_header(), [(cell.subject, cell.case)]) as writer:
-            writer.write(cell)
+        write_run(stream, make_run(make_header(), [cell]))
 
         assert read_runs(write_record(stream.getvalue()))[0].cells == (cell,)
 
@@ -102,95 +116,13 @@ class TestPlan:
 
         assert hash_plan([("b", "x"), ("a", "x")]) == expected
 
-    def test_cell_planned_twice_is_refused(self, make_header: Callable[..., Header]) -> None:
-        with pytest.raises(RecordError, match=r"names the cell 'clip norm.*' twice"):
-            RunWriter(io.StringIO(), make_header(), [PLAN[0], PLAN[0]])
 
-
-@pytest.fixture
-def hears_ctrl_c() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt, even if the tests run as a background job, which ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-class TestWriter:
-    def test_each_line_is_written_at_once(
-        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], tmp_path: Path
+class TestWriting:
+    def test_cell_that_occurs_twice_is_refused(
+        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
     ) -> None:
-        path = tmp_path / "record.jsonl"
-        with path.open("w", encoding="utf-8") as stream, RunWriter(stream, make_header(), PLAN) as writer:
-            assert path.read_text("utf-8").count("\n") == 1
-            writer.write(make_cell(case=PLAN[0][1]))
-            assert path.read_text("utf-8").count("\n") == 2
-            writer.close(incomplete=True)
-
-    def test_interrupted_run_names_the_missing_cells(
-        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
-    ) -> None:
-        def interrupt(stream: io.StringIO) -> None:
-            with RunWriter(stream, make_header(), PLAN) as writer:
-                writer.write(make_cell(case=PLAN[0][1]))
-                raise KeyboardInterrupt
-
-        stream = io.StringIO()
-        with pytest.raises(KeyboardInterrupt):
-            interrupt(stream)
-        path = write_record(stream.getvalue())
-
-        with pytest.raises(RecordError, match="broken off: 2 of 3 cells did not run"):
-            read_runs(path)
-        (run,) = read_runs(path, allow_incomplete=True)
-        assert (run.footer.planned, run.footer.finished, run.footer.incomplete) == (3, 1, True)
-        assert [tuple(pair) for pair in run.footer.not_run] == PLAN[1:]
-
-    @pytest.mark.usefixtures("hears_ctrl_c")
-    def test_ctrl_c_inside_a_write_leaves_whole_lines_that_are_counted(
-        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
-    ) -> None:
-        class Interrupting(io.StringIO):
-            def write(self, text: str) -> int:
-                half = len(text) // 2
-                super().write(text[:half])
-                if '"record": "cell"' in text:
-                    signal.raise_signal(signal.SIGINT)
-                return half + super().write(text[half:])
-
-        stream = Interrupting()
-        with pytest.raises(KeyboardInterrupt), RunWriter(stream, make_header(), PLAN) as writer:
-            writer.write(make_cell(case=PLAN[0][1]))
-
-        (run,) = read_runs(write_record(stream.getvalue()), allow_incomplete=True)
-        assert len(run.cells) == run.footer.finished == 1
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-    def test_interrupt_after_the_last_cell_is_a_complete_run(
-        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell]
-    ) -> None:
-        writer = RunWriter(io.StringIO(), make_header(), PLAN[:1])
-        writer.write(make_cell(case=PLAN[0][1]))
-
-        assert not writer.close(incomplete=True).incomplete
-
-    def test_run_with_cells_missing_is_not_closed_as_complete(self, make_header: Callable[..., Header]) -> None:
-        stream = io.StringIO()
-        with pytest.raises(RecordError, match="3 planned cells were not written"):
-            RunWriter(stream, make_header(), PLAN).close()
-        assert "footer" not in stream.getvalue()
-
-    def test_unplanned_repeated_and_late_cells_are_refused(
-        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell]
-    ) -> None:
-        writer = RunWriter(io.StringIO(), make_header(), PLAN[:1])
-        with pytest.raises(RecordError, match="not planned"):
-            writer.write(make_cell(case="norm.other/one/float32"))
-        writer.write(make_cell(case=PLAN[0][1]))
-        with pytest.raises(RecordError, match="written before"):
-            writer.write(make_cell(case=PLAN[0][1]))
-        writer.close()
-        with pytest.raises(RecordError, match="the run is closed"):
-            writer.write(make_cell(case=PLAN[0][1]))
+        with pytest.raises(RecordError, match=r"has the cell 'clip norm.*' 2 times"):
+            write_run(io.StringIO(), make_run(make_header(), [make_cell(), make_cell()]))
 
     @pytest.mark.parametrize(
         ("members", "problem"),
@@ -202,35 +134,31 @@ class TestWriter:
         ],
     )
     def test_cell_that_would_not_read_back_is_refused(
+        self, make_cell: Callable[..., Cell], members: dict[str, Any], problem: str
+    ) -> None:
+        with pytest.raises(RecordError, match=problem):
+            check_cell(make_cell(**members))
+
+    def test_text_that_utf8_cannot_hold_does_not_stop_the_run(
         self,
         make_header: Callable[..., Header],
         make_cell: Callable[..., Cell],
-        members: dict[str, Any],
-        problem: str,
+        make_run: Callable[..., Run],
+        record_of: Callable[..., str],
+        write_record: Write,
     ) -> None:
-        writer = RunWriter(io.StringIO(), make_header(), PLAN)
-        with pytest.raises(RecordError, match=problem):
-            writer.write(make_cell(case=PLAN[0][1], **members))
+        written = make_cell(detail="\ud800 梯度", observed={"\ud800": 1})
 
-    def test_text_that_utf8_cannot_hold_does_not_stop_the_run(
-        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], tmp_path: Path
-    ) -> None:
-        path = tmp_path / "record.jsonl"
-        with path.open("w", encoding="utf-8") as stream, RunWriter(stream, make_header(), PLAN[:1]) as writer:
-            writer.write(make_cell(case=PLAN[0][1], detail="\ud800 梯度", observed={"\ud800": 1}))
+        (cell,) = read_runs(write_record(record_of([make_run(make_header(), [written])])))[0].cells
 
-        (cell,) = read_runs(path)[0].cells
         assert (cell.detail, cell.observed) == ("\\ud800 梯度", {"\\ud800": 1})
 
-    def test_writing_from_another_thread(
-        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell]
-    ) -> None:
-        writer = RunWriter(io.StringIO(), make_header(), PLAN[:1])
-        thread = threading.Thread(target=writer.write, args=[make_cell(case=PLAN[0][1])])
-        thread.start()
-        thread.join()
+    def test_footer_is_that_of_a_whole_run(self, make_cell: Callable[..., Cell]) -> None:
+        cells = [make_cell(case=case) for _, case in PLAN]
+        footer = make_footer(cells)
 
-        assert writer.close().finished == 1
+        assert (footer.planned, footer.finished, footer.incomplete, footer.counts) == (3, 3, False, {"pass": 3})
+        assert footer.plan_sha256 == hash_plan(reversed(PLAN))
 
 
 class TestDamaged:
@@ -386,31 +314,6 @@ class TestDamaged:
             read_runs(write_record(write_text(record)))
 
 
-class TestOrder:
-    def test_cells_are_written_in_the_order_of_the_plan(
-        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
-    ) -> None:
-        cells = [make_cell(case=case) for _, case in PLAN]
-        stream = io.StringIO()
-        with RunWriter(stream, make_header(), PLAN) as writer:
-            for place in (2, 0, 1):
-                writer.write(cells[place])
-
-        (run,) = read_runs(write_record(stream.getvalue()))
-        assert run.cells == tuple(cells) == writer.sort(reversed(cells))
-
-    def test_waiting_cells_are_written_when_the_run_is_interrupted(
-        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
-    ) -> None:
-        stream = io.StringIO()
-        writer = RunWriter(stream, make_header(), PLAN)
-        writer.write(make_cell(case=PLAN[2][1]))
-        writer.close(incomplete=True)
-
-        (run,) = read_runs(write_record(stream.getvalue()), allow_incomplete=True)
-        assert [cell.case for cell in run.cells] == [PLAN[2][1]]
-
-
 def nest(levels: int) -> str:
     return "[" * levels + "]" * levels
 
@@ -509,7 +412,11 @@ class TestLimits:
             read_runs("/dev/zero")
 
     def test_written_record_is_within_the_limits(
-        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], write_record: Write
+        self,
+        make_header: Callable[..., Header],
+        make_cell: Callable[..., Cell],
+        make_run: Callable[..., Run],
+        write_record: Write,
     ) -> None:
         cell = make_cell(
             status="crash",
@@ -518,8 +425,7 @@ class TestLimits:
             behaviour="y" * 999,
         )
         stream = io.StringIO()
-        with RunWriter(stream, make_header(version="z" * 100_000), [(cell.subject, cell.case)]) as writer:
-            writer.write(cell)
+        write_run(stream, make_run(make_header(version="z" * 100_000), [cell]))
 
         (run,) = read_runs(write_record(stream.getvalue()))
         assert run.cells[0].detail.endswith("characters in all)")

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from gradclip_conformance.cli import gradclip
-from gradclip_reports.records import Cell, Finding, Header, Run, RunWriter
+from gradclip_reports.records import Cell, Finding, Header, Run, write_run
 from gradclip_reports.versions import count_changes, describe_span, draw_versions, sort_versions, trace_findings
 
 #: The cause, the severity and the parameters of findings. The first one is shown by the first case, and so on.
@@ -173,13 +173,8 @@ def test_site_names_the_versions_in_the_folder_older(
         "toaster.jsonl": make_version("2.0", {0: True, 1: True}),
         "older/toaster-1.0.jsonl": make_version("1.0", {0: False, 1: True}),
     }.items():
-        with (
-            (tmp_path / path).open("w") as stream,
-            RunWriter(stream, run.header, [one.pair for one in run.cells]) as to,
-        ):
-            for cell in run.cells:
-                to.write(cell)
-            to.close(run.findings)
+        with (tmp_path / path).open("w") as stream:
+            write_run(stream, run)
 
     result = CliRunner().invoke(gradclip, ["report", str(tmp_path), "-o", str(tmp_path / "site")])
 

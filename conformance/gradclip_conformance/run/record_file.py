@@ -15,7 +15,7 @@ from typing import Self, TextIO
 import filelock
 
 from gradclip_reports.records import Cell, Header, Run
-from gradclip_reports.values import write_json
+from gradclip_reports.writing import write_line
 
 __all__ = ["RecordFile", "name_journal"]
 
@@ -96,11 +96,11 @@ class RecordFile:
             if self._earlier is not None:
                 lines = [self._earlier.header, *self._earlier.cells]
             if lines:
-                _replace(journal, "".join(_write_line(each) for each in lines))
+                _replace(journal, "".join(write_line(each) for each in lines))
             self._journal = journal.open("a" if lines else "w", encoding="utf-8")
             if lines:
                 return
-        self._journal.write(_write_line(line))
+        self._journal.write(write_line(line))
         self._journal.flush()
 
     def _finish(self) -> None:
@@ -112,10 +112,6 @@ class RecordFile:
         before = self.path.read_text(encoding="utf-8") if self._appends and self.path.is_file() else ""
         _replace(self.path, before + text)
         name_journal(self.path).unlink(missing_ok=True)
-
-
-def _write_line(line: Header | Cell) -> str:
-    return write_json(line.to_json()) + "\n"
 
 
 def _replace(path: Path, text: str) -> None:

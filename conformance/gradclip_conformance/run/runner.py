@@ -1,8 +1,8 @@
 """Run the cells of one adapter: connect, plan, call, judge, and note each cell as soon as it is finished.
 
 Connecting may raise `StartError`, and writing `OSError`. Calls do not raise, because the death or hang of a host is an
-answer. Judging does not raise, because an error in the judge becomes the status `error`. A Ctrl-C ends the hosts,
-closes the record as incomplete and raises `KeyboardInterrupt` again.
+answer. Judging does not raise, because an error in the judge becomes the status `error`. A Ctrl-C ends the hosts and
+raises `KeyboardInterrupt` again.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from gradclip_adapters.contract import Subject
 from gradclip_adapters.wire import encode_subject
 from gradclip_reports.limits import shorten
 from gradclip_reports.progress import Progress
-from gradclip_reports.records import Cell, Finding, Header, Run, RunWriter
+from gradclip_reports.records import Cell, Finding, Header, Run, make_footer, write_run
 from gradclip_reports.statuses import DIFFERING, Status
+from gradclip_reports.writing import check_cell
 from gradclip_spec import rules
 
 from ..cases.catalogue import list_all_cases
@@ -135,7 +136,7 @@ def run_adapter(
     progress: Progress | None = None,
     note: Callable[[Header | Cell], None] | None = None,
 ) -> Run:
-    """Run one adapter and write its record. `note` gets the header, and each cell as soon as it is finished.
+    """Run one adapter, and write its record when it is whole. `note` gets the header and each cell at once.
 
     Raises
     ------
@@ -144,7 +145,7 @@ def run_adapter(
     StartError
         If the adapter does not start; nothing has been written then.
     KeyboardInterrupt
-        On Ctrl-C, after the hosts have been ended and the record closed as incomplete.
+        On Ctrl-C, after the hosts have been ended; nothing has been written then.
     """
     progress = progress or Progress()
     first = request.connect()
@@ -170,27 +171,26 @@ def run_adapter(
 
         def finish(cell: Cell) -> None:
             with lock:
+                check_cell(cell)
                 if note is not None and cell.pair not in done:
                     note(cell)
-                writer.write(cell)
                 cells.append(cell)
                 progress.note_finish(cell)
 
-        writer = RunWriter(stream, header, [(cell.subject.name, cell.case.id) for cell in planned])
-        with writer:
-            for cell in done.values():
-                finish(cell)
-            waiting = [cell for cell in planned if (cell.subject.name, cell.case.id) not in done]
-            _run_all(request, state, waiting, finish)
-            # Several jobs judge the cells in any order.
-            order = {(cell.subject.name, cell.case.id): place for place, cell in enumerate(planned)}
-            state.evidence.sort(key=lambda one: order[one.cell.subject, one.cell.case])
-            findings = tuple(explain_findings(state.evidence, list_asked_rules(cells), state.known))
-            footer = writer.close(findings)
+        for cell in done.values():
+            finish(cell)
+        waiting = [cell for cell in planned if (cell.subject.name, cell.case.id) not in done]
+        _run_all(request, state, waiting, finish)
     finally:
         first.close()
     # Several jobs finish the cells in any order. The record has the order of the plan.
-    return Run(header, writer.sort(cells), footer, findings)
+    order = {(cell.subject.name, cell.case.id): place for place, cell in enumerate(planned)}
+    cells.sort(key=lambda cell: order[cell.pair])
+    state.evidence.sort(key=lambda one: order[one.cell.pair])
+    findings = tuple(explain_findings(state.evidence, list_asked_rules(cells), state.known))
+    run = Run(header, tuple(cells), make_footer(cells), findings)
+    write_run(stream, run)
+    return run
 
 
 def _choose_cells_that_stay(

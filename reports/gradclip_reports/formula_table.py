@@ -12,8 +12,9 @@ from .lines import Run
 from .site.book import Book, Question
 from .site.questions import PREFIXES, answer_run, write_answer
 from .statuses import UNJUDGED, Status
+from .values import escape_line, shorten_text
 
-__all__ = ["FormulaRow", "compare_formulas"]
+__all__ = ["FormulaRow", "compare_formulas", "describe_formulas"]
 
 #: The questions of the matrix that are about the formula, with their labels, in the order of the table.
 _QUESTIONS = {
@@ -26,6 +27,8 @@ _QUESTIONS = {
     "none": "No gradient (None)",
     "mixed": "Mixed dtypes",
 }
+#: The greatest length of the name of a dtype, which comes from a record.
+_LENGTH = 20
 #: What a row says if the record does not hold it.
 _UNKNOWN = "not asked"
 
@@ -57,14 +60,21 @@ def compare_formulas(
     questions
         The questions of the matrix.
     """
-    parts = [_keep_subjects(run, names) for run, names in zip(runs, subjects, strict=True)]
-    offered = [{subject["operation"] for subject in part.header.subjects} for part in parts]
-    operation = next((name for name in PREFIXES if all(name in names for names in offered)), None)
+    first, second = (describe_formulas(run, names, questions) for run, names in zip(runs, subjects, strict=True))
+    operation = next((name for name in first if name in second), None)
     if operation is None:
         return []
-    first, second = (_describe(part, operation, questions) for part in parts)
-    rows = [FormulaRow(label, (first[label], second[label])) for label in first]
+    rows = [FormulaRow(label, (text, second[operation][label])) for label, text in first[operation].items()]
     return [row for row in rows if set(row.answers) != {_UNKNOWN}]
+
+
+def describe_formulas(
+    run: Run, subjects: Collection[str], questions: Sequence[Question]
+) -> dict[str, Mapping[str, str]]:
+    """Return what entry points of a run do: for each operation that they have, a text for each label of the table."""
+    part = _keep_subjects(run, subjects)
+    offered = {subject["operation"] for subject in part.header.subjects}
+    return {operation: _describe(part, operation, questions) for operation in PREFIXES if operation in offered}
 
 
 def _keep_subjects(run: Run, names: Collection[str]) -> Run:
@@ -122,7 +132,7 @@ def _describe_dtypes(run: Run, operation: str) -> str:
         norm = cell.observed.get("norm") if isinstance(cell.observed, Mapping) else None
         # Gradients of several dtypes have a case of their own.
         if cell.operation == operation and isinstance(norm, Mapping) and "+" not in cell.dtype:
-            times.setdefault(cell.dtype, Counter())[str(norm.get("dtype"))] += 1
+            times.setdefault(cell.dtype, Counter())[shorten_text(escape_line(str(norm.get("dtype"))), _LENGTH)] += 1
     if not times:
         return _UNKNOWN
     found = {dtype: counts.most_common(1)[0][0] for dtype, counts in times.items()}

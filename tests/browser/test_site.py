@@ -278,6 +278,12 @@ class TestCompare:
         expect(page.get_by_role("status").first).to_contain_text("From TensorFlow 2.21.0 to PyTorch 2.13.0+cpu")
         assert page.url.endswith(f"#{TENSORFLOW}..{TORCH}")
 
+    def test_table_of_formulas_stands_first(self, open_page: Open) -> None:
+        page = open_page(KINDS["compare"])
+        expect(page.get_by_role("heading", level=2).first).to_have_text("The formulas")
+        row = page.get_by_role("row", name="Factor above the threshold")
+        expect(row.get_by_role("cell")).to_have_text(["c / (n + 1e-06)", "c / n"])
+
     def test_page_opens_with_the_commonest_port(self, open_page: Open) -> None:
         page = open_page("compare.html")
         expect(page.get_by_role("status").first).to_contain_text("From PyTorch 2.13.0+cpu to TensorFlow 2.21.0")

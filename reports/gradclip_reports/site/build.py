@@ -201,6 +201,7 @@ class _Site:
                 operation: {name: [found[0].standing, write_answer(found)] for name, found in answers.items()}
                 for operation, answers in view.answers.items()
             },
+            "formulas": view.formulas,
             "findings": [
                 {"heading": heading, "severity": severity, "standing": one.standing, "anchor": one.anchor}
                 for one in view.findings

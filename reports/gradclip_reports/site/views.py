@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..counting import RuleCounts, count_rules
+from ..difference import choose_subjects
 from ..finding_text import MESSAGE, describe_standing, list_quotes, write_heading
+from ..formula_table import describe_formulas
 from ..layout import shorten_line
 from ..lines import Cell, Finding, Header, Run
 from ..matrix import Tally
@@ -122,6 +124,8 @@ class RunView:
     rules: Mapping[str, Tally]
     #: The same for the cells of each entry point.
     rules_of_entries: Mapping[str, Mapping[str, Tally]]
+    #: What its entry points do, by operation: a text for each label of the table of formulas.
+    formulas: Mapping[str, Mapping[str, str]]
     #: Whether the run was cut off, so that cells and all findings are missing.
     is_part: bool = False
     entries: list[EntryView] = field(default_factory=list)
@@ -203,6 +207,7 @@ def _view_run(run: Run, record: str, book: Book, write_script: ScriptWriter, slu
         len(run.findings) - len(findings),
         _count_by_rule(run.cells),
         {name: _count_by_rule(found) for name, found in of_entries.items()},
+        describe_formulas(run, choose_subjects(run), book.questions),
         run.footer.incomplete,
     )
 

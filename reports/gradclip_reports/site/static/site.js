@@ -241,6 +241,21 @@ function section(parts, title, content, empty) {
   parts.push(content && content.childElementCount ? content : element("p", empty));
 }
 
+// The table of both formulas, for the chosen operation or the first one that both have.
+function compareFormulas(first, second, operation, names) {
+  const shared = Object.keys(first.formulas).find((name) => name in second.formulas && (!operation || name === operation));
+  if (!shared) return [];
+  const rows = Object.entries(first.formulas[shared]).map(([label, text]) => {
+    const made = element("tr");
+    const other = second.formulas[shared][label];
+    const cells = [text, text === other ? "the same" : other].map((words) => element("td", words));
+    cells.forEach((cell, i) => { cell.dataset.label = names[i]; });
+    made.append(element("th", label, { scope: "row" }), ...cells);
+    return made;
+  });
+  return [element("h2", "The formulas"), table(["c: threshold, n: norm", ...names], rows)];
+}
+
 function compare(first, second, slugOne, slugTwo, operation) {
   const parts = [];
   const names = first.heading === second.heading
@@ -258,6 +273,7 @@ function compare(first, second, slugOne, slugTwo, operation) {
     );
     return made;
   };
+  parts.push(...compareFormulas(first, second, operation, names));
   if (differing.length) parts.push(element("h2", "Answered differently"), table(["Question", ...names], differing.map(row)));
   const alike = questions.filter((one) => !differing.includes(one));
   if (alike.length) {

@@ -284,9 +284,10 @@ def audit(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def fuzz(session: nox.Session) -> None:
-    """Fuzz everything that comes from outside, for a minute, or as `-- --minutes 60 --seed N` says."""
-    session.install("-e", ".[check]", *list_requirements("test"))
-    session.run("python", "tests/fuzz/run.py", *session.posargs)
+    """Change everything that comes from outside by chance: `GRADCLIP_EXAMPLES=1000`, `-- --hypothesis-seed=7`."""
+    install_tests(session)
+    session.env.setdefault("GRADCLIP_EXAMPLES", os.environ.get("GRADCLIP_EXAMPLES", "50"))
+    session.run("pytest", *IN_PARALLEL, "--exam", "tests/fuzz", *session.posargs)
 
 
 @nox.session(default=False)

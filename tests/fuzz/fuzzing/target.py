@@ -12,7 +12,7 @@ from hypothesis.strategies import SearchStrategy
 
 __all__ = ["NAMES", "Find", "Target", "load_target", "require"]
 
-#: The modules of `fuzzing.targets`, in the order of their turns.
+#: The modules of `fuzzing.targets`.
 NAMES = (
     "answers",
     "greetings",
@@ -40,8 +40,6 @@ class Target:
     examples: SearchStrategy[Any]
     #: The function that checks one example. It catches documented errors only, and raises `Find` for a wrong outcome.
     check: Callable[[Any], None]
-    #: The number of examples in a turn, which take a few seconds.
-    turn: int = 100
 
 
 def require(condition: object, text: str) -> None:

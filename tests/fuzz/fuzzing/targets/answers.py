@@ -80,4 +80,4 @@ def check(example: Any) -> None:
     require(not blamed, f"an error of the suite itself: {cell.detail[-1500:]}")
 
 
-TARGET = Target(EXAMPLES, check, turn=150)
+TARGET = Target(EXAMPLES, check)

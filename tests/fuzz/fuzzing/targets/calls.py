@@ -90,4 +90,4 @@ def _check_process(lines: list[str]) -> None:
     require(b"Traceback" not in done.stderr, f"the host wrote a traceback: {done.stderr[-1500:]!r}")
 
 
-TARGET = Target(EXAMPLES, check, turn=100)
+TARGET = Target(EXAMPLES, check)

@@ -185,4 +185,4 @@ def _write_files(place: Path) -> Iterator[None]:
         yield
 
 
-TARGET = Target(EXAMPLES, check, turn=40)
+TARGET = Target(EXAMPLES, check)

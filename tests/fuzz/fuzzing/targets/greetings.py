@@ -42,4 +42,4 @@ def check(example: Any) -> None:
         check_run(Connected(description), "fuzzed", SELECTION)
 
 
-TARGET = Target(EXAMPLES, check, turn=150)
+TARGET = Target(EXAMPLES, check)

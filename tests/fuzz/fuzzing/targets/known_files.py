@@ -187,4 +187,4 @@ def _check_proposed(run: Run, text: str, known: int) -> None:
             require(start and any(case.startswith(start) for case in cases), f"a pin of other cases: {pin}")
 
 
-TARGET = Target(EXAMPLES, check, turn=100)
+TARGET = Target(EXAMPLES, check)

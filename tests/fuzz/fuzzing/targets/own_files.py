@@ -72,4 +72,4 @@ READERS: dict[str, Callable[[Path], None]] = {
     "torch.toml": _read_scripts,
 }
 
-TARGET = Target(EXAMPLES, check, turn=100)
+TARGET = Target(EXAMPLES, check)

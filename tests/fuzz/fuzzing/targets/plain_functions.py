@@ -179,4 +179,4 @@ def check(example: Any) -> None:
         require(cell.status != "error", f"an error of the suite itself: {cell.detail[-1500:]}")
 
 
-TARGET = Target(EXAMPLES, check, turn=60)
+TARGET = Target(EXAMPLES, check)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +44,6 @@ def _find_shown_paths(name: str) -> dict[tuple[str, str], list[list[Any]]]:
         if rest and rest[0] in _SHOWN[kind] and isinstance(_find_at(DOCUMENTS[name], path), str):
             by_member.setdefault((kind, rest[0]), []).append(path)
     return by_member
-
-
-def list_hostile_examples(name: str, texts: Sequence[str]) -> list[dict[str, Any]]:
-    """List examples that put each text into one member that reports show, or into all members but names at once."""
-    paths = {member: of_member[0] for member, of_member in _find_shown_paths(name).items()}
-    free = [path for (_, member), path in paths.items() if member not in ("subject", "rule", "case")]
-    wanted = [[[path, "set", text] for path in free] for text in texts]
-    # Reports draw a separate line for a failure that no finding explains.
-    number = _find_unexplained_cell(name)
-    wanted += [[[[number, "status"], "set", "error"], [[number, "rule"], "set", text]] for text in texts]
-    wanted += [[[path, "everywhere", text]] for text in texts for path in paths.values()]
-    return [{"document": [name, one], "agrees": True, "bytes": -1, "at": 0, "format": "json"} for one in wanted]
 
 
 def _find_unexplained_cell(name: str) -> int:
@@ -159,4 +146,4 @@ def _find_refusal(path: Path, unchanged: Path, name: str) -> str:
     return ""
 
 
-TARGET = Target(EXAMPLES, check, turn=60)
+TARGET = Target(EXAMPLES, check)

@@ -106,4 +106,4 @@ def check(example: Any) -> None:
     check_result(call, result)
 
 
-TARGET = Target(EXAMPLES, check, turn=300)
+TARGET = Target(EXAMPLES, check)

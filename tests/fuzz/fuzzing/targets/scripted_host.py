@@ -108,4 +108,4 @@ def _check_host(command: list[str]) -> None:
         require(not blamed, f"an error of the suite itself: {cell.detail[-1500:]}")
 
 
-TARGET = Target(EXAMPLES, check, turn=25)
+TARGET = Target(EXAMPLES, check)

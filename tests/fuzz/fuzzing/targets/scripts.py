@@ -49,12 +49,6 @@ EXAMPLES = st.tuples(st.sampled_from(ADAPTERS), st.integers(0, 60)).flatmap(
 )
 
 
-def list_hostile_examples(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """List examples that put each text into the version of the framework, which a script quotes."""
-    wanted = [[[[0, "framework", "version"], "set", text]] for text in texts]
-    return [{"adapter": "torch", "cell": 0, "changes": one, "command": False} for one in wanted]
-
-
 def check(example: Any) -> None:
     """Make the script of a changed cell, and compare its code with that of unchanged cells."""
     base = _select_one_cell(example["adapter"], example["cell"])
@@ -173,4 +167,4 @@ def _list_subsets(features: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(each for each in features if each != one)
 
 
-TARGET = Target(EXAMPLES, check, turn=150)
+TARGET = Target(EXAMPLES, check)

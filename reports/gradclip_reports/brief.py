@@ -164,7 +164,7 @@ def _draw_verdict(runs: Sequence[Run], record: str, hints: bool) -> Iterator[Lin
     if hints and record:
         yield Line("Add -v for the table of all rules. To list every cell that did not pass:", "dim")
         # The command is never wrapped, so that it can be copied.
-        yield Line(f"  gradclip summary --format json {record}", "dim")
+        yield Line(f"  gradclip summary --format json {escape_line(record)}", "dim")
     elif hints:
         yield Line("Add -v for the table of all rules, and -o FILE to keep every answer.", "dim")
 

@@ -218,7 +218,9 @@ def _draw_verdict(runs: Sequence[Run], matrix: Matrix, groups: Sequence[FailureG
     if told_elsewhere or {"deviation", "documented", "declared"} & tally.counts.keys():
         how = "This command lists each cell that did not pass, with its reason and its answer:"
         # Put the command on a separate line that is never wrapped, so that it can be copied.
-        yield Text(f"{how}\n  gradclip summary --format json {record}", "dim", overflow="ignore", no_wrap=True)
+        yield Text(
+            f"{how}\n  gradclip summary --format json {escape_text(record)}", "dim", overflow="ignore", no_wrap=True
+        )
     for run in runs:
         if run.cells and not run.is_judged:
             framework = _describe_run(run.header)[0]

@@ -114,7 +114,7 @@ def check(example: Any) -> None:
         path = place / "record.jsonl"
         path.write_bytes(text)
         refused = _find_refusal(path, place / "unchanged.jsonl", name)
-        options = ["--format", example["format"], "--location", "clips.py"]
+        options = ["--format", example["format"]]
         shown = CliRunner().invoke(gradclip, ["summary", str(path), *options])
     require(isinstance(shown.exception, SystemExit | None), f"`gradclip summary` raised {shown.exception!r}")
     check_text(shown.stderr, "standard error")

@@ -14,8 +14,6 @@ from gradclip_conformance import check_clipper
 from gradclip_conformance.cli import gradclip
 
 MESHES: dict[str, dict[str, int]] = {
-    "ranks=2": {"ranks": 2},
-    "replica=2,shard=2": {"replica": 2, "shard": 2},
     "shard=2,tensor=2": {"shard": 2, "tensor": 2},
     "replica=2,shard=2,tensor=2": {"replica": 2, "shard": 2, "tensor": 2},
     "shard=4": {"shard": 4},
@@ -35,14 +33,10 @@ def test_right_function_is_not_blamed(name: str, mesh: str) -> None:
     assert sum(result["status"] == "pass" for result in results) > 10
 
 
-@pytest.mark.parametrize("mesh", ["ranks=2", "shard=2,tensor=2"])
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_function_is_found(name: str, mesh: str) -> None:
-    if name == "reduce_one_axis" and mesh == "ranks=2":
-        # With one axis, this function is right.
-        return
+def test_wrong_function_is_found(name: str) -> None:
     function, cause = WRONG[name]
-    results = check(function, mesh, dtypes=["float32", "float64"])
+    results = check(function, "shard=2,tensor=2", dtypes=["float32", "float64"])
 
     assert cause in {finding["cause"] for finding in results.findings[:2]}, str(results)
 

@@ -51,6 +51,10 @@ SECOND = _import_second()
 MANY = 4096
 
 
+#: Predictions of at most this many elements are cached for all entry points of a framework.
+FEW = 256
+
+
 class OraclesDisagreeError(Exception):
     """The two oracles contradict each other, which is a fault of the suite."""
 
@@ -125,7 +129,7 @@ def _is_same(first: ExpectedArray, second: ExpectedArray) -> bool:
     )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _decode(data: bytes, dtype: str) -> DyadicArray:
     return decode(data, dtype)
 
@@ -143,7 +147,9 @@ def predict(question: Question, formula: Formula = PLAIN) -> Prediction:
     OraclesDisagreeError
         If the two oracles contradict each other.
     """
-    return _predict(_Asked(question, formula))
+    elements = sum(math.prod(one.array.shape) for one in question.gradients if one.array is not None)
+    cached = _predict_small if elements <= FEW else _predict_large
+    return cached(_Asked(question, formula))
 
 
 class _Asked:
@@ -170,12 +176,16 @@ class _Asked:
         return isinstance(other, _Asked) and self._key == other._key
 
 
-# The cache is safe in threads. The suite judges in one thread for each job.
-@lru_cache(maxsize=4096)
 def _predict(asked: _Asked) -> Prediction:
     if not OPERATIONS[asked.question.operation].is_by_norm:
         return _predict_by_value(asked.question)
     return _predict_by_norm(asked.question, asked.formula)
+
+
+# The caches are safe in threads. The suite judges in one thread for each job. An exact element takes 100 bytes, so that
+# only the calls that are judged now keep many of them.
+_predict_small = lru_cache(maxsize=1024)(_predict)
+_predict_large = lru_cache(maxsize=4)(_predict)
 
 
 def _predict_by_value(case: Question) -> Prediction:

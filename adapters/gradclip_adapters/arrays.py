@@ -67,7 +67,12 @@ FEATURE_OF_LAYOUT = {
     "broadcast": "broadcast",
     "packed": "packed",
     "swapped": "swapped",
+    "read-only": "read_only",
+    "unaligned": "unaligned",
 }
+
+#: The layouts that differ from "contiguous" only for arrays with axes.
+ALONG_AXES = ("strided", "sliced", "reversed", "broadcast")
 
 #: The bits of plus infinity. All bits of its exponent are set.
 INFINITY_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
@@ -247,22 +252,33 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     if layout != "contiguous" and layout not in FEATURE_OF_LAYOUT:
         message = "no layout {!r} here: contiguous, {}".format(layout, ", ".join(FEATURE_OF_LAYOUT))
         raise Unsupported(message)
-    if layout == "transposed":
-        return values.copy(order="F")
-    if layout in ("packed", "swapped"):
-        return _pack(values) if layout == "packed" else _swap_bytes(values)
-    # A 0-d array has no axis to stride along.
-    if layout == "contiguous" or values.ndim == 0:
+    # An array without axes has no axis to stride along.
+    if layout == "contiguous" or (values.ndim == 0 and layout in ALONG_AXES):
         return values.copy(order="C")
-    if layout == "strided":
-        # The gaps hold the same values, so that code that reads the whole buffer counts each element twice. Other
-        # values might make such code fail by accident.
-        return np.repeat(values, 2, axis=-1)[..., ::2]
-    if layout == "sliced":
-        return _surround(values)
-    if layout == "reversed":
-        return np.flip(np.flip(values).copy())
+    return _MAKERS[layout](values)
+
+
+def _repeat(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a copy whose elements lie at every other place of a buffer, along the last axis."""
+    # The gaps hold the same values, so that code that reads the whole buffer counts each element twice. Other values
+    # might make such code fail by accident.
+    return np.repeat(values, 2, axis=-1)[..., ::2]
+
+
+def _share_first(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array whose parts along the first axis share the memory of the first one."""
     return np.broadcast_to(values[:1].copy(), values.shape)
+
+
+def _reverse(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.flip(np.flip(values).copy())
+
+
+def _protect(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a copy that cannot be written."""
+    copy = values.copy()
+    copy.flags.writeable = False
+    return copy
 
 
 def _surround(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -291,9 +307,31 @@ def _pack(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return copy
 
 
+def _shift_by_a_byte(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a copy whose elements do not begin at a multiple of their size."""
+    buffer = np.zeros(values.nbytes + 1, np.uint8)
+    copy: np.ndarray[Any, Any] = np.ndarray(values.shape, values.dtype, buffer, offset=1)
+    copy[...] = values
+    return copy
+
+
 def _swap_bytes(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     # Dtypes of other packages, such as bfloat16, have only one byte order.
     return values.astype(values.dtype.newbyteorder()) if values.dtype.kind == "f" else values.copy()
+
+
+#: The functions that make an array of each layout.
+_MAKERS: Mapping[str, Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]] = {
+    "strided": _repeat,
+    "transposed": lambda values: values.copy(order="F"),
+    "sliced": _surround,
+    "reversed": _reverse,
+    "broadcast": _share_first,
+    "packed": _pack,
+    "swapped": _swap_bytes,
+    "read-only": _protect,
+    "unaligned": _shift_by_a_byte,
+}
 
 
 def answer_in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:

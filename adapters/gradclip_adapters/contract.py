@@ -78,6 +78,8 @@ FEATURES = {
     "broadcast": "the `Gradient.layout` broadcast is honoured",
     "packed": "the `Gradient.layout` packed is honoured",
     "swapped": "the `Gradient.layout` swapped is honoured",
+    "read_only": "the `Gradient.layout` read-only is honoured",
+    "unaligned": "the `Gradient.layout` unaligned is honoured",
     "repeated": "`Gradient.same_as` is honoured: one tensor occurs twice in the list",
     "sparse": "`Gradient.rows` is honoured: a gradient holds only some rows, and may hold a row twice",
     "flushes_subnormals": "numbers below the normal range may be read as zero, or become zero",
@@ -177,7 +179,9 @@ class Gradient:
     #: - "reversed": the elements of the buffer are in reverse order;
     #: - "broadcast": all parts along the first axis share the memory of the first one, and cannot be written;
     #: - "packed": all such gradients of the call lie in one buffer, one after another;
-    #: - "swapped": the bytes of each element are in reverse order.
+    #: - "swapped": the bytes of each element are in reverse order;
+    #: - "read-only": row by row, without gaps, and cannot be written;
+    #: - "unaligned": the elements do not begin at a multiple of their size.
     layout: str = "contiguous"
     #: If an earlier gradient of the call is the same tensor object, its index. Otherwise None.
     same_as: int | None = None

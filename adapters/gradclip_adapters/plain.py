@@ -67,10 +67,12 @@ FEATURES_OF_EVERY_FUNCTION = (
     "packed",
     "repeated",
     "reuses",
+    "read_only",
     "reversed",
     "strided",
     "threads",
     "threshold_kinds",
+    "unaligned",
 )
 
 #: The feature that a function has if it takes the parameter.
@@ -132,7 +134,7 @@ class PlainFunction(Adapter):
         self._taken, self._required, with_default = _read_parameters(
             function, (clip.threshold, *clip.parameters, *more), self._source
         )
-        norm_types = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf")) if "norm_type" in self._taken else (2.0,)
+        norm_types = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, float("inf")) if "norm_type" in self._taken else (2.0,)
         features = _list_features(self._taken, self._required, with_default, in_place)
         if clip.returns_norm:
             features = (*features, "may_return_norm")

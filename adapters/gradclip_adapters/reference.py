@@ -33,10 +33,14 @@ from .surroundings import find_shared
 
 __all__ = ["Backend", "ReferenceAdapter", "array_api_strict", "cupy", "dask", "jax", "numpy", "torch"]
 
-NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
+NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, float("inf"))
 #: The features of every function, and the feature that a parameter gives.
 COMMON = ("none_grads", "mixed_dtypes", "repeated", "generator", "single", "threads")
 FEATURE_OF = {**FEATURE_OF_OPTION, "need_clip": "excludes"}
+
+
+#: The layouts that an array library has whose arrays are views of memory, as those of NumPy are.
+VIEWS = ("reversed", "broadcast", "packed", "swapped", "read_only", "unaligned")
 
 
 @dataclass(frozen=True)
@@ -182,7 +186,7 @@ def _list_subjects(backend: Backend) -> list[Subject]:
         features += ("strided",) if backend.strided else ()
         features += ("flushes_subnormals",) if backend.flushes_subnormals else ()
         features += ("compiles",) if backend.compile is not None else ()
-        features += ("reversed", "broadcast", "packed", "swapped") if backend.views else ()
+        features += VIEWS if backend.views else ()
         features += ("reuses",) if backend.fill is not None else ()
         features += ("follows", "flag_kinds", "threshold_kinds")
         norm_types = NORM_TYPES if "norm_type" in features else (2.0,)

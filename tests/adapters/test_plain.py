@@ -64,7 +64,7 @@ class TestSignature:
             "error_if_nonfinite",
         }
         assert bare.norm_types == (2.0,)
-        assert full.norm_types == (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
+        assert full.norm_types == (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, float("inf"))
 
     def test_arbitrary_keywords_count_as_every_parameter(self) -> None:
         (subject,) = PlainFunction(lambda grads, **options: grads, "clip_by_value").subjects()

@@ -49,6 +49,8 @@ __all__ = ["check"]
 
 #: `--deep` searches this many times as many rows.
 DEEP = 10
+#: The number of rows of `--quick`, unless `--rows` gives another.
+QUICK = 40
 
 
 def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float) -> float:
@@ -105,13 +107,11 @@ _RUN_OPTIONS = (
     ),
     click.option(
         "--rows",
-        default=ROWS,
-        show_default=True,
         type=click.IntRange(0),
-        help="The number of random calls for each entry point.",
+        help=f"The number of random calls for each entry point: {ROWS} by default, {QUICK} with --quick.",
     ),
     click.option("--seed", default=0, show_default=True, type=int, help="The seed of the random calls."),
-    click.option("--quick", is_flag=True, help="Make only the random calls, for quick answers."),
+    click.option("--quick", is_flag=True, help="Make only a few random calls, for quick answers."),
     click.option(
         "--deep", is_flag=True, help=f"First search {DEEP} times as many random calls, and shrink those that fail."
     ),
@@ -130,6 +130,8 @@ def _add_run_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def run_command(*arguments: Any, **given: Any) -> Any:
+        if given["rows"] is None:
+            given["rows"] = QUICK if given["quick"] else ROWS
         how = RunOptions(**{name: given.pop(name) for name in names})
         return function(*arguments, how=how, **given)
 

@@ -33,6 +33,9 @@ __all__ = ["RowCall", "make_call"]
 #: In float16, only a few elements may have squares that overflow: the norm of many would overflow, too.
 RARE = 4096
 
+#: The number of threads that make a call at once.
+THREADS = 4
+
 #: The small arrays beside the longest one take their digits from this many seeds.
 SEEDS = 5
 
@@ -124,7 +127,9 @@ def _choose_other_options(levels: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if levels.get("flag", "no-flag") != "no-flag":
         found["error_if_nonfinite"] = levels["flag"] == "strict"
-    if levels["repeated"] != "once":
+    if levels["repeated"] == "threaded":
+        found["threads"] = THREADS
+    elif levels["repeated"] != "once":
         found[levels["repeated"]] = True
     if levels.get("flags", "bool") != "bool":
         found["flags"] = levels["flags"].removesuffix("-bool")

@@ -130,6 +130,7 @@ AXES = (
             ("square", "a square matrix: its transpose has the same shape"),
             ("three", "three axes"),
             ("five", "five axes, one more than the weights of a 2D convolution"),
+            ("six", "six axes"),
         ),
     ),
     Axis(
@@ -143,6 +144,8 @@ AXES = (
             ("broadcast", "strides of zero: all rows (or all elements of a vector) share memory"),
             ("packed", "all such tensors of the call lie in one buffer, one after another"),
             ("swapped", "the byte order of another processor, only for functions that declare it"),
+            ("read-only", "row by row, in memory that cannot be written"),
+            ("unaligned", "the elements do not begin at a multiple of their size"),
         ),
     ),
     Axis(
@@ -159,6 +162,8 @@ AXES = (
             ("slightly-above", "as far above the threshold, which reveals a coefficient of 1"),
             ("far-above", "the norm is fifty times the threshold, or all elements are beyond the bound"),
             ("infinite", "a threshold of infinity"),
+            ("tiny", "the threshold is a ten-thousandth of the norm, or of the elements"),
+            ("beyond", "a finite threshold beyond the largest number of the dtype"),
         ),
     ),
     Axis(
@@ -233,6 +238,8 @@ AXES = (
             ("squares-over", "squares overflow"),
             ("sum-over", "squares do not overflow, but the sum of many does"),
             ("squares-under", "squares underflow"),
+            ("near-largest", "the norm is near the largest number of the dtype"),
+            ("near-smallest", "the elements are near the smallest normal number"),
         ),
     ),
     Axis(
@@ -247,6 +254,7 @@ AXES = (
             ("p2.5", "a non-integer power above 2"),
             ("p0.5", "a power below 1"),
             ("p-inf", "the largest magnitude"),
+            ("p6", "a large even power"),
         ),
         operations=BY_NORM,
     ),
@@ -309,6 +317,7 @@ AXES = (
             ("once", "the first call"),
             ("reused", "earlier calls used the tensors of the call"),
             ("followed", "another call is made before the results are read"),
+            ("1*threaded", "several threads make this call and another one"),
         ),
     ),
 )

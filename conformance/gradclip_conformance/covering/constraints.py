@@ -8,7 +8,7 @@ from functools import cache
 
 from gradclip_adapters.operations import PREFIXES
 
-from .axes import OPERATIONS, list_axes
+from .axes import CROWDED, LONG, OPERATIONS, list_axes
 
 __all__ = ["CLASHES", "Clash", "find_reason", "list_clashes"]
 
@@ -36,7 +36,7 @@ MIXED = "float16+float32 float64+float32 float32+float64 float32+float16 bfloat1
 DTYPES = f"float32 float16 bfloat16 float64 {MIXED}"
 #: The reason why a NumPy scalar is used as a threshold only for gradients of its own dtype.
 WIDER = "rule `unusual-threshold` does not say how a NumPy scalar of another dtype changes the gradients' dtype"
-EXTREME = "squares-over sum-over squares-under"
+EXTREME = "squares-over sum-over squares-under near-largest near-smallest"
 BY_NORM = tuple(name for name, about in PREFIXES.items() if about.is_by_norm)
 OF_EXAMPLES = tuple(name for name, about in PREFIXES.items() if about.sums_examples)
 OF_UNITS = tuple(name for name, about in PREFIXES.items() if about.divides_gradients)
@@ -82,7 +82,7 @@ CLASHES = (
         ),
         "an empty list has no gradients to which this applies",
     ),
-    _make_clash("n0", f"below far-below far-above {BESIDE}", "an empty list has the norm 0"),
+    _make_clash("n0", f"below far-below far-above tiny {BESIDE}", "an empty list has the norm 0"),
     _make_clash("n1", MIXED, "one tensor has one dtype"),
     _make_clash("n1", "x-first x-middle x-last x-but-one x-odd x-even", "with one tensor, all or none are excluded"),
     _make_clash("n1", "none-first none-middle none-last", "with one tensor, all or none are None"),
@@ -105,7 +105,7 @@ CLASHES = (
         ),
         "a gradient that is None has no such property",
     ),
-    _make_clash("none-all", f"below far-below far-above {BESIDE}", "without gradients the norm is 0"),
+    _make_clash("none-all", f"below far-below far-above tiny {BESIDE}", "without gradients the norm is 0"),
     _make_clash("s0", _list_all_but_first(("data", "magnitude")), "there is no element with this property"),
     _make_clash(
         NEAR,
@@ -114,7 +114,9 @@ CLASHES = (
         BY_NORM,
     ),
     _make_clash("one-row one-column", "fortran", "a single row or column has the same memory layout as its transpose"),
-    _make_clash(NEAR, "p3 p4 p1.5 p2.5 p0.5", "the norm of this order is not exact, so either side is right", BY_NORM),
+    _make_clash(
+        NEAR, "p3 p4 p1.5 p2.5 p0.5 p6", "the norm of this order is not exact, so either side is right", BY_NORM
+    ),
     _make_clash(NEAR, EXTREME, "an exact norm needs squares within the range", BY_NORM),
     _make_clash(NEAR, "broadcast", "repeated elements have no exact norm", BY_NORM),
     _make_clash(NEAR, "s0", "without elements the norm is 0", BY_NORM),
@@ -124,32 +126,47 @@ CLASHES = (
     _make_clash("scalar-64", _list_dtypes_but("float64"), WIDER),
     _make_clash(
         "long-integer",
-        f"zero below above far-above infinite {BESIDE}",
+        f"zero below above far-above tiny infinite {BESIDE}",
         "a norm of an ordinary size is far below 2^31",
     ),
     _make_clash(
-        "long-integer", f"float16 bfloat16 {HALF} bfloat16+float32", "half precision cannot represent this integer"
+        "long-integer",
+        f"float16 bfloat16 {HALF} bfloat16+float32",
+        "half precision cannot represent this integer",
     ),
     _make_clash("long-integer", EXTREME, "the integers of an ordinary size are far from such norms"),
     _make_clash("integer", EXTREME, "the integers of an ordinary size are far from such norms"),
     _make_clash(
-        "integer", "far-below far-above", "an integer fifty times as large or small leaves the range of half precision"
+        "integer",
+        "far-below far-above tiny",
+        "an integer fifty times as large or small leaves the range of half precision",
     ),
     _make_clash(
-        NONFINITE, "zero infinite", "the product of an infinity and zero is undefined: rules about NaN test it"
+        NONFINITE, "zero infinite beyond", "the product of an infinity and zero is undefined: rules about NaN test it"
     ),
     _make_clash(NONFINITE, EXTREME, "the norm is not finite, whatever the other elements are"),
     _make_clash(NONFINITE, "strict", "the call must raise: the rule `error-if-nonfinite` tests it"),
     _make_clash(NONFINITE, "broadcast", "broadcasting repeats the NaN or infinity in a whole row or column"),
-    _make_clash(EXTREME, "p1 p3 p4 p1.5 p2.5 p0.5 p-inf", "these magnitudes are chosen for squares"),
+    _make_clash(EXTREME, "p1 p3 p4 p1.5 p2.5 p0.5 p6 p-inf", "these magnitudes are chosen for squares"),
     _make_clash(EXTREME, MIXED, "each dtype has its own range"),
     _make_clash(EXTREME, "subnormals edges one-large", "this data sets its own magnitude"),
-    _make_clash(EXTREME, "infinite", "infinity divided by infinity is undefined in plain arithmetic", BY_NORM),
+    _make_clash(EXTREME, "infinite beyond", "infinity divided by infinity is undefined in plain arithmetic", BY_NORM),
     _make_clash("swapped", "bfloat16 bfloat16+float32", "the bfloat16 of NumPy has one byte order"),
     _make_clash("broadcast", "reused", "rows that share memory cannot be overwritten with other elements"),
     _make_clash("s0", "one-row one-column even odd square three five", "such a tensor has no units", OF_UNITS),
     _make_clash("s513", "one-column odd even square three five", "it has hundreds of units", OF_UNITS),
     _make_clash("s513", "e5 e17", "many long examples take long to judge", OF_EXAMPLES),
+    _make_clash("beyond", f"float64 {MIXED}", "no finite number is beyond float64, and a list has one threshold"),
+    _make_clash("beyond", "integer long-integer", "this relation sets the threshold"),
+    _make_clash("beyond", "scalar-32 scalar-64", "such a scalar does not hold the threshold"),
+    _make_clash("near-largest near-smallest", HALF, "the squares of float16 leave its range before its ends"),
+    _make_clash("near-largest", "far-below below", "a threshold above such a norm is not a number of the dtype"),
+    _make_clash("near-smallest", "far-above tiny", "such a threshold is subnormal or zero"),
+    _make_clash("tiny", "squares-under", "such a threshold is subnormal or zero"),
+    _make_clash("tiny", HALF, "the results are subnormal"),
+    _make_clash("p6", HALF, "the powers of small elements leave the range of float16"),
+    _make_clash("threaded", " ".join((*LONG, *CROWDED, "n10", "n0")), "threads repeat the call a hundred times"),
+    _make_clash("read-only", "reused", "such an array cannot be overwritten with other elements"),
     _make_clash("p0.5", HALF, "the norm of some hundred elements leaves the range of float16"),
     _make_clash("p4", HALF, "the powers of small elements leave the range of float16"),
     _make_clash("p2.5", HALF, "the powers of small elements leave the range of float16"),

@@ -18,7 +18,7 @@ from .shapes import MIXED, choose_shape, choose_size, choose_small_size
 __all__ = ["Member", "choose_members", "hash_levels"]
 
 #: If a list holds various tensors, its short tensors have these shapes and layouts.
-SHAPES = ("flat", "odd", "even", "square", "one-row", "one-column", "three", "five", "scalar")
+SHAPES = ("flat", "odd", "even", "square", "one-row", "one-column", "three", "five", "scalar", "six")
 LAYOUTS = ("contiguous", "fortran", "strided", "gaps")
 
 #: The numbers of tensors after which multi-tensor kernels start another launch.

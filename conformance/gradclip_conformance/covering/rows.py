@@ -94,8 +94,8 @@ def _list_needs(levels: Mapping[str, str]) -> Iterator[str]:
     layout = {"fortran": "transposed", "gaps": "sliced"}.get(levels["layout"], levels["layout"])
     if layout in FEATURE_OF_LAYOUT:
         yield FEATURE_OF_LAYOUT[layout]
-    # A broadcast array cannot be written.
-    if layout == "broadcast":
+    # Such an array cannot be written.
+    if layout in ("broadcast", "read-only"):
         yield "functional"
     for axis, ordinary, feature in (
         ("excluded", "all-in", "excludes"),
@@ -116,7 +116,7 @@ def _list_needs(levels: Mapping[str, str]) -> Iterator[str]:
     if levels["threshold"].startswith("scalar-"):
         yield "threshold_kinds"
     if levels["repeated"] != "once":
-        yield {"reused": "reuses", "followed": "follows"}[levels["repeated"]]
+        yield {"reused": "reuses", "followed": "follows", "threaded": "threads"}[levels["repeated"]]
     if "+" in levels["dtype"]:
         yield "mixed_dtypes"
 

@@ -29,17 +29,38 @@ BESIDE = (*NEAR, "slightly-below", "slightly-above")
 #: The exponent of most elements for each magnitude.
 EXPONENTS = {
     "float16": {"ordinary": -6, "squares-over": 9, "sum-over": 5, "squares-under": -13},
-    "bfloat16": {"ordinary": -3, "squares-over": 66, "sum-over": 61, "squares-under": -80},
-    "float32": {"ordinary": -3, "squares-over": 66, "sum-over": 61, "squares-under": -80},
-    "float64": {"ordinary": -3, "squares-over": 520, "sum-over": 509, "squares-under": -560},
+    "bfloat16": {
+        "ordinary": -3,
+        "squares-over": 66,
+        "sum-over": 61,
+        "squares-under": -80,
+        "near-largest": 106,
+        "near-smallest": -124,
+    },
+    "float32": {
+        "ordinary": -3,
+        "squares-over": 66,
+        "sum-over": 61,
+        "squares-under": -80,
+        "near-largest": 106,
+        "near-smallest": -124,
+    },
+    "float64": {
+        "ordinary": -3,
+        "squares-over": 520,
+        "sum-over": 509,
+        "squares-under": -560,
+        "near-largest": 1002,
+        "near-smallest": -1020,
+    },
 }
 
 #: The exponent of the elements if the threshold is an int.
 WHOLE = 2
 
 #: The quotient of threshold and norm, or of bound and smallest element.
-FACTORS = {"above": 0.5, "far-below": 50.0, "below": 2.0, "far-above": 0.02}
-BOUND_FACTORS = {"above": 1.75, "far-below": 200.0, "below": 8.0, "far-above": 0.02}
+FACTORS = {"above": 0.5, "far-below": 50.0, "below": 2.0, "far-above": 0.02, "tiny": 1e-4}
+BOUND_FACTORS = {"above": 1.75, "far-below": 200.0, "below": 8.0, "far-above": 0.02, "tiny": 1e-4}
 
 #: A threshold that is made from a norm is rounded to this many bits, because the last bits of the norm may differ
 #: between machines.
@@ -92,6 +113,8 @@ def _choose_beside(
     relation = levels["relation"]
     if relation in ("zero", "infinite"):
         return 0.0 if relation == "zero" else math.inf
+    if relation == "beyond":
+        return float(FORMATS[dtype].largest) * 8
     if levels["threshold"] == "long-integer":
         return LONG_INTEGER
     if relation in factors:
@@ -99,7 +122,7 @@ def _choose_beside(
     # Change the threshold by a small part of the norm. This part exceeds the rounding errors of the dtype, and those of
     # a sum of so many elements in float32.
     digits = FORMATS[dtype].precision
-    part = 2.0 ** -min(8, digits - 3)
+    part = 2.0 ** -min(11, digits - 3)
     if digits <= FORMATS["float32"].precision:
         part = max(part, min(MOST_BESIDE, elements * 2.0**-23))
     value = norm * (1 - part if relation == "slightly-above" else 1 + part) or 1.0

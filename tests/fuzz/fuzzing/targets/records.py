@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from gradclip_conformance.cli import gradclip
-from gradclip_reports.records import RecordError, read_runs
+from gradclip_reports.records import RecordError, read_partial, read_runs
 from gradclip_reports.render import FORMATS
 
 from ..documents import NAMES_OF, add_footer, read_lines
@@ -129,6 +130,8 @@ def check(example: Any) -> None:
 
 def _find_refusal(path: Path, unchanged: Path, name: str) -> str:
     """Return why a record is refused. The text is empty if it is read, drawn, and compared with an unchanged one."""
+    with contextlib.suppress(RecordError):
+        check_drawings([read_partial(path)])
     try:
         runs = read_runs(path, allow_incomplete=True)
     except RecordError as error:

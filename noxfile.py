@@ -216,7 +216,7 @@ def spec(session: nox.Session, backend: str) -> None:
     session.run("pytest", "--exam", "tests/spec", *session.posargs)
     if backend == "torch":
         # Run the kernels for GPUs in Triton's interpreter. Without a GPU, torch does not need Triton otherwise.
-        session.install(*pin(["triton"]))
+        session.install(*list_requirements("triton"))
         session.run("pytest", *IN_PARALLEL, "tests/spec/test_torch_fused.py", env={"TRITON_INTERPRET": "1"})
     if backend in ("sparse", "ndonnx"):
         # The suite has no adapter for these libraries.

@@ -183,10 +183,9 @@ class Maker:
     ) -> Case:
         """Return a case of a rule of the operation. The rule is named without the operation."""
         every = [gradients] if isinstance(gradients, Gradient) else gradients
-        if not isinstance(expectation, Expect):
-            expectation = expectation(every)
+        expected = expectation(every) if callable(expectation) else expectation
         options = {self.operation.threshold: threshold, **options}
-        return make_case(f"{self.operation.prefix}.{rule}", variant, self.dtype, every, options, expectation, needs)
+        return make_case(f"{self.operation.prefix}.{rule}", variant, self.dtype, every, options, expected, needs)
 
     def table(
         self,

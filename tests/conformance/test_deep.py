@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def test_right_function_has_no_failing_row() -> None:
 def test_command_line_searches_and_records_the_shrunk_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = (
         "import numpy as np\n\n\ndef clip(grads, *, max):\n"
-        "    return [np.minimum(g, max) if g.size > 4 else np.clip(g, -max, max) for g in grads]\n"
+        "    return [g if g is None else np.clip(g, -max if g.size <= 4 else None, max) for g in grads]\n"
     )
     (tmp_path / "half_clip.py").write_text(source, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -89,4 +90,6 @@ def test_command_line_searches_and_records_the_shrunk_row(tmp_path: Path, monkey
     assert "different failures: 1" in result.output
     (run,) = read_runs(tmp_path / "deep.jsonl")
     assert run.header.seed == 7
-    assert "value.combinations/s9_n1/" in result.output
+    found = re.search(r"--case (value\.combinations/s\d+_n1\S*)", result.output)
+    assert found, result.output
+    assert found[1] in [cell.case for cell in run.cells if cell.status == "fail"]

@@ -90,6 +90,6 @@ def test_command_line_searches_and_records_the_shrunk_row(tmp_path: Path, monkey
     assert "different failures: 1" in result.output
     (run,) = read_runs(tmp_path / "deep.jsonl")
     assert run.header.seed == 7
-    found = re.search(r"--case (value\.combinations/s\d+_n1\S*)", result.output)
+    found = re.search(r"--case (value\.combinations/s\d+_n\d\S*)", result.output)
     assert found, result.output
     assert found[1] in [cell.case for cell in run.cells if cell.status == "fail"]

@@ -34,6 +34,7 @@ PUBLIC = [
     "conformance/gradclip_conformance/decorator.py",
     "gradclip_spec/_averages.py",
     "gradclip_spec/_clip.py",
+    "gradclip_spec/_contributions.py",
     "gradclip_spec/_examples.py",
     "gradclip_spec/_unitwise.py",
     "gradclip_spec/optax.py",

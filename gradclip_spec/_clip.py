@@ -4,8 +4,9 @@ The backend of the arrays does the computations; `docs/explanation/reference-des
 """
 
 import math
-from typing import cast
+from typing import Any, cast
 
+from gradclip_spec._contributions import check_contributions
 from gradclip_spec._formats import round_to
 from gradclip_spec._inputs import Tree, check_bounds, check_number, explain_names
 from gradclip_spec._typing import Array, ArrayTree, NeedClip, T
@@ -199,6 +200,7 @@ def clip_by_global_norm(
     need_clip: NeedClip = None,
     error_if_nonfinite: bool = False,
     inplace: bool = False,
+    contributions: Array = None,
 ) -> tuple[T, Array]:
     r"""Scale all arrays by one coefficient if their common norm exceeds `clip_norm`.
 
@@ -224,6 +226,9 @@ def clip_by_global_norm(
         Whether to raise if `total_norm` is NaN or infinite.
     inplace : bool, optional
         Whether to write the results into the arrays that are passed.
+    contributions : array, optional
+        The contributions of all ranks that share the gradients (see :func:`norm_contribution`), one row for each. The
+        norm is then that of all ranks. It does not matter which rows are those of this rank.
 
     Returns
     -------
@@ -245,7 +250,8 @@ def clip_by_global_norm(
         while the norm is being traced.
     ValueError
         If `clip_norm` or `eps` is negative or NaN. If `norm_type` is not above zero. If `need_clip` has another
-        structure or an unknown name. Nothing has been changed when an error is raised.
+        structure or an unknown name. If `contributions` has another shape than one row of 4 numbers for each rank.
+        Nothing has been changed when an error is raised.
 
     See Also
     --------
@@ -294,8 +300,7 @@ def clip_by_global_norm(
     plain tensor that is the same on every process. All processes of a mesh must make the call, with the same tensors.
     Plain tensors together with DTensors, and DTensors with a `Partial` placement, raise a `TypeError`. Plain tensors
     may be on several devices; the total norm is on the device of the first tensor. A plain tensor does not show that it
-    is a shard. So with shards that are not DTensors (FSDP1's, ZeRO's), each process clips by the norm of its own
-    shards.
+    is a shard. So with shards that are not DTensors (FSDP1's, ZeRO's, experts), gather the contributions of all ranks.
 
     Source: Paddle's `ClipGradByGlobalNorm(clip_norm)`, torch's `clip_grad_norm_`, TensorFlow's `clip_by_global_norm`.
 
@@ -322,7 +327,7 @@ def clip_by_global_norm(
     tree = Tree(grads, need_clip)
     backend = choose_backend(tree, inplace)
     with backend.context():
-        norm = backend.measure_norm(tree.included, norm_type)
+        norm = _measure(backend, tree, norm_type, contributions)
         total_norm = backend.round_norm(norm)
         if error_if_nonfinite:
             _refuse_nonfinite(total_norm, backend.raises_errors_of_users)
@@ -332,7 +337,9 @@ def clip_by_global_norm(
 
 
 @explain_names
-def global_norm(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: NeedClip = None) -> Array:
+def global_norm(
+    grads: ArrayTree, /, *, norm_type: float = 2, need_clip: NeedClip = None, contributions: Array = None
+) -> Array:
     r"""Return the norm of all arrays together.
 
     .. math:: N = \left( \sum_i \sum_{x \in X_i} |x|^p \right)^{1/p}
@@ -345,6 +352,8 @@ def global_norm(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: NeedCli
         The p of the norm, above zero; infinity is the largest magnitude.
     need_clip : tree of bool, callable, or set of str, optional
         Which arrays are included, as for :func:`clip_by_value`; excluded arrays do not count.
+    contributions : array, optional
+        The contributions of all ranks that share the gradients, as for :func:`clip_by_global_norm`.
 
     Returns
     -------
@@ -357,7 +366,8 @@ def global_norm(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: NeedCli
     TypeError
         If :func:`clip_by_value` would refuse the arguments for their types or names.
     ValueError
-        If `norm_type` is not above zero, or `need_clip` has another structure or an unknown name.
+        If `norm_type` is not above zero, or `need_clip` has another structure or an unknown name. If `contributions`
+        has another shape than one row of 4 numbers for each rank.
 
     See Also
     --------
@@ -379,7 +389,15 @@ def global_norm(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: NeedCli
     tree = Tree(grads, need_clip)
     backend = choose_backend(tree)
     with backend.context():
-        return backend.round_norm(backend.measure_norm(tree.included, norm_type))
+        return backend.round_norm(_measure(backend, tree, norm_type, contributions))
+
+
+def _measure(backend: Any, tree: Tree, norm_type: float, contributions: Array) -> Any:
+    """Return the norm of the included arrays, or of all ranks if their contributions are given."""
+    if contributions is None:
+        return backend.measure_norm(tree.included, norm_type)
+    check_contributions(contributions)
+    return backend.join(contributions, norm_type)
 
 
 def _refuse_nonfinite(total: Array, runs_users_code: bool) -> None:

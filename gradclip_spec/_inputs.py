@@ -65,7 +65,7 @@ def _explain(names: list[str], name: str) -> str:
         return "the gradients are the first argument, without a name"
     if name == "foreach":
         return "it always works on all arrays together; leave it out"
-    own = next((own for own in names if name in _OTHER_NAMES[own]), None)
+    own = next((own for own in names if name in _OTHER_NAMES.get(own, ())), None)
     return f"here it is called `{own}`" if own else f"it has {', '.join(f'`{each}`' for each in names)}"
 
 

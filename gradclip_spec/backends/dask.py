@@ -55,6 +55,17 @@ class Dask(OneByOne, Backend):
         layer[name, 0] = (functools.partial(_join, norm_type), list(layer))
         return _make_array(name, layer, arrays, (3,), np.float64)
 
+    def join(self, rows: Array, norm_type: float) -> Array:
+        """Refuse contributions of other ranks.
+
+        Raises
+        ------
+        TypeError
+            Always: the chunks of an array of Dask are all there are.
+        """
+        message = "`contributions` is for ranks with arrays of their own; all chunks of Dask's arrays count without it"
+        raise TypeError(message)
+
     def round_norm(self, norm: Array) -> Array:
         """Return a norm as one rounded number."""
         name = f"gradclip-total-{dask.base.tokenize(self.total_dtype, norm.name)}"

@@ -16,6 +16,7 @@ import numpy as np
 from gradclip_spec import kernels
 from gradclip_spec._formats import name_dtype
 from gradclip_spec._norms import Norm, PowerSum
+from gradclip_spec.backends.base import make_number_backend
 from gradclip_spec.kernels import plain
 
 __all__ = ["ONE", "InMemory"]
@@ -154,6 +155,10 @@ class InMemory(kernels.Memory):
         except OverflowError:
             number = math.inf
         return self.xp.asarray(np.asarray(number, np.float64 if self.any_float64 else np.float32), device="cpu")
+
+    def join(self, rows: Array, norm_type: float) -> Number:
+        """Return the norm of all blocks from their numbers, one row for each block."""
+        return self.adopt(make_number_backend().join(np.asarray(rows), norm_type))
 
     def adopt(self, norm: Norm) -> Number:
         """Convert a norm that another backend has computed."""

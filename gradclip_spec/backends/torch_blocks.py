@@ -7,11 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from gradclip_spec._norms import PowerSum
-from gradclip_spec.backends.base import Backend, Coefficient, OneByOne, group_by, make_number_backend
+from gradclip_spec.backends.base import Backend, Coefficient, OneByOne, group_by
 
 __all__ = ["Devices", "Shards", "are_dtensors"]
 
@@ -67,10 +66,7 @@ class _Blocks(OneByOne):
 
     def measure_norm(self, arrays: Sequence[Array], norm_type: float) -> Any:
         """Return the norm of all blocks together."""
-        rows = self.gather(arrays, norm_type)
-        if not self.eager:
-            return self.local.join(rows, norm_type)
-        return self.local.adopt(make_number_backend().join(np.asarray(rows), norm_type))
+        return self.local.join(self.gather(arrays, norm_type), norm_type)
 
 
 class Shards(_Blocks):

@@ -55,7 +55,9 @@ def test_every_section_is_there(name: str) -> None:
         assert f"\n{error}\n    If " in text
 
 
-@pytest.mark.parametrize("module", ["torch_tensors", "distributed_torch", "distributed_jax", "distributed_dask"])
+@pytest.mark.parametrize(
+    "module", ["torch_tensors", "distributed_torch", "distributed_jax", "distributed_dask", "contributions"]
+)
 def test_manual_shows_what_is_tested(module: str) -> None:
     source = (HERE / f"test_{module}.py").read_text(encoding="utf-8")
     page = "docs/how-to/use-the-reference.md"

@@ -12,7 +12,7 @@ import sys
 import gradclip_spec
 from gradclip_adapters.operations import OPERATIONS
 
-NAMES = sorted(["ClipByGlobalNorm", "ClipByNorm", "ClipByValue", "global_norm", *OPERATIONS])
+NAMES = sorted(["ClipByGlobalNorm", "ClipByNorm", "ClipByValue", "global_norm", "norm_contribution", *OPERATIONS])
 
 
 def test_public_names() -> None:
@@ -35,7 +35,7 @@ def test_every_module_lists_its_public_names() -> None:
 def test_signatures() -> None:
     assert str(inspect.signature(gradclip_spec.global_norm)) == (
         "(grads: Any, /, *, norm_type: float = 2, need_clip: collections.abc.Callable[[str, typing.Any], bool] | "
-        "collections.abc.Iterable[typing.Any] | bool | None = None) -> Any"
+        "collections.abc.Iterable[typing.Any] | bool | None = None, contributions: Any = None) -> Any"
     )
     assert list(inspect.signature(gradclip_spec.clip_by_value).parameters) == [
         "grads",
@@ -49,6 +49,7 @@ def test_signatures() -> None:
     ]
     assert list(inspect.signature(gradclip_spec.clip_by_global_norm).parameters) == [
         *("grads", "clip_norm", "norm_type", "eps", "need_clip", "error_if_nonfinite", "inplace"),
+        "contributions",
     ]
 
 

@@ -77,6 +77,11 @@ def norm_contribution(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: N
 def check_contributions(rows: Any) -> None:
     """Refuse an array that does not hold one row of four numbers for each rank.
 
+    Parameters
+    ----------
+    rows : array
+        The contributions of all ranks.
+
     Raises
     ------
     ValueError

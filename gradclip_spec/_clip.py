@@ -298,9 +298,10 @@ def clip_by_global_norm(
     *Several machines.* Dask arrays, torch's DTensors (such as FSDP2's gradients) and sharded JAX arrays are not
     gathered: each chunk or shard is read in place, and only a few numbers are sent. With DTensors, the total norm is a
     plain tensor that is the same on every process. All processes of a mesh must make the call, with the same tensors.
-    Plain tensors together with DTensors, and DTensors with a `Partial` placement, raise a `TypeError`. Plain tensors
-    may be on several devices; the total norm is on the device of the first tensor. A plain tensor does not show that it
-    is a shard. So with shards that are not DTensors (FSDP1's, ZeRO's, experts), gather the contributions of all ranks.
+    Plain tensors beside DTensors count once, as the same on every process. A DTensor with a `Partial` placement is
+    added up for its norm, and each of its addends is scaled; a clip by value refuses it. Plain tensors may be on
+    several devices; the total norm is on the device of the first tensor. A plain tensor does not show that it is a
+    shard. So with shards that are not DTensors (FSDP1's, ZeRO's, experts), gather the contributions of all ranks.
 
     Source: Paddle's `ClipGradByGlobalNorm(clip_norm)`, torch's `clip_grad_norm_`, TensorFlow's `clip_by_global_norm`.
 

@@ -106,8 +106,8 @@ def _choose_torch(xp: Any, tensors: Sequence[Any], device: Any) -> Any:
     if "torch.distributed.tensor" in sys.modules or len({x.device for x in tensors}) > 1:
         from gradclip_spec.backends import torch_blocks
 
-        if torch_blocks.are_dtensors(tensors):
-            shards = [x.to_local() for x in tensors]
+        if torch_blocks.has_dtensors(tensors):
+            shards = list(map(torch_blocks.take_shard, tensors))
             return torch_blocks.Shards(xp, tensors, _choose_torch(xp, shards, device))
         if len({x.device for x in tensors}) > 1:
             return torch_blocks.Devices(xp, tensors, Torch(xp, tensors))

@@ -4,45 +4,54 @@
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from gradclip_spec._norms import PowerSum
-from gradclip_spec.backends.base import Backend, Coefficient, OneByOne, group_by
+from gradclip_spec.backends.base import Backend, Bounds, Coefficient, OneByOne, group_by
 
-__all__ = ["Devices", "Shards", "are_dtensors"]
+__all__ = ["Devices", "Shards", "has_dtensors", "take_shard"]
 
 Array = Any
 
 
-def are_dtensors(arrays: Sequence[Array]) -> bool:
-    """Return whether the arrays are DTensors.
+def has_dtensors(arrays: Sequence[Array]) -> bool:
+    """Return whether some of the arrays are DTensors.
 
     Raises
     ------
     TypeError
-        If only some of the arrays are DTensors. If a DTensor is a sum that is still distributed over the processes, or
-        is on a mesh that does not include this process.
+        If a DTensor is on a mesh that does not include this process.
     """
-    module = sys.modules.get("torch.distributed.tensor")
-    kinds = {module is not None and issubclass(kind, module.DTensor) for kind in {type(array) for array in arrays}}
-    if kinds == {True, False}:
-        hint = "declare the plain ones, e.g. with DTensor.from_local(gradient, mesh, [Replicate()])"
-        message = f"gradients must be all DTensors or all plain tensors, got both; {hint}"
-        raise TypeError(message)
-    if True not in kinds:
-        return False
-    if any(mesh.get_coordinate() is None for mesh in {array.device_mesh for array in arrays}):
+    dtensors = [array for array in arrays if is_dtensor(array)]
+    if any(mesh.get_coordinate() is None for mesh in {array.device_mesh for array in dtensors}):
         message = "gradients must be on meshes that this process is part of, got a DTensor on another; leave it out"
         raise TypeError(message)
-    for array in arrays:
-        if any(placement.is_partial() for placement in array.placements):
-            got = f"got a DTensor with the placements {array.placements}; call `redistribute` on it first"
-            message = f"gradients must have been summed over the processes, {got}"
-            raise TypeError(message)
-    return True
+    return bool(dtensors)
+
+
+def is_dtensor(array: Array) -> bool:
+    """Return whether an array is a DTensor."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(array, module.DTensor)
+
+
+def take_shard(array: Array) -> Array:
+    """Return the shard of a DTensor on this process. A plain tensor is the same on all processes."""
+    return array.to_local() if is_dtensor(array) else array
+
+
+def _is_partial(array: Array) -> bool:
+    return is_dtensor(array) and any(placement.is_partial() for placement in array.placements)
+
+
+def _add_up(array: Array) -> Array:
+    """Return a DTensor with the sums of its addends on all processes that have one."""
+    kinds = torch.distributed.tensor
+    summed = [kinds.Replicate() if placement.is_partial() else placement for placement in array.placements]
+    return array.redistribute(array.device_mesh, summed)
 
 
 class _Blocks(OneByOne):
@@ -70,14 +79,18 @@ class _Blocks(OneByOne):
 
 
 class Shards(_Blocks):
-    """The backend of DTensors. Element-wise operations work on the shards."""
+    """The backend of DTensors, alone or beside plain tensors, which are the same on all processes.
+
+    Element-wise operations work on the shards. A DTensor with the placement `Partial` is a sum that is still spread
+    over the processes: it is added up for its norm, and each of its addends is scaled.
+    """
 
     slices_are_views = False
 
     def find_problem(self, arrays: Sequence[Array], inplace: bool) -> tuple[int, str] | None:
         """Return a DTensor or a shard that cannot be clipped."""
         with torch.no_grad():
-            problem: tuple[int, str] | None = self.local.find_problem([x.to_local() for x in arrays], inplace)
+            problem: tuple[int, str] | None = self.local.find_problem(list(map(take_shard, arrays)), inplace)
         # The strides of a DTensor are those given to it, not those of its shard.
         return problem or self.local.find_problem(arrays, inplace)
 
@@ -85,11 +98,15 @@ class Shards(_Blocks):
         """Return the numbers of the shards on every process, with one row for each process and sharding."""
         kinds = torch.distributed.tensor
         groups: dict[Any, list[Array]] = {}
-        for array in arrays:
+        plain = [array for array in arrays if not is_dtensor(array)]
+        for array in (_add_up(array) if _is_partial(array) else array for array in arrays if is_dtensor(array)):
             # Count an array once along a mesh dimension on which it is replicated.
             split = tuple(not placement.is_replicate() for placement in array.placements)
             groups.setdefault((array.device_mesh, split), []).append(array.to_local())
         rows = []
+        if plain:
+            # Each process has the same numbers of plain tensors.
+            rows.append(torch.stack(_convert_to_tensors(self.local.summarize(plain, norm_type), self.device))[None])
         for (mesh, split), shards in groups.items():
             numbers = _convert_to_tensors(self.local.summarize(shards, norm_type), shards[0].device)
             # All processes must take part in the backward pass, also those whose shards are empty.
@@ -98,12 +115,12 @@ class Shards(_Blocks):
             placements = [kinds.Shard(axis) if apart else kinds.Replicate() for axis, apart in enumerate(split)]
             everyone = kinds.DTensor.from_local(local, mesh, placements, run_check=False).full_tensor()
             # Send numbers between the devices of the mesh, even if shards are kept on the CPU.
-            rows.append(everyone.reshape(-1, 4).to(arrays[0].device))
+            rows.append(everyone.reshape(-1, 4).to(self.device))
         return torch.cat(rows)
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
         """Return each DTensor multiplied by one coefficient."""
-        shards = [x.to_local() for x in arrays]
+        shards = list(map(take_shard, arrays))
         if self.eager:
             products = self.local.scale(shards, coefficient, inplace)
         else:
@@ -112,7 +129,10 @@ class Shards(_Blocks):
                 factors = [_put_on_shard(x, factor) for factor in coefficient.factors]
                 products += self.local.scale([shard], Coefficient(factors, coefficient.unchanged), inplace)
         triples = zip(arrays, shards, products, strict=True)
-        return [x if inplace or product is shard else _wrap(x, product) for x, shard, product in triples]
+        return [
+            (x if inplace or product is shard else _wrap(x, product)) if is_dtensor(x) else product
+            for x, shard, product in triples
+        ]
 
     def join_units(self, x: Array, units: Sequence[Array], axis: int, inplace: bool) -> Array:
         """Return units as one DTensor with the placements of `x`, or write them into `x`."""
@@ -122,8 +142,26 @@ class Shards(_Blocks):
         x.to_local().copy_(joined.to_local())
         return x
 
+    def clip_all(self, arrays: Sequence[Array], bounds: Mapping[str, Bounds], inplace: bool) -> list[Array]:
+        """Return each array clipped to the bounds for the name of its dtype.
+
+        Raises
+        ------
+        TypeError
+            If a DTensor is a sum that is still spread over the processes, because bounds do not apply to addends.
+        """
+        for array in arrays:
+            if _is_partial(array):
+                got = f"got a DTensor with the placements {array.placements}; call `redistribute` on it first"
+                message = f"gradients must have been summed over the processes, {got}"
+                raise TypeError(message)
+        return Backend.clip_all(self, arrays, bounds, inplace)  # type: ignore[arg-type]
+
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
         """Return a DTensor within bounds."""
+        if not is_dtensor(x):
+            clipped: Array = self.local.clip(x, lower, upper, inplace)
+            return clipped
         shard = x.to_local()
         clipped = self.local.clip(shard, lower, upper, inplace) if shard.numel() else shard
         return x if inplace else _wrap(x, clipped)
@@ -159,7 +197,8 @@ def _wrap(x: Array, shard: Array) -> Array:
     place = {"device_mesh": x.device_mesh, "placements": x.placements, "run_check": False}
     # Use the device of the shard, which may differ from that of the mesh: FSDP2 may keep shards on the CPU.
     whole = torch.distributed.tensor.DTensor.from_local(shard, **place, shape=x.shape, stride=x.stride())
-    return _make_differentiable(whole.to(shard.device))
+    # A conversion would add up a sum that is spread over the processes.
+    return _make_differentiable(whole if whole.device == shard.device else whole.to(shard.device))
 
 
 def _make_differentiable(x: Array) -> Array:
@@ -171,7 +210,7 @@ def _make_differentiable(x: Array) -> Array:
 
 def _put_on_shard(x: Array, k: Array) -> Array:
     """Return a number whose derivative is summed over the shards that it is multiplied with."""
-    if not k.requires_grad:
+    if not k.requires_grad or not is_dtensor(x):
         return k
     kinds = torch.distributed.tensor
     everywhere = kinds.DTensor.from_local(k, x.device_mesh, [kinds.Replicate()] * x.device_mesh.ndim, run_check=False)

@@ -248,16 +248,12 @@ def shards_of_extreme_scales(mesh: Any) -> None:
 
 @check
 def refusals(mesh: Any) -> None:
-    """Check refusals: a plain tensor beside shards, a DTensor of partial sums, and elements that share memory."""
+    """Check refusals: a clip of partial sums by value, and elements that share memory."""
     import torch
     from torch.distributed.tensor import DTensor, Partial, Shard
 
     plain = torch.ones(4)
     shards = shard_tensor(mesh, plain, Shard(0))
-    with pytest.raises(TypeError, match="from_local"):
-        clip_by_global_norm([shards, plain], 1.0)
-    clipped, _ = clip_by_global_norm([shards, plain], 1.0, need_clip=[True, False])
-    assert clipped[1] is plain
     partial = DTensor.from_local(plain, mesh, [Partial()])
     with pytest.raises(TypeError, match="redistribute"):
         clip_by_value([partial], 1.0, inplace=True)
@@ -377,6 +373,30 @@ def compiled(mesh: Any) -> None:
         clipped, total = function(*shards)
 
     assert_on_budget(whole, [x.full_tensor() for x in clipped], total, 1.25, "float32")
+
+
+@check
+def plain_tensors_and_partial_sums(mesh: Any) -> None:
+    """Check plain tensors beside shards, which are the same on all processes, and sums that are spread over them."""
+    import torch
+    from torch.distributed.tensor import DTensor, Partial, Shard
+
+    for dtype in BUDGETS:
+        first, second, third, *_ = make_gradients(dtype)
+        # Only one process has an addend that is not zero, so the sum is exact.
+        addend = third if mesh.get_rank() == mesh.size() - 1 else torch.zeros_like(third)
+        whole = [first, second, third]
+        for inplace in (False, True):
+            partial = DTensor.from_local(addend.clone(), mesh, [Partial()], run_check=False)
+            given = [shard_tensor(mesh, first.clone(), Shard(0)), second.clone(), partial]
+            clipped, total = clip_by_global_norm(given, 1.25, inplace=inplace)
+
+            assert type(clipped[1]) is torch.Tensor
+            assert clipped[2].placements == (Partial(),)
+            assert all((new is old) == inplace for new, old in zip(clipped, given, strict=True))
+            assert_on_budget(
+                whole, [clipped[0].full_tensor(), clipped[1], clipped[2].full_tensor()], total, 1.25, dtype
+            )
 
 
 @check

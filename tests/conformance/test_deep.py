@@ -87,7 +87,7 @@ def test_command_line_searches_and_records_the_shrunk_row(tmp_path: Path, monkey
     result = CliRunner().invoke(gradclip, [*arguments, "--rule", "value.combinations/*", "-o", "deep.jsonl"])
 
     assert result.exit_code == 1, result.output
-    assert "different failures: 1" in result.output
+    assert re.search(r"different failures: [1-9]", result.output), result.output
     (run,) = read_runs(tmp_path / "deep.jsonl")
     assert run.header.seed == 7
     found = re.search(r"--case (value\.combinations/s\d+_n\d\S*)", result.output)

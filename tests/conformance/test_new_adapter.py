@@ -119,7 +119,7 @@ def test_filled_in_adapter_honours_the_abilities_that_need_no_code(style: str, t
     adapter = registry.resolve(str(tmp_path / "filled.py"))
 
     record = run_adapter(
-        RunRequest("filled", lambda: InProcess(adapter), Selection(dtypes=("float32",)), stage="quick"), io.StringIO()
+        RunRequest("filled", lambda: InProcess(adapter), Selection(dtypes=("float32",)), rows=20), io.StringIO()
     )
 
     assert [f"{one.case}: {one.detail}" for one in record.cells if one.status in SPOILING] == []

@@ -166,7 +166,7 @@ def test_script_of_each_published_failure_fails(adapter: str, tmp_path: Path) ->
     cells = {(cell.case, cell.subject): cell for cell in run.cells if cell.status in ("deviation", "fail")}
     scripts = {}
     for key, cell in cells.items():
-        # `test_each_published_failure_has_a_script_or_a_reason` knows the reasons.
+        # Some cases have no script.
         with contextlib.suppress(NoScript):
             scripts[key] = write_script(run.header, cell)
 
@@ -200,33 +200,6 @@ def test_script_of_a_passed_cell_succeeds(adapter: str, tmp_path: Path) -> None:
 
     assert found
     assert {cell: outcome for cell, outcome in found.items() if outcome[0] != "passes"} == {}
-
-
-@pytest.mark.exam(sample=0)
-@pytest.mark.parametrize("adapter", MODULES)
-def test_each_published_failure_has_a_script_or_a_reason(adapter: str, pytestconfig: pytest.Config) -> None:
-    run = read_published(adapter)
-    failures = [cell for cell in run.cells if cell.status in ("deviation", "fail")]
-    # Many rows fail alike. Without `--all`, every eighth of them is enough.
-    rows = [cell for cell in failures if ROW.search(cell.case)][:: 1 if pytestconfig.getoption("--all") else 8]
-    failures = [cell for cell in failures if not ROW.search(cell.case)] + rows
-
-    reasons, reasons_of_rows = [], []
-    for cell in failures:
-        try:
-            assert "import" in write_script(run.header, cell)
-        except NoScript as reason:
-            (reasons_of_rows if ROW.search(cell.case) else reasons).append(str(reason))
-
-    unknown = [each for each in reasons if not any(words in each for words in WITHOUT_SCRIPT)]
-    unknown += [
-        each for each in reasons_of_rows if not any(words in each for words in WITHOUT_SCRIPT + ROWS_WITHOUT_SCRIPT)
-    ]
-    assert unknown == []
-    written = [cell for cell in failures if not ROW.search(cell.case)]
-    # An adapter that clips only per example has many such cases.
-    rare = [each for each in reasons if "several examples" not in each]
-    assert len(rare) < len(written) / 10
 
 
 @pytest.mark.exam(sample=len(ADAPTERS))

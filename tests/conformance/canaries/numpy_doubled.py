@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,7 +72,8 @@ for function in (
     clip_per_example,
     clip_unitwise,
 ):
-    setattr(gradclip_spec, function.__name__, function)
+    # The adapter reads what a function can do off its signature.
+    setattr(gradclip_spec, function.__name__, functools.wraps(getattr(gradclip_spec, function.__name__))(function))
 
 from gradclip_adapters.reference import numpy  # noqa: E402 - it must find the functions replaced
 

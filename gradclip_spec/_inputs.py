@@ -135,7 +135,7 @@ class Tree:
     """
 
     def __init__(self, grads: Any, need_clip: Any) -> None:
-        self._grads = list(grads) if isinstance(grads, Iterator | ValuesView) else grads
+        self._grads = _read_once(grads)
         self._structure: Any = None
         try:
             #: Arrays, or None if there is no gradient.
@@ -143,7 +143,7 @@ class Tree:
         except RecursionError:
             message = "`grads` is nested too deep, or holds itself; give it as a flat list or dict"
             raise ValueError(message) from None
-        for leaf in {type(leaf): leaf for leaf in self.leaves}.values():
+        for leaf in dict(zip(map(type, self.leaves), self.leaves, strict=True)).values():
             if leaf is not None and not array_api_compat.is_array_api_obj(leaf):
                 self.leaves = self._flatten_others(leaf)
                 break
@@ -225,7 +225,7 @@ class Tree:
 
     def _match(self, flags: Any) -> dict[int, Any]:
         """Return the flag at the place of each leaf."""
-        flags = list(flags) if isinstance(flags, Iterator | ValuesView) else flags
+        flags = _read_once(flags)
         try:
             by_path = dict(self._list_items(flags))
         except RecursionError:
@@ -252,6 +252,14 @@ def _check_container(kind: Any) -> bool:
 
 #: Whether a type is a container that is taken apart here.
 _is_container: Callable[[Any], bool] = functools.cache(_check_container)
+
+
+def _read_once(tree: Any) -> Any:
+    """Return a list of what a generator or the `values()` of a dict yields, and any other tree itself."""
+    # Containers come first, because a check for an abstract class is slow.
+    if _is_container(type(tree)) or not isinstance(tree, Iterator | ValuesView):
+        return tree
+    return list(tree)
 
 
 def _list_leaves(node: Any) -> list[Any]:

@@ -47,7 +47,7 @@ def _make_backend(tree: Tree) -> Any:
     if len(tree.included) < len(existing):
         # In JAX, the derivative with respect to an integer is a NumPy array of the dtype float0.
         existing = [x for x in existing if getattr(getattr(x, "dtype", None), "names", None) != ("float0",)] or existing
-    representatives = list({type(x): x for x in existing}.values())
+    representatives = list(dict(zip(map(type, existing), existing, strict=True)).values())
     for x in representatives:
         if not array_api_compat.is_array_api_obj(x):
             name = tree.name(next(i for i, leaf in enumerate(tree.leaves) if leaf is x))

@@ -6,6 +6,7 @@ A norm is a float if it is not finite, or if squares of narrower elements were s
 
 import contextlib
 import decimal
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -27,6 +28,8 @@ Number = float | Fraction
 #: A sum between these limits did not overflow. It lost nothing by underflow either, because `2**-1022` is negligible
 #: compared with it.
 _SMALLEST, _LARGEST = 2.0**-900, 2.0**1000
+#: The names of dtypes. NumPy takes two microseconds to make one.
+_name_dtype = functools.lru_cache(name_dtype)
 #: The coefficient that changes nothing.
 ONE: kernels.Factor = (1.0, 0.0, 1.0)
 #: A decimal context with more digits than any norm needs, and exponents far beyond those of float64. A root beyond
@@ -45,7 +48,7 @@ class InMemory(kernels.Memory):
     def __init__(self, xp: Any, arrays: Sequence[Array], device: Any = None) -> None:
         self.xp = xp
         self.last_cut = (), [], []
-        self.dtypes: Mapping[Any, str] = {dtype: name_dtype(dtype) for dtype in {x.dtype for x in arrays}}
+        self.dtypes: Mapping[Any, str] = {dtype: _name_dtype(dtype) for dtype in {x.dtype for x in arrays}}
         self.any_float64 = "float64" in self.dtypes.values()
         self.total_dtype = xp.float64 if self.any_float64 else xp.float32
 

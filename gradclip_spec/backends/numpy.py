@@ -36,6 +36,11 @@ class NumPy(InMemory, Backend):
         np.clip(x, x.dtype.type(lower), x.dtype.type(upper), out=out)
         return out
 
+    def make_like(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return new, uninitialised arrays with the layout of others."""
+        # The function of array-api-compat takes longer, because it checks the device of each array.
+        return list(map(np.empty_like, arrays))
+
     def measure(self, arrays: Sequence[Array]) -> list[int]:
         """Return the number of elements of each array."""
         return [x.size for x in arrays]
@@ -46,9 +51,14 @@ class NumPy(InMemory, Backend):
 
     def locate(self, arrays: Sequence[Array]) -> list[int]:
         """Return the address of each array, or 0 if it does not lie in one piece, in native byte order."""
-        # A scalar of NumPy holds its element where an array holds the address of its elements.
-        pairs = zip(arrays, kernels.find_addresses(arrays), strict=True)
-        return [place if isinstance(x, np.ndarray) and x.flags.forc and x.dtype.isnative else 0 for x, place in pairs]
+        addresses = kernels.find_addresses(arrays)
+        foreign = [dtype for dtype in self.dtypes if not dtype.isnative]
+        if foreign or any(issubclass(kind, np.generic) for kind in set(map(type, arrays))):
+            # A scalar of NumPy holds its element where an array holds the address of its elements.
+            whole = [isinstance(x, np.ndarray) and x.flags.forc and x.dtype not in foreign for x in arrays]
+        else:
+            whole = [x.flags.forc for x in arrays]
+        return [address if one_piece else 0 for address, one_piece in zip(addresses, whole, strict=True)]
 
 
 class Sparse(NumPy):

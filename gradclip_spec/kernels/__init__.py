@@ -21,6 +21,7 @@ from gradclip_spec.kernels import plain, threads
 __all__ = ["Factor", "Memory", "find_addresses", "find_largest", "scale", "sum_powers"]
 
 Array = Any
+Integers = np.ndarray[Any, np.dtype[np.int64]]
 #: A number `(high + low) * power`, where `power` is a power of two.
 Factor = tuple[float, float, float]
 
@@ -92,15 +93,30 @@ def _can_read_addresses() -> bool:
 
 
 class _Chunks:
-    """Chunks of contiguous arrays of one dtype: their addresses, their sizes and their owners."""
+    """Chunks of contiguous arrays of one dtype: their addresses, their sizes and their owners.
 
-    def __init__(self, name: str, pieces: list[tuple[int, int, int]]) -> None:
+    `owners` are the indices of the arrays among all arrays, whose addresses and sizes are given.
+    """
+
+    def __init__(self, name: str, addresses: Integers, sizes: Integers, owners: Integers) -> None:
         self.kind = load_compiled().KINDS[name]
-        width, cut = np.dtype(self.kind).itemsize, plain.CHUNK
-        if any(size > cut for _, size, _ in pieces):
-            pieces = [(x + i * width, min(n - i, cut), owner) for x, n, owner in pieces for i in range(0, n, cut)]
-        self.starts, self.sizes, self.owners = np.asarray(list(zip(*pieces, strict=True)), np.int64)
+        self.owners, self.sizes = owners, sizes[owners]
+        self.offsets: Integers | int = 0
+        lengths = self.sizes.tolist()
+        if max(lengths) > plain.CHUNK:
+            pieces = [
+                (owner, skipped, min(size - skipped, plain.CHUNK))
+                for owner, size in zip(owners.tolist(), lengths, strict=True)
+                for skipped in range(0, size, plain.CHUNK)
+            ]
+            self.owners, skipped, self.sizes = np.asarray(list(zip(*pieces, strict=True)), np.int64)
+            self.offsets = skipped * np.dtype(self.kind).itemsize
+        self.starts = self.find_starts(addresses)
         self.large = self.sizes.sum() >= LARGE
+
+    def find_starts(self, addresses: Integers) -> Integers:
+        """Return the addresses of the same chunks of other arrays, which have the same sizes."""
+        return addresses[self.owners] + self.offsets
 
     def run(self, loop: str, memory: Memory | None, *arguments: Any) -> None:
         """Run a loop over all chunks, on the threads that serve this memory, or on this thread alone."""
@@ -125,14 +141,17 @@ def _cut(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], list[i
     sizes = memory.measure(arrays)
     if (len(sizes) < memory.many_arrays and sum(sizes) < MANY_ELEMENTS) or load_compiled() is None:
         return [], [index for index, size in enumerate(sizes) if size]
-    #: The address, the size and the index of each array that is not empty.
-    pieces = [piece for piece in zip(memory.locate(arrays), sizes, range(len(sizes)), strict=True) if piece[1]]
-    whole = [piece for piece in pieces if piece[0]]
-    rest = [index for address, _, index in pieces if not address]
+    addresses = memory.locate(arrays)
+    places, lengths = np.asarray([addresses, sizes], np.int64)
+    whole, rest = np.arange(len(sizes)), []
+    if not (all(addresses) and all(sizes)):
+        whole = np.flatnonzero((places != 0) & (lengths > 0))
+        rest = np.flatnonzero((places == 0) & (lengths > 0)).tolist()
     chunks = []
     for dtype, name in memory.dtypes.items():
-        same = whole if len(memory.dtypes) == 1 else [piece for piece in whole if arrays[piece[2]].dtype == dtype]
-        chunks += [_Chunks(name, same)] if same else []
+        same = whole if len(memory.dtypes) == 1 else whole[[arrays[index].dtype == dtype for index in whole.tolist()]]
+        if same.size:
+            chunks.append(_Chunks(name, places, lengths, same))
     memory.last_cut = tuple(arrays), chunks, rest
     return chunks, rest
 
@@ -183,19 +202,21 @@ def scale(memory: Memory, sources: Sequence[Array], targets: Sequence[Array], fa
     elements of narrower arrays, and at most 1.5 ulp otherwise.
     """
     compiled, rest = _cut(memory, sources)
-    outs, others = _cut(memory, targets) if compiled and targets is not sources else (compiled, rest)
-    if others != rest:
-        # An array that is not contiguous has another layout than its target.
-        compiled, outs, rest = [], [], list(range(len(sources)))
-    table = np.empty((len(sources), 3))
-    table[:] = factors
-    for chunks, out in zip(compiled, outs, strict=True):
-        one_thread = out is chunks and chunks.large and chunks.may_overlap()
-        chunks.run("scale", None if one_thread else memory, out.starts, table, chunks.owners)
+    if compiled and targets is not sources:
+        places = np.asarray(memory.locate(targets), np.int64)
+        if not all(places[chunks.owners].all() for chunks in compiled):
+            # The target of a contiguous array has another layout.
+            compiled, rest = [], list(range(len(sources)))
+    for chunks in compiled:
+        table = np.empty((len(sources), 3))
+        table[:] = factors
+        outs = chunks.starts if targets is sources else chunks.find_starts(places)
+        one_thread = targets is sources and chunks.large and chunks.may_overlap()
+        chunks.run("scale", None if one_thread else memory, outs, table, chunks.owners)
     if rest:
         precise = sum(memory.measure(sources)) < MANY_ELEMENTS
         views = memory.view([sources[index] for index in rest])
         results = views if targets is sources else memory.view([targets[index] for index in rest])
         for index, source, target in zip(rest, views, results, strict=True):
-            high, low, power = table[index].tolist()
-            plain.scale(source, target, high, low, power, precise)
+            factor = factors[index] if isinstance(factors, list) else factors
+            plain.scale(source, target, *factor, precise)

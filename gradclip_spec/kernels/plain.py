@@ -79,6 +79,8 @@ def sum_plainly(x: View, power: int) -> float:
     """
     if power == 1:
         return float(np.sum(np.abs(x)))
+    if x.size <= _DOT:
+        return float(np.vecdot(x, x))
     whole = x.size // _DOT * _DOT
     rows, rest = x[:whole].reshape(-1, _DOT), x[whole:]
     return float(np.sum(np.vecdot(rows, rows))) + float(np.vecdot(rest, rest))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import confusion
 import pytest
 from clippers import WRONG
@@ -53,27 +51,3 @@ def test_first_finding_names_the_defect(name: str, monkeypatch: pytest.MonkeyPat
     result = confusion.name_causes(DEFECTS[name])
 
     assert result["is_named"], f"{result['defect']} The findings name {result['named']}."
-
-
-def make_result(clipper: str, written: list[str], named: list[str]) -> dict[str, Any]:
-    is_named = bool(named) and named[0] in written
-    return {"clipper": clipper, "defect": "Wrong.", "written": written, "named": named, "is_named": is_named}
-
-
-def test_comparison_counts_and_lists_other_names() -> None:
-    each = [make_result(f"Right{number}", ["raises"], ["raises"]) for number in range(19)]
-    good = confusion.summarize([*each, make_result("Late", ["raises"], ["unexplained", "raises"])])
-    bad = confusion.summarize(
-        [*each[:8], make_result("Unseen", [UNEXPLAINED], ["raises"] * 4), make_result("No", ["raises"], [])]
-    )
-
-    assert (good["named"], good["clippers"], confusion.list_faults(good)) == (19, 20, [])
-    assert confusion.list_faults(bad) == [
-        "the first finding names the defect of only 8 of 10 clippers",
-        "only 9 of 10 clippers have at most 3 findings",
-    ]
-    assert bad["unseen_named_falsely"] == ["Unseen"]
-    page = confusion.write_markdown(bad)
-    assert "8 of 10 (80.0 %)" in page
-    assert "**Wrong here:** the first finding names" in page
-    assert "no finding" in page

@@ -368,3 +368,20 @@ def test_training_options_reach_the_optimizer(subject: str, options: dict[str, A
     found = [array.numpy().item() for array in ADAPTER.call(call).gradients if array is not None]
 
     assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.skipif(OWN not in SUBJECTS, reason="this torch has no clip_grads_with_norm_")
+def test_given_norm_is_right_where_squares_overflow() -> None:
+    elements = Array.of(np.array([3e200, -4e200]))
+
+    reply = ADAPTER.call(Call(OWN, (Gradient("a", elements),), {"clip_norm": 1.0}))
+
+    np.testing.assert_allclose(read_values(reply), [[0.6, -0.8]], rtol=1e-15)
+
+
+@pytest.mark.skipif(OWN not in SUBJECTS, reason="this torch has no clip_grads_with_norm_")
+def test_norm_beyond_float64_is_unsupported() -> None:
+    elements = Array.of(np.array([1.7e308, 1.7e308]))
+
+    with pytest.raises(Unsupported, match="beyond the largest number of float64"):
+        ADAPTER.call(Call(OWN, (Gradient("a", elements),), {"clip_norm": 1.0}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from dataclasses import replace
@@ -206,12 +207,23 @@ def _clip_in_two_steps(passed: Callable[[], Parameters], options: Mapping[str, A
 
 
 def _clip_by_own_norm(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> None:
-    """Clip with a norm that torch sums in float64, as users do who want a safer norm than torch's."""
+    """Clip with the norm rounded to float64, as users do who want a safer norm than torch's.
+
+    Raises
+    ------
+    Unsupported
+        If the norm of finite gradients is beyond float64: no tensor holds it.
+    """
     parameters = passed()
     listed = [parameters] if isinstance(parameters, Parameter) else parameters
-    squares = [one.grad.double().square().sum() for one in listed if one.grad is not None]
-    norm = torch.stack([torch.zeros((), dtype=torch.float64, device=get_device()), *squares]).sum().sqrt()
-    utils.clip_grads_with_norm_(passed(), options["clip_norm"], norm, **select_more(options))
+    gradients = [one.grad.double().flatten() for one in listed if one.grad is not None]
+    # `math.hypot` scales the elements, so their squares neither overflow nor underflow.
+    norm = math.hypot(*(value for gradient in gradients for value in gradient.tolist()))
+    if math.isinf(norm) and all(torch.isfinite(gradient).all() for gradient in gradients):
+        message = "the norm of these gradients is beyond the largest number of float64"
+        raise Unsupported(message, "interface")
+    total = torch.tensor(norm, dtype=torch.float64, device=get_device())
+    utils.clip_grads_with_norm_(passed(), options["clip_norm"], total, **select_more(options))
 
 
 def _list_entry_points() -> list[EntryPoint]:

@@ -2,7 +2,8 @@
 
 It wraps array-api-strict, as that wraps NumPy. Each :class:`Freedom` is one liberty that a library may take; a library
 may take several of them, or all. What a library may not do stays right: `+`, `-`, `*`, `/` and `sqrt` are those of
-IEEE 754, comparisons and `where` are exact, and NaN propagates.
+IEEE 754, comparisons and `where` are exact, and NaN propagates: the standard lets `max` overlook a NaN of no real
+floating-point number, so there is no freedom for that.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def test_generated_wrong_clippers_are_judged(seed: int, record_property: Callabl
 @pytest.mark.exam(sample=0, part=12)
 @pytest.mark.parametrize(("turn", "right"), [pytest.param(*each, id=each[1].name) for each in enumerate(RIGHT)])
 def test_generated_right_clipper_is_not_blamed(turn: int, right: GeneratedClipper, pytestconfig: pytest.Config) -> None:
-    # Without `--all`, each clipper is asked one of four parts of the rows.
-    found = judge_right(right, part=turn, parts=1 if pytestconfig.getoption("--all") else 4)
+    # Without `--all`, each clipper is asked one of eight parts of the rows.
+    found = judge_right(right, part=turn, parts=1 if pytestconfig.getoption("--all") else 8)
 
     assert [(cell.case, cell.detail) for cell in found] == []
 

@@ -72,13 +72,17 @@ def connect(made: GeneratedClipper) -> InProcess:
     return InProcess(PlainFunction(made.function, made.operation, DTYPES, made.in_place, name=made.operation))
 
 
+#: More rows than a run asks by default, because faults that need two circumstances at once are rare in rows.
+MANY_ROWS = 2_000
+
+
 @cache
 def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tuple[_Asked, ...]:
     """Return the cells that judge a clip function of this kind, small ones first."""
     made = GeneratedClipper(operation, "loop", "builtin" if operation == "clip_by_value" else "wide", in_place=in_place)
     (subject,) = connect(made).description.subjects
     subjects = [replace(subject, features=features)]
-    planned = [*plan_cells(subjects, list_all_cases(), Selection()), *plan_rows(subjects, Selection())]
+    planned = [*plan_cells(subjects, list_all_cases(), Selection()), *plan_rows(subjects, Selection(), MANY_ROWS)]
     judging = [
         cell
         for cell in planned

@@ -6,11 +6,9 @@ fail if it is missing.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import inspect
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -226,9 +224,10 @@ FILES = {"test_devices": "torch", "test_accelerators": "torch"}
 
 def _find_library(item: pytest.Item) -> str:
     """Return the library that a test needs in addition to NumPy and array-api-strict, or an empty text."""
-    marker = item.get_closest_marker("array_library")
-    if marker is not None:
-        return str(marker.args[0])
+    # Numba is no array library: the tests of several libraries need it.
+    marked = [mark.args[0] for mark in item.iter_markers("array_library") if mark.args[0] in OTHERS]
+    if marked:
+        return str(marked[0])
     params = getattr(getattr(item, "callspec", None), "params", {})
     words = (params.get("backend"), params.get("library"), *item.path.stem.split("_"), *item.name.split("_"))
     return FILES.get(item.path.stem) or next((name for name in OTHERS if name in words), "")
@@ -241,31 +240,11 @@ def _is_twin(item: pytest.Item) -> bool:
     return slow and params.get("backend") in ("numpy-read-only", "array-api-strict-no_x64")
 
 
-#: Code in a test that requires a library.
-ASKS = re.compile(r"\b(?:require|importorskip)\(\"([\w-]+)|^ +import (torch|jax|dask)\b", re.MULTILINE)
-
-
-@functools.cache
-def _read_source(function: Callable[..., object]) -> str:
-    """Return the source of a test function. Cache it, because the function has an item for each set of parameters."""
-    return inspect.getsource(function)
-
-
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark a test with the libraries that it requires, so that only a session that has them collects it."""
-    if isinstance(item, pytest.Function):
-        asked = {first or second for first, second in ASKS.findall(_read_source(item.function))}
-        for library in sorted(asked & set(OTHERS)):
-            item.add_marker(pytest.mark.array_library(library))
-        if not has_library("numba") and _needs_numba(item):
-            item.add_marker(pytest.mark.array_library("numba"))
-
-
-def _needs_numba(item: pytest.Function) -> bool:
-    """Return whether a test asks for compiled loops, by a parameter or in its body."""
+    """Mark the tests that are given compiled loops by a parameter. The session collects them only if it has numba."""
     params = getattr(getattr(item, "callspec", None), "params", {})
-    source = _read_source(item.function)
-    return params.get("loops") == "compiled" or '"compiled"' in source or "numba is not installed" in source
+    if params.get("loops") == "compiled" and not has_library("numba"):
+        item.add_marker(pytest.mark.array_library("numba"))
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

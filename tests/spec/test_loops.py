@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm, kernels
+from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 
 DTYPES = ["float16", "bfloat16", "float32", "float64"]
 
@@ -29,6 +29,7 @@ def run(program: str, folder: Path, **variables: str) -> subprocess.CompletedPro
 @pytest.mark.only_where(lambda backend: backend.name.startswith(("numpy", "torch")))
 @pytest.mark.parametrize("norm_type", [1, 2, math.inf])
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.array_library("numba")
 def test_compiled_and_plain_loops_agree(backend: Any, dtype: str, norm_type: float, use_loops: Any) -> None:
     random = np.random.default_rng(3)
     values = [random.standard_normal(shape) for shape in [(70_000,), (300, 7), (), (0,), (5, 131)]]
@@ -44,6 +45,7 @@ def test_compiled_and_plain_loops_agree(backend: Any, dtype: str, norm_type: flo
         np.testing.assert_allclose(x, y, rtol=2 * eps, atol=2.0**-24 if dtype == "float16" else 0)
 
 
+@pytest.mark.array_library("numba")
 def test_nan_and_infinity_in_long_arrays(backend: Any, use_loops: Any) -> None:
     for loops in ("compiled", "plain"):
         use_loops(loops)
@@ -60,6 +62,7 @@ def test_nan_and_infinity_in_long_arrays(backend: Any, use_loops: Any) -> None:
                 assert math.isnan(clipped[0]) if math.isnan(bad) else clipped[0] == 0
 
 
+@pytest.mark.array_library("numba")
 def test_numba_is_imported_by_the_first_call_that_uses_it(tmp_path: Path) -> None:
     program = """
 import sys, numpy, gradclip_spec
@@ -68,8 +71,6 @@ print("numba" in sys.modules)
 gradclip_spec.clip_by_global_norm([numpy.ones(100_000)], 1.0)
 print("numba" in sys.modules)
 """
-    if kernels.load_compiled() is None:
-        pytest.skip("numba is not installed")
     assert run(program, tmp_path).stdout.split() == ["False", "True"]
 
 
@@ -87,9 +88,8 @@ for _ in range(3):
 
 
 @pytest.mark.exam(sample=0)
+@pytest.mark.array_library("numba")
 def test_cache_folder_that_is_read_only_gives_one_warning(tmp_path: Path) -> None:
-    if kernels.load_compiled() is None:
-        pytest.skip("numba is not installed")
     program = """
 import numba.core.caching as caching
 (getattr(caching, "_CacheImpl", None) or caching.CacheImpl)._locator_classes = []
@@ -101,9 +101,8 @@ print(float(gradclip_spec.global_norm(numpy.full(40_000, 2.0, numpy.float32))))
     assert done.stderr.count("found no folder to keep its compiled loops in") == 1
 
 
+@pytest.mark.array_library("numba")
 def test_loops_that_do_not_compile_give_one_warning(tmp_path: Path) -> None:
-    if kernels.load_compiled() is None:
-        pytest.skip("numba is not installed")
     program = """
 import numba.core.dispatcher as dispatcher
 

@@ -60,6 +60,7 @@ def check(make: Any, read: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.array_library("sparse")
 def test_sparse(require: Any, dtype: str) -> None:
     sparse = require("sparse")
 
@@ -90,6 +91,7 @@ def test_sparse_takes_time_only_for_stored_elements(require: Any, dtype: str, no
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.array_library("ndonnx")
 def test_ndonnx(require: Any, dtype: str) -> None:
     ndonnx = require("ndonnx")
 

@@ -1,4 +1,4 @@
-"""Check that the README is short, that its code blocks run, and that programs print what the pages show."""
+"""Check that the code blocks of the README run, and that programs print what the pages show."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ def test_quick_start_is_on_the_first_screen() -> None:
 
     for session in ("check", "tests"):
         assert f"python3 -m pip install nox && python3 -m nox -s {session}\n" in first_screen
-    assert len(README.splitlines()) <= 150
 
 
 @pytest.mark.parametrize("rule", ["overflow-of-squares", "negative-threshold-refused", "zero-gradient-zero-threshold"])

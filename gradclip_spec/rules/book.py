@@ -18,7 +18,7 @@ _HEAD = """# Gradient clipping: the rule book
 """
 
 _PREFACE = r"""
-The rules are taken from nine [documents](#documents): `000` and `001` on Paddle, `002` and `003` on its older `fluid`,
+The rules are taken from these [documents](#documents): `000` and `001` on Paddle, `002` and `003` on its older `fluid`,
 `004` on PyTorch, `005`, `007`, `008` and `009` on Optax, `006` on TensorFlow.
 
 Each operation clips the gradients $X[0], X[1], \dots$ of a list. $X[i]_j$ is the $j$-th element of the $i$-th

@@ -12,7 +12,7 @@ from .lines import Cell
 from .markup import draw_markdown_table, escape_markdown, format_code
 from .values import escape_line, format_count, format_value, is_hex_float, shorten_text, write_json
 
-__all__ = ["draw"]
+__all__ = ["draw", "format_answer", "format_call"]
 
 #: The number of lines of a comparison at 80 columns: one screen.
 LINES = 40
@@ -135,15 +135,15 @@ def _draw_in_full(one: Contrast, names: Sequence[str], width: int) -> Iterator[s
 def _write_example(one: Contrast, names: Sequence[str]) -> str:
     """Return the smallest call with both answers."""
     given = one.cells[0].input or one.cells[1].input
-    few = [_format_answer(cell, DIGITS) for cell in one.cells]
-    told = few if few[0] != few[1] else [_format_answer(cell) for cell in one.cells]
+    few = [format_answer(cell, DIGITS) for cell in one.cells]
+    told = few if few[0] != few[1] else [format_answer(cell) for cell in one.cells]
     answers = "; ".join(f"{name} gives {text}" for name, text in zip(names, told, strict=True))
     # The record of an answer that no rule judges does not hold the call.
-    call = _format_call(given, DIGITS) if given else f"case {one.cells[0].case}"
+    call = format_call(given, DIGITS) if given else f"case {one.cells[0].case}"
     return f"{one.cells[0].dtype}: {call}: {answers}"
 
 
-def _format_call(given: Any, digits: int = 0) -> str:
+def format_call(given: Any, digits: int = 0) -> str:
     """Return the gradients and the options of a call, without names of types."""
     if not isinstance(given, Mapping):
         return format_value(given)
@@ -185,7 +185,8 @@ def _format_number(value: Any, digits: int, dtype: str = "float64") -> str:
     return f"{float.fromhex(value):.{digits}g}"
 
 
-def _format_answer(cell: Cell, digits: int = 0) -> str:
+def format_answer(cell: Cell, digits: int = 0) -> str:
+    """Return the numbers of an answer, or what else came of the call."""
     if cell.status == "pass":
         return "the right result"
     observed = cell.observed
@@ -219,11 +220,11 @@ def _draw_markdown(compared: Compared) -> Iterator[str]:
             yield ""
             for name, text, cell in zip(compared.names, (one.first, one.second), one.cells, strict=True):
                 shown = (
-                    f": {format_code(shorten_text(_format_answer(cell), LENGTH))}" if cell.observed is not None else ""
+                    f": {format_code(shorten_text(format_answer(cell), LENGTH))}" if cell.observed is not None else ""
                 )
                 quote = f' Its documentation: "{escape_markdown(cell.quote)}"' if cell.quote else ""
                 yield f"- {escape_markdown(name)}: {escape_markdown(text)}{shown}{quote}"
-            call = shorten_text(_format_call(one.cells[0].input or one.cells[1].input), LENGTH)
+            call = shorten_text(format_call(one.cells[0].input or one.cells[1].input), LENGTH)
             yield f"- example: {format_code(one.cells[0].case)}, {format_code(call)}"
             yield ""
     for name, rules in zip(compared.names, compared.only, strict=True):

@@ -310,7 +310,7 @@ class TestPlainFunction:
     @pytest.mark.parametrize(
         ("arguments", "says"),
         [
-            (["no-such-case"], "no cell of the case or rule"),
+            (["no-such-case"], "no case, rule or finding"),
             (["global-norm.scaled-above/three-four-five/float32", "--subject", "torch"], "clip_module:clip"),
             (["global-norm.error-if-nonfinite/nan/float32"], "does not declare"),
             (["global-norm.repeated-tensor/same-object/float32"], "is not defined"),

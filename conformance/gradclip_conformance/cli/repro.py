@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from gradclip_reports.records import Cell, Header, RecordError, read_runs
+from gradclip_reports.records import Cell, Finding, Header, RecordError, Run, read_runs
 from gradclip_reports.statuses import SPOILING
-from gradclip_reports.values import escape_line
+from gradclip_reports.values import escape_line, format_count
 
+from ..repro.issue import choose_cell, find_thread, write_issue
 from ..repro.script import NoScript, write_script
 from .rules import complete_rule, find_rules, suggest_rules
 from .targets import say
@@ -20,25 +22,44 @@ __all__ = ["repro"]
 
 @click.command(short_help="Write a script that shows a cell without this suite.")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.argument("case", metavar="CASE|RULE", shell_complete=complete_rule)
+@click.argument("name", metavar="CASE|RULE|FINDING", shell_complete=complete_rule)
 @click.option("--subject", default="", metavar="TEXT", help="The subject whose name contains this.")
 @click.option("--command", metavar="CMD", help="The command that starts the host, if the record was made with one.")
+@click.option("--issue", is_flag=True, help="Write the text of an issue for the framework's project.")
+@click.option(
+    "--other",
+    "others",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="With --issue: the record of another version, to say in which versions it happens.",
+)
 @click.option("-o", "--output", metavar="SCRIPT", type=click.Path(path_type=Path), help="Write to this file.")
-def repro(file: Path, case: str, subject: str, command: str | None, output: Path | None) -> None:
+def repro(
+    file: Path, name: str, subject: str, command: str | None, issue: bool, others: tuple[Path, ...], output: Path | None
+) -> None:
     """Write a script that shows one cell of the record FILE without this suite.
 
     The script needs only NumPy and the framework. It fails if the framework breaks the neutral rule by more than the
     error bound. It passes for a `documented` cell whose difference of a few ulp is within that bound.
 
     For a RULE, the script shows the first case that is not as expected. Without --subject, it takes the first subject
-    with such a case. Scripts can be written for frameworks that have an adapter here, and for plain functions. For
-    others, `gradclip show CASE` prints the input.
+    with such a case. For a FINDING, it shows the smallest example. A finding is named by its cause, such as
+    `negative-threshold`, or by its number in the record: 1 is the worst one. Scripts can be written for frameworks that
+    have an adapter here, and for plain functions. For others, `gradclip show CASE` prints the input.
+
+    With --issue, the verb writes a text for the framework's project, in Markdown: the title, the script, the answer,
+    what the documentation says, and where it happens. Read the text, and run the script, before you send it.
 
     The script imports and runs the framework, or the function's module. Run it only where you would run those.
     """
+    if others and not issue:
+        msg = "--other needs --issue."
+        raise click.UsageError(msg)
     try:
-        header, cell = _find(file, case, subject)
-        text = write_script(header, cell, command)
+        text = (
+            _write_issue(file, name, subject, command, others) if issue else _write_script(file, name, subject, command)
+        )
     except RecordError as problem:
         say(str(problem))
         sys.exit(3)
@@ -54,15 +75,58 @@ def repro(file: Path, case: str, subject: str, command: str | None, output: Path
         sys.exit(3)
 
 
-def _find(file: Path, name: str, subject: str) -> tuple[Header, Cell]:
+def _write_script(file: Path, name: str, subject: str, command: str | None) -> str:
+    """Return the script of a case, a rule or a finding."""
+    runs = read_runs(file)
+    if found := _find_finding(runs, name, subject):
+        run, finding = found
+        return write_script(run.header, choose_cell(run, finding, subject, command), command)
+    header, cell = _find_cell(file, runs, name, subject)
+    return write_script(header, cell, command)
+
+
+def _write_issue(file: Path, name: str, subject: str, command: str | None, others: Sequence[Path]) -> str:
+    """Return the text of an issue about a finding, or about the finding that a case or a rule belongs to."""
+    runs = read_runs(file)
+    found = _find_finding(runs, name, subject)
+    if found is not None:
+        run, finding = found[0], found[1].singles[0]
+        cell = choose_cell(run, finding, subject, command)
+    else:
+        header, cell = _find_cell(file, runs, name, subject)
+        run = next(run for run in runs if run.header is header)
+        if cell.pair not in run.map_singles():
+            msg = f"The cell {cell.case} of {cell.subject} belongs to no finding: its status is {cell.status}."
+            raise click.UsageError(escape_line(msg))
+        finding = run.map_singles()[cell.pair]
+    if thread := find_thread(finding):
+        say(f"A thread about this exists: {escape_line(thread)}")
+    older = [each for other in others for each in read_runs(other)]
+    return write_issue(run, finding, cell, older, command)
+
+
+def _find_finding(runs: Sequence[Run], name: str, subject: str) -> tuple[Run, Finding] | None:
+    """Return the finding with this number or cause, of entry points whose name contains a text."""
+    listed = [(run, finding) for run in runs for finding in run.findings]
+    if name.isdecimal():
+        if not 1 <= int(name) <= len(listed):
+            msg = f"The record has {format_count(len(listed), 'finding')}, and no number {name}."
+            raise click.UsageError(msg)
+        return listed[int(name) - 1]
+    every = [(run, one) for run, finding in listed for one in (finding, *finding.parts)]
+    named = [(run, one) for run, one in every if one.cause == name and any(subject in each for each in one.cells)]
+    return named[0] if named else None
+
+
+def _find_cell(file: Path, runs: Sequence[Run], name: str, subject: str) -> tuple[Header, Cell]:
     """Return the cell of a case, or the first cell of a rule that is not as expected."""
-    cells = [(run.header, cell) for run in read_runs(file) for cell in run.cells]
+    cells = [(run.header, cell) for run in runs for cell in run.cells]
     rules = {name, *find_rules(name)}
     of_case = [(header, cell) for header, cell in cells if cell.case == name]
     found = of_case or [(header, cell) for header, cell in cells if cell.rule in rules]
     if not found:
         near = suggest_rules(name, [one for _, cell in cells for one in (cell.rule, cell.case)])
-        msg = f"{file} has no cell of the case or rule {name!r}.{near}"
+        msg = f"{file} has no case, rule or finding {name!r}.{near}"
         raise click.UsageError(escape_line(msg))
     named = [(header, cell) for header, cell in found if subject in cell.subject]
     if not named:

@@ -29,7 +29,7 @@ from .replay import choose_shown_case
 __all__ = ["NoScript", "write_script"]
 
 
-def write_script(header: Header, cell: Cell, command: str | None = None) -> str:
+def write_script(header: Header, cell: Cell, command: str | None = None, *, explained: bool = True) -> str:
     """Return the script of a cell.
 
     Parameters
@@ -38,6 +38,8 @@ def write_script(header: Header, cell: Cell, command: str | None = None) -> str:
         The header and a cell of a record.
     command
         The command that starts the host of an adapter, if it is not a Python module or file here.
+    explained
+        Whether the script begins with a docstring that states the rule, and names the record and the case.
 
     Raises
     ------
@@ -65,9 +67,8 @@ def write_script(header: Header, cell: Cell, command: str | None = None) -> str:
     else:
         calls = contract.write_calls(header.adapter, case, subject, compiles=expectation.compiles, command=command)
     body = expectation.write_script(Script(case, subject, calls.call, raised, calls.compiled, calls.between, rightly))
-    return "\n".join(
-        [_write_docstring(header, cell, case), "", *_list_imports(body), calls.imports.strip(), "", body, ""]
-    )
+    docstring = [_write_docstring(header, cell, case), ""] if explained else []
+    return "\n".join([*docstring, *_list_imports(body), calls.imports.strip(), "", body, ""])
 
 
 def _list_imports(body: str) -> list[str]:

@@ -52,7 +52,7 @@ def test_function_gets_a_finding_for_each_cause() -> None:
     assert finding["rules"] == {RULES: len(cases)}
     assert "/float32" in finding["example"]["case"]
     text = str(results)
-    assert "wrong: multiplies by min(1, c / (n + eps)) (eps = 0.01) (new;" in " ".join(text.split())
+    assert "wrong: the clip multiplies by min(1, c / (n + eps)) (eps = 0.01) (new" in " ".join(text.split())
     assert "Not as expected." in text
 
 

@@ -48,6 +48,8 @@ def test_catalogue_is_loaded() -> None:
     assert set(SEVERITIES) == {cause.severity for cause in causes.values()}
     assert all(cause.question.endswith("?") for cause in causes.values())
     assert all(cause.why.endswith(".") and not cause.title.endswith(".") for cause in causes.values())
+    # A report shows a title in one line, beside the severity.
+    assert [cause.title for cause in causes.values() if len(cause.title) > 80] == []
 
 
 def test_right_entry_is_accepted() -> None:

@@ -380,3 +380,6 @@ def build(session: nox.Session) -> None:
     with session.chdir(session.create_tmp()):
         session.run("python", str(Path(__file__).with_name("tests") / "wheel_contents.py"), env={"PYTHONPATH": ""})
         session.run("gradclip", "smoke", "numpy", env={"PYTHONPATH": ""})
+    # The way of a user in another repository, with the action and with pytest.
+    session.install(*list_requirements("pytest"), "pyyaml>=6")
+    session.run("python", "tests/other_repository.py", env={"PYTHONPATH": ""})

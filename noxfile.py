@@ -24,6 +24,8 @@ nox.options.sessions = ["check", "tests", "lint", "typing", "build"]
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 #: The folder that keeps the environments of frameworks between sessions.
 FRAMEWORKS = Path(".nox", "frameworks").resolve()
+#: The folder of the tests, and of the programs that use an installed wheel.
+TESTS = Path("tests").resolve()
 #: The folder, ignored by git, in which the results of a release are made.
 RESULTS = Path("build", "results")
 #: The programs that may be Chromium.
@@ -52,6 +54,8 @@ SCHEMAS = {
 ENVIRONMENTS = nox.project.load_toml("adapters/gradclip_adapters/environments.toml")
 #: The frameworks that have an adapter, without the reference.
 ADAPTERS = [name for name in ENVIRONMENTS["adapters"] if name != "numpy" and not name.startswith("reference-")]
+#: The extras that the suite itself needs.
+SUITE = ("check", "report", "fast", "trees")
 PACKAGES = ("gradclip_spec", "gradclip_conformance", "gradclip_adapters", "gradclip_reports")
 #: Use one process per core. Any free process takes the next tests.
 IN_PARALLEL = ("-q", "-n", "logical", "--maxprocesses", "8", "--dist", "worksteal")
@@ -94,6 +98,19 @@ def tests(session: nox.Session) -> None:
 def newest(session: nox.Session) -> None:
     """Run the tests with the newest versions of everything, pre-releases included, to see what will break."""
     session.install("--pre", "--upgrade", "-e", ".[check,fast,trees]", *list_requirements("test"))
+    session.run("pytest", *IN_PARALLEL, *session.posargs)
+
+
+@nox.session(default=False)
+def lowest(session: nox.Session) -> None:
+    """Run the tests with the lowest versions that pyproject.toml allows of what the suite needs itself."""
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    needs = [*PYPROJECT["project"]["dependencies"], *(need for name in SUITE for need in extras[name])]
+    # The tests need a newer version of some packages than the suite does.
+    bounds = dict(need.split(">=") for need in [*needs, *list_requirements("test")] if ">=" in need)
+    constraints = Path(session.create_tmp(), "lowest.txt")
+    constraints.write_text("".join(f"{name}=={bound}\n" for name, bound in bounds.items()), encoding="utf-8")
+    install_tests(session, "--constraint", str(constraints))
     session.run("pytest", *IN_PARALLEL, *session.posargs)
 
 
@@ -370,16 +387,35 @@ def typing(session: nox.Session) -> None:
 @nox.session
 def build(session: nox.Session) -> None:
     """Build both distributions, and prove in a fresh environment that the wheel holds all required files."""
+    wheel = build_wheel(session)
+    try_wheel(session, wheel)
+    # The way of a user in another repository, with the action and with pytest.
+    session.install(*list_requirements("pytest"), "pyyaml>=6")
+    with session.chdir(session.create_tmp()):
+        session.run("python", str(TESTS / "other_repository.py"), env={"PYTHONPATH": ""})
+
+
+@nox.session(default=False, python=["3.11", "3.12", "3.13", "3.14"])
+def wheel(session: nox.Session) -> None:
+    """Install the wheel into an empty environment of each Python, and run the README's examples from there."""
+    try_wheel(session, build_wheel(session))
+
+
+def build_wheel(session: nox.Session) -> Path:
+    """Build both distributions, and return the path of the wheel."""
     session.install(*list_requirements("build"))
     out = Path(session.create_tmp(), "dist").resolve()
     shutil.rmtree(out, ignore_errors=True)
     session.run("python", "-m", "build", "--outdir", str(out))
-    (wheel,) = out.glob("*.whl")
-    session.install(f"{wheel}[check]", "--force-reinstall", "--no-deps")
-    session.install(f"{wheel}[check]")
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def try_wheel(session: nox.Session, built: Path) -> None:
+    """Install a wheel, check what it holds, and use it in a folder that holds nothing."""
+    session.install(f"{built}[check]", "--force-reinstall", "--no-deps")
+    session.install(f"{built}[check]")
     with session.chdir(session.create_tmp()):
-        session.run("python", str(Path(__file__).with_name("tests") / "wheel_contents.py"), env={"PYTHONPATH": ""})
+        session.run("python", str(TESTS / "wheel_contents.py"), env={"PYTHONPATH": ""})
         session.run("gradclip", "smoke", "numpy", env={"PYTHONPATH": ""})
-    # The way of a user in another repository, with the action and with pytest.
-    session.install(*list_requirements("pytest"), "pyyaml>=6")
-    session.run("python", "tests/other_repository.py", env={"PYTHONPATH": ""})
+        session.run("python", str(TESTS / "readme_examples.py"), env={"PYTHONPATH": ""})

@@ -26,7 +26,9 @@ import pytest
 from click.testing import CliRunner
 
 import gradclip_adapters
+import gradclip_conformance
 import gradclip_reports
+import gradclip_spec
 from gradclip_adapters import wire
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.known.claims import load_claims
@@ -401,3 +403,11 @@ def test_links_of_built_pages_are_checked(link: str, fault: str, tmp_path: Path)
     (tmp_path / "b.html").write_text('<h1 id="there"><option value="here">', encoding="utf-8")
 
     assert [line.rpartition(": ")[2] for line in find_broken_links(tmp_path)] == ([fault] if fault else [])
+
+
+def test_page_of_functions_lists_every_public_name() -> None:
+    page = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^\.\. auto(?:function|class):: (?:[\w.]+\.)?(\w+)$", page, flags=re.MULTILINE))
+
+    # A name that goes, or comes, changes what users can rely on: the page and the changelog must say so.
+    assert named - {"Results"} == {*gradclip_spec.__all__, *gradclip_conformance.__all__}

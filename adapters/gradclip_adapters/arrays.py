@@ -26,6 +26,7 @@ __all__ = [
     "build_tensors",
     "convert_options",
     "convert_thresholds",
+    "find_dtype",
     "lay_out",
     "make_earlier_calls",
     "make_following_call",
@@ -208,6 +209,11 @@ def convert_options(
 def convert_thresholds(options: Mapping[str, Any], convert: Callable[[Any], Any]) -> dict[str, Any]:
     """Return the options with the threshold, or both bounds, converted."""
     return {name: convert(value) if name in THRESHOLDS else value for name, value in options.items()}
+
+
+def find_dtype(gradients: Sequence[Gradient]) -> str:
+    """Return the dtype of the first gradient, which a threshold that is a tensor has, too."""
+    return next((one.array.dtype for one in gradients if one.array is not None), "float32")
 
 
 def read_axes(options: Mapping[str, Any]) -> list[int] | None:

@@ -251,7 +251,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Subject:
-    """One public entry point of a framework, and its abilities."""
+    """One public entry point of a framework, its abilities, and the function that calls it."""
 
     #: The name in the framework's documentation, with the mode in brackets.
     name: str
@@ -264,6 +264,13 @@ class Subject:
     #: The mesh of the calls of an entry point that is `distributed`: the size of each axis by its name. None: one axis
     #: `ranks`, whose size differs from case to case.
     mesh: Mapping[str, int] | None = field(default=None, hash=False)
+    #: The function that calls the entry point. Each base class of adapters says what it takes and returns. Only the
+    #: adapter uses this field and those below: they are not sent, and two descriptions that differ in them are equal.
+    clip: Any = field(default=None, compare=False, repr=False)
+    #: The same function under the framework's compiler, if the adapter does not compile `clip` itself.
+    compiled: Any = field(default=None, compare=False, repr=False)
+    #: Whether the framework's function takes one tensor. `clip` then calls it on each tensor in turn.
+    one_by_one: bool = field(default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse unknown words, because a misspelt word would make cells `unsupported` unnoticed."""

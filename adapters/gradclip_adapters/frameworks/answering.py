@@ -2,40 +2,45 @@
 
 An adapter derives from :class:`ListAdapter`. It says how to make a tensor, how to read one, and which functions clip.
 An adapter of a framework on NumPy arrays derives from :class:`ArrayListAdapter`, and says only which functions clip.
+An adapter that passes something else than lists derives from :class:`DeclaredAdapter`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Sequence, Tuple
+from typing import Any, Callable, Iterable, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from ..arrays import answer_in_threads, build_tensors, convert_options, lay_out, make_earlier_calls, make_following_call
-from ..contract import Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ..arrays import (
+    answer_in_threads,
+    build_tensors,
+    convert_options,
+    find_dtype,
+    lay_out,
+    make_earlier_calls,
+    make_following_call,
+)
+from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 
-__all__ = ["ArrayListAdapter", "EntryPoint", "ListAdapter", "apply_to_each", "lay_out_by_indexing"]
+__all__ = [
+    "ArrayListAdapter",
+    "Clip",
+    "DeclaredAdapter",
+    "ListAdapter",
+    "apply_to_each",
+    "lay_out_by_indexing",
+    "read_each",
+]
 
 #: A function from the gradients and the options to the results, and to the norm if there is one. A clip in place
-#: returns the list that it got. An optimizer returns the negated parameters after a step from zero.
+#: returns the list that it got. An optimizer returns the negated parameters after a step from zero. This is the form of
+#: `Subject.clip` and `Subject.compiled` for a :class:`ListAdapter`.
 Clip = Callable[[Any, Mapping[str, Any]], Tuple[Any, Any]]
 
 #: The options that say how to make a call. A clip does not get them.
 HOW = ("as_generator", "as_single", "compiled")
 #: The options of several backward passes and steps.
 TRAINING = ("start", "weight_decay", "steps", "accumulate")
-
-
-@dataclass(frozen=True)
-class EntryPoint:
-    """An entry point of a framework and the function that calls it."""
-
-    subject: Subject
-    clip: Clip
-    #: The same function under the framework's compiler, if there is one.
-    compiled: Clip | None = None
-    #: Whether the framework's function takes one tensor. `clip` then calls it on each tensor in turn.
-    one_by_one: bool = False
 
 
 def apply_to_each(function: Callable[..., Any]) -> Clip:
@@ -45,6 +50,11 @@ def apply_to_each(function: Callable[..., Any]) -> Clip:
         return [function(tensor, **options) for tensor in tensors], None
 
     return clip
+
+
+def read_each(read: Callable[[Any], Array], tensors: Iterable[Any]) -> tuple[Array | None, ...]:
+    """Return the elements of each tensor, and None where there is no tensor."""
+    return tuple(None if tensor is None else read(tensor) for tensor in tensors)
 
 
 def lay_out_by_indexing(values: np.ndarray[Any, Any], layout: str, make: Callable[[np.ndarray[Any, Any]], Any]) -> Any:
@@ -68,11 +78,24 @@ def lay_out_by_indexing(values: np.ndarray[Any, Any], layout: str, make: Callabl
     raise Unsupported(message, "interface")
 
 
-class ListAdapter(Adapter):
-    """The base class of adapters whose entry points take lists of tensors."""
+class DeclaredAdapter(Adapter):
+    """The base class of adapters that know their framework and all entry points when they are made."""
 
-    def __init__(self, entries: Sequence[EntryPoint]) -> None:
-        self._entries: dict[str, EntryPoint] = {entry.subject.name: entry for entry in entries}
+    def __init__(self, about: About, entry_points: Iterable[Subject]) -> None:
+        self._about = about
+        self.entry_points = {entry.name: entry for entry in entry_points}
+
+    def about(self) -> About:
+        """Return the framework's version, and the settings that may change a result."""
+        return self._about
+
+    def subjects(self) -> Sequence[Subject]:
+        """Return all entry points."""
+        return list(self.entry_points.values())
+
+
+class ListAdapter(DeclaredAdapter):
+    """The base class of adapters whose entry points take lists of tensors."""
 
     def make_tensor(self, gradient: Gradient) -> Any:
         """Return a tensor of the framework. Raise `Unsupported` for a form that the framework does not have."""
@@ -82,9 +105,13 @@ class ListAdapter(Adapter):
         """Return the elements of a tensor."""
         raise NotImplementedError
 
-    def make_scalar(self, value: float) -> Any:
-        """Return a threshold as a tensor without axes."""
-        del value
+    def read_result(self, tensor: Any) -> Array:
+        """Return the elements of a result. It may have another form than the gradients."""
+        return self.read_array(tensor)
+
+    def make_scalar(self, value: float, dtype: str) -> Any:
+        """Return a threshold as a tensor without axes, for gradients of a dtype."""
+        del value, dtype
         message = "the adapter passes thresholds as numbers only"
         raise Unsupported(message)
 
@@ -94,46 +121,57 @@ class ListAdapter(Adapter):
         message = "tensors of the framework cannot be written to: no call can reuse those of an earlier one"
         raise Unsupported(message, "interface")
 
-    def subjects(self) -> Sequence[Subject]:
-        """Return all entry points."""
-        return [entry.subject for entry in self._entries.values()]
-
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
-        entry = self._entries[call.subject]
+        entry = self.entry_points[call.subject]
         _refuse_impossible(entry, call)
         if "threads" in call.options:
             return answer_in_threads(call, self.call)
         tensors: list[Any] = build_tensors(call.gradients, self.make_tensor)
-        with framework_call(lambda: self._read_all(tensors)) as seen:
+        with framework_call(lambda: read_each(self.read_array, tensors)) as seen:
             for earlier in make_earlier_calls(call) if "reused" in call.options else ():
                 self._fill(tensors, earlier)
-                _run(entry, earlier, tensors, self.make_scalar)
+                self._clip(entry, earlier, tensors)
                 self._fill(tensors, call)
-            results, norm = _run(entry, call, tensors, self.make_scalar)
+            results, norm = self._clip(entry, call, tensors)
             if "followed" in call.options:
                 following = make_following_call(call)
-                others = build_tensors(following.gradients, self.make_tensor)
-                _run(entry, following, others, self.make_scalar)
+                self._clip(entry, following, build_tensors(following.gradients, self.make_tensor))
             # Some frameworks compute only when a result is read.
-            read, norm = self._read_all(results), None if norm is None else self._read_norm(norm)
+            read, norm = read_each(self.read_result, results), None if norm is None else self._read_norm(norm)
         return Reply(
             gradients=read,
             norm=norm,
-            inputs=self._read_all(tensors),
+            inputs=read_each(self.read_array, tensors),
             same_object=None
-            if "optimizer" in entry.subject.features
+            if "optimizer" in entry.features
             else tuple(new is old for new, old in zip(results, tensors)),
             warnings=seen.warnings,
         )
+
+    def _clip(self, entry: Subject, call: Call, tensors: list[Any]) -> tuple[list[Any], Any]:
+        """Pass the tensors to the clip in the form that the call asks for. Return the results and the norm."""
+        flags = [gradient.need_clip for gradient in call.gradients]
+        dtype = find_dtype(call.gradients)
+        options, converted = convert_options(call.options, flags, lambda value: self.make_scalar(value, dtype))
+        kept = {name: value for name, value in options.items() if name not in HOW}
+        if not all(flags):
+            # These frameworks have no such parameter. The clip passes it on, and the framework raises an error.
+            kept["need_clip"] = converted
+        is_single = "as_single" in options and not entry.one_by_one
+        passed: Any = tensors[0] if is_single else tensors
+        if "as_generator" in options:
+            passed = (tensor for tensor in tensors)
+        clip: Clip = entry.compiled if "compiled" in options else entry.clip
+        results, norm = clip(passed, kept)
+        if results is passed:
+            return tensors, norm
+        return ([results] if is_single else list(results)), norm
 
     def _fill(self, tensors: Sequence[Any], call: Call) -> None:
         for tensor, gradient in zip(tensors, call.gradients):
             if tensor is not None and gradient.array is not None:
                 self.fill_tensor(tensor, gradient.array)
-
-    def _read_all(self, tensors: Sequence[Any]) -> tuple[Array | None, ...]:
-        return tuple(None if tensor is None else self.read_array(tensor) for tensor in tensors)
 
     def _read_norm(self, norm: Any) -> Array:
         return Array.of(np.asarray(norm)) if isinstance(norm, (float, np.generic)) else self.read_array(norm)
@@ -159,13 +197,12 @@ class ArrayListAdapter(ListAdapter):
         tensor[...] = array.numpy()
 
 
-def _refuse_impossible(entry: EntryPoint, call: Call) -> None:
-    name = entry.subject.name
+def _refuse_impossible(entry: Subject, call: Call) -> None:
     if entry.one_by_one and not call.gradients:
-        message = f"{name} takes one tensor: an empty list gives no tensor to call it on"
+        message = f"{entry.name} takes one tensor: an empty list gives no tensor to call it on"
         raise Unsupported(message, "interface")
     if entry.one_by_one and "as_generator" in call.options:
-        message = f"{name} takes one tensor, not a list of tensors"
+        message = f"{entry.name} takes one tensor, not a list of tensors"
         raise Unsupported(message, "interface")
     if any(gradient.group for gradient in call.gradients) or any(name in call.options for name in TRAINING):
         message = "the adapter makes one step from zero, with one group of parameters"
@@ -174,27 +211,5 @@ def _refuse_impossible(entry: EntryPoint, call: Call) -> None:
         message = "the adapter takes no derivatives"
         raise Unsupported(message)
     if "compiled" in call.options and entry.compiled is None:
-        message = f"the adapter calls {name} without a compiler"
+        message = f"the adapter calls {entry.name} without a compiler"
         raise Unsupported(message)
-
-
-def _run(
-    entry: EntryPoint, call: Call, tensors: list[Any], make_scalar: Callable[[float], Any]
-) -> tuple[list[Any], Any]:
-    """Pass the tensors to the clip in the form that the call asks for. Return the results and the norm."""
-    flags = [gradient.need_clip for gradient in call.gradients]
-    options, converted = convert_options(call.options, flags, make_scalar)
-    kept = {name: value for name, value in options.items() if name not in HOW}
-    if not all(flags):
-        # These frameworks have no such parameter. The clip passes it on, and the framework raises an error.
-        kept["need_clip"] = converted
-    is_single = "as_single" in options and not entry.one_by_one
-    passed: Any = tensors[0] if is_single else tensors
-    if "as_generator" in options:
-        passed = (tensor for tensor in tensors)
-    clip = entry.compiled if "compiled" in options else entry.clip
-    assert clip is not None
-    results, norm = clip(passed, kept)
-    if results is passed:
-        return tensors, norm
-    return ([results] if is_single else list(results)), norm

@@ -9,7 +9,7 @@ import numpy as np
 from chainer import optimizer_hooks
 
 from ..contract import About, Subject
-from .answering import ArrayListAdapter, EntryPoint
+from .answering import ArrayListAdapter
 
 __all__ = ["ChainerAdapter"]
 
@@ -33,11 +33,7 @@ class ChainerAdapter(ArrayListAdapter):
     """Adapter for the hooks of Chainer."""
 
     def __init__(self) -> None:
-        super().__init__(_list_entry_points())
-
-    def about(self) -> About:
-        """Return the version of Chainer."""
-        return About("Chainer", chainer.__version__, {"device": "numpy"})
+        super().__init__(About("Chainer", chainer.__version__, {"device": "numpy"}), _list_entry_points())
 
 
 def _step(gradients: Sequence[Any], hook: Any, rate: float) -> list[Any]:
@@ -71,13 +67,21 @@ def _clip_by_value(gradients: Sequence[Any], options: Mapping[str, Any]) -> tupl
     return _step(gradients, hook, options.get("learning_rate", 1.0)), None
 
 
-def _list_entry_points() -> list[EntryPoint]:
+def _list_entry_points() -> list[Subject]:
     dtypes = ("float16", "float32", "float64")
-    by_norm = Subject("chainer.optimizer_hooks.GradientClipping [SGD]", "clip_by_global_norm", dtypes, FEATURES)
-    by_value = Subject(
-        "chainer.optimizer_hooks.GradientHardClipping [SGD]",
-        "clip_by_value",
-        dtypes,
-        (*FEATURES, "min_max", "requires_min"),
-    )
-    return [EntryPoint(by_norm, _clip_by_norm), EntryPoint(by_value, _clip_by_value)]
+    return [
+        Subject(
+            "chainer.optimizer_hooks.GradientClipping [SGD]",
+            "clip_by_global_norm",
+            dtypes,
+            FEATURES,
+            clip=_clip_by_norm,
+        ),
+        Subject(
+            "chainer.optimizer_hooks.GradientHardClipping [SGD]",
+            "clip_by_value",
+            dtypes,
+            (*FEATURES, "min_max", "requires_min"),
+            clip=_clip_by_value,
+        ),
+    ]

@@ -6,7 +6,7 @@ options of a call to the package's own function.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Callable, Iterable, Sequence, Tuple
 
 import jax
@@ -16,14 +16,16 @@ from ..arrays import (
     build_parameters,
     build_tensors,
     convert_options,
+    find_dtype,
     make_following_call,
     refuse_other_dtypes,
 )
-from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ..contract import About, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 from ..mesh import get_mesh
+from .answering import DeclaredAdapter, read_each
 from .jax_devices import Placement, choose_device, compare_devices
 
-__all__ = ["COMMON", "DTYPES", "Clip", "EntryPoint", "TreeAdapter", "list_modes"]
+__all__ = ["COMMON", "DTYPES", "NARROW", "Clip", "TreeAdapter", "list_modes"]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 #: On the CPU, XLA treats subnormal numbers as zero: https://github.com/jax-ml/jax/issues/26658
@@ -44,6 +46,8 @@ COMMON = (
     "differentiable",
     *FLUSHES,
 )
+#: The mode of entry points without arrays of 64 bits. By default, JAX turns them into arrays of 32 bits.
+NARROW = "without 64 bits"
 #: The options that say how to make a call.
 HOW = ("as_generator", "as_single", "compiled", "mesh")
 #: The options that may be a tensor.
@@ -51,40 +55,20 @@ THRESHOLDS = ("clip_norm", "clip_factor", "max", "min")
 
 #: A function from a tree of arrays, and options as keyword arguments, to the clipped tree and to the norm if there is
 #: one. If a gradient is excluded, the argument `need_clip` holds the flags in the form of the tree. If the gradients
-#: have parameters, the argument `parameters` holds them.
+#: have parameters, the argument `parameters` holds them. This is the form of `Subject.clip` for a :class:`TreeAdapter`.
 Clip = Callable[..., Tuple[Any, Any]]
 
 
-@dataclass(frozen=True)
-class EntryPoint:
-    """An entry point of a package and the function that calls it."""
-
-    subject: Subject
-    clip: Clip
-    #: Whether arrays of 64 bits exist. By default, JAX turns them into arrays of 32 bits.
-    wide: bool = True
-
-
-class TreeAdapter(Adapter):
+class TreeAdapter(DeclaredAdapter):
     """Adapter for functions that clip trees of JAX's arrays."""
 
-    def __init__(self, framework: str, version: str, entry_points: Iterable[EntryPoint], device: str) -> None:
+    def __init__(self, framework: str, version: str, entry_points: Iterable[Subject], device: str) -> None:
         """Choose the device, and list the entry points. Only the CPU can be divided into several devices."""
         devices = {"device": choose_device(device), "devices": str(jax.devices(device))}
-        self.entry_points = {
-            entry.subject.name: entry
-            for entry in entry_points
-            if device == "cpu" or "distributed" not in entry.subject.features
-        }
-        self._about = About(framework, version, {"jax": jax.__version__, **devices})
-
-    def about(self) -> About:
-        """Return the versions of the package and of JAX, and JAX's devices."""
-        return self._about
-
-    def subjects(self) -> Sequence[Subject]:
-        """Return all entry points."""
-        return [entry.subject for entry in self.entry_points.values()]
+        super().__init__(
+            About(framework, version, {"jax": jax.__version__, **devices}),
+            [entry for entry in entry_points if device == "cpu" or "distributed" not in entry.features],
+        )
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
@@ -95,14 +79,15 @@ class TreeAdapter(Adapter):
         if "reused" in call.options:
             message = "arrays of JAX are immutable: no call can reuse the arrays of an earlier one"
             raise Unsupported(message, "interface")
-        if not entry.wide and any(one.array is not None and one.array.dtype == "float64" for one in call.gradients):
+        is_wide = NARROW not in entry.name
+        if not is_wide and any(one.array is not None and one.array.dtype == "float64" for one in call.gradients):
             message = "by default, JAX has no arrays of 64 bits"
             raise Unsupported(message, "interface")
-        refuse_other_dtypes(call, entry.subject)
+        refuse_other_dtypes(call, entry)
         if "threads" in call.options:
             return answer_in_threads(call, self.call)
         # The setting belongs to a thread.
-        with ENABLE_X64(entry.wide):
+        with ENABLE_X64(is_wide):
             return _answer(entry, call)
 
 
@@ -115,21 +100,20 @@ def list_modes(
     *,
     eager: Sequence[str] = DTYPES,
     mode: str = "",
-    wide: bool = True,
-) -> list[EntryPoint]:
+) -> list[Subject]:
     """Return the entry points of a function: for the dtypes of `eager`, and in `jax.jit` for the dtypes of `compiled`.
 
-    `mode` is added to their names. Without `wide`, arrays of 64 bits do not exist.
+    `mode` is added to their names.
     """
     found = []
     for how, feature, dtypes in (("eager", "compiles", eager), ("jit", "compiled", compiled)):
         title = "{}[{}]".format(name, ", ".join(filter(None, (how, mode))))
-        found.append(EntryPoint(Subject(title, operation, tuple(dtypes), (*features, feature)), clip, wide))
+        found.append(Subject(title, operation, tuple(dtypes), (*features, feature), clip=clip))
     return found
 
 
-def _answer(entry: EntryPoint, call: Call) -> Reply:
-    is_distributed = "distributed" in entry.subject.features
+def _answer(entry: Subject, call: Call) -> Reply:
+    is_distributed = "distributed" in entry.features
     make = Placement(get_mesh(call).size).make_array if is_distributed else _make_array
     arrays = build_tensors(call.gradients, make)
     cotangents = [gradient.cotangent and jax.numpy.asarray(gradient.cotangent.numpy()) for gradient in call.gradients]
@@ -156,9 +140,9 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
     )
 
 
-def _clip(entry: EntryPoint, call: Call, tree: Any) -> tuple[Any, Any]:
+def _clip(entry: Subject, call: Call, tree: Any) -> tuple[Any, Any]:
     """Pass the tree and the options to the clip, under the compiler if the call says so."""
-    dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
+    dtype = find_dtype(call.gradients)
     included = [gradient.need_clip for gradient in call.gradients]
     options, flags = convert_options(call.options, included, lambda value: jax.numpy.asarray(value, dtype))
     kept = {name: value for name, value in options.items() if name not in HOW}
@@ -170,9 +154,10 @@ def _clip(entry: EntryPoint, call: Call, tree: Any) -> tuple[Any, Any]:
     traced.update(_build_parameters(call))
 
     def clip(values: Any, arguments: dict[str, Any]) -> tuple[Any, Any]:
-        return entry.clip(values, **{**kept, **arguments})
+        found: tuple[Any, Any] = entry.clip(values, **{**kept, **arguments})
+        return found
 
-    compiled = "compiled" in entry.subject.features or options.get("compiled")
+    compiled = "compiled" in entry.features or options.get("compiled")
     results: tuple[Any, Any] = (jax.jit(clip) if compiled else clip)(tree, traced)
     return results
 
@@ -192,4 +177,4 @@ def _make_array(gradient: Gradient) -> jax.Array:
 
 
 def _read(arrays: Sequence[Any]) -> tuple[Array | None, ...]:
-    return tuple(None if array is None else Array.of(jax.device_get(array)) for array in arrays)
+    return read_each(lambda array: Array.of(jax.device_get(array)), arrays)

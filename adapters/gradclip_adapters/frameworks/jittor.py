@@ -14,7 +14,7 @@ from typing import Any, Iterator, Mapping, Sequence
 import numpy as np
 
 from ..contract import About, Call, Gradient, Reply, Subject, Unsupported
-from .answering import ArrayListAdapter, EntryPoint
+from .answering import ArrayListAdapter
 
 __all__ = ["JittorAdapter"]
 
@@ -69,14 +69,12 @@ class JittorAdapter(ArrayListAdapter):
         # g++ 12 links code into each kernel that makes subnormal numbers zero in the process that loads it. Without
         # this first kernel, the first call alone would keep them.
         jittor.zeros(1).numpy()
-        subject = Subject(NAME, "clip_by_global_norm", DTYPES, FEATURES, (1.0, 2.0))
-        super().__init__([EntryPoint(subject, _step)])
-
-    def about(self) -> About:
-        """Return the version of Jittor, and of the compiler that it uses."""
         compiler = jittor_utils.cc_type + jittor_utils.get_version(jittor_utils.cc_path)
         device = "cuda" if jittor.flags.use_cuda else "cpu"
-        return About("Jittor", jittor.__version__, {"device": device, "compiler": compiler})
+        super().__init__(
+            About("Jittor", jittor.__version__, {"device": device, "compiler": compiler}),
+            [Subject(NAME, "clip_by_global_norm", DTYPES, FEATURES, (1.0, 2.0), clip=_step)],
+        )
 
     def call(self, call: Call) -> Reply:
         """Return the parameters after a step."""
@@ -107,8 +105,9 @@ class JittorAdapter(ArrayListAdapter):
             raise Unsupported(message, "interface")
         return super().make_tensor(gradient)
 
-    def make_scalar(self, value: float) -> Any:
+    def make_scalar(self, value: float, dtype: str) -> Any:
         """Return an array with one element: Jittor has none without axes."""
+        del dtype
         return jittor.array(value)
 
 

@@ -16,7 +16,8 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from ..arrays import answer_in_threads, build_tensors, convert_options, make_following_call, refuse_unlisted
-from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ..contract import About, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from .answering import DeclaredAdapter, read_each
 
 __all__ = ["Backend", "KerasAdapter", "use_jax", "use_tensorflow", "use_torch"]
 
@@ -53,27 +54,19 @@ class Backend:
     replicated_step: Callable[..., Reply] | None = None
 
 
-class KerasAdapter(Adapter):
+class KerasAdapter(DeclaredAdapter):
     """Adapter for the clips of Keras's optimizers on one backend."""
 
     def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self._subjects = {subject.name: subject for subject in _list_subjects(backend)}
-
-    def about(self) -> About:
-        """Return the version of Keras, with the backend and its version as the environment."""
         import keras
 
-        environment = {"floatx": keras.backend.floatx(), **self._backend.environment}
-        return About(f"Keras on {self._backend.name}", keras.__version__, environment)
-
-    def subjects(self) -> Sequence[Subject]:
-        """Return each argument of each optimizer, in each mode."""
-        return list(self._subjects.values())
+        environment = {"floatx": keras.backend.floatx(), **backend.environment}
+        super().__init__(About(f"Keras on {backend.name}", keras.__version__, environment), _list_subjects(backend))
+        self._backend = backend
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
-        subject = self._subjects[call.subject]
+        subject = self.entry_points[call.subject]
         if "distributed" in subject.features:
             return self._answer_in_replicas(call, subject)
         if "compiled" in subject.features:
@@ -124,7 +117,7 @@ class KerasAdapter(Adapter):
         """Take the steps that a call asks for. Return the clipped gradients, as the variables show them."""
         import keras
 
-        subject = self._subjects[call.subject]
+        subject = self.entry_points[call.subject]
         name = subject.name.split(".")[2].partition("(")[0]
         argument, threshold = ARGUMENTS[subject.operation]
         options, _ = convert_options(call.options, [])
@@ -153,7 +146,7 @@ class KerasAdapter(Adapter):
         return [None if gradient is None else value for gradient, value in zip(gradients, shown)]
 
     def _read(self, tensors: Sequence[Any]) -> tuple[Array | None, ...]:
-        return tuple(None if tensor is None else self._backend.read(tensor) for tensor in tensors)
+        return read_each(self._backend.read, tensors)
 
 
 def _list_subjects(backend: Backend) -> list[Subject]:

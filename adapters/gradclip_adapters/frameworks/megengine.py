@@ -11,7 +11,7 @@ from megengine import Parameter, Tensor
 from megengine.optimizer import clip_grad_norm, clip_grad_value
 
 from ..contract import About, Array, Call, Gradient, Reply, Subject, Unsupported
-from .answering import EntryPoint, ListAdapter, lay_out_by_indexing
+from .answering import ListAdapter, lay_out_by_indexing
 
 __all__ = ["MegEngineAdapter"]
 
@@ -47,18 +47,26 @@ class MegEngineAdapter(ListAdapter):
         # By default, MegEngine computes in the background. A later call then reports the error of an earlier one, and
         # the gradients that the earlier call clipped can no longer be read.
         megengine.config.async_level = 0
-        more = ("returns_norm", "norm_type")
-        by_norm = Subject(
-            "megengine.optimizer.clip_grad_norm", "clip_by_global_norm", DTYPES, (*FEATURES, *more), NORM_TYPES
+        super().__init__(
+            About("MegEngine", megengine.__version__, {"device": megengine.get_default_device()}),
+            [
+                Subject(
+                    "megengine.optimizer.clip_grad_norm",
+                    "clip_by_global_norm",
+                    DTYPES,
+                    (*FEATURES, "returns_norm", "norm_type"),
+                    NORM_TYPES,
+                    clip=_clip_by_norm,
+                ),
+                Subject(
+                    "megengine.optimizer.clip_grad_value",
+                    "clip_by_value",
+                    DTYPES,
+                    (*FEATURES, "min_max", "requires_min"),
+                    clip=_clip_by_value,
+                ),
+            ],
         )
-        by_value = Subject(
-            "megengine.optimizer.clip_grad_value", "clip_by_value", DTYPES, (*FEATURES, "min_max", "requires_min")
-        )
-        super().__init__([EntryPoint(by_norm, _clip_by_norm), EntryPoint(by_value, _clip_by_value)])
-
-    def about(self) -> About:
-        """Return the version of MegEngine and its device."""
-        return About("MegEngine", megengine.__version__, {"device": megengine.get_default_device()})
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""

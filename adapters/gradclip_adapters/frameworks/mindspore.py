@@ -14,7 +14,7 @@ from mindspore import Tensor, nn, ops
 
 from ..arrays import read_axes
 from ..contract import About, Array, Call, Gradient, Reply, Subject, Unsupported
-from .answering import Clip, EntryPoint, ListAdapter, lay_out_by_indexing
+from .answering import Clip, ListAdapter, lay_out_by_indexing
 
 __all__ = ["MindSporeAdapter"]
 
@@ -46,11 +46,8 @@ class MindSporeAdapter(ListAdapter):
     """Adapter for the clips of MindSpore on the CPU."""
 
     def __init__(self) -> None:
-        super().__init__(_list_entry_points())
-
-    def about(self) -> About:
-        """Return the version of MindSpore and its device."""
-        return About("MindSpore", mindspore.__version__, {"device": mindspore.get_context("device_target")})
+        about = About("MindSpore", mindspore.__version__, {"device": mindspore.get_context("device_target")})
+        super().__init__(about, _list_entry_points())
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
@@ -70,8 +67,9 @@ class MindSporeAdapter(ListAdapter):
             raise Unsupported(message, "kernel")
         return lay_out_by_indexing(gradient.array.numpy(), gradient.layout, Tensor)
 
-    def make_scalar(self, value: float) -> Any:
-        """Return a threshold as a tensor without axes."""
+    def make_scalar(self, value: float, dtype: str) -> Any:
+        """Return a threshold as a tensor without axes. It is in float32, whichever dtype the gradients have."""
+        del dtype
         return Tensor(value, mindspore.float32)
 
     @_cut_call_stacks()
@@ -88,8 +86,8 @@ def _rename(options: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str
     return {names.get(name, name): value for name, value in options.items()}
 
 
-def _wrap(function: Callable[..., Any], **names: str) -> tuple[Clip, Clip]:
-    """Return two clips that call a function of MindSpore: directly, and compiled."""
+def _wrap(function: Callable[..., Any], **names: str) -> dict[str, Any]:
+    """Return the clips of an entry point that call a function of MindSpore: directly, and compiled."""
 
     @_cut_call_stacks()
     def clip(passed: Any, options: Mapping[str, Any]) -> tuple[Any, None]:
@@ -101,7 +99,7 @@ def _wrap(function: Callable[..., Any], **names: str) -> tuple[Clip, Clip]:
         # In place of a list, it may return a tensor without axes, which raises an error as soon as it is read.
         return tuple(returned) if isinstance(passed, (list, tuple)) else returned, None
 
-    return clip, compiled
+    return {"clip": clip, "compiled": compiled}
 
 
 def _clip_each(convert: Callable[[Any], Any]) -> Clip:
@@ -117,20 +115,42 @@ def _clip_each(convert: Callable[[Any], Any]) -> Clip:
     return clip
 
 
-def _list_entry_points() -> list[EntryPoint]:
-    by_total = Subject("mindspore.ops.clip_by_global_norm", "clip_by_global_norm", DTYPES, FEATURES)
-    bounds = (*FEATURES, "single", "min_max", "requires_min")
-    by_value = Subject("mindspore.ops.clip_by_value", "clip_by_value", DTYPES, bounds)
+def _list_entry_points() -> list[Subject]:
     single = (*FEATURES, "single")
-    by_layer = Subject("mindspore.nn.ClipByNorm", "clip_by_norm", ("float16", "float32"), (*single, "axes"))
     found = [
-        EntryPoint(by_total, *_wrap(ops.clip_by_global_norm)),
-        EntryPoint(by_value, *_wrap(ops.clip_by_value, min="clip_value_min", max="clip_value_max")),
-        EntryPoint(by_layer, _clip_each(lambda layer: layer), _clip_each(mindspore.jit), one_by_one=True),
+        Subject(
+            "mindspore.ops.clip_by_global_norm",
+            "clip_by_global_norm",
+            DTYPES,
+            FEATURES,
+            **_wrap(ops.clip_by_global_norm),
+        ),
+        Subject(
+            "mindspore.ops.clip_by_value",
+            "clip_by_value",
+            DTYPES,
+            (*single, "min_max", "requires_min"),
+            **_wrap(ops.clip_by_value, min="clip_value_min", max="clip_value_max"),
+        ),
+        Subject(
+            "mindspore.nn.ClipByNorm",
+            "clip_by_norm",
+            ("float16", "float32"),
+            (*single, "axes"),
+            clip=_clip_each(lambda layer: layer),
+            compiled=_clip_each(mindspore.jit),
+            one_by_one=True,
+        ),
     ]
     # MindSpore 2.0 does not have it yet.
     if hasattr(ops, "clip_by_norm"):
-        features = (*single, "norm_type", "error_if_nonfinite")
-        by_norm = Subject("mindspore.ops.clip_by_norm", "clip_by_global_norm", DTYPES, features, NORM_TYPES)
-        found.insert(0, EntryPoint(by_norm, *_wrap(ops.clip_by_norm, clip_norm="max_norm")))
+        by_norm = Subject(
+            "mindspore.ops.clip_by_norm",
+            "clip_by_global_norm",
+            DTYPES,
+            (*single, "norm_type", "error_if_nonfinite"),
+            NORM_TYPES,
+            **_wrap(ops.clip_by_norm, clip_norm="max_norm"),
+        )
+        found.insert(0, by_norm)
     return found

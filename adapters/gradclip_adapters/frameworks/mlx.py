@@ -11,7 +11,7 @@ from mlx.nn import utils
 from mlx.optimizers import clip_grad_norm
 
 from ..contract import About, Array, Gradient, Subject, Unsupported
-from .answering import EntryPoint, ListAdapter, lay_out_by_indexing
+from .answering import Clip, ListAdapter, lay_out_by_indexing
 
 __all__ = ["MLXAdapter"]
 
@@ -35,13 +35,8 @@ class MLXAdapter(ListAdapter):
     """Adapter for the clip functions of MLX."""
 
     def __init__(self) -> None:
-        super().__init__(_list_entry_points())
-
-    def about(self) -> About:
-        """Return the version of MLX and its device."""
-        return About(
-            "MLX", mx.__version__, {"device": str(mx.default_device()), "compiler": "g++" if COMPILER else "none"}
-        )
+        environment = {"device": str(mx.default_device()), "compiler": "g++" if COMPILER else "none"}
+        super().__init__(About("MLX", mx.__version__, environment), _list_entry_points())
 
     def make_tensor(self, gradient: Gradient) -> mx.array:
         """Return an array of MLX."""
@@ -75,7 +70,7 @@ def _choose_maker(array: Array) -> Callable[[np.ndarray[Any, Any]], mx.array]:
     return make
 
 
-def _wrap(function: Callable[..., Any]) -> Callable[[Any, Mapping[str, Any]], tuple[Any, Any]]:
+def _wrap(function: Callable[..., Any]) -> Clip:
     def clip(gradients: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
         more = {name: value for name, value in options.items() if name != "clip_norm"}
         clipped, norm = function(gradients, options["clip_norm"], **more)
@@ -90,13 +85,12 @@ def _compile(gradients: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
     return clipped, norm
 
 
-def _list_entry_points() -> list[EntryPoint]:
-    dtypes = ("float16", "bfloat16", "float32", "float64")
-    more = ("compiles",) if COMPILER else ()
-    plain = Subject("mlx.optimizers.clip_grad_norm", "clip_by_global_norm", dtypes, (*FEATURES, *more))
-    found = [EntryPoint(plain, _wrap(clip_grad_norm), _compile)]
+def _list_entry_points() -> list[Subject]:
+    operation, dtypes = "clip_by_global_norm", ("float16", "bfloat16", "float32", "float64")
+    features, clip = (*FEATURES, "compiles") if COMPILER else FEATURES, _wrap(clip_grad_norm)
+    found = [Subject("mlx.optimizers.clip_grad_norm", operation, dtypes, features, clip=clip, compiled=_compile)]
     # MLX 0.29 does not have it yet.
     if hasattr(utils, "clip_grad_norm_sharded"):
-        sharded = Subject("mlx.nn.utils.clip_grad_norm_sharded", "clip_by_global_norm", dtypes, FEATURES)
-        found.append(EntryPoint(sharded, _wrap(utils.clip_grad_norm_sharded)))
+        clip = _wrap(utils.clip_grad_norm_sharded)
+        found.append(Subject("mlx.nn.utils.clip_grad_norm_sharded", operation, dtypes, FEATURES, clip=clip))
     return found

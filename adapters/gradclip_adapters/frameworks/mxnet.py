@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Mapping
+from typing import Any, Mapping
 
 import mxnet as mx
 from mxnet.gluon.utils import clip_global_norm
 
 from ..contract import About, Array, Call, FrameworkRaised, Gradient, Reply, Subject, Unsupported
-from .answering import EntryPoint, ListAdapter, apply_to_each
+from .answering import Clip, ListAdapter, apply_to_each
 
 __all__ = ["MXNetAdapter"]
 
@@ -22,11 +22,7 @@ class MXNetAdapter(ListAdapter):
     """Adapter for the clips of MXNet."""
 
     def __init__(self) -> None:
-        super().__init__(_list_entry_points())
-
-    def about(self) -> About:
-        """Return the version of MXNet."""
-        return About("MXNet", mx.__version__, {"device": str(mx.current_context())})
+        super().__init__(About("MXNet", mx.__version__, {"device": str(mx.current_context())}), _list_entry_points())
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
@@ -73,7 +69,7 @@ def _cut_trace(text: str) -> str:
     return re.sub(r"^\[\d\d:\d\d:\d\d\] ", "", text).partition("\nStack trace:\n")[0]
 
 
-def _make_norm_clip(check_isfinite: bool) -> Callable[[Any, Mapping[str, Any]], tuple[Any, Any]]:
+def _make_norm_clip(check_isfinite: bool) -> Clip:
     def clip(gradients: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
         more = {name: value for name, value in options.items() if name != "clip_norm"}
         return gradients, clip_global_norm(gradients, options["clip_norm"], check_isfinite, **more)
@@ -97,21 +93,33 @@ def _step(gradients: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
     return [0 - weight for weight in weights], None
 
 
-def _list_entry_points() -> list[EntryPoint]:
+def _list_entry_points() -> list[Subject]:
     halves, wide = ("float16", "float32", "float64"), ("float32", "float64")
-    entries = [
-        EntryPoint(
-            Subject(f"mxnet.gluon.utils.clip_global_norm[check_isfinite={check}]", "clip_by_global_norm", wide, NORM),
-            _make_norm_clip(check),
-        )
-        for check in (True, False)
-    ]
-    operator = Subject("mxnet.nd.clip", "clip_by_value", halves, (*VALUE, "functional", "min_max", "requires_min"))
-    step = Subject(
-        "mxnet.optimizer.SGD(clip_gradient)", "clip_by_value", halves, (*VALUE, "optimizer", "learning_rate")
-    )
     return [
-        *entries,
-        EntryPoint(operator, apply_to_each(_clip_by_operator), one_by_one=True),
-        EntryPoint(step, _step, one_by_one=True),
+        *(
+            Subject(
+                f"mxnet.gluon.utils.clip_global_norm[check_isfinite={check}]",
+                "clip_by_global_norm",
+                wide,
+                NORM,
+                clip=_make_norm_clip(check),
+            )
+            for check in (True, False)
+        ),
+        Subject(
+            "mxnet.nd.clip",
+            "clip_by_value",
+            halves,
+            (*VALUE, "functional", "min_max", "requires_min"),
+            clip=apply_to_each(_clip_by_operator),
+            one_by_one=True,
+        ),
+        Subject(
+            "mxnet.optimizer.SGD(clip_gradient)",
+            "clip_by_value",
+            halves,
+            (*VALUE, "optimizer", "learning_rate"),
+            clip=_step,
+            one_by_one=True,
+        ),
     ]

@@ -15,7 +15,7 @@ from nnabla import functions, solvers  # noqa: E402
 logging.disable(logging.NOTSET)
 
 from ..contract import About, Array, Gradient, Subject, Unsupported  # noqa: E402
-from .answering import EntryPoint, ListAdapter, apply_to_each  # noqa: E402
+from .answering import ListAdapter, apply_to_each  # noqa: E402
 
 __all__ = ["NNablaAdapter"]
 
@@ -27,27 +27,35 @@ class NNablaAdapter(ListAdapter):
     """Adapter for the clips of NNabla on the CPU."""
 
     def __init__(self) -> None:
-        by_value = Subject(
-            "nnabla.functions.clip_by_value",
-            "clip_by_value",
-            DTYPES,
-            (*FEATURES, "functional", "min_max", "requires_min"),
-        )
-        by_norm = Subject("nnabla.functions.clip_by_norm", "clip_by_norm", DTYPES, (*FEATURES, "functional"))
-        step = Subject(
-            "nnabla.solvers.Sgd.clip_grad_by_norm", "clip_by_norm", DTYPES, (*FEATURES, "optimizer", "learning_rate")
-        )
+        environment = {"backend": str(nnabla.get_current_context().backend)}
         super().__init__(
+            About("NNabla", nnabla.__version__, environment),
             [
-                EntryPoint(by_value, apply_to_each(_clip_by_value), one_by_one=True),
-                EntryPoint(by_norm, apply_to_each(_clip_by_norm), one_by_one=True),
-                EntryPoint(step, _step),
-            ]
+                Subject(
+                    "nnabla.functions.clip_by_value",
+                    "clip_by_value",
+                    DTYPES,
+                    (*FEATURES, "functional", "min_max", "requires_min"),
+                    clip=apply_to_each(_clip_by_value),
+                    one_by_one=True,
+                ),
+                Subject(
+                    "nnabla.functions.clip_by_norm",
+                    "clip_by_norm",
+                    DTYPES,
+                    (*FEATURES, "functional"),
+                    clip=apply_to_each(_clip_by_norm),
+                    one_by_one=True,
+                ),
+                Subject(
+                    "nnabla.solvers.Sgd.clip_grad_by_norm",
+                    "clip_by_norm",
+                    DTYPES,
+                    (*FEATURES, "optimizer", "learning_rate"),
+                    clip=_step,
+                ),
+            ],
         )
-
-    def about(self) -> About:
-        """Return the version of NNabla and its backend."""
-        return About("NNabla", nnabla.__version__, {"backend": str(nnabla.get_current_context().backend)})
 
     def make_tensor(self, gradient: Gradient) -> Any:
         """Return an NdArray."""

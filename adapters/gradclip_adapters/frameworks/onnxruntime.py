@@ -13,7 +13,7 @@ from onnxruntime.training import api, artifacts
 from onnxruntime.training.onnxblock.optim import SGD, ClipGradNorm
 
 from ..contract import About, Call, Reply, Subject, Unsupported
-from .answering import ArrayListAdapter, EntryPoint
+from .answering import ArrayListAdapter
 
 __all__ = ["ONNXRuntimeAdapter"]
 
@@ -29,15 +29,25 @@ class ONNXRuntimeAdapter(ArrayListAdapter):
     """Adapter for the clips of ONNX Runtime training on the CPU."""
 
     def __init__(self) -> None:
-        more = ("in_place", "repeated", "threads")
-        operator = Subject(OPERATOR, "clip_by_global_norm", tuple(TYPES), (*FEATURES, *more))
-        name = "onnxruntime.training.onnxblock.optim.ClipGradNorm [SGD]"
-        step = Subject(name, "clip_by_global_norm", ("float32",), (*FEATURES, "optimizer", "learning_rate"))
-        super().__init__([EntryPoint(operator, _run_operator), EntryPoint(step, _train)])
-
-    def about(self) -> About:
-        """Return the version of ONNX Runtime."""
-        return About("ONNX Runtime", onnxruntime.__version__, {"device": onnxruntime.get_device()})
+        super().__init__(
+            About("ONNX Runtime", onnxruntime.__version__, {"device": onnxruntime.get_device()}),
+            [
+                Subject(
+                    OPERATOR,
+                    "clip_by_global_norm",
+                    tuple(TYPES),
+                    (*FEATURES, "in_place", "repeated", "threads"),
+                    clip=_run_operator,
+                ),
+                Subject(
+                    "onnxruntime.training.onnxblock.optim.ClipGradNorm [SGD]",
+                    "clip_by_global_norm",
+                    ("float32",),
+                    (*FEATURES, "optimizer", "learning_rate"),
+                    clip=_train,
+                ),
+            ],
+        )
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""

@@ -15,8 +15,8 @@ os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_p
 
 import optax
 
-from ..contract import Unsupported
-from .jax_trees import COMMON, FLUSHES, Clip, EntryPoint, TreeAdapter, list_modes
+from ..contract import Subject, Unsupported
+from .jax_trees import COMMON, FLUSHES, NARROW, Clip, TreeAdapter, list_modes
 from .optax_projections import list_projections
 
 __all__ = ["OptaxAdapter"]
@@ -28,8 +28,6 @@ MASKED = ("functional", "excludes", "none_grads", "mixed_dtypes", "single", "fla
 SHARDED = ("distributed", "functional", "excludes", "none_grads")
 #: The dtypes of entry points that differ from another one in a way that does not depend on the dtype.
 ONE = ("float32",)
-#: By default, JAX turns arrays of 64 bits into arrays of 32 bits.
-DEFAULT = "without 64 bits"
 
 
 class OptaxAdapter(TreeAdapter):
@@ -41,7 +39,7 @@ class OptaxAdapter(TreeAdapter):
         super().__init__("Optax", optax.__version__, found, device)
 
 
-def _list_transformations() -> Iterator[EntryPoint]:
+def _list_transformations() -> Iterator[Subject]:
     """Yield the entry points of each transformation."""
     for short, operation, threshold, more in (
         ("clip", "clip_by_value", "max", ()),
@@ -52,7 +50,7 @@ def _list_transformations() -> Iterator[EntryPoint]:
         name, function, features = "optax." + short, getattr(optax, short), (*MASKABLE, *more)
         clip = _transform(function, threshold)
         yield from list_modes(name, operation, features, clip)
-        yield from list_modes(name, operation, features, clip, ONE, eager=ONE, mode=DEFAULT, wide=False)
+        yield from list_modes(name, operation, features, clip, ONE, eager=ONE, mode=NARROW)
         if operation in ("clip_by_global_norm", "clip_unitwise"):
             masked = _transform(function, threshold, mask_by_function=True)
             yield from list_modes(name, operation, (*MASKED, *more), masked, ONE, eager=ONE, mode="mask function")
@@ -73,7 +71,7 @@ def _transform(function: Any, threshold: str, *, mask_by_function: bool = False)
     return clip
 
 
-def _list_per_example() -> Iterator[EntryPoint]:
+def _list_per_example() -> Iterator[Subject]:
     """Yield the entry points that clip the gradient of each example."""
 
     def clip(gradients: Any, *, clip_norm: Any, **more: Any) -> tuple[Any, None]:
@@ -82,7 +80,7 @@ def _list_per_example() -> Iterator[EntryPoint]:
 
     name, features = "optax.per_example_global_norm_clip", ("functional", "mixed_dtypes", "threads", *FLUSHES)
     yield from list_modes(name, "clip_per_example", features, clip)
-    yield from list_modes(name, "clip_per_example", features, clip, ONE, eager=ONE, mode=DEFAULT, wide=False)
+    yield from list_modes(name, "clip_per_example", features, clip, ONE, eager=ONE, mode=NARROW)
     # Until 0.2.2, the function adds an `eps` to the threshold, and documents that it adds it to norms.
     if "eps" not in inspect.signature(optax.per_example_layer_norm_clip).parameters:
         features = ("functional", "layers", "threads", *FLUSHES)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Iterator, NamedTuple, Sequence
+from functools import partial
+from typing import Any, Callable, Iterator
 
 import numpy as np
 
-from ..arrays import answer_in_threads, build_tensors, convert_thresholds
-from ..contract import About, Adapter, Array, Call, MissingDevice, Reply, Subject, Unsupported, framework_call
+from ..arrays import answer_in_threads, build_tensors, convert_thresholds, find_dtype
+from ..contract import About, Array, Call, MissingDevice, Reply, Subject, Unsupported, framework_call
 
 with warnings.catch_warnings():
     # Paddle 3 warns with the folder of this machine if there is no ccache. A crash would show that as the last output.
@@ -23,6 +24,7 @@ with warnings.catch_warnings():
     from paddle.nn.clip import ErrorClipByValue
 
     from . import paddle_fleet
+    from .answering import DeclaredAdapter
     from .paddle_functions import BOTH, FUNCTIONS, make_tensor
     from .paddle_optimizer import (
         Way,
@@ -37,48 +39,47 @@ with warnings.catch_warnings():
 __all__ = ["PaddleAdapter"]
 
 
-class PaddleAdapter(Adapter):
-    """Adapter for the clips of paddlepaddle 2 and 3."""
+class PaddleAdapter(DeclaredAdapter):
+    """Adapter for the clips of paddlepaddle 2 and 3. `Subject.clip` takes a call and its options, and answers it."""
 
     def __init__(self, device: str = "cpu") -> None:
-        self._device = _choose_device(device)
+        environment = {"device": _choose_device(device), "commit": paddle.version.commit, "numpy": np.__version__}
+        # Older versions have another way to join a group over gloo.
+        has_processes = paddle.__version__ >= "3" and device == "cpu"
+        super().__init__(
+            About("Paddle", paddle.__version__, environment),
+            [*_list_entry_points(), *([paddle_fleet.ENTRY_POINT] if has_processes else [])],
+        )
         # On a busy machine, the trace of a crash takes longer than the time limit of a case. It names numbers of
         # processes, which differ between runs.
         paddle.disable_signal_handler()
 
-    def about(self) -> About:
-        """Return Paddle's version and build."""
-        environment = {"device": self._device, "commit": paddle.version.commit, "numpy": np.__version__}
-        return About("Paddle", paddle.__version__, environment)
-
-    def subjects(self) -> Sequence[Subject]:
-        """Return all entry points: each class in all ways of use, and the functions."""
-        # Older versions have another way to join a group over gloo.
-        has_processes = paddle.__version__ >= "3" and self._device == "cpu"
-        distributed = paddle_fleet.SUBJECTS.values() if has_processes else ()
-        return [*(entry.subject for entry in ENTRY_POINTS.values()), *distributed]
-
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
-        if call.subject in paddle_fleet.SUBJECTS:
-            return paddle_fleet.answer_in_processes(call)
-        subject, answer = ENTRY_POINTS[call.subject]
-        if "threads" in call.options and "threads" not in subject.features:
+        entry = self.entry_points[call.subject]
+        options = dict(call.options)
+        if "distributed" in entry.features:
+            return _answer(entry, call, options)
+        if "threads" in call.options and "threads" not in entry.features:
             message = "Paddle's static mode, names and scopes are shared by the whole process"
             raise Unsupported(message)
         if "threads" in call.options:
             return answer_in_threads(call, self.call)
-        if "reused" in call.options and "reuses" not in subject.features:
+        if "reused" in call.options and "reuses" not in entry.features:
             message = "this adapter makes no earlier calls on the same tensors"
             raise Unsupported(message)
-        options = dict(call.options)
-        if "tensor_threshold" in options and "compiled" in (*options, *subject.features):
+        if "tensor_threshold" in options and "compiled" in (*options, *entry.features):
             message = "a static program takes no tensor of dynamic mode, and has no other when the clip is made"
             raise Unsupported(message, "interface")
         if options.pop("tensor_threshold", False):
-            dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
+            dtype = find_dtype(call.gradients)
             options = convert_thresholds(options, lambda value: paddle.to_tensor(value, dtype))
-        return answer(call, options)
+        return _answer(entry, call, options)
+
+
+def _answer(entry: Subject, call: Call, options: dict[str, Any]) -> Reply:
+    reply: Reply = entry.clip(call, options)
+    return reply
 
 
 def _choose_device(name: str) -> str:
@@ -97,13 +98,6 @@ def _choose_device(name: str) -> str:
         raise MissingDevice(message)
     paddle.set_device("gpu")
     return f"{name} ({paddle.device.cuda.get_device_name()})"
-
-
-class EntryPoint(NamedTuple):
-    """An entry point of Paddle, and the function that calls it."""
-
-    subject: Subject
-    answer: Callable[[Call, dict[str, Any]], Reply]
 
 
 @dataclass(frozen=True)
@@ -228,16 +222,15 @@ def _list_features(clip_class: ClipClass, *more: str) -> tuple[str, ...]:
     return ("excludes", "none_grads", "mixed_dtypes", *min_max, *more)
 
 
-def _make_pair_entry(name: str, clip_class: ClipClass) -> EntryPoint:
+def _make_pair_entry(name: str, clip_class: ClipClass) -> Subject:
     # ClipGradByGlobalNorm writes into most gradients, and makes new tensors for zero-dimensional ones. Its
     # documentation mentions neither. It calls `len` on the pairs. The other classes take any iterable.
     more = () if clip_class.make is ClipGradByGlobalNorm else ("functional", "generator")
     features = _list_features(clip_class, "strided", "repeated", "threads", "tensor_threshold", *more)
-    subject = Subject(name, clip_class.operation, BOTH, features)
-    return EntryPoint(subject, lambda call, options: call_on_pairs(clip_class, call, options))
+    return Subject(name, clip_class.operation, BOTH, features, clip=partial(call_on_pairs, clip_class))
 
 
-def _make_dynamic_entry(name: str, clip_class: ClipClass, way: Way, *more: str) -> EntryPoint:
+def _make_dynamic_entry(name: str, clip_class: ClipClass, way: Way, *more: str) -> Subject:
     def answer(call: Call, options: dict[str, Any]) -> Reply:
         if options.pop("compiled", False):
             if "compiles" in more:
@@ -250,40 +243,40 @@ def _make_dynamic_entry(name: str, clip_class: ClipClass, way: Way, *more: str) 
     if way.optimizer != "SGD":
         # Adam makes its learning rate in the dtype of the first parameter.
         features = tuple(feature for feature in features if feature != "mixed_dtypes")
-    return EntryPoint(Subject(name, clip_class.operation, BOTH, features), answer)
+    return Subject(name, clip_class.operation, BOTH, features, clip=answer)
 
 
-def _make_static_entry(name: str, clip_class: ClipClass, clipped_by: str) -> EntryPoint:
+def _make_static_entry(name: str, clip_class: ClipClass, clipped_by: str) -> Subject:
     def answer(call: Call, options: dict[str, Any]) -> Reply:
         options.pop("compiled", None)
         return step_static(clip_class, call, options, clipped_by)
 
     features = _list_features(clip_class, "optimizer", "learning_rate", "compiled")
-    return EntryPoint(Subject(name, clip_class.operation, BOTH, features), answer)
+    return Subject(name, clip_class.operation, BOTH, features, clip=answer)
 
 
-def _list_utils_entries() -> Iterator[EntryPoint]:
+def _list_utils_entries() -> Iterator[Subject]:
     shared = ("in_place", "none_grads", "generator", "mixed_dtypes", "single", "repeated", "strided", "threads")
     # The documentation does not limit these functions to dense gradients. But that of `ParamAttr` limits `need_clip`:
     # "Whether the parameter gradient need to be clipped in optimizer."
     features = (*shared, "sparse", "tensor_threshold")
-    norms = Subject(
+    yield Subject(
         "paddle.nn.utils.clip_grad_norm_",
         "clip_by_global_norm",
         BOTH,
         ("returns_norm", "error_if_nonfinite", "norm_type", *features),
         norm_types=(1.0, 2.0, float("inf")),
+        clip=clip_grad_norm,
     )
-    yield EntryPoint(norms, clip_grad_norm)
-    yield EntryPoint(Subject("paddle.nn.utils.clip_grad_value_", "clip_by_value", BOTH, features), clip_grad_value)
+    yield Subject("paddle.nn.utils.clip_grad_value_", "clip_by_value", BOTH, features, clip=clip_grad_value)
 
 
-def _list_function_entries() -> Iterator[EntryPoint]:
-    for subject in FUNCTIONS.subjects():
-        yield EntryPoint(subject, lambda call, options: FUNCTIONS.call(replace(call, options=options)))
+def _list_function_entries() -> Iterator[Subject]:
+    for entry in FUNCTIONS.subjects():
+        yield replace(entry, clip=lambda call, options: FUNCTIONS.call(replace(call, options=options)))
 
 
-def _list_entry_points() -> Iterator[EntryPoint]:
+def _list_entry_points() -> Iterator[Subject]:
     # Only dynamic mode gives row-sparse gradients of embeddings.
     sgd = ("groups", "learning_rate", "sparse", "training")
     for name, clip_class in CLASSES.items():
@@ -304,6 +297,3 @@ def _list_entry_points() -> Iterator[EntryPoint]:
     yield _make_static_entry("paddle.nn.clip.ErrorClipByValue [static]", ERROR_CLIP, "_set_error_clip")
     yield from _list_utils_entries()
     yield from _list_function_entries()
-
-
-ENTRY_POINTS = {entry.subject.name: entry for entry in _list_entry_points()}

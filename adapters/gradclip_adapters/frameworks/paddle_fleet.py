@@ -19,24 +19,15 @@ from ..contract import Array, Call, Reply, Subject, Unsupported, framework_call
 from ..mesh import cut_call, find_sharded_axis, get_mesh
 from ..processes import Answer, Team
 
-__all__ = ["SUBJECTS", "answer_in_processes", "join"]
+__all__ = ["ENTRY_POINT", "join"]
 
 FEATURES = ("distributed", "in_place", "excludes", "none_grads")
-SUBJECT = Subject(
-    "paddle.distributed.fleet.distributed_optimizer(ClipGradByGlobalNorm)",
-    "clip_by_global_norm",
-    ("float32", "float64"),
-    FEATURES,
-    # The code divides by the larger of norm and threshold, plus 1e-6. No documentation says so.
-    formula={"kind": "max-denominator", "eps": 1e-6},
-)
-SUBJECTS = {SUBJECT.name: SUBJECT}
 
 #: The processes that make each call. A group of four did not always find together on a busy machine.
 TEAM = Team(__name__, 2)
 
 
-def answer_in_processes(call: Call) -> Reply:
+def answer_in_processes(call: Call, _: dict[str, Any]) -> Reply:
     """Return the answer of two processes. They are kept for later calls.
 
     Raises
@@ -44,11 +35,22 @@ def answer_in_processes(call: Call) -> Reply:
     Unsupported
         If the call asks for another number of processes.
     """
-    refuse_unlisted(call, SUBJECT, "interface")
+    refuse_unlisted(call, ENTRY_POINT, "interface")
     if get_mesh(call).size != TEAM.world:
         message = f"this adapter starts {TEAM.world} processes of Paddle"
         raise Unsupported(message)
     return TEAM.call(call)
+
+
+ENTRY_POINT = Subject(
+    "paddle.distributed.fleet.distributed_optimizer(ClipGradByGlobalNorm)",
+    "clip_by_global_norm",
+    ("float32", "float64"),
+    FEATURES,
+    # The code divides by the larger of norm and threshold, plus 1e-6. No documentation says so.
+    formula={"kind": "max-denominator", "eps": 1e-6},
+    clip=answer_in_processes,
+)
 
 
 def join(rank: int, world: int, folder: str) -> Answer:

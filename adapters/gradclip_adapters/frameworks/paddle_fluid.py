@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
@@ -15,31 +16,28 @@ import paddle
 from paddle import fluid
 from paddle.fluid.clip import ErrorClipByValue, GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 
-from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ..contract import About, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
 from ..linear_layers import JoinedGradients, build_linear_layers, join_by_dtype, negate_values
+from .answering import DeclaredAdapter
 from .fluid_refusals import refuse_failed_backward, refuse_unsupported, refuse_ways
 
 __all__ = ["PaddleFluidAdapter"]
 
 
-class PaddleFluidAdapter(Adapter):
-    """Adapter for the clips of paddlepaddle 1.8, in the CPU build."""
+class PaddleFluidAdapter(DeclaredAdapter):
+    """Adapter for the clips of paddlepaddle 1.8, in the CPU build. `Subject.clip` answers a call with its options."""
 
-    def about(self) -> About:
-        """Return Paddle's version and build."""
+    def __init__(self) -> None:
         environment = {"device": "cpu", "commit": paddle.version.commit, "numpy": np.__version__}
-        return About("Paddle fluid", paddle.__version__, environment)
-
-    def subjects(self) -> Sequence[Subject]:
-        """Return all entry points: each class in all ways of use."""
-        return [entry.subject for entry in ENTRY_POINTS.values()]
+        super().__init__(About("Paddle fluid", paddle.__version__, environment), _list_entry_points())
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
-        entry = ENTRY_POINTS[call.subject]
+        entry = self.entry_points[call.subject]
         refuse_ways(call)
-        refuse_unsupported(call, entry.subject)
-        return entry.answer(entry.clip_class, call, dict(call.options))
+        refuse_unsupported(call, entry)
+        reply: Reply = entry.clip(call, dict(call.options))
+        return reply
 
 
 @dataclass(frozen=True)
@@ -53,15 +51,6 @@ class ClipClass:
     def __call__(self, options: dict[str, Any], **more: Any) -> Any:
         """Return the clip object of these options. An option that the class does not know raises its TypeError."""
         return self.make(**options, **more)
-
-
-@dataclass(frozen=True)
-class EntryPoint:
-    """An entry point of fluid, and the function that calls it."""
-
-    subject: Subject
-    clip_class: ClipClass
-    answer: Callable[[ClipClass, Call, dict[str, Any]], Reply]
 
 
 @contextlib.contextmanager
@@ -301,7 +290,7 @@ CLASSES = (
 ERROR_CLIP = ClipClass(ErrorClipByValue, "clip_by_value", ("max", "min"))
 
 
-def _list_entry_points() -> Iterator[EntryPoint]:
+def _list_entry_points() -> Iterator[Subject]:
     in_optimizer = ("optimizer", "learning_rate")
     for clip_class in CLASSES:
         common = ("excludes", "none_grads") + (("min_max",) if "min" in clip_class.options else ())
@@ -314,15 +303,12 @@ def _list_entry_points() -> Iterator[EntryPoint]:
             # The documentation of the argument `group_name`: "The group name for this clip."
             has_groups = clip_class.make is GradientClipByGlobalNorm and answer is set_gradient_clip_static
             features = common + more + (("norm_per_group",) if has_groups else ())
-            subject = Subject(name, clip_class.operation, DTYPES, features)
-            yield EntryPoint(subject, clip_class, answer)
+            yield Subject(name, clip_class.operation, DTYPES, features, clip=partial(answer, clip_class))
         # The documentation of `set_gradient_clip`: "To specify parameters that require gradient clip."
         name = f"paddle.fluid.clip.set_gradient_clip [{clip_class.make.__name__} beside another, static]"
-        subject = Subject(name, clip_class.operation, DTYPES, (*common, *in_optimizer, "compiled"))
-        yield EntryPoint(subject, clip_class, set_two_clips_static)
+        features = (*common, *in_optimizer, "compiled")
+        clip = partial(set_two_clips_static, clip_class)
+        yield Subject(name, clip_class.operation, DTYPES, features, clip=clip)
     features = ("excludes", "none_grads", "min_max", *in_optimizer, "compiled")
-    subject = Subject("paddle.fluid.clip.ErrorClipByValue [static]", "clip_by_value", DTYPES, features)
-    yield EntryPoint(subject, ERROR_CLIP, clip_errors_static)
-
-
-ENTRY_POINTS = {entry.subject.name: entry for entry in _list_entry_points()}
+    name, clip = "paddle.fluid.clip.ErrorClipByValue [static]", partial(clip_errors_static, ERROR_CLIP)
+    yield Subject(name, "clip_by_value", DTYPES, features, clip=clip)

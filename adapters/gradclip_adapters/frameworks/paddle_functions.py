@@ -7,9 +7,9 @@ from typing import Any, Callable
 import numpy as np
 import paddle
 
-from ..contract import Array, Gradient, Subject, Unsupported
+from ..contract import About, Array, Gradient, Subject, Unsupported
 from ..linear_layers import read_values
-from .answering import EntryPoint, ListAdapter, apply_to_each
+from .answering import ListAdapter, apply_to_each
 
 __all__ = ["BOTH", "FUNCTIONS", "make_tensor"]
 
@@ -74,18 +74,18 @@ def _clip_in_place(tensor: Any, **bounds: Any) -> Any:
 
 def _make_entry(
     name: str, operation: str, dtypes: tuple[str, ...], clip: Callable[..., Any], *features: str
-) -> EntryPoint:
+) -> Subject:
     shared = ("repeated", "strided", "single", "threads", "tensor_threshold", "reuses")
-    subject = Subject(name, operation, dtypes, (*shared, *features))
-    return EntryPoint(subject, apply_to_each(clip), one_by_one=True)
+    return Subject(name, operation, dtypes, (*shared, *features), clip=apply_to_each(clip), one_by_one=True)
 
 
 VALUE = ("mixed_dtypes", "min_max", "requires_min")
 FUNCTIONS = _Functions(
+    About("Paddle", paddle.__version__),
     [
         # "The input of clip_by_norm and data type is float32."
         _make_entry("paddle.nn.clip.clip_by_norm", "clip_by_norm", ("float32",), _clip_by_norm, "functional"),
         _make_entry("paddle.clip", "clip_by_value", BOTH, _clip, "functional", *VALUE),
         _make_entry("paddle.Tensor.clip_", "clip_by_value", BOTH, _clip_in_place, "in_place", *VALUE),
-    ]
+    ],
 )

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import inspect
 import os
-from dataclasses import dataclass
-from typing import Any, Callable, Generator, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Generator, Mapping, Optional, Sequence, Union
 
 # Without this variable, TensorFlow reports its build on standard error when it is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
 
-from ..arrays import answer_in_threads, build_tensors, convert_thresholds, read_axes, refuse_other_dtypes
+from ..arrays import answer_in_threads, build_tensors, read_axes, refuse_other_dtypes
 from ..contract import (
     About,
-    Adapter,
     Array,
     Call,
     Gradient,
@@ -31,6 +29,7 @@ from ..contract import (
     framework_call,
 )
 from ..operations import OPERATIONS
+from .answering import Clip, ListAdapter, apply_to_each
 from .mirrored import add_devices, clip_in_replicas
 from .tensorflow_arrays import make_dense, read_tensor
 
@@ -72,61 +71,63 @@ LONGEST = {
 }
 
 Tensor = Optional[Union[tf.Tensor, tf.IndexedSlices]]
-#: A function from gradients and options to the clipped gradients and the norm, if there is one.
-Clip = Callable[[Sequence[Tensor], Mapping[str, Any]], Tuple[Sequence[Tensor], Optional[tf.Tensor]]]
 
 
-class TensorFlowAdapter(Adapter):
+class TensorFlowAdapter(ListAdapter):
     """Adapter for the clip functions of TensorFlow 2."""
 
     def __init__(self, device: str = "cpu") -> None:
         # Each new threshold makes a new graph, and TensorFlow would warn that there are many graphs.
         tf.get_logger().setLevel("ERROR")
-        self._device = _choose_device(device)
-        #: The replicas are logical devices of the CPU.
-        self._entries = {
-            entry.subject.name: entry
-            for entry in _list_entry_points()
-            if device == "cpu" or "distributed" not in entry.subject.features
-        }
-
-    def about(self) -> About:
-        """Return TensorFlow's version and the settings that may change its kernels."""
         environment = {
-            "device": self._device,
+            "device": _choose_device(device),
             "devices": " ".join(device.name for device in _get_config().list_logical_devices()),
             "TF_ENABLE_ONEDNN_OPTS": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "unset"),
         }
-        return About("TensorFlow", tf.__version__, environment)
-
-    def subjects(self) -> Sequence[Subject]:
-        """Return all entry points: each function called directly, and compiled to a graph."""
-        return [entry.subject for entry in self._entries.values()]
+        # The replicas are logical devices of the CPU.
+        super().__init__(
+            About("TensorFlow", tf.__version__, environment),
+            [entry for entry in _list_entry_points() if device == "cpu" or "distributed" not in entry.features],
+        )
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
-        entry = self._entries[call.subject]
-        if "distributed" in entry.subject.features:
-            options = {name: value for name, value in _add_flags(call).items() if name != "mesh"}
-            return clip_in_replicas(entry.clip, call, options)
+        entry = self.entry_points[call.subject]
+        if "distributed" in entry.features:
+            options = {name: value for name, value in call.options.items() if name != "mesh"}
+            flags = [gradient.need_clip for gradient in call.gradients]
+            return clip_in_replicas(entry.clip, call, options if all(flags) else {**options, "need_clip": flags})
         _refuse_long_calls(call, entry)
-        if not call.gradients and entry.one_by_one:
-            message = f"{entry.subject.name} takes one tensor: an empty list gives no tensor to call it on"
-            raise Unsupported(message, "interface")
         if any(gradient.layout != "contiguous" for gradient in call.gradients):
             message = "tensors of TensorFlow have no strides: TensorFlow chooses the layout"
             raise Unsupported(message, "interface")
         if "reused" in call.options:
             message = "tensors of TensorFlow are immutable: no call can reuse the tensors of an earlier one"
             raise Unsupported(message, "interface")
-        if "as_generator" in call.options and entry.one_by_one:
-            message = f"{entry.subject.name} takes one tensor, not a list of tensors"
-            raise Unsupported(message, "interface")
-        if "threads" in call.options:
-            return answer_in_threads(call, self.call)
+        if USES_SESSIONS and "compiled" in call.options:
+            message = (
+                "the adapter compiles nothing in eager mode of TensorFlow 1: sessions have entry points of their own"
+            )
+            raise Unsupported(message)
         if any(gradient.cotangent is not None for gradient in call.gradients):
-            return _pull_back(entry, call)
-        return _answer(entry, call)
+            return answer_in_threads(call, self.call) if "threads" in call.options else _pull_back(entry, call)
+        return super().call(call)
+
+    def make_tensor(self, gradient: Gradient) -> Any:
+        """Return a tensor, or slices of one."""
+        return _make_tensor(gradient)
+
+    def read_array(self, tensor: Any) -> Array:
+        """Return the elements that were passed: only the stored rows of a row-sparse gradient."""
+        return read_tensor(tensor.values if isinstance(tensor, tf.IndexedSlices) else tensor)
+
+    def read_result(self, tensor: Any) -> Array:
+        """Return all elements, also those of rows that are not stored."""
+        return _read_dense(tensor)
+
+    def make_scalar(self, value: float, dtype: str) -> Any:
+        """Return a threshold as a tensor without axes."""
+        return tf.constant(value, dtype)
 
 
 def _get_config() -> Any:
@@ -156,62 +157,21 @@ def _choose_device(name: str) -> str:
     return f"{name} ({config.experimental.get_device_details(cards[0]).get('device_name', 'unknown')})"
 
 
-def _refuse_long_calls(call: Call, entry: EntryPoint) -> None:
-    mode = entry.subject.name.rpartition("[")[2].rstrip("]")
+def _refuse_long_calls(call: Call, entry: Subject) -> None:
+    mode = entry.name.rpartition("[")[2].rstrip("]")
     if mode == "xla":
-        refuse_other_dtypes(call, entry.subject)
+        refuse_other_dtypes(call, entry)
     most, reason = LONGEST.get(mode, (len(call.gradients), ""))
     if len(call.gradients) > most:
         message = f"{reason}: the adapter passes at most {most} gradients"
         raise Unsupported(message)
 
 
-@dataclass(frozen=True)
-class EntryPoint:
-    """An entry point of TensorFlow and the functions that call it."""
-
-    subject: Subject
-    clip: Clip
-    one_by_one: bool
-    #: The same function inside `tf.function`.
-    compiled: Clip
-
-
-def _answer(entry: EntryPoint, call: Call) -> Reply:
-    tensors: list[Tensor] = build_tensors(call.gradients, _make_tensor)
-    options = _add_flags(call)
-    if options.pop("tensor_threshold", False):
-        dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
-        options = convert_thresholds(options, lambda value: tf.constant(value, dtype))
-    if USES_SESSIONS and options.get("compiled"):
-        message = "the adapter compiles nothing in eager mode of TensorFlow 1: sessions have entry points of their own"
-        raise Unsupported(message)
-    clip = entry.compiled if options.pop("compiled", False) else entry.clip
-    passed: Any = (tensor for tensor in tensors) if options.pop("as_generator", False) else tensors
-    if options.pop("as_single", False) and not entry.one_by_one:
-        (passed,) = tensors
-    with framework_call(lambda: _read_values(tensors)) as seen:
-        clipped, norm = clip(passed, options)
-    return Reply(
-        gradients=tuple(None if tensor is None else _read_dense(tensor) for tensor in clipped),
-        norm=None if norm is None else read_tensor(norm),
-        inputs=_read_values(tensors),
-        same_object=tuple(new is old for new, old in zip(clipped, tensors)),
-        warnings=seen.warnings,
-    )
-
-
-def _add_flags(call: Call) -> dict[str, Any]:
-    """Return the options, and the flags if some are false. TensorFlow has no such parameter, so it raises an error."""
-    flags = [gradient.need_clip for gradient in call.gradients]
-    return dict(call.options) if all(flags) else {**call.options, "need_clip": flags}
-
-
-def _pull_back(entry: EntryPoint, call: Call) -> Reply:
+def _pull_back(entry: Subject, call: Call) -> Reply:
     """Return the derivatives through the clip, from a gradient tape."""
     tensors: list[Tensor] = build_tensors(call.gradients, _make_tensor)
     cotangents = [gradient.cotangent and make_dense(gradient.cotangent) for gradient in call.gradients]
-    if "[Session]" in entry.subject.name:
+    if "[Session]" in entry.name:
         message = "the adapter asks for derivatives only where a gradient tape records them"
         raise Unsupported(message)
     with framework_call() as seen, tf.GradientTape() as tape:
@@ -229,15 +189,6 @@ def _make_tensor(gradient: Gradient) -> Tensor:
         return values
     shape = (gradient.height, *gradient.array.shape[1:])
     return tf.IndexedSlices(values, tf.constant(gradient.rows, tf.int64), tf.constant(shape, tf.int64))
-
-
-def _read_values(tensors: Sequence[Tensor]) -> tuple[Array | None, ...]:
-    """Return the elements that were passed: only the stored rows of a row-sparse gradient."""
-    return tuple(None if tensor is None else read_tensor(_select_values(tensor)) for tensor in tensors)
-
-
-def _select_values(tensor: Tensor) -> tf.Tensor:
-    return tensor.values if isinstance(tensor, tf.IndexedSlices) else tensor
 
 
 def _read_dense(tensor: Tensor) -> Array:
@@ -275,13 +226,6 @@ def _clip_with_given_norm(
 ) -> tuple[Sequence[Tensor], tf.Tensor]:
     clipped, norm = tf.clip_by_global_norm(tensors, clip_norm, use_norm=tf.linalg.global_norm(tensors), **more)
     return clipped, norm
-
-
-def _apply_to_each(function: Callable[..., Tensor]) -> Clip:
-    def clip(tensors: Sequence[Tensor], options: Mapping[str, Any]) -> tuple[Sequence[Tensor], None]:
-        return [function(tensor, **options) for tensor in tensors], None
-
-    return clip
 
 
 def _apply_to_all(function: Callable[..., tuple[Sequence[Tensor], tf.Tensor]]) -> Clip:
@@ -364,7 +308,7 @@ class _Placeholders:
         return placeholder
 
 
-def _list_entry_points() -> list[EntryPoint]:
+def _list_entry_points() -> list[Subject]:
     by_use_norm = "tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)"
     found = [
         *_make_entries("tf.clip_by_value", "clip_by_value", (*ONE_BY_ONE, "min_max", "requires_min"), _clip_by_value),
@@ -401,35 +345,37 @@ def _list_dtypes(operation: str) -> tuple[str, ...]:
     return DTYPES
 
 
-def _make_entries(
-    name: str, operation: str, features: tuple[str, ...], function: Callable[..., Any]
-) -> list[EntryPoint]:
+def _make_entries(name: str, operation: str, features: tuple[str, ...], function: Callable[..., Any]) -> list[Subject]:
     one_by_one = not OPERATIONS[operation].is_global
-    over = _apply_to_each if one_by_one else _apply_to_all
-    dtypes = _list_dtypes(operation)
+    over = apply_to_each if one_by_one else _apply_to_all
+
+    def make(mode: str, dtypes: tuple[str, ...], clip: Clip, compiled: Clip, *more: str) -> Subject:
+        able = tuple(name for name in features if mode != "Session" or name != "differentiable")
+        return Subject(
+            f"{name}[{mode}]",
+            operation,
+            dtypes,
+            (*able, "threads", *more),
+            clip=clip,
+            compiled=compiled,
+            one_by_one=one_by_one,
+        )
+
+    eager, dtypes = over(function), _list_dtypes(operation)
     if USES_SESSIONS:
-        eager = Subject(name + "[eager]", operation, dtypes, (*features, "threads"))
-        if not one_by_one:
-            # A session computes `1 / norm` by `Reciprocal`, which has no kernel for bfloat16 on a CPU.
-            dtypes = tuple(dtype for dtype in dtypes if dtype != "bfloat16")
-        derived = tuple(feature for feature in features if feature != "differentiable")
-        session = Subject(name + "[Session]", operation, dtypes, (*derived, "threads", "compiled"))
-        run = _run_in_session(over(function))
-        return [EntryPoint(eager, over(function), one_by_one, run), EntryPoint(session, run, one_by_one, run)]
-    eager = Subject(name + "[eager]", operation, dtypes, (*features, "threads", "compiles"))
-    graph = Subject(name + "[tf.function]", operation, dtypes, (*features, "threads", "compiled"))
-    compiled = over(_Compiled(function))
-    found = [EntryPoint(eager, over(function), one_by_one, compiled), EntryPoint(graph, compiled, one_by_one, compiled)]
+        run = _run_in_session(eager)
+        # A session computes `1 / norm` by `Reciprocal`, which has no kernel for bfloat16 on a CPU.
+        kept = dtypes if one_by_one else tuple(dtype for dtype in dtypes if dtype != "bfloat16")
+        return [make("eager", dtypes, eager, run), make("Session", kept, run, run, "compiled")]
+    graph = over(_Compiled(function))
+    found = [make("eager", dtypes, eager, graph, "compiles"), make("tf.function", dtypes, graph, graph, "compiled")]
     if name in UNDER_XLA:
-        subject = Subject(name + "[xla]", operation, ("float32",), (*features, "threads", "compiled"))
-        compiled = over(_Compiled(function, jit_compile=True))
-        found.append(EntryPoint(subject, compiled, one_by_one, compiled))
+        xla = over(_Compiled(function, jit_compile=True))
+        found.append(make("xla", ("float32",), xla, xla, "compiled"))
     return found
 
 
-def _make_replicated(name: str, operation: str, features: tuple[str, ...], function: Callable[..., Any]) -> EntryPoint:
-    one_by_one = not OPERATIONS[operation].is_global
-    clip = (_apply_to_each if one_by_one else _apply_to_all)(function)
+def _make_replicated(name: str, operation: str, features: tuple[str, ...], function: Callable[..., Any]) -> Subject:
+    clip = (_apply_to_all if OPERATIONS[operation].is_global else apply_to_each)(function)
     features = ("distributed", "functional", *features)
-    subject = Subject(name + "[MirroredStrategy]", operation, _list_dtypes(operation), features)
-    return EntryPoint(subject, clip, one_by_one, clip)
+    return Subject(name + "[MirroredStrategy]", operation, _list_dtypes(operation), features, clip=clip)

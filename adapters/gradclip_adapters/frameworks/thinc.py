@@ -9,7 +9,7 @@ from thinc.about import __version__
 from thinc.api import SGD, get_current_ops
 
 from ..contract import About, Subject
-from .answering import ArrayListAdapter, EntryPoint, apply_to_each
+from .answering import ArrayListAdapter, apply_to_each
 
 __all__ = ["ThincAdapter"]
 
@@ -31,18 +31,14 @@ class ThincAdapter(ArrayListAdapter):
     """Adapter for the clips of thinc on NumPy."""
 
     def __init__(self) -> None:
-        step = Subject("thinc.api.SGD(grad_clip)", "clip_by_norm", DTYPES, (*FEATURES, "optimizer", "learning_rate"))
-        operator = Subject("thinc.api.NumpyOps.clip_gradient", "clip_by_norm", DTYPES, (*FEATURES, "in_place"))
-        super().__init__(
-            [
-                EntryPoint(step, apply_to_each(_step), one_by_one=True),
-                EntryPoint(operator, apply_to_each(_clip), one_by_one=True),
-            ]
-        )
-
-    def about(self) -> About:
-        """Return the version of thinc and the name of its operators."""
-        return About("thinc", __version__, {"ops": type(get_current_ops()).__name__})
+        entry_points = [
+            Subject(name, "clip_by_norm", DTYPES, (*FEATURES, *more), clip=apply_to_each(function), one_by_one=True)
+            for name, function, more in (
+                ("thinc.api.SGD(grad_clip)", _step, ("optimizer", "learning_rate")),
+                ("thinc.api.NumpyOps.clip_gradient", _clip, ("in_place",)),
+            )
+        ]
+        super().__init__(About("thinc", __version__, {"ops": type(get_current_ops()).__name__}), entry_points)
 
 
 def _step(gradient: Any, *, clip_norm: Any, learning_rate: float = 1.0, **more: Any) -> Any:

@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 from dataclasses import replace
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch.nn import Parameter, utils
@@ -29,7 +29,6 @@ from .torch_based.parameters import (
     DTYPES,
     NORM_TYPES,
     Clip,
-    EntryPoint,
     Parameters,
     ParametersAdapter,
     add_flags,
@@ -77,7 +76,7 @@ class TorchAdapter(ParametersAdapter):
         """Choose the device. List the entry points, and the compiler that `torch.compile` finds."""
         choose_device(device)
         compiler = COMPILERS[0] if COMPILERS else "none, so torch.compile is not tested"
-        super().__init__("PyTorch", torch.__version__, ENTRY_POINTS.values(), compiler=compiler)
+        super().__init__("PyTorch", torch.__version__, ENTRY_POINTS, compiler=compiler)
 
     def subjects(self) -> Sequence[Subject]:
         """Return all entry points, the distributed ones last: they have processes that share no other device."""
@@ -95,20 +94,21 @@ class TorchAdapter(ParametersAdapter):
             return distributed.answer_in_processes(call)
         return super().call(call)
 
-    def answer(self, entry: EntryPoint, call: Call) -> Reply:
+    def answer(self, entry: Subject, call: Call) -> Reply:
         """Make the call, compile it if the call says so, and take the steps that the call names."""
-        if entry.is_optimizer and not call.gradients:
+        is_optimizer = "optimizer" in entry.features
+        if is_optimizer and not call.gradients:
             message = "torch.optim.SGD takes no empty list of parameters"
             raise Unsupported(message, "interface")
         trains = any(name in call.options for name in TRAINING) or any(gradient.group for gradient in call.gradients)
-        if trains or entry.subject.name == SCALED:
+        if trains or entry.name == SCALED:
             return _train(entry, call)
         rate = call.options.get("learning_rate", 1.0)
-        step = (lambda listed: torch.optim.SGD(listed, lr=rate).step()) if entry.is_optimizer else None
+        step = (lambda listed: torch.optim.SGD(listed, lr=rate).step()) if is_optimizer else None
         return answer_call(_compile(entry) if call.options.get("compiled") else entry, call, step)
 
 
-def _train(entry: EntryPoint, call: Call) -> Reply:
+def _train(entry: Subject, call: Call) -> Reply:
     """Run real backward passes, clips and steps of SGD, and return the negated parameters.
 
     With `torch.amp.GradScaler`, the loss is scaled before a backward pass, and the gradients are unscaled before the
@@ -124,7 +124,7 @@ def _train(entry: EntryPoint, call: Call) -> Reply:
         groups.setdefault(gradient.group, []).append(parameters[-1])
     factors = [None if one.array is None else make_tensor(one.array) for one in call.gradients]
     rest = {name: value for name, value in add_flags(call).items() if name not in TRAINING}
-    scaler = make_scaler(get_device().type, enabled=entry.subject.name == SCALED)
+    scaler = make_scaler(get_device().type, enabled=entry.name == SCALED)
     with framework_call(lambda: read_arrays([parameter.grad for parameter in parameters])) as seen:
         optimizer = torch.optim.SGD(
             [{"params": group} for group in groups.values()], lr=rest.get("learning_rate", 1.0), weight_decay=decay
@@ -174,10 +174,10 @@ def _refuse_other_gradients(call: Call) -> None:
         raise Unsupported(message)
 
 
-def _compile(entry: EntryPoint) -> EntryPoint:
+def _compile(entry: Subject) -> Subject:
     # After several recompilations of one function, torch stops compiling it. A reset starts the count again.
     torch.compiler.reset()
-    return EntryPoint(entry.subject, torch.compile(entry.clip))
+    return replace(entry, clip=torch.compile(entry.clip))
 
 
 def _make_norm_clip(**mode: bool | None) -> Clip:
@@ -226,57 +226,50 @@ def _clip_by_own_norm(passed: Callable[[], Parameters], options: Mapping[str, An
     utils.clip_grads_with_norm_(passed(), options["clip_norm"], total, **select_more(options))
 
 
-def _list_entry_points() -> list[EntryPoint]:
-    entries = []
+def _list_entry_points() -> Iterator[Subject]:
     for mode in MODES:
         name = "".join("[{}={}]".format(*pair) for pair in mode.items())
         # The compiler is slow and makes its own loops whatever `foreach` says, so one of the three modes is enough.
         more = ("in_place", "compiles") if mode == MODES[-1] and COMPILERS else ("in_place",)
-        by_norm = Subject(
-            "torch.nn.utils.clip_grad_norm_" + name, "clip_by_global_norm", NORM_DTYPES, (*NORM, *more), NORM_TYPES
-        )
-        by_value = Subject("torch.nn.utils.clip_grad_value_" + name, "clip_by_value", VALUE_DTYPES, (*VALUE, *more))
-        entries += [EntryPoint(by_norm, _make_norm_clip(**mode)), EntryPoint(by_value, _make_value_clip(**mode))]
+        yield _make_norm_entry(name, *more, **mode)
+        yield _make_value_entry(name, *more, **mode)
     if HAS_TWO_STEPS:
-        entries += _list_two_steps()
+        yield from _list_two_steps()
     steps = ("optimizer", "learning_rate", "training", "groups")
-    by_norm = Subject(
-        "torch.nn.utils.clip_grad_norm_ then torch.optim.SGD",
-        "clip_by_global_norm",
-        NORM_DTYPES,
-        (*NORM, *steps),
-        NORM_TYPES,
-    )
-    by_value = Subject(
-        "torch.nn.utils.clip_grad_value_ then torch.optim.SGD", "clip_by_value", VALUE_DTYPES, (*VALUE, *steps)
-    )
-    scaled = Subject(
-        SCALED,
-        "clip_by_global_norm",
-        SCALED_DTYPES,
-        tuple(name for name in (*NORM, *steps) if name not in WITHOUT_BACKWARD),
-        NORM_TYPES,
-    )
-    by_norm_then_step = [EntryPoint(one, _make_norm_clip()) for one in ([by_norm, scaled] if HAS_SCALER else [by_norm])]
-    return [*entries, *by_norm_then_step, EntryPoint(by_value, _make_value_clip())]
+    yield _make_norm_entry(" then torch.optim.SGD", *steps)
+    if HAS_SCALER:
+        features = tuple(name for name in (*NORM, *steps) if name not in WITHOUT_BACKWARD)
+        yield Subject(SCALED, "clip_by_global_norm", SCALED_DTYPES, features, NORM_TYPES, clip=_make_norm_clip())
+    yield _make_value_entry(" then torch.optim.SGD", *steps)
 
 
-def _list_two_steps() -> list[EntryPoint]:
-    """Return the entry points that take a norm, which is torch's or the user's."""
-    halves = Subject(
+def _make_norm_entry(suffix: str, *more: str, **mode: bool | None) -> Subject:
+    name, features = "torch.nn.utils.clip_grad_norm_" + suffix, (*NORM, *more)
+    return Subject(name, "clip_by_global_norm", NORM_DTYPES, features, NORM_TYPES, clip=_make_norm_clip(**mode))
+
+
+def _make_value_entry(suffix: str, *more: str, **mode: bool | None) -> Subject:
+    name, features = "torch.nn.utils.clip_grad_value_" + suffix, (*VALUE, *more)
+    return Subject(name, "clip_by_value", VALUE_DTYPES, features, clip=_make_value_clip(**mode))
+
+
+def _list_two_steps() -> Iterator[Subject]:
+    """Yield the entry points that take a norm, which is torch's or the user's."""
+    yield Subject(
         "torch.nn.utils.get_total_norm then clip_grads_with_norm_",
         "clip_by_global_norm",
         DTYPES,
         (*NORM, "in_place"),
         NORM_TYPES,
+        clip=_clip_in_two_steps,
     )
-    own = Subject(
+    yield Subject(
         "torch.nn.utils.clip_grads_with_norm_ with a float64 norm",
         "clip_by_global_norm",
         DTYPES,
         (*VALUE, "in_place"),
+        clip=_clip_by_own_norm,
     )
-    return [EntryPoint(halves, _clip_in_two_steps), EntryPoint(own, _clip_by_own_norm)]
 
 
-ENTRY_POINTS = {entry.subject.name: entry for entry in _list_entry_points()}
+ENTRY_POINTS = list(_list_entry_points())

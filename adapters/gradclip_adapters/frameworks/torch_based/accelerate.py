@@ -7,7 +7,7 @@ from typing import Any, Callable, Mapping
 import accelerate
 
 from ...contract import Subject
-from .parameters import ANY_NORM, COMMON, DTYPES, NORM_TYPES, EntryPoint, Parameters, ParametersAdapter, select_more
+from .parameters import ANY_NORM, COMMON, DTYPES, NORM_TYPES, Parameters, ParametersAdapter, select_more
 
 __all__ = ["AccelerateAdapter"]
 
@@ -34,18 +34,19 @@ def _clip_by_value(passed: Callable[[], Parameters], options: Mapping[str, Any])
 
 
 ENTRY_POINTS = [
-    EntryPoint(
-        Subject(
-            "accelerate.Accelerator.clip_grad_norm_",
-            "clip_by_global_norm",
-            DTYPES,
-            (*COMMON, *ANY_NORM, "in_place"),
-            NORM_TYPES,
-        ),
-        _clip_by_norm,
+    Subject(
+        "accelerate.Accelerator.clip_grad_norm_",
+        "clip_by_global_norm",
+        DTYPES,
+        (*COMMON, *ANY_NORM, "in_place"),
+        NORM_TYPES,
+        clip=_clip_by_norm,
     ),
-    EntryPoint(
-        Subject("accelerate.Accelerator.clip_grad_value_", "clip_by_value", DTYPES, (*COMMON, "in_place")),
-        _clip_by_value,
+    Subject(
+        "accelerate.Accelerator.clip_grad_value_",
+        "clip_by_value",
+        DTYPES,
+        (*COMMON, "in_place"),
+        clip=_clip_by_value,
     ),
 ]

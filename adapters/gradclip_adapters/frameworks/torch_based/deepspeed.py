@@ -38,7 +38,6 @@ from .parameters import (
     ANY_NORM,
     COMMON,
     NORM_TYPES,
-    EntryPoint,
     Parameters,
     ParametersAdapter,
     answer_call,
@@ -70,8 +69,7 @@ class DeepSpeedAdapter(ParametersAdapter):
 
     def subjects(self) -> Sequence[Subject]:
         """Return all entry points, the distributed ones last."""
-        shared = [entry.subject for entry in SHARED_STEPS.values()]
-        return [*super().subjects(), *self._engine.subjects(), *shared]
+        return [*super().subjects(), *self._engine.subjects(), *SHARED_STEPS.values()]
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names. Several processes answer a distributed call.
@@ -87,8 +85,8 @@ class DeepSpeedAdapter(ParametersAdapter):
         entry = self._engine.entry_points.get(call.subject) or SHARED_STEPS.get(call.subject)
         if entry is None:
             return super().call(call)
-        _refuse(call, entry.subject)
-        if entry.subject.name in self._engine.entry_points:
+        _refuse(call, entry)
+        if entry.name in self._engine.entry_points:
             return self._engine.call(call)
         world = get_mesh(call).size
         return _TEAMS.setdefault(world, Team(MODULE, world)).call(call)
@@ -188,49 +186,43 @@ def _clip_tensors(passed: Callable[[], list[Parameter]], options: Mapping[str, A
 
 
 FUNCTIONS = [
-    EntryPoint(
-        Subject(
-            "deepspeed.runtime.utils.clip_grad_norm_",
-            "clip_by_global_norm",
-            DTYPES,
-            (*COMMON, *ANY_NORM, "in_place"),
-            NORM_TYPES,
-        ),
-        _clip_parameters,
+    Subject(
+        "deepspeed.runtime.utils.clip_grad_norm_",
+        "clip_by_global_norm",
+        DTYPES,
+        (*COMMON, *ANY_NORM, "in_place"),
+        NORM_TYPES,
+        clip=_clip_parameters,
     ),
-    EntryPoint(
-        Subject(
-            "deepspeed.runtime.utils.clip_tensors_by_global_norm",
-            "clip_by_global_norm",
-            DTYPES,
-            (
-                *(name for name in COMMON if name not in ("none_grads", "generator", "single")),
-                "returns_norm",
-                "in_place",
-                "eps",
-            ),
+    Subject(
+        "deepspeed.runtime.utils.clip_tensors_by_global_norm",
+        "clip_by_global_norm",
+        DTYPES,
+        (
+            *(name for name in COMMON if name not in ("none_grads", "generator", "single")),
+            "returns_norm",
+            "in_place",
+            "eps",
         ),
-        _clip_tensors,
+        clip=_clip_tensors,
     ),
 ]
 
 
-def _list_steps(suffix: str, *features: str) -> list[EntryPoint]:
+def _list_steps(suffix: str, *features: str) -> list[Subject]:
     return [
-        EntryPoint(
-            Subject(
-                f"deepspeed.initialize(gradient_clipping)[ZeRO {stage}{suffix}]",
-                "clip_by_global_norm",
-                ("bfloat16", "float32"),
-                ("none_grads", "returns_norm", "optimizer", *features),
-                # In several processes, too few cells are asked to find this out. No documentation says so.
-                formula={"kind": "coefficient", "eps": 1e-6} if suffix else None,
-            ),
-            partial(_step, stage=stage),
+        Subject(
+            f"deepspeed.initialize(gradient_clipping)[ZeRO {stage}{suffix}]",
+            "clip_by_global_norm",
+            ("bfloat16", "float32"),
+            ("none_grads", "returns_norm", "optimizer", *features),
+            # In several processes, too few cells are asked to find this out. No documentation says so.
+            formula={"kind": "coefficient", "eps": 1e-6} if suffix else None,
+            clip=partial(_step, stage=stage),
         )
         for stage in (0, 1, 2)
     ]
 
 
 STEPS = _list_steps("", "learning_rate")
-SHARED_STEPS = {entry.subject.name: entry for entry in _list_steps(", distributed", "distributed")}
+SHARED_STEPS = {entry.name: entry for entry in _list_steps(", distributed", "distributed")}

@@ -9,7 +9,7 @@ import torch
 from torch.nn import Parameter, ParameterList
 
 from ...contract import Subject
-from .parameters import ANY_NORM, DTYPES, NORM_TYPES, OWNED, EntryPoint, ParametersAdapter, select_more
+from .parameters import ANY_NORM, DTYPES, NORM_TYPES, OWNED, ParametersAdapter, select_more
 
 __all__ = ["FabricAdapter"]
 
@@ -36,23 +36,19 @@ def _clip_by_value(passed: Callable[[], list[Parameter]], options: Mapping[str, 
 
 
 ENTRY_POINTS = [
-    EntryPoint(
-        Subject(
-            "lightning_fabric.Fabric.clip_gradients[max_norm]",
-            "clip_by_global_norm",
-            DTYPES,
-            (*OWNED, *ANY_NORM, "in_place", "error_if_nonfinite"),
-            NORM_TYPES,
-        ),
-        _clip_by_norm,
+    Subject(
+        "lightning_fabric.Fabric.clip_gradients[max_norm]",
+        "clip_by_global_norm",
+        DTYPES,
+        (*OWNED, *ANY_NORM, "in_place", "error_if_nonfinite"),
+        NORM_TYPES,
+        clip=_clip_by_norm,
     ),
-    EntryPoint(
-        Subject(
-            "lightning_fabric.Fabric.clip_gradients[clip_val]",
-            "clip_by_value",
-            DTYPES,
-            (*OWNED, "in_place"),
-        ),
-        _clip_by_value,
+    Subject(
+        "lightning_fabric.Fabric.clip_gradients[clip_val]",
+        "clip_by_value",
+        DTYPES,
+        (*OWNED, "in_place"),
+        clip=_clip_by_value,
     ),
 ]

@@ -10,7 +10,7 @@ from fairscale.optim import OSS
 from torch.nn import Parameter
 
 from ...contract import Subject
-from .parameters import ANY_NORM, NORM_TYPES, OWNED, EntryPoint, ParametersAdapter, select_more
+from .parameters import ANY_NORM, NORM_TYPES, OWNED, ParametersAdapter, select_more
 from .process_group import join_group_of_one
 
 __all__ = ["FairScaleAdapter"]
@@ -31,14 +31,12 @@ def _clip(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> 
 
 
 ENTRY_POINTS = [
-    EntryPoint(
-        Subject(
-            "fairscale.optim.OSS.clip_grad_norm",
-            "clip_by_global_norm",
-            ("float16", "bfloat16", "float32"),
-            (*(feature for feature in OWNED if feature != "mixed_dtypes"), *ANY_NORM, "in_place"),
-            NORM_TYPES,
-        ),
-        _clip,
+    Subject(
+        "fairscale.optim.OSS.clip_grad_norm",
+        "clip_by_global_norm",
+        ("float16", "bfloat16", "float32"),
+        (*(feature for feature in OWNED if feature != "mixed_dtypes"), *ANY_NORM, "in_place"),
+        NORM_TYPES,
+        clip=_clip,
     )
 ]

@@ -14,7 +14,7 @@ from torch.nn import Parameter
 
 from ...contract import Subject
 from .given_gradients import GivenGradients, TrainingAdapter, train_model
-from .parameters import DTYPES, NORM_TYPES, EntryPoint, select_more
+from .parameters import DTYPES, NORM_TYPES, select_more
 
 __all__ = ["FastaiAdapter"]
 
@@ -48,14 +48,12 @@ def _train(model: GivenGradients, options: Mapping[str, Any]) -> None:
 
 
 ENTRY_POINTS = [
-    EntryPoint(
-        Subject(
-            "fastai.callback.training.GradientClip",
-            "clip_by_global_norm",
-            DTYPES,
-            ("none_grads", "mixed_dtypes", "optimizer", "learning_rate", "norm_type"),
-            NORM_TYPES,
-        ),
-        _step,
+    Subject(
+        "fastai.callback.training.GradientClip",
+        "clip_by_global_norm",
+        DTYPES,
+        ("none_grads", "mixed_dtypes", "optimizer", "learning_rate", "norm_type"),
+        NORM_TYPES,
+        clip=_step,
     )
 ]

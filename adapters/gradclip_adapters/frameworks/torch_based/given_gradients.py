@@ -25,7 +25,7 @@ class TrainingAdapter(ParametersAdapter):
         if any(name in call.options for name in ("threads", "reused", "followed")):
             message = "each call trains a model of its own, alone"
             raise Unsupported(message)
-        refuse_other_dtypes(call, self.entry_points[call.subject].subject)
+        refuse_other_dtypes(call, self.entry_points[call.subject])
         return super().call(call)
 
 

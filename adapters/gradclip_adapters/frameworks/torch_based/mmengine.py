@@ -10,7 +10,7 @@ from mmengine.optim import OptimWrapper
 from torch.nn import Parameter
 
 from ...contract import Subject
-from .parameters import DTYPES, NORM_TYPES, OWNED, EntryPoint, ParametersAdapter, select_more
+from .parameters import DTYPES, NORM_TYPES, OWNED, ParametersAdapter, select_more
 
 __all__ = ["MMEngineAdapter"]
 
@@ -39,15 +39,19 @@ def _clip_by_value(passed: Callable[[], list[Parameter]], options: Mapping[str, 
 #: Each call takes a step, so the parameters of an earlier call are not at zero any more.
 FEATURES = (*(feature for feature in OWNED if feature != "reuses"), "optimizer", "learning_rate")
 ENTRY_POINTS = [
-    EntryPoint(
-        Subject(
-            "mmengine.optim.OptimWrapper[max_norm]",
-            "clip_by_global_norm",
-            DTYPES,
-            (*FEATURES, "norm_type", "error_if_nonfinite"),
-            NORM_TYPES,
-        ),
-        _clip_by_norm,
+    Subject(
+        "mmengine.optim.OptimWrapper[max_norm]",
+        "clip_by_global_norm",
+        DTYPES,
+        (*FEATURES, "norm_type", "error_if_nonfinite"),
+        NORM_TYPES,
+        clip=_clip_by_norm,
     ),
-    EntryPoint(Subject("mmengine.optim.OptimWrapper[clip_value]", "clip_by_value", DTYPES, FEATURES), _clip_by_value),
+    Subject(
+        "mmengine.optim.OptimWrapper[clip_value]",
+        "clip_by_value",
+        DTYPES,
+        FEATURES,
+        clip=_clip_by_value,
+    ),
 ]

@@ -6,7 +6,6 @@ options of a call to the package's own function.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 
 import torch
@@ -16,13 +15,13 @@ from ...arrays import (
     answer_in_threads,
     build_tensors,
     convert_options,
+    find_dtype,
     lay_out,
     make_earlier_calls,
     make_following_call,
 )
 from ...contract import (
     About,
-    Adapter,
     Array,
     Call,
     Gradient,
@@ -32,6 +31,7 @@ from ...contract import (
     Unsupported,
     framework_call,
 )
+from ..answering import DeclaredAdapter, read_each
 from .installed_torch import find_cpu_capability, make_rows
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
     "NORM_TYPES",
     "OWNED",
     "Clip",
-    "EntryPoint",
     "Parameters",
     "ParametersAdapter",
     "add_flags",
@@ -100,74 +99,54 @@ _device = torch.device("cpu")
 #: The argument that the functions take.
 Parameters = Union[Parameter, Iterable[Parameter]]
 
-#: A function that clips the gradients of these parameters and returns the norm, if there is one.
+#: A function that clips the gradients of these parameters and returns the norm, if there is one. This is the form of
+#: `Subject.clip` for a :class:`ParametersAdapter`.
 Clip = Callable[[Callable[[], Any], Mapping[str, Any]], Any]
 
 
-@dataclass(frozen=True)
-class EntryPoint:
-    """An entry point of a package and the function that calls it."""
-
-    subject: Subject
-    clip: Clip
-
-    @property
-    def is_optimizer(self) -> bool:
-        """Return whether an optimizer takes a step after the clip."""
-        return "optimizer" in self.subject.features
-
-    def refuse(self, call: Call) -> None:
-        """Refuse calls that have no form in the package.
-
-        Raises
-        ------
-        Unsupported
-            If the call passes something else than the parameters of a module to an entry point that takes a module.
-        """
-        if "compiled" in call.options and "compiles" not in self.subject.features:
-            message = "torch.compile is slow: it is tested only with torch's own functions"
-            raise Unsupported(message)
-        if "repeated" in self.subject.features:
-            return
-        if "as_generator" in call.options or "as_single" in call.options:
-            message = "it takes a module or an optimizer, which holds a list of parameters"
-            raise Unsupported(message, "interface")
-        if any(gradient.same_as is not None for gradient in call.gradients):
-            message = "it takes a module or an optimizer, which holds each parameter once"
-            raise Unsupported(message, "interface")
-        if not call.gradients:
-            message = "it takes an optimizer, and torch makes none for an empty list of parameters"
-            raise Unsupported(message, "interface")
-
-
-class ParametersAdapter(Adapter):
+class ParametersAdapter(DeclaredAdapter):
     """Adapter for functions that clip the gradients of parameters in place."""
 
-    def __init__(self, framework: str, version: str, entry_points: Iterable[EntryPoint], **environment: str) -> None:
+    def __init__(self, framework: str, version: str, entry_points: Iterable[Subject], **environment: str) -> None:
         """Make an optimizer. The first one of a process imports a part of torch that sets an environment variable."""
         torch.optim.SGD([Parameter(torch.zeros(1))], lr=1.0)
-        self.entry_points = {entry.subject.name: entry for entry in entry_points}
-        self._about = About(framework, version, {**describe_torch(), **environment})
-
-    def about(self) -> About:
-        """Return the package's version, and the settings that may change the order of torch's additions."""
-        return self._about
-
-    def subjects(self) -> Sequence[Subject]:
-        """Return all entry points."""
-        return [entry.subject for entry in self.entry_points.values()]
+        super().__init__(About(framework, version, {**describe_torch(), **environment}), entry_points)
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names."""
         entry = self.entry_points[call.subject]
-        entry.refuse(call)
+        _refuse_impossible(entry, call)
         if "threads" in call.options:
             return answer_in_threads(call, self.call)
         return self.answer(entry, call)
 
-    def answer(self, entry: EntryPoint, call: Call) -> Reply:
+    def answer(self, entry: Subject, call: Call) -> Reply:
         """Make the call on new parameters, and return their gradients."""
         return answer_call(entry, call)
+
+
+def _refuse_impossible(entry: Subject, call: Call) -> None:
+    """Refuse calls that have no form in the package.
+
+    Raises
+    ------
+    Unsupported
+        If the call passes something else than the parameters of a module to an entry point that takes a module.
+    """
+    if "compiled" in call.options and "compiles" not in entry.features:
+        message = "torch.compile is slow: it is tested only with torch's own functions"
+        raise Unsupported(message)
+    if "repeated" in entry.features:
+        return
+    if "as_generator" in call.options or "as_single" in call.options:
+        message = "it takes a module or an optimizer, which holds a list of parameters"
+        raise Unsupported(message, "interface")
+    if any(gradient.same_as is not None for gradient in call.gradients):
+        message = "it takes a module or an optimizer, which holds each parameter once"
+        raise Unsupported(message, "interface")
+    if not call.gradients:
+        message = "it takes an optimizer, and torch makes none for an empty list of parameters"
+        raise Unsupported(message, "interface")
 
 
 def choose_device(name: str) -> None:
@@ -208,7 +187,7 @@ def describe_torch() -> dict[str, str]:
     }
 
 
-def answer_call(entry: EntryPoint, call: Call, step: Callable[[list[Parameter]], None] | None = None) -> Reply:
+def answer_call(entry: Subject, call: Call, step: Callable[[list[Parameter]], None] | None = None) -> Reply:
     """Call the function of an entry point on new parameters, and read their gradients.
 
     Parameters
@@ -251,10 +230,10 @@ def answer_call(entry: EntryPoint, call: Call, step: Callable[[list[Parameter]],
             step(listed)
     after = [parameter.grad for parameter in listed]
     return Reply(
-        gradients=read_arrays([negate(parameter) for parameter in listed] if entry.is_optimizer else after),
+        gradients=read_arrays([negate(parameter) for parameter in listed] if "optimizer" in entry.features else after),
         norm=None if norm is None else read_array(norm),
         inputs=read_arrays(before),
-        same_object=None if entry.is_optimizer else tuple(new is old for new, old in zip(after, before)),
+        same_object=None if "optimizer" in entry.features else tuple(new is old for new, old in zip(after, before)),
         warnings=seen.warnings,
     )
 
@@ -262,7 +241,7 @@ def answer_call(entry: EntryPoint, call: Call, step: Callable[[list[Parameter]],
 def add_flags(call: Call) -> Mapping[str, Any]:
     """Return the options, and the flags if some are false. torch has no parameter for flags, and raises an error."""
     flags = [gradient.need_clip for gradient in call.gradients]
-    dtype = getattr(torch, next((one.array.dtype for one in call.gradients if one.array is not None), "float32"))
+    dtype = getattr(torch, find_dtype(call.gradients))
     options, _ = convert_options(call.options, flags, lambda value: torch.tensor(value, dtype=dtype, device=_device))
     return options if all(flags) else {**options, "need_clip": flags}
 
@@ -339,7 +318,7 @@ def read_array(tensor: torch.Tensor) -> Array:
 
 def read_arrays(tensors: Sequence[torch.Tensor | None]) -> tuple[Array | None, ...]:
     """Return the elements of each tensor, and None where there is no tensor."""
-    return tuple(None if tensor is None else read_array(tensor) for tensor in tensors)
+    return read_each(read_array, tensors)
 
 
 def select_more(options: Mapping[str, Any]) -> dict[str, Any]:

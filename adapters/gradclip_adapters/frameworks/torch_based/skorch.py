@@ -9,7 +9,7 @@ from skorch.callbacks import GradientNormClipping
 from torch.nn import Parameter
 
 from ...contract import Call, Reply, Subject, Unsupported
-from .parameters import COMMON, DTYPES, NORM_TYPES, EntryPoint, ParametersAdapter, answer_call, select_more
+from .parameters import COMMON, DTYPES, NORM_TYPES, ParametersAdapter, answer_call, select_more
 
 __all__ = ["SkorchAdapter"]
 
@@ -21,7 +21,7 @@ class SkorchAdapter(ParametersAdapter):
         """List the entry points."""
         super().__init__("skorch", skorch.__version__, ENTRY_POINTS)
 
-    def answer(self, entry: EntryPoint, call: Call) -> Reply:
+    def answer(self, entry: Subject, call: Call) -> Reply:
         """Make the call on new parameters, and return their gradients."""
         if "as_single" in call.options:
             message = "it takes pairs of a name and a parameter"
@@ -40,14 +40,12 @@ def _clip(passed: Callable[[], Sequence[Parameter]], options: Mapping[str, Any])
 
 
 ENTRY_POINTS = [
-    EntryPoint(
-        Subject(
-            "skorch.callbacks.GradientNormClipping",
-            "clip_by_global_norm",
-            DTYPES,
-            (*(feature for feature in COMMON if feature != "single"), "in_place", "norm_type"),
-            NORM_TYPES,
-        ),
-        _clip,
+    Subject(
+        "skorch.callbacks.GradientNormClipping",
+        "clip_by_global_norm",
+        DTYPES,
+        (*(feature for feature in COMMON if feature != "single"), "in_place", "norm_type"),
+        NORM_TYPES,
+        clip=_clip,
     )
 ]

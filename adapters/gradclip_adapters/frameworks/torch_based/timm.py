@@ -11,7 +11,7 @@ with warnings.catch_warnings():
     import timm.utils
 
 from ...contract import Subject
-from .parameters import COMMON, DTYPES, NORM_TYPES, EntryPoint, Parameters, ParametersAdapter, select_more
+from .parameters import COMMON, DTYPES, NORM_TYPES, Parameters, ParametersAdapter, select_more
 
 __all__ = ["TimmAdapter"]
 
@@ -38,25 +38,33 @@ def _clip_units(passed: Callable[[], Parameters], options: Mapping[str, Any]) ->
 
 
 ENTRY_POINTS = [
-    EntryPoint(
-        Subject(
-            "timm.utils.dispatch_clip_grad[norm]",
-            "clip_by_global_norm",
-            DTYPES,
-            (*COMMON, "norm_type", "in_place"),
-            NORM_TYPES,
-        ),
-        _make_clip("norm", "clip_norm"),
+    Subject(
+        "timm.utils.dispatch_clip_grad[norm]",
+        "clip_by_global_norm",
+        DTYPES,
+        (*COMMON, "norm_type", "in_place"),
+        NORM_TYPES,
+        clip=_make_clip("norm", "clip_norm"),
     ),
-    EntryPoint(
-        Subject("timm.utils.dispatch_clip_grad[value]", "clip_by_value", DTYPES, (*COMMON, "in_place")),
-        _make_clip("value", "max"),
+    Subject(
+        "timm.utils.dispatch_clip_grad[value]",
+        "clip_by_value",
+        DTYPES,
+        (*COMMON, "in_place"),
+        clip=_make_clip("value", "max"),
     ),
-    EntryPoint(
-        Subject("timm.utils.dispatch_clip_grad[agc]", "clip_unitwise", DTYPES, (*COMMON, "in_place")),
-        _make_clip("agc", "clip_factor"),
+    Subject(
+        "timm.utils.dispatch_clip_grad[agc]",
+        "clip_unitwise",
+        DTYPES,
+        (*COMMON, "in_place"),
+        clip=_make_clip("agc", "clip_factor"),
     ),
-    EntryPoint(
-        Subject("timm.utils.adaptive_clip_grad", "clip_unitwise", DTYPES, (*COMMON, "eps", "in_place")), _clip_units
+    Subject(
+        "timm.utils.adaptive_clip_grad",
+        "clip_unitwise",
+        DTYPES,
+        (*COMMON, "eps", "in_place"),
+        clip=_clip_units,
     ),
 ]

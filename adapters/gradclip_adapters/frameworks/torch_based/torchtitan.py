@@ -14,7 +14,6 @@ from .parameters import (
     DTYPES,
     NORM_TYPES,
     Clip,
-    EntryPoint,
     Parameters,
     ParametersAdapter,
     select_more,
@@ -39,15 +38,13 @@ def _make_clip(foreach: bool | None) -> Clip:
 
 
 ENTRY_POINTS = [
-    EntryPoint(
-        Subject(
-            f"torchtitan.distributed.utils.clip_grad_norm_[foreach={foreach}]",
-            "clip_by_global_norm",
-            DTYPES,
-            (*COMMON, *ANY_NORM, "in_place", "error_if_nonfinite"),
-            NORM_TYPES,
-        ),
-        _make_clip(foreach),
+    Subject(
+        f"torchtitan.distributed.utils.clip_grad_norm_[foreach={foreach}]",
+        "clip_by_global_norm",
+        DTYPES,
+        (*COMMON, *ANY_NORM, "in_place", "error_if_nonfinite"),
+        NORM_TYPES,
+        clip=_make_clip(foreach),
     )
     for foreach in (True, False, None)
 ]

@@ -14,7 +14,7 @@ from torch.nn import Module, Parameter
 
 from ...contract import Subject
 from .given_gradients import GivenGradients, TrainingAdapter, train_model
-from .parameters import EntryPoint, select_more
+from .parameters import select_more
 
 __all__ = ["TransformersAdapter"]
 
@@ -81,14 +81,12 @@ def _run_trainer(model: GivenGradients, options: Mapping[str, Any]) -> None:
 
 
 ENTRY_POINTS = [
-    EntryPoint(
-        Subject(
-            "transformers.Trainer(max_grad_norm)",
-            "clip_by_global_norm",
-            # A step takes a tenth of a second, so these dtypes stand for all.
-            ("bfloat16", "float32"),
-            ("none_grads", "mixed_dtypes", "optimizer", "learning_rate"),
-        ),
-        _step,
+    Subject(
+        "transformers.Trainer(max_grad_norm)",
+        "clip_by_global_norm",
+        # A step takes a tenth of a second, so these dtypes stand for all.
+        ("bfloat16", "float32"),
+        ("none_grads", "mixed_dtypes", "optimizer", "learning_rate"),
+        clip=_step,
     )
 ]

@@ -21,6 +21,6 @@ def clip_by_value(self: Any, parameters: Any, clip_value: float, **options: Any)
 accelerate.Accelerator.clip_grad_norm_ = clip_by_norm
 accelerate.Accelerator.clip_grad_value_ = clip_by_value
 
-from gradclip_adapters.frameworks.torch_based.accelerate import AccelerateAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.torch_based.wrappers import use_accelerate  # noqa: E402 - it must find the functions replaced
 
-adapter = AccelerateAdapter()
+adapter = use_accelerate()

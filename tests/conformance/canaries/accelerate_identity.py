@@ -20,6 +20,6 @@ def leave_values(self: Any, parameters: Any, threshold: float, **options: Any) -
 accelerate.Accelerator.clip_grad_norm_ = leave
 accelerate.Accelerator.clip_grad_value_ = leave_values
 
-from gradclip_adapters.frameworks.torch_based.accelerate import AccelerateAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.torch_based.wrappers import use_accelerate  # noqa: E402 - it must find the functions replaced
 
-adapter = AccelerateAdapter()
+adapter = use_accelerate()

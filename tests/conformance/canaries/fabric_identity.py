@@ -15,6 +15,6 @@ def leave(self: Any, module: Any, optimizer: Any, clip_val: Any = None, max_norm
 
 lightning_fabric.Fabric.clip_gradients = leave
 
-from gradclip_adapters.frameworks.torch_based.fabric import FabricAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.torch_based.wrappers import use_fabric  # noqa: E402 - it must find the functions replaced
 
-adapter = FabricAdapter()
+adapter = use_fabric()

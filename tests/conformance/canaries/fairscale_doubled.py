@@ -15,6 +15,6 @@ def clip(self: Any, max_norm: float, **options: Any) -> Any:
 
 OSS.clip_grad_norm = clip
 
-from gradclip_adapters.frameworks.torch_based.fairscale import FairScaleAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.torch_based.wrappers import use_fairscale  # noqa: E402 - it must find the functions replaced
 
-adapter = FairScaleAdapter()
+adapter = use_fairscale()

@@ -14,6 +14,6 @@ def leave(self: Any, **options: Any) -> None:
 
 OptimWrapper.step = leave
 
-from gradclip_adapters.frameworks.torch_based.mmengine import MMEngineAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.torch_based.wrappers import use_mmengine  # noqa: E402 - it must find the functions replaced
 
-adapter = MMEngineAdapter()
+adapter = use_mmengine()

@@ -15,6 +15,6 @@ def clip(self: Any, net: Any, named_parameters: Any, **options: Any) -> None:
 
 GradientNormClipping.on_grad_computed = clip
 
-from gradclip_adapters.frameworks.torch_based.skorch import SkorchAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.torch_based.wrappers import use_skorch  # noqa: E402 - it must find the functions replaced
 
-adapter = SkorchAdapter()
+adapter = use_skorch()

@@ -30,6 +30,6 @@ def dispatch(parameters: Any, threshold: float, mode: str, **options: Any) -> No
 timm.utils.dispatch_clip_grad = dispatch
 timm.utils.adaptive_clip_grad = clip_units
 
-from gradclip_adapters.frameworks.torch_based.timm import TimmAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.torch_based.wrappers import use_timm  # noqa: E402 - it must find the functions replaced
 
-adapter = TimmAdapter()
+adapter = use_timm()

@@ -17,6 +17,6 @@ def leave(parameters: Any, threshold: float, *more: Any, **options: Any) -> None
 timm.utils.dispatch_clip_grad = leave
 timm.utils.adaptive_clip_grad = leave
 
-from gradclip_adapters.frameworks.torch_based.timm import TimmAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.torch_based.wrappers import use_timm  # noqa: E402 - it must find the functions replaced
 
-adapter = TimmAdapter()
+adapter = use_timm()

@@ -15,6 +15,6 @@ def clip(parameters: Any, max_norm: float, **options: Any) -> Any:
 
 utils.clip_grad_norm_ = clip
 
-from gradclip_adapters.frameworks.torch_based.torchtitan import TorchtitanAdapter  # noqa: E402 - it must find the functions replaced
+from gradclip_adapters.frameworks.torch_based.wrappers import use_torchtitan  # noqa: E402 - it must find the functions replaced
 
-adapter = TorchtitanAdapter()
+adapter = use_torchtitan()

@@ -131,12 +131,15 @@ def _refuse_impossible(entry: Subject, call: Call) -> None:
     Raises
     ------
     Unsupported
-        If the call passes something else than the parameters of a module to an entry point that takes a module.
+        If the call passes the parameters in another form than the entry point takes them.
     """
     if "compiled" in call.options and "compiles" not in entry.features:
         message = "torch.compile is slow: it is tested only with torch's own functions"
         raise Unsupported(message)
     if "repeated" in entry.features:
+        if "as_single" in call.options and "single" not in entry.features:
+            message = "it takes several parameters, not a single one"
+            raise Unsupported(message, "interface")
         return
     if "as_generator" in call.options or "as_single" in call.options:
         message = "it takes a module or an optimizer, which holds a list of parameters"

@@ -1,0 +1,274 @@
+"""Adapt packages that clip by torch's functions, or by functions like them. Each package is a row of the table below.
+
+A row has a few short functions, which pass the parameters of a call to the package. They import it themselves, because
+each environment has the package of one row.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping, Sequence
+
+import torch
+from torch.nn import Parameter, ParameterList
+
+from ...contract import Subject
+from .parameters import (
+    ANY_NORM,
+    COMMON,
+    DTYPES,
+    NORM_TYPES,
+    OWNED,
+    Clip,
+    Parameters,
+    ParametersAdapter,
+    select_more,
+)
+from .process_group import join_group_of_one
+
+__all__ = [
+    "Wrapper",
+    "use_accelerate",
+    "use_fabric",
+    "use_fairscale",
+    "use_mmengine",
+    "use_skorch",
+    "use_timm",
+    "use_torchtitan",
+]
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """A row of the table. A call returns the adapter."""
+
+    framework: str
+    #: The module that has the clips.
+    module: str
+    entry_points: Sequence[Subject]
+    #: Does what the package needs before the first call.
+    prepare: Callable[[], None] = lambda: None
+
+    def __call__(self) -> ParametersAdapter:
+        """Import the package, and return its adapter.
+
+        Raises
+        ------
+        ImportError
+            If the package is missing.
+        """
+        with warnings.catch_warnings():
+            # torchvision warns if its own extension does not load. timm's clips do not use it.
+            warnings.filterwarnings("ignore", "Failed to load image Python extension")
+            importlib.import_module(self.module)
+        self.prepare()
+        package = self.module.partition(".")[0]
+        # torchtitan has no such attribute.
+        version = getattr(sys.modules[package], "__version__", None) or importlib.metadata.version(package)
+        return ParametersAdapter(self.framework, version, self.entry_points)
+
+
+def _by_norm(name: str, clip: Clip, features: Sequence[str], dtypes: Sequence[str] = DTYPES) -> Subject:
+    return Subject(name, "clip_by_global_norm", tuple(dtypes), tuple(features), NORM_TYPES, clip=clip)
+
+
+def _by_value(name: str, clip: Clip, features: Sequence[str]) -> Subject:
+    return Subject(name, "clip_by_value", DTYPES, tuple(features), clip=clip)
+
+
+def _leave_out(features: Sequence[str], name: str) -> tuple[str, ...]:
+    return tuple(feature for feature in features if feature != name)
+
+
+def _clip_norm_by_accelerate(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> Any:
+    import accelerate
+
+    accelerator = accelerate.Accelerator(cpu=True)
+    return accelerator.clip_grad_norm_(passed(), options["clip_norm"], **select_more(options))
+
+
+def _clip_value_by_accelerate(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> Any:
+    import accelerate
+
+    accelerator = accelerate.Accelerator(cpu=True)
+    return accelerator.clip_grad_value_(passed(), options["max"], **select_more(options))
+
+
+def _clip_by_fabric(argument: str, threshold: str) -> Clip:
+    def clip(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> Any:
+        import lightning_fabric
+
+        parameters = passed()
+        fabric = lightning_fabric.Fabric(accelerator="cpu", devices=1)
+        limit = {argument: options[threshold]}
+        return fabric.clip_gradients(
+            ParameterList(parameters), torch.optim.SGD(parameters), **limit, **select_more(options)
+        )
+
+    return clip
+
+
+def _clip_by_fairscale(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> Any:
+    from fairscale.optim import OSS
+
+    optimizer = OSS(passed(), torch.optim.SGD, lr=1.0)
+    return optimizer.clip_grad_norm(options["clip_norm"], **select_more(options))
+
+
+def _step_by_mmengine(argument: str, threshold: str, kind: Mapping[str, str]) -> Clip:
+    def step(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> None:
+        from mmengine.optim import OptimWrapper
+
+        optimizer = torch.optim.SGD(passed(), lr=options.get("learning_rate", 1.0))
+        clip_grad = {**kind, argument: options[threshold], **select_more(options)}
+        OptimWrapper(optimizer, clip_grad=clip_grad).step()
+
+    return step
+
+
+def _clip_by_skorch(passed: Callable[[], Sequence[Parameter]], options: Mapping[str, Any]) -> None:
+    """Call the callback as `NeuralNet.train_step` calls it: with pairs of a name and a parameter."""
+    from skorch.callbacks import GradientNormClipping
+
+    more = select_more(options)
+    # skorch has another name for the order of the norm.
+    if "norm_type" in more:
+        more["gradient_clip_norm_type"] = more.pop("norm_type")
+    callback = GradientNormClipping(gradient_clip_value=options["clip_norm"], **more).initialize()
+    named = ((str(number), parameter) for number, parameter in enumerate(passed()))
+    callback.on_grad_computed(None, named_parameters=named)
+
+
+def _dispatch_by_timm(mode: str, threshold: str) -> Clip:
+    def clip(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> None:
+        import timm.utils
+
+        timm.utils.dispatch_clip_grad(passed(), options[threshold], mode, **select_more(options))
+
+    return clip
+
+
+def _clip_units_by_timm(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> None:
+    import timm.utils
+
+    timm.utils.adaptive_clip_grad(passed(), options["clip_factor"], **select_more(options))
+
+
+def _clip_by_torchtitan(foreach: bool | None) -> Clip:
+    def clip(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> Any:
+        from torchtitan.distributed import utils
+
+        return utils.clip_grad_norm_(passed(), options["clip_norm"], foreach=foreach, **select_more(options))
+
+    return clip
+
+
+# The table
+
+IN_PLACE = (*COMMON, "in_place")
+OWNED_IN_PLACE = (*OWNED, "in_place")
+#: Each call of MMEngine takes a step, so the parameters of an earlier call are not at zero any more.
+STEPS = (*_leave_out(OWNED, "reuses"), "optimizer", "learning_rate")
+
+# Accelerate says of each that it "should be used in place of" torch's function, which takes a single tensor, too.
+use_accelerate = Wrapper(
+    "Accelerate",
+    "accelerate",
+    (
+        _by_norm("accelerate.Accelerator.clip_grad_norm_", _clip_norm_by_accelerate, (*IN_PLACE, *ANY_NORM)),
+        _by_value("accelerate.Accelerator.clip_grad_value_", _clip_value_by_accelerate, IN_PLACE),
+    ),
+)
+
+use_fabric = Wrapper(
+    "Lightning Fabric",
+    "lightning_fabric",
+    (
+        _by_norm(
+            "lightning_fabric.Fabric.clip_gradients[max_norm]",
+            _clip_by_fabric("max_norm", "clip_norm"),
+            (*OWNED_IN_PLACE, *ANY_NORM, "error_if_nonfinite"),
+        ),
+        _by_value(
+            "lightning_fabric.Fabric.clip_gradients[clip_val]", _clip_by_fabric("clip_val", "max"), OWNED_IN_PLACE
+        ),
+    ),
+)
+
+# Its optimizer shards its state over a group of processes.
+use_fairscale = Wrapper(
+    "FairScale",
+    "fairscale.optim",
+    (
+        _by_norm(
+            "fairscale.optim.OSS.clip_grad_norm",
+            _clip_by_fairscale,
+            (*_leave_out(OWNED_IN_PLACE, "mixed_dtypes"), *ANY_NORM),
+            ("float16", "bfloat16", "float32"),
+        ),
+    ),
+    join_group_of_one,
+)
+
+use_mmengine = Wrapper(
+    "MMEngine",
+    "mmengine.optim",
+    (
+        _by_norm(
+            "mmengine.optim.OptimWrapper[max_norm]",
+            _step_by_mmengine("max_norm", "clip_norm", {}),
+            (*STEPS, "norm_type", "error_if_nonfinite"),
+        ),
+        _by_value(
+            "mmengine.optim.OptimWrapper[clip_value]",
+            _step_by_mmengine("clip_value", "max", {"type": "value"}),
+            STEPS,
+        ),
+    ),
+)
+
+use_skorch = Wrapper(
+    "skorch",
+    "skorch.callbacks",
+    (
+        _by_norm(
+            "skorch.callbacks.GradientNormClipping", _clip_by_skorch, (*_leave_out(IN_PLACE, "single"), "norm_type")
+        ),
+    ),
+)
+
+use_timm = Wrapper(
+    "timm",
+    "timm.utils",
+    (
+        _by_norm(
+            "timm.utils.dispatch_clip_grad[norm]", _dispatch_by_timm("norm", "clip_norm"), (*IN_PLACE, "norm_type")
+        ),
+        _by_value("timm.utils.dispatch_clip_grad[value]", _dispatch_by_timm("value", "max"), IN_PLACE),
+        Subject(
+            "timm.utils.dispatch_clip_grad[agc]",
+            "clip_unitwise",
+            DTYPES,
+            IN_PLACE,
+            clip=_dispatch_by_timm("agc", "clip_factor"),
+        ),
+        Subject("timm.utils.adaptive_clip_grad", "clip_unitwise", DTYPES, (*IN_PLACE, "eps"), clip=_clip_units_by_timm),
+    ),
+)
+
+use_torchtitan = Wrapper(
+    "torchtitan",
+    "torchtitan.distributed.utils",
+    tuple(
+        _by_norm(
+            f"torchtitan.distributed.utils.clip_grad_norm_[foreach={foreach}]",
+            _clip_by_torchtitan(foreach),
+            (*IN_PLACE, *ANY_NORM, "error_if_nonfinite"),
+        )
+        for foreach in (True, False, None)
+    ),
+)

@@ -108,7 +108,7 @@ def lowest(session: nox.Session) -> None:
     needs = [*PYPROJECT["project"]["dependencies"], *(need for name in SUITE for need in extras[name])]
     # The tests need a newer version of some packages than the suite does.
     bounds = dict(need.split(">=") for need in [*needs, *list_requirements("test")] if ">=" in need)
-    constraints = Path(session.create_tmp(), "lowest.txt")
+    constraints = Path(session.virtualenv.location, "lowest.txt")
     constraints.write_text("".join(f"{name}=={bound}\n" for name, bound in bounds.items()), encoding="utf-8")
     install_tests(session, "--constraint", str(constraints))
     session.run("pytest", *IN_PARALLEL, *session.posargs)
@@ -390,7 +390,7 @@ def build(session: nox.Session) -> None:
     wheel = build_wheel(session)
     try_wheel(session, wheel)
     # The way of a user in another repository, with the action and with pytest.
-    session.install(*list_requirements("pytest"), "pyyaml>=6")
+    session.install(*list_requirements("pytest", "build"))
     with session.chdir(session.create_tmp()):
         session.run("python", str(TESTS / "other_repository.py"), env={"PYTHONPATH": ""})
 

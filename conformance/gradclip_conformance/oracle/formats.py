@@ -9,9 +9,8 @@ the smallest subnormal number. Above the largest finite number, it is the spacin
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -161,29 +160,32 @@ def encode(values: Iterable[float | Fraction], dtype: str) -> bytes:
     ValueError
         If the dtype does not represent a value: this function does not round.
     """
-    form = FORMATS[dtype]
-    return _pack([_encode_one(value, form) for value in values], form)
+    listed = list(values)
+    doubles = np.array([_convert(value, dtype) for value in listed], np.float64)
+    data = round_all(doubles, dtype)
+    differs = decode_doubles(data, dtype) != doubles
+    differs &= ~np.isnan(doubles)
+    if differs.any():
+        raise _refuse(listed[int(differs.argmax())], dtype)
+    return data
 
 
-def _encode_one(value: float | Fraction, form: Format) -> int:
-    sign = form.sign_bit if isinstance(value, float) and math.copysign(1.0, value) < 0 else 0
-    if isinstance(value, float) and not math.isfinite(value):
-        return sign | form.infinity_bits | ((1 << (form.precision - 2)) if math.isnan(value) else 0)
-    bits = _find_bits(Fraction(value), form)
-    if bits is None:
-        message = f"{form.name} does not represent {value!r}; give a number that it represents, or round first"
-        raise ValueError(message)
-    return bits | sign
+def _convert(value: float | Fraction, dtype: str) -> float:
+    """Return the equal float. Each number of each format is one."""
+    if type(value) is float:
+        return value
+    try:
+        converted = float(value)
+    except OverflowError:
+        raise _refuse(value, dtype) from None
+    if converted != value and not math.isnan(converted):
+        raise _refuse(value, dtype)
+    return converted
 
 
-# The cases hold nine thousand numbers, of which five hundred differ.
-@functools.lru_cache(maxsize=1 << 12)
-def _find_bits(fraction: Fraction, form: Format) -> int | None:
-    """Return the bits of a number, or None if the format does not represent it."""
-    bits = round_to(fraction, form)
-    if bits & ~form.sign_bit == form.infinity_bits or decode_bits(bits, form) != fraction:
-        return None
-    return bits
+def _refuse(value: float | Fraction, dtype: str) -> ValueError:
+    """Return the error about a number that the dtype does not represent."""
+    return ValueError(f"{dtype} does not represent {value!r}; give a number that it represents, or round first")
 
 
 def decode_bits(bits: int, form: Format) -> Fraction:
@@ -267,16 +269,13 @@ def next_down(value: float, dtype: str) -> float:
 
 def _find_neighbour(value: float, dtype: str, direction: int) -> float:
     form = FORMATS[dtype]
-    bits = _encode_one(value, form)
+    bits = int(read_bits(encode([value], dtype), dtype)[0])
     magnitude = bits & (form.sign_bit - 1)
     # Magnitudes are ordered like their bits. Map bits to signed places so that both zeros have the place 0.
     step = (-magnitude if bits & form.sign_bit else magnitude) + direction
     neighbour = abs(step) | (form.sign_bit if step < 0 else 0)
-    return float(decode_doubles(_pack([neighbour], form), dtype)[0])
-
-
-def _pack(bits: Sequence[int], form: Format) -> bytes:
-    return np.array(bits, dtype=f"<u{form.width // 8}").tobytes()
+    data = np.array([neighbour], f"<u{form.width // 8}").tobytes()
+    return float(decode_doubles(data, dtype)[0])
 
 
 def round_all(values: npt.NDArray[np.float64], dtype: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Compare the adapter of Jittor with steps made by hand. Needs Jittor."""
+"""Test what the adapter of Jittor passes on and what it refuses, and its imports. Needs Jittor."""
 
 from __future__ import annotations
 
@@ -7,21 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-try:
-    from gradclip_adapters.frameworks.jittor import JittorAdapter
-except ImportError as error:
-    if "jittor" in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
-        raise
-    pytest.skip(f"Jittor is not installed in this environment: {error}", allow_module_level=True)
-
-import jittor
-
-from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, Unsupported
+from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Unsupported
+from gradclip_adapters.frameworks.jittor import JittorAdapter
 
 ADAPTER = JittorAdapter()
 (SUBJECT,) = ADAPTER.subjects()
@@ -34,38 +25,8 @@ def make_gradients(dtype: str) -> tuple[Gradient, ...]:
     return (first, Gradient("none", None), last)
 
 
-def train_by_hand(dtype: str, norm_type: float) -> list[np.ndarray[Any, Any]]:
-    """Return the weights after a step from zero, with a model and a loss of its own."""
-    first, last = (jittor.zeros(np.shape(values), dtype) for values in VALUES)
-    optimizer = jittor.optim.SGD([first, last], lr=0.5)
-    inputs = [jittor.array(values, dtype) for values in VALUES]
-    optimizer.zero_grad()
-    # Without the float32, Jittor's gradients of float64 are wrong after those of float32 in the same process.
-    optimizer.backward(jittor.zeros(1) + (first * inputs[0]).sum() + (last * inputs[1]).sum())
-    optimizer.clip_grad_norm(1.5, norm_type)
-    optimizer.step()
-    return [first.numpy(), last.numpy()]
-
-
-def test_subject_has_known_features() -> None:
-    assert set(SUBJECT.features) <= set(FEATURES)
-    assert ADAPTER.about().version == jittor.__version__
+def test_name_of_the_compiler_holds_no_folder() -> None:
     assert "/" not in ADAPTER.about().environment["compiler"]
-
-
-@pytest.mark.parametrize("norm_type", [1, 2])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_adapter_answers_like_a_step_by_hand(dtype: str, norm_type: int) -> None:
-    moved = train_by_hand(dtype, norm_type)
-
-    options = {"clip_norm": 1.5, "norm_type": float(norm_type), "learning_rate": 0.5}
-    first, none, last = ADAPTER.call(Call(SUBJECT.name, make_gradients(dtype), options)).gradients
-
-    assert none is None
-    for array, expected in zip((first, last), moved, strict=True):
-        assert array is not None
-        assert array.dtype == dtype
-        np.testing.assert_array_equal(array.numpy(), -expected)
 
 
 def test_only_frozen_parameters_make_a_step() -> None:

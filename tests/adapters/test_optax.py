@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
-
-import numpy as np
-import pytest
-
-try:
-    from gradclip_adapters.frameworks.optax import OptaxAdapter
-except ImportError as error:
-    if "optax" in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
-        raise
-    pytest.skip(f"Optax is not installed in this environment: {error}", allow_module_level=True)
 
 import jax
 import ml_dtypes
+import numpy as np
 import optax
+import pytest
 
 from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, MissingDevice, Unsupported
+from gradclip_adapters.frameworks.optax import OptaxAdapter
 
 ADAPTER = OptaxAdapter()
 EVERY = {subject.name: subject for subject in ADAPTER.subjects()}

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
-
-try:
-    from gradclip_adapters.frameworks import tensorflow as adapter
-except ImportError as error:
-    if "tensorflow" in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
-        raise
-    pytest.skip(f"TensorFlow is not installed in this environment: {error}", allow_module_level=True)
-
-import ml_dtypes
 import tensorflow as tf
 
 from gradclip_adapters.contract import FEATURES, Array, Call, FrameworkRaised, Gradient, MissingDevice, Unsupported
+from gradclip_adapters.frameworks import tensorflow as adapter
 
 ADAPTER = adapter.TensorFlowAdapter()
 #: The entry points of one device. `test_distributed_engines` tests the others.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,13 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-try:
-    import torch
-except ImportError as error:
-    if "torch" in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
-        raise
-    pytest.skip(f"PyTorch is not installed in this environment: {error}", allow_module_level=True)
+import torch
 
 from gradclip_adapters.contract import (
     FEATURES,

@@ -116,11 +116,11 @@ def lowest(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def exam(session: nox.Session) -> None:
-    """Prove that the suite judges correctly: all wrong and right clippers, hosts, canaries and 16-bit numbers.
+    """Prove that the suite judges correctly: all wrong and right clippers, hosts, negative controls, 16-bit numbers.
 
     It runs a random sample of the generated clippers, and asks each right clipper a part of the rows; with `-- --all`,
     it runs all of them and asks all rows. A variable such as GRADCLIP_PYTHON_TORCH names the Python of a framework
-    whose canaries take part. With `-- --all --output build/results` it writes the score for a release. With
+    whose negative controls take part. With `-- --all --output build/results` it writes the score for a release. With
     `-- --findings`, it does something else: it compares the cause of each wrong clipper with the causes that findings
     name.
     """
@@ -211,7 +211,7 @@ def adapter(session: nox.Session, name: str) -> None:
         "tests/documents",
         "tests/test_readme.py",
         "tests/conformance/test_reproduce.py",
-        "tests/conformance/test_canaries.py",
+        "tests/conformance/test_negative_controls.py",
     )
     if not own_python:
         # The adapter's own tests run in the framework's Python, which is too old for the rest.

@@ -1,4 +1,4 @@
-"""Run the suite's own exam and print its score: wrong clippers caught, right ones blamed, hosts, canaries.
+"""Run the suite's own exam and print its score: wrong clippers, right ones, hosts, negative controls.
 
 `python score.py [--all] [--output FOLDER] [PYTEST ARGUMENTS]` runs the tests that are marked `exam`. Without `--all` it
 runs only a fixed part of the generated clippers, and asks each right clipper only a part of the rows. With `--output`
@@ -28,6 +28,7 @@ from clippers.right import RIGHT, Right  # noqa: E402
 from conditions import describe_conditions, write_conditions  # noqa: E402
 from frameworks import has_framework  # noqa: E402
 from generated import batches  # noqa: E402
+from negative_controls.table import TABLE  # noqa: E402
 
 from gradclip_reports.markup import draw_markdown_table  # noqa: E402
 from gradclip_spec import rules  # noqa: E402
@@ -36,12 +37,10 @@ WRONG_TEST = "test_wrong_clipper_is_caught_by_its_rule"
 RIGHT_TEST = "test_right_clipper_is_not_blamed"
 BATCH_TEST = "test_generated_wrong_clippers_are_judged"
 MADE_TEST = "test_generated_right_clipper_is_not_blamed"
-CANARY_TEST = "test_subjects_fail_when_the_framework_is_replaced"
+CONTROL_TEST = "test_subjects_fail_when_the_framework_is_replaced"
 
-#: The canaries under the names that the tests use.
-CANARIES = sorted(
-    path.stem.replace("_", "-") for way in ("identity", "doubled") for path in (HERE / "canaries").glob(f"*_{way}.py")
-)
+#: The negative controls under the names that the tests use.
+CONTROLS = sorted(f"{adapter}-{way}" for adapter in TABLE for way in ("identity", "doubled"))
 
 
 @dataclass
@@ -75,7 +74,7 @@ class Outcomes:
 
     def list_failed_elsewhere(self) -> list[str]:
         """List the failed tests that no other part of the score covers."""
-        scored = (WRONG_TEST, RIGHT_TEST, MADE_TEST, CANARY_TEST)
+        scored = (WRONG_TEST, RIGHT_TEST, MADE_TEST, CONTROL_TEST)
         return sorted(
             f"{name}[{parameter}]" if parameter else name
             for (name, parameter), (outcome, _) in self.found.items()
@@ -83,20 +82,20 @@ class Outcomes:
         )
 
     def list_not_run(self) -> list[str]:
-        """List the clippers, canaries and whole tests that the exam should have run and did not run.
+        """List the clippers, negative controls and whole tests that the exam should have run and did not run.
 
-        A canary whose framework is missing is not listed.
+        A negative control whose framework is missing is not listed.
         """
         wrong = {wrong.name for wrong in WRONG} - self.select(WRONG_TEST).keys()
         right = {get_name(right) for right in RIGHT} - self.select(RIGHT_TEST).keys()
-        canaries = {name for name in CANARIES if is_available(name)} - self.select(CANARY_TEST).keys()
+        controls = {name for name in CONTROLS if is_available(name)} - self.select(CONTROL_TEST).keys()
         files = [name for name in ("test_hosts.py", BATCH_TEST, MADE_TEST) if not self.select(name)]
-        return [*sorted(wrong), *sorted(right), *sorted(canaries), *files]
+        return [*sorted(wrong), *sorted(right), *sorted(controls), *files]
 
 
-def is_available(canary: str) -> bool:
-    """Tell whether the framework of a canary is available. NumPy always is, because the suite needs it."""
-    adapter = canary.rpartition("-")[0]
+def is_available(control: str) -> bool:
+    """Tell whether the framework of a negative control is available. NumPy always is, because the suite needs it."""
+    adapter = control.rpartition("-")[0]
     return adapter == "numpy" or has_framework(adapter)
 
 
@@ -152,13 +151,13 @@ def score_hosts(outcomes: Outcomes) -> dict[str, Any]:
     return {"total": len(found), "as_expected": len(found) - len(unexpected), "unexpected": unexpected}
 
 
-def score_canaries(outcomes: Outcomes) -> Iterator[dict[str, Any]]:
-    """Yield the state of each canary: red, green, or not run because its framework is missing."""
+def score_controls(outcomes: Outcomes) -> Iterator[dict[str, Any]]:
+    """Yield the state of each negative control: red, green, or not run because its framework is missing."""
     states = {"passed": "red", "failed": "green", "skipped": "not run"}
-    found = outcomes.select(CANARY_TEST)
-    for name in CANARIES:
+    found = outcomes.select(CONTROL_TEST)
+    for name in CONTROLS:
         outcome, properties = found.get(name, ("skipped", {}))
-        yield {"canary": name, "state": states[outcome], **properties}
+        yield {"negative control": name, "state": states[outcome], **properties}
 
 
 def score(outcomes: Outcomes) -> dict[str, Any]:
@@ -169,20 +168,20 @@ def score(outcomes: Outcomes) -> dict[str, Any]:
         "right": score_right(outcomes.list_passed(RIGHT_TEST)),
         "generated": score_generated(outcomes),
         "hosts": score_hosts(outcomes),
-        "canaries": list(score_canaries(outcomes)),
+        "negative_controls": list(score_controls(outcomes)),
         "other_tests_failed": outcomes.list_failed_elsewhere(),
     }
 
 
 def list_faults(result: dict[str, Any]) -> list[str]:
     """List the faults in the score, one line each."""
-    wrong, right, hosts, canaries = (result[part] for part in ("wrong", "right", "hosts", "canaries"))
+    wrong, right, hosts, controls = (result[part] for part in ("wrong", "right", "hosts", "negative_controls"))
     lines = [f"not caught: {name}" for name in wrong["uncaught"]]
     lines += [f"a rule that catches no clipper: {rule}" for rule in wrong["rules_that_catch_none"]]
     lines += [f"blamed, though right: {name}" for name in [*right["blamed"], *result["generated"]["blamed"]]]
     lines += batches.list_faults(result["generated"])
     lines += [f"a host that was not recorded as expected: {name}" for name in hosts["unexpected"]]
-    lines += [f"a green canary: {each['canary']}" for each in canaries if each["state"] == "green"]
+    lines += [f"a green negative control: {each['negative control']}" for each in controls if each["state"] == "green"]
     return lines + [f"a test that failed: {name}" for name in result["other_tests_failed"]]
 
 
@@ -200,7 +199,7 @@ def write_markdown(result: dict[str, Any]) -> str:
         f"- Generated wrong clippers caught: {made['caught']} of {made['proven']} ({100 * made['share']:.1f} %)",
         f"- Generated right clippers blamed: {len(made['blamed'])} of {made['right']}",
         f"- Tests of misbehaving hosts that end as expected: {hosts['as_expected']} of {hosts['total']}",
-        f"- Canaries: {', '.join(f'{n} {state}' for state, n in count_states(result).items())}",
+        f"- Negative controls: {', '.join(f'{n} {state}' for state, n in count_states(result).items())}",
         "",
         *(f"- **Wrong here:** {fault}" for fault in list_faults(result)),
         *write_table(
@@ -210,16 +209,15 @@ def write_markdown(result: dict[str, Any]) -> str:
                 for operation, count in wrong["by_operation"].items()
             ],
         ),
-        "A canary is an adapter whose framework's functions are replaced, by the identity or by a NumPy computation",
-        "whose results are doubled. It is red when every subject shows the replacement. A static program holds no",
-        "values that NumPy could compute with. So NumPy does not replace the functions in static programs, and their",
-        "subjects must stay as they are: `spared` is the number of such subjects. The identity replaces all functions.",
+        "A negative control is an adapter whose framework's functions are replaced, by the identity or by themselves",
+        "with doubled results. It is red when every subject shows the replacement, except those that clip nothing by",
+        "themselves or raise an error in any case: `spared` is their number.",
         "",
         *write_table(
-            ("canary", "state", "framework", "subjects red", "spared"),
+            ("negative control", "state", "framework", "subjects red", "spared"),
             [
-                tuple(each.get(name, "") for name in ("canary", "state", "framework", "red", "spared"))
-                for each in result["canaries"]
+                tuple(each.get(name, "") for name in ("negative control", "state", "framework", "red", "spared"))
+                for each in result["negative_controls"]
             ],
         ),
         *write_table(
@@ -232,8 +230,8 @@ def write_markdown(result: dict[str, Any]) -> str:
 
 
 def count_states(result: dict[str, Any]) -> Counter[str]:
-    """Count the canaries in each state."""
-    return Counter(each["state"] for each in result["canaries"])
+    """Count the negative controls in each state."""
+    return Counter(each["state"] for each in result["negative_controls"])
 
 
 def write_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:

@@ -1,0 +1,1 @@
+"""Adapters whose frameworks' functions are replaced, so that their checks must fail."""

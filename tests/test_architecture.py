@@ -59,26 +59,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "gradclip_conformance": ("gradclip_spec.rules", "gradclip_adapters", "gradclip_reports"),
 }
 
-#: Modules that run in the Python of the framework under test, which may be 3.7.
-OLD_PYTHON = (
-    "answer_size",
-    "arrays",
-    "client",
-    "contract",
-    "frameworks/paddle_fluid",
-    "host",
-    "launch",
-    "limits",
-    "linear_layers",
-    "operations",
-    "plain",
-    "plain_results",
-    "recipes",
-    "registry",
-    "surroundings",
-    "wire",
-)
-
 
 def list_imports(path: Path) -> Iterator[str]:
     """Yield the full name of each absolute import in a file."""
@@ -333,7 +313,7 @@ def test_every_message_has_a_schema() -> None:
     assert {path.stem for path in (PACKAGES["gradclip_adapters"] / "schemas").glob("*.json")} == documented
 
 
-# Modules that run on Python 3.7.
+# Python 3.7, where the host and the adapter of an old framework run. An adapter of a newer one only compiles there.
 
 
 @pytest.fixture(scope="module")
@@ -347,13 +327,13 @@ def old_python() -> str:
         pytest.skip("a Python 3.7 is missing")
 
 
-@pytest.mark.parametrize("module", OLD_PYTHON)
-def test_module_compiles_on_python_3_7(module: str, old_python: str) -> None:
-    code = "import sys; compile(open(sys.argv[1], encoding='utf-8').read(), sys.argv[1], 'exec')"
-    path = str(PACKAGES["gradclip_adapters"] / f"{module}.py")
+def test_every_adapter_compiles_on_python_3_7(old_python: str) -> None:
+    code = "import sys; [compile(open(path, encoding='utf-8').read(), path, 'exec') for path in sys.argv[1:]]"
+    paths = sorted(map(str, PACKAGES["gradclip_adapters"].rglob("*.py")))
 
-    done = subprocess.run([old_python, "-c", code, path], capture_output=True, text=True, check=False)
+    done = subprocess.run([old_python, "-c", code, *paths], capture_output=True, text=True, check=False)
 
+    assert paths
     assert done.returncode == 0, done.stderr
 
 

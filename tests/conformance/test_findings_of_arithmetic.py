@@ -88,7 +88,7 @@ def leaves_out_nonfinite(grads: Any, *, clip_norm: float) -> Any:
             "infinite",
             "destroyed",
         ),
-        (rounds_the_coefficient, "coefficient-underflow", "coefficient-underflow", "scaled", "wrong"),
+        (rounds_the_coefficient, "coefficient-underflow", "coefficient-underflow", "scaled", "destroyed"),
         (
             flushes_the_coefficient,
             "coefficient-underflow overflow-of-squares",
@@ -214,11 +214,8 @@ def count_elements(grads: Sequence[Any]) -> int:
     [
         (lambda grads, norm: norm / math.sqrt(count_elements(grads)), {"mean-of-squares"}),
         (lambda grads, norm: sum(float(np.abs(g).sum()) for g in grads), {"other-order"}),
-        # If each gradient has one element, the sum of their norms is the norm of order 1.
-        (
-            lambda grads, norm: sum(float(gradclip_spec.global_norm([g])) for g in grads),
-            {"sum-of-norms", "other-order"},
-        ),
+        # If each gradient has one element, the sum of their norms is also the norm of order 1. One name is enough.
+        (lambda grads, norm: sum(float(gradclip_spec.global_norm([g])) for g in grads), {"sum-of-norms"}),
     ],
     ids=["mean", "order", "sum-of-norms"],
 )

@@ -1,16 +1,16 @@
 """Compare the answers of one entry point with the models of all causes.
 
-Ordinary calls are explained first. The law that explains most of them is tried first in the other calls, so that a
-function that is wrong everywhere needs few comparisons per cell. A cause is named only if its model reproduces the
-whole answer. If no model does, the answer stays unexplained.
+A cause explains a cell if its model reproduces the whole answer. Often several causes explain a cell. The causes that
+explain most cells of an entry point are named, fewest first (see `choose`). An answer that no model reproduces stays
+unexplained.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -28,14 +28,13 @@ from ..cases.stacking import list_tensors, regroup_units
 from ..judge.expectation import take_rows
 from ..judge.judging import follow_up
 from ..judge.model import Replied, Verdict
-from ..oracle.formats import FORMATS, read_float64_values
+from ..oracle.formats import read_float64_values
 from ..oracle.formula import PLAIN, Formula
-from ..oracle.question import get_clipping_threshold
+from .choice import Options, choose, make_key
 from .facts import Group, Kind, Seen, is_right_for_nonfinite
-from .forms import explain_form, explain_norm, explain_refusal, restore_form, strip_numbers
+from .forms import explain_form, explain_refusal, list_norms, restore_form, strip_numbers
 from .laws import (
     BESIDE_EMPTY,
-    ENOUGH,
     FORMULA_CAUSES,
     LAWS,
     Law,
@@ -43,6 +42,7 @@ from .laws import (
     fit_floor,
     fit_formula,
     fit_multiple,
+    fit_under_root,
     follows_formula,
     is_partly_clipped,
     is_plain,
@@ -50,27 +50,26 @@ from .laws import (
     make_floor,
     make_multiple,
     make_signed,
+    make_under_root,
 )
 from .meaning import counts_nonfinite_excluded, explain_excluded, explain_special
 from .meshes import explain_on_meshes, name_epsilon_per_rank
 from .model import Explanation, Judged, Suspect, combine, unite
 from .order import restore_orders
-from .ranges import explain_range, explain_rounding
-from .unusual import explain_derivative, explain_groups, explain_repeated, explain_rows, has_dense_rows
-from .values import explain_value, is_right_value
+from .ranges import list_ranges, list_roundings
+from .unusual import (
+    explain_derivative,
+    explain_groups,
+    explain_repeated,
+    explain_rows,
+    has_dense_rows,
+    is_clipped_by_rows,
+)
+from .values import is_right_value, list_values
 
 __all__ = ["EXPLAINED", "explain_all", "explain_cell"]
 
-#: After this many unexplained cells in a row with one rule, status and kind of answer, no more of them are examined.
-PATIENCE = 3
-
-#: A cause that has explained this many cells is tried first, or preferred to others.
-PROVEN = 3
-
-#: A narrower dtype must explain this many cells, because the coefficient of one cell may have few digits by chance.
-TWICE = 2
-
-#: The largest number of cells that are used to fit a formula.
+#: Numbers are fitted to this many cells, evenly spaced: each number needs two different norms, and a case has few.
 FITTING = 200
 
 #: The statuses of cells that are explained.
@@ -85,74 +84,42 @@ RIGHT = Explanation("")
 
 @dataclass
 class _Subject:
-    """The knowledge about one entry point, collected from its cells."""
+    """The knowledge about one entry point."""
 
     #: The causes that cannot apply in each dtype, because the entry point keeps the rules that they break.
     barred: dict[str, set[str]] = field(default_factory=dict)
-    #: The dtypes in which ordinary calls are right.
-    ordinary: frozenset[str] = frozenset()
-    #: The dtypes in which ordinary calls were made at all.
-    called: frozenset[str] = frozenset()
-    #: The causes that explain answers to gradients in a list.
-    shown: set[str] = field(default_factory=set)
+    #: The formulas that explain cells, other than the neutral rule.
     formulas: list[Formula] = field(default_factory=list)
     #: The laws with a fitted number.
     fitted: Sequence[Law] = ()
     #: The causes that the entry point is known to have.
     suspected: frozenset[str] = frozenset()
-    #: The number of cells that each cause has explained.
-    proven: Counter[str] = field(default_factory=Counter)
-    #: The narrower dtypes in which cells show that the entry point computes.
-    narrow: set[str] = field(default_factory=set)
-    #: The number of unexplained cells in a row, by rule, status and kind of answer.
-    lost: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-
-    views: dict[tuple[int, ...], Seen] = field(default_factory=dict)
-
-    def see(self, case: Case, results: Sequence[Array | None]) -> Seen:
-        """Return an answer as the models see it. Cache it, so that comparisons are not repeated."""
-        key = (id(case), *map(id, results))
-        if key not in self.views:
-            self.views[key] = Seen(case, results)
-        return self.views[key]
+    #: The causes of whole answers, which may explain a part of others.
+    shown: frozenset[str] = frozenset()
+    #: Small calls, in which laws may be refuted, by the number of the case.
+    small: dict[int, Seen] = field(default_factory=dict)
 
     def list_laws(self, case: Case) -> list[Law]:
-        """Return the laws that may explain a case. Those that have explained most cells come first.
-
-        If ordinary calls are right, a law for all calls does not explain why a call at a limit of the range is wrong.
-        Ordinary calls have the Euclidean norm. Gradients in another form than a list show such a law only if lists
-        show it, too.
-        """
-        is_refuted = case.theme in LIMITS and case.norm_type == 2 and case.dtype in self.ordinary
-        refuted = EVERYWHERE if is_refuted else frozenset()
-        if case.theme in FORMS and case.dtype in self.called:
-            refuted = EVERYWHERE - self.shown
+        """Return the laws that may explain a case."""
         added = [formula.eps for formula in self.formulas if formula.kind == "coefficient"]
         # MindSpore rounds the epsilon to float32, too.
         signed = [make_signed(number) for eps in added for number in (eps, float(np.float32(eps)))]
-        every = [law for law in (*LAWS, *self.fitted, *signed) if law.cause not in refuted]
-        # A formula with a small epsilon is almost right. The error of a long sum would explain it, too.
-        times = {law.cause: self.proven[law.cause] for law in every if law.cause != "long-sum"}
-        return sorted(every, key=lambda law: -times.get(law.cause, 0) if times.get(law.cause, 0) >= PROVEN else 0)
+        barred = self.list_barred(case)
+        # A norm of 1 instead of 0 shows a replaced threshold sooner than a norm that is always 1.
+        fitted = sorted(self.fitted, key=lambda law: law.cause != "threshold-replaced")
+        return [law for law in (*fitted[:1], *LAWS, *fitted[1:], *signed) if law.cause not in barred]
+
+    def list_barred(self, case: Case) -> set[str]:
+        """Return the causes that cannot explain a case. The rules that show it ask for the Euclidean norm."""
+        barred = self.barred.get(case.dtype, set())
+        return barred if case.norm_type == 2 else barred - EVERYWHERE
 
 
 #: For each cause with a fitted number, a function that returns its law.
-FITTED = {"multiple": make_multiple, "threshold-replaced": make_floor}
+FITTED = {"multiple": make_multiple, "threshold-replaced": make_floor, "eps-under-root": make_under_root}
 
-
-#: The causes of laws that change the results of almost every call above the threshold.
-EVERYWHERE = frozenset(
-    {"no-root", "mean-of-squares", "other-average", "sum-of-norms", "largest-of-norms", "sign-flipped", "scaled-twice"}
-    | {"coefficient-inverted", "unit-norm", "multiple"}
-)
-
-#: Rules about calls in which the arithmetic may leave the range.
-LIMITS = frozenset(
-    {"overflow-of-squares", "underflow-of-squares", "coefficient-underflow", "intermediate-range", "subnormal"}
-)
-
-#: Rules about calls that pass the gradients in another form than a list.
-FORMS = frozenset({"any-iterable", "single-tensor"})
+#: The parameter of each of these causes.
+FITTED_PARAMETER = {"eps-under-root": "eps"}
 
 
 def explain_cell(
@@ -165,27 +132,24 @@ def explain_cell(
     """
     subject = _Subject(
         barred={judged.context.case.dtype: set(barred)},
-        # If causes are known, a law that lists show is among them.
-        called=frozenset({judged.context.case.dtype} if suspects else ()),
-        shown={one.cause for one in suspects},
         formulas=_list_declared([judged]),
-        proven=Counter({one.cause: PROVEN for one in suspects}),
         suspected=frozenset(one.cause for one in suspects),
     )
     kinds = {cause: kind for kind, cause in FORMULA_CAUSES.items()}
     for one in suspects:
-        if one.cause == "narrower-arithmetic":
-            subject.narrow |= {str(one.parameters["dtype"])} if "dtype" in one.parameters else set(FORMATS)
         if one.cause in kinds and "eps" in one.parameters:
             formula = Formula(kinds[one.cause], float(one.parameters["eps"]))
             subject.formulas += [formula] if formula not in subject.formulas else []
-        elif one.cause in FITTED and "number" in one.parameters:
-            subject.fitted = [*subject.fitted, FITTED[one.cause](float(one.parameters["number"]))]
+        elif one.cause in FITTED and (name := FITTED_PARAMETER.get(one.cause, "number")) in one.parameters:
+            subject.fitted = [*subject.fitted, FITTED[one.cause](float(one.parameters[name]))]
     if "mesh" in judged.context.case.options:
         (found,) = explain_on_meshes([judged], [one.cause for one in suspects])
         if found is not None:
             return found
-    return _explain(subject, judged)
+    options = _list_options(subject, judged).explanations
+    known = [one for one in options if one.cause in subject.suspected]
+    # A law that nothing else shows may agree with one answer by chance.
+    return next(iter([*known, *(one for one in options if one.cause not in ALL_LAWS)]), None)
 
 
 def explain_all(
@@ -200,34 +164,19 @@ def explain_all(
     for place, judged in enumerate(cells):
         by_subject.setdefault(judged.context.subject.name, []).append(place)
     found: list[Explanation | None] = [None] * len(cells)
-    laws = {law.cause for law in LAWS} - {"long-sum"}
-    enough = {"narrower-arithmetic": TWICE, "multiple": ENOUGH} | dict.fromkeys(laws, ENOUGH)
     for name, places in by_subject.items():
         mine = [cells[place] for place in places]
-        subject = _Subject(
-            barred=_list_barred(name, mine, asked),
-            ordinary=_list_right_dtypes(name, mine, asked),
-            called=_list_called(name, asked),
-        )
+        subject = _Subject(barred=_list_barred(name, mine, asked))
         if OPERATIONS[mine[0].context.subject.operation].is_by_norm:
             with np.errstate(all="ignore"):
                 _fit(subject, mine)
-        subject.proven.update(judged.explanation.cause for judged in mine if judged.explanation is not None)
-        # Explain ordinary calls first, because they show what the function does everywhere.
-        for place in sorted(places, key=lambda place: (not _is_ordinary(cells[place]), _is_other_form(cells[place]))):
-            one = found[place] = _explain(subject, cells[place])
-            if one is not None and not _is_other_form(cells[place]):
-                subject.shown.add(one.cause)
-        for place in places:
-            one = found[place]
-            # One answer alone may agree with a law by chance.
-            if one is None or cells[place].explanation is not None:
-                continue
-            if subject.proven[one.cause] < enough.get(one.cause, 0):
-                again = _explain_again(subject, cells[place])
-                kept = again is not None and subject.proven[again.cause] >= enough.get(again.cause, 0)
-                found[place] = again if kept else None
-        _drop_doubtful(cells, places, found)
+        options = [_list_options(subject, judged) for judged in mine]
+        subject.shown = frozenset(one.cause for cell in options for one in cell.explanations)
+        if subject.shown & (ZEROS_NAN | {"narrower-arithmetic"}):
+            # These causes also explain parts of answers that show little on their own.
+            options = [_list_options(subject, judged) for judged in mine]
+        for place, explanation in zip(places, choose(options, DOUBTFUL), strict=True):
+            found[place] = explanation
         on_meshes = [place for place in places if _is_unexplained_on_a_mesh(cells[place])]
         for place, explanation in zip(on_meshes, explain_on_meshes([cells[place] for place in on_meshes]), strict=True):
             found[place] = explanation or name_epsilon_per_rank(cells[place].context.case, found[place])
@@ -238,78 +187,22 @@ def _is_unexplained_on_a_mesh(judged: Judged) -> bool:
     return "mesh" in judged.context.case.options and judged.explanation is None and judged.verdict.status in EXPLAINED
 
 
-def _explain_again(subject: _Subject, judged: Judged) -> Explanation | None:
-    """Explain an answer by a law that other cells have proven, or describe what came back."""
-    replies = [answer.reply for answer in judged.answers if isinstance(answer, Replied)]
-    case = judged.context.case
-    if len(replies) != 1 or not OPERATIONS[case.operation].is_by_norm:
-        return None
-    seen = subject.see(case, take_rows(case, replies[0]).gradients)
-    proven = (law for law in subject.list_laws(case) if subject.proven[law.cause] >= PROVEN)
-    if (law := next((law for law in proven if law.reproduces(seen)), None)) is not None:
-        return _explain_by_law(law)
-    return unite({_explain_behaviour(group) for group in seen.groups if not _is_right_group(group)})
+#: The causes of all laws.
+ALL_LAWS = frozenset(law.cause for law in LAWS) | {*FITTED} - {BESIDE_EMPTY.cause}
 
+#: Causes of special calls. Their models cannot agree with an answer by chance.
+SPECIAL = frozenset({"excluded-counted"} | {*FORMULA_CAUSES.values()})
 
 #: If the main defect of a function is unknown, these causes may explain a few of its answers by chance. Many of their
 #: models assume that the function is right in ordinary calls.
-DOUBTFUL = frozenset(
-    {cause for group in load_cause_groups().values() for cause in group.causes if group.id == "arithmetic-limits"}
+DOUBTFUL = (
+    ALL_LAWS
+    | {"norm-of-rows"}
+    | {cause for group in load_cause_groups().values() for cause in group.causes if group.id == "arithmetic-limits"}
     | {"subnormals-flushed", "narrower-arithmetic", "gradients-zeroed", "gradients-nan", "not-clipped"}
-    | {"value-one-sided", "not-exact-below", "multiple"}
-    | {law.cause for law in LAWS}
+    | {"value-one-sided", "value-bounds-mirrored", "value-outside-zeroed", "not-exact-below"}
     | {*FORMULA_CAUSES.values()}
 )
-
-#: Causes without a model: they only say what came back.
-DESCRIPTIONS = frozenset({"gradients-zeroed", "gradients-nan", "not-clipped"})
-
-#: A doubtful cause is dropped if more than this many answers stay unexplained for each answer that it explains.
-FEW = 5
-
-#: A description is dropped if it describes fewer ordinary answers than this for each one that stays unexplained.
-MOST = 3
-
-
-def _drop_doubtful(cells: Sequence[Judged], places: Sequence[int], found: list[Explanation | None]) -> None:
-    """Drop each doubtful cause that explains fewer answers than stay unexplained.
-
-    Many unexplained answers show that the main defect of the function is unknown. Then the models of doubtful causes
-    explain a few of its effects by chance. Only ordinary calls are counted if one of them is unexplained. Otherwise
-    all calls are counted, and a cause is dropped only if it explains very few of them (see `FEW`).
-    """
-    lost = [place for place in places if found[place] is None and cells[place].verdict.status in BREAKING]
-    ordinary = {place for place in places if _is_ordinary(cells[place])}
-    shown = ordinary if ordinary & set(lost) else set(places)
-    # The answers that a cause must explain for each unexplained one: a model, and a description.
-    shares = (1, MOST) if shown is ordinary else (1 / FEW, 1)
-    times = Counter(one.cause for place in shown if (one := found[place]) is not None)
-    many = len(shown.intersection(lost))
-    for place in places:
-        one = found[place]
-        if one is None or one.cause not in DOUBTFUL:
-            continue
-        if times[one.cause] < many * shares[one.cause in DESCRIPTIONS]:
-            found[place] = cells[place].explanation
-
-
-def _is_ordinary(judged: Judged) -> bool:
-    return judged.context.case.theme in ORDINARY
-
-
-def _is_other_form(judged: Judged) -> bool:
-    return judged.context.case.theme in FORMS
-
-
-def _list_called(name: str, asked: Collection[tuple[str, str, str]]) -> frozenset[str]:
-    """Return the dtypes in which the first of the rules about ordinary calls was tested."""
-    return frozenset(dtype for entry_point, rule, dtype in asked if entry_point == name and rule == "scaled-above")
-
-
-def _list_right_dtypes(name: str, mine: Iterable[Judged], asked: Collection[tuple[str, str, str]]) -> frozenset[str]:
-    """Return the dtypes in which the entry point keeps the first of the rules about ordinary calls."""
-    broken = {one.context.case.dtype for one in mine if one.context.case.theme == "scaled-above"}
-    return _list_called(name, asked) - broken
 
 
 def _list_barred(name: str, mine: Iterable[Judged], asked: Collection[tuple[str, str, str]]) -> dict[str, set[str]]:
@@ -318,19 +211,29 @@ def _list_barred(name: str, mine: Iterable[Judged], asked: Collection[tuple[str,
     broken = {(case.theme, case.dtype) for case in cases}
     barred: dict[str, set[str]] = {}
     for entry_point, rule, dtype in asked:
-        if entry_point == name and (rule, dtype) not in broken:
-            barred.setdefault(dtype, set()).update(cause for cause, home in HOMES.items() if home == rule)
+        if entry_point == name:
+            rules = REQUIRED if (rule, dtype) in broken else HOMES
+            barred.setdefault(dtype, set()).update(cause for cause, home in rules.items() if home == rule)
     return barred
 
 
-#: Rules about calls in which nothing leaves the range.
-ORDINARY = frozenset(
-    {"scaled-above", "one-norm-over-all", "below-unchanged", "at-threshold", "single-tensor", "bounds"}
+#: Rules about calls in which the arithmetic may leave the range. They refute no law.
+LIMITS = frozenset(
+    {"overflow-of-squares", "underflow-of-squares", "coefficient-underflow", "intermediate-range", "subnormal"}
 )
-
 
 #: Rules that forbid a simple sum in the dtype of the gradients.
 PRECISION = frozenset({"half-not-accumulated-in-half", "large-tensor-accuracy"})
+
+#: The causes of laws that change the results of almost every call above the threshold.
+EVERYWHERE = frozenset(
+    {"no-root", "mean-of-squares", "other-average", "sign-flipped", "scaled-twice", "coefficient-inverted", "unit-norm"}
+    | {"multiple", "count-off-by-one", "signs-lost", "coefficient-rounded", "other-order"}
+    | {"threshold-rounded", "signed-powers", "gradients-left-out"}
+)
+
+#: The causes of laws that change the results of almost every call with several gradients.
+OF_SEVERAL = frozenset({"sum-of-norms", "largest-of-norms", "mean-of-norms", "norm-of-each", "threshold-divided"})
 
 #: For some causes, the rule that the cause breaks. If an entry point keeps the rule, the cause cannot apply.
 HOMES = {
@@ -338,7 +241,13 @@ HOMES = {
     "squares-underflow": "underflow-of-squares",
     "coefficient-underflow": "coefficient-underflow",
     "product-out-of-range": "intermediate-range",
+    "norm-of-all": "each-tensor-alone",
+    **dict.fromkeys(EVERYWHERE, "scaled-above"),
+    **dict.fromkeys(OF_SEVERAL, "one-norm-over-all"),
 }
+
+#: A function with one of these causes keeps that rule.
+REQUIRED = {"threshold-tolerance": "scaled-above", "memory-reused": "scaled-above"}
 
 
 def _list_declared(cells: Iterable[Judged]) -> list[Formula]:
@@ -358,68 +267,66 @@ def _list_declared(cells: Iterable[Judged]) -> list[Formula]:
 
 
 def _fit(subject: _Subject, cells: Sequence[Judged]) -> None:
-    views = []
-    for judged in cells:
+    """Find the numbers of formulas and laws that several answers show. Whether they are named is decided later."""
+    seen = []
+    for judged in cells[:: max(1, len(cells) // FITTING)]:
         replies = [answer.reply for answer in judged.answers if isinstance(answer, Replied)]
         if len(replies) == len(judged.answers) == 1 and judged.verdict.status in EXPLAINED:
             results = take_rows(judged.context.case, replies[0]).gradients
             if explain_form(judged.context.case, results) is None:
-                views.append(subject.see(judged.context.case, results))
-        if len(views) >= FITTING:
-            break
+                seen.append(Seen(judged.context.case, results))
     declared = _list_declared(cells)
-    subject.formulas = [*declared, *(one for one in fit_formula(views) if one not in declared)]
-    if subject.formulas:
-        return
-    if (floor := fit_floor(views)) is not None:
-        subject.fitted = [make_floor(floor)]
-        # The fit has compared this law with other cells. Small results of it look like underflows.
-        subject.proven["threshold-replaced"] = PROVEN
-    elif (number := fit_multiple(views)) is not None:
-        subject.fitted = [make_multiple(number)]
+    subject.formulas = [*declared, *(one for one in fit_formula(seen) if one not in declared)]
+    fits = ((make_floor, fit_floor), (make_multiple, fit_multiple), (make_under_root, fit_under_root))
+    subject.fitted = [make(number) for make, fit in fits if (number := fit(seen)) is not None]
 
 
-def _explain(subject: _Subject, judged: Judged) -> Explanation | None:
-    if judged.explanation is not None or not judged.answers or judged.verdict.status not in EXPLAINED:
-        return judged.explanation
-    rule, shown = judged.context.case.rule, judged.verdict.behaviour.partition(":")[0]
-    key = (rule, judged.verdict.status, shown)
-    if subject.lost[key] >= PATIENCE:
-        return None
-    # The answers under test may hold any numbers, so the arithmetic of the models may overflow.
+def _list_options(subject: _Subject, judged: Judged) -> Options:
+    """Return the explanations of one cell. Models may compute with any numbers, so their arithmetic may overflow."""
+    if judged.explanation is not None:
+        return Options([judged.explanation])
+    if not judged.answers or judged.verdict.status not in EXPLAINED:
+        return Options([], counts=False)
     with np.errstate(all="ignore"):
         found = _explain_answers(subject, judged)
-    if found is None:
-        subject.lost[key] += 1
-    else:
-        subject.lost[key] = 0
-        if found.cause == "narrower-arithmetic":
-            subject.narrow |= {str(value) for name, value in found.parameters if name == "dtype"}
-        # A norm of 1 where it must be 0 does not show what happens with other thresholds.
-        if found.cause != "unit-norm" or get_clipping_threshold(judged.context.case) != 0:
-            subject.proven[found.cause] += 1
-    return found
+    return Options(found, partial(_refutes, subject, judged), judged.verdict.status in BREAKING)
 
 
-def _explain_answers(subject: _Subject, judged: Judged) -> Explanation | None:
+def _refutes(subject: _Subject, judged: Judged, explanation: Explanation) -> bool:
+    """Return whether the law of a cause predicts a wrong answer to an ordinary call. The observed answer is another."""
+    case = judged.context.case
+    seen = subject.small.get(id(case))
+    if seen is None or case.theme in LIMITS:
+        return False
+    if explanation.cause == "norm-of-rows":
+        return any(len(tensor.given.shape) > 1 for tensor in seen.tensors.values())
+    with np.errstate(all="ignore"):
+        return any(law.speaks_of(seen) for law in subject.list_laws(case) if law.explain() == explanation)
+
+
+def _explain_answers(subject: _Subject, judged: Judged) -> list[Explanation]:
     context = judged.context
     if judged.verdict.formula is not None:
         # The judge has already compared the whole answer with this formula.
-        return explain_by_formula(judged.verdict.formula)
+        return [explain_by_formula(judged.verdict.formula)]
     for answer in judged.answers:
         if (found := explain_refusal(context, answer)) is not None:
-            return found
+            return [found]
     replies = [take_rows(context.case, answer.reply) for answer in judged.answers if isinstance(answer, Replied)]
     if len(replies) < len(judged.answers):
-        return None
+        return []
     if any(reply.malformed is not None for reply in replies):
-        return Explanation.of("malformed")
+        return [Explanation.of("malformed")]
     if has_dense_rows(context.case, replies[0].gradients):
-        return explain_rows(context.case, replies[0].gradients, subject.formulas)
+        return _list(explain_rows(context.case, replies[0].gradients, subject.formulas))
     form = _explain_form(subject, context.case, replies[0].gradients)
-    if form is not None or context.case.expectation.name == "sparse-sum":
+    if form or context.case.expectation.name == "sparse-sum":
         return form
     return _explain_replies(subject, judged, replies)
+
+
+def _list(found: Explanation | None) -> list[Explanation]:
+    return [] if found is None else [found]
 
 
 #: For each of these rules, the only cause that can break it. None of these rules is about the values of gradients.
@@ -445,34 +352,50 @@ ABOUT = {
 }
 
 
-def _explain_replies(subject: _Subject, judged: Judged, replies: Sequence[Reply]) -> Explanation | None:
+def _explain_replies(subject: _Subject, judged: Judged, replies: Sequence[Reply]) -> list[Explanation]:
     case = judged.context.case
     # The broken rule may differ from the rule of the case.
     breaks = (judged.verdict.breaks or "").partition(".")[2]
     part = breaks or ABOUT.get(case.expectation.name, "")
     if part in ONLY:
-        return Explanation.of(ONLY[part], **_say_more(part, replies[0]))
+        return [_explain_effect(part, replies[0])]
     if part in ("returned-norm", "returned-norm-nonfinite"):
-        found = explain_norm(case, replies[0].norm, subject.proven)
-        return _explain_by_proven(subject, case, replies[0].gradients) if found is None else found
+        return [*_explain_survival(subject, case), *list_norms(case, replies[0].norm)] or _explain_by_results(
+            subject, case, replies[0].gradients
+        )
     if part == "inputs-not-mutated":
-        return Explanation.of("inputs-changed", effect=_say_what_inputs_hold(replies[0]))
+        return [Explanation.of("inputs-changed", effect=_say_what_inputs_hold(replies[0]))]
     if part == "in-place-written":
         return _explain_written(subject, judged.verdict, case, replies[0].inputs)
     if not breaks and case.expectation.name in UNUSUAL:
-        return _explain_unusual(subject, case, replies[0].gradients)
+        return _list(_explain_unusual(subject, case, replies[0].gradients))
     following = follow_up(case, judged.answers[0])
     cases = [case] if following is None else [case, following]
     if len(cases) != len(replies):
-        return None
+        return []
     calls = [(one, reply.gradients) for one, reply in zip(cases, replies, strict=True)]
-    each = {_explain_results(subject, *call) for call in calls} - {RIGHT}
-    if {one.cause for one in each if one is not None} & LOST_NORMS and _returns_right_norms(judged, cases, replies):
-        each = _explain_without(subject, LOST_NORMS, calls)
+    barred: Collection[str] = ()
+    if _returns_right_norms(judged, cases, replies):
+        # A right norm in the same answer refutes causes that make it zero, infinite or inaccurate.
+        barred = LOST_NORMS
+    each = [found for call in calls if (found := _explain_results(subject, *call, barred)) != [RIGHT]]
     if not each:
-        norms = _explain_norms(judged, list(zip(cases, replies, strict=True)))
-        return _explain_small_difference(subject, judged.verdict, calls) if norms is None else norms
-    return unite(each)
+        found = _explain_norms(judged, list(zip(cases, replies, strict=True)))
+        return found or _explain_small_difference(subject, judged.verdict, calls)
+    return _intersect(each) + _explain_survival(subject, case)
+
+
+def _explain_survival(subject: _Subject, case: Case) -> list[Explanation]:
+    """Explain results that are wrong after the next call, if other calls have right results."""
+    is_late = case.theme == "results-survive" and "memory-reused" not in subject.list_barred(case)
+    return [Explanation.of("memory-reused")] if is_late else []
+
+
+def _explain_effect(part: str, reply: Reply) -> Explanation:
+    cause, more = ONLY[part], _say_more(part, reply)
+    if cause == "memory-shared" and "cannot be written" in more.get("text", ""):
+        cause = "results-read-only"
+    return Explanation.of(cause, **more)
 
 
 #: Causes that make the norm zero, infinite or inaccurate. A right norm in the same answer refutes them.
@@ -482,34 +405,24 @@ LOST_NORMS = frozenset({"squares-overflow", "squares-underflow", "norm-out-of-ra
 def _returns_right_norms(judged: Judged, cases: Sequence[Case], replies: Sequence[Reply]) -> bool:
     """Return whether every reply holds the right norm, within the error bound of a sum in the dtype."""
     return "returns_norm" in judged.context.subject.features and all(
-        explain_norm(case, reply.norm) == Explanation.of("long-sum") for case, reply in zip(cases, replies, strict=True)
+        list_norms(case, reply.norm) == [Explanation.of("long-sum")] for case, reply in zip(cases, replies, strict=True)
     )
 
 
-def _explain_without(
-    subject: _Subject, causes: Collection[str], calls: Sequence[tuple[Case, Sequence[Array | None]]]
-) -> set[Explanation | None]:
-    """Return the explanations of several calls without some causes."""
-    alone = replace(
-        subject, barred={case.dtype: subject.barred.get(case.dtype, set()) | {*causes} for case, _ in calls}
-    )
-    return {_explain_results(alone, *call) for call in calls} - {RIGHT}
-
-
-def _explain_norms(judged: Judged, calls: Sequence[tuple[Case, Reply]]) -> Explanation | None:
-    """Explain several calls with right results by the norms that they return. Return None if these are right, too."""
+def _explain_norms(judged: Judged, calls: Sequence[tuple[Case, Reply]]) -> list[Explanation]:
+    """Explain several calls with right results by the norms that they return. Return nothing if these are right."""
     if len(calls) < 2 or "returns_norm" not in judged.context.subject.features:
-        return None
-    found = {explain_norm(case, reply.norm) for case, reply in calls} - {None, Explanation.of("long-sum")}
-    return unite(found)
+        return []
+    each = [list_norms(case, reply.norm) for case, reply in calls]
+    return _intersect([found for found in each if found != [Explanation.of("long-sum")] and found])
 
 
-def _explain_by_proven(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
-    """Explain a wrong returned norm by a cause that reproduces the results, if other cells show this cause, too."""
+def _explain_by_results(subject: _Subject, case: Case, results: Sequence[Array | None]) -> list[Explanation]:
+    """Explain a wrong returned norm by a cause that reproduces the results."""
     if len(results) != len(case.gradients) or not OPERATIONS[case.operation].is_by_norm:
-        return None
+        return []
     found = _explain_results(subject, case, results)
-    return found if found is not None and subject.proven[found.cause] >= PROVEN else None
+    return [] if found == [RIGHT] else found
 
 
 #: Expectations of results that no formula gives.
@@ -543,52 +456,59 @@ def _say_what_inputs_hold(reply: Reply) -> str:
 
 def _explain_small_difference(
     subject: _Subject, verdict: Verdict, calls: Sequence[tuple[Case, Sequence[Array | None]]]
-) -> Explanation | None:
+) -> list[Explanation]:
     """Explain results that are right within the error bound of the arithmetic."""
     if not OPERATIONS[calls[0][0].operation].is_by_norm or not verdict.ulp:
-        return None
-    groups = [group for case, results in calls for group in subject.see(case, results).groups if group.total is None]
-    for formula in subject.formulas:
-        if all(follows_formula(group, formula, careful=True) for group in groups if group.norm):
-            return explain_by_formula(formula)
+        return []
+    groups = [group for case, results in calls for group in Seen(case, results).groups if group.total is None]
+    found = [
+        explain_by_formula(formula)
+        for formula in subject.formulas
+        if all(follows_formula(group, formula, careful=True) for group in groups if group.norm)
+    ]
     if all(map(is_plain, groups)) and verdict.status in (Status.FAIL, Status.CHANGED, Status.DEVIATION):
         # Some rules forbid a long sum in the dtype. Other rules require unchanged bits, which no sum explains.
         if calls[0][0].theme in PRECISION:
-            return Explanation.of("long-sum")
+            return [*found, Explanation.of("long-sum")]
         # A little beyond the error bound, a norm that lost its digits may explain what a sum does not.
-        barred = subject.barred.get(calls[0][0].dtype, ())
-        lost = {explain_range(group, [PLAIN, *subject.formulas], barred) for group in groups}
-        return unite({one for one in lost if one is not None and one.cause in LOST_NORMS})
-    return Explanation.of("long-sum")
+        barred = subject.list_barred(calls[0][0])
+        each = [list_ranges(group, [PLAIN, *subject.formulas], barred) for group in groups]
+        return found + [one for one in _intersect([one for one in each if one]) if one.cause in LOST_NORMS]
+    return [*found, Explanation.of("long-sum")]
 
 
 def _explain_written(
     subject: _Subject, verdict: Verdict, case: Case, inputs: Sequence[Array | None] | None
-) -> Explanation | None:
+) -> list[Explanation]:
     if inputs is None:
-        return None
-    if (form := _explain_form(subject, case, inputs)) is not None:
+        return []
+    if form := _explain_form(subject, case, inputs):
         return form
     found = _explain_results(subject, case, inputs)
-    if found is not None and found.cause == "not-clipped":
-        return Explanation.of("not-written", "unclipped")
-    return _explain_small_difference(subject, verdict, [(case, inputs)]) if found == RIGHT else found
+    if any(one.cause == "not-clipped" for one in found):
+        return [Explanation.of("not-written", "unclipped")]
+    return _explain_small_difference(subject, verdict, [(case, inputs)]) if found == [RIGHT] else found
 
 
 #: Results in another order may seem to have one of these causes.
 MISPLACED = frozenset({"shape-changed", "dtype-changed", "none-changed", "excluded-changed"})
 
 
-def _explain_results(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
-    """Explain the results of one call. Return `RIGHT` if they are right."""
-    if subject.proven["order-changed"] >= PROVEN and (order := _explain_order(case, results)) is not None:
-        return order
+def _explain_results(
+    subject: _Subject,
+    case: Case,
+    results: Sequence[Array | None],
+    barred: Collection[str] = (),
+) -> list[Explanation]:
+    """Return each explanation of the results of one call, or `[RIGHT]` if they are right."""
     if has_dense_rows(case, results):
-        return explain_rows(case, results, subject.formulas)
-    found = _explain_in_order(subject, case, results)
-    if found is None and "mesh" in case.options and _are_right(_multiply_thresholds(case), results):
-        return Explanation.of("addends-clipped")
-    return _explain_order(case, results) or found if found is None or found.cause in MISPLACED else found
+        return _list(explain_rows(case, results, subject.formulas))
+    found = _explain_in_order(subject, case, results, barred)
+    if not found and "mesh" in case.options and _are_right(_multiply_thresholds(case), results):
+        return [Explanation.of("addends-clipped")]
+    if found != [RIGHT] and (order := _explain_order(case, results)) is not None:
+        return [order, *found]
+    return found
 
 
 def _multiply_thresholds(case: Case) -> Case:
@@ -619,38 +539,61 @@ def _is_right_group(group: Group) -> bool:
     return unchanged or is_right_for_nonfinite(group)
 
 
-def _explain_in_order(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
+def _explain_in_order(
+    subject: _Subject, case: Case, results: Sequence[Array | None], barred: Collection[str]
+) -> list[Explanation]:
     """Explain the results, if each belongs to the gradient at the same place."""
-    if (form := _explain_form(subject, case, results)) is not None:
+    if form := _explain_form(subject, case, results):
         return form
     if (excluded := explain_excluded(case, results)) is not None:
-        return excluded
+        return [excluded]
     if not OPERATIONS[case.operation].is_by_norm:
-        barred = subject.barred.get(case.dtype, set())
-        return RIGHT if is_right_value(case, results) else explain_value(case, results, barred, subject.proven)
+        return [RIGHT] if is_right_value(case, results) else list_values(case, results, subject.list_barred(case))
     if OPERATIONS[case.operation].sums_examples:
         results = _share_nan(case, results)
-    seen = subject.see(case, results)
-    laws = subject.list_laws(case)
-    if subject.proven[laws[0].cause] >= PROVEN and laws[0].reproduces(seen) and not all(map(is_plain, seen.groups)):
-        return _explain_by_law(laws[0])
-    each = {_explain_group(subject, group) for group in seen.groups}
-    each.discard(RIGHT)
+    seen = Seen(case, results)
+    each = [found for group in seen.groups if (found := _explain_group(subject, group, barred)) != [RIGHT]]
     if not each:
-        return RIGHT
-    # Several known causes are more likely than a law that also explains this answer, such as a long sum.
-    if (found := unite(each) or _combine_suspected(subject, each)) is not None:
-        return found
-    if (found := _explain_whole(seen, laws)) is not None:
-        return found
-    rest = {_explain_group(subject, group) or _explain_behaviour(group) for group in seen.groups} - {RIGHT}
+        return [RIGHT]
+    if not any(group.is_long for group in seen.groups):
+        subject.small[id(case)] = seen
+    laws = [law.explain() for law in subject.list_laws(case) if law.reproduces(seen)]
+    if OPERATIONS[case.operation].divides_gradients and _has_other_units(case, results):
+        laws.append(Explanation.of("other-units"))
+    if is_clipped_by_rows(seen):
+        laws.append(Explanation.of("norm-of-rows"))
+    common = _intersect(each)
+    special = [one for one in common if one.cause in SPECIAL]
+    others = [one for one in common if one not in special]
+    # At the limits of the range, a step that leaves it is more likely than a law that is wrong everywhere. A single
+    # gradient that is left out of the norm is rather not clipped.
+    late = laws if case.theme in LIMITS else [one for one in laws if one.cause == "gradients-left-out"]
+    if case.theme not in LIMITS and len(seen.tensors) > 1:
+        late = []
+    found = [*special, *(law for law in laws if law not in late), *others, *late]
+    return found or _mix(subject, case, each)
+
+
+def _intersect(each: Sequence[Sequence[Explanation]]) -> list[Explanation]:
+    """Return the explanations that all parts of an answer share."""
+    found = []
+    for one in each[0] if each else ():
+        same = [next((other for other in others if make_key(other) == make_key(one)), None) for others in each]
+        if None not in same and (united := unite(same)) is not None:
+            found.append(united)
+    return found
+
+
+def _mix(subject: _Subject, case: Case, each: Sequence[Sequence[Explanation]]) -> list[Explanation]:
+    """Explain an answer whose gradients have different causes, of which the entry point has each."""
+    rest = {found[0] if found else None for found in each}
     # Leave out the cause "nonfinite-silent" if there is another one, too.
     silent = {one for one in rest if one is not None and one.cause == "nonfinite-silent"}
     rest = (rest - silent) if len(rest) > 1 else rest
     if OPERATIONS[case.operation].sums_examples and any(one is not None and _spoils_sum(subject, one) for one in rest):
         # The results are sums over the examples, so NaN in one of them is in all.
         rest = {one for one in rest if one is None or one.cause != "gradients-nan"}
-    return unite(rest) or _combine_suspected(subject, rest)
+    return _list(unite(rest) or _combine_suspected(subject, rest))
 
 
 def _spoils_sum(subject: _Subject, found: Explanation) -> bool:
@@ -658,7 +601,7 @@ def _spoils_sum(subject: _Subject, found: Explanation) -> bool:
 
     `_share_nan` gives NaN to examples of zeros. So their cause counts only if other cells show it, too.
     """
-    return ("effect", "nan") in found.parameters or (found.cause in ZEROS_NAN and subject.proven[found.cause] > 0)
+    return ("effect", "nan") in found.parameters or (found.cause in ZEROS_NAN and found.cause in subject.shown)
 
 
 #: Causes that make gradients of zeros NaN.
@@ -682,14 +625,6 @@ def _share_nan(case: Case, results: Sequence[Array | None]) -> Sequence[Array | 
     ]
 
 
-def _explain_whole(seen: Seen, laws: Iterable[Law]) -> Explanation | None:
-    """Explain all results of a call by one law."""
-    if OPERATIONS[seen.case.operation].divides_gradients and _has_other_units(seen.case, seen.results):
-        return Explanation.of("other-units")
-    law = next((law for law in laws if law.reproduces(seen)), None)
-    return None if law is None else _explain_by_law(law)
-
-
 def _has_other_units(case: Case, results: Sequence[Array | None]) -> bool:
     """Return whether each tensor is right, or would be right if it had other units."""
     numbers = {id(gradient): number for number, gradient in enumerate(case.gradients)}
@@ -709,58 +644,54 @@ def _combine_suspected(subject: _Subject, found: Collection[Explanation | None])
     return combine([one for one in found if one is not None]) if causes and causes <= subject.suspected else None
 
 
-def _explain_form(subject: _Subject, case: Case, results: Sequence[Array | None]) -> Explanation | None:
+def _explain_form(subject: _Subject, case: Case, results: Sequence[Array | None]) -> list[Explanation]:
     """Explain results of a wrong form. `effect` names the difference if the numbers themselves are right.
 
     If the numbers are wrong, too, and the entry point is known to return such a form, the explanation has both causes.
     """
     form = explain_form(case, results)
-    if form is not None and form.cause in MISPLACED and (order := _explain_order(case, results)) is not None:
-        return order
-    if form is None or (restored := restore_form(case, results)) is None:
-        return form
+    if form is None:
+        return []
+    if form.cause in MISPLACED and (order := _explain_order(case, results)) is not None:
+        return [order, form]
+    if (restored := restore_form(case, results)) is None:
+        return [form]
     effect, right = restored
     found = Explanation.of(form.cause, form.severity, **dict(form.parameters), effect=effect)
     numbers = _explain_results(subject, case, right)
-    if numbers in (RIGHT, Explanation.of("long-sum")):
-        return found
-    if numbers is None or form.cause not in subject.suspected:
-        return form
-    return replace(numbers, others=(*numbers.others, found))
+    if RIGHT in numbers or Explanation.of("long-sum") in numbers:
+        return [found]
+    if not numbers or form.cause not in subject.suspected:
+        return [form]
+    return [replace(one, others=(*one.others, found)) for one in numbers]
 
 
-def _explain_by_law(law: Law) -> Explanation:
-    return Explanation.of(law.cause) if law.number is None else Explanation.of(law.cause, number=law.number)
-
-
-def _explain_group(subject: _Subject, group: Group) -> Explanation | None:
+def _explain_group(subject: _Subject, group: Group, barred: Collection[str] = ()) -> list[Explanation]:
+    """Return each explanation of the results of gradients that share a norm, or `[RIGHT]`."""
     if group.threshold >= 0 and (is_plain(group) if group.total is None else is_right_for_nonfinite(group)):
-        return RIGHT
+        return [RIGHT]
     if (found := explain_special(group, [PLAIN, *subject.formulas])) is not None:
-        return found
+        return [found]
     if group.total is not None or not group.threshold >= 0:
-        return None
+        return []
     if counts_nonfinite_excluded(group):
-        return Explanation.of("excluded-counted")
-    for formula in subject.formulas:
-        if follows_formula(group, formula):
-            return explain_by_formula(formula)
-    # Old memory may make the norm infinite or NaN, too, and the gradients zero or unchanged.
-    if BESIDE_EMPTY.cause in subject.suspected and (factor := BESIDE_EMPTY.factor(group)) is not None:
-        return _explain_by_law(BESIDE_EMPTY) if group.is_scaled_by(factor * group.seen.rate) else None
-    return _explain_arithmetic(subject, group)
-
-
-def _explain_arithmetic(subject: _Subject, group: Group) -> Explanation | None:
-    behaviour = None if subject.proven["narrower-arithmetic"] >= PROVEN else _explain_behaviour(group)
-    if behaviour is not None and subject.proven[behaviour.cause] >= PROVEN:
-        return behaviour
+        return [Explanation.of("excluded-counted")]
     formulas = [PLAIN, *subject.formulas]
-    barred: Collection[str] = subject.barred.get(group.seen.case.dtype, ())
-    if subject.proven["narrower-arithmetic"] >= PROVEN:
-        narrow = explain_rounding(group, formulas, subject.narrow)
-        return narrow or explain_range(group, formulas, barred) or _explain_behaviour(group)
-    return explain_range(group, formulas, barred) or explain_rounding(group, formulas)
+    every = [
+        *(explain_by_formula(formula) for formula in subject.formulas if follows_formula(group, formula)),
+        *_explain_beside_empty(subject, group),
+        *list_ranges(group, formulas, subject.list_barred(group.seen.case)),
+        *list_roundings(group, formulas, is_narrow="narrower-arithmetic" in subject.suspected | subject.shown),
+        *_list(_explain_behaviour(group)),
+    ]
+    return [one for one in dict.fromkeys(every) if one.cause not in barred]
+
+
+def _explain_beside_empty(subject: _Subject, group: Group) -> list[Explanation]:
+    """Explain results by old memory, which may make the norm infinite or NaN, and the gradients zero or unchanged."""
+    if BESIDE_EMPTY.cause not in subject.suspected or (factor := BESIDE_EMPTY.factor(group)) is None:
+        return []
+    return [BESIDE_EMPTY.explain()] if group.is_scaled_by(factor * group.seen.rate) else []
 
 
 def _explain_behaviour(group: Group) -> Explanation | None:

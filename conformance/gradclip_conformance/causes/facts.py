@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gradclip_adapters.contract import DTYPES, Array
+from gradclip_adapters.operations import OPERATIONS
 
 from ..cases.model import Case
 from ..oracle import integers
@@ -30,6 +31,7 @@ from ..oracle.formats import (
     convert_to_dtype,
     has_long_doubles,
     read_float64_values,
+    round_all,
 )
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.model import DyadicArray, ErrorBounds, ExpectedArray, Prediction
@@ -91,6 +93,12 @@ class Tensor:
     exact: DyadicArray
     #: The earlier answers of `is_scaled_by`, by factor and bound.
     known: dict[tuple[Fraction, float], bool] = field(default_factory=dict)
+
+    def take_magnitudes(self) -> Tensor:
+        """Return the tensor of the magnitudes of the elements, with the same results."""
+        form = self.form
+        given = Array(self.given.dtype, self.given.shape, round_all(np.abs(self.before), form.name))
+        return Tensor(self.index, given, self.got, decode(given.data, given.dtype))
 
     @cached_property
     def before(self) -> Doubles:
@@ -220,11 +228,14 @@ class Group:
         return self.compute_norm_over([tensor.exact for tensor in self.tensors])
 
     def compute_norm_over(self, tensors: Sequence[DyadicArray], order: float | None = None) -> Fraction:
-        """Return the exact norm of some tensors."""
-        if order is not None:
-            return integers.compute_norm(tensors, order).middle
-        divisor = count_divisor(self.seen.case.operation, sum(map(len, tensors)))
-        return integers.compute_norm(tensors, self.seen.order, divisor=divisor).middle
+        """Return the norm of some tensors, of another order if one is given, with an error of few units of float64."""
+        count, wanted = sum(map(len, tensors)), self.seen.order if order is None else order
+        divisor = count_divisor(self.seen.case.operation, count)
+        if order is not None and divisor > 1:
+            # A mean of powers is divided by the number of elements, and a norm outside its root.
+            is_mean = OPERATIONS[self.seen.case.operation].averaging_power == 1
+            divisor = 1 if order == math.inf else count if is_mean else count ** int(order)
+        return _compute_norm([self.seen.get_values(one) for one in tensors], wanted, divisor)
 
     @cached_property
     def norms(self) -> list[Fraction]:
@@ -247,6 +258,15 @@ class Group:
     def split(self) -> list[Group]:
         """Return a group for each gradient."""
         return [Group(self.seen, [tensor], alone=True) for tensor in self.tensors]
+
+    def take_magnitudes(self) -> Group:
+        """Return the group of the magnitudes of the elements, with the same results."""
+        return Group(self.seen, [tensor.take_magnitudes() for tensor in self.tensors], alone=self.alone)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all gradients of the call are in the group, so that their results are known."""
+        return len(self.tensors) == len(self.seen.tensors)
 
     @cached_property
     def count(self) -> int:
@@ -355,12 +375,37 @@ class Seen:
         return found
 
     @cached_property
+    def _values(self) -> dict[int, Doubles]:
+        return {id(tensor.exact): tensor.before for tensor in self.tensors.values()}
+
+    def get_values(self, exact: DyadicArray) -> Doubles:
+        """Return the elements of a tensor of this call in float64."""
+        known = self._values.get(id(exact))
+        return np.array([float(one) for one in exact.list_fractions()]) if known is None else known
+
+    @cached_property
     def groups(self) -> list[Group]:
         """The groups of these gradients that share a norm. Groups without gradients are left out."""
         found = [
             Group(self, [self.tensors[i] for i in group if i in self.tensors]) for group in list_norm_groups(self.case)
         ]
         return [group for group in found if group.tensors]
+
+
+def _compute_norm(tensors: Sequence[Doubles], order: float, divisor: int) -> Fraction:
+    """Return the norm of the elements in the widest floats.
+
+    The largest element is scaled to about 1. NumPy adds in pairs, so the relative error is a few units of float64.
+    """
+    largest = max(float(np.abs(values).max(initial=0.0)) for values in tensors or [np.zeros(0)])
+    if order == math.inf or not largest:
+        return Fraction(largest)
+    exponent = math.frexp(largest)[1]
+    scaled = [np.abs(np.ldexp(values, -exponent)).astype(np.longdouble) for values in tensors]
+    total = sum((values * values if order == 2 else values**order).sum() for values in scaled) / divisor
+    root = total ** (1 / np.longdouble(order))
+    high = float(root)
+    return (Fraction(high) + Fraction(float(root - high))) * compute_power_of_two(exponent)
 
 
 def _decode(array: Array) -> DyadicArray:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from types import MappingProxyType
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from ..oracle.formats import Format
 from .facts import Group, Seen, bound_norms_after_underflow, list_excluded, overflows, underflows
 from .model import Explanation
 
-__all__ = ["explain_form", "explain_norm", "explain_refusal", "restore_form", "strip_numbers"]
+__all__ = ["explain_form", "explain_refusal", "list_norms", "restore_form", "strip_numbers"]
 
 
 def explain_form(case: Case, results: Sequence[Array | None]) -> Explanation | None:
@@ -69,40 +68,36 @@ def restore_form(case: Case, results: Sequence[Array | None]) -> tuple[str, list
     return effect, restored
 
 
-def explain_norm(
-    case: Case, norm: Array | None, proven: Mapping[str, int] = MappingProxyType({})
-) -> Explanation | None:
-    """Explain the norm that was returned. Of several causes, prefer the one that has explained most cells."""
+def list_norms(case: Case, norm: Array | None) -> list[Explanation]:
+    """Return each explanation of the norm that was returned."""
     if norm is None:
-        return Explanation.of("norm-missing")
+        return [Explanation.of("norm-missing")]
     try:
         value = read_norm(norm)
     except ValueError:
-        return Explanation.of("malformed")
+        return [Explanation.of("malformed")]
     seen = Seen(case, [gradient.array for gradient in case.gradients])
     if len(seen.groups) != 1:
-        return None
+        return []
     (group,) = seen.groups
     if group.total is not None:
-        return Explanation.of("nonfinite-silent", effect="norm") if math.isfinite(value) else None
+        return [Explanation.of("nonfinite-silent", effect="norm")] if math.isfinite(value) else []
     if math.isinf(value) and any(overflows(group, form) for form in group.forms):
-        return Explanation.of("squares-overflow", effect="norm")
-    if not math.isfinite(value):
-        return None
-    return _explain_finite(group, value, proven)
+        return [Explanation.of("squares-overflow", effect="norm")]
+    return _explain_finite(group, value) if math.isfinite(value) else []
 
 
-def _explain_finite(group: Group, value: float, proven: Mapping[str, int]) -> Explanation | None:
+def _explain_finite(group: Group, value: float) -> list[Explanation]:
     right, form = group.norm, group.forms[0]
     if _is_close(value, right, group.errors.norm_bound * 2.0**-form.precision * 2):
-        return Explanation.of("long-sum")
+        return [Explanation.of("long-sum")]
     # Allow for the rounding errors of a sum of a few terms, a quotient and a root: a few units in the last place.
     slack = 16 * 2.0**-form.precision
     found = []
     if any(underflows(group, one) and _may_be_left(group, one, value) for one in group.forms):
         found.append(Explanation.of("squares-underflow", effect="norm"))
     found += [Explanation.of(cause) for cause, norm in _list_other_norms(group) if _is_close(value, norm, slack)]
-    return max(found, key=lambda one: proven.get(one.cause, 0), default=None)
+    return list(dict.fromkeys(found))
 
 
 def _list_other_norms(group: Group) -> Iterator[tuple[str, Fraction]]:
@@ -110,14 +105,15 @@ def _list_other_norms(group: Group) -> Iterator[tuple[str, Fraction]]:
     right = group.norm
     if 0 <= group.threshold < right:
         yield "norm-after-clip", Fraction(group.threshold)
-    if group.is_long:
-        return
+    if right and math.isfinite(group.threshold):
+        yield "coefficient-returned", Fraction(group.threshold) / right
+        yield "coefficient-returned", min(Fraction(1), Fraction(group.threshold) / right)
     if group.count > 0:
         exact = [tensor.exact for tensor in group.tensors]
         excluded = list_excluded(group)
         if excluded:
             yield "excluded-counted", group.compute_norm_over([*exact, *excluded])
-        for order in (2.0, 1.0, math.inf):
+        for order in (2.0, 1.0, math.inf, 3.0, 4.0):
             if order != group.seen.order:
                 yield "other-order", group.compute_norm_over(exact, order)
     if group.seen.order == math.inf:
@@ -127,6 +123,7 @@ def _list_other_norms(group: Group) -> Iterator[tuple[str, Fraction]]:
     if len(group.tensors) > 1:
         yield "sum-of-norms", group.sum_of_norms
         yield "largest-of-norms", group.largest_norm
+        yield "mean-of-norms", group.sum_of_norms / len(group.tensors)
     yield "mean-of-squares", right / Fraction(float(np.float64(group.count)) ** (1 / group.seen.order))
 
 

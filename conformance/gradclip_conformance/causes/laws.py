@@ -7,7 +7,7 @@ within the error bound of the dtype's arithmetic.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,8 +16,11 @@ import numpy as np
 
 from gradclip_adapters.operations import OPERATIONS
 
+from ..oracle import integers
+from ..oracle.arrays import decode
 from ..oracle.formats import compute_power_of_two
 from ..oracle.formula import Formula
+from ..oracle.question import get_clipping_threshold
 from .facts import (
     Group,
     Kind,
@@ -38,6 +41,7 @@ __all__ = [
     "fit_floor",
     "fit_formula",
     "fit_multiple",
+    "fit_under_root",
     "follows_formula",
     "is_partly_clipped",
     "is_plain",
@@ -45,6 +49,7 @@ __all__ = [
     "make_floor",
     "make_multiple",
     "make_signed",
+    "make_under_root",
 ]
 
 #: The causes of the formulas with an epsilon, by the kind of formula.
@@ -57,15 +62,10 @@ FORMULA_CAUSES: Mapping[str, str] = {
 #: Usual values of epsilon. Other values are fitted to the answers.
 USUAL = tuple(10.0**-k for k in range(17)) + tuple(2.0**-k for k in (10, 23, 52))
 
-#: A fitted number must explain at least ENOUGH different pairs of a norm and a threshold, and at least this SHARE of
-#: the pairs in wrong cells.
-ENOUGH = 3
-SHARE = 0.25
-
-#: At most this many estimates are tried, the most accurate ones.
+#: At most this many estimates are tried, the most accurate ones. Two would do for a function in one dtype.
 SHARPEST = 4
 
-#: A number is fitted to at most this many groups of gradients.
+#: A number is fitted to at most this many groups of gradients, which takes a tenth of a second.
 MANY_GROUPS = 60
 
 #: A larger fitted number is cut to this one, because it may be too large for float64. Neither reproduces an answer.
@@ -82,25 +82,55 @@ class Law:
     factor: Factor
     #: Whether each gradient has its own norm.
     is_of_each: bool = False
-    #: Whether the law needs only the norm of the neutral rule, so that long gradients take little time.
-    needs_no_sum: bool = False
-    #: The constant that was fitted.
-    number: float | None = None
+    #: The fitted numbers, which the explanation shows.
+    parameters: tuple[tuple[str, Any], ...] = ()
+    #: Whether results are magnitudes.
+    loses_signs: bool = False
 
     def reproduces(self, seen: Seen) -> bool:
-        """Return whether the law gives every result of a call."""
+        """Return whether the law gives every result of a call, and at least one that differs from the right one."""
+        parts = [part for group in seen.groups for part in (group.split() if self.is_of_each else [group])]
+        return all(self._reproduces_part(part) for part in parts) and any(
+            self._differs(part, group)
+            for group in seen.groups
+            for part in parts
+            if part.tensors[0].index in {tensor.index for tensor in group.tensors}
+        )
+
+    def _reproduces_part(self, part: Group) -> bool:
+        if part.total is not None:
+            return self.is_of_each and is_right_for_nonfinite(part)
+        # A threshold below zero must be refused: another rule judges what else happens to it.
+        if not part.threshold >= 0:
+            return False
+        factor = self.factor(part)
+        if factor is None:
+            return False
+        return (part.take_magnitudes() if self.loses_signs else part).is_scaled_by(factor * part.seen.rate)
+
+    def _differs(self, part: Group, group: Group) -> bool:
+        """Return whether the factor differs from the right one by more than a rounding, or the signs are lost."""
+        if self.loses_signs or part.total is not None or group.total is not None:
+            return True
+        factor, right = self.factor(part), compute_coefficient(group)
+        return factor is None or right is None or abs(factor - right) * 2**group.coarsest > abs(right) / 2
+
+    def explain(self) -> Explanation:
+        """Return the explanation by this law."""
+        return Explanation(self.cause, self.parameters)
+
+    def speaks_of(self, seen: Seen) -> bool:
+        """Return whether the law gives a result of a call that differs from the right one by more than rounding."""
+        if self.loses_signs:
+            return any((tensor.before < 0).any() for group in seen.groups for tensor in group.distinct)
         for group in seen.groups:
-            if (group.total is not None and not self.is_of_each) or (group.is_long and not self.needs_no_sum):
-                return False
             for part in group.split() if self.is_of_each else [group]:
                 if part.total is not None:
-                    if not is_right_for_nonfinite(part):
-                        return False
                     continue
-                factor = self.factor(part)
-                if factor is None or not part.is_scaled_by(factor * seen.rate):
-                    return False
-        return bool(seen.groups)
+                factor, right = self.factor(part), compute_coefficient(group)
+                if factor is not None and right is not None and abs(factor - right) > right * Fraction(1, 128):
+                    return True
+        return False
 
 
 def is_plain(group: Group) -> bool:
@@ -238,6 +268,153 @@ def _take_largest_norm(group: Group) -> Fraction | None:
     return group.largest_norm if len(group.tensors) > 1 else None
 
 
+def _take_mean_of_norms(group: Group) -> Fraction | None:
+    return group.sum_of_norms / len(group.tensors) if len(group.tensors) > 1 else None
+
+
+def _leave_out(choose: slice) -> Factor:
+    """Return a function that computes the norm of some of the gradients that count."""
+
+    def compute_norm(group: Group) -> Fraction | None:
+        included = group.seen.case.included
+        if not OPERATIONS[group.seen.case.operation].shares_norms or not group.is_whole:
+            return None
+        chosen = set(included[choose])
+        left = [tensor.exact for tensor in group.tensors if tensor.index in chosen]
+        return None if len(left) == len(group.tensors) else group.compute_norm_over(left) if left else Fraction(0)
+
+    return compute_norm
+
+
+def _add_below_root(eps: float) -> Factor:
+    """Return a function that adds a number to the sum of powers, or to their mean, before it takes the root."""
+
+    def compute_norm(group: Group) -> Fraction | None:
+        order = group.seen.order
+        if order == 2:
+            return take_root(group.norm**2 + Fraction(eps))
+        return None if order == math.inf else _raise_to(_raise(group.norm, order) + Fraction(eps), 1 / order)
+
+    return compute_norm
+
+
+def _raise(norm: Fraction, order: float) -> Fraction:
+    return norm ** int(order) if order == int(order) else _raise_to(norm, order) or Fraction(0)
+
+
+def make_under_root(eps: float) -> Law:
+    """Return the law that adds a number to the sum of powers before it takes the root."""
+    return Law("eps-under-root", _make_law(_add_below_root(eps)), parameters=(("eps", eps),))
+
+
+def _count_otherwise(more: int) -> Factor:
+    """Return a function that averages over another number of elements."""
+
+    def compute_norm(group: Group) -> Fraction | None:
+        operation = OPERATIONS[group.seen.case.operation]
+        counted = max(group.count + more, 1)
+        if not operation.is_average or counted == group.count:
+            return None
+        return group.norm * Fraction((group.count / counted) ** (operation.averaging_power / 2))
+
+    return compute_norm
+
+
+def _take_mean_of_one_less(group: Group) -> Fraction | None:
+    if group.seen.order == math.inf or group.divisor > 1 or group.count < 2:
+        return None
+    return group.norm * Fraction(1 / (group.count - 1) ** (1 / group.seen.order))
+
+
+def _count_along(axis: int) -> Factor:
+    """Return a function that averages over the length of one axis."""
+
+    def compute_norm(group: Group) -> Fraction | None:
+        operation, shape = OPERATIONS[group.seen.case.operation], group.tensors[0].given.shape
+        if not operation.is_average or len(shape) < 2 or shape[axis] == group.count:
+            return None
+        return group.norm * Fraction((group.count / shape[axis]) ** (operation.averaging_power / 2))
+
+    return compute_norm
+
+
+def _divide_threshold(power: float) -> Factor:
+    """Return the coefficient for a threshold that is divided by a power of the number of gradients."""
+
+    def compute_factor(part: Group) -> Fraction | None:
+        case, operation = part.seen.case, OPERATIONS[part.seen.case.operation]
+        mine = case.gradients[part.tensors[0].index].group
+        many = [i for i in case.included if not operation.sums_examples or case.gradients[i].group == mine]
+        if not operation.shares_norms or len(many) < 2 or not 0 <= part.threshold < math.inf:
+            return None
+        whole = get_clipping_threshold(case)
+        return compute_plain_coefficient(part.compute_norm_over([part.tensors[0].exact]), whole / len(many) ** power)
+
+    return compute_factor
+
+
+def _average_examples(group: Group) -> Fraction | None:
+    case, right = group.seen.case, compute_coefficient(group)
+    many = len({gradient.group for gradient in case.gradients})
+    return right / many if OPERATIONS[case.operation].sums_examples and right is not None and many > 1 else None
+
+
+def _sum_examples_first(group: Group) -> Fraction | None:
+    # In a case, each element is zero in all examples but one. So the sum has the norm of all examples together.
+    if not OPERATIONS[group.seen.case.operation].sums_examples:
+        return None
+    exact = [one.exact for one in group.seen.tensors.values()]
+    return group.compute_norm_over(exact) if all(one.is_finite for one in exact) else None
+
+
+def _round_threshold(round_off: Callable[[float], float]) -> Factor:
+    def compute_factor(group: Group) -> Fraction | None:
+        threshold = group.threshold
+        if not 0 <= threshold < math.inf or OPERATIONS[group.seen.case.operation].is_relative:
+            return None
+        return compute_plain_coefficient(group.norm, float(round_off(threshold)))
+
+    return compute_factor
+
+
+def _round_coefficient(digits: int) -> Callable[[Fraction, Group], Fraction]:
+    return lambda right, _: Fraction(round(float(right), digits))
+
+
+def _limit_parameter(limit: Callable[[Fraction, Fraction], Fraction]) -> Factor:
+    """Return the coefficient of a unit, if the norm of its parameter is limited in another way."""
+
+    def compute_factor(group: Group) -> Fraction | None:
+        case = group.seen.case
+        parameter = case.gradients[group.tensors[0].index].parameter
+        if parameter is None:
+            return None
+        exact = decode(parameter.data, parameter.dtype)
+        if not exact.is_finite or not 0 <= (factor := get_clipping_threshold(case)) < math.inf:
+            return None
+        norm = limit(integers.compute_norm([exact]).middle, Fraction(case.options.get("eps", 1e-3)))
+        threshold = Fraction(factor) * norm
+        return Fraction(1) if group.norm <= threshold else threshold / group.norm
+
+    return compute_factor
+
+
+def _tolerate(group: Group) -> Fraction | None:
+    """Return 1 for a norm that is above the threshold by less than the threshold itself."""
+    if not 0 < group.threshold < math.inf:
+        return None
+    return Fraction(1) if 1 < group.norm / Fraction(group.threshold) <= 2 else compute_coefficient(group)
+
+
+def take_root(square: Fraction) -> Fraction:
+    """Return a square root with 100 correct bits."""
+    if square <= 0:
+        return Fraction(0)
+    exponent = 100 - (square.numerator.bit_length() - square.denominator.bit_length()) // 2
+    shifted = square * compute_power_of_two(2 * exponent)
+    return Fraction(math.isqrt(shifted.numerator // shifted.denominator)) / compute_power_of_two(exponent)
+
+
 def _add_in_turn(dtype: type[np.floating[Any]]) -> Factor:
     """Return a function that computes a norm from powers that are rounded to a dtype and added one by one.
 
@@ -287,7 +464,12 @@ def make_signed(eps: float) -> Law:
             return Fraction(1)
         return Fraction(group.threshold) / Fraction(norm)
 
-    return Law("signed-powers", compute_factor, needs_no_sum=True)
+    return Law("signed-powers", compute_factor)
+
+
+def _take_magnitude_of_sum(group: Group) -> Fraction | None:
+    total = sum((tensor.before.astype(np.longdouble).sum() for tensor in group.tensors), np.longdouble(0))
+    return Fraction(float(abs(total))) if np.isfinite(float(total)) else None
 
 
 def _raise_norm(least: float) -> Factor:
@@ -355,19 +537,43 @@ LAWS: tuple[Law, ...] = (
     Law("other-average", _make_law(_average_by(0.0))),
     Law("other-average", _make_law(_average_by(0.5))),
     Law("other-average", _make_law(_average_by(1.0))),
+    Law("count-off-by-one", _make_law(_count_otherwise(-1))),
+    Law("count-off-by-one", _make_law(_count_otherwise(1))),
+    Law("mean-of-squares", _make_law(_take_mean_of_one_less)),
+    Law("count-of-axis", _make_law(_count_along(0))),
+    Law("count-of-axis", _make_law(_count_along(-1))),
+    Law("mean-of-norms", _make_law(_take_mean_of_norms)),
+    Law("gradients-left-out", _make_law(_leave_out(slice(1, None)))),
+    Law("gradients-left-out", _make_law(_leave_out(slice(-1)))),
+    Law("gradients-left-out", _make_law(_leave_out(slice(1)))),
+    Law("gradients-left-out", _make_law(_leave_out(slice(-1, None)))),
+    Law("examples-averaged", _average_examples),
+    Law("examples-summed-first", _make_law(_sum_examples_first)),
+    Law("threshold-divided", _divide_threshold(1.0), is_of_each=True),
+    Law("threshold-divided", _divide_threshold(0.5), is_of_each=True),
+    Law("threshold-rounded", _round_threshold(math.floor)),
+    Law("threshold-rounded", _round_threshold(round)),
+    Law("threshold-rounded", _round_threshold(math.ceil)),
+    Law("eps-in-limit", _limit_parameter(lambda norm, eps: norm + eps)),
+    Law("eps-ignored", _limit_parameter(lambda norm, _: norm)),
+    Law("signs-lost", compute_coefficient, loses_signs=True),
+    Law("threshold-tolerance", _tolerate),
+    *(Law("coefficient-rounded", _change_above(_round_coefficient(digits))) for digits in (1, 2, 3, 4)),
     Law("sum-of-norms", _make_law(_take_sum_of_norms)),
     Law("largest-of-norms", _make_law(_take_largest_norm)),
-    Law("other-order", _make_law(_use_other_order(2.0))),
-    Law("other-order", _make_law(_use_other_order(1.0))),
-    Law("other-order", _make_law(_use_other_order(math.inf))),
+    *(
+        Law("other-order", _make_law(_use_other_order(order)), parameters=(("order", f"{order:g}"),))
+        for order in (2.0, 1.0, math.inf, 3.0, 4.0)
+    ),
+    Law("signed-powers", _make_law(_take_magnitude_of_sum)),
     make_signed(0.0),
-    Law("long-sum", _make_law(_add_in_turn(np.float32)), needs_no_sum=True),
-    Law("long-sum", _make_law(_add_in_turn(np.float16)), needs_no_sum=True),
-    Law("always-scales", _scale_always, needs_no_sum=True),
-    Law("sign-flipped", _change_above(lambda right, _: -right), needs_no_sum=True),
-    Law("scaled-twice", _change_above(lambda right, _: right * right), needs_no_sum=True),
-    Law("coefficient-inverted", _change_above(_invert_coefficient), needs_no_sum=True),
-    Law("unit-norm", _change_above(lambda _, group: 1 / group.norm), needs_no_sum=True),
+    Law("long-sum", _make_law(_add_in_turn(np.float32))),
+    Law("long-sum", _make_law(_add_in_turn(np.float16))),
+    Law("always-scales", _scale_always),
+    Law("sign-flipped", _change_above(lambda right, _: -right)),
+    Law("scaled-twice", _change_above(lambda right, _: right * right)),
+    Law("coefficient-inverted", _change_above(_invert_coefficient)),
+    Law("unit-norm", _change_above(lambda _, group: 1 / group.norm)),
     # MindSpore's `ClipByNorm` limits the sum of squares to 1e-6.
     Law("norm-replaced", _raise_norm(1e-3)),
     BESIDE_EMPTY,
@@ -413,16 +619,10 @@ def _fit_kind(kind: str, groups: Sequence[Group]) -> tuple[int, Formula] | None:
     for eps in _list_candidates(estimates):
         formula = Formula(kind, eps)
         asked = {(group.norm, group.threshold) for group in groups if follows_formula(group, formula)}
-        enough = max(ENOUGH, SHARE * len({(group.norm, group.threshold) for group in groups}))
-        if len(asked) >= enough and (best is None or len(asked) > best[0]) and not _follows_law(groups, asked):
+        # The first pair may give the number. Another one must confirm it.
+        if len(asked) > 1 and (best is None or len(asked) > best[0]):
             best = len(asked), formula
     return best
-
-
-def _follows_law(groups: Sequence[Group], asked: Container[tuple[Fraction, float]]) -> bool:
-    """Return whether a law without a fitted number reproduces all these groups, too."""
-    chosen = [group for group in groups if (group.norm, group.threshold) in asked]
-    return any(all(_follows(law, group) for group in chosen) for law in LAWS if not law.is_of_each)
 
 
 def _follows(law: Law, group: Group) -> bool:
@@ -432,7 +632,7 @@ def _follows(law: Law, group: Group) -> bool:
 
 def _list_candidates(estimates: Sequence[tuple[float, float]]) -> list[float]:
     """Return the numbers to try: the usual numbers near the most accurate estimates, and these estimates themselves."""
-    sharpest = [eps for _, eps in sorted(estimates)[:SHARPEST]]
+    sharpest = [eps for _, eps in sorted(estimates)[:SHARPEST] if 0 < eps < math.inf]
     usual = [min(USUAL, key=lambda one: abs(math.log(one / eps))) for eps in sharpest]
     near = [one for one, eps in zip(usual, sharpest, strict=True) if abs(math.log(one / eps)) < 0.5]
     return list(dict.fromkeys([*near, *(float(f"{eps:.3g}") for eps in sharpest)]))
@@ -460,25 +660,38 @@ def explain_by_formula(formula: Formula) -> Explanation:
     return Explanation.of(FORMULA_CAUSES[formula.kind], eps=formula.eps)
 
 
+def fit_under_root(views: Iterable[Seen]) -> float | None:
+    """Return the number that was added to the sum of squares, or None if no number was."""
+    asked: dict[float, set[tuple[Fraction, float]]] = {}
+    groups = (group for seen in views for group in _select_ordinary(seen) if seen.order == 2)
+    for group, _ in zip(groups, range(MANY_GROUPS), strict=False):
+        factor = Fraction(group.tensors[0].factor or 0.0)
+        added = (Fraction(group.threshold) / factor) ** 2 - group.norm**2 if factor < 1 else Fraction(0)
+        if not 0 < added < LARGEST_FIT:
+            continue
+        for eps in _list_candidates([(0.0, float(added))]):
+            if make_under_root(eps).reproduces(group.seen):
+                asked.setdefault(eps, set()).add((group.norm, group.threshold))
+    best = max(asked, key=lambda eps: len(asked[eps]), default=None)
+    return best if best is not None and len(asked[best]) > 1 else None
+
+
 def fit_multiple(views: Iterable[Seen]) -> float | None:
     """Return the constant by which clipped gradients differ from the right results, or None if there is no constant."""
     asked: dict[float, set[tuple[Fraction, float]]] = {}
-    every = set()
     groups = (group for seen in views for group in _select_ordinary(seen) if group.norm > Fraction(group.threshold))
     for group, _ in zip(groups, range(MANY_GROUPS), strict=False):
-        every.add((group.norm, group.threshold))
         ratio = Fraction(group.tensors[0].factor or 0.0) * group.norm / Fraction(group.threshold)
         number = float(f"{float(min(ratio, LARGEST_FIT)):.2g}")
-        if make_multiple(number).reproduces(group.seen):
+        if number != 1.0 and make_multiple(number).reproduces(group.seen):
             asked.setdefault(number, set()).add((group.norm, group.threshold))
     best = max(asked, key=lambda number: len(asked[number]), default=None)
-    enough = max(ENOUGH, SHARE * len(every))
-    return best if best is not None and best != 1.0 and len(asked[best]) >= enough else None
+    return best if best is not None and len(asked[best]) > 1 else None
 
 
 def make_multiple(number: float) -> Law:
     """Return the law that multiplies clipped gradients by a constant."""
-    return Law("multiple", _change_above(lambda right, _: right * Fraction(number)), needs_no_sum=True, number=number)
+    return Law("multiple", _change_above(lambda right, _: right * Fraction(number)), parameters=(("number", number),))
 
 
 def fit_floor(views: Iterable[Seen]) -> float | None:
@@ -514,4 +727,4 @@ def make_floor(number: float) -> Law:
     def compute_factor(group: Group) -> Fraction | None:
         return compute_plain_coefficient(group.norm, max(group.threshold, number))
 
-    return Law("threshold-replaced", compute_factor, needs_no_sum=True, number=number)
+    return Law("threshold-replaced", compute_factor, parameters=(("number", number),))

@@ -7,7 +7,7 @@ answer with the result of IEEE arithmetic.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 
@@ -35,19 +35,18 @@ from .facts import (
 )
 from .model import Explanation
 
-__all__ = ["explain_range", "explain_rounding"]
+__all__ = ["list_ranges", "list_roundings"]
 
 Doubles = npt.NDArray[np.float64]
 
 
-def explain_range(
-    group: Group, formulas: Sequence[Formula], barred: Collection[str] = frozenset()
-) -> Explanation | None:
-    """Explain a group of finite gradients by a step that leaves the range. Skip barred causes."""
+def list_ranges(group: Group, formulas: Sequence[Formula], barred: Collection[str] = frozenset()) -> list[Explanation]:
+    """Return each explanation of a group of finite gradients by a step that leaves the range. Skip barred causes."""
     if group.total is not None or not group.threshold >= 0:
-        return None
+        return []
     if group.is_long and not _is_uniform(group):
-        return _explain_flush(group, formulas) if "subnormals-flushed" not in barred else None
+        flushed = _explain_flush(group, formulas) if "subnormals-flushed" not in barred else None
+        return [] if flushed is None else [flushed]
     models: list[tuple[str, Callable[[], Explanation | None]]] = []
     for form in group.forms:
         if overflows(group, form):
@@ -65,7 +64,7 @@ def explain_range(
     models.append(("subnormals-flushed", lambda: _explain_flush(group, formulas)))
     models.append(("threshold-square-out-of-range", lambda: _explain_threshold(group)))
     found = (explain() for cause, explain in models if cause not in barred)
-    return next((one for one in found if one is not None), None)
+    return list(dict.fromkeys(one for one in found if one is not None))
 
 
 def _explain_limit(group: Group, cause: str) -> Explanation | None:
@@ -372,27 +371,26 @@ def _count_flushed(tensor: Tensor, factor: Fraction, bound: float) -> int | None
 NARROWER = {"float64": ("float32", "bfloat16", "float16"), "float32": ("float16", "bfloat16")}
 
 
-def explain_rounding(
-    group: Group, formulas: Sequence[Formula], proven: Collection[str] = frozenset()
-) -> Explanation | None:
-    """Explain results by the errors of a long sum, or of a narrower dtype.
+def list_roundings(group: Group, formulas: Sequence[Formula], *, is_narrow: bool) -> Iterator[Explanation]:
+    """Yield the explanations of results by the errors of a long sum, or of a narrower dtype.
 
-    `proven` holds the narrower dtypes of which other cells show the arithmetic.
+    `is_narrow` says that the arithmetic is known to be narrower. Then it also explains zeros.
     """
     for formula in formulas:
         factor = compute_coefficient(group, formula)
         if factor is None:
-            return None
+            return
         factor *= group.seen.rate
         if group.kinds <= {Kind.FINITE, Kind.SAME} and group.is_scaled_by(factor):
-            return Explanation.of("long-sum" if factor != group.seen.rate else "not-exact-below")
+            yield Explanation.of("long-sum" if factor != group.seen.rate else "not-exact-below")
         widest = max(group.tensors, key=lambda tensor: tensor.form.precision).given.dtype
         for narrow in NARROWER.get(widest, ()):
-            if narrow in proven and _is_lost_in(group, narrow):
-                return Explanation.of("narrower-arithmetic", dtype=narrow)
-            if _is_computed_in(group, factor, narrow) or _has_rounded_numbers(group, formula, narrow):
-                return Explanation.of("narrower-arithmetic", dtype=narrow)
-    return None
+            if (
+                _is_computed_in(group, factor, narrow)
+                or _has_rounded_numbers(group, formula, narrow)
+                or (is_narrow and _is_lost_in(group, narrow))
+            ):
+                yield Explanation.of("narrower-arithmetic", dtype=narrow)
 
 
 def _is_lost_in(group: Group, narrow: str) -> bool:

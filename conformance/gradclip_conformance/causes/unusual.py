@@ -18,7 +18,14 @@ from ..oracle.formula import PLAIN, Formula
 from .facts import Group, Seen, Tensor, compute_coefficient
 from .model import Explanation
 
-__all__ = ["explain_derivative", "explain_groups", "explain_repeated", "explain_rows", "has_dense_rows"]
+__all__ = [
+    "explain_derivative",
+    "explain_groups",
+    "explain_repeated",
+    "explain_rows",
+    "has_dense_rows",
+    "is_clipped_by_rows",
+]
 
 
 def explain_repeated(case: Case, results: Sequence[Array | None], formulas: Sequence[Formula]) -> Explanation | None:
@@ -64,6 +71,26 @@ def explain_groups(case: Case, results: Sequence[Array | None]) -> Explanation |
             if factor is None or not group.is_scaled_by(factor * group.seen.rate):
                 return None
     return Explanation.of("norm-of-group")
+
+
+def is_clipped_by_rows(seen: Seen) -> bool:
+    """Return whether each row of a matrix, along its last axis, is clipped by its own norm."""
+    operation = OPERATIONS[seen.case.operation]
+    if operation.is_average or operation.is_relative or operation.sums_examples or seen.order != 2:
+        return False
+    tensors = list(seen.tensors.values())
+    return any(len(one.given.shape) > 1 for one in tensors) and all(
+        _is_clipped_in_rows(tensor, seen.find_threshold(tensor.index)) for tensor in tensors
+    )
+
+
+def _is_clipped_in_rows(tensor: Tensor, threshold: float) -> bool:
+    length = tensor.given.shape[-1] if len(tensor.given.shape) > 1 else len(tensor.before)
+    before = tensor.before.reshape(-1, max(length, 1)).astype(np.longdouble)
+    norms = np.sqrt((before * before).sum(axis=1, keepdims=True))
+    right = np.where(norms <= threshold, before, before * (threshold / norms)).ravel()
+    allowed = np.abs(right) * 8 * 2.0 ** (1 - tensor.form.precision) + 2 * float(tensor.form.smallest_subnormal)
+    return bool((np.abs(tensor.after - right) <= allowed).all())
 
 
 def has_dense_rows(case: Case, results: Sequence[Array | None]) -> bool:

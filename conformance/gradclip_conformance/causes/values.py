@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -17,21 +16,13 @@ from ..cases.model import Case
 from ..oracle.formats import FORMATS, decode_doubles, read_float64_values, round_all
 from .model import Explanation
 
-__all__ = ["explain_value", "is_right_value"]
+__all__ = ["is_right_value", "list_values"]
 
 Doubles = npt.NDArray[np.float64]
 
 
-def explain_value(
-    case: Case,
-    results: Sequence[Array | None],
-    barred: Collection[str] = (),
-    proven: Mapping[str, int] = MappingProxyType({}),
-) -> Explanation | None:
-    """Return the cause that reproduces the result of every included gradient. Leave out barred causes.
-
-    Of several causes, prefer the one that has explained most cells, as `proven` says.
-    """
+def list_values(case: Case, results: Sequence[Array | None], barred: Collection[str] = ()) -> list[Explanation]:
+    """Return each cause that reproduces the result of every included gradient. Leave out barred causes."""
     high = float(case.options["max"])
     low = float(case.options.get("min", -high))
     pairs = [
@@ -40,7 +31,7 @@ def explain_value(
         if (given := case.gradients[i].array) is not None and (got := results[i]) is not None and got.dtype in DTYPES
     ]
     if not pairs or case.options.get("learning_rate", 1.0) != 1.0 or np.isnan([low, high]).any() or low > high:
-        return None
+        return []
     flushed = "subnormals-flushed" not in barred and all(_is_flushed(*pair, low, high) for pair in pairs)
     found = [Explanation.of("subnormals-flushed")] if flushed else []
     found += [
@@ -49,10 +40,10 @@ def explain_value(
         if explanation.cause not in barred
         and all(_are_equal(model(before, dtype), after) for before, after, dtype in pairs)
     ]
-    if found:
-        return max(found, key=lambda one: proven.get(one.cause, 0))
     partly = all(_is_partly_clipped(before, after, _clip(before, low, high, dtype)) for before, after, dtype in pairs)
-    return Explanation.of("not-clipped", "unclipped", effect="some") if partly and "not-clipped" not in barred else None
+    if partly and "not-clipped" not in barred:
+        found.append(Explanation.of("not-clipped", "unclipped", effect="some"))
+    return list(dict.fromkeys(found))
 
 
 def _is_partly_clipped(before: Doubles, after: Doubles, right: Doubles) -> bool:
@@ -105,6 +96,19 @@ def _list_models(low: float, high: float) -> list[tuple[Explanation, Callable[[D
             Explanation.of("value-nan-lost"),
             lambda x, dtype: _clip(np.where(np.isnan(x), 0.0, x), low, high, dtype),
         ),
+        (Explanation.of("value-bounds-mirrored"), lambda x, dtype: _clip(x, -high, high, dtype)),
+        (Explanation.of("value-bounds-mirrored"), lambda x, dtype: _clip(x, low, -low, dtype)),
+        (Explanation.of("value-bounds-mirrored"), lambda x, dtype: _clip(x, -high, -low, dtype)),
+        (
+            Explanation.of("value-outside-zeroed"),
+            lambda x, dtype: _clip(np.where((x < low) | (x > high), 0.0, x), -np.inf, np.inf, dtype),
+        ),
+        (Explanation.of("signs-lost"), lambda x, dtype: _clip(np.abs(x), low, high, dtype)),
+        (Explanation.of("signs-lost"), lambda x, dtype: np.abs(_clip(x, low, high, dtype))),
+        *(
+            (Explanation.of("threshold-rounded"), partial(_clip_between, float(whole(low)), float(whole(high))))
+            for whole in (np.trunc, np.round, np.floor, np.ceil)
+        ),
         (Explanation.of("gradients-zeroed", "destroyed"), lambda x, _: np.zeros_like(x)),
         (Explanation.of("gradients-nan", "destroyed"), lambda x, _: np.full_like(x, np.nan)),
     ]
@@ -137,6 +141,10 @@ def _clip_between_neighbours(low: float, high: float, steps: tuple[int, int], va
 
 def _clip_rounded(low: float, high: float, narrow: str, values: Doubles, dtype: str) -> Doubles:
     return _clip_between_rounded(low, high, narrow, _round(values, narrow), dtype)
+
+
+def _clip_between(low: float, high: float, values: Doubles, dtype: str) -> Doubles:
+    return _clip(values, low, high, dtype)
 
 
 def _clip(values: Doubles, low: float, high: float, dtype: str) -> Doubles:

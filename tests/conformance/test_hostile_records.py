@@ -18,7 +18,7 @@ import pytest
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.literals import write_docstring, write_literal
-from gradclip_conformance.repro import tables
+from gradclip_conformance.repro import source
 from gradclip_conformance.repro.script import NoScript, write_script
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
@@ -174,7 +174,7 @@ def test_subject_is_never_run_as_code(subject: str, parts: tuple[Header, Cell], 
     header, cell = rename_subject(*parts, subject=subject, adapter="torch")
 
     assert not is_executed(header, cell, tmp_path)
-    with pytest.raises(NoScript, match=r"no \[\[script\]\] whose `subjects` list|must declare the subject"):
+    with pytest.raises(NoScript, match=r"No function of gradclip_adapters\.scripts calls|must declare the subject"):
         write_script(header, cell)
 
 
@@ -182,27 +182,29 @@ def test_known_subject_has_a_script(parts: tuple[Header, Cell], tmp_path: Path) 
     header, cell = rename_subject(*parts, subject="torch.nn.utils.clip_grad_norm_[foreach=None]", adapter="torch")
 
     assert re.search(
-        r"torch\.nn\.utils\.clip_grad_norm_\(parameters, [0-9.]+, foreach=None\)", write_script(header, cell)
+        r"\(torch\.nn\.utils\.clip_grad_norm_, gradients, clip_norm=[0-9.]+, foreach=None\)", write_script(header, cell)
     )
 
 
-TEMPLATE = f"""
-imports = '{CODE}'
-tensor = "$values"
-missing = "None"
-clip = "results = gradients"
+MODULE = f"""'Call nothing.'
 
-[[script]]
-subject = "*"
-subjects = ["s"]
+{CODE}
+
+def make(values, dtype):
+    return values
+
+def clip(gradients, **options):
+    return gradients, None
+
+ENTRY_POINTS = {{"s": clip}}
 """
 
 
 @pytest.mark.parametrize("spell", ["{relative}", "{absolute}", "./torch", "function", "TORCH", "torch\x00", ""])
-def test_template_is_never_loaded_by_a_path(spell: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
-    (tmp_path / "evil.toml").write_text(TEMPLATE, encoding="utf-8")
+def test_module_is_never_read_by_a_path(spell: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
+    (tmp_path / "evil.py").write_text(MODULE, encoding="utf-8")
     path = tmp_path / "evil"
-    name = spell.format(relative=os.path.relpath(path, tables.SCRIPTS), absolute=path)
+    name = spell.format(relative=os.path.relpath(path, source.FOLDER), absolute=path)
     header, cell = rename_subject(*parts, subject="s")
     header = replace(header, adapter=name)
 

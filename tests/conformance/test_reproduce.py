@@ -6,6 +6,8 @@ it has the framework. A framework named in GRADCLIP_REQUIRE must be there; its a
 
 from __future__ import annotations
 
+import ast
+import builtins
 import contextlib
 import io
 import json
@@ -30,6 +32,7 @@ from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.build import make_tensor
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.literals import write_array
+from gradclip_conformance.cases.model import Case
 from gradclip_conformance.cases.patterns import matches
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.judge.judging import choose_expectation
@@ -37,7 +40,7 @@ from gradclip_conformance.judge.model import Script
 from gradclip_conformance.judge.script_lines import assert_equal, predict_values
 from gradclip_conformance.known.pins import find_unmatched, load_deviations
 from gradclip_conformance.oracle.predict import predict
-from gradclip_conformance.repro import tables
+from gradclip_conformance.repro import direct, source
 from gradclip_conformance.repro.script import NoScript, write_script
 from gradclip_conformance.run.host_process import HostProcess, build_host_command
 from gradclip_conformance.run.in_process import InProcess
@@ -430,12 +433,20 @@ def test_script_covers_repetition_threads_and_layouts(
 
 @pytest.mark.parametrize("kind", THRESHOLD_KINDS)
 def test_script_writes_a_threshold_of_each_kind(kind: str) -> None:
-    written = eval(tables.THRESHOLDS[kind].format("1.0"), {"np": np})
+    written = eval(direct.THRESHOLDS[kind].format("1.0"), {"np": np})
     passed = THRESHOLD_KINDS[kind](1.0)
 
     assert type(written) is type(passed)
     assert getattr(written, "dtype", None) == getattr(passed, "dtype", None)
     assert np.array_equal(written, passed)
+
+
+def make_gradients(case: Case) -> dict[str, Any]:
+    """Run the lines of a script that make the gradients, and return its names."""
+    calls = direct.write_calls("math:clip", case, Subject("f", case.operation, ("float32",)), compiles=False)
+    written: dict[str, Any] = {}
+    exec(f"{calls.top}\n{calls.call.gradients}", written)
+    return written
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (6,), (2, 3)], ids=str)
@@ -444,12 +455,8 @@ def test_script_lays_out_a_gradient_as_the_suite_does(layout: str, shape: tuple[
     values = np.arange(1.0, 1.0 + math.prod(shape), dtype="float32").reshape(shape)
     gradient = make_tensor(values.ravel().tolist(), "float32", shape, layout=layout)
     (case,) = (each for each in list_all_cases() if each.id == "global-norm.layout/strided/float32")
-    subject = Subject("f", case.operation, ("float32",))
-    template = tables.find_template("clips:clip", "f")
-    calls = tables.write_calls("clips:clip", template, replace(case, gradients=(gradient,)), subject, compiles=False)
-    written: dict[str, Any] = {"np": np}
 
-    exec(calls.call.gradients, written)
+    written = make_gradients(replace(case, gradients=(gradient,)))
 
     laid_out = lay_out(values, layout)
     np.testing.assert_array_equal(written["gradients"][0], laid_out, strict=True)
@@ -458,26 +465,10 @@ def test_script_lays_out_a_gradient_as_the_suite_does(layout: str, shape: tuple[
 
 def test_script_passes_the_same_tensor_twice() -> None:
     (case,) = (each for each in list_all_cases() if each.id == "global-norm.repeated-tensor/same-object/float32")
-    subject = Subject("f", case.operation, ("float32",))
-    template = tables.find_template("clips:clip", "f")
-    calls = tables.write_calls("clips:clip", template, case, subject, compiles=False)
-    written: dict[str, Any] = {"np": np}
 
-    exec(calls.call.gradients, written)
+    first, second = make_gradients(case)["gradients"]
 
-    first, second = written["gradients"]
     assert first is second
-
-
-def test_script_of_torch_names_the_axes_in_reverse() -> None:
-    gradient = make_tensor([1.0] * 24, "float32", (2, 3, 4), layout="transposed")
-    (case,) = (each for each in list_all_cases() if each.id == "global-norm.layout/strided/float32")
-    name = "torch.nn.utils.clip_grad_norm_[foreach=False]"
-    subject, template = Subject(name, case.operation, ("float32",)), tables.find_template("torch", name)
-
-    calls = tables.write_calls("torch", template, replace(case, gradients=(gradient,)), subject, compiles=False)
-
-    assert ".permute([2, 1, 0]).contiguous().permute([2, 1, 0])" in calls.call.gradients
 
 
 @pytest.mark.parametrize(("feature", "passes"), [("flushes_subnormals", True), ("strided", False)])
@@ -547,13 +538,13 @@ def test_script_is_as_strict_as_the_judge(name: str, tmp_path: Path, monkeypatch
 def test_script_accepts_a_refusal_only_if_it_keeps_the_inputs(before: str, passes: bool) -> None:
     (case,) = (each for each in list_all_cases() if each.id == "value.inputs-not-mutated/threshold-zero/float32")
     subject = Subject("f", case.operation, ("float32",), ("functional",))
-    calls = tables.write_calls("c:clip", tables.find_template("c:clip", "f"), case, subject, compiles=False)
+    calls = direct.write_calls("math:clip", case, subject, compiles=False)
     refuses = replace(calls.call, clip=f"{before}\nraise ValueError")
 
     lines = choose_expectation(case).write_script(Script(case, subject, refuses, raised=False, refused_rightly=True))
 
     with contextlib.nullcontext() if passes else pytest.raises(AssertionError):
-        exec(lines, {"np": np})
+        exec(f"{calls.top}\n{lines}", {"np": np})
 
 
 @pytest.mark.parametrize("status", ["pass", "fail"])
@@ -662,11 +653,40 @@ def test_each_layout_that_was_checked_has_a_script(adapter: str) -> None:
     assert missing == []
 
 
+# TensorFlow.js runs in Node, so a script calls its adapter.
+@pytest.mark.parametrize("adapter", sorted({*MODULES} - {"tensorflow-js"}))
+def test_functions_of_each_entry_point_are_whole(adapter: str) -> None:
+    """Check that the lines for each entry point in a record have all the names that they use."""
+    for subject in read_published(adapter).header.subjects:
+        if "distributed" in subject["features"]:
+            continue
+        found = source.find_source(adapter, subject["name"])
+        assert found is not None, subject["name"]
+        function = found.find_function(subject["name"])
+        compiled = found.find_function(subject["name"], compiled=True) or function
+        assert function is not None
+        assert compiled is not None
+        assert ("compiles" in subject["features"]) == (compiled is not function)
+        names = {"make", function.name, compiled.name, *function.names, *compiled.names}
+        text = f"{found.write(names)}\n{function.write_call('[]', [])}\n{compiled.write_call('[]', [])}"
+        assert list_unknown_names(text) == set()
+
+
+def list_unknown_names(text: str) -> set[str]:
+    """Return the names that a text uses and neither defines nor imports."""
+    nodes = [*ast.walk(ast.parse(text))]
+    known = {one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    known |= {one.name for one in nodes if isinstance(one, (ast.FunctionDef, ast.ClassDef))}
+    known |= {one.arg for one in nodes if isinstance(one, ast.arg)}
+    known |= {(one.asname or one.name).partition(".")[0] for one in nodes if isinstance(one, ast.alias)}
+    return {one.id for one in nodes if isinstance(one, ast.Name)} - known - set(dir(builtins))
+
+
 def test_script_passes_a_single_parameter_without_a_list() -> None:
     run = read_published("accelerate")
     (cell,) = (one for one in run.cells if one.case == "global-norm.single-tensor/vector/float32")
 
-    assert "clip_grad_norm_(parameters[0], 3.0)" in write_script(run.header, cell)
+    assert "clip_norm=3.0, form=lambda parameters: parameters[0])" in write_script(run.header, cell)
 
 
 def return_all(grads: list[Any], *, clip_norm: float) -> list[Any]:

@@ -15,11 +15,8 @@ from gradclip_conformance.cases.toml_files import LONGEST_FILE, read_toml
 from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.pins import load_deviations, read_deviations
 from gradclip_conformance.oracle.formula import Formula
-from gradclip_conformance.repro import script as scripts
-from gradclip_conformance.repro import tables
 from gradclip_conformance.run.environments import recipes as environments
 from gradclip_conformance.run.messages import check_formulas
-from gradclip_reports.records import Cell, Header
 
 PIN = {
     "subjects": '["*"]',
@@ -127,40 +124,6 @@ def test_error_in_recipes_names_their_file(
 
     with pytest.raises(ValueError, match=rf"^environments\.toml.*{said}"):
         environments.read_recipes()
-
-
-@pytest.mark.parametrize(
-    ("text", "said"), [("imports", " is not TOML"), ('imports = "import torch"', "is a required property")]
-)
-def test_error_in_scripts_names_their_file(
-    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    subject = {"name": "f", "operation": "clip_by_norm", "dtypes": ["float32"], "features": []}
-    members: dict[str, Any] = {**subject, "norm_types": [], "formula": None}
-    header = Header(
-        suite="1",
-        adapter="torch",
-        framework={"name": "t", "version": "1"},
-        environment={},
-        subjects=[members],
-        command=[],
-        started="2026-01-01T00:00:00+00:00",
-    )
-    (tmp_path / "torch.toml").write_text(text, encoding="utf-8")
-    monkeypatch.setattr(tables, "SCRIPTS", tmp_path)
-    case = "norm.scaled-above/three-four-five/float32"
-    cell = Cell(
-        subject="f",
-        operation="clip_by_norm",
-        rule="norm.scaled-above",
-        case=case,
-        level="must",
-        dtype="float32",
-        status="fail",
-    )
-
-    with pytest.raises(ValueError, match=rf"^torch\.toml.*{said}"):
-        scripts.write_script(header, cell)
 
 
 @pytest.mark.parametrize(

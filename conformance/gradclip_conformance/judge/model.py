@@ -260,10 +260,10 @@ def join_lines(*parts: str) -> str:
 class ScriptCall:
     """The lines of a call, from its gradients to the results."""
 
+    #: Lines that make the list `gradients`.
     gradients: str
-    before: str
+    #: Lines that make the list `results`, and `norm`, which may be None.
     clip: str
-    after: str
     #: Lines that make the script's variable `results`, a list of NumPy arrays: `results` from the framework's results,
     #: and `inputs` from the gradients that were passed.
     results: str
@@ -271,7 +271,7 @@ class ScriptCall:
 
     def write_lines(self, clip: str | None = None) -> str:
         """Return all lines. `clip`, if it is given, replaces the lines that clip."""
-        return join_lines(self.gradients, self.before, self.clip if clip is None else clip, self.after, self.results)
+        return join_lines(self.gradients, self.clip if clip is None else clip, self.results)
 
 
 @dataclass(frozen=True)
@@ -283,9 +283,8 @@ class Script:
     call: ScriptCall
     #: Whether the framework raised in the run.
     raised: bool
-    #: If the script makes two calls: the call inside the framework's compiler, and the lines between the two calls.
+    #: If the script makes two calls: the call inside the framework's compiler.
     compiled: ScriptCall | None = None
-    between: str = ""
     #: Whether the framework raised in the run, and the judge let it pass.
     refused_rightly: bool = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from gradclip_adapters.arrays import make_following_call
 from gradclip_adapters.contract import Gradient, Subject
 from gradclip_adapters.operations import OPERATIONS
 
@@ -12,18 +13,18 @@ from ..cases.model import Case
 from ..cases.stacking import Stacking, count_examples
 from ..judge.model import ScriptCall, join_lines
 
-__all__ = ["Calls", "pass_case", "split_units"]
+__all__ = ["Calls", "add_following_call", "make_following_case", "pass_case", "split_units"]
 
 
 @dataclass(frozen=True)
 class Calls:
-    """The lines of a script that import what it calls, and those of its calls."""
+    """The lines of a script before its calls, and those of its calls."""
 
-    imports: str
+    #: The imports, and the functions that the calls use.
+    top: str
     call: ScriptCall
-    #: If the script also makes the call inside the framework's compiler: that second call, and the lines before it.
+    #: The same call inside the framework's compiler, if a script makes it, too.
     compiled: ScriptCall | None = None
-    between: str = ""
 
 
 #: A line that takes tensors apart into their units.
@@ -41,6 +42,25 @@ def split_units(case: Case, subject: Subject, call: ScriptCall) -> ScriptCall:
         return call
     line = UNITS.format("np.moveaxis(array, -1, 0)" if "units_last" in subject.features else "array")
     return replace(call, results=join_lines(call.results, line), inputs=join_lines(call.inputs, line))
+
+
+def make_following_case(case: Case) -> Case:
+    """Return the case of the call that follows, with other elements and other options."""
+    call = make_following_call(case.call(""))
+    return replace(case, gradients=call.gradients, options=call.options)
+
+
+def add_following_call(first: ScriptCall, again: ScriptCall) -> ScriptCall:
+    """Return the lines of the first call, then of the second one. The results of the first one are read at the end."""
+    clip = join_lines(
+        first.clip,
+        "# Another call must not change the results of the first one.",
+        "kept = gradients, results, norm",
+        again.gradients,
+        again.clip,
+        "gradients, results, norm = kept",
+    )
+    return replace(first, clip=clip)
 
 
 def _list_passed_gradients(case: Case, subject: Subject) -> tuple[Gradient, ...]:

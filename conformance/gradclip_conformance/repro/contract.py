@@ -35,7 +35,7 @@ def clip(gradients, options):
     try:
         reply = adapter.call(Call({subject}, tuple(gradients), options))
         after = reply.inputs
-        return reply
+        return reply.gradients, None if reply.norm is None else reply.norm.numpy(), reply
     except FrameworkRaised as error:
         after = error.inputs
         raise
@@ -86,10 +86,8 @@ def _write_call(case: Case, subject: Subject) -> ScriptCall:
     options = ", ".join(f"{write_literal(name)}: {write_literal(value)}" for name, value in case.options.items())
     call = ScriptCall(
         gradients=f"gradients = [\n    {gradients},\n]" if gradients else "gradients = []",
-        before="",
-        clip=f"reply = clip(gradients, {{{options}}})",
-        after="norm = None if reply.norm is None else reply.norm.numpy()",
-        results=CONVERTED.format("reply.gradients"),
+        clip=f"results, norm, reply = clip(gradients, {{{options}}})",
+        results=CONVERTED.format("results"),
         inputs=CONVERTED.format("(gradient.array for gradient in gradients)"),
     )
     return split_units(case, subject, call)

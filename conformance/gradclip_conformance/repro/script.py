@@ -1,7 +1,7 @@
 """Write the script of one cell. It needs no suite, and fails if the framework fails.
 
-All code comes from `tables` and `contract`, never from a record. A record's adapter, subject and options are looked up
-by their exact names. Numbers are parsed, and texts are escaped (`cases.literals`).
+All code comes from `gradclip_adapters.scripts` and `contract`, never from a record. A record's adapter, subject and
+options are looked up by their exact names. Numbers are parsed, and texts are escaped (`cases.literals`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..judge.everywhere import make_case_of_broken_rule
 from ..judge.judging import choose_expectation
 from ..judge.model import Script
 from ..run.plan import Selection, plan_cells
-from . import contract, tables
+from . import contract, direct
 from .replay import choose_shown_case
 
 __all__ = ["NoScript", "write_script"]
@@ -44,12 +44,11 @@ def write_script(header: Header, cell: Cell, command: str | None = None, *, expl
     Raises
     ------
     NoScript
-        If no table says how to call the subject without the suite, or if no script can show the case.
+        If no function says how to call the subject without the suite, or if no script can show the case.
     """
     subject = _find_subject(header, cell)
     # The adapter starts the processes of a distributed call.
-    is_direct = command is None and tables.has_table(header.adapter) and "distributed" not in subject.features
-    template = tables.find_template(header.adapter, subject.name) if is_direct else None
+    is_direct = command is None and direct.is_known(header.adapter) and "distributed" not in subject.features
     asked = _find_case(cell, subject)
     if cell.breaks is not None:
         broken = make_case_of_broken_rule(asked, cell.breaks)
@@ -62,21 +61,22 @@ def write_script(header: Header, cell: Cell, command: str | None = None, *, expl
     raised = isinstance(cell.observed, Mapping) and "raised" in cell.observed
     # The record of a cell that passed shows no answer, but its behaviour.
     rightly = cell.status == "pass" and str(cell.behaviour).startswith("raises:")
-    if template is not None:
-        calls = tables.write_calls(header.adapter, template, case, subject, compiles=expectation.compiles)
+    if is_direct:
+        calls = direct.write_calls(header.adapter, case, subject, compiles=expectation.compiles)
     else:
         calls = contract.write_calls(header.adapter, case, subject, compiles=expectation.compiles, command=command)
-    body = expectation.write_script(Script(case, subject, calls.call, raised, calls.compiled, calls.between, rightly))
+    body = expectation.write_script(Script(case, subject, calls.call, raised, calls.compiled, rightly))
     docstring = [_write_docstring(header, cell, case), ""] if explained else []
-    return "\n".join([*docstring, *_list_imports(body), calls.imports.strip(), "", body, ""])
+    top = [*_list_imports(body, calls.top), calls.top.strip()]
+    return "\n".join([*docstring, *top, *["", ""] * ("\ndef " in calls.top), body, ""])
 
 
-def _list_imports(body: str) -> list[str]:
-    """Return the lines that import the modules that a script uses besides the framework."""
+def _list_imports(body: str, top: str) -> list[str]:
+    """Return the lines that import the modules that a script's body uses, and that its top does not import."""
     special = sorted(set(re.findall(r"\b(?:nan|inf)\b", body)))
     imports = [f"from math import {', '.join(special)}\n"] if special else []
     imports += ["import sys\nfrom concurrent.futures import ThreadPoolExecutor\n"] if "ThreadPool" in body else []
-    return imports + (["import numpy as np"] if "np." in body else [])
+    return imports + (["import numpy as np"] if "np." in body and "import numpy as np" not in top else [])
 
 
 def _find_subject(header: Header, cell: Cell) -> Subject:

@@ -107,7 +107,7 @@ class CompiledAgrees(Expectation):
         if "functional" in script.subject.features and compiled.gradients == alone.gradients:
             compiled = replace(compiled, gradients="")
         second = replace(script, call=compiled).clip_lines()
-        return join_lines(alone.write_lines(), "by_itself = results", script.between, second, check)
+        return join_lines(alone.write_lines(), "by_itself = results", second, check)
 
 
 def _compare_gradients(context: Context, index: int, alone: Array | None, compiled: Array | None) -> Verdict:

@@ -58,9 +58,9 @@ def _expect_error(script: Script, *, unchanged: bool) -> str:
     kept = "pass"
     if script.raised and unchanged:
         kept = join_lines(call.inputs, assert_equal(list_inputs(case, range(len(case.gradients)))))
-    parts = {"clip": call.clip, "unchanged": kept, "results": join_lines(call.after, call.results)}
+    parts = {"clip": call.clip, "unchanged": kept, "results": call.results}
     refused = REFUSED.format(**{name: indent(lines, "    ") for name, lines in parts.items()})
-    return join_lines(call.gradients, call.before, refused.replace("\n\n", "\n"))
+    return join_lines(call.gradients, refused.replace("\n\n", "\n"))
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class InputsKept(Expectation):
         call, kept = script.call, assert_equal(list_inputs(script.case, range(len(script.case.gradients))))
         if script.refused_rightly:
             clip = MAY_BE_REFUSED.format(clip=indent(call.clip, "    "))
-            return join_lines(call.gradients, call.before, clip, call.inputs, kept)
+            return join_lines(call.gradients, clip, call.inputs, kept)
         return join_lines(script.clip_lines(), call.inputs, kept)
 
 

@@ -1,4 +1,4 @@
-"""Fuzz the TOML files of the package: recipes of environments, and templates of scripts."""
+"""Fuzz the TOML file of the package: recipes of environments."""
 
 from __future__ import annotations
 
@@ -10,12 +10,8 @@ from typing import Any
 from unittest import mock
 
 import gradclip_adapters
-from gradclip_conformance.repro import script as scripts
-from gradclip_conformance.repro import tables
 from gradclip_conformance.run.environments import recipes as environments
-from gradclip_reports.records import Cell, Header
 
-from ..documents import read_lines
 from ..guards import enter_folder
 from ..mutation import change, draw_named
 from ..target import Target, require
@@ -28,10 +24,7 @@ def _read_ours(path: Path) -> Any:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-FILES = {
-    "environments.toml": _read_ours(PACKAGE / "environments.toml"),
-    "torch.toml": _read_ours(PACKAGE / "scripts" / "torch.toml"),
-}
+FILES = {"environments.toml": _read_ours(PACKAGE / "environments.toml")}
 
 EXAMPLES = draw_named(FILES, times=(2, 20, 5_000))
 
@@ -58,18 +51,6 @@ def _read_environments(path: Path) -> None:
         environments.read_recipes.cache_clear()
 
 
-def _read_scripts(path: Path) -> None:
-    header, cell, *_ = read_lines("torch")
-    with mock.patch.object(tables, "SCRIPTS", path.parent):
-        try:
-            scripts.write_script(Header.from_json(header), Cell.from_json(cell))
-        except scripts.NoScript:
-            return
-
-
-READERS: dict[str, Callable[[Path], None]] = {
-    "environments.toml": _read_environments,
-    "torch.toml": _read_scripts,
-}
+READERS: dict[str, Callable[[Path], None]] = {"environments.toml": _read_environments}
 
 TARGET = Target(EXAMPLES, check)

@@ -1,4 +1,4 @@
-"""Fuzz the scripts that are made from records. Only our own tables may give code. A record may give only constants."""
+"""Fuzz the scripts made from records. Only our own functions may give code. A record may give only constants."""
 
 from __future__ import annotations
 

@@ -1,0 +1,38 @@
+"""Call the clips of MLX."""
+
+from functools import partial
+
+import mlx.core as mx
+from mlx.nn.utils import clip_grad_norm_sharded
+from mlx.optimizers import clip_grad_norm
+
+
+def make(values, dtype):
+    return mx.array(values, getattr(mx, dtype))
+
+
+def make_strided(tensor):
+    return mx.repeat(tensor, 2, axis=-1)[..., ::2]
+
+
+def make_transposed(tensor):
+    return mx.contiguous(tensor.T).T
+
+
+def make_sliced(tensor):
+    return mx.pad(tensor, 1)[(slice(1, -1),) * tensor.ndim]
+
+
+def read_bfloat16(tensor):
+    return tensor.astype(mx.float32)
+
+
+def clip(function, gradients, *, clip_norm):
+    return function(gradients, clip_norm)
+
+
+ENTRY_POINTS = {
+    "mlx.optimizers.clip_grad_norm": partial(clip, clip_grad_norm),
+    "mlx.nn.utils.clip_grad_norm_sharded": partial(clip, clip_grad_norm_sharded),
+}
+COMPILED = {"mlx.optimizers.clip_grad_norm": partial(clip, mx.compile(clip_grad_norm))}

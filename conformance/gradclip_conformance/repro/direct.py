@@ -1,0 +1,220 @@
+"""Write the lines of a script that calls a framework, or a plain function, directly."""
+
+from __future__ import annotations
+
+import keyword
+import unicodedata
+from dataclasses import replace
+
+from gradclip_adapters import registry
+from gradclip_adapters.arrays import convert_thresholds, read_axes
+from gradclip_adapters.contract import Gradient, Subject
+
+from ..cases.literals import NoScript, write_array, write_literal
+from ..cases.model import Case
+from ..judge.judging import choose_expectation
+from ..judge.model import ScriptCall, join_lines
+from ..oracle.formats import read_float64_values
+from .calls import Calls, add_following_call, make_following_case, pass_case, split_units
+from .source import FUNCTION, Function, Source, find_source, has_source, read_source
+
+__all__ = ["is_known", "write_calls", "write_gradients"]
+
+#: More gradients than this are written out only if they are all equal.
+LISTED = 32
+
+#: How a script writes a threshold of each kind of the option `threshold_as`.
+THRESHOLDS = {
+    "numpy-float16": "np.float16({})",
+    "numpy-float32": "np.float32({})",
+    "numpy-float64": "np.float64({})",
+    "array": "np.array({}, float)",
+    "array-of-one": "np.array([{}], float)",
+    "bool": "bool({})",
+    "text": "str({})",
+}
+
+#: How a script writes a flag of each kind of the option `flags`.
+FLAGS = {"bool": "{}", "numpy": "np.bool_({})", "int": "int({})"}
+
+#: The options that a script passes by their names.
+PASSED = frozenset(
+    {"axes", "clip_norm", "clip_factor", "eps", "error_if_nonfinite", "layers", "learning_rate", "max", "min"}
+    | {"norm_type"}
+)
+
+#: The options that say how a call is made.
+HOW = frozenset(
+    {"as_generator", "as_single", "compiled", "flags", "followed", "reused", "tensor_threshold", "threads"}
+    | {"threshold_as"}
+)
+
+
+def is_known(adapter: str) -> bool:
+    """Return whether a script can call the framework of an adapter, or the function that it names, directly."""
+    return registry.find_kind(adapter) == "function" or has_source(adapter)
+
+
+def write_calls(adapter: str, case: Case, subject: Subject, *, compiles: bool) -> Calls:
+    """Return the lines that call the framework itself.
+
+    Raises
+    ------
+    NoScript
+        If no function calls the subject, or if a script cannot show the case.
+    """
+    if registry.find_kind(adapter) == "function":
+        source = read_source(FUNCTION)
+        module, name = _split_function_name(adapter)
+        call, used = _write_call(case, subject, source, f"{module}.{name}")
+        return Calls(source.write(used, f"import {module}"), call)
+    found = find_source(adapter, subject.name)
+    if found is None:
+        msg = f"No function of gradclip_adapters.scripts calls {subject.name!r} of {adapter}."
+        raise NoScript(msg)
+    compiled = found.find_function(subject.name, compiled=True) if compiles else None
+    call, used = _write_call(case, subject, found, found.find_function(subject.name))
+    second = None
+    if compiled is not None:
+        second, more = _write_call(case, subject, found, compiled)
+        used |= more
+    return Calls(found.write(used), call, second)
+
+
+def _write_call(
+    case: Case, subject: Subject, source: Source, function: Function | str | None
+) -> tuple[ScriptCall, set[str]]:
+    """Return the lines of a call, and of the call that follows if the case has one, and the names that they use."""
+    asked, case = case, pass_case(case, subject)
+    if "followed" in case.options:
+        following = make_following_case(case)
+        alone = replace(case, options={name: value for name, value in case.options.items() if name != "followed"})
+        first, used = _write_call(alone, subject, source, function)
+        again, more = _write_call(following, subject, source, function)
+        return add_following_call(first, again), used | more
+    arguments = _list_arguments(case, subject, function)
+    if isinstance(function, Function):
+        used = {"make", function.name, *function.names}
+        clip = function.write_call("gradients", arguments)
+    else:
+        used = {"make", "split"}
+        clip = f"split({function}({', '.join(['list(gradients)', *arguments])}), gradients)"
+    reader = _find_reader(case, source)
+    used |= {f"make_{one.layout}" for one in case.gradients} | {reader}
+    call = ScriptCall(write_gradients(case, source), f"results, norm = {clip}", *_write_results(case, subject, reader))
+    return split_units(asked, subject, call), used
+
+
+def _find_reader(case: Case, source: Source) -> str:
+    """Return the name of the function that makes arrays of NumPy, or an empty text if NumPy needs none."""
+    has_bfloat16 = any(one.array is not None and one.array.dtype == "bfloat16" for one in case.gradients)
+    if not choose_expectation(case).needs_numbers:
+        return ""
+    readers = ("read", *["read_bfloat16"] * has_bfloat16)
+    return next((name for name in readers if name in source.definitions), "")
+
+
+def _write_results(case: Case, subject: Subject, reader: str) -> tuple[str, str]:
+    """Return two lines: one lists the results, one the passed gradients, both as NumPy arrays."""
+    if not reader:
+        return "", "results = gradients"
+    exists = all(gradient.array is not None for gradient in case.gradients)
+
+    def write_line(name: str, exists: bool) -> str:
+        return f"results = [{'' if exists else 'None if one is None else '}{reader}(one) for one in {name}]"
+
+    return write_line("results", exists or "optimizer" in subject.features), write_line("gradients", exists)
+
+
+def _split_function_name(target: str) -> tuple[str, str]:
+    """Return the module and the name of a plain function that was checked as `module:name` or `file.py:name`.
+
+    The target is the path by which the function was found. The function's own name may be misleading: a lambda is
+    `<lambda>`, a bound method has the name of the function in its class, and a `partial` the name of the class.
+    """
+    module, _, name = target.partition(":")
+    # The script runs in the folder of such a file, as `gradclip check` did.
+    module = module.removeprefix("./").removesuffix(".py")
+    for dotted in (module, name):
+        if not all(map(_is_plain_name, dotted.split("."))):
+            msg = (
+                f"{target!r} is not a dotted name of the form module:name, so no script can import it. Give the "
+                "function a name in a module, and check module:name."
+            )
+            raise NoScript(msg)
+    return module, name
+
+
+def _is_plain_name(name: str) -> bool:
+    """Return whether a text is an identifier in Python's own spelling, and not a keyword."""
+    return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
+
+
+def _list_arguments(case: Case, subject: Subject, function: Function | str | None) -> list[str]:
+    """Return the arguments of a call besides the gradients."""
+    if unknown := sorted(set(case.options) - PASSED - HOW):
+        msg = f"No script passes the option {unknown[0]!r}."
+        raise NoScript(msg)
+    options = {key: write_literal(value) for key, value in case.options.items() if key in PASSED}
+    if isinstance(function, Function) and "min" in function.required and "max" in options:
+        options.setdefault("min", write_literal(-float(case.options["max"])))
+    if "threshold_as" in case.options:
+        options = convert_thresholds(options, THRESHOLDS[case.options["threshold_as"]].format)
+    if "tensor_threshold" in case.options:
+        options = convert_thresholds(options, f"make({{}}, {write_literal(case.dtype)})".format)
+    if "axes" in case.options:
+        options["axes"] = str(read_axes(case.options))
+    included = all(gradient.need_clip for gradient in case.gradients)
+    if not included or (
+        not isinstance(function, Function)
+        and "excludes" in subject.features
+        and "optional_flags" not in subject.features
+    ):
+        flag = FLAGS[case.options.get("flags", "bool")]
+        options["need_clip"] = f"[{', '.join(flag.format(write_literal(one.need_clip)) for one in case.gradients)}]"
+    if any(gradient.parameter is not None for gradient in case.gradients):
+        given = [replace(gradient, array=gradient.parameter, layout="contiguous") for gradient in case.gradients]
+        options["parameters"] = _list_gradients(replace(case, gradients=tuple(given)), None)
+    if isinstance(function, Function) and "form" in function.parameters:
+        if case.options.get("as_single"):
+            options["form"] = "lambda parameters: parameters[0]"
+        elif case.options.get("as_generator"):
+            options["form"] = "iter"
+    return [f"{key}={value}" for key, value in options.items()]
+
+
+def write_gradients(case: Case, source: Source) -> str:
+    """Return the lines that make the list of the gradients."""
+    pairs = [(i, gradient.same_as) for i, gradient in enumerate(case.gradients)]
+    repeated = [f"gradients[{i}] = gradients[{earlier}]" for i, earlier in pairs if earlier is not None]
+    return join_lines(f"gradients = {_list_gradients(case, source)}", *repeated)
+
+
+def _list_gradients(case: Case, source: Source | None) -> str:
+    if any(gradient.rows is not None for gradient in case.gradients):
+        msg = f"{case.id} passes a sparse gradient. No script does that."
+        raise NoScript(msg)
+    written = [_write_gradient(gradient, source) for gradient in case.gradients]
+    if len(written) <= LISTED:
+        line = "[" + ", ".join(written) + "]"
+        return line if len(line) <= 100 or len(written) < 2 else "[\n    " + ",\n    ".join(written) + ",\n]"
+    if len(set(written)) == 1:
+        return f"[{written[0]} for _ in range({len(written)})]"
+    msg = f"{case.id} has {len(written)} different gradients, too many to write out."
+    raise NoScript(msg)
+
+
+def _write_gradient(gradient: Gradient, source: Source | None) -> str:
+    if gradient.array is None:
+        return "None"
+    values = write_array(read_float64_values(gradient.array).reshape(gradient.array.shape))
+    contiguous = f"make({values}, {write_literal(gradient.array.dtype)})"
+    dimensions = len(gradient.array.shape)
+    # An array without axes has one layout only, and a transposed one with a single axis is contiguous.
+    if gradient.layout == "contiguous" or dimensions == 0 or (dimensions == 1 and gradient.layout == "transposed"):
+        return contiguous
+    function = f"make_{gradient.layout}"
+    if source is None or function not in source.definitions:
+        msg = f"The suite does not know how to make a gradient with the layout {gradient.layout!r}."
+        raise NoScript(msg)
+    return f"{function}({contiguous})"

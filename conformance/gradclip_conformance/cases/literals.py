@@ -42,7 +42,7 @@ def write_literal(value: Any) -> str:
     Raises
     ------
     NoScript
-        If the value is not a number, a text, None or a list of them.
+        If the value is not a number, a text, None, or a list or a dictionary of them.
     """
     # Compare exact types: a subclass may define its own `repr`, whose text would become code.
     if value is None or type(value) in (bool, int, float):
@@ -51,6 +51,8 @@ def write_literal(value: Any) -> str:
         return f'"{_escape(value)}"'
     if type(value) in (list, tuple):
         return "[" + ", ".join(map(write_literal, value)) + "]"
+    if type(value) is dict:
+        return "{" + ", ".join(f"{write_literal(key)}: {write_literal(one)}" for key, one in value.items()) + "}"
     msg = f"A script cannot hold a value of the type {type(value).__name__}."
     raise NoScript(msg)
 

@@ -386,7 +386,8 @@ def make_earlier_calls(call: Call) -> list[Call]:
     options = dict(call.options)
     options.pop("reused")
     same = replace(call, options=options)
-    return [_change_elements(same), _change_options(same)]
+    # A function that keeps flags or options by object has those of the first call.
+    return [_change_options(same), _change_elements(same)]
 
 
 def make_following_call(call: Call) -> Call:

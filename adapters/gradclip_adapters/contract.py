@@ -369,6 +369,8 @@ class FrameworkRaised(Exception):
         self.kind = kind
         self.text = text
         self.inputs = None if inputs is None else tuple(inputs)
+        #: The state of the process that the call has changed. The host looks at it.
+        self.disturbed: tuple[str, ...] = ()
 
 
 @dataclass

@@ -176,6 +176,7 @@ def answer_by(make_reply: Callable[[Call], Reply], message: Mapping[str, Any]) -
             "kind": error.kind[: NAME.number],
             "text": shorten(error.text),
             "inputs": wire.encode_arrays(error.inputs),
+            "disturbed": [shorten(text) for text in error.disturbed],
         }
     except MemoryError:
         raise

@@ -201,18 +201,45 @@ class PlainFunction(Adapter):
             message = f"Unsupported: {read_text(error)}"
             raise RuntimeError(message) from error
 
+    def _ask_with_same_objects(
+        self, call: Call, passed: list[Any], keywords: Mapping[str, Any], own: dict[str, Any]
+    ) -> None:
+        """Make an earlier call with the arrays, the list and the flags of a later one, which have other contents now.
+
+        Then put the contents of the flags and the parameters back.
+        """
+        _fill(passed, call.gradients)
+        flags, kept = keywords.get("need_clip"), list(keywords.get("need_clip", ()))
+        if flags is not None and "need_clip" in own:
+            flags[:] = own["need_clip"]
+            own["need_clip"] = flags
+        parameters = keywords.get("parameters", ())
+        values = [None if array is None else array.copy() for array in parameters]
+        for array, other in zip(parameters, own.get("parameters", ())):
+            if array is not None:
+                # A norm that a function keeps for a parameter is wrong after a step of training.
+                array[...] = 2 * other
+        own.update({"parameters": parameters} if "parameters" in own else {})
+        self._ask(passed, own)
+        if flags is not None:
+            flags[:] = kept
+        for array, old in zip(parameters, values):
+            if array is not None:
+                array[...] = old
+
     def _answer(self, call: Call, more: Mapping[str, Any] = MappingProxyType({})) -> Reply:
         """Answer a call. `more` holds keywords beside the options of the call, for the parameters `more`."""
         keywords = self._build_keywords(call, more)
         arrays = build_tensors(call.gradients, _make_array)
+        flags = list(keywords.get("need_clip", ()))
         # Pass a copy of the list, because changes to the list would hide changes to the arrays.
         passed = list(arrays)
         allowed = count_answer_bytes(call)
         with framework_call(lambda: pack(arrays, allowed)) as seen:
             for earlier in make_earlier_calls(call) if "reused" in call.options else ():
-                _fill(arrays, earlier)
-                self._ask(list(arrays), self._build_keywords(earlier, more))
-                _fill(arrays, call)
+                self._ask_with_same_objects(earlier, passed, keywords, self._build_keywords(earlier, more))
+                _fill(arrays, call.gradients)
+                passed[:] = arrays
             # Read the result inside the block: after the block, the call of another thread might change it first.
             result = self._ask(passed, keywords)
             if "followed" in call.options:
@@ -222,6 +249,9 @@ class PlainFunction(Adapter):
             given = "in_place" in self._subject.features or returned_no_list(result)
             kept = given or (len(passed) == len(arrays) and all(map(operator.is_, passed, arrays)))
         disturbed: tuple[str, ...] = () if kept else ("the caller's list",)
+        given_flags = keywords.get("need_clip", flags)
+        if len(given_flags) != len(flags) or not all(map(operator.is_, given_flags, flags)):
+            disturbed += ("the caller's flags",)
         if not _has_parameters(call, keywords.get("parameters")):
             disturbed += ("a parameter",)
         return replace(reply, inputs=pack(arrays, allowed), warnings=seen.warnings, disturbed=disturbed)
@@ -296,8 +326,8 @@ def _has_parameters(call: Call, parameters: Sequence[np.ndarray[Any, Any] | None
     )
 
 
-def _fill(arrays: Sequence[np.ndarray[Any, Any] | None], call: Call) -> None:
-    """Write the gradients of a call into arrays that were made for a call of the same form."""
-    for array, gradient in zip(arrays, call.gradients):
+def _fill(arrays: Sequence[np.ndarray[Any, Any] | None], gradients: Sequence[Gradient]) -> None:
+    """Write gradients into arrays that were made for gradients of the same form."""
+    for array, gradient in zip(arrays, gradients):
         if array is not None and gradient.array is not None:
             array[...] = gradient.array.numpy()

@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from .contract import Adapter, Call, Reply
+from .contract import Adapter, Call, FrameworkRaised, Reply
 
 ERRORS = "NumPy's error state"
 NUMPYS_RANDOM = "NumPy's random state"
@@ -26,26 +26,37 @@ __all__ = ["answer_in_watched_surroundings", "find_shared"]
 
 
 def answer_in_watched_surroundings(adapter: Adapter, call: Call) -> Any:
-    """Return an adapter's answer. A reply also says what state the call has changed.
+    """Return an adapter's answer. A reply, and an error of the framework, also say what state the call has changed.
 
     The state is restored, so that the next call starts with the same state.
     """
     before = _look()
     try:
         reply = adapter.call(call)
-    finally:
-        after = _look()
-        # Skip this for calls from several threads, which share the state, and for a compiler, which keeps its findings
-        # in the environment.
-        is_exempt = "threads" in call.options or "compiled" in call.options
-        changed = [] if is_exempt else [what for what in before if before[what] != after[what]]
-        for what in changed:
-            # The call may have replaced the object that would be restored.
-            with contextlib.suppress(Exception):
-                _PUT_BACK[what](before[what])
+    except BaseException as error:
+        changed = _restore(before, call)
+        if isinstance(error, FrameworkRaised):
+            error.disturbed = tuple(changed)
+        raise
+    changed = _restore(before, call)
     if not isinstance(reply, Reply):
         return reply
     return replace(reply, disturbed=(*(reply.disturbed or ()), *changed))
+
+
+def _restore(before: Mapping[str, Any], call: Call) -> list[str]:
+    """Restore the state before a call, and name what the call has changed."""
+    after = _look()
+    # Skip this for calls from several threads, which share the state, and for a compiler, which keeps its findings in
+    # the environment.
+    if "threads" in call.options or "compiled" in call.options:
+        return []
+    changed = [what for what in before if before[what] != after[what]]
+    for what in changed:
+        # The call may have replaced the object that would be restored.
+        with contextlib.suppress(Exception):
+            _PUT_BACK[what](before[what])
+    return changed
 
 
 def _look() -> dict[str, Any]:

@@ -27,7 +27,7 @@ def nest(depth: int) -> str:
         ("[" * 1_000_000, "values in a message|levels of nesting"),
         ("]" * 1_000_001, "1,000,001 values in a message"),
         ('{"a": [' + "0," * 1_000_001 + "0]}", "1,000,002 values|1,000,003 values"),
-        ('{"a": 1' + "0" * 5000 + "}", "More than 18 digits in a number"),
+        ('{"a": 1' + "0" * 5000 + "}", "More than 40 digits in a number"),
         ('{"shape": [' + "1," * 64 + "1]}", "65 axes in a shape"),
         ('{"text": "' + "x" * 100_001 + '"}', "100,001 characters in a text"),
         ('{"warnings": ["' + "x" * 100_001 + '"]}', "100,001 characters in a text"),

@@ -6,6 +6,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -201,14 +202,29 @@ class TestWhatIsPassed:
         seen = []
 
         def record(grads: Any, clip_norm: float) -> Any:
-            seen.append((id(grads[0]), grads[0].tolist(), clip_norm))
+            seen.append(((id(grads), id(grads[0])), grads[0].tolist(), clip_norm))
             grads[0] *= 2
             return grads
 
         gradient = Gradient("a", Array.of(THREE_FOUR))
         PlainFunction(record, "clip_by_norm").call(Call("fn", (gradient,), {"clip_norm": 1.0, "reused": True}))
 
-        assert [each[1:] for each in seen] == [([3.0, 0.0], 1.0), ([3.0, 4.0], 0.5), ([3.0, 4.0], 1.0)]
+        assert [each[1:] for each in seen] == [([3.0, 4.0], 0.5), ([3.0, 0.0], 1.0), ([3.0, 4.0], 1.0)]
+        assert len({each[0] for each in seen}) == 1
+
+    def test_reused_flags_and_parameters_had_other_contents(self) -> None:
+        seen = []
+
+        def record(grads: Any, clip_factor: float, parameters: Any, need_clip: Any) -> Any:
+            seen.append(((id(parameters[0]), id(need_clip)), parameters[0].tolist(), list(need_clip)))
+            return grads
+
+        unit = Gradient("a", Array.of(THREE_FOUR), need_clip=False, parameter=Array.of(THREE_FOUR))
+        options = {"clip_factor": 1.0, "reused": True}
+        PlainFunction(record, "clip_unitwise").call(Call("fn", (unit, replace(unit, need_clip=True)), options))
+
+        assert [each[1] for each in seen] == [[6.0, 8.0], [6.0, 8.0], [3.0, 4.0]]
+        assert [each[2] for each in seen] == [[True, False], [False, True], [False, True]]
         assert len({each[0] for each in seen}) == 1
 
     @pytest.mark.parametrize(

@@ -53,8 +53,9 @@ def interrupt(grads: list[Any], *, clip_norm: float) -> list[Any]:
 def test_function_that_ends_the_process_costs_its_cells() -> None:
     results = check_clipper(exit_if_negative, "clip_by_norm", isolated=False, **NEGATIVE)
 
-    assert {result["status"] for result in results} == {"crash"}
-    assert {result["detail"] for result in results} == {"The call would have ended a host process: SystemExit: 0"}
+    asked = [result for result in results if result["status"] != "unsupported"]
+    assert {result["status"] for result in asked} == {"crash"}
+    assert {result["detail"] for result in asked} == {"The call would have ended a host process: SystemExit: 0"}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -139,9 +140,10 @@ def test_function_that_ends_its_process_at_once_costs_its_cells(
 
     results = check_clipper(getattr(misbehaving, name), operation, dtypes=["float32"], rule=rule)
 
+    asked = [result for result in results if result["status"] != "unsupported"]
     assert results.isolated
-    assert {result["status"] for result in results} == {"crash"}
-    assert all(said in result["detail"] for result in results)
+    assert {result["status"] for result in asked} == {"crash"}
+    assert all(said in result["detail"] for result in asked)
 
 
 @pytest.mark.exam(sample=0)

@@ -10,7 +10,7 @@ import pytest
 from gradclip_adapters.contract import Array, Gradient, Reply
 from gradclip_conformance.cases.build import make_tensor
 from gradclip_conformance.cases.stacking import (
-    has_disjoint_examples,
+    has_separable_examples,
     regroup_units,
     split_inputs,
     split_sums,
@@ -60,8 +60,8 @@ def test_inputs_of_another_form_are_not_taken_apart() -> None:
 
 
 def test_each_element_of_a_case_belongs_to_one_example() -> None:
-    assert all(has_disjoint_examples(case.gradients) for case in make_cases())
-    assert not has_disjoint_examples([make_tensor([1.0], "float32"), replace(make_tensor([2.0], "float32"), group=1)])
+    assert all(has_separable_examples(case.gradients) for case in make_cases())
+    assert not has_separable_examples([make_tensor([1.0], "float32"), replace(make_tensor([2.0], "float32"), group=1)])
 
 
 def make_unit(values: list[float] | None, parameter: list[float], group: int) -> Gradient:

@@ -207,6 +207,23 @@ class Maker:
             yield from self.table("in-place-written", *rows, expectation=expect("inputs-written"), needs=["in_place"])
         yield from self.table("results-independent", *rows, expectation=expect("no-shared-memory"))
         yield from self.table("surroundings-kept", *rows, expectation=expect("surroundings-kept"))
+        for variant, gradients_of_row, threshold in rows:
+            yield self.case("results-survive", variant, gradients_of_row, threshold, needs=["follows"], followed=True)
+        yield self.case("repeatable", "twice", gradients, clipped, expect("repeatable"))
+        yield self.case("integer-threshold", "not-clipped", gradients, int(not_clipped))
+        if self.dtype == "float32":
+            yield self.case("surroundings-kept", "refused", gradients, -1.0, expect("surroundings-kept"))
+            yield self.case("repeatable", "reused", gradients, clipped, expect("repeatable", reused=True), ["reuses"])
+            agrees = expect("repeatable", threads=8)
+            yield self.case("threads-agree", "eight", gradients, clipped, agrees, ["threads"])
+            yield from self.table("no-warnings", *rows, expectation=expect("no-warnings"))
+            for layout in ("strided", "reversed"):
+                laid_out = [replace(gradient, layout=layout) for gradient in gradients]
+                yield self.case("layout", layout, laid_out, clipped)
+        if self.dtype != "bfloat16":
+            kind = f"numpy-{self.dtype}"
+            needs = ["threshold_kinds"]
+            yield self.case("numpy-threshold", "same-dtype", gradients, clipped, needs=needs, threshold_as=kind)
 
     def refused_thresholds(self, gradients: Sequence[Gradient]) -> Iterator[Case]:
         """Yield cases of negative thresholds."""

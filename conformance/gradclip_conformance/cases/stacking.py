@@ -2,7 +2,8 @@
 
 A case of a clip per example holds the gradients of each example (`Gradient.group` is its number). A function gets them
 stacked: the first axis of an array counts the examples. It returns the sum of the clipped gradients. In a case, each
-element is zero in all examples but one. So no sum rounds, and each element of a sum belongs to one example.
+element is zero in all examples but one, or several examples are equal, and their number is a power of two. So no sum
+rounds, and each element of a sum belongs to one example, or in equal parts to equal ones.
 
 A case of a unitwise clip holds each unit as a gradient of its own, with the parameter's unit. `Gradient.group` is
 the number of the tensor to which a unit belongs. A function gets whole tensors, whose first axis counts the units, or
@@ -14,7 +15,6 @@ The gradients of all other operations are passed as they are.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,10 +24,12 @@ import numpy as np
 from gradclip_adapters.contract import DTYPES, Array, Gradient, Reply, Subject
 from gradclip_adapters.operations import OPERATIONS, Operation
 
+from ..oracle.formats import read_float64_values, round_all
+
 __all__ = [
     "Stacking",
     "count_examples",
-    "has_disjoint_examples",
+    "has_separable_examples",
     "list_tensors",
     "regroup_units",
     "split_inputs",
@@ -121,7 +123,7 @@ def split_sums(gradients: Sequence[Gradient], reply: Reply) -> Reply:
 
 
 def _split_sum(parts: Sequence[Gradient], total: Array) -> list[Array]:
-    """Return the share of each example in a sum: its own elements, and zeros elsewhere."""
+    """Return the share of each example in a sum: its own elements, or an equal part of those of equal examples."""
     owners = np.zeros(total.shape, dtype=int)
     every = [part.array.bits() for part in parts if part.array is not None]
     for number, bits in reversed(list(enumerate(every))):
@@ -129,8 +131,18 @@ def _split_sum(parts: Sequence[Gradient], total: Array) -> list[Array]:
         owners[(bits << 1).astype(bits.dtype) != 0] = number
     given = parts[0].array
     same = given is not None and given.dtype == total.dtype
-    shares = [np.where(owners == i, total.bits(), every[i] if same else 0) for i in range(len(parts))]
+    shares = []
+    for own in every:
+        equal = [number for number, bits in enumerate(every) if np.array_equal(bits, own)]
+        divided = total if len(equal) == 1 else _divide(total, len(equal))
+        shares.append(np.where(owners == equal[0], divided.bits(), own if same else 0))
     return [Array(total.dtype, total.shape, _pack(share, total.dtype)) for share in shares]
+
+
+def _divide(array: Array, number: int) -> Array:
+    """Return the array divided by a power of two."""
+    with np.errstate(invalid="ignore"):
+        return replace(array, data=round_all(read_float64_values(array) / number, array.dtype))
 
 
 def _pack(bits: np.ndarray[Any, Any], dtype: str) -> bytes:
@@ -155,11 +167,18 @@ def split_inputs(
     return tuple(shares[key] for key in sorted(shares))
 
 
-def has_disjoint_examples(gradients: Sequence[Gradient]) -> bool:
-    """Return whether each element is zero in all examples but one."""
+def has_separable_examples(gradients: Sequence[Gradient]) -> bool:
+    """Return whether each element is zero in all examples but one, or but equal ones, as many as a power of two."""
     for parts in _list_tensors_of_examples(gradients):
-        held = [(part.array.bits() << 1).astype(part.array.bits().dtype) != 0 for part in parts if part.array]
-        if held and math.prod(held[0].shape) and np.sum(held, axis=0).max() > 1:
+        every = [part.array.bits() for part in parts if part.array]
+        different: dict[bytes, int] = {}
+        for bits in every:
+            different[bits.tobytes()] = different.get(bits.tobytes(), 0) + 1
+        kinds = {bits.tobytes(): (bits << 1).astype(bits.dtype) != 0 for bits in every}
+        held = list(kinds.values())
+        if held and held[0].size and np.sum(held, axis=0).max() > 1:
+            return False
+        if any(kinds[data].any() and number & (number - 1) for data, number in different.items()):
             return False
     return True
 

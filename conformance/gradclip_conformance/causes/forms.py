@@ -152,6 +152,8 @@ def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
     if not isinstance(answer, Raised):
         return None
     case = context.case
+    if case.expectation.name == "surroundings-kept" and answer.disturbed:
+        return Explanation.of("surroundings-changed", text=strip_numbers(answer.disturbed[0]))
     if case.expectation.name in ("refused", "raises-on-nonfinite"):
         # The error itself is right here. The fault is that the call changed the gradients before it raised.
         return Explanation.of("inputs-changed")

@@ -51,6 +51,8 @@ class Raised:
     kind: str
     text: str
     inputs: tuple[Array | None, ...] | None = None
+    #: The state of the process that the call has changed.
+    disturbed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -52,9 +52,18 @@ class Question(Protocol):
 
 def find_narrowest(question: Question) -> str:
     """Return the dtype with the fewest digits among the included gradients."""
+    return min(_list_dtypes(question), key=lambda name: FORMATS[name].precision)
+
+
+def find_widest_range(question: Question) -> str:
+    """Return the dtype with the largest numbers among the included gradients."""
+    return max(_list_dtypes(question), key=lambda name: FORMATS[name].maximum_exponent)
+
+
+def _list_dtypes(question: Question) -> list[str]:
+    """Return the dtypes of the included gradients, or that of the call if it has none."""
     arrays = [question.gradients[i].array for i in question.included]
-    names = [array.dtype for array in arrays if array is not None] or [question.dtype.partition("+")[0]]
-    return min(names, key=lambda name: FORMATS[name].precision)
+    return [array.dtype for array in arrays if array is not None] or [question.dtype.partition("+")[0]]
 
 
 def get_clipping_threshold(question: Question) -> float:

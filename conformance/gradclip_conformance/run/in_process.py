@@ -47,7 +47,7 @@ class InProcess:
         except Unsupported as error:
             return NotSupported(read_text(error), error.kind)
         except FrameworkRaised as error:
-            return Raised(error.kind, error.text, error.inputs)
+            return Raised(error.kind, error.text, error.inputs, error.disturbed)
         except BadReply as error:
             return Mistaken(read_text(error))
         except Exception:  # noqa: BLE001 - the function under test may raise anything

@@ -101,7 +101,7 @@ def read_answer(line: str, number: int, call: Call) -> Answer:
                 inputs = message["inputs"]
                 arrays = None if inputs is None else tuple(wire.decode_array(array) for array in inputs)
                 _check_inputs(arrays, call)
-                return Raised(message["kind"], message["text"], arrays)
+                return Raised(message["kind"], message["text"], arrays, tuple(message.get("disturbed", ())))
             case "unsupported":
                 return NotSupported(message["text"], message.get("kind", "adapter"))
             case "mistake":

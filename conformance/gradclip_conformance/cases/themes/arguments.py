@@ -37,10 +37,12 @@ def _make_invalid_norms(make: Maker) -> Iterator[Case]:
     yield from make.table(
         "negative-threshold-refused",
         ("minus-one", tensors, -1.0),
+        ("minus-one-as-integer", tensors, -1),
         # No result shows a sign error here, because the threshold is tiny or the gradient is zero.
         ("minus-little", tensors, -(2.0**-10)),
         ("zero-gradient", make.tensor([0.0, 0.0]), -1.0),
         ("minus-infinity", tensors, -math.inf),
+        *([("minus-one-norm-three", tensors, -1.0, {"norm_type": 3.0})] if make.operation.is_by_norm else []),
         expectation=REFUSED,
     )
     yield make.case("nan-threshold", "nan", tensors, math.nan, RECORDED)
@@ -76,6 +78,8 @@ def _make_integer_thresholds(make: Maker, gradients: list[Gradient]) -> Iterator
         # These thresholds do not fit into 32 bits.
         large = make.tensor([3 * 2.0**31, -4 * 2.0**31])
         yield make.case(rule, "beyond-32-bits", large, 5 * 2**30 if make.operation.is_by_norm else 2**32)
+        larger = make.tensor([3 * 2.0**65, -4 * 2.0**65])
+        yield make.case(rule, "beyond-64-bits", larger, 5 * 2**64 if make.operation.is_by_norm else 2**66)
 
 
 def _make_tensor_thresholds(make: Maker, gradients: list[Gradient]) -> Iterator[Case]:

@@ -116,6 +116,7 @@ def _ask_nonfinite(make: Maker) -> Iterator[Case]:
         some = make.tensor([3.0, value, -1.0, 0.0])
         yield make.case(rule, name, some, 1.0, visible)
         yield make.case(rule, f"{name}-beside-finite", [beside, some], _divide(make, 1.0), visible)
+    yield make.case("nan-not-silent", "threshold-zero", make.tensor([3.0, math.nan, -1.0, 0.0]), 0.0, visible)
     yield make.case("infinite-threshold", "finite", beside, math.inf, keep_all)
 
 

@@ -58,7 +58,9 @@ def _repeat(make: Maker) -> Iterator[Case]:
         needs=["threads"],
     )
     if single:
-        yield make.case("repeatable", "reused", uneven, 2.0, expect("repeatable", reused=True), ["reuses"])
+        one_out = [uneven[0], replace(uneven[1], need_clip=False)]
+        for variant, gradients in (("reused", uneven), ("reused-excluded", one_out)):
+            yield make.case("repeatable", variant, gradients, 2.0, expect("repeatable", reused=True), ["reuses"])
 
 
 def _look_beside_the_results(make: Maker) -> Iterator[Case]:
@@ -77,6 +79,8 @@ def _look_beside_the_results(make: Maker) -> Iterator[Case]:
         if make.dtype == "float32":
             yield make.case("surroundings-kept", name, gradients, threshold, expect("surroundings-kept"))
             yield make.case("no-warnings", name, gradients, threshold, expect("no-warnings"))
+    if make.dtype == "float32":
+        yield make.case("surroundings-kept", "refused", tensors, -1.0, expect("surroundings-kept"))
     if make.operation.returns_norm:
         needs = ["follows", "returns_norm"]
         yield make.case("results-survive", "norm", tensors, 1.0, expect("returned-norm"), needs, followed=True)

@@ -1,6 +1,7 @@
 """Make the cases of clips per example.
 
-Each example holds the gradients of some tensors. Each element is zero in all examples but one (see `stacking`).
+Each example holds the gradients of some tensors. Each element is zero in all examples but one, or the examples are
+equal (see `stacking`).
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ def _ask_several_examples(make: Maker) -> Iterator[Case]:
     # As many examples as elements in one of them.
     four = [make.tensor([8.0 * (place == number) for place in range(4)]) for number in range(4)]
     three = [make.tensor([4.0 * (place == number) for place in range(3)]) for number in range(3)]
+    six = [make.tensor([4.0 * (place == number) for place in range(6)]) for number in range(6)]
+    pair = make.tensor([3.0, -4.0])
     blocks = [make.tensor(values, (2, 2)) for values in ([0.0, 0.0, 0.0, 2.0], [2.0, 0.0, 0.0, 0.0])]
     apart, other = make.tensors([3.0], [4.0, 0.0]), make.tensors([0.0], [0.0, -0.5])
     yield from make.table(
@@ -84,6 +87,11 @@ def _ask_several_examples(make: Maker) -> Iterator[Case]:
         "sum-of-examples",
         ("three-clipped", number_groups(*([one] for one in three)), 1.0),
         ("matrices", number_groups(*([one] for one in blocks)), 1.0),
+        ("six-clipped", number_groups(*([one] for one in six)), 1.0),
+        # The sum of equal examples is their multiple, and is above the threshold again.
+        ("two-equal", number_groups([pair], [pair]), 2.5),
+        ("four-equal", number_groups(*([pair, make.tensor([8.0])] for _ in range(4))), 0.5),
+        ("two-equal-beside-another", number_groups([above], [far], [above]), 2.5),
     )
     yield make.case("sum-of-examples", "three-kept", number_groups(*([one] for one in three)), 8.0, keep_all)
     yield from make.table(
@@ -135,8 +143,9 @@ def _ask_layers(make: Maker) -> Iterator[Case]:
         both = number_groups(_make_layers(make, shapes, first), _make_layers(make, shapes, second, last=True))
         yield make.case(rule, "two-examples", both, 4.0, layers=layers)
         # Not all of these shares are exact.
-        for name, others, threshold in (("one-layer", [(2,)], 2.5), *more):
-            example = _make_layers(make, others, (5.0, 10.0, 4.0)[: len(others)])
+        six = [(2,), (1,), (3,), (1,), (2, 2), (1,)]
+        for name, others, threshold in (("one-layer", [(2,)], 2.5), ("six-layers", six, 4.0), *more):
+            example = _make_layers(make, others, (5.0, 10.0, 4.0, 0.5, 1.0, 8.0)[: len(others)])
             yield make.case(rule, name, example, threshold, layers=layers)
 
 
@@ -172,6 +181,9 @@ def _ask_nonfinite(make: Maker) -> Iterator[Case]:
     ):
         yield make.case(rule, name, make.tensor([3.0, value, -1.0]), 1.0, visible)
         yield make.case(rule, f"{name}-in-another-tensor", make.tensors([3.0, 4.0], [value]), 1.0, visible)
+        for layers in ("equal", "by size"):
+            name_of_layer = f"{name}-in-a-layer-{layers.replace(' ', '-')}"
+            yield make.case(rule, name_of_layer, make.tensors([3.0, 4.0], [value]), 1.0, visible, layers=layers)
     yield make.case("infinite-threshold", "finite", make.tensor([3.0, -4.0]), math.inf, keep_all)
 
 
@@ -182,6 +194,7 @@ def _ask_range(make: Maker) -> Iterator[Case]:
         triangle = make.tensor([3 * unit, -4 * unit])
         yield make.case(rule, "three-four-five", triangle, unit, wide)
         yield make.case(rule, "below", triangle, digits * unit, keep_all)
+        yield make.case(rule, "layers", [triangle, make.tensor([unit])], unit, wide, layers="equal")
     if FORMATS[make.dtype].precision > 11:
         return
     # A running sum of ones stops at 2048 with 11 bits, and at 256 with 8 bits. The sum of 256s leaves float16's range.

@@ -6,6 +6,7 @@ and 4 is 5, and the norm of 2, 4 and 4 is 6. So only the arithmetic under test c
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -39,6 +40,14 @@ SPREAD = [-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0]
 
 #: Dtypes in which the error bound of a long sum hides no missing block.
 WIDE = ("float32", "float64")
+
+
+@functools.cache
+def _make_very_long() -> Gradient:
+    """Return a gradient that is zero but for its first element, and one beyond 2**20. All cases share its memory."""
+    values = np.zeros(2**20 + 3)
+    values[0], values[2**20 + 1] = 3.0, -4.0
+    return round_to_tensor(values, "float32")
 
 
 def make_cases() -> Iterator[Case]:
@@ -208,6 +217,8 @@ def _make_norm_cases(make: Maker) -> Iterator[Case]:
         at_edges = round_to_tensor(values, dtype)
         yield make.case("scaled-above", "mass-at-edges", at_edges, 2.0)
         yield make.case("identity-below", "mass-at-edges", at_edges, 32.0, keep_all)
+    if dtype == "float32":
+        yield make.case("scaled-above", "beyond-a-million", _make_very_long(), 1.0)
     yield from make.table(
         "at-threshold",
         ("three-four-five", triangle, 5.0),

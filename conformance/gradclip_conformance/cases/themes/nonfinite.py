@@ -51,6 +51,7 @@ def _make_value_cases(make: Maker) -> Iterator[Case]:
         ("min-and-max", some, 1.0, {"min": -1.0}),
         ("max-only", some, 1.0),
         ("equal-bounds", some, 0.5, {"min": 0.5}),
+        ("both-bounds-zero", some, 0.0, {"min": 0.0}),
         ("every-form", forms, 1.0, {"min": -1.0}),
         ("long", long, 1.0, {"min": -1.0}),
         ("every-form-max-only", forms, 1.0),

@@ -19,8 +19,11 @@ NORM_TYPES = {"norm-one": 1.0, "norm-infinity": math.inf}
 
 def make_cases() -> Iterator[Case]:
     """Yield all cases of this theme."""
-    for make in list_makers("float32"):
+    for make in [*list_makers("float32"), *list_makers("float32", ["block-rms", "average-norm", "unitwise"])]:
+        # An empty list says nothing about the number of examples, so no clip per example gets one.
         yield make.case("empty-list", "nothing", [], 1.0, COUNT)
+    for make in list_makers("float32", ["block-rms", "average-norm", "per-example"]):
+        yield from _mix_dtypes(make)
     for dtype in DTYPES:
         for make in list_makers(dtype):
             yield from _ask_none(make)
@@ -167,12 +170,20 @@ def _mix_dtypes(make: Maker) -> Iterator[Case]:
         mixed, make_mixed = [make_tensor([3.0], first), make_tensor([4.0], second)], _join(make, first, second)
         yield make_mixed.case(rule, "values", mixed, 1.0)
         yield make_mixed.case(rule, "dtypes", mixed, 1.0, DTYPE)
+    # In float16, this threshold would be infinite.
+    wide = make_tensor([0.0, -0.0], "float16"), make_tensor([3 * 2.0**20, -4 * 2.0**20], "float32")
+    yield _join(make, "float16", "float32").case(rule, "threshold-beyond-the-first", wide, 5 * 2.0**19)
     three = [make_tensor([2.0], "float16"), make_tensor([-4.0], "float32"), make_tensor([4.0], "float64")]
     make_three = _join(make, "float16", "float32", "float64")
     yield make_three.case(rule, "values", three, 1.0)
     if not make.operation.is_global:
         return
-    yield make_three.case(rule, "returned-norm", three, 1.0, expect("returned-norm"), ["returns_norm"])
+    for name, gradients, threshold in (
+        ("returned-norm", three, 1.0),
+        ("returned-norm-beyond-the-first", wide, 2.0**15),
+    ):
+        makes = make_three if gradients is three else _join(make, "float16", "float32")
+        yield makes.case(rule, name, gradients, threshold, expect("returned-norm"), ["returns_norm"])
     # The norm is beyond the range of the first dtype, and within the range of the second dtype.
     for first, second, large, threshold in (
         ("float16", "float32", 2.0**20, 2.0**15),

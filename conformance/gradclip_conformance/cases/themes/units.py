@@ -35,6 +35,8 @@ def make_cases() -> Iterator[Case]:
             yield from _ask_range(make)
             yield from _ask_forms(make)
             yield from _ask_effects(make)
+            if dtype == "float32":
+                yield from _mix_dtypes(make)
 
 
 def _make_unit(
@@ -103,6 +105,7 @@ def _ask_units(make: Maker) -> Iterator[Case]:
     # The matrix has one input, so each unit has one element.
     single = [_make_unit(make, [value], norm) for value, norm in ((6.0, 2.0), (-0.5, 8.0), (3.0, 1.0))]
     filters = [_make_unit(make, [2.0, -4.0, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0], norm, (2, 2, 2)) for norm in (2.0, 16.0)]
+    kernels = [_make_unit(make, [3.0, -4.0], norm, (2, 1, 1)) for norm in (1.0, 5.0, 20.0)]
     yield from make.table(
         "each-unit-alone",
         ("above-and-below", [above, below], 0.25),
@@ -112,6 +115,7 @@ def _ask_units(make: Maker) -> Iterator[Case]:
         ("one-input", single, 0.5),
         ("one-output", above, 0.25),
         ("filters", filters, 0.5),
+        ("one-by-one-kernels", kernels, 0.5),
         ("two-tensors", number_groups([above, below], [little, large]), 0.5),
         ("matrix-and-vector", number_groups([above, little], [_make_unit(make, [6.0, 8.0], 5.0)]), 0.5),
     )
@@ -206,6 +210,14 @@ def _ask_forms(make: Maker) -> Iterator[Case]:
     nonfinite = _make_unit(make, [math.nan, -math.inf, 1.0], 1.0, need_clip=False)
     yield make.case("excluded-untouched", "finite", number_groups([triangle], [finite]), 0.5, keep_excluded)
     yield make.case("excluded-untouched", "nonfinite", number_groups([triangle], [nonfinite]), 0.5, keep_excluded)
+    yield make.case("excluded-untouched", "first", number_groups([finite], [triangle]), 0.5, keep_excluded)
+
+
+def _mix_dtypes(make: Maker) -> Iterator[Case]:
+    """Clip tensors of two dtypes in one call."""
+    narrow, wide = replace(make, dtype="float16"), replace(make, dtype="float32")
+    units = number_groups([_make_unit(narrow, [3.0, -4.0], 5.0)], [_make_unit(wide, [6.0, -8.0], 2.0)])
+    yield replace(make, dtype="float16+float32").case("mixed-dtypes", "values", units, 0.5)
 
 
 def _ask_effects(make: Maker) -> Iterator[Case]:

@@ -206,10 +206,19 @@ class SurroundingsKept(Expectation):
 
     name: ClassVar[str] = "surroundings-kept"
 
+    def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
+        """Judge what an error that is due leaves behind."""
+        answer = answers[0]
+        if not isinstance(answer, Raised) or get_clipping_threshold(context.case) >= 0:
+            return None
+        return self._judge(answer.disturbed)
+
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Judge the changes that the host and the adapter have seen."""
         del context
-        disturbed = replies[0].disturbed
+        return self._judge(replies[0].disturbed)
+
+    def _judge(self, disturbed: Sequence[str] | None) -> Verdict:
         if disturbed is None:
             return Verdict(Status.UNSUPPORTED, "The adapter does not look at the state around a call.")
         if not disturbed:

@@ -187,8 +187,8 @@ def _is_unexplained_on_a_mesh(judged: Judged) -> bool:
     return "mesh" in judged.context.case.options and judged.explanation is None and judged.verdict.status in EXPLAINED
 
 
-#: The causes of all laws.
-ALL_LAWS = frozenset(law.cause for law in LAWS) | {*FITTED} - {BESIDE_EMPTY.cause}
+#: The causes of all laws. A long sum also has a model with an error bound, which one answer may show.
+ALL_LAWS = (frozenset(law.cause for law in LAWS) | {*FITTED}) - {BESIDE_EMPTY.cause, "long-sum"}
 
 #: Causes of special calls. Their models cannot agree with an answer by chance.
 SPECIAL = frozenset({"excluded-counted"} | {*FORMULA_CAUSES.values()})

@@ -200,7 +200,7 @@ for operation, make in ((GLOBAL, by_global), (NORM, by_own)):
     _add(
         operation,
         "tolerates a tenth of a percent",
-        make(scale=lambda g, c, n: shrink(g, c, n) if n > c * 1.001 else g.copy()),
+        make(scale=lambda g, c, n: g.copy() if n <= c * 1.001 else shrink(g, c, n)),
         "threshold-tolerance",
     )
     _add(
@@ -219,7 +219,7 @@ _add(
 _add(
     GLOBAL,
     "starts at twice the threshold",
-    by_global(scale=lambda g, c, n: shrink(g, c, n) if n > 2 * c else g.copy()),
+    by_global(scale=lambda g, c, n: g.copy() if n <= 2 * c else shrink(g, c, n)),
     "threshold-tolerance",
     "not-clipped",
 )

@@ -126,7 +126,10 @@ class KerasAdapter(DeclaredAdapter):
         if passes > 1:
             # Keras divides the sum by the number of passes. So a loss whose sum matters is multiplied by it.
             options["gradient_accumulation_steps"] = passes
-            gradients = [gradient * passes for gradient in gradients]
+            given, gradients = gradients, [gradient * passes for gradient in gradients]
+            if any(map(_overflows, given, gradients)):
+                message = "the gradient of a loss that is multiplied by the number of passes would overflow"
+                raise Unsupported(message)
         options.setdefault("learning_rate", 1.0)
         options[argument] = options.pop(threshold)
         if name == "Adam":
@@ -175,6 +178,13 @@ def _make_variable(gradient: Gradient, start: float) -> Any:
     if gradient.rows is not None and gradient.height is not None:
         shape = (gradient.height, *shape[1:])
     return keras.Variable(np.full(shape, start, np.float32), dtype=gradient.array.dtype)
+
+
+def _overflows(gradient: Any, scaled: Any) -> bool:
+    """Return whether a finite element has become infinite."""
+    import keras
+
+    return bool(keras.ops.any(keras.ops.isfinite(gradient) != keras.ops.isfinite(scaled)))
 
 
 def _step(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:

@@ -152,7 +152,12 @@ def _make_addend(gradient: Gradient, rank: int, world: int) -> Gradient:
     if gradient.array is None:
         return gradient
     tensor = make_tensor(gradient.array)
-    return replace(gradient, array=read_array(torch.zeros_like(tensor) if rank else tensor * world))
+    scaled = tensor * world
+    # All processes refuse together, so that none waits for another.
+    if not torch.equal(torch.isfinite(scaled), torch.isfinite(tensor)):
+        message = "the gradient of one process, which the average divides, would overflow"
+        raise Unsupported(message)
+    return replace(gradient, array=read_array(torch.zeros_like(tensor) if rank else scaled))
 
 
 def _step(passed: Callable[[], list[Parameter]], options: Mapping[str, Any], stage: int) -> Any:

@@ -197,7 +197,7 @@ SPECIAL = frozenset({"excluded-counted"} | {*FORMULA_CAUSES.values()})
 #: models assume that the function is right in ordinary calls.
 DOUBTFUL = (
     ALL_LAWS
-    | {"norm-of-rows"}
+    | {"norm-of-rows", "memory-reused", "value-bounds-rounded", BESIDE_EMPTY.cause}
     | {cause for group in load_cause_groups().values() for cause in group.causes if group.id == "arithmetic-limits"}
     | {"subnormals-flushed", "narrower-arithmetic", "gradients-zeroed", "gradients-nan", "not-clipped"}
     | {"value-one-sided", "value-bounds-mirrored", "value-outside-zeroed", "not-exact-below"}

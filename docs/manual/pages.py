@@ -5,6 +5,7 @@ A page asks for a part by a comment such as `<!-- data: causes -->`, in a line o
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -188,12 +189,23 @@ def _describe_type(value: Mapping[str, Any]) -> str:
 
 
 #: The function that writes each part.
+def write_oracles() -> str:
+    """Return a sentence on how many published records were made with both oracles."""
+    every = []
+    for path in sorted(PUBLISHED.glob("*.jsonl.gz")):
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            every.append(json.loads(next(lines))["environment"].get("second_oracle", "not installed"))
+    both = sum(each != "not installed" for each in every)
+    return f"Of the {len(every)} published records, {both} {'was' if both == 1 else 'were'} made with both."
+
+
 PARTS: dict[str, Callable[..., str]] = {
     "causes": write_causes,
     "features": write_features,
     "lacks": write_lacks,
     "levels": write_levels,
     "operation": write_operation,
+    "oracles": write_oracles,
     "preface": write_preface,
     "published": write_published,
     "schema": write_schema,

@@ -134,9 +134,9 @@ def exam(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
-def steady(session: nox.Session) -> None:
+def stress(session: nox.Session) -> None:
     """Run the tests five times in random order while other processes keep every core busy."""
-    install_tests(session, *list_requirements("steady"))
+    install_tests(session, *list_requirements("stress"))
     with keep_cores_busy():
         for _ in range(5):
             # Draw the seed here, because `-q` hides the header in which pytest-randomly prints its seed.

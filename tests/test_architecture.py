@@ -29,11 +29,11 @@ from gradclip_adapters import registry, wire
 from gradclip_adapters.contract import Array, Call, Gradient
 from gradclip_adapters.operations import PREFIXES
 from gradclip_conformance.cases.catalogue import THEMES, list_all_cases
-from gradclip_conformance.covering.rows import list_all_rows
 from gradclip_conformance.judge.model import Raised, Replied
 from gradclip_conformance.run import environments
 from gradclip_conformance.run.environments.interpreters import find_interpreter
 from gradclip_conformance.run.host_process import HostProcess, build_host_command
+from gradclip_conformance.sampler.rows import list_all_rows
 from gradclip_spec import rules
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -96,7 +96,7 @@ def test_oracles_do_not_import_each_other() -> None:
 FOLDERS = (
     ("oracle",),
     ("cases",),
-    ("covering",),
+    ("sampler",),
     ("judge",),
     ("causes",),
     ("known",),

@@ -12,10 +12,10 @@ import pytest
 from gradclip_adapters.contract import Array, Reply, Subject
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case, expect
-from gradclip_conformance.covering.rows import list_all_rows
 from gradclip_conformance.judge.judging import EXPECTATIONS, follow_up, judge
 from gradclip_conformance.judge.model import Answer, Claim, Context, Raised, Replied
 from gradclip_conformance.oracle.formula import Formula
+from gradclip_conformance.sampler.rows import list_all_rows
 
 Change = Callable[[Array], Array | None]
 FEATURES = ((), ("optimizer",), ("flushes_subnormals",), ("error_if_nonfinite",))

@@ -12,12 +12,12 @@ from click.testing import CliRunner
 
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cli import gradclip
-from gradclip_conformance.covering.axes import list_axes
-from gradclip_conformance.covering.rows import RowCase
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import run_cell
 from gradclip_conformance.run.shrink import Searched, search_rows
+from gradclip_conformance.sampler.axes import list_axes
+from gradclip_conformance.sampler.rows import RowCase
 from gradclip_reports.records import read_runs
 
 ROWS = 300

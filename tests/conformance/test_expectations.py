@@ -22,7 +22,6 @@ from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.literals import NoScript
 from gradclip_conformance.cases.model import Case, Expect, expect
 from gradclip_conformance.cases.themes import zero
-from gradclip_conformance.covering.rows import list_all_rows
 from gradclip_conformance.judge import expectation as registry
 from gradclip_conformance.judge import expectations
 from gradclip_conformance.judge.expectation import Expectation
@@ -32,6 +31,7 @@ from gradclip_conformance.judge.model import Script, ScriptCall
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
 from gradclip_conformance.run.runner import run_cell
+from gradclip_conformance.sampler.rows import list_all_rows
 from gradclip_reports.records import Cell
 
 SUITE = Path(str(gradclip_conformance.__file__)).parent

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.covering.rows import find_row, list_cases
 from gradclip_conformance.known.known_causes import KnownCause
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import PlannedCell
 from gradclip_conformance.run.runner import run_cell
+from gradclip_conformance.sampler.rows import find_row, list_cases
 from gradclip_reports.records import Cell
 
 

@@ -24,16 +24,16 @@ from gradclip_adapters.plain import PlainFunction
 from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, decode_recipe, encode_recipe, expand
 from gradclip_adapters.wire import decode_call, decode_reply, encode_call, encode_reply
 from gradclip_conformance.cli import gradclip
-from gradclip_conformance.covering.axes import OPERATIONS, list_axes
-from gradclip_conformance.covering.calls import WholeCall
-from gradclip_conformance.covering.constraints import find_reason
-from gradclip_conformance.covering.draw import draw_levels
-from gradclip_conformance.covering.rows import RowCase, find_row, list_all_rows, list_cases
 from gradclip_conformance.oracle.distances import measure
+from gradclip_conformance.oracle.long_doubles import WholeCall
 from gradclip_conformance.oracle.predict import predict
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import PlannedCell
 from gradclip_conformance.run.runner import run_cell
+from gradclip_conformance.sampler.axes import OPERATIONS, list_axes
+from gradclip_conformance.sampler.constraints import find_reason
+from gradclip_conformance.sampler.draw import draw_levels
+from gradclip_conformance.sampler.rows import RowCase, find_row, list_all_rows, list_cases
 
 #: A digest of rows of every operation.
 DIGEST_OF_ROWS = "a274960435887d359a5c2cc771839a92f39b2b6e1bd1fde6ad7e5c193d2a8c7d"

@@ -17,12 +17,12 @@ import pytest
 
 import gradclip_spec
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.covering.rows import list_cases
 from gradclip_conformance.judge.model import Claim, Domain
 from gradclip_conformance.oracle.formula import Formula
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import PlannedCell
 from gradclip_conformance.run.runner import run_cell
+from gradclip_conformance.sampler.rows import list_cases
 from gradclip_reports.records import Cell
 
 Clip = Callable[..., Any]

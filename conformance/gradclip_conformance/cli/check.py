@@ -22,7 +22,6 @@ from gradclip_reports.values import format_count
 
 from ..cases.catalogue import list_all_cases
 from ..cases.patterns import suggest_known, suggest_names
-from ..covering.rows import ROWS, find_row, list_all_rows
 from ..judge.model import Connection, StartError
 from ..known.claims import load_claims_of
 from ..known.faults import find_faults
@@ -33,6 +32,7 @@ from ..run.plan import PlannedCell, Selection
 from ..run.record_file import RecordFile, name_journal
 from ..run.runner import CASE_SECONDS, CannotResumeError, RunRequest, run_adapter, run_cell
 from ..run.shrink import search_rows
+from ..sampler.rows import ROWS, find_row, list_all_rows
 from .rules import complete_rule
 from .summary import choose_exit_code, print_runs
 from .targets import (

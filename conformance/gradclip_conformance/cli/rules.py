@@ -16,7 +16,7 @@ from gradclip_spec import rules as rule_book
 
 from ..cases.catalogue import list_all_cases
 from ..cases.patterns import matches, suggest_names
-from ..covering.rows import list_all_rows
+from ..sampler.rows import list_all_rows
 
 __all__ = ["complete_rule", "find_rules", "rules", "suggest_rules"]
 

@@ -19,8 +19,8 @@ from ..cases.catalogue import list_all_cases
 from ..cases.model import Case
 from ..cases.patterns import suggest_names
 from ..cases.readable import show_input
-from ..covering.rows import find_row, list_all_rows
 from ..judge.judging import choose_expectation
+from ..sampler.rows import find_row, list_all_rows
 from .rules import complete_rule, find_rules, suggest_rules
 
 __all__ = ["show"]

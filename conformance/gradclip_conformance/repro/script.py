@@ -18,11 +18,11 @@ from ..cases.catalogue import list_all_cases
 from ..cases.literals import NoScript, write_docstring
 from ..cases.model import Case
 from ..cases.readable import show_input
-from ..covering.rows import RowCase, find_row
 from ..judge.everywhere import make_case_of_broken_rule
 from ..judge.judging import choose_expectation
 from ..judge.model import Script
 from ..run.plan import Selection, plan_cells
+from ..sampler.rows import RowCase, find_row
 from . import contract, direct
 from .replay import choose_shown_case
 

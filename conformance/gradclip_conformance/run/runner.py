@@ -34,7 +34,6 @@ from ..cases.readable import show_input
 from ..causes.attribution import EXPLAINED, explain_all, explain_cell
 from ..causes.findings import find_findings, keep_evidence, list_asked_rules
 from ..causes.model import Evidence, Judged
-from ..covering.rows import ROWS, find_row, list_cases
 from ..judge.judging import follow_up
 from ..judge.model import Claim, Connection, Context, Description, Verdict
 from ..known.claims import load_claims_of
@@ -42,6 +41,7 @@ from ..known.known_causes import Entry, load_known
 from ..known.recognition import find_entry, is_known_to_end, judge_with_known
 from ..oracle.formula import Formula
 from ..oracle.predict import name_second_oracle
+from ..sampler.rows import ROWS, find_row, list_cases
 from .abilities import AbilityProbes
 from .asking import ask_case
 from .host_process import CASE_SECONDS, run_stopped

@@ -14,9 +14,9 @@ from gradclip_reports.progress import show_task
 from gradclip_reports.records import Cell
 from gradclip_reports.statuses import STATUSES, Status
 
-from ..covering.axes import list_axes
-from ..covering.constraints import find_reason
-from ..covering.rows import RowCase
+from ..sampler.axes import list_axes
+from ..sampler.constraints import find_reason
+from ..sampler.rows import RowCase
 from .plan import PlannedCell, Selection
 from .runner import plan_rows
 

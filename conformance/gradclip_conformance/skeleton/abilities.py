@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from gradclip_adapters.contract import FEATURES, Subject
 
 from ..cases.catalogue import list_all_cases
-from ..covering.rows import list_cases
 from ..run.plan import Selection, plan_cells
+from ..sampler.rows import list_cases
 
 __all__ = ["DTYPES", "NORM_TYPES", "Ability", "count_cells", "list_abilities"]
 

@@ -19,10 +19,10 @@ from gradclip_adapters.contract import Gradient, Unsupported
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case
-from gradclip_conformance.covering.rows import RowCase
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import PlannedCell, Selection, plan_cells
 from gradclip_conformance.run.runner import plan_rows, run_cell
+from gradclip_conformance.sampler.rows import RowCase
 from gradclip_reports.records import Cell
 from gradclip_spec import rules
 

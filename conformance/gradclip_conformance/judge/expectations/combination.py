@@ -16,10 +16,10 @@ from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
 from ...cases.readable import SHOWN_ELEMENTS, show_array, show_gradients
-from ...covering.calls import DOUBT, WholeCall, make_whole_call
 from ...oracle.distances import Measured
 from ...oracle.formats import has_long_doubles
 from ...oracle.formula import PLAIN
+from ...oracle.long_doubles import DOUBT, WholeCall, make_whole_call
 from ...oracle.predict import predict
 from ...oracle.question import find_narrowest
 from ..arrays import (

@@ -28,13 +28,12 @@ from gradclip_adapters.contract import Array
 from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import Status
 
-from ..cases.model import Case
-from ..oracle.bounds import add_parameter_errors, compute_error_bounds
-from ..oracle.distances import Measured
-from ..oracle.formats import FORMATS, Format, convert_to_dtype, decode_doubles, read_float64_values
-from ..oracle.formula import PLAIN, Formula
-from ..oracle.model import ErrorBounds
-from ..oracle.question import (
+from .bounds import add_parameter_errors, compute_error_bounds
+from .distances import Measured
+from .formats import FORMATS, Format, convert_to_dtype, decode_doubles, read_float64_values
+from .formula import PLAIN, Formula
+from .model import ErrorBounds
+from .question import (
     Question,
     compute_layer_share,
     count_divisor,
@@ -325,30 +324,32 @@ class WholeCall:
 
 
 class _Asked:
-    """A call as a key of the cache: cases with equal ids and the same gradients are the same call."""
+    """A call as a key of the cache: calls of one operation with the same gradients and equal options are one call."""
 
-    def __init__(self, case: Case, exact: bool) -> None:
-        self.case, self.exact = case, exact
+    def __init__(self, question: Question, exact: bool) -> None:
+        self.question, self.exact = question, exact
 
     def __hash__(self) -> int:
-        return hash((self.case.id, self.exact))
+        return hash((id(self.question.gradients), self.exact))
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Asked)
-            and self.case.gradients is other.case.gradients
-            and (self.case.id, self.exact) == (other.case.id, other.exact)
+        if not isinstance(other, _Asked) or self.question.gradients is not other.question.gradients:
+            return False
+        return (self.question.operation, self.question.options, self.exact) == (
+            other.question.operation,
+            other.question.options,
+            other.exact,
         )
 
 
-def make_whole_call(case: Case, exact: bool) -> WholeCall:
-    """Return the call of a case. Cache it, because the next cell often makes the same call to another entry point."""
-    return _make_whole_call(_Asked(case, exact))
+def make_whole_call(question: Question, exact: bool) -> WholeCall:
+    """Return the call. Cache it, because the next cell often makes the same call to another entry point."""
+    return _make_whole_call(_Asked(question, exact))
 
 
 @lru_cache(maxsize=4)
 def _make_whole_call(asked: _Asked) -> WholeCall:
-    return WholeCall(asked.case, asked.exact)
+    return WholeCall(asked.question, asked.exact)
 
 
 #: The grades, from best to worst.

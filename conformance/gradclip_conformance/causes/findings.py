@@ -239,4 +239,6 @@ def _rank_simplicity(one: Evidence) -> tuple[Any, ...]:
         "returned-norm",
         "not-silent",
     )
-    return not plain, one.size, len(str(one.cell.input))
+    # An integer is written shorter, but most callers pass a float.
+    has_integers = any(type(value) is int for value in one.judged.context.case.options.values())
+    return not plain, one.size, has_integers, len(str(one.cell.input))

@@ -12,8 +12,12 @@ from typing import Any
 import numpy as np
 
 from . import (
+    wrong_caches,
     wrong_effects,
     wrong_exclusion,
+    wrong_integers,
+    wrong_kinds,
+    wrong_layouts,
     wrong_lists,
     wrong_nonfinite,
     wrong_norms,
@@ -21,10 +25,11 @@ from . import (
     wrong_scaling,
     wrong_shapes,
     wrong_side_effects,
+    wrong_threads,
     wrong_written,
     wrong_zero,
 )
-from .steps import Array, ByAverage, Gradients
+from .steps import Array, ByAverage, Clipper, Gradients
 from .table import caught_by
 
 __all__ = ["REUSED"]
@@ -39,6 +44,14 @@ def _list_rules(name: str) -> tuple[str, ...]:
 
 #: Wrong clippers of other modules, with the rules that must catch them.
 REUSED: dict[type[Any], tuple[str, ...]] = {
+    wrong_caches.RemembersByObject: _list_rules("repeatable"),
+    wrong_integers.FloatsAlone: ("integer-threshold",),
+    wrong_kinds.FloatsAlone: ("numpy-threshold",),
+    wrong_kinds.WarnsForEachGradient: ("no-warnings",),
+    wrong_layouts.WrongBackwards: ("layout",),
+    wrong_lists.RaisesForNothing: (*_list_rules("empty-list"), "unitwise.empty-list"),
+    wrong_side_effects.ResultsInOneBuffer: ("results-survive",),
+    wrong_threads.ThresholdInAModule: ("threads-agree",),
     wrong_effects.NegativeFlipsTheSign: ("negative-threshold-refused",),
     wrong_effects.NegativeMeansOff: ("negative-threshold-refused",),
     wrong_exclusion.ClipsTheExcluded: ("excluded-untouched",),
@@ -70,10 +83,26 @@ REUSED: dict[type[Any], tuple[str, ...]] = {
 }
 for _mutation, _rules in REUSED.items():
     caught_by(*_rules, others=True)(_mutation)
+MIXED = ("float16", "float32", "float64")
+caught_by("mixed-dtypes", dtypes=MIXED, others=True)(wrong_lists.DtypeOfTheFirst)
 caught_by("half-not-accumulated-in-half", dtypes=("float16",), others=True)(wrong_numerics.RunningSumInHalf)
 caught_by("half-not-accumulated-in-half", dtypes=("float16",), others=True)(wrong_numerics.SumOutOfRange)
 caught_by("dtype-accepted", dtypes=("float32", "float64"), others=True)(wrong_lists.RefusesDouble)
 caught_by("inputs-not-mutated", in_place=False, others=True)(wrong_written.WritesIntoItsInput)
+
+
+@caught_by("repeatable", others=True)
+class EveryOtherAnswerDiffers(Clipper):
+    """Return the next larger floating-point numbers on every other call, sums and whole tensors alike."""
+
+    calls = 0
+
+    def __call__(self, grads: Gradients, **keywords: Any) -> Any:
+        results = super().__call__(grads, **keywords)
+        self.calls += 1
+        if self.calls % 2:
+            return results
+        return [None if one is None else np.nextafter(one, one.dtype.type(np.inf)) for one in results]
 
 
 @caught_by("scaled-above", "identity-below", "each-tensor-alone", others=True)

@@ -37,11 +37,11 @@ def _make_invalid_norms(make: Maker) -> Iterator[Case]:
     yield from make.table(
         "negative-threshold-refused",
         ("minus-one", tensors, -1.0),
-        ("minus-one-as-integer", tensors, -1),
         # No result shows a sign error here, because the threshold is tiny or the gradient is zero.
         ("minus-little", tensors, -(2.0**-10)),
         ("zero-gradient", make.tensor([0.0, 0.0]), -1.0),
         ("minus-infinity", tensors, -math.inf),
+        ("minus-one-as-integer", tensors, -1),
         *([("minus-one-norm-three", tensors, -1.0, {"norm_type": 3.0})] if make.operation.is_by_norm else []),
         expectation=REFUSED,
     )

@@ -137,7 +137,7 @@ def test_each_rule_is_one_test(folder: Path) -> None:
 
     assert "FAILED test_mine.py::test_clip[global-norm.negative-threshold-refused]" in done.stdout
     assert "PASSED test_mine.py::test_clip[global-norm.neighbours-of-threshold]" in done.stdout
-    assert re.search(r"\d of 4 cells of global-norm\.negative-threshold-refused are not as expected\.", done.stdout)
+    assert re.search(r"\d of \d+ cells of global-norm\.negative-threshold-refused are not as expected\.", done.stdout)
     assert "SKIPPED" in done.stdout
     assert "PASSED test_mine.py::test_clip[anything-else]" in done.stdout
 

@@ -81,7 +81,7 @@ WAYS = {
     "text_without_an_end": ("crash", "10,000,000 characters in a text: the limit is 100,000"),
     "warning_without_an_end": ("crash", "10,000,000 characters in a text: the limit is 100,000"),
     "warnings_without_number": ("crash", "10,000 warnings in a message: the limit is 100"),
-    "number_of_many_digits": ("crash", "More than 18 digits in a number"),
+    "number_of_many_digits": ("crash", "More than 40 digits in a number"),
     "number_that_is_none": ("crash", "the number NaN is not sent exactly"),
     "key_that_stands_twice": ("crash", "the key 'gradients' occurs twice"),
     "too_many_inputs": ("crash", "4 `inputs` for a call of 2 gradients"),

@@ -154,9 +154,9 @@ def test_other_cells_keep_their_verdicts(misbehaving: Any) -> None:
 
     negative = [cell["rule"] == "norm.negative-threshold-refused" for cell in whole]
     assert 0 < sum(negative) < len(whole)
-    assert [cell["status"] for cell in ended if cell["rule"] == "norm.negative-threshold-refused"] == ["crash"] * sum(
-        negative
-    )
+    hit = {cell["status"] for cell, is_negative in zip(ended, negative, strict=True) if is_negative}
+    # The function takes no order of the norm, so a case with one is not asked.
+    assert hit == {"crash", "unsupported"}
     assert [cell["status"] for cell, skip in zip(ended, negative, strict=True) if not skip] == [
         cell["status"] for cell, skip in zip(whole, negative, strict=True) if not skip
     ]
@@ -169,6 +169,8 @@ def test_function_that_hangs_in_its_first_call_costs_its_cells(operation: str, m
 
     results = check_clipper(misbehaving.hangs, operation, dtypes=["float32"], rule=rule, timeout=1)
 
+    # The function takes no order of the norm, so a case with one is not asked.
+    results = [result for result in results if result["status"] != "unsupported"]
     assert {result["status"] for result in results} == {"timeout"}
     said = Counter(result["detail"] for result in results)
     # Two calls find out whether the norm is returned. No chosen case makes the same calls.

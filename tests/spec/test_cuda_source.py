@@ -45,7 +45,7 @@ class LoopsOnTheHost(FusedLoops):
 
     def __init__(self, library: ctypes.CDLL) -> None:
         super().__init__()
-        self.library = library
+        self.kernels = library
 
     def list_sizes(self, arrays: Any) -> list[int]:
         return [x.size for x in arrays]
@@ -70,12 +70,12 @@ class LoopsOnTheHost(FusedLoops):
         if dtype is not None:
             given[-1] = isinstance(given[0], int)
         given = [each.ctypes.data if isinstance(each, np.ndarray) else each for each in given]
-        function = getattr(self.library, kernel)
+        function = getattr(self.kernels, kernel)
         function.argtypes = [TYPES[letter] for letter in ARGUMENTS[kernel]]
         function.restype = None
-        ctypes.c_uint.in_dll(self.library, "gridDim").value = programs
+        ctypes.c_uint.in_dll(self.kernels, "gridDim").value = programs
         for program in range(programs):
-            ctypes.c_uint.in_dll(self.library, "blockIdx").value = program
+            ctypes.c_uint.in_dll(self.kernels, "blockIdx").value = program
             function(*given)
 
 
@@ -187,9 +187,9 @@ def test_conversions_keep_subnormal_numbers(loops: LoopsOnTheHost) -> None:
     narrow = np.array([2.0**-149, -(2.0**-127), 0.1, math.inf], np.float32)
     wide, back = np.empty(4), np.empty(4, np.float32)
     for turn in range(4):
-        ctypes.c_uint.in_dll(loops.library, "blockIdx").value = turn
+        ctypes.c_uint.in_dll(loops.kernels, "blockIdx").value = turn
         for kernel, source, target in (("copy_to_float64", narrow, wide), ("copy_from_float64", wide, back)):
-            function = getattr(loops.library, kernel)
+            function = getattr(loops.kernels, kernel)
             function.argtypes = [TYPES[letter] for letter in ARGUMENTS[kernel]]
             function(source.ctypes.data, target.ctypes.data, 4)
 

@@ -10,7 +10,6 @@ The order in which numbers are added changes from collective to collective, and 
 from __future__ import annotations
 
 import contextvars
-import itertools
 import random
 import sys
 import threading
@@ -20,6 +19,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
+from .matching import Entry, GivenUp, describe_ranks, find_matching
 from .mesh import Mesh
 
 __all__ = ["Outcome", "RankMesh", "simulate"]
@@ -32,30 +32,12 @@ ENDING_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(Entry):
     """A collective that a rank has entered, and the value that it brought."""
 
-    #: What must be equal on all ranks of the group: the collective, its operation or source, and the axes.
-    kind: str
-    group: tuple[int, ...]
-    value: Any
-    #: The line that entered it, such as `clip.py:14`.
-    place: str
+    value: Any = None
     operation: str = ""
     source: int = 0
-
-    @property
-    def form(self) -> str:
-        """The dtype and shape of the value, which must be equal, too. It is empty for a number of Python."""
-        if self.value is None or _is_number(self.value):
-            return ""
-        array = np.asarray(self.value)
-        return f"{array.dtype.name} of shape {array.shape}"
-
-    def __str__(self) -> str:
-        """Return the collective with its value's form and the line that entered it."""
-        form = self.form or ("nothing" if self.value is None else "a number")
-        return f"{self.kind} of {form} at {self.place}"
 
 
 @dataclass(frozen=True)
@@ -64,11 +46,7 @@ class Outcome:
 
     value: Any = None
     error: BaseException | None = None
-    waits: Request | None = None
-
-
-class _GivenUp(BaseException):
-    """Ends the function of a rank whose collective never takes place. Functions that catch exceptions let it pass."""
+    waits: Entry | None = None
 
 
 class RankMesh:
@@ -215,13 +193,24 @@ class RankMesh:
         if value is not None and not isinstance(value, (bool, int, float, np.generic)):
             # A copy, because the caller may change the array while other ranks have yet to enter.
             value = np.array(value)
-        request = Request(kind, self._mesh.find_group(self.rank, names), value, _find_place(), operation, source)
+        form = _describe_form(value)
+        shown = form or ("nothing" if value is None else "a number")
+        group = self._mesh.find_group(self.rank, names)
+        request = Request(kind, group, _find_place(), form, shown, value=value, operation=operation, source=source)
         return self._enter(self.rank, request)
 
 
 def _is_number(value: Any) -> bool:
     """Return whether a value is a number of Python, which has no dtype of its own. A `float64` is a float."""
     return isinstance(value, (bool, int, float))
+
+
+def _describe_form(value: Any) -> str:
+    """Return the dtype and shape of a value. They are empty for a number of Python."""
+    if value is None or _is_number(value):
+        return ""
+    array = np.asarray(value)
+    return f"{array.dtype.name} of shape {array.shape}"
 
 
 def _find_place() -> str:
@@ -297,7 +286,7 @@ class _Simulation:
         self._may_run[rank].acquire()
         try:
             outcome = Outcome(function(view))
-        except _GivenUp:
+        except GivenUp:
             return
         except BaseException as error:  # noqa: BLE001 - the function may raise anything, also SystemExit
             outcome = Outcome(error=error)
@@ -308,7 +297,7 @@ class _Simulation:
     def _enter(self, rank: int, request: Request) -> Any:
         """Wait until the collective has taken place, and return its result on this rank."""
         if self._is_given_up:
-            raise _GivenUp
+            raise GivenUp
         if threading.current_thread() is not self._threads[rank]:
             message = f"rank {rank} entered a collective from another thread than the one that called the function"
             raise RuntimeError(message)
@@ -316,23 +305,14 @@ class _Simulation:
         self._control.release()
         self._may_run[rank].acquire()
         if self._is_given_up:
-            raise _GivenUp
+            raise GivenUp
         return self._results.pop(rank)
 
     def _take_place(self) -> tuple[list[int], str | None]:
         """Let each collective take place whose group has entered. Return the ranks that go on, or the mismatch."""
         runnable: list[int] = []
-        for group in dict.fromkeys(request.group for request in self._entered.values()):
-            requests = {rank: self._entered[rank] for rank in group if rank in self._entered}
-            if len(requests) < len(group) or any(request.group != group for request in requests.values()):
-                continue
-            kinds = {request.kind for request in requests.values()}
-            forms = {request.form for request in requests.values()} - {""}
-            if len(kinds) > 1 or len(forms) > 1:
-                return [], self._describe()
-            self._results.update(self._combine(requests))
-            for rank in group:
-                del self._entered[rank]
+        for group in list(find_matching(self._entered)):
+            self._results.update(self._combine({rank: self._entered.pop(rank) for rank in group}))
             runnable += group
         return (sorted(runnable), None) if runnable else ([], self._describe())
 
@@ -363,16 +343,11 @@ class _Simulation:
 
     def _describe(self) -> str:
         """Return a clause that says in which collective each rank is, and who does not come."""
-        states: dict[str, list[int]] = {}
-        for rank in range(len(self._threads)):
-            states.setdefault(self._describe_rank(rank), []).append(rank)
-        return "; ".join(f"{_name_ranks(ranks)} {state}" for state, ranks in states.items())
-
-    def _describe_rank(self, rank: int) -> str:
-        if rank in self._entered:
-            return f"in {self._entered[rank]}"
-        error = self._outcomes[rank].error
-        return "returned" if error is None else f"raised {type(error).__name__}"
+        errors = {rank: outcome.error for rank, outcome in self._outcomes.items()}
+        ended = {
+            rank: "returned" if error is None else f"raised {type(error).__name__}" for rank, error in errors.items()
+        }
+        return describe_ranks(self._entered, ended)
 
     def _give_up(self) -> None:
         """End the ranks that would wait for ever."""
@@ -394,14 +369,3 @@ def _convert_like(total: np.ndarray[Any, Any], value: Any) -> Any:
 
 def _copy(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
-
-
-def _name_ranks(ranks: Sequence[int]) -> str:
-    """Return a name such as "rank 0" or "ranks 0, 2 and 4 to 7"."""
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    runs = []
-    for _, run in itertools.groupby(enumerate(ranks), lambda pair: pair[1] - pair[0]):
-        numbers = [rank for _, rank in run]
-        runs += [str(rank) for rank in numbers] if len(numbers) < 3 else [f"{numbers[0]} to {numbers[-1]}"]
-    return f"ranks {', '.join(runs[:-1])} and {runs[-1]}" if len(runs) > 1 else f"ranks {runs[0]}"

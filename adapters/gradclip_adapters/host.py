@@ -14,20 +14,17 @@ import platform
 import sys
 import traceback
 from pathlib import Path
-from typing import IO, Any, Callable, Mapping
+from typing import IO, Any, Mapping
 
 from . import registry, wire
 from .answer_size import count_answer_bytes
+from .answers import answer_by
 from .contract import (
     Adapter,
     BadDeclaration,
-    BadReply,
     Call,
-    FrameworkRaised,
     MissingDevice,
     Reply,
-    Unsupported,
-    read_text,
 )
 from .limits import LINE, NAME, parse_message, shorten
 from .mesh import parse_mesh
@@ -36,7 +33,6 @@ from .surroundings import answer_in_watched_surroundings
 __all__ = [
     "announce_loading",
     "answer",
-    "answer_by",
     "describe",
     "main",
     "read_request",
@@ -72,6 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.name,
             options.device,
             None if options.mesh is None else parse_mesh(options.mesh),
+            arrays=options.arrays,
         )
         about = describe(adapter)
     except Exception as error:  # noqa: BLE001 - an adapter may raise anything, and the suite must be told
@@ -94,6 +91,7 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--name", help="for a plain function: the name that is shown")
     parser.add_argument("--device", help='the device on which the framework works, such as "cuda"')
     parser.add_argument("--mesh", help="for a function on a mesh: the size of each axis, such as replica=2,shard=2")
+    parser.add_argument("--arrays", choices=registry.ARRAYS, default="numpy", help="for such a function: its arrays")
     parser.add_argument("--memory", type=int, metavar="BYTES", help="how much memory this process may allocate")
     return parser
 
@@ -159,31 +157,6 @@ def describe(adapter: Adapter) -> dict[str, Any]:
 def answer(adapter: Adapter, message: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer to one call: a reply, an exception of the framework, a refusal, or the adapter's mistake."""
     return answer_by(lambda call: refuse_excess(answer_in_watched_surroundings(adapter, call), call), message)
-
-
-def answer_by(make_reply: Callable[[Call], Reply], message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer to one call, with the reply that a function makes."""
-    number = message["number"]
-    try:
-        call = wire.decode_call(message)
-        return wire.encode_reply(make_reply(call), number, call)
-    except Unsupported as error:
-        return {"message": "unsupported", "number": number, "text": read_text(error), "kind": error.kind}
-    except FrameworkRaised as error:
-        return {
-            "message": "raised",
-            "number": number,
-            "kind": error.kind[: NAME.number],
-            "text": shorten(error.text),
-            "inputs": wire.encode_arrays(error.inputs),
-            "disturbed": [shorten(text) for text in error.disturbed],
-        }
-    except MemoryError:
-        raise
-    except BadReply as error:
-        return {"message": "mistake", "number": number, "text": read_text(error)}
-    except Exception:  # noqa: BLE001 - an adapter may raise anything, and the suite must be told
-        return {"message": "mistake", "number": number, "text": shorten(traceback.format_exc())}
 
 
 def refuse_excess(reply: Any, call: Call) -> Reply:

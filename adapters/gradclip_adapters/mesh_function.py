@@ -21,7 +21,7 @@ from .contract import Call, FrameworkRaised, Gradient, Reply, Unsupported, frame
 from .mesh import Mesh, cut_call, find_placement, get_mesh, join_replies
 from .plain import DTYPES_OF_FUNCTIONS, PlainFunction
 
-__all__ = ["FEATURES_ON_A_MESH", "MeshFunction"]
+__all__ = ["FEATURES_ON_A_MESH", "MeshFunction", "show_placements", "take_replies"]
 
 #: The features of every function on a mesh.
 FEATURES_ON_A_MESH = ("distributed", "none_grads")
@@ -66,6 +66,9 @@ class MeshFunction(PlainFunction):
         If there is no such operation, or no such mesh.
     """
 
+    #: The parameters that the function must take.
+    needed_parameters: tuple[str, ...] = ("mesh",)
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -76,7 +79,9 @@ class MeshFunction(PlainFunction):
         name: str | None = None,
     ) -> None:
         self._mesh = Mesh(mesh)
-        super().__init__(function, operation, dtypes, in_place, name, more=("mesh", "placements"))
+        super().__init__(
+            function, operation, dtypes, in_place, name, more=("mesh", "placements"), needed=self.needed_parameters
+        )
         features = {*self._subject.features, *FEATURES_ON_A_MESH} & POSSIBLE
         self._subject = replace(self._subject, features=tuple(sorted(features)), mesh=self._mesh.axes)
 
@@ -85,18 +90,23 @@ class MeshFunction(PlainFunction):
         self._refuse_missing_parameters(call)
         refuse_unlisted(call, self._subject)
         self._refuse_hidden_placements(call)
+        return join_replies(call, self._ask_ranks(call))
+
+    def _ask_ranks(self, call: Call) -> list[Reply]:
+        """Return the reply of each rank."""
         mesh = get_mesh(call)
 
         def answer_on(rank: int) -> Callable[[RankMesh], Reply]:
             part = cut_call(call, rank)
-            shown = [_show_placements(gradient, mesh) for gradient in part.gradients]
+            shown = [show_placements(gradient, mesh) for gradient in part.gradients]
             return lambda view: self._answer_alone(part, {"mesh": view, "placements": shown})
 
         seed = zlib.crc32(wire.dumps(wire.encode_call(call, 1)).encode())
         with framework_call() as seen:
             outcomes, mismatch = simulate(mesh, [answer_on(rank) for rank in range(mesh.size)], seed)
-        replies = _take_replies(outcomes, mismatch)
-        return replace(join_replies(call, replies), warnings=seen.warnings)
+        first, *others = take_replies(outcomes, mismatch)
+        # The ranks share the filters of warnings.
+        return [replace(first, warnings=seen.warnings), *others]
 
     def _answer_alone(self, call: Call, more: Mapping[str, Any]) -> Reply:
         """Answer on one rank, in its thread. The thread of the whole call records the warnings."""
@@ -124,14 +134,14 @@ def _record_nothing() -> Iterator[list[Any]]:
     yield []
 
 
-def _show_placements(gradient: Gradient, mesh: Mesh) -> dict[str, Any]:
+def show_placements(gradient: Gradient, mesh: Mesh) -> dict[str, Any]:
     """Return the placement on each axis, in the words of the parameter `placements`."""
     placements = {name: find_placement(gradient, name) for name in mesh.axes}
     owned = {name for name, placement in placements.items() if str(placement).startswith(("owned", "only"))}
     return {name: "owned" if name in owned else placement for name, placement in placements.items()}
 
 
-def _take_replies(outcomes: Sequence[Outcome], mismatch: str | None) -> list[Reply]:
+def take_replies(outcomes: Sequence[Outcome], mismatch: str | None) -> list[Reply]:
     """Return the reply of each rank.
 
     Raises

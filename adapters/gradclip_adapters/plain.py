@@ -104,6 +104,8 @@ class PlainFunction(Adapter):
         The subject's name; `module:function` by default.
     more
         The parameters that a subclass passes beside those of the operation, if the function takes them.
+    needed
+        Those of them that the function must take.
 
     Raises
     ------
@@ -121,6 +123,7 @@ class PlainFunction(Adapter):
         in_place: bool | None = None,
         name: str | None = None,
         more: Sequence[str] = (),
+        needed: Sequence[str] = (),
     ) -> None:
         if operation not in OPERATIONS:
             message = "there is no operation {!r}: choose from {}".format(operation, ", ".join(OPERATIONS))
@@ -132,7 +135,7 @@ class PlainFunction(Adapter):
             _name_module(self._module), getattr(function, "__qualname__", type(function).__qualname__)
         )
         self._taken, self._required, with_default = _read_parameters(
-            function, (clip.threshold, *clip.parameters, *more), self._source
+            function, (clip.threshold, *clip.parameters, *more), needed, self._source
         )
         norm_types = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, float("inf")) if "norm_type" in self._taken else (2.0,)
         features = _list_features(self._taken, self._required, with_default, in_place)
@@ -179,7 +182,14 @@ class PlainFunction(Adapter):
             message = "{} takes no parameter {}".format(self._source, ", ".join(map(repr, missing)))
             raise Unsupported(message, "interface")
 
-    def _build_keywords(self, call: Call, more: Mapping[str, Any]) -> dict[str, Any]:
+    def build_keywords(self, call: Call, more: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of the function beside the gradients. `more` holds keywords beside the options.
+
+        Raises
+        ------
+        Unsupported
+            If the call leaves out an argument that the function needs.
+        """
         keywords, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
         # A default for the flags must include all gradients. Leaving the flags out tests that.
         if "need_clip" in self._taken and not (all(flags) and "optional_flags" in self._subject.features):
@@ -193,7 +203,8 @@ class PlainFunction(Adapter):
             raise Unsupported(message)
         return keywords
 
-    def _ask(self, gradients: list[Any], keywords: dict[str, Any]) -> Any:
+    def ask(self, gradients: list[Any], keywords: dict[str, Any]) -> Any:
+        """Call the function, and return what it returns."""
         try:
             return self._function(gradients, **keywords)
         except Unsupported as error:
@@ -220,7 +231,7 @@ class PlainFunction(Adapter):
                 # A norm that a function keeps for a parameter is wrong after a step of training.
                 array[...] = 2 * other
         own.update({"parameters": parameters} if "parameters" in own else {})
-        self._ask(passed, own)
+        self.ask(passed, own)
         if flags is not None:
             flags[:] = kept
         for array, old in zip(parameters, values):
@@ -229,7 +240,7 @@ class PlainFunction(Adapter):
 
     def _answer(self, call: Call, more: Mapping[str, Any] = MappingProxyType({})) -> Reply:
         """Answer a call. `more` holds keywords beside the options of the call, for the parameters `more`."""
-        keywords = self._build_keywords(call, more)
+        keywords = self.build_keywords(call, more)
         arrays = build_tensors(call.gradients, _make_array)
         flags = list(keywords.get("need_clip", ()))
         # Pass a copy of the list, because changes to the list would hide changes to the arrays.
@@ -237,14 +248,14 @@ class PlainFunction(Adapter):
         allowed = count_answer_bytes(call)
         with framework_call(lambda: pack(arrays, allowed)) as seen:
             for earlier in make_earlier_calls(call) if "reused" in call.options else ():
-                self._ask_with_same_objects(earlier, passed, keywords, self._build_keywords(earlier, more))
+                self._ask_with_same_objects(earlier, passed, keywords, self.build_keywords(earlier, more))
                 _fill(arrays, call.gradients)
                 passed[:] = arrays
             # Read the result inside the block: after the block, the call of another thread might change it first.
-            result = self._ask(passed, keywords)
+            result = self.ask(passed, keywords)
             if "followed" in call.options:
                 following = make_following_call(call)
-                self._ask(list(build_tensors(following.gradients, _make_array)), self._build_keywords(following, more))
+                self.ask(list(build_tensors(following.gradients, _make_array)), self.build_keywords(following, more))
             reply = read_result(result, passed, arrays, allowed)
             given = "in_place" in self._subject.features or returned_no_list(result)
             kept = given or (len(passed) == len(arrays) and all(map(operator.is_, passed, arrays)))
@@ -266,7 +277,7 @@ def _name_module(module: Any) -> str:
 
 
 def _read_parameters(
-    function: Callable[..., Any], known: Sequence[str], source: str
+    function: Callable[..., Any], known: Sequence[str], needed: Sequence[str], source: str
 ) -> tuple[set[str], set[str], set[str]]:
     """Return three sets of names: the parameters that the function takes, those it needs, and those with a default."""
     try:
@@ -282,7 +293,7 @@ def _read_parameters(
     else:
         named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         taken = {parameter.name for parameter in declared[1:] if parameter.kind in named} & set(known)
-    for name in (known[0], "parameters", "mesh"):
+    for name in (known[0], "parameters", *needed):
         if name in known and name not in taken:
             message = f"{source} takes no parameter {name!r}, which this check needs"
             raise TypeError(message)

@@ -18,14 +18,15 @@ import tempfile
 import threading
 import traceback
 from pathlib import Path
-from typing import IO, Any, Callable, Mapping, Sequence
+from typing import IO, Any, Callable, Dict, Mapping, Sequence
 
 from . import wire
+from .answers import answer_by
 from .contract import Call, FrameworkRaised, Reply, Unsupported
-from .host import answer_by
+from .matching import GivenUp
 from .mesh import join_replies
 
-__all__ = ["Team", "serve"]
+__all__ = ["PATIENCE", "Answer", "Ask", "Team", "serve"]
 
 #: If a process raises, the others may wait for it forever. They get this many seconds.
 PATIENCE = 5.0
@@ -34,16 +35,23 @@ PATIENCE = 5.0
 #: of this process.
 Answer = Callable[[Call], Reply]
 
+#: A function that sends a message to the :class:`Team` and returns what it answers.
+Ask = Callable[[Mapping[str, Any]], Dict[str, Any]]
+
 
 class Team:
     """Processes that make each call together.
 
     `module` has a function `join(rank, world, folder)`, which makes the calling process a member of the group, and
     returns the function that answers its calls. The processes can find each other by files in `folder`.
+
+    With `settings`, the module has a function `load(**settings)` in place of `join`. It is called once, before the
+    processes part, and returns a function `join(rank, world, folder, ask)`. `ask` sends a message to the team, which
+    must be of a class that answers it.
     """
 
-    def __init__(self, module: str, world: int) -> None:
-        self.module, self.world = module, world
+    def __init__(self, module: str, world: int, settings: Mapping[str, Any] | None = None) -> None:
+        self.module, self.world, self.settings = module, world, settings
         self._launcher: subprocess.Popen[bytes] | None = None
         self._pipes: list[IO[bytes]] = []
         self._answers: queue.Queue[tuple[int, dict[str, Any]]] = queue.Queue()
@@ -63,14 +71,7 @@ class Team:
         RuntimeError
             If the adapter failed in one of the processes.
         """
-        if self._launcher is None:
-            self._start()
-        line = (wire.dumps(wire.encode_call(call, 1)) + "\n").encode()
-        for pipe in self._pipes:
-            # A process that has ended answers by its end.
-            with contextlib.suppress(BrokenPipeError):
-                pipe.write(line)
-                pipe.flush()
+        self.send_call(call)
         answers = self._gather()
         kinds = {answer["message"] for answer in answers.values()}
         if kinds == {"reply"}:
@@ -85,6 +86,26 @@ class Team:
                 raise Unsupported(answer["text"], answer["kind"])
         raise FrameworkRaised(*self._describe_error(answers))
 
+    def send_call(self, call: Call) -> None:
+        """Send a call to all processes. Start them if there are none."""
+        if self._launcher is None:
+            self._start()
+        for rank in range(self.world):
+            self.send(rank, wire.encode_call(call, 1))
+
+    def send(self, rank: int, message: Mapping[str, Any]) -> None:
+        """Send a message to one process. A process that has ended answers by its end."""
+        with contextlib.suppress(BrokenPipeError):
+            self._pipes[rank].write((wire.dumps(message) + "\n").encode())
+            self._pipes[rank].flush()
+
+    def receive(self, patience: float | None = None) -> tuple[int, dict[str, Any]] | None:
+        """Return the rank of the next process that sends a message, and the message. None: there was none in time."""
+        try:
+            return self._answers.get(timeout=patience)
+        except queue.Empty:
+            return None
+
     def stop(self) -> None:
         """End the processes. The next call starts new ones."""
         if self._launcher is None:
@@ -92,11 +113,15 @@ class Team:
         for pid in self.pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self._launcher.kill()
-        self._launcher.wait()
         for pipe in self._pipes:
             with contextlib.suppress(OSError):
                 pipe.close()
+        try:
+            # The launcher ends after its processes, which would become orphans.
+            self._launcher.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._launcher.kill()
+            self._launcher.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._launcher, self._pipes, self.pids = None, [], []
 
@@ -106,7 +131,8 @@ class Team:
         calls, answers = ([os.pipe() for _ in range(self.world)] for _ in range(2))
         theirs = [end for (call, _), (_, answer) in zip(calls, answers) for end in (call, answer)]
         launcher = str(Path(__file__).with_name("launch.py"))
-        words = [sys.executable, launcher, "--process", self.module, self._folder, *map(str, theirs)]
+        settings = "" if self.settings is None else json.dumps(self.settings)
+        words = [sys.executable, launcher, "--process", self.module, self._folder, settings, *map(str, theirs)]
         self._launcher = subprocess.Popen(words, pass_fds=theirs)
         for end in theirs:
             os.close(end)
@@ -125,11 +151,10 @@ class Team:
         answers: dict[int, dict[str, Any]] = {}
         while len(answers) < self.world:
             is_broken = any(answer["message"] not in ("reply", "joined") for answer in answers.values())
-            try:
-                rank, answer = self._answers.get(timeout=PATIENCE if is_broken else None)
-            except queue.Empty:
+            received = self.receive(PATIENCE if is_broken else None)
+            if received is None:
                 break
-            answers.setdefault(rank, answer)
+            answers.setdefault(*received)
         return answers
 
     def _describe_error(self, answers: Mapping[int, Mapping[str, Any]]) -> tuple[str, str]:
@@ -155,15 +180,16 @@ def serve(arguments: Sequence[str]) -> int:
 
     The processes are forks of this one, because each import of a framework takes seconds.
     """
-    name, folder, *ends = arguments
+    name, folder, settings, *ends = arguments
     module = importlib.import_module(name)
+    join = module.load(**json.loads(settings)) if settings else module.join
     numbers = list(map(int, ends))
     pairs = list(zip(numbers[::2], numbers[1::2]))
     for rank in range(len(pairs)):
         if os.fork() == 0:
             for end in (end for other, pair in enumerate(pairs) if other != rank for end in pair):
                 os.close(end)
-            _serve_calls(module, rank, len(pairs), folder, pairs[rank])
+            _serve_calls(join, rank, len(pairs), folder, pairs[rank], has_questions=bool(settings))
     for end in numbers:
         os.close(end)
     # Wait for the processes, which would become orphans.
@@ -173,18 +199,33 @@ def serve(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _serve_calls(module: Any, rank: int, world: int, folder: str, ends: tuple[int, int]) -> None:
+def _serve_calls(
+    join: Callable[..., Answer], rank: int, world: int, folder: str, ends: tuple[int, int], has_questions: bool
+) -> None:
     """Answer calls until the pipe is closed. This never returns."""
     try:
         messages_in, messages_out = os.fdopen(ends[0], "rb"), os.fdopen(ends[1], "w", encoding="utf-8")
         lines: queue.Queue[bytes] = queue.Queue()
         threading.Thread(target=_read_lines, args=(messages_in, lines, folder), daemon=True).start()
-        answer = module.join(rank, world, folder)
-        message: dict[str, Any] = {"message": "joined", "pid": os.getpid()}
-        while True:
+
+        def send(message: Mapping[str, Any]) -> None:
             messages_out.write(wire.dumps(message) + "\n")
             messages_out.flush()
-            message = answer_by(answer, json.loads(lines.get().decode()))
+
+        def ask(message: Mapping[str, Any]) -> dict[str, Any]:
+            send(message)
+            answer: dict[str, Any] = json.loads(lines.get().decode())
+            return answer
+
+        answer = join(rank, world, folder, ask) if has_questions else join(rank, world, folder)
+        send({"message": "joined", "pid": os.getpid()})
+        while True:
+            call = json.loads(lines.get().decode())
+            try:
+                message = answer_by(answer, call)
+            except GivenUp:
+                message = {"message": "given-up"}
+            send(message)
     except BaseException:  # noqa: BLE001 - this process must not go on as its parent
         traceback.print_exc()
     finally:

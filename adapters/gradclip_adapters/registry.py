@@ -17,7 +17,20 @@ from typing import Any, Mapping, Sequence
 from .contract import DTYPES, OPERATIONS, Adapter, BadDeclaration, read_text
 from .paths import FILE_MODULE, file_exists
 
-__all__ = ["BUILT_IN", "IN_PLACE", "BadTarget", "MissingFramework", "find_kind", "list_installed", "resolve"]
+__all__ = [
+    "ARRAYS",
+    "BUILT_IN",
+    "IN_PLACE",
+    "BadTarget",
+    "MissingFramework",
+    "find_function",
+    "find_kind",
+    "list_installed",
+    "resolve",
+]
+
+#: The kinds of arrays that a function on a mesh can get.
+ARRAYS = ("numpy", "torch")
 
 BUILT_IN = {
     "numpy": "gradclip_adapters.reference:numpy",
@@ -103,6 +116,8 @@ def resolve(
     name: str | None = None,
     device: str | None = None,
     mesh: Mapping[str, int] | None = None,
+    *,
+    arrays: str = "numpy",
 ) -> Adapter:
     """Return the adapter that a target names.
 
@@ -122,6 +137,8 @@ def resolve(
         The device on which the framework works, such as "cuda". None is the adapter's default.
     mesh
         For a function that clips on each rank of a mesh: the size of each axis.
+    arrays
+        For such a function: one of `ARRAYS`.
 
     Raises
     ------
@@ -136,12 +153,12 @@ def resolve(
     if kind == "file":
         return _load_file(target, device)
     if kind == "function":
-        function = _find_function(target)
+        function = find_function(target)
         if isinstance(function, Adapter) or (inspect.isclass(function) and issubclass(function, Adapter)):
             return _make_adapter(function, target, device)
         if device is not None:
             raise BadTarget(_describe_one_device(target))
-        return _wrap_function(function, target, operation, dtypes, in_place, name, mesh)
+        return _wrap_function(function, target, operation, dtypes, in_place, name, mesh, arrays=arrays)
     names = list_installed()
     if target not in names:
         message = "There is no adapter named {!r}. Known: {}. A file ends in .py; a function is module:name.".format(
@@ -208,7 +225,7 @@ def _import_file(path: str) -> ModuleType:
     return module
 
 
-def _find_function(target: str) -> Any:
+def find_function(target: str) -> Any:
     """Return the function that "module:function" or "file.py:function" names."""
     where, _, attribute = target.rpartition(":")
     if not where or not attribute:
@@ -243,6 +260,8 @@ def _wrap_function(
     in_place: bool | None,
     name: str | None,
     mesh: Mapping[str, int] | None,
+    *,
+    arrays: str,
 ) -> Adapter:
     if not callable(function):
         message = f"{target!r} is a {type(function).__name__}, not a function."
@@ -252,6 +271,7 @@ def _wrap_function(
         raise BadTarget(message)
     from .mesh_function import MeshFunction
     from .plain import DTYPES_OF_FUNCTIONS, PlainFunction
+    from .torch_function import TorchFunction
 
     wanted = tuple(dtypes) if dtypes else DTYPES_OF_FUNCTIONS
     unknown = sorted(set(wanted) - set(DTYPES))
@@ -259,11 +279,15 @@ def _wrap_function(
         message = "Unknown dtype {}; known: {}.".format(", ".join(unknown), ", ".join(DTYPES))
         raise BadTarget(message)
     try:
+        if mesh is not None and arrays == "torch":
+            return TorchFunction(function, operation, mesh, wanted, in_place, name, target)
         if mesh is not None:
             return MeshFunction(function, operation, mesh, wanted, in_place, name)
         return PlainFunction(function, operation, wanted, in_place, name)
     except TypeError as error:
         raise BadTarget(str(error)) from error
+    except ImportError as error:
+        raise MissingFramework(str(error)) from error
 
 
 def _make_adapter(found: Any, target: str, device: str | None) -> Adapter:

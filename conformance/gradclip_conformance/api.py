@@ -13,6 +13,8 @@ import numpy as np
 from gradclip_adapters.contract import DTYPES, OPERATIONS
 from gradclip_adapters.mesh_function import MeshFunction
 from gradclip_adapters.plain import PlainFunction
+from gradclip_adapters.registry import ARRAYS
+from gradclip_adapters.torch_function import TorchFunction
 from gradclip_reports.brief import draw_brief
 from gradclip_reports.records import Footer, Run, hash_plan
 from gradclip_reports.statuses import SPOILING
@@ -65,6 +67,7 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
     timeout: float = CASE_SECONDS,
     formula: str | None = None,
     mesh: Mapping[str, int] | None = None,
+    arrays: str = "numpy",
 ) -> Results:
     """Check a clip function against every case of its operation.
 
@@ -105,6 +108,9 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
         The size of each axis of a mesh of at most 8 ranks, such as `{"replica": 2, "shard": 2}`. The function is then
         called on each rank, as `fn(grads, *, clip_norm, placements, mesh)`; see `gradclip_adapters.mesh_function`.
         Along an axis with a name such as "replica" or "data", each gradient is replicated.
+    arrays : {"numpy", "torch"}, optional
+        With a mesh, "torch" runs each rank in a process of its own with real `torch.distributed`. The function is then
+        called as `fn(parameters, *, clip_norm)`; see `gradclip_adapters.torch_function`.
 
     Returns
     -------
@@ -118,8 +124,8 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
     Raises
     ------
     ValueError
-        If `op`, `dtypes`, `memory`, `timeout`, `formula` or `mesh` is invalid, or if the function needs its own process
-        and cannot be imported.
+        If `op`, `dtypes`, `memory`, `timeout`, `formula`, `mesh` or `arrays` is invalid, or if the function needs its
+        own process and cannot be imported.
     RuntimeError
         If the module of the function calls `check_clipper` while it is being imported.
     TypeError
@@ -152,13 +158,10 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
         )
         raise RuntimeError(msg)
     # Before any process starts, this line refuses a function whose signature does not fit the operation.
-    adapter = (
-        PlainFunction(fn, op, dtypes=chosen, in_place=in_place)
-        if mesh is None
-        else MeshFunction(fn, op, mesh, dtypes=chosen, in_place=in_place)
-    )
+    adapter = _make_adapter(fn, op, chosen, in_place, mesh, arrays)
     name = adapter.subjects()[0].name
-    options = PlainOptions(op, chosen, in_place, name, None if memory is None else parse_size(memory), mesh)
+    size = None if memory is None else parse_size(memory)
+    options = PlainOptions(op, chosen, in_place, name, size, mesh, arrays)
     connection, note = _connect(fn, adapter, options, isolated, timeout)
     try:
         run = _ask_all(connection, chosen, rule, timeout, own)
@@ -170,12 +173,39 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
     return results
 
 
+def _make_adapter(
+    fn: Callable[..., Any],
+    op: str,
+    dtypes: Sequence[str],
+    in_place: bool | None,
+    mesh: Mapping[str, int] | None,
+    arrays: str,
+) -> PlainFunction:
+    if arrays not in ARRAYS:
+        msg = f"Unknown `arrays` {arrays!r}; choose one of {', '.join(ARRAYS)}."
+        raise ValueError(msg)
+    if mesh is None:
+        if arrays != "numpy":
+            msg = f"`arrays={arrays!r}` needs a mesh, such as `mesh={{'shard': 2}}`."
+            raise ValueError(msg)
+        return PlainFunction(fn, op, dtypes=dtypes, in_place=in_place)
+    if arrays == "numpy":
+        return MeshFunction(fn, op, mesh, dtypes=dtypes, in_place=in_place)
+    try:
+        return TorchFunction(fn, op, mesh, dtypes=dtypes, in_place=in_place)
+    except ImportError as error:
+        raise ValueError(str(error)) from error
+
+
 def _connect(
     fn: Callable[..., Any], adapter: PlainFunction, options: PlainOptions, isolated: bool | None, timeout: float
 ) -> tuple[Connection, str]:
     """Return a connection to the function, and the reason if the function must run in this process."""
-    needed = isolated or options.memory is not None
+    needed = isolated or options.memory is not None or options.arrays != "numpy"
     if isolated is False:
+        if options.arrays != "numpy":
+            msg = f"`arrays={options.arrays!r}` runs the function in processes; leave out `isolated=False`."
+            raise ValueError(msg)
         if options.memory is not None:
             msg = "`memory` limits the function's own process; leave out `isolated=False`."
             raise ValueError(msg)

@@ -103,6 +103,7 @@ class TargetOptions:
     device: str | None = None
     memory: int | None = None
     mesh: Mapping[str, int] | None = None
+    arrays: str = "numpy"
 
     def select_cells(self, rules: tuple[str, ...] = ()) -> Selection:
         """Return the cells of these rules, or of all rules, for the operation and the dtypes."""
@@ -177,6 +178,12 @@ _OPTIONS = (
         metavar="AXIS=SIZE,...",
         help="Call MODULE:FN on each rank of this mesh, such as replica=2,shard=2.",
     ),
+    click.option(
+        "--arrays",
+        type=click.Choice(registry.ARRAYS),
+        default="numpy",
+        help="With --mesh: MODULE:FN gets arrays of NumPy, or parameters of torch with real torch.distributed.",
+    ),
 )
 
 
@@ -244,6 +251,9 @@ def _refuse_unknown_target(name: str, options: TargetOptions) -> None:
         raise click.UsageError(msg)
     if kind != "function" and options.mesh is not None:
         msg = f"--mesh is for a function MODULE:FN; {name!r} is an adapter, and its engines have meshes of their own."
+        raise click.UsageError(msg)
+    if options.arrays != "numpy" and options.mesh is None:
+        msg = f"--arrays {options.arrays} needs --mesh, such as --mesh replica=2,shard=2."
         raise click.UsageError(msg)
     # A launcher may have adapters and files that are missing on this machine.
     if options.command is not None:
@@ -333,7 +343,7 @@ def _make_starter(
         command = build_host_command(executable, options.command)
         if is_function:
             plain_options = PlainOptions(
-                str(options.operation), options.dtypes, memory=options.memory, mesh=options.mesh
+                str(options.operation), options.dtypes, memory=options.memory, mesh=options.mesh, arrays=options.arrays
             )
             return connect_named_function(command, name, plain_options, timeout)
         return HostProcess([*command, *([adapter] if is_named else []), *more], call_seconds=timeout)

@@ -60,6 +60,8 @@ class PlainOptions:
     memory: int | None = None
     #: The size of each axis of the mesh, for a function that clips on each rank of one.
     mesh: Mapping[str, int] | None = None
+    #: The arrays that a function on a mesh gets: one of `gradclip_adapters.registry.ARRAYS`.
+    arrays: str = "numpy"
 
     def list_arguments(self) -> list[str]:
         """Return the arguments of the host."""
@@ -73,7 +75,7 @@ class PlainOptions:
         if self.memory is not None:
             words += ["--memory", str(self.memory)]
         if self.mesh is not None:
-            words += ["--mesh", str(Mesh(self.mesh))]
+            words += ["--mesh", str(Mesh(self.mesh)), "--arrays", self.arrays]
         return words
 
 

@@ -9,7 +9,6 @@ import os
 import warnings
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 # DeepSpeed reads the first one when it is imported, and the second one when it makes an engine.
@@ -45,7 +44,7 @@ from .parameters import (
     read_array,
     select_more,
 )
-from .process_group import join_group_of_one
+from .process_group import join_group, join_group_of_one
 
 __all__ = ["DeepSpeedAdapter", "join"]
 
@@ -115,12 +114,8 @@ def _refuse(call: Call, subject: Subject) -> None:
 
 def join(rank: int, world: int, folder: str) -> Answer:
     """Join the group of processes, and return the function that answers its calls."""
-    if os.name == "posix":
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.environ["LOCAL_RANK"] = str(rank)
-    torch.set_num_threads(1)
-    rendezvous = Path(folder, "rendezvous").as_uri()
-    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=world)
+    join_group(rank, world, folder)
     _use_group()
     return lambda call: _answer_together(call, rank, world)
 

@@ -6,8 +6,6 @@ gradients where the engine has such functions, so that the parts are those of a 
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 import torch
@@ -18,8 +16,9 @@ from ...mesh import find_sharded_axis, get_mesh
 from ...processes import Answer, Team
 from .installed_torch import ERROR_IF_NONFINITE, HAS_MESH, NORM_DTYPES, SENT_DTYPES, VALUE_DTYPES
 from .parameters import NORM_TYPES, add_flags, make_tensor, read_array, read_arrays, select_more
+from .process_group import join_group
 
-__all__ = ["SUBJECTS", "answer_in_processes", "join"]
+__all__ = ["SUBJECTS", "answer_in_processes", "join", "take_local"]
 
 #: The engines, by the mode in the subject's name.
 ENGINES = ("DTensor", "FSDP2", "DDP") if HAS_MESH else ("DDP",)
@@ -81,11 +80,7 @@ def _refuse_parts(call: Call) -> None:
 
 def join(rank: int, world: int, folder: str) -> Answer:
     """Join the group of processes, and return the function that answers its calls."""
-    if os.name == "posix":
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    torch.set_num_threads(1)
-    rendezvous = Path(folder, "rendezvous").as_uri()
-    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=world)
+    join_group(rank, world, folder)
     mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (world,)) if HAS_MESH else None
     return lambda call: _answer(call, rank, mesh)
 
@@ -96,10 +91,10 @@ def _answer(call: Call, rank: int, mesh: Any) -> Reply:
     options, before = add_flags(call), [parameter.grad for parameter in parameters]
     with framework_call() as seen:
         norm = _clip(call.subject, parameters, options)
-    results = read_arrays([_take_local(parameter.grad) for parameter in parameters])
-    inputs = read_arrays(list(map(_take_local, before)))
+    results = read_arrays([take_local(parameter.grad) for parameter in parameters])
+    inputs = read_arrays(list(map(take_local, before)))
     # A user reads the number with `float(norm)`, which reads the part of this process.
-    total = None if norm is None else read_array(_take_local(norm))
+    total = None if norm is None else read_array(take_local(norm))
     return Reply(gradients=results, norm=total, inputs=inputs, warnings=seen.warnings)
 
 
@@ -111,8 +106,8 @@ def _clip(subject: str, parameters: Sequence[Parameter], options: Mapping[str, A
     return torch.nn.utils.clip_grad_norm_(parameters, options["clip_norm"], **more)
 
 
-def _take_local(tensor: Any) -> Any:
-    # Only a DTensor has parts.
+def take_local(tensor: Any) -> Any:
+    """Return the part of a DTensor that this process has, and any other object as it is."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 

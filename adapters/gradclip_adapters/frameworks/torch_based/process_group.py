@@ -1,13 +1,25 @@
-"""Make a group of one process, for packages whose clips work only in a group of torch."""
+"""Make groups of processes of torch, over gloo."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import torch
 
-__all__ = ["join_group_of_one"]
+__all__ = ["join_group", "join_group_of_one"]
 
 
 def join_group_of_one() -> None:
     """Make the default group of torch with this process only. Other processes and the network are not used."""
     if not torch.distributed.is_initialized():
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+
+
+def join_group(rank: int, world: int, folder: str) -> None:
+    """Make this process a member of the default group of torch. The processes find each other by a file in a folder."""
+    if os.name == "posix":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    torch.set_num_threads(1)
+    rendezvous = Path(folder, "rendezvous").as_uri()
+    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=world)

@@ -1,0 +1,37 @@
+"""Answer one call: with the reply that a function makes, or with what it raised."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any, Callable, Mapping
+
+from . import wire
+from .contract import BadReply, Call, FrameworkRaised, Reply, Unsupported, read_text
+from .limits import NAME, shorten
+
+__all__ = ["answer_by"]
+
+
+def answer_by(make_reply: Callable[[Call], Reply], message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to one call, with the reply that a function makes."""
+    number = message["number"]
+    try:
+        call = wire.decode_call(message)
+        return wire.encode_reply(make_reply(call), number, call)
+    except Unsupported as error:
+        return {"message": "unsupported", "number": number, "text": read_text(error), "kind": error.kind}
+    except FrameworkRaised as error:
+        return {
+            "message": "raised",
+            "number": number,
+            "kind": error.kind[: NAME.number],
+            "text": shorten(error.text),
+            "inputs": wire.encode_arrays(error.inputs),
+            "disturbed": [shorten(text) for text in error.disturbed],
+        }
+    except MemoryError:
+        raise
+    except BadReply as error:
+        return {"message": "mistake", "number": number, "text": read_text(error)}
+    except Exception:  # noqa: BLE001 - an adapter may raise anything, and the suite must be told
+        return {"message": "mistake", "number": number, "text": shorten(traceback.format_exc())}

@@ -1,0 +1,138 @@
+"""Call a function on torch on one rank of a mesh. This runs in the processes of `torch_function`.
+
+:func:`load` imports the function once, and the processes part afterwards. Each makes the parameters that a trainer has
+after the backward pass: a DTensor of what the ranks of the mesh share, a plain tensor of what no other rank has.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any, Callable, Sequence
+
+import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
+from torch.nn import Parameter
+
+from ...contract import Call, Gradient, Reply, framework_call, name_type, read_text
+from ...mesh import Mesh, cut_call, find_placement, list_gradients
+from ...mesh_function import show_placements
+from ...processes import Answer, Ask
+from ...registry import find_function
+from ...torch_function import TorchFunction
+from .distributed import take_local
+from .parameters import make_tensor, read_array, read_arrays
+from .process_group import join_group
+from .watched_collectives import WatchedCollectives
+
+__all__ = ["load"]
+
+#: A function that makes this process a rank of the mesh, and returns the function that answers its calls.
+Join = Callable[[int, int, str, Ask], Answer]
+
+
+def load(target: str, operation: str, mesh: dict[str, int]) -> Join:
+    """Import a function, and return the function that makes a process a rank of the mesh."""
+    # The processes are forks of this one. Threads of torch would be missing in them.
+    torch.set_num_threads(1)
+    function = TorchFunction(find_function(target), operation, mesh)
+
+    def join(rank: int, world: int, folder: str, ask: Ask) -> Answer:
+        # Functions read these variables, which every launcher sets.
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world))
+        join_group(rank, world, folder)
+        return _Rank(function, Mesh(mesh), rank, ask).answer
+
+    return join
+
+
+class _Rank:
+    """One rank of the mesh."""
+
+    def __init__(self, function: TorchFunction, mesh: Mesh, rank: int, ask: Ask) -> None:
+        self._function, self._mesh, self._rank = function, mesh, rank
+        self._watched = WatchedCollectives(mesh, rank, ask)
+        self._device_mesh = init_device_mesh("cpu", tuple(mesh.axes.values()), mesh_dim_names=tuple(mesh.axes))
+
+    def answer(self, call: Call) -> Reply:
+        """Call the function with the parameters of this rank. The reply has the parts of this rank."""
+        part = cut_call(call, self._rank)
+        wholes = [call.gradients[place] for place in list_gradients(call, self._rank)]
+        dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
+        parameters = [self._make_parameter(*pair, dtype) for pair in zip(wholes, part.gradients)]
+        before = [parameter.grad for parameter in parameters]
+        shown = [show_placements(gradient, self._mesh) for gradient in part.gradients]
+        options = {name: value for name, value in call.options.items() if name != "mesh"}
+        more = {"mesh": self._device_mesh, "placements": shown}
+        keywords = self._function.build_keywords(replace(part, options=options), more)
+        with framework_call() as seen, self._watched:
+            result = self._function.ask(list(parameters), keywords)
+        return replace(_read_result(result, parameters, before), warnings=seen.warnings)
+
+    def _make_parameter(self, whole: Gradient, own: Gradient, dtype: str) -> Parameter:
+        """Return a parameter with the gradient of this rank, which may be None."""
+        shape = (1,) if whole.array is None else whole.array.shape
+        axes = [name for name in self._mesh.axes if not _is_owned(whole, name)]
+        if not axes:
+            parameter = Parameter(torch.zeros(shape, dtype=getattr(torch, dtype)))
+            parameter.grad = None if own.array is None else make_tensor(own.array)
+            return parameter
+        placements = [_convert_placement(whole, name) for name in axes]
+        zeros = torch.zeros(shape, dtype=getattr(torch, dtype))
+        if own.array is None:
+            return Parameter(self._share(zeros, axes, [Replicate() for _ in axes], zeros))
+        part = make_tensor(own.array)
+        # A parameter is whole, also where its gradient is not yet summed.
+        kept = [Replicate() if isinstance(placement, Partial) else placement for placement in placements]
+        parameter = Parameter(self._share(torch.zeros_like(part), axes, kept, zeros))
+        parameter.grad = self._share(part, axes, placements, zeros)
+        return parameter
+
+    def _share(
+        self, part: torch.Tensor, axes: Sequence[str], placements: Sequence[Placement], whole: torch.Tensor
+    ) -> DTensor:
+        """Return a DTensor on some axes of the mesh, of the shape of the whole."""
+        mesh = self._device_mesh if len(axes) == len(self._mesh.axes) else self._device_mesh[tuple(axes)]
+        return DTensor.from_local(part, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
+
+
+def _is_owned(gradient: Gradient, axis: str) -> bool:
+    return str(find_placement(gradient, axis)).startswith(("owned", "only"))
+
+
+def _convert_placement(gradient: Gradient, axis: str) -> Placement:
+    placement = find_placement(gradient, axis)
+    if isinstance(placement, int):
+        return Shard(placement)
+    return Partial() if placement == "partial" else Replicate()
+
+
+def _read_result(result: Any, parameters: Sequence[Parameter], before: Sequence[torch.Tensor | None]) -> Reply:
+    """Return a reply with the results of a function. If they cannot be read, the reply says so."""
+    try:
+        clipped, norm = _split(result, parameters)
+        return Reply(
+            gradients=read_arrays([_take_own(tensor) for tensor in clipped]),
+            norm=None if norm is None else read_array(torch.as_tensor(_take_own(norm))),
+            inputs=read_arrays([_take_own(tensor) for tensor in before]),
+        )
+    except Exception as error:  # noqa: BLE001 - the value may be of any class, whose methods may raise anything
+        message = "returned a value of type {}, which cannot be read: {}"
+        return Reply((), malformed=message.format(name_type(result), read_text(error)))
+
+
+def _split(result: Any, parameters: Sequence[Parameter]) -> tuple[Sequence[Any], Any]:
+    """Return the clipped gradients and the norm from the result of a function. The norm is None if there is none."""
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], (list, tuple)):
+        return result
+    if isinstance(result, (list, tuple)):
+        return result, None
+    return [parameter.grad for parameter in parameters], result
+
+
+def _take_own(value: Any) -> Any:
+    """Return what this rank has of a tensor. A user reads the norm by `float(norm)`, which reads the same."""
+    local = take_local(value)
+    # The result of a functional collective waits for the collective.
+    return local.wait() if hasattr(local, "wait") else local

@@ -1,0 +1,194 @@
+"""Tell which collectives of torch a function enters, before it enters them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, Iterator, Mapping, Sequence
+
+import torch
+from torch.distributed import ProcessGroup
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ...matching import GivenUp, name_ranks
+from ...mesh import Mesh
+from ...processes import Ask
+
+__all__ = ["WatchedCollectives"]
+
+#: The libraries of torch's operators that hold its collectives.
+NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor")
+
+#: The collective that each operator performs. Those of different libraries match each other.
+COLLECTIVES = {
+    "allreduce_": "all_reduce",
+    "all_reduce": "all_reduce",
+    "all_reduce_": "all_reduce",
+    "allreduce_coalesced_": "all_reduce_coalesced",
+    "all_reduce_coalesced": "all_reduce_coalesced",
+    "all_reduce_coalesced_": "all_reduce_coalesced",
+    "allgather_": "all_gather",
+    "_allgather_base_": "all_gather",
+    "all_gather_into_tensor": "all_gather",
+    "all_gather_into_tensor_out": "all_gather",
+    "allgather_coalesced_": "all_gather_coalesced",
+    "allgather_into_tensor_coalesced_": "all_gather_coalesced",
+    "all_gather_into_tensor_coalesced": "all_gather_coalesced",
+    "reduce_scatter_": "reduce_scatter",
+    "_reduce_scatter_base_": "reduce_scatter",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "reduce_scatter_tensor_out": "reduce_scatter",
+    "reduce_scatter_tensor_coalesced_": "reduce_scatter_coalesced",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter_coalesced",
+    "broadcast_": "broadcast",
+    "broadcast": "broadcast",
+    "reduce_": "reduce",
+    "gather_": "gather",
+    "scatter_": "scatter",
+    "alltoall_": "all_to_all",
+    "alltoall_base_": "all_to_all",
+    "all_to_all_single": "all_to_all",
+    "shard_dim_alltoall": "all_to_all",
+    "barrier": "barrier",
+    "monitored_barrier_": "barrier",
+}
+
+#: The arguments that hold the tensors which a rank brings. Of a scatter, only the results are on all ranks.
+BROUGHT = ("tensors", "input", "inputs", "input_tensor", "input_tensors", "input_list")
+BROUGHT_BY = {"scatter": ("output_tensors",), "barrier": ()}
+
+#: The lines of these files are not the user's: torch, this package and Python's own library.
+OURS = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[2]) + os.sep, "<")
+PYTHONS = str(Path(os.__file__).parent) + os.sep
+
+
+class WatchedCollectives(TorchDispatchMode):  # type: ignore[misc]
+    """While this is entered, ask before each collective of this thread whether it takes place.
+
+    Parameters
+    ----------
+    mesh
+        The mesh.
+    rank
+        The rank of this process.
+    ask
+        Sends a message, and returns the answer. Its word `go` lets the collective take place.
+    """
+
+    def __init__(self, mesh: Mesh, rank: int, ask: Ask) -> None:
+        super().__init__()
+        self._mesh, self._rank, self._ask = mesh, rank, ask
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Perform an operator. A DTensor performs it by operators on its part, which come here later."""
+        if any(issubclass(kind, DTensor) for kind in types):
+            return NotImplemented
+        keywords = kwargs or {}
+        if func.namespace in NAMESPACES:
+            self._announce(func, args, keywords)
+        return func(*args, **keywords)
+
+    def _announce(self, func: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+        """Wait until a collective may take place.
+
+        Raises
+        ------
+        GivenUp
+            If it never will.
+        """
+        given = {**dict(zip((argument.name for argument in func._schema.arguments), args)), **keywords}
+        collective = COLLECTIVES.get(func._schema.name.partition("::")[2])
+        if collective is None:
+            return
+        group = _find_group(given)
+        ranks = torch.distributed.get_process_group_ranks(group)
+        tensors = list(_list_tensors([given.get(name) for name in BROUGHT_BY.get(collective, BROUGHT)]))
+        # The parts of an exchange may differ in length.
+        sizes = ["" if collective == "all_to_all" else f" of {tensor.numel()} elements" for tensor in tensors]
+        forms = [_name_dtype(tensor) + size for tensor, size in zip(tensors, sizes)]
+        message = {
+            "message": "enters",
+            "kind": collective + _describe_options(given, ranks) + self._name_group(ranks),
+            "group": ranks,
+            "channel": group.group_name,
+            "place": _find_place(),
+            "form": ", ".join(forms),
+            "shown": _describe_tensors(tensors),
+        }
+        if self._ask(message)["message"] != "go":
+            raise GivenUp
+
+    def _name_group(self, ranks: Sequence[int]) -> str:
+        """Return the axes of a group in words, as the end of a name. They are empty for all ranks."""
+        if len(ranks) == self._mesh.size:
+            return ""
+        here = self._mesh.find_coordinates(self._rank)
+        axes = [
+            name
+            for name in self._mesh.axes
+            if any(self._mesh.find_coordinates(rank)[name] != here[name] for rank in ranks)
+        ]
+        if list(self._mesh.find_group(self._rank, axes)) == sorted(ranks):
+            return f" over {', '.join(axes) or 'no axis'}"
+        return f" among {name_ranks(sorted(ranks))}"
+
+
+def _find_group(given: Mapping[str, Any]) -> Any:
+    """Return the group of processes from the arguments of an operator."""
+    if "process_group" in given:
+        return ProcessGroup.unbox(given["process_group"])
+    group = given["group_name"]
+    if isinstance(group, str):
+        return torch.distributed.distributed_c10d._resolve_process_group(group)
+    return group if isinstance(group, ProcessGroup) else ProcessGroup.unbox(group)
+
+
+def _list_tensors(values: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in lists, which may be nested."""
+    if isinstance(values, torch.Tensor):
+        yield values
+    elif isinstance(values, (list, tuple)):
+        for value in values:
+            yield from _list_tensors(value)
+
+
+def _name_dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).replace("torch.", "")
+
+
+def _describe_options(given: Mapping[str, Any], ranks: Sequence[int]) -> str:
+    """Return the operation and the source of a collective in words, as the end of its name."""
+    text = ""
+    if "reduce_op" in given:
+        operation = given["reduce_op"]
+        word = operation if isinstance(operation, str) else torch.distributed.ReduceOp.RedOpType(operation.op()).name
+        text += f'("{word.lower()}")'
+    root = given.get("root_rank", given.get("src"))
+    if root is not None:
+        text += f" with root {ranks[root]}"
+    return text
+
+
+def _describe_tensors(tensors: Sequence[torch.Tensor]) -> str:
+    if not tensors:
+        return ""
+    shown = f"{_name_dtype(tensors[0])} of shape {tuple(tensors[0].shape)}"
+    return shown if len(tensors) == 1 else f"{len(tensors)} tensors, the first {shown}"
+
+
+def _find_place() -> str:
+    """Return the innermost line that is the user's."""
+    frame = sys._getframe()
+    while frame.f_back is not None and _is_foreign(frame.f_code.co_filename):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def _is_foreign(file: str) -> bool:
+    # Packages are in a folder of Python's own library.
+    is_pythons = file.startswith(PYTHONS) and "site-packages" not in file
+    return is_pythons or file.startswith(OURS)

@@ -64,6 +64,7 @@ RUN_BY = {
     "docs/how-to/use-the-reference.md": "tests/test_readme.py and tests/spec/test_documentation.py",
     "docs/tutorial/adapter.md": "test_tutorial_prints_what_it_shows",
     "docs/tutorial/function.md": "test_tutorial_prints_what_it_shows",
+    "docs/tutorial/trainer.md": "tests/adapters/test_torch_meshes.py",
     # This page explains one call, line by line.
     "docs/explanation/reference-design.md": "test_call_of_the_tour_gives_the_norm",
 }

@@ -136,6 +136,21 @@ def test_function_from_the_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert "global-norm.shards-as-whole" in done.output
 
 
+@pytest.mark.exam(sample=0)
+def test_tutorial_prints_what_it_shows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tutorial" / "trainer.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for file, text in re.findall(r"Save this as `([\w.]+)`[^`]*```python\n(.*?)```", page, re.DOTALL):
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    runs = re.findall(r"```sh\n(gradclip [^\n]*)\n```\n.*?```text\n(.*?)```", page, re.DOTALL)
+
+    assert len(runs) == 2
+    for line, shown in runs:
+        printed = " ".join(CliRunner().invoke(gradclip, line.split()[1:]).output.split())
+        for part in shown.split("..."):
+            assert " ".join(part.split()) in printed
+
+
 def test_mistakes_get_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch_mesh_functions
 

@@ -128,6 +128,20 @@ def catch_everything(mesh: DeviceMesh) -> None:
         time.sleep(60)
 
 
+def wait_for_message(mesh: DeviceMesh) -> None:
+    """Send from each rank to the next one, but not from rank 1."""
+    rank, value = mesh.get_rank(), torch.zeros(1)
+    if rank:
+        dist.recv(value, rank - 1)
+    if rank not in (1, 3):
+        dist.send(value, rank + 1)
+
+
+def make_group_alone(mesh: DeviceMesh) -> None:
+    if mesh.get_rank() < 2:
+        dist.new_group([0, 1])
+
+
 def use_every_collective(mesh: DeviceMesh) -> None:
     """Enter each kind of collective, all of which match."""
     one, four = torch.ones(1), torch.ones(4)
@@ -141,7 +155,13 @@ def use_every_collective(mesh: DeviceMesh) -> None:
     dist.scatter(one, parts if is_first else None)
     dist.all_to_all_single(torch.zeros(4), four)
     dist.all_gather_object([None] * 4, {"rank": mesh.get_rank()})
-    dist.barrier()
+    ring = [
+        dist.P2POp(dist.irecv, torch.zeros(1), (mesh.get_rank() - 1) % 4),
+        dist.P2POp(dist.isend, one, (mesh.get_rank() + 1) % 4),
+    ]
+    for work in dist.batch_isend_irecv(ring):
+        work.wait()
+    dist.barrier(dist.new_group([0, 1, 2, 3]))
 
 
 #: What happens on a mesh `replica=2,shard=2`. The threshold of the call is the number of the situation.
@@ -154,6 +174,8 @@ SITUATIONS = (
     use_other_collective,
     raise_alone,
     catch_everything,
+    wait_for_message,
+    make_group_alone,
     use_every_collective,
 )
 

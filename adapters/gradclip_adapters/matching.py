@@ -28,6 +28,9 @@ class Entry:
     shown: str = ""
     #: The group's name, if several groups may have the same ranks.
     channel: str = ""
+    #: For a message between two ranks, which has no group: the other half, and how many of these must have been posted.
+    half: str = ""
+    count: int = 0
 
     def __str__(self) -> str:
         """Return the collective with its value's form and the line that entered it."""
@@ -38,7 +41,11 @@ def find_matching(entered: Mapping[int, Entry]) -> Iterator[tuple[int, ...]]:
     """Yield the groups all of whose ranks have entered the same collective, with values of the same form."""
     for group, channel in dict.fromkeys((entry.group, entry.channel) for entry in entered.values()):
         entries = [entered[rank] for rank in group if rank in entered]
-        if len(entries) < len(group) or any((one.group, one.channel) != (group, channel) for one in entries):
+        if (
+            not group
+            or len(entries) < len(group)
+            or any((one.group, one.channel) != (group, channel) for one in entries)
+        ):
             continue
         kinds = {entry.kind for entry in entries}
         forms = {entry.form for entry in entries} - {""}

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+from collections import Counter
 from dataclasses import replace
 from typing import Any, Callable, Mapping, Sequence
 
@@ -117,9 +118,11 @@ class WatchedTeam(Team):
     def ask_all(self, call: Call) -> tuple[list[Outcome], str | None]:
         """Return what became of each rank, and a clause about collectives that do not match, or None if all match."""
         self.send_call(call)
-        answers, entered, mismatch = _Conversation(self).hold()
-        if len(answers) < self.world or any(_is_end(answer) for answer in answers.values()):
-            # The processes no longer agree on which call comes next.
+        conversation = _Conversation(self)
+        answers, entered, mismatch = conversation.hold()
+        is_over = len(answers) < self.world or any(_is_end(answer) for answer in answers.values())
+        if is_over or conversation.has_open_messages():
+            # The processes no longer agree on what comes next.
             self.stop()
         outcomes = [_read_outcome(answers.get(rank), entered.get(rank)) for rank in range(self.world)]
         return outcomes, mismatch
@@ -135,6 +138,12 @@ class _Conversation:
         self._entered: dict[int, Entry] = {}
         self._answers: dict[int, dict[str, Any]] = {}
         self._mismatch: str | None = None
+        #: How many messages have been posted, by the half of a message between two ranks.
+        self._posted: Counter[str] = Counter()
+
+    def has_open_messages(self) -> bool:
+        """Return whether a rank has sent a message that no other one receives, or the reverse."""
+        return any(count != self._posted[_name_other_half(half)] for half, count in list(self._posted.items()))
 
     def hold(self) -> tuple[dict[int, dict[str, Any]], dict[int, Entry], str | None]:
         """Return the answer of each rank, the collective that each rank was in last, and the mismatch if any."""
@@ -155,7 +164,10 @@ class _Conversation:
         return PATIENCE if any(answer["message"] != "reply" for answer in self._answers.values()) else None
 
     def _note(self, rank: int, message: dict[str, Any]) -> None:
-        if message["message"] != "enters":
+        if message["message"] == "posts":
+            self._posted[message["half"]] += 1
+            self._team.send(rank, {"message": "go", "count": self._posted[message["half"]]})
+        elif message["message"] != "enters":
             self._waiting.pop(rank, None)
             self._answers.setdefault(rank, message)
         elif self._mismatch is None:
@@ -169,6 +181,11 @@ class _Conversation:
     def _let_matching_go(self) -> None:
         """Let the ranks go whose collectives match. If all ranks wait or have ended, give the others up."""
         going = [rank for group in find_matching(self._waiting) for rank in group]
+        going += [
+            rank
+            for rank, entry in self._waiting.items()
+            if entry.half and self._posted[_name_other_half(entry.half)] >= entry.count
+        ]
         for rank in going:
             del self._waiting[rank]
             self._team.send(rank, {"message": "go"})
@@ -188,6 +205,12 @@ class _Conversation:
 def _read_entry(message: Mapping[str, Any]) -> Entry:
     fields = {name: value for name, value in message.items() if name != "message"}
     return Entry(**{**fields, "group": tuple(fields["group"])})
+
+
+def _name_other_half(half: str) -> str:
+    """Return the name of the half that fits another, such as `receive 0>1 in 3:0` for `send 0>1 in 3:0`."""
+    kind, _, rest = half.partition(" ")
+    return f"{'receive' if kind == 'send' else 'send'} {rest}"
 
 
 def _is_end(answer: Mapping[str, Any]) -> bool:

@@ -96,6 +96,8 @@ def make_call(situation: str) -> Call:
         ("use_other_collective", "rank 0 in all_gather .*; ranks 1 to 3 in broadcast with root 0 of float32"),
         ("raise_alone", r"in barrier at .*; rank 1 raised ValueError \(ValueError: no gradient\)"),
         ("catch_everything", "rank 2 returned"),
+        ("wait_for_message", r"ranks 0 and 1 returned; rank 2 in recv from rank 1 of float32 of shape \(1,\) at "),
+        ("make_group_alone", "ranks 0 and 1 in new_group of ranks 0 and 1 at .*; ranks 2 and 3 returned"),
     ],
 )
 def test_mismatch_is_told_at_once(answering: TorchFunction, situation: str, words: str) -> None:

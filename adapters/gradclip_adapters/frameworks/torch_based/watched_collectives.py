@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import torch
-from torch.distributed import ProcessGroup
+from torch.distributed import ProcessGroup, Work, distributed_c10d
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -59,6 +59,9 @@ COLLECTIVES = {
 BROUGHT = ("tensors", "input", "inputs", "input_tensor", "input_tensors", "input_list")
 BROUGHT_BY = {"scatter": ("output_tensors",), "barrier": ()}
 
+#: Makes a group of processes, however the function asks torch for one.
+_make_group = distributed_c10d._new_group_with_tag
+
 #: The lines of these files are not the user's: torch, this package and Python's own library.
 OURS = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[2]) + os.sep, "<")
 PYTHONS = str(Path(os.__file__).parent) + os.sep
@@ -80,6 +83,19 @@ class WatchedCollectives(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self, mesh: Mesh, rank: int, ask: Ask) -> None:
         super().__init__()
         self._mesh, self._rank, self._ask = mesh, rank, ask
+        self._works: list[Any] = []
+
+    def __enter__(self) -> Any:
+        """Begin to watch this thread."""
+        self._works.clear()
+        # Making a group is no operator.
+        distributed_c10d._new_group_with_tag = self._make_group
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        """End the watch."""
+        distributed_c10d._new_group_with_tag = _make_group
+        return super().__exit__(*error)
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -89,10 +105,28 @@ class WatchedCollectives(TorchDispatchMode):  # type: ignore[misc]
             return NotImplemented
         keywords = kwargs or {}
         if func.namespace in NAMESPACES:
-            self._announce(func, args, keywords)
+            given = {**dict(zip((argument.name for argument in func._schema.arguments), args)), **keywords}
+            name = func._schema.name.partition("::")[2]
+            if name in ("send", "recv_"):
+                return self._post(name, given, lambda: func(*args, **keywords))
+            if name in COLLECTIVES:
+                self._announce(COLLECTIVES[name], given)
         return func(*args, **keywords)
 
-    def _announce(self, func: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+    def _make_group(self, ranks: Sequence[int] | None = None, *args: Any, **keywords: Any) -> Any:
+        """Make a group when all ranks make it that must: those of the group, or all."""
+        every = list(range(self._mesh.size))
+        members = every if ranks is None else sorted(ranks)
+        entry = {
+            "kind": f"new_group of {name_ranks(members)}",
+            "group": members if keywords.get("use_local_synchronization") else every,
+            "place": _find_place(),
+            "channel": "new_group",
+        }
+        self._wait(entry)
+        return _make_group(ranks, *args, **keywords)
+
+    def _wait(self, entry: Mapping[str, Any]) -> None:
         """Wait until a collective may take place.
 
         Raises
@@ -100,18 +134,40 @@ class WatchedCollectives(TorchDispatchMode):  # type: ignore[misc]
         GivenUp
             If it never will.
         """
-        given = {**dict(zip((argument.name for argument in func._schema.arguments), args)), **keywords}
-        collective = COLLECTIVES.get(func._schema.name.partition("::")[2])
-        if collective is None:
-            return
+        if self._ask({"message": "enters", **entry})["message"] != "go":
+            raise GivenUp
+
+    def _post(self, name: str, given: Mapping[str, Any], perform: Callable[[], Any]) -> Any:
+        """Send or receive a message, and return the work. It is checked when the function waits for the work."""
+        group = ProcessGroup.unbox(given["process_group"])
+        ranks = torch.distributed.get_process_group_ranks(group)
+        peer = ranks[given["dst" if name == "send" else "src"]]
+        pair = (self._rank, peer) if name == "send" else (peer, self._rank)
+        half = "{} {}>{} in {}:{}".format(
+            "send" if name == "send" else "receive", *pair, group.group_name, given["tag"]
+        )
+        entry = {
+            "kind": f"{'send to' if name == 'send' else 'recv from'} rank {peer}",
+            "group": [],
+            "place": _find_place(),
+            "shown": _describe_tensors(given["tensors"]),
+            "half": half,
+            "count": self._ask({"message": "posts", "half": half})["count"],
+        }
+        work = _WatchedWork(Work.unbox(perform()), lambda: self._wait(entry))
+        # torch keeps no reference to an object of a class of Python.
+        self._works.append(work)
+        return Work.boxed(work)
+
+    def _announce(self, collective: str, given: Mapping[str, Any]) -> None:
+        """Wait until a collective may take place, by the arguments of its operator."""
         group = _find_group(given)
         ranks = torch.distributed.get_process_group_ranks(group)
         tensors = list(_list_tensors([given.get(name) for name in BROUGHT_BY.get(collective, BROUGHT)]))
         # The parts of an exchange may differ in length.
         sizes = ["" if collective == "all_to_all" else f" of {tensor.numel()} elements" for tensor in tensors]
         forms = [_name_dtype(tensor) + size for tensor, size in zip(tensors, sizes)]
-        message = {
-            "message": "enters",
+        entry = {
             "kind": collective + _describe_options(given, ranks) + self._name_group(ranks),
             "group": ranks,
             "channel": group.group_name,
@@ -119,8 +175,7 @@ class WatchedCollectives(TorchDispatchMode):  # type: ignore[misc]
             "form": ", ".join(forms),
             "shown": _describe_tensors(tensors),
         }
-        if self._ask(message)["message"] != "go":
-            raise GivenUp
+        self._wait(entry)
 
     def _name_group(self, ranks: Sequence[int]) -> str:
         """Return the axes of a group in words, as the end of a name. They are empty for all ranks."""
@@ -137,13 +192,27 @@ class WatchedCollectives(TorchDispatchMode):  # type: ignore[misc]
         return f" among {name_ranks(sorted(ranks))}"
 
 
+class _WatchedWork(Work):  # type: ignore[misc]
+    """The sending or receiving of a message, which first asks whether the other rank takes part in it."""
+
+    def __init__(self, work: Any, announce: Callable[[], None]) -> None:
+        super().__init__()
+        self._work, self._announce = work, announce
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Wait for the message, if it will come. Then no time limit is needed."""
+        del timeout
+        self._announce()
+        return bool(self._work.wait())
+
+
 def _find_group(given: Mapping[str, Any]) -> Any:
     """Return the group of processes from the arguments of an operator."""
     if "process_group" in given:
         return ProcessGroup.unbox(given["process_group"])
     group = given["group_name"]
     if isinstance(group, str):
-        return torch.distributed.distributed_c10d._resolve_process_group(group)
+        return distributed_c10d._resolve_process_group(group)
     return group if isinstance(group, ProcessGroup) else ProcessGroup.unbox(group)
 
 

@@ -32,7 +32,7 @@ import gradclip_spec
 from gradclip_adapters import wire
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.known.claims import load_claims
-from gradclip_conformance.known.known_causes import read_known_entries
+from gradclip_conformance.known.failures import read_known
 from gradclip_reports.records import read_runs
 from gradclip_spec.rules import load
 from gradclip_spec.rules.causes import load_causes
@@ -206,8 +206,8 @@ def test_workflow_passes_inputs_that_the_action_has() -> None:
 )
 def test_file_beside_an_adapter_is_valid(block: Block, tmp_path: Path) -> None:
     if "[[known]]" in block.text:
-        (entry,) = read_known_entries(block.text, block.page)
-        assert all(one.reason for one in entry)
+        (entry,) = read_known(block.text, block.page)
+        assert entry.reason
     else:
         adapter = tmp_path / "my_adapter.py"
         (tmp_path / "my_adapter.claims.toml").write_text(block.text, encoding="utf-8")

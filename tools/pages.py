@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gradclip_conformance.known.pins import depends_on_chance
+from gradclip_conformance.known.failures import depends_on_chance
 from gradclip_conformance.run.environments import read_recipes
 from gradclip_reports.counting import count_rules
 from gradclip_reports.markdown import draw_markdown

@@ -168,11 +168,12 @@ def check_cell(
     from gradclip_reports.values import escape_text
 
     from .known.claims import load_claims_of
-    from .known.known_causes import load_known
+    from .known.failures import load_known_of
     from .run.runner import run_cell
 
     description = connection.description
-    claims, known = load_claims_of(target, description.version, description.environment), load_known(target)
+    claims = load_claims_of(target, description.version, description.environment)
+    known = load_known_of(target, description.version, description.environment)
     cell = run_cell(connection, planned, timeout, claims, known, probes, evidence)
     if cell.status in SPOILING:
         pytest.fail(escape_text(_describe(cell, connection, target, evidence)), pytrace=False)

@@ -154,7 +154,7 @@ def test_file_in_the_working_directory_is_written(folder: Path, monkeypatch: pyt
     written = run("expectations", "update", "whole.jsonl", "--write")
 
     assert (refused.exit_code, written.exit_code) == (3, 0), written.output
-    assert "Cannot write the pins" in refused.stderr
+    assert "Cannot write the known failures" in refused.stderr
     assert path.is_file()
 
 

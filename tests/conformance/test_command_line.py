@@ -429,7 +429,7 @@ class TestRecords:
         assert [path.name for path in tmp_path.iterdir()] == ["page.md"]
         assert (tmp_path / "page.md").read_text(encoding="utf-8") == "good"
 
-    def test_pins_are_not_proposed_from_a_partial_record(self, tmp_path: Path) -> None:
+    def test_nothing_is_proposed_from_a_partial_record(self, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
         run("check", WRONG, *NARROW, "-o", record)
         result = run("expectations", "update", record)
@@ -439,7 +439,7 @@ class TestRecords:
 
     @pytest.mark.exam(sample=1)
     @pytest.mark.parametrize("adapter", ["../../x", "/etc/x", "no-such-adapter", "./no_such_file.py"])
-    def test_pins_are_proposed_for_known_adapters_only(self, adapter: str, tmp_path: Path) -> None:
+    def test_entries_are_proposed_for_adapters_of_the_suite_only(self, adapter: str, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
         run("check", RIGHT, *NARROW, "-o", record)
         header, rest = record.read_text(encoding="utf-8").split("\n", 1)
@@ -449,9 +449,9 @@ class TestRecords:
         result = run("expectations", "update", record, "--write")
 
         assert result.exit_code == 2
-        assert "cannot be pinned" in result.stderr
+        assert "cannot be recorded" in result.stderr
 
-    def test_pins_are_not_written_through_a_link(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_entries_are_not_written_through_a_link(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "folder").mkdir()
         victim = tmp_path / "victim"
@@ -614,25 +614,25 @@ class TestFilesBesideAnAdapter:
         return tmp_path
 
     @pytest.mark.exam(sample=0)
-    def test_pins_apply_however_the_path_is_spelled(self, folder: Path) -> None:
-        # Check every rule of the operation except the random calls, whose many cells may lack pins.
+    def test_entries_apply_however_the_path_is_spelled(self, folder: Path) -> None:
+        # Check every rule of the operation except the random calls, whose many cells take long.
         designed = ("value.combinations", "value.combinations-extreme")
         every_rule = [
             f"--rule={rule.id}" for rule in rules.load() if rule.id.startswith("value.") and rule.id not in designed
         ]
         assert run("check", "./my_adapter.py", *every_rule, "-o", "record.jsonl").exit_code == 1
-        pins = folder / "my_adapter.expectations.toml"
+        known = folder / "my_adapter.expectations.toml"
         # A shell that redirects output to this file empties it before the command starts.
-        pins.touch()
-        pins.write_text(run("expectations", "update", "record.jsonl").stdout, encoding="utf-8")
-        assert pins.read_text(encoding="utf-8").startswith("# Known failures of ")
+        known.touch()
+        known.write_text(run("expectations", "update", "record.jsonl").stdout, encoding="utf-8")
+        assert known.read_text(encoding="utf-8").startswith("# Known failures of ")
 
         # With one spelling of the path, one rule is enough.
         for spelling, chosen in (("my_adapter.py", ["--rule=value.bounds"]), (folder / "my_adapter.py", every_rule)):
-            result = run("check", spelling, *chosen, "-o", "pinned.jsonl")
+            result = run("check", spelling, *chosen, "-o", "known.jsonl")
             assert result.exit_code == 0, result.output
             assert "known;" in result.stdout
-        assert run("expectations", "update", "pinned.jsonl").exit_code == 0
+        assert run("expectations", "update", "known.jsonl").exit_code == 0
 
     def test_claims_apply_and_documented_cells_show_their_input(self, folder: Path) -> None:
         claim = '[[claim]]\nsubject = "*"\npredicts = "raises"\nphrase = "min raises"\nwhere = "there"\n'
@@ -654,8 +654,12 @@ class TestFilesBesideAnAdapter:
     @pytest.mark.parametrize(
         ("kind", "text", "said"),
         [
-            ("expectations", "[[deviation", "broken_0.expectations.toml is not TOML"),
-            ("expectations", "[[deviation]]", "A pin in broken_1.expectations.toml lacks"),
+            ("expectations", "[[known", "broken_0.expectations.toml is not TOML"),
+            (
+                "expectations",
+                "[[known]]",
+                " broken_1.expectations.toml, [[known]] 1: subjects: this field is missing",
+            ),
             ("claims", "[[claim", "broken_2.claims.toml is not TOML"),
             ("claims", "[[claim]]", "A claim in broken_3.claims.toml lacks 'subject'"),
         ],
@@ -670,10 +674,9 @@ class TestFilesBesideAnAdapter:
         assert result.exit_code == 2
         assert said in " ".join(result.stderr.split())
 
-    def test_pins_are_not_proposed_without_the_pins_of_the_record(self, folder: Path) -> None:
-        pin = 'subjects = ["*"]\ncases = ["value.bounds/*"]\nobserved = "other"\nreason = "r"\nurl = "u"'
-        pin += '\nfirst_seen = "1"\nlast_seen = "1"'
-        (folder / "my_adapter.expectations.toml").write_text(f"[[deviation]]\n{pin}\n", encoding="utf-8")
+    def test_nothing_is_proposed_without_the_known_failures_of_the_record(self, folder: Path) -> None:
+        entry = 'subjects = ["*"]\nrules = ["value.bounds/*"]\nreason = "r"\nurl = "u"\nchecked = ""'
+        (folder / "my_adapter.expectations.toml").write_text(f"[[known]]\n{entry}\n", encoding="utf-8")
         run("check", "my_adapter.py", "--rule", "value.bounds", "-o", "record.jsonl")
         # A shell that redirects output to this file empties it before the command starts.
         (folder / "my_adapter.expectations.toml").write_text("", encoding="utf-8")
@@ -683,7 +686,7 @@ class TestFilesBesideAnAdapter:
         assert result.exit_code == 2
         assert "there are none in my_adapter.expectations.toml" in " ".join(result.stderr.split())
 
-    def test_plain_function_cannot_be_pinned(self, folder: Path) -> None:
+    def test_plain_function_has_no_known_failures(self, folder: Path) -> None:
         arguments = ["--op", "clip_by_value", "--rule", "value.bounds", "-o", "record.jsonl"]
         assert run("check", "my_adapter:clip", *arguments).exit_code == 1
 

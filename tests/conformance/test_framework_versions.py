@@ -17,13 +17,10 @@ from click.testing import CliRunner, Result
 from gradclip_adapters import registry
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.cli.targets import complete_target
-from gradclip_conformance.judge.model import Claim
-from gradclip_conformance.known import absent
-from gradclip_conformance.known.known_causes import KnownCause
-from gradclip_conformance.known.pins import is_version_within
+from gradclip_conformance.known.scope import is_version_within
 from gradclip_conformance.run import environments
 from gradclip_conformance.run.environments import recipes, versions
-from gradclip_reports.records import Footer, Header, Run, read_runs
+from gradclip_reports.records import read_runs
 
 #: The recipe of a framework that the suite knows in four versions.
 LIBRARY = environments.Recipe(
@@ -192,22 +189,6 @@ def test_versions_are_listed_and_completed() -> None:
     context = click.Context(gradclip)
     offered = [item.value for item in complete_target(context, click.Argument(["adapters"]), "chainer@")]
     assert offered == [f"chainer@{version}" for version in known_versions]
-
-
-def test_what_is_known_about_an_absent_entry_point_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    known_failure = KnownCause(
-        "squares-overflow", ("chainer.*", "chainer.new"), "It overflows.", "none found", "2026-11-24"
-    )
-    claim = Claim("lib.new", ("norm.*",), None, None, "returns 2", "the docstring")
-    header = Header(
-        suite={}, adapter="lib", framework={}, environment={}, subjects=[{"name": "lib.old"}], command=[], started=""
-    )
-    run = Run(header, (), Footer(planned=0, finished=0, counts={}, plan_sha256=""))
-    monkeypatch.setattr(absent, "load_known", lambda _: [known_failure, replace(known_failure, subjects=("*", "new"))])
-    monkeypatch.setattr(absent, "load_claims", lambda _: [claim, replace(claim, subject="lib.o*")])
-
-    assert [one.subjects for one in absent.keep_known_about(run)] == [("*",)]
-    assert [one.subject for one in absent.keep_claims_about(run)] == ["lib.o*"]
 
 
 #: A framework whose version 1 forgets to clip, with its adapter.

@@ -210,11 +210,11 @@ class TestValues:
 
         assert statuses == ["pass", "quality", "quality", "fail"]
 
-    def test_behaviour_of_a_failure_includes_its_distance(self) -> None:
+    def test_behaviour_of_a_failure_includes_its_first_numbers(self) -> None:
         asked = build_case(expect("values"), TRIANGLE, clip_norm=2.5)
 
         off = judge_answers(asked, [make_array([1.5 + 100 * 2.0**-23, 2.0])])
-        assert (off.status, off.behaviour) == ("fail", "other:1.5,2 off by 2^6 ulp")
+        assert (off.status, off.behaviour) == ("fail", "other:1.5,2")
         assert judge_answers(asked, [make_array([1.5, 2.0])]).behaviour == "other"
 
     def test_result_of_another_dtype_breaks_the_rule_about_dtypes(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.known.known_causes import KnownCause
+from gradclip_conformance.known.failures import KnownFailure
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import PlannedCell
 from gradclip_conformance.run.runner import run_cell
@@ -18,8 +18,11 @@ from gradclip_conformance.sampler.rows import find_row, list_cases
 from gradclip_reports.records import Cell
 
 
-def make_known(cause: str, *effects: str) -> KnownCause:
-    return KnownCause(cause, ("*",), "", "none found", "2026-11-23", (("effect", effects),))
+def make_known(cause: str, *effects: str) -> KnownFailure:
+    parameters = (("effect", effects),) if effects else ()
+    return KnownFailure(
+        cause=cause, parameters=parameters, subjects=("*",), reason="", url="none found", checked="2026-11-23"
+    )
 
 
 KNOWN = (make_known("squares-overflow", "zeros", "norm"), make_known("squares-underflow", "norm"))
@@ -70,7 +73,7 @@ def judge_rows(
     function: Callable[..., Any],
     magnitude: str,
     sizes: Sequence[str],
-    known: Sequence[KnownCause],
+    known: Sequence[KnownFailure],
     **levels: Sequence[str],
 ) -> list[Cell]:
     """Return the cells of a few rows in float32. `levels` limits other axes to the given levels."""
@@ -127,7 +130,7 @@ def test_answer_with_two_causes_is_excused_only_if_both_are_known(sizes: Sequenc
     dropped = make_known("count-changed", "none dropped")
     missing = ("none-first", "none-middle", "none-last")
 
-    def find_statuses(*known: KnownCause) -> set[str]:
+    def find_statuses(*known: KnownFailure) -> set[str]:
         return {cell.status for cell in judge_rows(overflow_and_drop, "squares-over", sizes, known, none=missing)}
 
     assert find_statuses(*KNOWN, dropped) == {"deviation"}
@@ -138,9 +141,9 @@ def test_answer_with_two_causes_is_excused_only_if_both_are_known(sizes: Sequenc
 @pytest.mark.exam(sample=1)
 @pytest.mark.parametrize("sizes", [SHORT, LONG], ids=["short", "long"])
 def test_flushed_subnormals_are_recognised_among_other_gradients(sizes: Sequence[str]) -> None:
-    flushed = KnownCause("subnormals-flushed", ("*",), "", "none found", "2026-11-23")
+    flushed = make_known("subnormals-flushed")
 
-    def find_statuses(*known: KnownCause) -> set[str]:
+    def find_statuses(*known: KnownFailure) -> set[str]:
         return {cell.status for cell in judge_rows(flush, "ordinary", sizes, known, data=("subnormals",))}
 
     assert "fail" in find_statuses()
@@ -155,7 +158,7 @@ def multiply_first(grads: Any, *, clip_norm: float) -> Any:
         return [g * c / np.maximum(n, c) for g, n, c in zip(grads, norms, limits, strict=True)]
 
 
-def ask_row(name: str, *known: KnownCause) -> Cell:
+def ask_row(name: str, *known: KnownFailure) -> Cell:
     """Return the cell of a row of a clip by norm, for a function that multiplies first."""
     connection = InProcess(PlainFunction(multiply_first, "clip_by_norm", dtypes=("float16", "float32")))
     (subject,) = connection.description.subjects
@@ -164,8 +167,8 @@ def ask_row(name: str, *known: KnownCause) -> Cell:
     return run_cell(connection, PlannedCell(subject, row, None), 5.0, known=known)
 
 
-ROUNDED = KnownCause("not-exact-below", ("*",), "", "none found", "2026-11-23")
-PRODUCTS = KnownCause("product-out-of-range", ("*",), "", "none found", "2026-11-23")
+ROUNDED = make_known("not-exact-below")
+PRODUCTS = make_known("product-out-of-range")
 OVERFLOWS = make_known("squares-overflow", "zeros", "nan", "nan and zeros")
 
 
@@ -193,6 +196,6 @@ OVERFLOWS = make_known("squares-overflow", "zeros", "nan", "nan and zeros")
         ),
     ],
 )
-def test_several_known_causes_explain_a_row_together(name: str, known: Sequence[KnownCause]) -> None:
+def test_several_known_causes_explain_a_row_together(name: str, known: Sequence[KnownFailure]) -> None:
     assert ask_row(name, *known).status == "deviation"
     assert ask_row(name).status == "fail"

@@ -17,7 +17,7 @@ from gradclip_adapters.contract import FEATURES, OPERATIONS, Array, Call, Framew
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.known.claims import load_claims
-from gradclip_conformance.known.known_causes import load_known
+from gradclip_conformance.known.failures import load_known
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
 from gradclip_conformance.run.runner import RunRequest, plan_rows, run_adapter

@@ -33,12 +33,10 @@ from gradclip_conformance.cases.build import make_tensor
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.literals import write_array
 from gradclip_conformance.cases.model import Case
-from gradclip_conformance.cases.patterns import matches
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.judge.judging import choose_expectation
 from gradclip_conformance.judge.model import Script
 from gradclip_conformance.judge.script_lines import assert_equal, predict_values
-from gradclip_conformance.known.pins import find_unmatched, load_deviations
 from gradclip_conformance.oracle.predict import predict
 from gradclip_conformance.repro import direct, source
 from gradclip_conformance.repro.script import NoScript, write_script
@@ -203,20 +201,6 @@ def test_script_of_a_passed_cell_succeeds(adapter: str, tmp_path: Path) -> None:
 
     assert found
     assert {cell: outcome for cell, outcome in found.items() if outcome[0] != "passes"} == {}
-
-
-@pytest.mark.exam(sample=len(ADAPTERS))
-@pytest.mark.parametrize("adapter", ADAPTERS)
-def test_each_known_deviation_has_a_cell(adapter: str) -> None:
-    python, pins = find_python(adapter), load_deviations(adapter)
-    patterns = {pattern for pin in pins for pattern in pin.cases}
-    cases = tuple(case.id for case in list_all_cases() if any(matches(pattern, case.id) for pattern in patterns))
-    request = RunRequest(adapter, lambda: connect(adapter, python), Selection(cases=cases), timeout=120.0)
-
-    run = run_adapter(request, io.StringIO())
-
-    assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in run.cells if cell.status == "changed"] == []
-    assert find_unmatched(pins, run.cells) == []
 
 
 WRONG_CLIP = """

@@ -13,19 +13,17 @@ import pytest
 from gradclip_adapters.contract import Subject
 from gradclip_conformance.cases.toml_files import LONGEST_FILE, read_toml
 from gradclip_conformance.known.claims import load_claims
-from gradclip_conformance.known.pins import load_deviations, read_deviations
+from gradclip_conformance.known.failures import load_known, read_known
 from gradclip_conformance.oracle.formula import Formula
 from gradclip_conformance.run.environments import recipes as environments
 from gradclip_conformance.run.messages import check_formulas
 
-PIN = {
+KNOWN = {
     "subjects": '["*"]',
-    "cases": '["norm.*"]',
-    "observed": '"all-nan"',
+    "rules": '["norm.*"]',
     "reason": '"It fails."',
     "url": '"u"',
-    "first_seen": '"1"',
-    "last_seen": '"1"',
+    "checked": '"2026-11-23"',
 }
 CLAIM = {"subject": '"*"', "predicts": '"all-zero"', "phrase": '"It clips."', "where": '"there"'}
 
@@ -52,32 +50,27 @@ def test_file_that_cannot_be_read_is_named(kind: str, content: bytes, said: str,
     (tmp_path / f"lib.{kind}.toml").write_bytes(content)
 
     with pytest.raises(ValueError, match=rf"lib\.{kind}\.toml {said}"):
-        (load_claims if kind == "claims" else load_deviations)(str(tmp_path / "lib.py"))
+        (load_claims if kind == "claims" else load_known)(str(tmp_path / "lib.py"))
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('deviation = ""', r"\$\.deviation: '' is not of type 'array'"),
-        ("deviation = [1]", r"\$\.deviation\[0\]: 1 is not of type 'object'"),
-        ("deviations = []", "'deviations' was unexpected"),
-        (write_entry("deviation", PIN, subjects='"*"'), r"\$\.deviation\[0\]\.subjects"),
-        (write_entry("deviation", PIN) + write_entry("deviation", PIN, cases="[1]"), r"\$\.deviation\[1\]\.cases\[0\]"),
-        (write_entry("deviation", PIN, reason="1"), r"\$\.deviation\[0\]\.reason: 1 is not of type 'string'"),
-        (write_entry("deviation", PIN, until="2027-01-31"), r"\$\.deviation\[0\]\.until"),
-        (write_entry("deviation", PIN, until='"2027-13-31"'), r"\[\[deviation\]\] 1: month must be"),
-        (write_entry("deviation", PIN, version='"~=2"'), r"\[\[deviation\]\] 1: The version specifier '~=2'"),
-        (write_entry("deviation", PIN, observed='"formula"', formula='"plain"'), r"\$\.deviation\[0\]\.formula"),
-        (write_entry("deviation", PIN, observed='"formula"', formula='{ kind = "x" }'), r"formula\.kind: 'x' is not"),
-        (
-            write_entry("deviation", PIN, observed='"formula"', formula='{ kind = "plain", eps = nan }'),
-            r"\[\[deviation\]\] 1: A formula's `eps` must be a finite number",
-        ),
+        ('known = ""', r"\$\.known: '' is not of type 'array'"),
+        ("known = [1]", r"\$\.known\[0\]: 1 is not of type 'object'"),
+        ("deviation = []", "'deviation' was unexpected"),
+        (write_entry("known", KNOWN, subjects='"*"'), r"\$\.known\[0\]\.subjects"),
+        (write_entry("known", KNOWN) + write_entry("known", KNOWN, rules="[1]"), r"\$\.known\[1\]\.rules\[0\]"),
+        (write_entry("known", KNOWN, reason="1"), r"\$\.known\[0\]\.reason: 1 is not of type 'string'"),
+        (write_entry("known", KNOWN, checked="2027-01-31"), r"\$\.known\[0\]\.checked"),
+        (write_entry("known", KNOWN, checked='"2027-13-31"'), r"\[\[known\]\] 1: month must be"),
+        (write_entry("known", KNOWN, versions='"~=2"'), r"\[\[known\]\] 1: The version specifier '~=2'"),
+        (write_entry("known", KNOWN, by_chance='"yes"'), r"\$\.known\[0\]\.by_chance"),
     ],
 )
 def test_known_failure_with_wrong_types_is_refused(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=rf"^lib\.toml.*{said}"):
-        read_deviations(text, "lib.toml")
+        read_known(text, "lib.toml")
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ class Known(Protocol):
         """The upstream thread."""
 
 
-#: A function that returns the known failure for a cell with an explanation.
-FindKnown = Callable[[Cell, Explanation], Known | None]
+#: A function that returns the known failure for a cell and its explanation.
+FindKnown = Callable[[Cell, Explanation | None], Known | None]
 
 
 def list_asked_rules(cells: Iterable[Cell]) -> set[tuple[str, str, str]]:
@@ -128,9 +128,10 @@ def _combine(parts: Sequence[Finding]) -> Finding:
 
 def _make_key(cell: Cell, found: Explanation | None, find_known: FindKnown | None) -> tuple[Any, ...]:
     """Return what the cells of one finding share: the cause, and its parameters or the known failure."""
+    known = find_known(cell, found) if find_known is not None else None
     if found is None:
-        return UNEXPLAINED, cell.rule, None
-    if find_known is not None and (known := find_known(cell, found)) is not None:
+        return UNEXPLAINED, cell.rule, known
+    if known is not None:
         return found.cause, (), known
     return found.cause, tuple((name, value) for name, value in found.parameters if name not in VARYING), None
 

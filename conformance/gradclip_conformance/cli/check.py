@@ -24,8 +24,8 @@ from ..cases.catalogue import list_all_cases
 from ..cases.patterns import suggest_known, suggest_names
 from ..judge.model import Connection, StartError
 from ..known.claims import load_claims_of
+from ..known.failures import load_known_of
 from ..known.faults import find_faults
-from ..known.known_causes import load_known
 from ..oracle.formula import Formula
 from ..run.abilities import AbilityProbes
 from ..run.plan import PlannedCell, Selection
@@ -288,7 +288,7 @@ def _search(target: Target, selection: Selection, how: RunOptions) -> list[Plann
     try:
         description = connection.description
         claims = load_claims_of(target.name, description.version, description.environment)
-        known = load_known(target.name)
+        known = load_known_of(target.name, description.version, description.environment)
         probes = AbilityProbes()
 
         def ask(planned: PlannedCell) -> Cell:

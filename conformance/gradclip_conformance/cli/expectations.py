@@ -11,13 +11,13 @@ from gradclip_adapters import registry
 from gradclip_adapters.paths import file_exists
 from gradclip_adapters.wire import decode_subject
 from gradclip_reports.records import RecordError, Run, read_runs
+from gradclip_reports.statuses import Status
 from gradclip_reports.values import escape_line, escape_text, format_count
 
 from ..cases.catalogue import list_all_cases
 from ..known.claims import find_drift, load_claims, read_docstrings
-from ..known.known_causes import load_known
-from ..known.pins import FOUND, find_pins_file
-from ..known.propose import CannotPin, propose_pins
+from ..known.failures import find_known_file, load_known
+from ..known.propose import propose_known
 from ..run.plan import Selection, plan_cells
 from .targets import say
 
@@ -26,43 +26,47 @@ __all__ = ["expectations"]
 
 @click.group(short_help="Update known failures, and check claims about documentations.")
 def expectations() -> None:
-    """Update the pins of known failures, and check claims about the documentations of frameworks."""
+    """Update known failures, and check claims about the documentations of frameworks."""
 
 
 @expectations.command()
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--write", is_flag=True, help="Replace the file of pins, in or below the working directory.")
+@click.option("--write", is_flag=True, help="Replace the file of known failures, in or below the working directory.")
 def update(file: Path, write: bool) -> None:
-    """Propose a file of pins for the record FILE.
+    """Propose a file of known failures for the record FILE.
 
-    The pins of ./my_adapter.py are in my_adapter.expectations.toml beside it. The pins of our own adapters are in
-    expectations/<adapter>.toml. With the proposed file, a run with the same answers has exit code 0.
+    The known failures of ./my_adapter.py are in my_adapter.expectations.toml beside it. Those of our own adapters are
+    in expectations/<adapter>.toml. With the proposed file, a run with the same answers has exit code 0.
 
-    The output is the whole file. It keeps the pins that still hold, and updates the version in which they were last
-    seen. It adds a pin for each group of failures that have no pin, or whose answers have changed; write a reason and a
-    URL into each new pin. If a pin has an error, a comment in the output says so.
+    The output is the whole file. It keeps the entries that still hold, removes the others, and adds an entry for each
+    new finding; write a reason and a URL into each new entry.
 
     The record must come from a complete run, without --rule, --op, --dtype and --quick.
-    --write replaces the file of pins.
-    Without it, redirect the output to another file, because this command reads the present pins.
+    --write replaces the file of known failures.
+    Without it, redirect the output to another file, because this command reads the present one.
     """
     try:
         runs = read_runs(file)
     except RecordError as problem:
         say(str(problem))
         sys.exit(3)
+    proposals = []
     for run in runs:
-        _refuse_without_a_place(run)
+        try:
+            path = _find_place(run)
+        except ValueError as problem:
+            raise click.UsageError(str(problem)) from problem
         if missing := _count_missing(run):
             msg = (
                 f"{file} lacks {missing} cells of {run.header.adapter} that this version of the suite has. Check it "
                 "again, without --rule, --op, --dtype and --quick."
             )
             raise click.UsageError(escape_line(msg))
-    try:
-        proposals = [(find_pins_file(run.header.adapter), propose_pins(run)) for run in runs]
-    except CannotPin as problem:
-        raise click.UsageError(str(problem)) from problem
+        try:
+            text = path.read_text(encoding="utf-8") if file_exists(path) else ""
+            proposals.append((path, propose_known(run, text)))
+        except (OSError, ValueError) as problem:
+            raise click.UsageError(str(problem)) from problem
     for path, text in proposals:
         if write:
             _replace(path, text)
@@ -70,9 +74,8 @@ def update(file: Path, write: bool) -> None:
             click.echo(text, nl=False)
 
 
-def _replace(path: Path | None, text: str) -> None:
-    """Replace a file of pins, but only below the working directory. The record names it, and may be forged."""
-    assert path is not None, "_refuse_without_a_place lets no plain function pass"
+def _replace(path: Path, text: str) -> None:
+    """Replace a file of known failures, but only below the working directory. The record may be forged."""
     if not path.resolve().is_relative_to(Path.cwd().resolve()):
         msg = f"{path} is not in or below the working directory: go to its folder, or print without --write."
         raise click.UsageError(escape_line(msg))
@@ -84,33 +87,42 @@ def _replace(path: Path | None, text: str) -> None:
             stream.write(text)
         beside.replace(path)
     except OSError as problem:
-        say(f"Cannot write the pins: {problem}")
+        say(f"Cannot write the known failures: {problem}")
         sys.exit(3)
     say(escape_line(f"Written: {path}"))
 
 
-def _refuse_without_a_place(run: Run) -> None:
-    """Refuse to propose a file of pins that nothing would read, or that would lack the pins of the record."""
+def _find_place(run: Run) -> Path:
+    """Return the path of the file. Refuse a file that nothing would read, or that lacks the entries of the record.
+
+    Raises
+    ------
+    ValueError
+        If an entry of the present file is not well-formed.
+    """
     adapter = run.header.adapter
     kind = registry.find_kind(adapter)
     # A record may hold any name. Use the name in a path only if such an adapter exists.
     if (kind == "name" and adapter not in registry.list_installed()) or (
         kind == "file" and not file_exists(Path(adapter))
     ):
-        msg = f"The failures of {adapter!r} cannot be pinned: there is no such adapter here."
+        msg = f"The failures of {adapter!r} cannot be recorded: there is no such adapter here."
         raise click.UsageError(msg)
-    if kind == "function":
+    path = find_known_file(adapter)
+    if path is None:
         msg = (
-            f"The failures of a plain function such as {adapter!r} cannot be pinned. Write a file my_adapter.py that "
+            f"The failures of a plain function such as {adapter!r} cannot be recorded. Write a file my_adapter.py that "
             "imports it and says adapter = gradclip_adapters.plain.PlainFunction(fn, OP), and check ./my_adapter.py."
         )
         raise click.UsageError(msg)
-    if any(cell.status in FOUND for cell in run.cells) and not load_known(adapter):
+    known = load_known(adapter)
+    if any(cell.status == Status.DEVIATION for cell in run.cells) and not known:
         msg = (
-            f"The record was made with pins, and there are none in {find_pins_file(adapter)}. Run this in the "
-            "folder in which the record was made, and redirect the output to another file."
+            f"The record was made with known failures, and there are none in {path}. Run this in the folder in which "
+            "the record was made, and redirect the output to another file."
         )
         raise click.UsageError(msg)
+    return path
 
 
 def _count_missing(run: Run) -> int:

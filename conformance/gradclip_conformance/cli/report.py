@@ -22,7 +22,7 @@ from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 from gradclip_spec.rules.questions import load_questions
 
-from ..known.pins import depends_on_chance
+from ..known.failures import depends_on_chance
 from ..repro.script import NoScript, write_script
 from .summary import find_records, partial_option, refuse_second
 

@@ -15,7 +15,7 @@ from gradclip_reports.values import escape_line
 from ..cases.catalogue import list_all_cases
 from ..judge.model import StartError
 from ..known.claims import load_claims_of
-from ..known.known_causes import load_known
+from ..known.failures import load_known_of
 from ..run.abilities import AbilityProbes
 from ..run.plan import Selection, plan_cells
 from ..run.runner import CASE_SECONDS, run_cell
@@ -56,7 +56,7 @@ def _ask_target(target: Target, selection: Selection) -> int:
         click.echo(escape_line(f"{target.label}: {description.heading}, Python {description.environment['python']}"))
         planned = plan_cells(description.subjects, list_all_cases(), selection)
         claims = load_claims_of(target.name, description.version, description.environment)
-        known = load_known(target.name)
+        known = load_known_of(target.name, description.version, description.environment)
         probes = AbilityProbes()
         cells = [run_cell(connection, cell, CASE_SECONDS, claims, known, probes) for cell in planned]
     finally:

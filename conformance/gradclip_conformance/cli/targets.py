@@ -21,7 +21,7 @@ from gradclip_reports.values import escape_text
 from ..cases.patterns import suggest_known
 from ..judge.model import Connection, StartError
 from ..known.claims import load_claims
-from ..known.known_causes import load_known
+from ..known.failures import load_known
 from ..run.environments import (
     EnvironmentProblem,
     choose_version,
@@ -301,7 +301,7 @@ def _refuse_empty_command(command: str) -> None:
 
 
 def _refuse_malformed_files(name: str) -> None:
-    """Refuse files of pins and claims that cannot be read, before anything runs."""
+    """Refuse files of known failures and claims that cannot be read, before anything runs."""
     try:
         load_claims(name)
         load_known(name)

@@ -1,7 +1,7 @@
-"""Describe an answer: by a short word for claims and pins, and by sentences for people.
+"""Describe an answer: by a short word for claims and records, and by sentences for people.
 
-Claims about a documentation use the word alone. For a pin, the word may fit many answers. Then the results follow after
-a colon, so that the pin does not excuse an answer that is wrong in another way (see `summary`).
+Claims about a documentation use the word alone. In a record, the first numbers of a wrong answer follow after a colon,
+so that comparisons of versions and of frameworks see another answer.
 
 ============================ ===================================================================================
 `raises:<Name>`              the framework raised an exception of this name
@@ -20,8 +20,6 @@ a colon, so that the pin does not excuse an answer that is wrong in another way 
 `warns:<Category>`           the category of the first warning, for the rule about warnings
 `<word> then <word>`         two calls gave different answers; if one of them raised, its error stands alone
 ============================ ===================================================================================
-
-After `other` the judge adds the distance of the worst element, as a power of two of ulp.
 """
 
 from __future__ import annotations
@@ -40,7 +38,6 @@ from ..oracle.formats import read_float64_values
 from ..oracle.model import ExpectedArray, Prediction
 from .arrays import has_same_bits, read_norm
 from .model import Answer, Raised, Replied
-from .summary import write_numbers
 
 __all__ = [
     "describe_behaviour",
@@ -55,6 +52,9 @@ __all__ = [
 #: Words that describe exactly one answer.
 EXACT = ("unchanged", "all-nan", "all-zero")
 
+#: Of an answer, so many numbers are written.
+WRITTEN = 8
+
 _SENTENCES = {
     "unchanged": "returned the gradients unchanged",
     "all-nan": "returned NaN everywhere",
@@ -63,6 +63,18 @@ _SENTENCES = {
     "partly-nonfinite": "returned NaN or infinity where the input was finite",
     "other": "returned other gradients",
 }
+
+
+def write_numbers(arrays: Sequence[Array | None]) -> str:
+    """Return the first numbers of arrays to a few digits. Of more numbers, say how many there are."""
+    held = [array for array in arrays if array is not None and array.dtype in DTYPES]
+    values = np.concatenate([np.zeros(0), *map(read_float64_values, held)])
+    digits = 2 if any(array.dtype == "bfloat16" for array in held) else 3
+    first = ",".join(f"{value:.{digits}g}" for value in values[:WRITTEN])
+    if len(values) <= WRITTEN:
+        return first
+    counts = f"{len(values)} numbers, {np.isnan(values).sum()} NaN, {np.isinf(values).sum()} infinite"
+    return f"{first},... ({counts})"
 
 
 def describe_behaviour(case: Case, answer: Answer, about: str = "gradients") -> str:
@@ -98,19 +110,19 @@ def _describe_exactly(case: Case, answer: Answer, about: str, through_optimizer:
     word = describe_behaviour(case, answer, about)
     if not isinstance(answer, Replied):
         return word
-    results, given = answer.reply.gradients, [gradient.array for gradient in case.gradients]
+    results = answer.reply.gradients
     if about == "warnings":
         return word
     if about == "norm":
-        return f"norm:{write_numbers([answer.reply.norm], [])}" if word == "norm" else word
+        return f"norm:{write_numbers([answer.reply.norm])}" if word == "norm" else word
     if (form := _describe_other_form(case, results)) is not None:
-        return f"other-form:{form}:{write_numbers(results, given)}"
+        return f"other-form:{form}:{write_numbers(results)}"
     excluded = [(g.array, got) for g, got in zip(case.gradients, results, strict=True) if not g.need_clip]
     if any(array is not None and not has_same_bits(array, got, through_optimizer) for array, got in excluded):
-        return f"excluded-changed:{write_numbers(results, given)}"
+        return f"excluded-changed:{write_numbers(results)}"
     if word in EXACT:
         return word
-    return f"{word}:{write_numbers([results[i] for i in case.included], [given[i] for i in case.included])}"
+    return f"{word}:{write_numbers([results[i] for i in case.included])}"
 
 
 def _describe_other_form(case: Case, results: Sequence[Array | None]) -> str | None:

@@ -16,14 +16,12 @@ The judge looks only at bits and exact numbers; it does not know the framework's
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
-from ..oracle.formula import Formula
 from ..oracle.predict import OraclesDisagreeError, predict
 from .everywhere import list_also_expected
 from .expectation import Expectation, find_broken_form, find_first_changed, resolve, take_rows
@@ -38,7 +36,7 @@ from .fingerprint import (
 from .formulas import judge_by_formula
 from .model import Answer, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict, select_claims
 
-__all__ = ["EXPECTATIONS", "choose_expectation", "follow_up", "is_explained", "judge"]
+__all__ = ["EXPECTATIONS", "choose_expectation", "follow_up", "judge"]
 
 #: The expectations of the suite. Loading their modules registers them, so that cases can name them.
 EXPECTATIONS: tuple[type[Expectation], ...] = load_expectations()
@@ -85,7 +83,7 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
     except OraclesDisagreeError as error:
         return Verdict(Status.ERROR, str(error), behaviour=behaviour)
     if found.status == Status.FAIL:
-        behaviour = _choose_word(context, expectation, answers, found)
+        behaviour = _choose_word(context, expectation, answers)
     return replace(found, behaviour=behaviour)
 
 
@@ -99,7 +97,7 @@ def _judge_the_rest(context: Context, expectation: Expectation, answers: Sequenc
         behaviour = describe_behaviour(inner.case, answer, judge_by.about)
         found = _judge_by_claims(inner, judge_by, [answer], found, behaviour)
         if found.status == Status.FAIL:
-            word = _choose_word(inner, judge_by, [answer], found)
+            word = _choose_word(inner, judge_by, [answer])
             return replace(found, detail=f"The answer breaks {rule}: {found.detail}", behaviour=word, breaks=rule)
     return None
 
@@ -113,18 +111,6 @@ def _list_other_rules(
         if case is not None and isinstance(answer, Replied):
             for _, other in list_also_expected(replace(context, case=case), take_rows(case, answer.reply)):
                 yield replace(context, case=other), answer
-
-
-def is_explained(context: Context, answers: Sequence[Answer], formula: Formula, found: Verdict) -> bool:
-    """Return whether a formula explains a failure, within the error of the arithmetic."""
-    if found.breaks is None:
-        expectation = choose_expectation(context.case)
-        return judge_by_formula(context, expectation, answers, formula, found) is not None
-    return any(
-        judge_by_formula(inner, resolve(inner.case.expectation), [answer], formula, found) is not None
-        for inner, answer in _list_other_rules(context, choose_expectation(context.case), answers)
-        if inner.case.rule == found.breaks
-    )
 
 
 def _judge_no_answer(answer: Answer) -> Verdict | None:
@@ -194,11 +180,7 @@ def _is_broken_outside(context: Context, answers: Sequence[Answer], found: Verdi
     )
 
 
-def _choose_word(context: Context, expectation: Expectation, answers: Sequence[Answer], found: Verdict) -> str:
+def _choose_word(context: Context, expectation: Expectation, answers: Sequence[Answer]) -> str:
     following = expectation.follow_up(context.case, answers[0])
     cases = [context.case] if following is None else [context.case, following]
-    word = describe_exact_behaviour(cases, answers, expectation.about, through_optimizer=context.through_optimizer)
-    if not word.startswith("other:") or not found.ulp or found.ulp == math.inf:
-        return word
-    # The first digits of an answer do not show an error in a later digit.
-    return f"{word} off by 2^{math.floor(math.log2(found.ulp))} ulp"
+    return describe_exact_behaviour(cases, answers, expectation.about, through_optimizer=context.through_optimizer)

@@ -46,7 +46,7 @@ from ..cases.toml_files import add_place_to_errors, check_document, read_toml
 from ..judge.model import Claim, Domain
 from ..oracle.formula import Formula
 from .files import SCHEMAS, find_sidecar_file
-from .pins import is_on_device, is_version_within
+from .scope import is_on_device, is_version_within
 
 __all__ = [
     "CLAIMS",

@@ -1,4 +1,4 @@
-"""Compare failures with the known failures: first with the pinned answers, then with the pinned causes."""
+"""Compare failures with the known failures."""
 
 from __future__ import annotations
 
@@ -8,43 +8,34 @@ from dataclasses import replace
 from gradclip_reports.statuses import Status
 
 from ..causes.model import Explanation, Judged, Suspect
-from ..judge.judging import is_explained, judge
-from ..judge.model import Answer, Context, Description
-from .known_causes import Entry, KnownCause
-from .pins import DEADLY, Deviation, apply_pins
+from ..judge.judging import judge
+from ..judge.model import Answer, Context
+from .failures import KnownFailure
 
 __all__ = ["find_entry", "is_known_to_end", "judge_with_known", "recognise"]
 
 #: A function that explains one cell. It tries suspected causes first, and leaves out barred causes.
 Explain = Callable[[Judged, Collection[Suspect], Collection[str]], Explanation | None]
 
-#: The causes of calls that end their process.
+#: The statuses of calls that end the process, and the causes that name them. Only an entry that names the cause excuses
+#: such a call.
+DEADLY = (Status.CRASH, Status.TIMEOUT)
 DEADLY_CAUSES = frozenset({"crashes", "hangs"})
 
 
-def find_entry(entries: Iterable[Entry], case: str, subject: str, found: Explanation) -> KnownCause | None:
-    """Return the first entry that is about a cell and its explanation, or None if there is none."""
-    return next(
-        (
-            one
-            for one in entries
-            if isinstance(one, KnownCause) and one.speaks_of(case, subject) and one.is_shown_by(found)
-        ),
-        None,
-    )
+def find_entry(
+    entries: Iterable[KnownFailure], case: str, subject: str, found: Explanation | None
+) -> KnownFailure | None:
+    """Return the entry that is about a cell and its explanation, or None. Entries that name the cause come first."""
+    mine = [one for one in entries if one.speaks_of(case, subject) and one.is_shown_by(found)]
+    return next((one for one in mine if one.cause), mine[0] if mine else None)
 
 
 def judge_with_known(
-    context: Context, answers: Sequence[Answer], about: Description, entries: Sequence[Entry], explain: Explain
+    context: Context, answers: Sequence[Answer], entries: Sequence[KnownFailure], explain: Explain
 ) -> Judged:
     """Judge the answers to one case, and compare a failure with the known failures."""
-    verdict = judge(context, answers)
-    holding = [one for one in entries if one.holds(about.version, about.environment)]
-    pins = [one for one in holding if isinstance(one, Deviation)]
-    verdict = apply_pins(
-        verdict, context.case, context.subject, pins, lambda formula: is_explained(context, answers, formula, verdict)
-    )
-    return recognise(Judged(context, answers, verdict), holding, explain)
+    return recognise(Judged(context, answers, judge(context, answers)), entries, explain)
 
 
 def is_known_to_end(judged: Judged) -> bool:
@@ -57,8 +48,8 @@ def is_known_to_end(judged: Judged) -> bool:
 
 
 def _explain_by_known(
-    judged: Judged, about: Sequence[KnownCause], explain: Explain
-) -> tuple[Explanation | None, KnownCause | None]:
+    judged: Judged, about: Sequence[KnownFailure], explain: Explain
+) -> tuple[Explanation | None, KnownFailure | None]:
     """Return the explanation and its entry. Of several causes that reproduce the answer, prefer a known one."""
     first: Explanation | None = None
     barred: list[str] = []
@@ -74,36 +65,37 @@ def _explain_by_known(
     return first, None
 
 
-def recognise(judged: Judged, entries: Sequence[Entry], explain: Explain) -> Judged:
-    """Return a failure as `deviation` if a known cause explains it, and as `changed` if another cause does.
+def recognise(judged: Judged, entries: Sequence[KnownFailure], explain: Explain) -> Judged:
+    """Return a failure as `deviation` if it is known, and as `changed` if it has another cause than the known one.
 
     Parameters
     ----------
     judged
-        The cell, after it was compared with the pinned answers.
+        The cell, as the judge left it.
     entries
-        The known failures that hold for the framework that answered.
+        The known failures of the framework that answered, in its version and on its device.
     explain
         A function that returns the explanation of a cell.
     """
     verdict, case, subject = judged.verdict, judged.context.case, judged.context.subject.name
     if verdict.status not in (Status.FAIL, *DEADLY):
         return judged
-    about = [one for one in entries if isinstance(one, KnownCause) and one.speaks_of(case.id, subject)]
+    about = [one for one in entries if one.speaks_of(case.id, subject)]
     if not about:
         return judged
-    found, known = _explain_by_known(judged, about, explain)
+    by_cause = [one for one in about if one.cause]
+    found, known = _explain_by_known(judged, by_cause, explain)
+    if known is None and verdict.status == Status.FAIL:
+        known = next((one for one in about if not one.cause), None)
     if known is not None:
         detail = f"{verdict.detail} Known: {known.reason}" if known.reason else verdict.detail
         told = verdict.change_status(Status.DEVIATION, detail=detail, url=known.url)
         return replace(judged, verdict=told, explanation=found)
     rule = verdict.breaks or case.rule
-    expected = dict.fromkeys(one.cause for one in about if one.touches(rule))
+    expected = dict.fromkeys(one.cause for one in by_cause if one.touches(rule))
     if verdict.status == Status.FAIL and expected:
         other = f"the cause {found.cause!r}" if found is not None else "no cause that the suite knows"
-        titles = " or ".join(
-            dict.fromkeys(f"{one.cause!r}" for one in about if one.touches(verdict.breaks or case.rule))
-        )
+        titles = " or ".join(f"{cause!r}" for cause in expected)
         detail = f"{verdict.detail} The known failure has the cause {titles}, but this answer has {other}."
         return replace(judged, verdict=verdict.change_status(Status.CHANGED, detail=detail), explanation=found)
     return replace(judged, explanation=found)

@@ -37,7 +37,7 @@ from ..causes.model import Evidence, Judged
 from ..judge.judging import follow_up
 from ..judge.model import Claim, Connection, Context, Description, Verdict
 from ..known.claims import load_claims_of
-from ..known.known_causes import Entry, load_known
+from ..known.failures import KnownFailure, load_known_of
 from ..known.recognition import find_entry, is_known_to_end, judge_with_known
 from ..oracle.formula import Formula
 from ..oracle.predict import name_second_oracle
@@ -121,7 +121,7 @@ class _RunState:
     """The knowledge about the adapter that all jobs of a run share."""
 
     claims: tuple[Claim, ...]
-    known: tuple[Entry, ...]
+    known: tuple[KnownFailure, ...]
     description: Description
     connections: list[Connection] = field(default_factory=list)
     probes: AbilityProbes = field(default_factory=AbilityProbes)
@@ -157,7 +157,8 @@ def run_adapter(
         rows = plan_rows(description.subjects, request.selection, request.rows, request.seed)
         planned += {(cell.subject.name, cell.case.id): cell for cell in (*rows, *request.more_rows)}.values()
         claims = load_claims_of(request.adapter, description.version, description.environment)
-        state = _RunState(claims, load_known(request.adapter), description, [first])
+        known = load_known_of(request.adapter, description.version, description.environment)
+        state = _RunState(claims, known, description, [first])
         header = make_header(request.adapter, description, request.command, request.seed)
         done: dict[tuple[str, str], Cell] = {}
         if request.earlier is not None:
@@ -221,7 +222,7 @@ def _choose_cells_that_stay(
 
 
 def explain_findings(
-    evidence: Sequence[Evidence], asked: Collection[tuple[str, str, str]] = (), known: Sequence[Entry] = ()
+    evidence: Sequence[Evidence], asked: Collection[tuple[str, str, str]] = (), known: Sequence[KnownFailure] = ()
 ) -> list[Finding]:
     """Return the findings that explain cells. `asked` holds the rules that were asked (see `list_asked_rules`)."""
     found = explain_all([one.judged for one in evidence], asked)
@@ -233,7 +234,7 @@ def run_cell(
     planned: PlannedCell,
     timeout: float,
     claims: Sequence[Claim] = (),
-    known: Sequence[Entry] = (),
+    known: Sequence[KnownFailure] = (),
     probes: AbilityProbes | None = None,
     evidence: list[Evidence] | None = None,
 ) -> Cell:
@@ -294,13 +295,11 @@ def _judge(
     planned: PlannedCell,
     timeout: float,
     claims: Sequence[Claim],
-    known: Sequence[Entry],
+    known: Sequence[KnownFailure],
 ) -> Judged:
-    case, subject = planned.case, planned.subject
-    if not any(one.is_deadly and one.speaks_of(case.id, subject.name) for one in known):
-        judged = _ask_and_judge(connection, planned, timeout, claims, known)
-        if not is_known_to_end(judged):
-            return judged
+    judged = _ask_and_judge(connection, planned, timeout, claims, known)
+    if not is_known_to_end(judged):
+        return judged
     # A fresh process shows that no earlier call is to blame, and another one protects the later calls.
     connection.renew()
     try:
@@ -314,14 +313,14 @@ def _ask_and_judge(
     planned: PlannedCell,
     timeout: float,
     claims: Sequence[Claim],
-    known: Sequence[Entry],
+    known: Sequence[KnownFailure],
 ) -> Judged:
     case, subject = planned.case, planned.subject
     answers = [ask_case(connection, case, subject, timeout)]
     following = follow_up(case, answers[0])
     if following is not None:
         answers.append(ask_case(connection, following, subject, timeout))
-    return judge_with_known(Context(case, subject, tuple(claims)), answers, connection.description, known, explain_cell)
+    return judge_with_known(Context(case, subject, tuple(claims)), answers, known, explain_cell)
 
 
 def _run_all(

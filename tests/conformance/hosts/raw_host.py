@@ -236,7 +236,7 @@ GREETINGS: dict[str, Callable[[dict[str, object]], dict[str, object]]] = {
     "unknown_operation": lambda about: change_subject(about, operation="clip"),
     "formula_of_no_kind": lambda about: change_subject(about, formula={"kind": "x"}),
     "unknown_dtype": lambda about: change_subject(about, dtypes=["float31"]),
-    "name_of_two_lines": lambda about: {**about, "framework": "fake\n[[deviation]]"},
+    "name_of_two_lines": lambda about: {**about, "framework": "fake\n[[known]]"},
     "name_without_an_end": lambda about: {**about, "version": "1" * 1_000_000},
 }
 

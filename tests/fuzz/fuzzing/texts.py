@@ -89,8 +89,8 @@ BREAKERS = (
     "*" * 30 + "x",
     "[!]",
     "%s%n{0.__class__}",
-    '"\n\n[[deviation]]\nsubjects=["*"]\n',
-    '# x\n[[deviation]]\ncases = ["*"]\n#',
+    '"\n\n[[known]]\nsubjects=["*"]\n',
+    '# x\n[[known]]\nrules = ["*"]\n#',
 )
 
 PAYLOADS = tuple(escape.format(PAYLOAD) for escape in ESCAPES)

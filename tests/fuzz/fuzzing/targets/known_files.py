@@ -15,9 +15,9 @@ from gradclip_adapters.wire import decode_subject
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.judge.model import Answer, Description, Replied
 from gradclip_conformance.known.claims import load_claims
-from gradclip_conformance.known.known_causes import find_known_faults, load_known_causes, read_known_causes
-from gradclip_conformance.known.pins import find_pin_faults, load_deviations, read_deviations
-from gradclip_conformance.known.propose import CannotPin, propose_pins
+from gradclip_conformance.known.failures import load_known, read_known
+from gradclip_conformance.known.faults import find_known_faults
+from gradclip_conformance.known.propose import CannotPropose, propose_known
 from gradclip_conformance.run.plan import Selection
 from gradclip_reports.records import RecordError, Run, read_runs
 
@@ -32,41 +32,26 @@ from .records import write_record
 
 ADAPTER = "my_adapter.py"
 CASES = ("norm.scaled-above/three-four-five/float32", "norm.none-stays-none/*/float32", "norm.identity-below/*/float32")
-PIN = {
-    "subjects": ["my subject"],
-    "cases": ["norm.scaled-above/*", "norm.none-stays-none/*"],
-    "version": ">=1.0,<2",
-    "platform": "*",
-    "device": "cpu",
-    "mode": "*",
-    "until": "2999-01-31",
-    "observed": "formula",
-    "formula": {"kind": "coefficient", "eps": 1e-6},
-    "reason": "halves",
-    "url": "none found, 2026-11-22",
-    "first_seen": "1.0",
-    "last_seen": "1.0",
-}
 KNOWN = {
     "cause": "multiple",
     "parameters": {"number": 0.5, "effect": ["zeros", "n*"]},
     "subjects": ["my subject"],
     "rules": ["norm.scaled-above"],
     "versions": ">=1.0,<2",
-    "platforms": "*",
     "devices": "cuda*",
     "reason": "halves",
     "url": "none found",
     "checked": "2026-11-23",
 }
-PARTS = {
-    "cause": "arithmetic-limits",
+FAILING = {
+    "subjects": ["my subject"],
+    "rules": ["norm.scaled-above/*", "norm.none-stays-none/*"],
+    "versions": ">=1.0,<2",
+    "devices": "cpu",
+    "by_chance": True,
+    "reason": "halves",
     "url": "none found",
-    "checked": "2026-11-23",
-    "parts": [
-        {"cause": "squares-overflow", "parameters": {"effect": "zeros"}, "subjects": ["my *"], "reason": "overflows"},
-        {"cause": "long-sum", "subjects": ["my subject"], "rules": ["norm.*"], "reason": "", "versions": ">=1.0"},
-    ],
+    "checked": "",
 }
 CLAIM = {
     "subject": "my subject",
@@ -80,8 +65,7 @@ CLAIM = {
 }
 FILES = {
     "expectations": {
-        "deviation": [PIN, {name: value for name, value in {**PIN, "observed": "values"}.items() if name != "formula"}],
-        "known": [KNOWN, {**KNOWN, "cause": "squares-overflow", "checked": "", "reason": ""}, PARTS],
+        "known": [KNOWN, {**KNOWN, "cause": "squares-overflow", "checked": "", "reason": ""}, FAILING],
     },
     "claims": {"claim": [CLAIM, {"subject": "*", "predicts": "raises:ValueError", "phrase": "no", "where": "there"}]},
 }
@@ -114,9 +98,8 @@ def _check_file(place: Path, example: Any) -> None:
     (place / f"my_adapter.{kind}.toml").write_bytes(data)
     adapter = str(place / ADAPTER)
     load_claims.cache_clear()
-    read_deviations.cache_clear()
     try:
-        claims, deviations, known = load_claims(adapter), load_deviations(adapter), load_known_causes(adapter)
+        claims, known = load_claims(adapter), load_known(adapter)
         connection = _make_connection()
         run = check_run(connection, adapter, Selection(rules=CASES))
     except ValueError as error:
@@ -127,9 +110,10 @@ def _check_file(place: Path, example: Any) -> None:
     del claims
     for cell in run.cells:
         require(cell.status != "error", f"an error of the suite's own: {cell.detail[-1500:]}")
-    for fault in (*find_pin_faults(run, deviations), *find_known_faults(run, known)):
-        check_text(fault, "a fault of a pin")
-    _check_proposed(run, propose_pins(run), len(deviations) + len(known))
+    for _, fault in find_known_faults(run, known):
+        check_text(fault, "a fault of an entry")
+    path = place / "my_adapter.expectations.toml"
+    _check_proposed(run, propose_known(run, path.read_text("utf-8") if known else ""), len(known))
 
 
 def _check_refusal(text: str) -> None:
@@ -162,29 +146,26 @@ def _check_proposal(place: Path, wanted: list[Any]) -> None:
     check_text(done.stderr, "standard error")
     if run.cells:
         try:
-            text = propose_pins(run, ())
-        except CannotPin as reason:
-            require(str(reason), "pins are refused without a reason")
+            text = propose_known(run, "")
+        except CannotPropose as reason:
+            require(str(reason), "a proposal is refused without a reason")
             return
         _check_proposed(run, text, 0)
 
 
 def _check_proposed(run: Run, text: str, known: int) -> None:
     """Require that a proposal can be read, and that what it adds is about subjects and cases of the run."""
-    pins: Sequence[Any] = tomllib.loads(text).get("deviation", [])
-    require(len(read_deviations(text, "proposal")) == len(pins), "pins are lost")
-    causes: Sequence[Any] = tomllib.loads(text).get("known", [])
-    require(len(read_known_causes(text, "proposal")) == len(causes), "known causes are lost")
+    entries: Sequence[Any] = tomllib.loads(text).get("known", [])
+    require(len(read_known(text, "proposal")) == len(entries), "entries are lost")
     if known:
         return
-    names, cases = {cell.subject for cell in run.cells}, [cell.case for cell in run.cells]
-    for one in causes:
-        require(set(one["subjects"]) <= names, f"a known cause of subjects that the record does not have: {one}")
-    for pin in pins:
-        require(set(pin["subjects"]) <= names, f"a pin of subjects that the record does not have: {pin}")
-        for pattern in pin["cases"]:
-            start = pattern.split("*")[0]
-            require(start and any(case.startswith(start) for case in cases), f"a pin of other cases: {pin}")
+    names, cases = {cell.subject for cell in run.cells}, {cell.case for cell in run.cells}
+    rules = {cell.partition("/")[0] for cell in cases}
+    for entry in entries:
+        require(set(entry["subjects"]) <= names, f"an entry for subjects that the record does not have: {entry}")
+        require(
+            set(entry.get("rules", ())) <= cases | rules, f"an entry for cases that the record does not have: {entry}"
+        )
 
 
 TARGET = Target(EXAMPLES, check)

@@ -1,0 +1,230 @@
+"""Read the known failures of a framework: the entries [[known]] of `expectations/<adapter>.toml`.
+
+The file for your own adapter, `my_adapter.py`, is `my_adapter.expectations.toml` in the same folder.
+
+A framework has few causes, and each makes many cells fail. An entry makes every failure that its cause explains a known
+one. A failure that no cause explains needs an entry without a cause: it names the rules or cases that fail.
+
+============== ========================================================================================================
+`subjects`     patterns of names of entry points, in which only `*` is special
+`cause`        the id of a cause in `gradclip_spec/rules/causes.toml`; optional if `rules` are given
+`parameters`   the parameters that the cause must have (optional); a value is a number, a pattern, or a list of
+               alternatives; `effect` is the effect on the gradients, `text` the message of an error
+`rules`        patterns of rules or cases (optional if a cause is given: all)
+`versions`     a specifier such as ">=2.6,<3" (optional: all)
+`devices`      a pattern of the device that the adapter names, such as "cpu" or "cuda*" (optional: all)
+`by_chance`    true if the answer depends on chance, so that some runs do not show the failure (optional)
+`reason`       the framework's behaviour and its cause, in a sentence; the verdict counts the entries without a reason
+`url`          the upstream thread, "none found", or "no search was made"
+`checked`      the day on which the failure was reproduced without the suite, and upstream threads were searched
+============== ========================================================================================================
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gradclip_adapters.paths import file_exists
+from gradclip_reports.records import Run
+from gradclip_spec import rules
+from gradclip_spec.rules.causes import load_cause_groups, load_causes
+
+from ..cases.patterns import matches, matches_any, suggest_known
+from ..cases.toml_files import add_place_to_errors, check_document, parse_toml, read_toml
+from ..causes.model import Explanation, Suspect
+from .files import SCHEMAS, find_sidecar_file
+from .scope import is_on_device, is_version_within
+
+__all__ = [
+    "EXPECTATIONS",
+    "NO_SEARCH",
+    "KnownFailure",
+    "depends_on_chance",
+    "find_known_file",
+    "load_known",
+    "load_known_of",
+    "read_known",
+]
+
+EXPECTATIONS = Path(__file__).parent / "expectations"
+
+#: The `url` of an entry for which nobody has looked for an upstream thread.
+NO_SEARCH = "no search was made"
+
+THEMES = {rule.id: rule.theme for rule in rules.load()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownFailure:
+    """One known failure."""
+
+    #: The id of the cause. If it is empty, the entry is about every failure of its rules.
+    cause: str = ""
+    #: The values that each parameter may have.
+    parameters: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    subjects: tuple[str, ...]
+    rules: tuple[str, ...] = ("*",)
+    versions: str = ""
+    devices: str = "*"
+    by_chance: bool = False
+    reason: str
+    url: str
+    checked: str
+
+    def holds(self, version: str, environment: Mapping[str, str]) -> bool:
+        """Return whether the entry is about this version on this device."""
+        return is_on_device(environment, self.devices) and is_version_within(version, self.versions)
+
+    def speaks_of(self, case: str, subject: str) -> bool:
+        """Return whether the entry may be about a cell."""
+        return matches_any(self.subjects, subject) and matches_any(self.rules, case, case.partition("/")[0])
+
+    def is_shown_by(self, found: Explanation | None) -> bool:
+        """Return whether a failure with this explanation is the known one."""
+        if not self.cause:
+            return True
+        own = dict(found.parameters) if found is not None else {}
+        return (found is not None and found.cause == self.cause) and all(
+            name in own and any(_is_value(value, own[name]) for value in values) for name, values in self.parameters
+        )
+
+    @property
+    def suspect(self) -> Suspect:
+        """The cause with one value for each parameter, in the form that the models need."""
+        return Suspect(self.cause, {name: values[0] for name, values in self.parameters})
+
+    def touches(self, rule: str) -> bool:
+        """Return whether the cause could break this rule."""
+        return THEMES.get(rule, "") in load_causes()[self.cause].themes
+
+
+def _is_value(wanted: Any, value: Any) -> bool:
+    if isinstance(wanted, str) and isinstance(value, str):
+        return matches(wanted, value)
+    return bool(wanted == value)
+
+
+def find_known_file(adapter: str) -> Path | None:
+    """Return the path of an adapter's file of known failures, which need not exist. Return None for a plain function.
+
+    Raises
+    ------
+    ValueError
+        If the name of an adapter has unusual characters.
+    """
+    return find_sidecar_file(adapter, "expectations", EXPECTATIONS)
+
+
+def load_known(adapter: str) -> tuple[KnownFailure, ...]:
+    """Return the known failures of an adapter's framework, or none if there is no file.
+
+    Raises
+    ------
+    ValueError
+        If an entry is not well-formed.
+    """
+    path = find_known_file(adapter)
+    if path is None or not file_exists(path):
+        return ()
+    return _make_entries(read_toml(path), path.name)
+
+
+def load_known_of(adapter: str, version: str, environment: Mapping[str, str]) -> tuple[KnownFailure, ...]:
+    """Return the known failures of one version of an adapter's framework, on the device of its environment."""
+    return tuple(one for one in load_known(adapter) if one.holds(version, environment))
+
+
+def read_known(text: str, file: str) -> tuple[KnownFailure, ...]:
+    """Return the known failures in the text of a file.
+
+    Raises
+    ------
+    ValueError
+        If an entry is not well-formed.
+    """
+    return _make_entries(parse_toml(text, file), file)
+
+
+def depends_on_chance(run: Run, pair: tuple[str, str]) -> bool:
+    """Return whether the answer of a run to a pair of a subject and a case is known to depend on chance."""
+    subject, case = pair
+    return any(
+        one.speaks_of(case, subject) and one.holds(run.header.framework["version"], run.header.environment)
+        for one in _list_by_chance(run.header.adapter)
+    )
+
+
+@cache
+def _list_by_chance(adapter: str) -> tuple[KnownFailure, ...]:
+    try:
+        return tuple(one for one in load_known(adapter) if one.by_chance)
+    except ValueError:
+        # The record may name an adapter that can have no file, or one whose file has faults.
+        return ()
+
+
+def _make_entries(document: dict[str, Any], file: str) -> tuple[KnownFailure, ...]:
+    entries = document.get("known", [])
+    for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
+        with add_place_to_errors(f"{file}, [[known]] {number}"):
+            _refuse_misspelt(entry)
+    check_document(document, SCHEMAS / "expectations.json", file)
+    found = []
+    for number, entry in enumerate(entries, start=1):
+        with add_place_to_errors(f"{file}, [[known]] {number}"):
+            found.append(_make_entry(entry))
+    return tuple(found)
+
+
+#: The fields that each entry must have.
+REQUIRED = ("subjects", "reason", "url", "checked")
+
+
+def _refuse_misspelt(entry: Any) -> None:
+    """Refuse an entry with an unknown field or cause. The message is clearer than the schema's message."""
+    if not isinstance(entry, dict):
+        return
+    names = [field.name for field in fields(KnownFailure)]
+    for name in entry:
+        if name not in names:
+            msg = f"there is no field {name!r}.{suggest_known(name, names)}"
+            raise ValueError(msg)
+    for name in REQUIRED:
+        if name not in entry:
+            msg = f"{name}: this field is missing"
+            raise ValueError(msg)
+    if "cause" not in entry and ("rules" not in entry or "parameters" in entry):
+        msg = "cause: this field is missing; an entry without a cause names the rules or cases that fail"
+        raise ValueError(msg)
+    cause = entry.get("cause")
+    if isinstance(cause, str) and cause not in load_causes():
+        groups = load_cause_groups()
+        hint = (
+            f" It is a group: write an entry for each of {', '.join(groups[cause].causes)}."
+            if cause in groups
+            else suggest_known(cause, [*load_causes()])
+        )
+        msg = f"cause: there is no cause {cause!r}.{hint}"
+        raise ValueError(msg)
+
+
+def _make_entry(entry: Mapping[str, Any]) -> KnownFailure:
+    """Return the known failure of an entry that satisfies the schema."""
+    parameters = tuple(
+        (name, tuple(value) if isinstance(value, list) else (value,))
+        for name, value in sorted(entry.get("parameters", {}).items())
+    )
+    lists = {"subjects": tuple(entry["subjects"]), "rules": tuple(entry.get("rules", ["*"]))}
+    made = KnownFailure(**{**entry, **lists, "parameters": parameters})
+    # Parse the specifier now, so that an error is not delayed until the first cell is judged.
+    is_version_within("0", made.versions)
+    if made.checked:
+        datetime.date.fromisoformat(made.checked)
+    if "eps" in entry.get("parameters", {}):
+        float(made.suspect.parameters["eps"])
+    return made

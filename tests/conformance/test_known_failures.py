@@ -1,0 +1,498 @@
+"""Check known failures: which answers an entry excuses, faulty entries, and proposed entries."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradclip_adapters.contract import Call, Subject
+from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance.cases.catalogue import list_all_cases
+from gradclip_conformance.cases.patterns import matches_any
+from gradclip_conformance.causes.findings import list_asked_rules
+from gradclip_conformance.causes.model import Evidence
+from gradclip_conformance.judge.model import Answer, Description, Died, Raised, TimedOut
+from gradclip_conformance.known.claims import load_claims
+from gradclip_conformance.known.failures import (
+    EXPECTATIONS,
+    KnownFailure,
+    depends_on_chance,
+    load_known,
+    read_known,
+)
+from gradclip_conformance.known.faults import find_faults, find_known_faults
+from gradclip_conformance.known.propose import CannotPropose, propose_known
+from gradclip_conformance.known.scope import is_version_within
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.plan import Selection, plan_cells
+from gradclip_conformance.run.runner import RunRequest, explain_findings, run_adapter, run_cell
+from gradclip_reports.counting import count_rules
+from gradclip_reports.records import Cell, Finding, Run, read_runs
+
+OVERFLOW = KnownFailure(
+    cause="squares-overflow",
+    parameters=(("effect", ("zeros",)),),
+    subjects=("*",),
+    reason="The sum of squares overflows.",
+    url="none found",
+    checked="2026-11-23",
+)
+#: An entry without a cause.
+FAILING = replace(OVERFLOW, cause="", parameters=(), rules=("global-norm.overflow-of-squares",))
+RULE = "global-norm.overflow-of-squares"
+
+
+def clip(grads: Any, *, clip_norm: float) -> list[Any]:
+    """Sum the squares in the gradients' dtype."""
+    with np.errstate(all="ignore"):
+        norm = np.sqrt(sum(np.sum(g * g, dtype=g.dtype) for g in grads))
+        return [g * min(np.float32(1), np.float32(clip_norm) / norm) for g in grads]
+
+
+def make_nan(grads: Any, *, clip_norm: float) -> list[Any]:
+    """Return NaN where the squares overflow."""
+    return [g * np.float32(np.nan) if not g.any() else g for g in clip(grads, clip_norm=clip_norm)]
+
+
+def forget_the_gradients(grads: Any, *, clip_norm: float) -> list[Any]:
+    """Return numbers that no cause explains."""
+    return [np.cos(g) * np.float32(0.37) for g in grads]
+
+
+def find_cells(
+    function: Callable[..., Any], known: Sequence[KnownFailure], rule: str = RULE
+) -> tuple[list[Cell], list[Finding]]:
+    """Return the cells of a rule in float32, and their findings."""
+    connection = InProcess(PlainFunction(function, "clip_by_global_norm", dtypes=("float32",)))
+    planned = plan_cells(
+        connection.description.subjects, list_all_cases(), Selection(rules=(rule,), dtypes=("float32",))
+    )
+    evidence: list[Evidence] = []
+    cells = [run_cell(connection, one, 1.0, known=known, evidence=evidence) for one in planned]
+    return cells, explain_findings(evidence, list_asked_rules(cells), known)
+
+
+def find_statuses(function: Callable[..., Any], known: Sequence[KnownFailure], rule: str = RULE) -> set[str]:
+    cells, _ = find_cells(function, known, rule)
+    return {cell.status for cell in cells} - {"pass", "unsupported", "quality"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "statuses"),
+    [
+        ({}, {"deviation"}),
+        ({"parameters": (("effect", ("z*", "nan")),)}, {"deviation"}),
+        ({"parameters": (("effect", ("nan",)),)}, {"changed"}),
+        ({"parameters": (("eps", (1e-6,)),)}, {"changed"}),
+        ({"cause": "squares-underflow", "parameters": ()}, {"changed"}),
+        # This cause cannot break the rule, so the entry says nothing about the rule.
+        ({"cause": "excluded-counted", "parameters": ()}, {"fail"}),
+        ({"subjects": ("other.*",)}, {"fail"}),
+        ({"rules": ("global-norm.scaled-above",)}, {"fail"}),
+        ({"rules": ("global-norm.overflow-of-squares",)}, {"deviation"}),
+        ({"cause": "", "parameters": (), "rules": ("global-norm.overflow-of-squares",)}, {"deviation"}),
+        ({"cause": "", "parameters": (), "rules": ("global-norm.scaled-above",)}, {"fail"}),
+    ],
+)
+def test_entry_excuses_what_its_cause_reproduces(changes: dict[str, Any], statuses: set[str]) -> None:
+    assert find_statuses(clip, [replace(OVERFLOW, **changes)]) == statuses
+
+
+def test_another_answer_gets_the_status_changed() -> None:
+    assert find_statuses(make_nan, [OVERFLOW]) == {"changed"}
+    assert find_statuses(lambda grads, *, clip_norm: [g + 1 for g in grads], [OVERFLOW]) == {"changed"}
+
+
+def test_entry_without_a_cause_excuses_what_fails_in_another_way() -> None:
+    assert find_statuses(make_nan, [OVERFLOW, FAILING]) == {"deviation"}
+    cells, _ = find_cells(clip, [replace(FAILING, reason="Because."), OVERFLOW])
+    assert {cell.detail.partition("Known: ")[2] for cell in cells if cell.status == "deviation"} == {OVERFLOW.reason}
+
+
+@pytest.mark.parametrize(
+    ("entry", "held"),
+    [
+        (replace(OVERFLOW, versions=">=2,<3"), True),
+        (replace(OVERFLOW, versions="==2.3.1"), True),
+        (replace(OVERFLOW, versions=">=2.4"), False),
+        (replace(OVERFLOW, devices="gpu*"), True),
+        (replace(OVERFLOW, devices="cpu"), False),
+    ],
+)
+def test_entry_is_about_versions_and_devices(entry: KnownFailure, held: bool) -> None:
+    assert entry.holds("2.3.1+cpu", {"device": "gpu:0"}) is held
+
+
+def test_entry_for_a_device_matches_a_list_of_devices() -> None:
+    known = replace(OVERFLOW, devices="*GPU*")
+
+    assert known.holds("2.3", {"devices": "/device:CPU:0 /device:GPU:0"})
+    assert not known.holds("2.3", {"devices": "/device:CPU:0"})
+    assert not known.holds("2.3", {})
+
+
+@pytest.mark.parametrize(
+    ("version", "specifier", "satisfied"),
+    [
+        ("2.13.0+cpu", ">=2.6,<3", True),
+        ("2.6", ">=2.6.0", True),
+        ("2.10", "<2.9", False),
+        ("3.0rc1", "!=3.0", False),
+        ("1.8.5", "", True),
+        ("2.6.1", "~=2.6.0", True),
+        ("2.7", "==2.6.*", False),
+        ("of a nightly build", ">=1", False),
+    ],
+)
+def test_version_is_compared_with_a_specifier(version: str, specifier: str, satisfied: bool) -> None:
+    assert is_version_within(version, specifier) is satisfied
+
+
+@pytest.mark.parametrize("name", ["../lib", "/lib", "a/b", "..\\lib", "a b", "", "lib\x00"])
+def test_name_that_leads_to_another_folder_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="is not the name of an adapter"):
+        load_known(name)
+    with pytest.raises(ValueError, match="is not the name of an adapter"):
+        load_claims(name)
+
+
+def test_plain_function_has_no_files(tmp_path: Path) -> None:
+    (tmp_path / "lib:f.toml").write_text("[[known]]\n[[claim]]\n", encoding="utf-8")
+    target = f"{tmp_path}/lib:f"
+
+    assert load_known(target) == ()
+    assert load_claims(target) == ()
+
+
+def test_answer_that_is_right_now_passes() -> None:
+    def clip_right(grads: Any, *, clip_norm: float) -> list[Any]:
+        norm = float(np.sqrt(sum(float((g.astype(np.float64) ** 2).sum()) for g in grads)))
+        return [(g.astype(np.float64) * min(1.0, clip_norm / norm)).astype(g.dtype) for g in grads]
+
+    assert find_statuses(clip_right, [OVERFLOW]) == set()
+
+
+def test_cells_of_one_entry_are_one_finding_with_its_reason() -> None:
+    both = replace(OVERFLOW, cause="raises", reason="It refuses.", parameters=(("error", ("TypeError", "OSError")),))
+
+    def refuse(grads: Any, *, clip_norm: float) -> Any:
+        raise (TypeError if len(grads) == 1 else OSError)("no kernel")
+
+    cells, findings = find_cells(refuse, [both], "global-norm.scaled-above")
+
+    assert {cell.status for cell in cells} == {"deviation"}
+    (finding,) = findings
+    assert (finding.reason, finding.url) == ("It refuses.", "none found")
+    assert finding.parameters == {"error": "OSError | TypeError", "text": "no kernel"}
+    _, (combined,) = find_cells(refuse, [], "global-norm.scaled-above")
+    assert {part.parameters["error"] for part in combined.parts} == {"OSError", "TypeError"}
+
+
+def test_unexplained_failures_of_an_entry_are_a_finding_of_their_own() -> None:
+    entry = replace(FAILING, rules=("*/two-tensors/*",))
+    cells, findings = find_cells(forget_the_gradients, [entry])
+
+    assert {cell.status for cell in cells} >= {"fail", "deviation"}
+    assert [(one.spoils, one.reason) for one in findings] == [(True, None), (False, entry.reason)]
+
+
+def find_outdated(run: Run, entry: KnownFailure) -> list[str]:
+    return [pattern for pattern, _ in find_known_faults(run, [entry])]
+
+
+def test_entry_without_a_reason_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_known(monkeypatch, replace(OVERFLOW, reason=""))
+
+    assert count_rules([run]).without_reason == 1
+
+
+def test_pattern_that_nothing_shows_is_out_of_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_known(monkeypatch, OVERFLOW)
+    wider = replace(OVERFLOW, subjects=("*", "other.*"))
+
+    assert find_outdated(run, OVERFLOW) == []
+    ((_, fault),) = find_known_faults(run, [wider])
+    assert "'squares-overflow': no entry point that matches 'other.*' shows it" in fault
+    assert find_outdated(run, replace(wider, versions="<0")) == []
+    assert find_outdated(run, replace(wider, by_chance=True)) == []
+    # The run was not asked these rules, or was asked them and nothing showed the cause.
+    assert find_outdated(run, replace(wider, rules=("*.combinations*",))) == []
+    assert find_outdated(run, replace(wider, rules=("global-norm.*",))) == ["other.*"]
+    assert find_outdated(run, replace(OVERFLOW, cause="squares-underflow")) == ["*"]
+    assert find_outdated(run, FAILING) == []
+    assert find_outdated(run, replace(FAILING, rules=("*/threshold-*",), subjects=("other",))) == []
+    ((_, fault),) = find_known_faults(run, [replace(FAILING, subjects=("other",))])
+    assert "of 'global-norm.overflow-of-squares': no entry point that matches 'other' shows it" in fault
+
+
+def test_other_versions_may_lack_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_known(monkeypatch, OVERFLOW)
+    gone = (replace(OVERFLOW, subjects=("other.*",)),)
+    monkeypatch.setattr("gradclip_conformance.known.faults.load_known", lambda adapter: gone)
+
+    assert len(find_faults(run)) == 1
+    assert find_faults(run, "0.9") == []
+
+
+def run_known(monkeypatch: pytest.MonkeyPatch, *known: KnownFailure) -> Run:
+    monkeypatch.setattr("gradclip_conformance.run.runner.load_known_of", lambda *about: known)
+    return run_once(PlainFunction(clip, "clip_by_global_norm", dtypes=("float32",)))
+
+
+def run_once(adapter: PlainFunction) -> Run:
+    return run_adapter(RunRequest("x", lambda: InProcess(adapter), Selection(rules=(RULE,))), io.StringIO())
+
+
+@dataclass
+class Scripted:
+    """A connection that gives one answer, and records what happens to its process."""
+
+    answer: Answer
+    events: list[str] = field(default_factory=list)
+    description: Description = field(
+        default=Description("fake", "1.0", {}, (Subject("fake.clip", "clip_by_norm", ("float32",)),))
+    )
+
+    def ask(self, call: Call, timeout: float) -> Answer:
+        """Return the answer."""
+        self.events.append("asked")
+        return self.answer
+
+    def renew(self) -> None:
+        """Record the request for a new process."""
+        self.events.append("renewed")
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def kill(self) -> None:
+        """Do nothing."""
+
+
+ALONE = ["asked", "renewed", "asked", "renewed"]
+DIED, SLOW, RAISED = Died("ended by signal SIGSEGV"), TimedOut(1.0), Raised("OSError", "dimension 97")
+
+
+@pytest.mark.parametrize(
+    ("answer", "causes", "status", "events"),
+    [
+        (DIED, ["crashes"], "deviation", ALONE),
+        (DIED, ["raises", "crashes"], "deviation", ALONE),
+        (SLOW, ["hangs"], "deviation", ALONE),
+        (RAISED, ["raises", "crashes"], "deviation", ["asked"]),
+        (DIED, ["hangs"], "crash", ["asked"]),
+        (SLOW, ["crashes"], "timeout", ["asked"]),
+        # An entry without a cause excuses no call that ends its process.
+        (DIED, [""], "crash", ["asked"]),
+    ],
+)
+def test_known_crash_must_happen_in_a_process_of_its_own(
+    answer: Answer, causes: Sequence[str], status: str, events: Sequence[str]
+) -> None:
+    connection = Scripted(answer)
+    (planned,) = plan_cells(
+        connection.description.subjects,
+        list_all_cases(),
+        Selection(cases=("norm.scaled-above/three-four-five/float32",)),
+    )
+    known = [replace(OVERFLOW, cause=cause, parameters=()) for cause in causes]
+
+    cell = run_cell(connection, planned, 1.0, known=known)
+
+    assert (cell.status, connection.events) == (status, events)
+
+
+def run_with_file(adapter: PlainFunction, text: str, folder: Path, *rules: str) -> Run:
+    """Run an adapter whose known failures have this text."""
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        patch.setattr("gradclip_conformance.known.failures.EXPECTATIONS", folder)
+        (folder / "lib.toml").write_text(text, encoding="utf-8")
+        request = RunRequest("lib", lambda: InProcess(adapter), Selection(rules=rules or (RULE,)))
+        return run_adapter(request, io.StringIO())
+
+
+def test_proposal_names_causes_without_a_reason(tmp_path: Path) -> None:
+    adapter = PlainFunction(clip, "clip_by_global_norm", dtypes=("float32",))
+    proposed = propose_known(run_with_file(adapter, "", tmp_path), "")
+
+    (entry,) = read_known(proposed, "lib.toml")
+
+    assert (entry.cause, entry.reason, entry.url) == ("squares-overflow", "", "no search was made")
+    assert entry.parameters == (("effect", ("zeros",)),)
+    # With the proposed entry the failures are known, and the next proposal keeps the file, comments and all.
+    text = f"# Known failures of a library.\n\n# The squares.\n\n{proposed.split(chr(10), 2)[2]}"
+    again = run_with_file(adapter, text, tmp_path)
+    assert {cell.status for cell in again.cells} & {"fail", "changed", "deviation"} == {"deviation"}
+    assert propose_known(again, text) == text
+
+
+def test_proposal_has_an_entry_for_each_part_of_a_combined_finding(tmp_path: Path) -> None:
+    adapter = PlainFunction(clip_in_dtype, "clip_by_global_norm", dtypes=("float32",))
+    rules = (RULE, "global-norm.underflow-of-squares")
+    text = propose_known(run_with_file(adapter, "", tmp_path, *rules), "")
+
+    entries = read_known(text, "lib.toml")
+
+    assert {one.cause for one in entries} == {"squares-overflow", "squares-underflow"}
+    again = run_with_file(adapter, text, tmp_path, *rules)
+    assert {cell.status for cell in again.cells} & {"fail", "changed", "deviation"} == {"deviation"}
+    assert propose_known(again, text) == text
+    # Without blank lines between the entries, they are written anew.
+    assert propose_known(again, text.replace("\n\n", "\n")) == text
+
+
+def test_proposal_names_the_rules_or_cases_of_unexplained_failures(tmp_path: Path) -> None:
+    adapter = PlainFunction(forget_the_gradients, "clip_by_global_norm", dtypes=("float32",))
+    run = run_with_file(adapter, "", tmp_path)
+    text = propose_known(run, "")
+
+    (entry,) = read_known(text, "lib.toml")
+
+    assert (entry.cause, entry.rules) == ("", (RULE,))
+    again = run_with_file(adapter, text, tmp_path)
+    assert {cell.status for cell in again.cells} & {"fail", "changed", "deviation"} == {"deviation"}
+    # If another case of the rule passes, the entry names the cases.
+    cells = [replace(cell, status="pass", detail="") if i == 0 else cell for i, cell in enumerate(run.cells)]
+    (narrow,) = read_known(propose_known(replace(run, cells=tuple(cells)), ""), "lib.toml")
+    assert set(narrow.rules) == {cell.case for cell in cells if cell.status == "fail"}
+
+
+def test_proposal_removes_what_no_longer_shows(tmp_path: Path) -> None:
+    adapter = PlainFunction(clip, "clip_by_global_norm", dtypes=("float32",))
+    text = ENTRY.replace('["*"]', '["*", "other.*"]').replace(", eps = 1e-6", "")
+    text += ENTRY.replace("squares-overflow", "squares-underflow").replace(", eps = 1e-6", "")
+    proposed = propose_known(run_with_file(adapter, text, tmp_path), text)
+
+    (left,) = read_known(proposed, "lib.toml")
+
+    assert (left.cause, left.subjects) == ("squares-overflow", ("*",))
+
+
+def test_text_of_a_record_cannot_add_a_line_to_the_proposal() -> None:
+    forged = 'lib"\n[[known]]\nsubjects = ["*"]\nrules = ["*"]\nreason = ""\nurl = "u"\nchecked = ""\n#\x1b'
+    run = run_once(PlainFunction(clip, "clip_by_global_norm", dtypes=("float32",)))
+    run = rename(replace(run, header=replace(run.header, framework={"name": forged, "version": "2"})), forged)
+
+    with pytest.raises(CannotPropose, match="cannot be recorded"):
+        propose_known(run, "")
+    (entry,) = read_known(propose_known(rename(run, forged.replace("*", "?")), ""), "lib.toml")
+
+    assert entry.subjects == (forged.replace("*", "?"),)
+
+
+def rename(run: Run, subject: str) -> Run:
+    """Return a run whose only entry point has another name."""
+    findings = [replace(one, cells={subject: list(*one.cells.values())}) for one in run.findings]
+    return replace(run, cells=tuple(replace(cell, subject=subject) for cell in run.cells), findings=tuple(findings))
+
+
+ENTRY = """
+[[known]]
+cause = "squares-overflow"
+parameters = { effect = ["zeros", "nan"], eps = 1e-6 }
+subjects = ["*"]
+reason = ""
+url = "no search was made"
+checked = ""
+"""
+
+
+def test_entry_is_read() -> None:
+    (entry,) = read_known(ENTRY, "lib.toml")
+
+    assert entry.parameters == (("effect", ("zeros", "nan")), ("eps", (1e-6,)))
+    assert entry.suspect.parameters == {"effect": "zeros", "eps": 1e-6}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("squares-overflow", "square-overflow", "cause: there is no cause 'square-overflow'. Did you mean"),
+        ("squares-overflow", "arithmetic-limits", "no cause 'arithmetic-limits'. It is a group: write .* squares-over"),
+        ('cause = "squares-overflow"', "", "cause: this field is missing; an entry without a cause names the rules"),
+        ('cause = "squares-overflow"', 'rules = ["*"]', "cause: this field is missing"),
+        ("subjects", "subject", "there is no field 'subject'. Did you mean subjects?"),
+        ('reason = ""', "", "reason: this field is missing"),
+        ('checked = ""', 'checked = "today"', "checked"),
+        ('checked = ""', 'checked = "2026-13-01"', "month must be in 1..12"),
+        ('["*"]', "[]", r"known\[0\].subjects"),
+        ('checked = ""', 'checked = ""\nversions = "about 2"', "version specifier 'about 2'"),
+        ("1e-6", '"x"', "could not convert string to float"),
+        ("1e-6", "[]", "parameters.eps"),
+    ],
+)
+def test_malformed_entry_names_file_entry_and_field(old: str, new: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as raised:
+        read_known(ENTRY.replace(old, new), "lib.toml")
+
+    assert "lib.toml" in str(raised.value)
+
+
+def clip_in_dtype(grads: Any, *, clip_norm: float) -> Any:
+    """Sum the squares in the gradients' dtype, and return the norm, too."""
+    with np.errstate(all="ignore"):
+        norm = np.sqrt(sum(np.sum(g * g, dtype=g.dtype) for g in grads))
+    return [g * min(np.float32(1), np.float32(clip_norm) / norm) if norm else g for g in grads], norm
+
+
+@pytest.mark.parametrize("path", sorted(EXPECTATIONS.glob("*.toml")), ids=lambda path: path.stem)
+def test_shipped_entries_are_complete(path: Path) -> None:
+    for one in load_known(path.stem):
+        assert one.reason.endswith((".", ")")), one
+        assert one.checked, one
+        assert one.url in ("none found", "no search was made") or one.url.startswith("https://github.com/"), one
+        # These causes alone would excuse any effect on the gradients, or any error. So their entries must name the
+        # effect, or the text of the error.
+        lax = {"negative-threshold", "threshold-accepted", "infinite-threshold-nan", "inputs-changed", "count-changed"}
+        assert one.cause not in lax or "effect" in dict(one.parameters), one
+        assert one.cause != "raises" or "text" in dict(one.parameters), one
+        assert one.cause not in ("gradients-nan", "gradients-zeroed", "malformed"), one
+        for pattern in one.rules:
+            assert "combinations" in pattern or any(matches_any((pattern,), *names) for names in CASES), pattern
+
+
+#: The id and the rule of each case.
+CASES = [(case.id, case.rule) for case in list_all_cases()]
+
+
+def test_example_of_the_manual_is_valid() -> None:
+    manual = Path(__file__).parents[2].joinpath("docs", "how-to", "known-failures.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```toml\n(.*?)```", manual, re.DOTALL)
+
+    entries = read_known("\n".join(examples), "docs/how-to/known-failures.md")
+
+    assert [one.cause for one in entries] == ["squares-overflow", ""]
+    # The table explains every key.
+    assert all(f"`{field.name}`" in manual for field in fields(KnownFailure))
+
+
+def test_only_entries_that_say_so_depend_on_chance() -> None:
+    (run,) = read_runs(Path(__file__).parents[2] / "reports" / "published" / "paddle.jsonl.gz")
+    entry, other = "paddle.nn.utils.clip_grad_value_", "paddle.nn.ClipGradByValue [called]"
+
+    assert depends_on_chance(run, (entry, "value.sparse-rows/two-of-four/float32"))
+    assert not depends_on_chance(run, (other, "value.sparse-rows/two-of-four/float32"))
+    assert not depends_on_chance(run, (entry, "value.bounds/max-only/float32"))
+    # The entry about this entry point is about Paddle 3 only.
+    pair = (
+        "paddle.nn.clip.set_gradient_clip [ClipGradByGlobalNorm, static]",
+        "global-norm.clip-before-update/rate-quarter/float32",
+    )
+    older = replace(run, header=replace(run.header, framework={**run.header.framework, "version": "2.6.2"}))
+    assert depends_on_chance(run, pair)
+    assert not depends_on_chance(older, pair)
+
+
+@pytest.mark.parametrize("adapter", ["no-such-framework", "../../etc/passwd", "a b\0"])
+def test_record_of_an_unknown_adapter_depends_on_no_chance(adapter: str) -> None:
+    run = run_once(PlainFunction(clip, "clip_by_global_norm", dtypes=("float32",)))
+    foreign = replace(run, header=replace(run.header, adapter=adapter))
+
+    assert not depends_on_chance(foreign, run.cells[0].pair)

@@ -114,6 +114,10 @@ def use_other_collective(mesh: DeviceMesh) -> None:
         dist.all_gather([torch.zeros(2) for _ in range(4)], torch.zeros(2))
 
 
+def give_other_room(mesh: DeviceMesh) -> None:
+    dist.all_gather_into_tensor(torch.zeros(4 if mesh.get_rank() else 3), torch.zeros(1))
+
+
 def raise_alone(mesh: DeviceMesh) -> None:
     if mesh.get_rank() == 1:
         message = "no gradient"
@@ -172,6 +176,7 @@ SITUATIONS = (
     use_other_shape,
     use_other_dtype,
     use_other_collective,
+    give_other_room,
     raise_alone,
     catch_everything,
     wait_for_message,

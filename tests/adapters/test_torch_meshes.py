@@ -94,6 +94,7 @@ def make_call(situation: str) -> Call:
         ("use_other_shape", r"of shape \(2,\) .* of shape \(3,\) "),
         ("use_other_dtype", "of float32 .* of float64 "),
         ("use_other_collective", "rank 0 in all_gather .*; ranks 1 to 3 in broadcast with root 0 of float32"),
+        ("give_other_room", "rank 0 in all_gather of .* into 3 elements .*; ranks 1 to 3 in all_gather .* into 4 elem"),
         ("raise_alone", r"in barrier at .*; rank 1 raised ValueError \(ValueError: no gradient\)"),
         ("catch_everything", "rank 2 returned"),
         ("wait_for_message", r"ranks 0 and 1 returned; rank 2 in recv from rank 1 of float32 of shape \(1,\) at "),

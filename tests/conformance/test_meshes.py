@@ -10,8 +10,10 @@ import pytest
 from click.testing import CliRunner
 from mesh_functions import RIGHT, WRONG
 
+from gradclip_adapters.mesh_function import MeshFunction
 from gradclip_conformance import check_clipper
 from gradclip_conformance.cli import gradclip
+from gradclip_conformance.run.in_process import InProcess
 
 MESHES: dict[str, dict[str, int]] = {
     "shard=2,tensor=2": {"shard": 2, "tensor": 2},
@@ -47,6 +49,17 @@ def clip_value(grads: Any, *, max: float, min: float | None = None, mesh: Any, p
 
 def test_value_needs_no_collective() -> None:
     assert check_clipper(clip_value, op="clip_by_value", mesh={"shard": 2}, isolated=False).findings == []
+
+
+@pytest.mark.parametrize("returns_norm", [True, False])
+def test_probe_finds_whether_a_norm_is_returned(returns_norm: bool) -> None:
+    def clip(grads: Any, *, clip_norm: float, mesh: Any, placements: Any) -> Any:
+        clipped, norm = RIGHT["divide_by_copies"](grads, clip_norm=clip_norm, mesh=mesh, placements=placements)
+        return (clipped, norm) if returns_norm else clipped
+
+    (subject,) = InProcess(MeshFunction(clip, "clip_by_global_norm", {"shard": 2})).description.subjects
+
+    assert ("returns_norm" in subject.features) == returns_norm
 
 
 def test_function_in_a_process_of_its_own_and_from_the_shell(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
 from gradclip_adapters.contract import Gradient, Subject
+from gradclip_adapters.mesh import Mesh
 from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import Status
 
@@ -188,7 +189,7 @@ def _make_question(subject: Subject, ability: Ability) -> Case:
     operation = OPERATIONS[subject.operation]
     # A threshold relative to the norm of a parameter must clip, too: each parameter has the norm of its gradient.
     options: dict[str, Any] = {operation.threshold: THRESHOLD / 4 if operation.is_relative else THRESHOLD}
-    options.update({"mesh": "ranks=2"} if "distributed" in subject.features else {})
+    options.update({"mesh": str(Mesh(subject.mesh or {"ranks": 2}))} if "distributed" in subject.features else {})
     options.update({"norm_type": float(name)} if ability.what == "norm" else OPTIONS.get(name, {}))
     match name:
         case "excludes":

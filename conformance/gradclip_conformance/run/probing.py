@@ -20,6 +20,7 @@ from fractions import Fraction
 from typing import Any
 
 from gradclip_adapters.contract import Array, Call, Gradient, Subject
+from gradclip_adapters.mesh import Mesh
 from gradclip_adapters.operations import OPERATIONS
 
 from ..judge.model import Answer, Description, Replied, TimedOut
@@ -196,4 +197,5 @@ def _make_call(subject: Subject, threshold: float) -> Call:
     width = form.width // 8
     arrays = [Array(form.name, (1,), round_to(Fraction(value), form).to_bytes(width, "little")) for value in (3, 4)]
     gradients = tuple(Gradient(f"g{number}", array) for number, array in enumerate(arrays))
-    return Call(subject.name, gradients, {"clip_norm": threshold})
+    mesh = {} if subject.mesh is None else {"mesh": str(Mesh(subject.mesh))}
+    return Call(subject.name, gradients, {"clip_norm": threshold, **mesh})

@@ -59,6 +59,13 @@ COLLECTIVES = {
 BROUGHT = ("tensors", "input", "inputs", "input_tensor", "input_tensors", "input_list")
 BROUGHT_BY = {"scatter": ("output_tensors",), "barrier": ()}
 
+#: The arguments that hold the tensors for the results of these collectives. Functional collectives have none. A rank
+#: with tensors of another size raises an error inside the collective, and leaves the others in it.
+GIVEN_BACK = {
+    "all_gather": ("output_tensor", "output_tensors"),
+    "reduce_scatter": ("output_tensor", "output_tensors"),
+}
+
 #: Makes a group of processes, however the function asks torch for one.
 _make_group = distributed_c10d._new_group_with_tag
 
@@ -167,13 +174,18 @@ class WatchedCollectives(TorchDispatchMode):  # type: ignore[misc]
         # The parts of an exchange may differ in length.
         sizes = ["" if collective == "all_to_all" else f" of {tensor.numel()} elements" for tensor in tensors]
         forms = [_name_dtype(tensor) + size for tensor, size in zip(tensors, sizes)]
+        shown = _describe_tensors(tensors)
+        if collective in GIVEN_BACK:
+            into = f" into {_count_results(given, tensors, ranks, collective)} elements"
+            forms.append(into)
+            shown += into
         entry = {
             "kind": collective + _describe_options(given, ranks) + self._name_group(ranks),
             "group": ranks,
             "channel": group.group_name,
             "place": _find_place(),
             "form": ", ".join(forms),
-            "shown": _describe_tensors(tensors),
+            "shown": shown,
         }
         self._wait(entry)
 
@@ -223,6 +235,17 @@ def _list_tensors(values: Any) -> Iterator[torch.Tensor]:
     elif isinstance(values, (list, tuple)):
         for value in values:
             yield from _list_tensors(value)
+
+
+def _count_results(
+    given: Mapping[str, Any], brought: Sequence[torch.Tensor], ranks: Sequence[int], collective: str
+) -> int:
+    """Return how many elements a rank has room for, or gets if a functional collective makes the room."""
+    results = list(_list_tensors([given.get(name) for name in GIVEN_BACK[collective]]))
+    elements = sum(int(tensor.numel()) for tensor in results or brought)
+    if results:
+        return elements
+    return elements * len(ranks) if collective == "all_gather" else elements // len(ranks)
 
 
 def _name_dtype(tensor: torch.Tensor) -> str:

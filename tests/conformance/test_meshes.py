@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -68,10 +70,17 @@ def test_function_in_a_process_of_its_own_and_from_the_shell(tmp_path: Any, monk
         "def clip(grads, *, clip_norm, mesh, placements):\n    return grads, 1.0\n", encoding="utf-8"
     )
     words = ["check", "own_clips.py:clip", "--op", "clip_by_global_norm", "--mesh", "replica=2,shard=2"]
-    done = CliRunner().invoke(gradclip, [*words, "--dtype", "float32"])
+    done = CliRunner().invoke(gradclip, [*words, "--dtype", "float32", "-o", "own.jsonl"])
 
     assert done.exit_code == 1, done.output
-    assert "global-norm.shards-as-whole" in done.output
+    case = re.findall(r"global-norm.shards-as-whole/\S+", done.output)[0]
+    shown = CliRunner().invoke(gradclip, ["show", case])
+    assert shown.exit_code == 0, shown.output
+    assert '"mesh": "replica=2,shard=2"' in shown.output
+    written = CliRunner().invoke(gradclip, ["repro", "own.jsonl", case, "-o", "own.py"])
+    assert written.exit_code == 0, written.output
+    script = subprocess.run([sys.executable, "own.py"], capture_output=True, text=True, check=False)
+    assert "AssertionError: expected:" in script.stderr
 
 
 @pytest.mark.parametrize(

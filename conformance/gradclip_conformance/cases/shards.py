@@ -12,14 +12,14 @@ from dataclasses import replace
 from typing import Any
 
 from gradclip_adapters.contract import Gradient, Placement
-from gradclip_adapters.mesh import Mesh, check_placement
+from gradclip_adapters.mesh import Mesh, check_placement, parse_mesh
 from gradclip_adapters.operations import PREFIXES
 
 from .build import DTYPES, NORM_OPERATIONS, OPERATIONS, make_case, make_clipping_options, make_tensor
 from .model import Case, Expect, expect
 from .themes.range import HUGE, TINY
 
-__all__ = ["make_cases", "make_cases_on"]
+__all__ = ["find_case_on", "make_cases", "make_cases_on"]
 
 #: The axis of the cases of engines, and its size unless the name of a case gives another.
 AXIS, SIZE = "ranks", 2
@@ -61,6 +61,18 @@ def make_cases_on(operation: str, axes: Mapping[str, int]) -> Iterator[Case]:
                 check_placement(gradient, mesh)
             if dtype == "float32" or case.variant.partition("@")[0] in IN_EVERY_DTYPE:
                 yield case
+
+
+def find_case_on(case_id: str) -> Case | None:
+    """Return the case on a mesh with this id, such as `norm.shards-as-whole/split@shard:shard=2/float32`, or None."""
+    rule, _, rest = case_id.partition("/")
+    operation = OPERATIONS.get(rule.partition(".")[0])
+    try:
+        axes = parse_mesh(rest.partition(":")[2].rpartition("/")[0])
+    except ValueError:
+        return None
+    made = make_cases_on(operation, axes) if operation else ()
+    return next((case for case in made if case.id == case_id), None)
 
 
 def _make_along(operation: str, dtype: str, axes: Mapping[str, int], axis: str, free: Sequence[str]) -> Iterator[Case]:

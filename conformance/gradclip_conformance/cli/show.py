@@ -19,6 +19,7 @@ from ..cases.catalogue import list_all_cases
 from ..cases.model import Case
 from ..cases.patterns import suggest_names
 from ..cases.readable import show_input
+from ..cases.shards import find_case_on
 from ..judge.judging import choose_expectation
 from ..sampler.rows import find_row, list_all_rows
 from .rules import complete_rule, find_rules, suggest_rules
@@ -34,6 +35,9 @@ def show(name: str) -> None:
         if case.id == name:
             click.echo(_write_case(case))
             return
+    if (on_mesh := find_case_on(name)) is not None:
+        click.echo(_write_case(on_mesh))
+        return
     if (row := find_row(name)) is not None:
         click.echo(_write_case(row.make()))
         return

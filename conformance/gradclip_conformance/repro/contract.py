@@ -46,8 +46,12 @@ def clip(gradients, options):
 CONVERTED = "results = [None if array is None else array.numpy() for array in {}]"
 
 
-def write_calls(adapter: str, case: Case, subject: Subject, *, compiles: bool, command: str | None) -> Calls:
+def write_calls(
+    adapter: str, case: Case, subject: Subject, *, compiles: bool, command: str | None, arrays: str = "numpy"
+) -> Calls:
     """Return the lines that call the framework through its adapter. `command` starts the adapter's host.
+
+    An adapter may also be made of a function on a mesh, which gets these `arrays`.
 
     Raises
     ------
@@ -63,21 +67,27 @@ def write_calls(adapter: str, case: Case, subject: Subject, *, compiles: bool, c
     compiled = None
     if compiles:
         compiled = _write_call(replace(case, options={**case.options, "compiled": True}), subject)
-    return Calls(_write_imports(adapter, subject.name, case, command), _write_call(case, subject), compiled)
+    return Calls(_write_imports(adapter, subject, case, command, arrays), _write_call(case, subject), compiled)
 
 
-def _write_imports(adapter: str, subject: str, case: Case, command: str | None) -> str:
+def _write_imports(adapter: str, subject: Subject, case: Case, command: str | None, arrays: str) -> str:
     """Return the lines that import the adapter, or start its host, and define how to call it."""
     dtypes = {gradient.array.dtype for gradient in case.gradients if gradient.array is not None}
     bfloat16 = ", find_numpy_dtype" if "bfloat16" in dtypes else ""
     if command is None:
-        module, name, made = "gradclip_adapters.registry", "resolve", f"resolve({write_literal(adapter)})"
+        words = [write_literal(adapter)]
+        if registry.find_kind(adapter) == "function":
+            mesh = write_literal(dict(subject.mesh or {}))
+            words += [write_literal(subject.operation), f"mesh={mesh}", f"arrays={write_literal(arrays)}"]
+        module, name, made = "gradclip_adapters.registry", "resolve", f"resolve({', '.join(words)})"
     else:
         words = shlex.split(command)
         # As in `gradclip check`: a command that is a whole host does not get the adapter's name.
         words += [] if adapter in words else [adapter]
         module, name, made = "gradclip_adapters.client", "Client", f"Client({write_literal(words)})"
-    return IMPORTS.format(module=module, name=name, adapter=made, subject=write_literal(subject), bfloat16=bfloat16)
+    return IMPORTS.format(
+        module=module, name=name, adapter=made, subject=write_literal(subject.name), bfloat16=bfloat16
+    )
 
 
 def _write_call(case: Case, subject: Subject) -> ScriptCall:

@@ -18,6 +18,7 @@ from ..cases.catalogue import list_all_cases
 from ..cases.literals import NoScript, write_docstring
 from ..cases.model import Case
 from ..cases.readable import show_input
+from ..cases.shards import find_case_on
 from ..judge.everywhere import make_case_of_broken_rule
 from ..judge.judging import choose_expectation
 from ..judge.model import Script
@@ -64,7 +65,11 @@ def write_script(header: Header, cell: Cell, command: str | None = None, *, expl
     if is_direct:
         calls = direct.write_calls(header.adapter, case, subject, compiles=expectation.compiles)
     else:
-        calls = contract.write_calls(header.adapter, case, subject, compiles=expectation.compiles, command=command)
+        # The environment of a function names torch if the function gets arrays of torch.
+        arrays = "torch" if "torch" in header.environment else "numpy"
+        calls = contract.write_calls(
+            header.adapter, case, subject, compiles=expectation.compiles, command=command, arrays=arrays
+        )
     body = expectation.write_script(Script(case, subject, calls.call, raised, calls.compiled, rightly))
     docstring = [_write_docstring(header, cell, case), ""] if explained else []
     top = [*_list_imports(body, calls.top), calls.top.strip()]
@@ -101,7 +106,8 @@ def _write_docstring(header: Header, cell: Cell, case: Case) -> str:
 
 def _find_case(cell: Cell, subject: Subject) -> Case:
     """Return the case of a cell, for its subject and with the same numbers as in the record."""
-    case = next((case for case in list_all_cases() if case.id == cell.case), None) or find_row(cell.case)
+    case = next((case for case in list_all_cases() if case.id == cell.case), None)
+    case = case or find_row(cell.case) or find_case_on(cell.case)
     if case is None:
         msg = (
             f"This version of the suite has no case {cell.case!r}: make a script with the version that made the record."
@@ -110,7 +116,7 @@ def _find_case(cell: Cell, subject: Subject) -> Case:
     if case.operation != subject.operation:
         msg = f"The case {cell.case!r} is not one of {subject.operation}, the operation of {cell.subject!r}."
         raise NoScript(msg)
-    (planned,) = plan_cells([subject], [case], Selection())
+    planned = next(one for one in plan_cells([subject], [case], Selection()) if one.case.id == case.id)
     if planned.missing is not None:
         raise NoScript(planned.missing)
     if cell.input is not None and cell.input != show_input(planned.case):

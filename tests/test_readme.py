@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from frameworks import find_python
 
+from gradclip_reports.statuses import CELL_STATUSES
+
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REFERENCE = (ROOT / "docs" / "how-to" / "use-the-reference.md").read_text(encoding="utf-8")
@@ -72,6 +74,16 @@ def test_reference_excludes_by_path() -> None:
 
 #: The command that `nox -s check` runs after an installation.
 CHECK = "gradclip check numpy --venv"
+
+
+@pytest.mark.parametrize("page", ["README.md", "SPEC.md"])
+def test_page_names_each_status_of_a_cell(page: str) -> None:
+    (table,) = re.findall(r"\| status \|.*\n((?:\|.*\n)+)", (ROOT / page).read_text(encoding="utf-8"))
+    named = [name for row in table.splitlines()[1:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+
+    assert sorted(named) == sorted(CELL_STATUSES)
+
+
 #: Each command of the README, with its exit code and something that it prints. Commands that check are limited to one
 #: rule.
 COMMANDS = {

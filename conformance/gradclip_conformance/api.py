@@ -103,7 +103,7 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
         After several hangs in a row, the function is not called again, and the detail of each remaining cell says so.
     formula : str, optional
         The formula that the function is meant to have, such as `"coefficient:1e-6"` for `min(1, c / (n + 1e-6))`. An
-        answer that it explains is `declared` and not a failure.
+        answer that it explains is `documented` and not a failure.
     mesh : mapping of str to int, optional
         The size of each axis of a mesh of at most 8 ranks, such as `{"replica": 2, "shard": 2}`. The function is then
         called on each rank, as `fn(grads, *, clip_norm, placements, mesh)`; see `gradclip_adapters.mesh_function`.

@@ -120,7 +120,7 @@ def _check_finding(run: Run, name: str) -> None:
     __tracebackhide__ = True
     found = [finding for finding in run.findings if find_origin(finding.cause) == name]
     _fail(draw_finding(finding, run) for finding in found if finding.spoils)
-    if known := [finding for finding in found if Status.DEVIATION in finding.statuses]:
+    if known := [finding for finding in found if Status.KNOWN in finding.statuses]:
         pytest.xfail(escape_text("; ".join(f"{one.title}: {one.reason or 'known'} ({one.url})" for one in known)))
     themes = {theme for one in load_causes().values() if find_origin(one.id) == name for theme in one.themes}
     if not found and themes.isdisjoint(cell.theme for cell in run.cells if cell.status not in UNJUDGED):
@@ -138,7 +138,7 @@ def _check_rule(run: Run, name: str) -> None:
     explained = {pair for finding in found for pair in finding.pairs}
     texts += [_describe_cell(cell) for pair, cell in wrong.items() if pair not in explained][:SHOWN]
     _fail(texts if wrong else ())
-    if known := next((cell for cell in cells if cell.status == Status.DEVIATION), None):
+    if known := next((cell for cell in cells if cell.status == Status.KNOWN), None):
         pytest.xfail(escape_text(f"{known.detail} ({known.url})"))
     if all(cell.status in UNJUDGED for cell in cells):
         pytest.skip(escape_text(f"{cells[0].status}: {cells[0].detail}") if cells else "no case of this rule was asked")

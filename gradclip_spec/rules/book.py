@@ -67,9 +67,25 @@ it is the smallest subnormal number. Thresholds are representable in the dtype, 
 
 The formulas here are the neutral ones. Some frameworks document another formula: the source in `004` multiplies by $c /
 (n + 10^{-6})$ when that is below 1. The suite compares such a framework with both formulas. An answer that follows only
-the framework's own formula is called documented if a phrase of its documentation gives the formula, and declared if
-only its adapter gives it. If the documentation bounds an argument, as in `clip_norm > 0`, any answer to a call outside
-the bound is called documented.
+the framework's own formula is called documented, with the phrase of the documentation that gives the formula. Without
+a phrase, only the adapter gives it. If the documentation bounds an argument, as in `clip_norm > 0`, any answer to a
+call outside the bound is called documented.
+
+## Results
+
+Each answer to a test case has one of these statuses:
+
+| status | meaning | why it is needed |
+|---|---|---|
+| `pass` | agrees with the rule | |
+| `quality` | poor, see below | Ordinary arithmetic must not fail, and a lost gradient must not pass unseen. |
+| `documented` | differs as the documentation or the adapter says | A choice that users can read about is no defect. |
+| `known` | a known failure, recorded with its reason | A check in CI must fail for new defects only. |
+| `fail` | breaks a rule, and nobody has announced it | |
+| `crash`, `timeout` | the framework's process died, or gave no answer in time | There is no answer to judge. |
+| `error` | a fault of the suite or of the adapter | It says nothing about the framework. |
+| `unsupported` | cannot be asked | A missing ability keeps no rule and breaks none. |
+| `unspecified` | recorded, never judged | Frameworks differ here, and no document says who is right. |
 
 ## Poor answers
 

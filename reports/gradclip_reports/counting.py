@@ -12,9 +12,6 @@ from .values import format_count
 
 __all__ = ["RuleCounts", "choose_verdict", "count_explained", "count_rules"]
 
-#: Answers with these statuses differ from a rule, but follow a formula that documentation or an adapter gives.
-ANNOUNCED = frozenset({Status.DOCUMENTED, Status.DECLARED})
-
 
 @dataclass(frozen=True)
 class RuleCounts:
@@ -73,7 +70,7 @@ def count_rules(runs: Sequence[Run]) -> RuleCounts:
         totals["not asked"],
         {name: severities[name] for name in order if severities[name]},
         sum(len(run.findings) for run in runs),
-        sum(1 for one in breaking for part in one.singles if Status.DEVIATION in part.statuses and not part.reason),
+        sum(1 for one in breaking for part in one.singles if Status.KNOWN in part.statuses and not part.reason),
         {name: lacks[name] for name in LACKS if lacks[name]},
     )
 
@@ -90,14 +87,14 @@ def count_explained(runs: Iterable[Run]) -> tuple[int, int]:
 
 
 def _breaks(statuses: Iterable[str]) -> bool:
-    return bool({*statuses} & {*SPOILING, Status.DEVIATION})
+    return bool({*statuses} & {*SPOILING, Status.KNOWN})
 
 
 def choose_verdict(statuses: set[str]) -> str:
     """Return what became of a rule: "broken", "documented", "kept", "recorded" or "not asked"."""
     if _breaks(statuses):
         return "broken"
-    if statuses & ANNOUNCED:
+    if Status.DOCUMENTED in statuses:
         return "documented"
     if statuses <= {Status.UNSUPPORTED}:
         return "not asked"

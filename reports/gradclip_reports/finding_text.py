@@ -55,10 +55,10 @@ def describe_standing(finding: Finding) -> str:
     """Return "new" if a finding fails the run. Otherwise return a word for why it does not, such as "known"."""
     if finding.spoils:
         return "new"
-    if Status.DEVIATION in finding.statuses:
+    if Status.KNOWN in finding.statuses:
         return "known"
-    if {Status.DOCUMENTED, Status.DECLARED} & finding.statuses.keys():
-        return "documented" if Status.DOCUMENTED in finding.statuses else "declared"
+    if Status.DOCUMENTED in finding.statuses:
+        return "documented" if finding.quote else "declared"
     return "poor"
 
 

@@ -16,18 +16,15 @@ __all__ = ["OUTCOMES", "Outcome", "describe_outcome", "list_outcomes", "measure_
 #: A longer reason is cut: a report of tests repeats it for each cell.
 DETAIL = 4000
 
-#: The outcome of each status, for a tool with four outcomes. A deviation is a known failure, so it is skipped, with its
-#: reason.
+#: The outcome of each status, for a tool with four outcomes. A known failure is skipped, with its reason.
 OUTCOMES = {
     "pass": "passed",
     "quality": "passed",
     "documented": "passed",
-    "declared": "passed",
-    "deviation": "skipped",
+    "known": "skipped",
     "unsupported": "skipped",
     "unspecified": "skipped",
     "fail": "failed",
-    "changed": "failed",
     "crash": "error",
     "timeout": "error",
     "error": "error",

@@ -23,6 +23,9 @@ __all__ = ["read_partial", "read_runs"]
 _SCHEMAS = Path(__file__).parent / "schemas"
 _AGAIN = "Make the record again with `gradclip check`"
 
+#: The former names of statuses, in records that an older suite wrote, and the present ones.
+_RENAMED = {"deviation": "known", "declared": "documented", "changed": "fail"}
+
 #: The longest time that a cell may have taken: a century.
 _SECONDS = 3.2e9
 
@@ -172,11 +175,34 @@ def _parse(line: str, place: Place) -> Header | Cell | Finding | Footer:
         place.refuse(f'not a line of a record: "record" must be "header", "cell", "finding" or "footer", got {got}')
     if kind == "header":
         _refuse_other_schema(members.get("schema"), place)
+    _rename_statuses(members)
     violation = find_violation(members, _SCHEMAS / f"{kind}.json")
     problem = violation or next(_find_faults(kind, members), "")
     if problem:
         place.refuse(f"the {kind} violates its schema: {problem}")
     return _KINDS[kind].from_json(members)
+
+
+def _rename_statuses(members: Any) -> None:
+    """Replace the former names of statuses in a line, which may hold anything."""
+    if not isinstance(members, dict):
+        return
+    if isinstance(status := members.get("status"), str):
+        members["status"] = _rename(status)
+    for name in ("counts", "statuses"):
+        counts = members.get(name)
+        if isinstance(counts, dict) and all(type(count) is int for count in counts.values()):
+            renamed: Counter[str] = Counter()
+            for former, count in counts.items():
+                renamed[_rename(former)] += count
+            members[name] = dict(renamed)
+    if isinstance(parts := members.get("parts"), list):
+        for part in parts:
+            _rename_statuses(part)
+
+
+def _rename(status: str) -> str:
+    return _RENAMED.get(status, status)
 
 
 def _refuse_other_schema(schema: Any, place: Place) -> None:

@@ -49,19 +49,10 @@ class Status(StrEnum):
     CRASH = "crash", "C", "💥", "bold white on red", True, "the framework's process died"
     TIMEOUT = "timeout", "T", "⏳", "bold white on red", True, "no answer within the time limit"
     FAIL = "fail", "✗", "❌", "bold red", True, "breaks a rule, and nothing documents it"
-    CHANGED = "changed", "Δ", "🔀", "bold yellow", True, "a known failure whose answer has changed"
     #: Tables show this status for a planned cell that did not run. No record holds this status.
     NOT_RUN = "not-run", "∅", "🚫", "bold magenta", True, "planned, and did not run"
-    DEVIATION = "deviation", "≠", "📌", "yellow", False, "a known failure, pinned with its reason"
-    DOCUMENTED = "documented", "§", "📘", "cyan", False, "differs as its own documentation says"
-    DECLARED = (
-        "declared",
-        "¶",
-        "📗",
-        "cyan",
-        False,
-        "differs by a formula that its adapter declares, but its documentation does not give",
-    )
+    KNOWN = "known", "≠", "📌", "yellow", False, "a known failure, recorded with its reason"
+    DOCUMENTED = "documented", "§", "📘", "cyan", False, "differs as its documentation or its adapter says"
     QUALITY = "quality", "≈", "📐", "blue", False, "poor, not right: the dtype's arithmetic explains the answer"
     UNSPECIFIED = "unspecified", "?", "❔", "dim", False, "recorded; the right answer is not defined"
     UNSUPPORTED = "unsupported", "–", "➖", "dim", False, "cannot be tested"
@@ -83,7 +74,7 @@ UNJUDGED = frozenset({Status.UNSUPPORTED, Status.UNSPECIFIED})
 UNEXPLAINED = "unexplained"
 
 #: The statuses of cells in which something differs from the rule.
-DIFFERING = SPOILING | {Status.DEVIATION, Status.DOCUMENTED, Status.DECLARED, Status.QUALITY}
+DIFFERING = SPOILING | {Status.KNOWN, Status.DOCUMENTED, Status.QUALITY}
 
 #: The words that records use for what an `unsupported` cell lacks, and their meanings.
 LACKS = {

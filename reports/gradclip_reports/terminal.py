@@ -215,7 +215,7 @@ def _draw_not_run(group: NotRun) -> Text:
 def _draw_verdict(runs: Sequence[Run], matrix: Matrix, groups: Sequence[FailureGroup], record: str) -> Iterator[Text]:
     tally = matrix.tally
     told_elsewhere = any(len(group.cells) > 1 for group in groups) or len(groups) > _IN_FULL
-    if told_elsewhere or {"deviation", "documented", "declared"} & tally.counts.keys():
+    if told_elsewhere or {"known", "documented"} & tally.counts.keys():
         how = "This command lists each cell that did not pass, with its reason and its answer:"
         # Put the command on a separate line that is never wrapped, so that it can be copied.
         yield Text(

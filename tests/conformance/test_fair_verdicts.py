@@ -188,8 +188,8 @@ def test_documented_domain_may_depend_on_another_option() -> None:
     assert judge_answers(both, Raised("AssertionError", ""), claims=(alone,)).status == "fail"
 
 
-@pytest.mark.parametrize(("phrase", "status"), [(None, "declared"), ("norm + 1e-6", "documented")])
-def test_formula_without_a_phrase_is_called_declared(phrase: str | None, status: str) -> None:
+@pytest.mark.parametrize("phrase", [None, "norm + 1e-6"])
+def test_formula_of_an_adapter_is_documented_and_its_phrase_quoted(phrase: str | None) -> None:
     formula = {"kind": "coefficient", "eps": 1e-6, **({} if phrase is None else {"phrase": phrase})}
     own = make_subject("clip_by_global_norm", formula=formula)
     x = np.array([3.0, 4.0], "float32")
@@ -197,4 +197,4 @@ def test_formula_without_a_phrase_is_called_declared(phrase: str | None, status:
 
     found = judge_answers("global-norm.scaled-above/three-four-five/float32", [result], subject=own)
 
-    assert (found.status, found.quote) == (status, phrase)
+    assert (found.status, found.quote) == ("documented", phrase)

@@ -66,7 +66,7 @@ def test_finding_is_read_back(failed_run: Run, tmp_path: Path) -> None:
     [
         ({"cells": {"nobody": ["a/b/c"]}}, "which the run does not have"),
         ({"rules": {"other.rule": 1}}, "counts disagree"),
-        ({"statuses": {"deviation": 1}}, "counts disagree"),
+        ({"statuses": {"known": 1}}, "counts disagree"),
         ({"cause": ""}, "violates its schema"),
         ({"parameters": {"list": [1]}}, "violates its schema"),
     ],
@@ -171,7 +171,7 @@ def test_mistake_of_the_adapter_is_shown_instead_of_a_finding(failed_run: Run, m
 def test_green_run_takes_at_most_15_lines(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> None:
     cells = [
         make_cell(
-            status="deviation",
+            status="known",
             detail="Known: so it is.",
             rule="norm.bounds",
             case=f"norm.bounds/number-{number}/float32",
@@ -206,7 +206,7 @@ def test_rules_are_counted_by_their_worst_cell(make_cell: MakeCell, make_header:
         *make_rule("kept", "pass", "quality", "unsupported"),
         *make_rule("documented", "pass", "documented"),
         *make_rule("broken", "documented", "fail"),
-        *make_rule("known", "pass", "deviation"),
+        *make_rule("known", "pass", "known"),
         *make_rule("not-asked", "unsupported", "unsupported"),
         *make_rule("recorded", "unspecified"),
     ]
@@ -262,7 +262,7 @@ def test_finding_shows_the_phrase_of_each_entry_point(
 def test_explained_cells_are_counted(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> None:
     cells = [
         make_cell(status=status, detail="x", rule=f"value.{status}", case=f"value.{status}/one/float32")
-        for status in ("pass", "unsupported", "unspecified", "fail", "deviation", "quality")
+        for status in ("pass", "unsupported", "unspecified", "fail", "known", "quality")
     ]
     run = make_run(make_header(), cells)
     known, unknown = (

@@ -185,6 +185,19 @@ class TestDamaged:
         with pytest.raises(RecordError, match="line 1: a footer is outside any run"):
             read_runs(write_record(write_text(record[-1:])))
 
+    def test_former_names_of_statuses_are_read_as_the_present_ones(
+        self, record: list[dict[str, Any]], write_record: Write
+    ) -> None:
+        _, *cells, footer = record
+        for cell, status in zip(cells, ("deviation", "changed", "declared"), strict=True):
+            cell |= {"status": status, "detail": "It differs."}
+        footer["counts"] = {"deviation": 1, "changed": 1, "declared": 1}
+
+        (run,) = read_runs(write_record(write_text(record)))
+
+        assert [cell.status for cell in run.cells] == ["known", "fail", "documented"]
+        assert run.footer.counts == {"known": 1, "fail": 1, "documented": 1}
+
     def test_duplicate_cell_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[-1]["finished"] += 1
         with pytest.raises(RecordError, match=r"has the cell clip norm\.scaled-above/one-tensor/float32 2 times"):

@@ -122,7 +122,7 @@ def test_every_status_of_the_run_is_in_the_legend(torch_run: Run) -> None:
 
     for name in torch_run.footer.counts:
         assert f"{STATUSES[name].glyph} {name} " in text
-    assert f"{STATUSES['changed'].glyph} changed " not in text
+    assert f"{STATUSES['error'].glyph} error " not in text
 
 
 def test_every_failing_rule_and_subject_is_named(torch_run: Run) -> None:
@@ -148,7 +148,7 @@ def test_many_failures_of_one_rule_are_shown_once_with_a_count(
 
 
 @pytest.mark.parametrize(
-    ("status", "told"), [("deviation", True), ("documented", True), ("quality", False), ("unsupported", False)]
+    ("status", "told"), [("known", True), ("documented", True), ("quality", False), ("unsupported", False)]
 )
 def test_command_that_lists_the_reasons_is_shown_if_there_are_any(
     status: str,
@@ -181,10 +181,10 @@ def test_escape_codes_of_a_framework_do_not_reach_the_terminal(
     assert "\\x1b[2Jgone\\x07" in draw_terminal([make_run(make_header(), [cell])])
 
 
-def test_documentation_of_a_change_is_quoted(
+def test_documentation_of_a_failure_is_quoted(
     make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
 ) -> None:
-    cell = make_cell(status="changed", quote="nothing will be done", url="https://example.org/clip")
+    cell = make_cell(status="fail", quote="nothing will be done", url="https://example.org/clip")
     text = draw_terminal([make_run(make_header(), [cell])])
 
     assert re.search(r'documented +"nothing will be done"\n +see +https://example.org/clip\n', text)

@@ -75,8 +75,8 @@ FITTING = 200
 #: The statuses of cells that are explained.
 EXPLAINED = DIFFERING - {Status.ERROR, Status.NOT_RUN}
 
-#: The statuses of cells that break a rule. Documented and declared answers differ for another reason.
-BREAKING = EXPLAINED - {Status.DOCUMENTED, Status.DECLARED}
+#: The statuses of cells that break a rule. Documented answers differ for another reason.
+BREAKING = EXPLAINED - {Status.DOCUMENTED}
 
 #: The explanation of a right answer. One answer of a cell may be right, although another one is wrong.
 RIGHT = Explanation("")
@@ -466,7 +466,7 @@ def _explain_small_difference(
         for formula in subject.formulas
         if all(follows_formula(group, formula, careful=True) for group in groups if group.norm)
     ]
-    if all(map(is_plain, groups)) and verdict.status in (Status.FAIL, Status.CHANGED, Status.DEVIATION):
+    if all(map(is_plain, groups)) and verdict.status in (Status.FAIL, Status.KNOWN):
         # Some rules forbid a long sum in the dtype. Other rules require unchanged bits, which no sum explains.
         if calls[0][0].theme in PRECISION:
             return [*found, Explanation.of("long-sum")]

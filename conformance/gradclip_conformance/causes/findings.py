@@ -153,7 +153,7 @@ def _make_finding(name: str, known: Known | None, group: Sequence[tuple[Evidence
     example = group[min(range(len(group)), key=ranked.__getitem__)][0].cell
     every = [one.cell for one, _ in group]
     documented = next((cell for cell in every if cell.quote), None)
-    pinned = next((cell for cell in every if cell.status == Status.DEVIATION), None)
+    pinned = next((cell for cell in every if cell.status == Status.KNOWN), None)
     reason = (known.reason if known else pinned.detail.partition("Known: ")[2]) if pinned else ""
     return Finding(
         cause=cause.id,

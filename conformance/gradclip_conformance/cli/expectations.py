@@ -116,7 +116,7 @@ def _find_place(run: Run) -> Path:
         )
         raise click.UsageError(msg)
     known = load_known(adapter)
-    if any(cell.status == Status.DEVIATION for cell in run.cells) and not known:
+    if any(cell.status == Status.KNOWN for cell in run.cells) and not known:
         msg = (
             f"The record was made with known failures, and there are none in {path}. Run this in the folder in which "
             "the record was made, and redirect the output to another file."

@@ -135,7 +135,7 @@ def _find_cell(file: Path, runs: Sequence[Run], name: str, subject: str) -> tupl
         raise click.UsageError(escape_line(msg))
     # Prefer new failures, and then known ones.
     red = [pair for pair in named if pair[1].status in SPOILING]
-    worth = red or [pair for pair in named if pair[1].status == "deviation"]
+    worth = red or [pair for pair in named if pair[1].status == "known"]
     if not (worth or of_case):
         msg = f"Every cell of the rule {name!r} is as expected. For a script of such a cell, name its case."
         raise click.UsageError(escape_line(msg))

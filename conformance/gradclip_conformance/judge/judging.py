@@ -4,7 +4,7 @@
 2. The expectation of the case decides between `pass`, `quality` and `fail` (see `expectation`).
 3. A claim about the framework's documentation turns an answer that it predicts into `documented`. A claim gives a
    formula (see `formulas`), a behaviour, such as NaN everywhere, or the domain of an option: outside it, the
-   documentation promises nothing. A formula that no phrase documents gives `declared`.
+   documentation promises nothing. A formula that only the adapter declares counts, too, without a quotation.
 
 4. An answer that keeps the rule of its case may break another rule that every call must keep (see `everywhere`). Then
    the cell fails and names that rule.
@@ -43,7 +43,7 @@ EXPECTATIONS: tuple[type[Expectation], ...] = load_expectations()
 
 
 #: The statuses of answers that keep the rule of their case. Only these answers are judged by other rules, too.
-AGREEING = (Status.PASS, Status.QUALITY, Status.DOCUMENTED, Status.DECLARED)
+AGREEING = (Status.PASS, Status.QUALITY, Status.DOCUMENTED)
 
 
 def choose_expectation(case: Case) -> Expectation:
@@ -160,7 +160,7 @@ def _judge_by_claims(
         if claim.formula is not None:
             own = judge_by_formula(context, expectation, answers, claim.formula, found)
             if own is not None:
-                return own.change_status(Status.DOCUMENTED if claim.phrase else Status.DECLARED, **quoted)
+                return own.change_status(Status.DOCUMENTED, **quoted)
         elif claim.domain is not None:
             if claim.domain.leaves_out(context.case.options) and _is_broken_outside(context, answers, found):
                 promise = f"The framework's documentation promises nothing for this {claim.domain.option}."

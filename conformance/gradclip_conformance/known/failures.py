@@ -31,7 +31,6 @@ from typing import Any
 
 from gradclip_adapters.paths import file_exists
 from gradclip_reports.records import Run
-from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_cause_groups, load_causes
 
 from ..cases.patterns import matches, matches_any, suggest_known
@@ -55,8 +54,6 @@ EXPECTATIONS = Path(__file__).parent / "expectations"
 
 #: The `url` of an entry for which nobody has looked for an upstream thread.
 NO_SEARCH = "no search was made"
-
-THEMES = {rule.id: rule.theme for rule in rules.load()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +94,6 @@ class KnownFailure:
     def suspect(self) -> Suspect:
         """The cause with one value for each parameter, in the form that the models need."""
         return Suspect(self.cause, {name: values[0] for name, values in self.parameters})
-
-    def touches(self, rule: str) -> bool:
-        """Return whether the cause could break this rule."""
-        return THEMES.get(rule, "") in load_causes()[self.cause].themes
 
 
 def _is_value(wanted: Any, value: Any) -> bool:

@@ -60,7 +60,7 @@ def list_outdated_patterns(run: Run, one: KnownFailure) -> list[str]:
         return []
     if not any(matches_any(one.rules, cell.case, cell.rule) for cell in run.cells):
         return []
-    known = {cell.pair for cell in run.cells if cell.status == Status.DEVIATION}
+    known = {cell.pair for cell in run.cells if cell.status == Status.KNOWN}
     if one.cause:
         known &= {pair for finding in run.singles if finding.cause == one.cause for pair in finding.pairs}
     shown = {subject for subject, case in known if one.speaks_of(case, subject)}

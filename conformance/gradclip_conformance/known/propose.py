@@ -27,7 +27,7 @@ from .faults import list_outdated_patterns
 __all__ = ["CannotPropose", "propose_known", "write_known"]
 
 #: The statuses of failures that an entry can excuse.
-NEW = (Status.FAIL, Status.CHANGED, Status.CRASH, Status.TIMEOUT)
+NEW = (Status.FAIL, Status.CRASH, Status.TIMEOUT)
 
 #: A finding joins several values of a parameter by this text.
 JOINT = " | "

@@ -41,7 +41,7 @@ def judge_with_known(
 def is_known_to_end(judged: Judged) -> bool:
     """Return whether a crash or a hang is known. Then the call must be repeated alone, to show that it is to blame."""
     return (
-        judged.verdict.status == Status.DEVIATION
+        judged.verdict.status == Status.KNOWN
         and judged.explanation is not None
         and judged.explanation.cause in DEADLY_CAUSES
     )
@@ -66,7 +66,7 @@ def _explain_by_known(
 
 
 def recognise(judged: Judged, entries: Sequence[KnownFailure], explain: Explain) -> Judged:
-    """Return a failure as `deviation` if it is known, and as `changed` if it has another cause than the known one.
+    """Return a failure as `known` if an entry is about it and its cause.
 
     Parameters
     ----------
@@ -83,19 +83,10 @@ def recognise(judged: Judged, entries: Sequence[KnownFailure], explain: Explain)
     about = [one for one in entries if one.speaks_of(case.id, subject)]
     if not about:
         return judged
-    by_cause = [one for one in about if one.cause]
-    found, known = _explain_by_known(judged, by_cause, explain)
+    found, known = _explain_by_known(judged, [one for one in about if one.cause], explain)
     if known is None and verdict.status == Status.FAIL:
         known = next((one for one in about if not one.cause), None)
-    if known is not None:
-        detail = f"{verdict.detail} Known: {known.reason}" if known.reason else verdict.detail
-        told = verdict.change_status(Status.DEVIATION, detail=detail, url=known.url)
-        return replace(judged, verdict=told, explanation=found)
-    rule = verdict.breaks or case.rule
-    expected = dict.fromkeys(one.cause for one in by_cause if one.touches(rule))
-    if verdict.status == Status.FAIL and expected:
-        other = f"the cause {found.cause!r}" if found is not None else "no cause that the suite knows"
-        titles = " or ".join(f"{cause!r}" for cause in expected)
-        detail = f"{verdict.detail} The known failure has the cause {titles}, but this answer has {other}."
-        return replace(judged, verdict=verdict.change_status(Status.CHANGED, detail=detail), explanation=found)
-    return replace(judged, explanation=found)
+    if known is None:
+        return replace(judged, explanation=found)
+    detail = f"{verdict.detail} Known: {known.reason}" if known.reason else verdict.detail
+    return replace(judged, verdict=verdict.change_status(Status.KNOWN, detail=detail, url=known.url), explanation=found)

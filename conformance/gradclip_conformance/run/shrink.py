@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from gradclip_adapters.contract import Subject
 from gradclip_reports.progress import show_task
 from gradclip_reports.records import Cell
-from gradclip_reports.statuses import STATUSES, Status
+from gradclip_reports.statuses import STATUSES
 
 from ..sampler.axes import list_axes
 from ..sampler.constraints import find_reason
@@ -83,7 +83,7 @@ def shrink(planned: PlannedCell, ask: Ask) -> PlannedCell:
 
 
 def _fails(cell: Cell) -> bool:
-    return STATUSES[cell.status].spoils and cell.status != Status.CHANGED
+    return STATUSES[cell.status].spoils
 
 
 def _name_failure(cell: Cell) -> tuple[str, str | None]:

@@ -51,7 +51,6 @@ STANDING_OF = dict.fromkeys(STATUSES, "broken") | {
     Status.PASS: "right",
     Status.QUALITY: "poor",
     Status.DOCUMENTED: "documented",
-    Status.DECLARED: "documented",
     Status.UNSUPPORTED: "unknown",
     Status.UNSPECIFIED: "unknown",
 }

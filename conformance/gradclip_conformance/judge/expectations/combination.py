@@ -109,7 +109,7 @@ class Combination(Expectation):
 
 
 #: The rank of each status. The worst status has the highest rank.
-SEVERITY = {Status.PASS: 0, Status.QUALITY: 1, Status.DECLARED: 2, Status.DOCUMENTED: 3, Status.FAIL: 4}
+SEVERITY = {Status.PASS: 0, Status.QUALITY: 1, Status.DOCUMENTED: 2, Status.FAIL: 3}
 
 
 def _fail(rule: str, detail: str, answer: Answer, word: str, ulp: float | None = None) -> Verdict:
@@ -169,8 +169,8 @@ def _judge_elements(
                 f"{neutral.ulp:.3g} ulp from the neutral rule, {own.ulp:.3g} ulp from its own formula "
                 f"({claim.formula})."
             )
-            status = Status.DOCUMENTED if claim.phrase else Status.DECLARED
-            return verdict.change_status(status, detail=detail, quote=claim.phrase or None, url=claim.where)
+            quote = claim.phrase or None
+            return verdict.change_status(Status.DOCUMENTED, detail=detail, quote=quote, url=claim.where)
     return _apply_claims(context, verdict)
 
 

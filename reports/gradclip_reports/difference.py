@@ -175,11 +175,11 @@ def _have_equal_answers(pair: tuple[Cell, Cell], findings: Sequence[Finding | No
     """Return whether two answers with the same description count as equal.
 
     Two answers count as equal if both are right or both are not judged. If one cause explains both, they count as
-    equal, too, because they differ at most by rounding. Answers that nothing explains count as equal only if their
-    recorded behaviours are the same.
+    equal, too, because they differ at most by rounding. Answers that nothing explains count as equal only if the same
+    was observed.
     """
     explained = all(finding is not None and finding.cause != UNEXPLAINED for finding in findings)
-    return explained or pair[0].status in (Status.PASS, *UNJUDGED) or pair[0].behaviour == pair[1].behaviour
+    return explained or pair[0].status in (Status.PASS, *UNJUDGED) or pair[0].observed == pair[1].observed
 
 
 def _choose_question(findings: Sequence[Finding | None], cell: Cell) -> str:

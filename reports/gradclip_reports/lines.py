@@ -142,7 +142,7 @@ class Cell(Line):
     seconds: float = 0.0
     #: The theme of the rule, under whose heading reports show it.
     theme: str = ""
-    #: The suite's short word for the answer, with the first numbers of a wrong one.
+    #: The suite's short word for the answer.
     behaviour: str = "none"
     #: What an `unsupported` cell lacks, one of `statuses.LACKS`. Older records do not hold it.
     lacks: str | None = None

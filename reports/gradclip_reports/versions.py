@@ -165,7 +165,7 @@ def describe_span(shown: Sequence[bool | None], versions: Sequence[str]) -> str:
 
 
 def count_changes(old: Run, new: Run) -> Counter[str]:
-    """Return the number of answers that differ between two runs, by rule. Only calls that both answered count."""
+    """Return the number of answers of another kind in the newer run, by rule. Only calls that both answered count."""
     before = {cell.pair: cell for cell in old.cells if cell.status != Status.UNSUPPORTED}
     return Counter(
         cell.rule
@@ -191,4 +191,4 @@ def _describe_changes(old: Run, new: Run) -> str:
     counts = count_changes(old, new)
     told = [f"`{rule}` ({format_count(number, 'answer')})" for rule, number in counts.most_common(RULES)]
     told += [f"{len(counts) - RULES} rules more"] if len(counts) > RULES else []
-    return f"{versions}: {', '.join(told) or 'no answer changed'}"
+    return f"{versions}: {', '.join(told) or 'no answer of another kind'}"

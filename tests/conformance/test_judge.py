@@ -210,13 +210,6 @@ class TestValues:
 
         assert statuses == ["pass", "quality", "quality", "fail"]
 
-    def test_behaviour_of_a_failure_includes_its_first_numbers(self) -> None:
-        asked = build_case(expect("values"), TRIANGLE, clip_norm=2.5)
-
-        off = judge_answers(asked, [make_array([1.5 + 100 * 2.0**-23, 2.0])])
-        assert (off.status, off.behaviour) == ("fail", "other:1.5,2")
-        assert judge_answers(asked, [make_array([1.5, 2.0])]).behaviour == "other"
-
     def test_result_of_another_dtype_breaks_the_rule_about_dtypes(self) -> None:
         found = judge_answers(
             build_case(expect("values"), TRIANGLE, clip_norm=2.5), [make_array([1.5, 2.0], "float64")]
@@ -526,7 +519,7 @@ class TestRaises:
 
         assert judge_answers(asked, Raised("ValueError", "negative")).status == "pass"
         found = judge_answers(asked, [round_array([-0.6, -0.8])])
-        assert (found.status, found.behaviour) == ("fail", "sign-flipped:-0.6,-0.8")
+        assert (found.status, found.behaviour) == ("fail", "sign-flipped")
 
 
 class TestEffects:
@@ -556,16 +549,12 @@ class TestEffects:
         )
         assert judge_answers(asked, [make_array([1.5, 2.0])], Raised("RuntimeError", "")).status == "fail"
 
-    def test_behaviour_names_both_calls(self) -> None:
+    def test_behaviour_is_that_of_the_first_call_unless_the_second_raised(self) -> None:
         asked = build_case(expect("repeatable"), TRIANGLE, clip_norm=2.5)
+        first = [make_array([1.5, 2.0])]
 
-        found = judge_answers(asked, [make_array([1.5, 2.0])], Raised("RuntimeError", ""))
-
-        assert found.behaviour == "raises:RuntimeError"
-        assert (
-            judge_answers(asked, [make_array([1.5, 2.0])], [make_array(TRIANGLE)]).behaviour
-            == "other:1.5,2 then unchanged"
-        )
+        assert judge_answers(asked, first, Raised("RuntimeError", "")).behaviour == "raises:RuntimeError"
+        assert judge_answers(asked, first, [make_array(TRIANGLE)]).behaviour == "other"
 
     @pytest.mark.parametrize(("second", "status"), [(Died("exit code -11"), "crash"), (TimedOut(3.0), "timeout")])
     def test_second_call_without_an_answer_counts(self, second: Answer, status: str) -> None:

@@ -153,8 +153,8 @@ def _make_finding(name: str, known: Known | None, group: Sequence[tuple[Evidence
     example = group[min(range(len(group)), key=ranked.__getitem__)][0].cell
     every = [one.cell for one, _ in group]
     documented = next((cell for cell in every if cell.quote), None)
-    pinned = next((cell for cell in every if cell.status == Status.KNOWN), None)
-    reason = (known.reason if known else pinned.detail.partition("Known: ")[2]) if pinned else ""
+    known_cell = next((cell for cell in every if cell.status == Status.KNOWN), None)
+    reason = (known.reason if known else known_cell.detail.partition("Known: ")[2]) if known_cell else ""
     return Finding(
         cause=cause.id,
         title=cause.title,
@@ -175,7 +175,7 @@ def _make_finding(name: str, known: Known | None, group: Sequence[tuple[Evidence
         },
         quote=documented.quote if documented else None,
         reason=reason or None,
-        url=known.url if known and pinned else (documented or pinned or example).url,
+        url=known.url if known and known_cell else (documented or known_cell or example).url,
     )
 
 

@@ -1,25 +1,19 @@
 """Describe an answer: by a short word for claims and records, and by sentences for people.
 
-Claims about a documentation use the word alone. In a record, the first numbers of a wrong answer follow after a colon,
-so that comparisons of versions and of frameworks see another answer.
-
-============================ ===================================================================================
-`raises:<Name>`              the framework raised an exception of this name
-`unchanged`                  every gradient came back bit for bit
-`all-nan`                    every included element is NaN
-`all-zero`                   every included element is zero
-`sign-flipped:<numbers>`     every element that was not zero has the other sign
-`partly-nonfinite:<numbers>` some elements are NaN or infinite that were finite
-`other:<numbers>`            none of these
-`excluded-changed:<numbers>` an excluded gradient did not come back bit for bit
-`other-form:<what>`          another number of gradients, another shape or dtype, or None; and the numbers
-`norm-nan` `norm-infinite`   the norm that is returned, for rules about it
-`norm-zero` `norm:<number>`
-`norm-missing`               no norm is returned, for rules about it
-`norm-unreadable`            the norm that is returned is not a single number
-`warns:<Category>`           the category of the first warning, for the rule about warnings
-`<word> then <word>`         two calls gave different answers; if one of them raised, its error stands alone
-============================ ===================================================================================
+==================== =========================================================================
+`raises:<Name>`      the framework raised an exception of this name
+`unchanged`          every gradient came back bit for bit
+`all-nan`            every included element is NaN
+`all-zero`           every included element is zero
+`sign-flipped`       every element that was not zero has the other sign
+`partly-nonfinite`   some elements are NaN or infinite that were finite
+`other`              none of these
+`norm-nan`           the norm that is returned, for rules about it; also `norm-infinite`,
+                     `norm-zero`, and `norm` for any other number
+`norm-missing`       no norm is returned, for rules about it
+`norm-unreadable`    the norm that is returned is not a single number
+`warns:<Category>`   the category of the first warning, for the rule about warnings
+==================== =========================================================================
 """
 
 from __future__ import annotations
@@ -36,24 +30,17 @@ from ..cases.readable import SHOWN_ELEMENTS, show_array, show_gradients
 from ..oracle.arrays import round_elements
 from ..oracle.formats import read_float64_values
 from ..oracle.model import ExpectedArray, Prediction
-from .arrays import has_same_bits, read_norm
+from .arrays import read_norm
 from .model import Answer, Raised, Replied
 
 __all__ = [
     "describe_behaviour",
     "describe_distance_between_calls",
-    "describe_exact_behaviour",
     "describe_results",
     "describe_what_happened",
     "show_answer",
     "show_expected_arrays",
 ]
-
-#: Words that describe exactly one answer.
-EXACT = ("unchanged", "all-nan", "all-zero")
-
-#: Of an answer, so many numbers are written.
-WRITTEN = 8
 
 _SENTENCES = {
     "unchanged": "returned the gradients unchanged",
@@ -65,20 +52,8 @@ _SENTENCES = {
 }
 
 
-def write_numbers(arrays: Sequence[Array | None]) -> str:
-    """Return the first numbers of arrays to a few digits. Of more numbers, say how many there are."""
-    held = [array for array in arrays if array is not None and array.dtype in DTYPES]
-    values = np.concatenate([np.zeros(0), *map(read_float64_values, held)])
-    digits = 2 if any(array.dtype == "bfloat16" for array in held) else 3
-    first = ",".join(f"{value:.{digits}g}" for value in values[:WRITTEN])
-    if len(values) <= WRITTEN:
-        return first
-    counts = f"{len(values)} numbers, {np.isnan(values).sum()} NaN, {np.isinf(values).sum()} infinite"
-    return f"{first},... ({counts})"
-
-
 def describe_behaviour(case: Case, answer: Answer, about: str = "gradients") -> str:
-    """Return the short word for an answer, without numbers, or "none" if the framework gave no answer.
+    """Return the short word for an answer, or "none" if the framework gave no answer.
 
     `about` is the part of the answer that the word describes: "gradients", "norm" or "warnings".
     """
@@ -91,50 +66,6 @@ def describe_behaviour(case: Case, answer: Answer, about: str = "gradients") -> 
     if about == "warnings":
         return f"warns:{answer.reply.warnings[0].partition(':')[0]}" if answer.reply.warnings else "no-warning"
     return _describe_gradients(case, answer.reply.gradients)
-
-
-def describe_exact_behaviour(
-    cases: Sequence[Case], answers: Sequence[Answer], about: str = "gradients", *, through_optimizer: bool
-) -> str:
-    """Return the words, with numbers, for the answers to a case and to its second call."""
-    for answer in answers:
-        if isinstance(answer, Raised):
-            return f"raises:{answer.kind}"
-    words = [
-        _describe_exactly(case, answer, about, through_optimizer) for case, answer in zip(cases, answers, strict=False)
-    ]
-    return " then ".join(dict.fromkeys(words))
-
-
-def _describe_exactly(case: Case, answer: Answer, about: str, through_optimizer: bool) -> str:
-    word = describe_behaviour(case, answer, about)
-    if not isinstance(answer, Replied):
-        return word
-    results = answer.reply.gradients
-    if about == "warnings":
-        return word
-    if about == "norm":
-        return f"norm:{write_numbers([answer.reply.norm])}" if word == "norm" else word
-    if (form := _describe_other_form(case, results)) is not None:
-        return f"other-form:{form}:{write_numbers(results)}"
-    excluded = [(g.array, got) for g, got in zip(case.gradients, results, strict=True) if not g.need_clip]
-    if any(array is not None and not has_same_bits(array, got, through_optimizer) for array, got in excluded):
-        return f"excluded-changed:{write_numbers(results)}"
-    if word in EXACT:
-        return word
-    return f"{word}:{write_numbers([results[i] for i in case.included])}"
-
-
-def _describe_other_form(case: Case, results: Sequence[Array | None]) -> str | None:
-    if len(results) != len(case.gradients):
-        return f"{len(results)} for {len(case.gradients)}"
-    for gradient, got in zip(case.gradients, results, strict=True):
-        given = gradient.array
-        if (given is None) != (got is None):
-            return "None" if got is None else "not None"
-        if given is not None and got is not None and (given.dtype, given.shape) != (got.dtype, got.shape):
-            return got.dtype if given.dtype != got.dtype else str(got.shape)
-    return None
 
 
 def _describe_norm(norm: Array | None) -> str:

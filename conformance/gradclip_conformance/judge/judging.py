@@ -28,7 +28,6 @@ from .expectation import Expectation, find_broken_form, find_first_changed, reso
 from .expectations import load_expectations
 from .fingerprint import (
     describe_behaviour,
-    describe_exact_behaviour,
     describe_what_happened,
     show_answer,
     show_expected_arrays,
@@ -82,8 +81,6 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
                 return also
     except OraclesDisagreeError as error:
         return Verdict(Status.ERROR, str(error), behaviour=behaviour)
-    if found.status == Status.FAIL:
-        behaviour = _choose_word(context, expectation, answers)
     return replace(found, behaviour=behaviour)
 
 
@@ -97,8 +94,8 @@ def _judge_the_rest(context: Context, expectation: Expectation, answers: Sequenc
         behaviour = describe_behaviour(inner.case, answer, judge_by.about)
         found = _judge_by_claims(inner, judge_by, [answer], found, behaviour)
         if found.status == Status.FAIL:
-            word = _choose_word(inner, judge_by, [answer])
-            return replace(found, detail=f"The answer breaks {rule}: {found.detail}", behaviour=word, breaks=rule)
+            detail = f"The answer breaks {rule}: {found.detail}"
+            return replace(found, detail=detail, behaviour=behaviour, breaks=rule)
     return None
 
 
@@ -178,9 +175,3 @@ def _is_broken_outside(context: Context, answers: Sequence[Answer], found: Verdi
     return found.status == Status.FAIL and all(
         find_first_changed(context.case, each.inputs) is None for each in refused
     )
-
-
-def _choose_word(context: Context, expectation: Expectation, answers: Sequence[Answer]) -> str:
-    following = expectation.follow_up(context.case, answers[0])
-    cases = [context.case] if following is None else [context.case, following]
-    return describe_exact_behaviour(cases, answers, expectation.about, through_optimizer=context.through_optimizer)

@@ -14,7 +14,7 @@ from gradclip_reports.statuses import SPOILING
 
 #: The engines of each framework, by a word in the names of their subjects.
 ENGINES = {
-    "torch": ("DTensor", "FSDP2", "DDP"),
+    "torch": ("DTensor]", "DTensor, two axes", "FSDP2]", "FSDP2, tensor parallel", "HSDP", "DDP"),
     "optax": ("eager, sharded", "jit, sharded"),
     "tensorflow": ("MirroredStrategy",),
     "keras-tensorflow": ("MirroredStrategy",),

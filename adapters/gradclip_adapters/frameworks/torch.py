@@ -16,6 +16,7 @@ from .torch_based import distributed
 from .torch_based.installed_torch import (
     ERROR_IF_NONFINITE,
     HAS_COMPILER,
+    HAS_MESH,
     HAS_SCALER,
     HAS_TWO_STEPS,
     MODES,
@@ -51,6 +52,13 @@ COMPILERS = [name for name in (os.environ.get("CXX"), "g++", "clang++") if HAS_C
 VALUE = (*COMMON, "tensor_threshold")
 NORM = (*VALUE, *ANY_NORM, *ERROR_IF_NONFINITE)
 
+#: The entry points on meshes of two axes. Older torch has none.
+if HAS_MESH:
+    from .torch_based.mesh_engines import SUBJECTS as ON_MESHES
+    from .torch_based.mesh_engines import answer_on_mesh
+else:
+    ON_MESHES = {}
+
 #: The options of several backward passes and steps.
 TRAINING = ("start", "weight_decay", "steps", "accumulate")
 
@@ -81,7 +89,7 @@ class TorchAdapter(ParametersAdapter):
     def subjects(self) -> Sequence[Subject]:
         """Return all entry points, the distributed ones last: they have processes that share no other device."""
         if get_device().type == "cpu":
-            return [*super().subjects(), *distributed.SUBJECTS.values()]
+            return [*super().subjects(), *distributed.SUBJECTS.values(), *ON_MESHES.values()]
         # On another device, each tensor has a buffer of its own.
         return [
             replace(one, features=tuple(feature for feature in one.features if feature != "packed"))
@@ -92,6 +100,8 @@ class TorchAdapter(ParametersAdapter):
         """Return the answer of the entry point that the call names. Several processes answer a distributed call."""
         if call.subject in distributed.SUBJECTS:
             return distributed.answer_in_processes(call)
+        if call.subject in ON_MESHES:
+            return answer_on_mesh(call)
         return super().call(call)
 
     def answer(self, entry: Subject, call: Call) -> Reply:

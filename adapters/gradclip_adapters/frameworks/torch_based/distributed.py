@@ -6,19 +6,32 @@ gradients where the engine has such functions, so that the parts are those of a 
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Callable, Mapping, Sequence
 
 import torch
 from torch.nn import Parameter
 
 from ...contract import Call, Reply, Subject, Unsupported, framework_call
-from ...mesh import find_sharded_axis, get_mesh
+from ...mesh import Mesh, find_sharded_axis, get_mesh
 from ...processes import Answer, Team
 from .installed_torch import ERROR_IF_NONFINITE, HAS_MESH, NORM_DTYPES, SENT_DTYPES, VALUE_DTYPES
 from .parameters import NORM_TYPES, add_flags, make_tensor, read_array, read_arrays, select_more
 from .process_group import join_group
 
-__all__ = ["SUBJECTS", "answer_in_processes", "join", "take_local"]
+__all__ = [
+    "BY_NORM",
+    "SUBJECTS",
+    "Products",
+    "answer_in_processes",
+    "clip_parameters",
+    "join",
+    "keep_sent",
+    "list_addends",
+    "list_tensors",
+    "make_fully_sharded",
+    "take_local",
+]
 
 #: The engines, by the mode in the subject's name.
 ENGINES = ("DTensor", "FSDP2", "DDP") if HAS_MESH else ("DDP",)
@@ -31,7 +44,8 @@ MODULE = __name__
 _TEAMS: dict[int, Team] = {}
 
 
-def _keep_sent(dtypes: Sequence[str]) -> tuple[str, ...]:
+def keep_sent(dtypes: Sequence[str]) -> tuple[str, ...]:
+    """Return those of some dtypes that gloo sends."""
     return tuple(dtype for dtype in dtypes if dtype in SENT_DTYPES)
 
 
@@ -41,8 +55,8 @@ def _list_subjects() -> list[Subject]:
         by_norm = f"torch.nn.utils.clip_grad_norm_[{engine}]"
         by_value = f"torch.nn.utils.clip_grad_value_[{engine}]"
         found += [
-            Subject(by_norm, "clip_by_global_norm", _keep_sent(NORM_DTYPES), BY_NORM, NORM_TYPES),
-            Subject(by_value, "clip_by_value", _keep_sent(VALUE_DTYPES), FEATURES),
+            Subject(by_norm, "clip_by_global_norm", keep_sent(NORM_DTYPES), BY_NORM, NORM_TYPES),
+            Subject(by_value, "clip_by_value", keep_sent(VALUE_DTYPES), FEATURES),
         ]
     return found
 
@@ -81,15 +95,20 @@ def _refuse_parts(call: Call) -> None:
 def join(rank: int, world: int, folder: str) -> Answer:
     """Join the group of processes, and return the function that answers its calls."""
     join_group(rank, world, folder)
-    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (world,)) if HAS_MESH else None
+    make = torch.distributed.device_mesh.init_device_mesh if HAS_MESH else lambda *_, **__: None
+    mesh = make("cpu", (world,), mesh_dim_names=("ranks",))
     return lambda call: _answer(call, rank, mesh)
 
 
 def _answer(call: Call, rank: int, mesh: Any) -> Reply:
     """Clip in this process. The call holds whole gradients, and the reply the parts of this process."""
-    parameters = BUILDERS[call.subject.partition("[")[2].rstrip("]")](call, rank, mesh)
+    return clip_parameters(call, BUILDERS[call.subject.partition("[")[2].rstrip("]")](call, rank, mesh))
+
+
+def clip_parameters(call: Call, parameters: Sequence[Parameter], watched: Any = None) -> Reply:
+    """Clip the gradients of parameters, and return the parts of this process. `watched` is entered around the clip."""
     options, before = add_flags(call), [parameter.grad for parameter in parameters]
-    with framework_call() as seen:
+    with framework_call() as seen, watched or contextlib.nullcontext():
         norm = _clip(call.subject, parameters, options)
     results = read_arrays([take_local(parameter.grad) for parameter in parameters])
     inputs = read_arrays(list(map(take_local, before)))
@@ -111,64 +130,54 @@ def take_local(tensor: Any) -> Any:
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
-def _list_tensors(call: Call) -> list[torch.Tensor | None]:
+def list_tensors(call: Call) -> list[torch.Tensor | None]:
+    """Return the whole gradients, and None where there is none."""
     return [None if gradient.array is None else make_tensor(gradient.array) for gradient in call.gradients]
 
 
-def _list_addends(call: Call, rank: int) -> list[torch.Tensor | None]:
-    """Return gradients of a process that DDP and FSDP2 average to those of the call.
+def list_addends(call: Call, rank: int, mesh: Mesh) -> list[torch.Tensor | None]:
+    """Return gradients of one rank of a mesh, which DDP and FSDP2 average over the mesh to those of the call.
 
-    Only the first process has any. So a clip of each process's own gradients, before they are averaged, is wrong.
+    Only the first rank has any. So a clip of each process's own gradients, before they are averaged, is wrong.
     """
-    tensors = _list_tensors(call)
+    tensors = list_tensors(call)
     if rank:
         return [None if tensor is None else torch.zeros_like(tensor) for tensor in tensors]
-    return [None if tensor is None else tensor * get_mesh(call).size for tensor in tensors]
+    return [None if tensor is None else tensor * mesh.size for tensor in tensors]
 
 
 def _make_dtensors(call: Call, rank: int, mesh: Any) -> list[Parameter]:
-    """Return parameters that are DTensors, each with its placement."""
-    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    # Older torch has no DTensor.
+    from .dtensors import make_dtensors
 
-    del rank
-    parameters = []
-    for gradient, tensor in zip(call.gradients, _list_tensors(call)):
-        axis = find_sharded_axis(gradient)
-        placement = Replicate() if axis is None else Shard(axis)
-        whole = torch.zeros(1) if tensor is None else tensor
-        # Without a source, each process takes its part of its own copy.
-        parameter = Parameter(distribute_tensor(torch.zeros_like(whole), mesh, [placement], src_data_rank=None))
-        if tensor is not None:
-            parameter.grad = distribute_tensor(tensor, mesh, [placement], src_data_rank=None)
-        parameters.append(parameter)
-    return parameters
+    return make_dtensors(call, rank, mesh)
 
 
-class _Products(torch.nn.Module):  # type: ignore[misc]
+class Products(torch.nn.Module):  # type: ignore[misc]
     """A module whose backward pass gives each parameter a known gradient."""
 
-    def __init__(self, tensors: Sequence[torch.Tensor | None], dtype: torch.dtype) -> None:
+    def __init__(self, tensors: Sequence[torch.Tensor | None]) -> None:
         super().__init__()
+        dtype = next((tensor.dtype for tensor in tensors if tensor is not None), torch.float32)
         zeros = [torch.zeros(1, dtype=dtype) if tensor is None else torch.zeros_like(tensor) for tensor in tensors]
         self.listed = torch.nn.ParameterList(map(Parameter, zeros))
 
     def forward(self, factors: Sequence[torch.Tensor | None]) -> torch.Tensor:
         pairs = zip(self.listed, factors)
-        return torch.stack([(one * factor).sum() for one, factor in pairs if factor is not None]).sum()
+        return torch.stack([_sum(one * factor) for one, factor in pairs if factor is not None]).sum()
 
 
-def _make_module(call: Call) -> _Products:
-    tensors = _list_tensors(call)
-    dtype = next((tensor.dtype for tensor in tensors if tensor is not None), torch.float32)
-    return _Products(tensors, dtype)
+def _sum(tensor: Any) -> torch.Tensor:
+    total = tensor.sum()
+    return total.full_tensor() if hasattr(total, "full_tensor") else total
 
 
-def _make_fully_sharded(call: Call, rank: int, mesh: Any) -> list[Parameter]:
+def make_fully_sharded(call: Call, rank: int, mesh: Any) -> list[Parameter]:
     """Return the parameters of a module that FSDP2 shards, after a backward pass. It ignores those that are copied."""
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import Shard
 
-    module = _make_module(call)
+    module = Products(list_tensors(call))
     pairs = list(zip(module.listed, call.gradients))
     axes = {id(parameter): find_sharded_axis(gradient) or 0 for parameter, gradient in pairs}
     copied = {
@@ -177,8 +186,8 @@ def _make_fully_sharded(call: Call, rank: int, mesh: Any) -> list[Parameter]:
     fully_shard(
         module, mesh=mesh, shard_placement_fn=lambda parameter: Shard(axes[id(parameter)]), ignored_params=copied
     )
-    factors = _list_addends(call, rank)
-    for place, tensor in enumerate(_list_tensors(call)):
+    factors = list_addends(call, rank, get_mesh(call))
+    for place, tensor in enumerate(list_tensors(call)):
         if find_sharded_axis(call.gradients[place]) is None:
             factors[place] = tensor
     module(factors).backward()
@@ -188,16 +197,16 @@ def _make_fully_sharded(call: Call, rank: int, mesh: Any) -> list[Parameter]:
 def _make_replicated(call: Call, rank: int, mesh: Any) -> list[Parameter]:
     """Return the parameters of a module in DDP, after a backward pass."""
     del mesh
-    module = _make_module(call)
+    module = Products(list_tensors(call))
     is_partial = any(gradient.array is None for gradient in call.gradients)
     replicated = torch.nn.parallel.DistributedDataParallel(module, find_unused_parameters=is_partial)
-    replicated(_list_addends(call, rank)).backward()
+    replicated(list_addends(call, rank, get_mesh(call))).backward()
     return list(module.listed)
 
 
 #: The functions that make the parameters of each engine.
 BUILDERS: dict[str, Callable[[Call, int, Any], list[Parameter]]] = {
     "DTensor": _make_dtensors,
-    "FSDP2": _make_fully_sharded,
+    "FSDP2": make_fully_sharded,
     "DDP": _make_replicated,
 }

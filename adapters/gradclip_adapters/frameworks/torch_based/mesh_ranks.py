@@ -12,17 +12,17 @@ from typing import Any, Callable, Sequence
 
 import torch
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 from torch.nn import Parameter
 
-from ...contract import Call, Gradient, Reply, framework_call, name_type, read_text
-from ...mesh import Mesh, cut_call, find_placement, list_gradients
+from ...contract import Call, Reply, framework_call, name_type, read_text
+from ...mesh import Mesh, cut_call
 from ...mesh_function import show_placements
 from ...processes import Answer, Ask
 from ...registry import find_function
 from ...torch_function import TorchFunction
 from .distributed import take_local
-from .parameters import make_tensor, read_array, read_arrays
+from .dtensors import make_dtensors
+from .parameters import read_array, read_arrays
 from .process_group import join_group
 from .watched_collectives import WatchedCollectives
 
@@ -58,9 +58,7 @@ class _Rank:
     def answer(self, call: Call) -> Reply:
         """Call the function with the parameters of this rank. The reply has the parts of this rank."""
         part = cut_call(call, self._rank)
-        wholes = [call.gradients[place] for place in list_gradients(call, self._rank)]
-        dtype = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
-        parameters = [self._make_parameter(*pair, dtype) for pair in zip(wholes, part.gradients)]
+        parameters = make_dtensors(call, self._rank, self._device_mesh)
         before = [parameter.grad for parameter in parameters]
         shown = [show_placements(gradient, self._mesh) for gradient in part.gradients]
         options = {name: value for name, value in call.options.items() if name != "mesh"}
@@ -69,43 +67,6 @@ class _Rank:
         with framework_call() as seen, self._watched:
             result = self._function.ask(list(parameters), keywords)
         return replace(_read_result(result, parameters, before), warnings=seen.warnings)
-
-    def _make_parameter(self, whole: Gradient, own: Gradient, dtype: str) -> Parameter:
-        """Return a parameter with the gradient of this rank, which may be None."""
-        shape = (1,) if whole.array is None else whole.array.shape
-        axes = [name for name in self._mesh.axes if not _is_owned(whole, name)]
-        if not axes:
-            parameter = Parameter(torch.zeros(shape, dtype=getattr(torch, dtype)))
-            parameter.grad = None if own.array is None else make_tensor(own.array)
-            return parameter
-        placements = [_convert_placement(whole, name) for name in axes]
-        zeros = torch.zeros(shape, dtype=getattr(torch, dtype))
-        if own.array is None:
-            return Parameter(self._share(zeros, axes, [Replicate() for _ in axes], zeros))
-        part = make_tensor(own.array)
-        # A parameter is whole, also where its gradient is not yet summed.
-        kept = [Replicate() if isinstance(placement, Partial) else placement for placement in placements]
-        parameter = Parameter(self._share(torch.zeros_like(part), axes, kept, zeros))
-        parameter.grad = self._share(part, axes, placements, zeros)
-        return parameter
-
-    def _share(
-        self, part: torch.Tensor, axes: Sequence[str], placements: Sequence[Placement], whole: torch.Tensor
-    ) -> DTensor:
-        """Return a DTensor on some axes of the mesh, of the shape of the whole."""
-        mesh = self._device_mesh if len(axes) == len(self._mesh.axes) else self._device_mesh[tuple(axes)]
-        return DTensor.from_local(part, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
-
-
-def _is_owned(gradient: Gradient, axis: str) -> bool:
-    return str(find_placement(gradient, axis)).startswith(("owned", "only"))
-
-
-def _convert_placement(gradient: Gradient, axis: str) -> Placement:
-    placement = find_placement(gradient, axis)
-    if isinstance(placement, int):
-        return Shard(placement)
-    return Partial() if placement == "partial" else Replicate()
 
 
 def _read_result(result: Any, parameters: Sequence[Parameter], before: Sequence[torch.Tensor | None]) -> Reply:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import torch
@@ -70,7 +71,8 @@ GIVEN_BACK = {
 _make_group = distributed_c10d._new_group_with_tag
 
 #: The lines of these files are not the user's: torch, this package and Python's own library.
-OURS = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[2]) + os.sep, "<")
+TORCHS = str(Path(torch.__file__).parent) + os.sep
+OURS = str(Path(__file__).parents[2]) + os.sep
 PYTHONS = str(Path(os.__file__).parent) + os.sep
 
 
@@ -273,14 +275,19 @@ def _describe_tensors(tensors: Sequence[torch.Tensor]) -> str:
 
 
 def _find_place() -> str:
-    """Return the innermost line that is the user's."""
-    frame = sys._getframe()
-    while frame.f_back is not None and _is_foreign(frame.f_code.co_filename):
+    """Return the innermost line that is the user's. If torch was called without one, return torch's outermost line."""
+    found = sys._getframe()
+    while found.f_back is not None and found.f_code.co_filename.startswith(OURS):
+        found = found.f_back
+    frame: FrameType | None = found
+    while frame is not None and not frame.f_code.co_filename.startswith(OURS):
+        found = frame
+        if not _is_foreign(frame.f_code.co_filename):
+            break
         frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return f"{Path(found.f_code.co_filename).name}:{found.f_lineno}"
 
 
 def _is_foreign(file: str) -> bool:
     # Packages are in a folder of Python's own library.
-    is_pythons = file.startswith(PYTHONS) and "site-packages" not in file
-    return is_pythons or file.startswith(OURS)
+    return file.startswith((TORCHS, "<")) or (file.startswith(PYTHONS) and "site-packages" not in file)

@@ -1,0 +1,159 @@
+"""Adapt torch's clip on its engines with meshes of two axes: DTensor, HSDP, and FSDP2 with tensor parallelism.
+
+Their processes announce the collectives of a clip (see `watched_team`), so ranks that do not match are told at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, Sequence
+
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch.nn import Parameter
+
+from ...contract import Call, Gradient, Reply, Subject, Unsupported
+from ...mesh import Mesh, find_placement, get_mesh
+from ...processes import Answer, Ask
+from ...watched_team import WatchedTeam
+from .distributed import (
+    BY_NORM,
+    Products,
+    clip_parameters,
+    keep_sent,
+    list_addends,
+    list_tensors,
+    make_fully_sharded,
+)
+from .dtensors import convert_placement, is_owned, make_dtensors
+from .installed_torch import NORM_DTYPES
+from .parameters import NORM_TYPES
+from .process_group import join_group
+from .watched_collectives import WatchedCollectives
+
+__all__ = ["SUBJECTS", "answer_on_mesh", "load"]
+
+SHARDED_AND_TENSOR = {"shard": 2, "tensor": 2}
+
+#: The mesh of each engine, by the mode in the subject's name.
+MESHES: Mapping[str, Mapping[str, int]] = {
+    "DTensor, two axes": SHARDED_AND_TENSOR,
+    "HSDP": {"replica": 2, "shard": 2},
+    "FSDP2, tensor parallel": SHARDED_AND_TENSOR,
+}
+
+SUBJECTS = {
+    subject.name: subject
+    for subject in (
+        Subject(
+            f"torch.nn.utils.clip_grad_norm_[{engine}]",
+            "clip_by_global_norm",
+            keep_sent(NORM_DTYPES),
+            BY_NORM,
+            NORM_TYPES,
+            mesh=mesh,
+        )
+        for engine, mesh in MESHES.items()
+    )
+}
+
+#: The processes of each mesh.
+_TEAMS: dict[str, WatchedTeam] = {}
+
+
+def answer_on_mesh(call: Call) -> Reply:
+    """Return the answer of the processes of the call's mesh. They are kept for later calls."""
+    mesh = get_mesh(call)
+    _refuse_parts(call, mesh)
+    settings = {"mesh": mesh.axes}
+    return _TEAMS.setdefault(str(mesh), WatchedTeam(__name__, mesh.size, settings)).call(call)
+
+
+def _refuse_parts(call: Call, mesh: Mesh) -> None:
+    """Refuse gradients that the engine does not have.
+
+    Raises
+    ------
+    Unsupported
+        If only some ranks have a gradient of FSDP2, or if FSDP2 does not split a gradient as the call says.
+    """
+    if "[DTensor" in call.subject:
+        return
+    for gradient in call.gradients:
+        if any(is_owned(gradient, name) for name in mesh.axes):
+            message = "every process of FSDP2 has a part of each parameter"
+            raise Unsupported(message, "interface")
+        shape = () if gradient.array is None else gradient.array.shape
+        sharded, split = find_placement(gradient, "shard"), find_placement(gradient, "tensor")
+        if isinstance(split, int) and shape and shape[split] == 1:
+            message = "DTensor's backward pass gives all ranks a gradient that is split along an axis of one element"
+            raise Unsupported(message, "interface")
+        if isinstance(sharded, int) and shape and sharded and shape[sharded] % mesh.axes["shard"]:
+            message = "FSDP2 splits unevenly along the first axis only"
+            raise Unsupported(message, "interface")
+        if isinstance(sharded, int) and sharded == split:
+            message = "FSDP2 splits the parts of tensor parallelism, and the call has the parts in another order"
+            raise Unsupported(message)
+
+
+def load(mesh: Mapping[str, int]) -> Callable[[int, int, str, Ask], Answer]:
+    """Return the function that makes a process a rank of the mesh."""
+
+    def join(rank: int, world: int, folder: str, ask: Ask) -> Answer:
+        join_group(rank, world, folder)
+        device_mesh = init_device_mesh("cpu", tuple(mesh.values()), mesh_dim_names=tuple(mesh))
+        watched = WatchedCollectives(Mesh(mesh), rank, ask)
+
+        def answer(call: Call) -> Reply:
+            engine = call.subject.partition("[")[2].rstrip("]")
+            return clip_parameters(call, BUILDERS[engine](call, rank, device_mesh), watched)
+
+        return answer
+
+    return join
+
+
+def _make_tensor_parallel(call: Call, rank: int, device_mesh: Any) -> list[Parameter]:
+    """Return the parameters of a module after a backward pass. They are DTensors on the axis of tensor parallelism.
+
+    FSDP2 then shards those that the call splits along its axis, and ignores the others.
+    """
+    del rank
+    mesh = device_mesh["tensor"]
+    mean = Mesh({"shard": device_mesh["shard"].size()})
+    # FSDP2 averages over its own axis only: the ranks along the other axis have the parts of one gradient.
+    addends = list_addends(call, device_mesh.get_coordinate()[0], mean)
+    module = Products(list_tensors(call))
+    ignored: list[Parameter] = []
+    factors: list[Any] = []
+    axes: dict[int, int] = {}
+    for place, (gradient, whole) in enumerate(zip(call.gradients, list_tensors(call))):
+        parameter = Parameter(_distribute(module.listed[place].detach(), gradient, mesh))
+        module.listed[place] = parameter
+        placement = find_placement(gradient, "shard")
+        is_ignored = whole is not None and not isinstance(placement, int)
+        factor = whole if is_ignored else addends[place]
+        factors.append(None if factor is None else _distribute(factor, gradient, mesh))
+        axes[id(parameter)] = placement if isinstance(placement, int) else 0
+        ignored += [parameter] if is_ignored else []
+    fully_shard(
+        module,
+        mesh=device_mesh["shard"],
+        shard_placement_fn=lambda parameter: Shard(axes[id(parameter)]),
+        ignored_params=set(ignored),
+    )
+    module(factors).backward()
+    return list(module.listed)
+
+
+def _distribute(tensor: Any, gradient: Gradient, mesh: Any) -> Any:
+    # Without a source, each process takes its part of its own copy.
+    return distribute_tensor(tensor, mesh, [convert_placement(gradient, "tensor")], src_data_rank=None)
+
+
+#: The functions that make the parameters of each engine.
+BUILDERS: dict[str, Callable[[Call, int, Any], Sequence[Parameter]]] = {
+    "DTensor, two axes": make_dtensors,
+    "HSDP": make_fully_sharded,
+    "FSDP2, tensor parallel": _make_tensor_parallel,
+}

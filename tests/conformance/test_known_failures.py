@@ -365,13 +365,14 @@ def test_proposal_names_the_rules_or_cases_of_unexplained_failures(tmp_path: Pat
 
 def test_proposal_removes_what_no_longer_shows(tmp_path: Path) -> None:
     adapter = PlainFunction(clip, "clip_by_global_norm", dtypes=("float32",))
-    text = ENTRY.replace('["*"]', '["*", "other.*"]').replace(", eps = 1e-6", "")
+    text = "# Known failures.\n\n# Why." + ENTRY.replace('["*"]', '["*", "other.*"]').replace(", eps = 1e-6", "")
     text += ENTRY.replace("squares-overflow", "squares-underflow").replace(", eps = 1e-6", "")
     proposed = propose_known(run_with_file(adapter, text, tmp_path), text)
 
     (left,) = read_known(proposed, "lib.toml")
 
     assert (left.cause, left.subjects) == ("squares-overflow", ("*",))
+    assert proposed.startswith("# Known failures.\n\n# Why.\n[[known]]\n")
 
 
 def test_text_of_a_record_cannot_add_a_line_to_the_proposal() -> None:

@@ -61,7 +61,8 @@ def propose_known(run: Run, text: str) -> str:
         if not outdated:
             kept.append(part)
         elif subjects := tuple(pattern for pattern in entry.subjects if pattern not in outdated):
-            kept.append(write_known(replace(entry, subjects=subjects)))
+            comments = part.partition("[[known]]")[0]
+            kept.append(comments + write_known(replace(entry, subjects=subjects)))
     proposed = "\n\n".join([*kept, *map(write_known, _make_new(run))]) + "\n"
     try:
         read_known(proposed, "the proposed file")

@@ -209,6 +209,7 @@ def test_claim_may_be_about_some_devices_only(tmp_path: Path, device: str, count
     run = replace(run, header=replace(run.header, framework={"name": "lib", "version": "1.0"}))
     assert find_claim_faults(run, [change_claim(subject="lib.gone", versions=">1.0")]) == []
     assert len(find_claim_faults(run, [change_claim(subject="lib.gone", versions="<=1.0")])) == 1
+    assert find_claim_faults(run, [change_claim(subject="lib.gone", devices="cuda*")]) == []
 
 
 def test_true_claim_does_not_drift() -> None:

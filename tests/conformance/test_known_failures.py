@@ -29,7 +29,7 @@ from gradclip_conformance.known.failures import (
 )
 from gradclip_conformance.known.faults import find_faults, find_known_faults
 from gradclip_conformance.known.propose import CannotPropose, propose_known
-from gradclip_conformance.known.scope import is_version_within
+from gradclip_conformance.known.scope import holds, is_version_within
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
 from gradclip_conformance.run.runner import RunRequest, explain_findings, run_adapter, run_cell
@@ -126,15 +126,15 @@ def test_entry_without_a_cause_excuses_what_fails_in_another_way() -> None:
     ],
 )
 def test_entry_is_about_versions_and_devices(entry: KnownFailure, held: bool) -> None:
-    assert entry.holds("2.3.1+cpu", {"device": "gpu:0"}) is held
+    assert holds(entry, "2.3.1+cpu", {"device": "gpu:0"}) is held
 
 
 def test_entry_for_a_device_matches_a_list_of_devices() -> None:
     known = replace(OVERFLOW, devices="*GPU*")
 
-    assert known.holds("2.3", {"devices": "/device:CPU:0 /device:GPU:0"})
-    assert not known.holds("2.3", {"devices": "/device:CPU:0"})
-    assert not known.holds("2.3", {})
+    assert holds(known, "2.3", {"devices": "/device:CPU:0 /device:GPU:0"})
+    assert not holds(known, "2.3", {"devices": "/device:CPU:0"})
+    assert not holds(known, "2.3", {})
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ from ..cases.toml_files import add_place_to_errors, check_document, read_toml
 from ..judge.model import Claim, Domain
 from ..oracle.formula import Formula
 from .files import SCHEMAS, find_sidecar_file
-from .scope import is_on_device, is_version_within
+from .scope import holds, is_version_within
 
 __all__ = [
     "CLAIMS",
@@ -103,11 +103,7 @@ def load_claims(adapter: str) -> tuple[Claim, ...]:
 
 def load_claims_of(adapter: str, version: str, environment: Mapping[str, str]) -> tuple[Claim, ...]:
     """Return the claims about one version of an adapter's framework, on the device of its environment."""
-    return tuple(
-        claim
-        for claim in load_claims(adapter)
-        if is_version_within(version, claim.versions) and is_on_device(environment, claim.devices)
-    )
+    return tuple(claim for claim in load_claims(adapter) if holds(claim, version, environment))
 
 
 def _refuse_incomplete(entry: Any, file: str) -> None:
@@ -165,7 +161,7 @@ def find_claim_faults(run: Run, claims: Sequence[Claim] | None = None) -> list[s
     faults = []
     version = run.header.framework.get("version", "")
     for claim in load_claims(run.header.adapter) if claims is None else claims:
-        if not is_version_within(version, claim.versions):
+        if not holds(claim, version, run.header.environment):
             continue
         name = f"The claim about {claim.subject} ({claim.phrase[:60]!r})"
         names = {(cell.case, cell.rule) for cell in run.cells if matches(claim.subject, cell.subject)}

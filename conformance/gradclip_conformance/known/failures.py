@@ -37,7 +37,7 @@ from ..cases.patterns import matches, matches_any, suggest_known
 from ..cases.toml_files import add_place_to_errors, check_document, parse_toml, read_toml
 from ..causes.model import Explanation, Suspect
 from .files import SCHEMAS, find_sidecar_file
-from .scope import is_on_device, is_version_within
+from .scope import holds, is_version_within
 
 __all__ = [
     "EXPECTATIONS",
@@ -72,10 +72,6 @@ class KnownFailure:
     reason: str
     url: str
     checked: str
-
-    def holds(self, version: str, environment: Mapping[str, str]) -> bool:
-        """Return whether the entry is about this version on this device."""
-        return is_on_device(environment, self.devices) and is_version_within(version, self.versions)
 
     def speaks_of(self, case: str, subject: str) -> bool:
         """Return whether the entry may be about a cell."""
@@ -129,7 +125,7 @@ def load_known(adapter: str) -> tuple[KnownFailure, ...]:
 
 def load_known_of(adapter: str, version: str, environment: Mapping[str, str]) -> tuple[KnownFailure, ...]:
     """Return the known failures of one version of an adapter's framework, on the device of its environment."""
-    return tuple(one for one in load_known(adapter) if one.holds(version, environment))
+    return tuple(one for one in load_known(adapter) if holds(one, version, environment))
 
 
 def read_known(text: str, file: str) -> tuple[KnownFailure, ...]:
@@ -147,7 +143,7 @@ def depends_on_chance(run: Run, pair: tuple[str, str]) -> bool:
     """Return whether the answer of a run to a pair of a subject and a case is known to depend on chance."""
     subject, case = pair
     return any(
-        one.speaks_of(case, subject) and one.holds(run.header.framework["version"], run.header.environment)
+        one.speaks_of(case, subject) and holds(one, run.header.framework["version"], run.header.environment)
         for one in _list_by_chance(run.header.adapter)
     )
 

@@ -11,6 +11,7 @@ from gradclip_reports.values import escape_line
 from ..cases.patterns import matches, matches_any
 from .claims import find_claim_faults, load_claims
 from .failures import KnownFailure, load_known
+from .scope import holds
 
 __all__ = ["find_faults", "find_known_faults", "list_outdated_patterns"]
 
@@ -56,7 +57,7 @@ def list_outdated_patterns(run: Run, one: KnownFailure) -> list[str]:
 
     A run that was asked none of the entry's rules shows nothing about it: some frameworks get the rows on request only.
     """
-    if one.by_chance or not one.holds(run.header.framework["version"], run.header.environment):
+    if one.by_chance or not holds(one, run.header.framework["version"], run.header.environment):
         return []
     if not any(matches_any(one.rules, cell.case, cell.rule) for cell in run.cells):
         return []

@@ -5,17 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
+from typing import Protocol
 
 from packaging.specifiers import SpecifierSet
 
 from ..cases.patterns import matches
 
-__all__ = ["is_on_device", "is_version_within"]
+__all__ = ["holds", "is_version_within"]
 
 
-def is_on_device(environment: Mapping[str, str], pattern: str) -> bool:
-    """Return whether the device, or the list of devices, that an adapter names matches a pattern."""
-    return matches(pattern, environment.get("device", environment.get("devices", "")))
+class Scoped(Protocol):
+    """A known failure or a claim."""
+
+    @property
+    def versions(self) -> str:
+        """A specifier such as ">=2.6,<3"; if it is empty, all versions."""
+
+    @property
+    def devices(self) -> str:
+        """A pattern of the device, or of the list of devices, that an adapter names."""
+
+
+def holds(one: Scoped, version: str, environment: Mapping[str, str]) -> bool:
+    """Return whether a known failure or a claim is about this version on this device."""
+    device = environment.get("device", environment.get("devices", ""))
+    return matches(one.devices, device) and is_version_within(version, one.versions)
 
 
 # Parsing a specifier takes long.

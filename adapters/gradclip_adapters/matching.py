@@ -6,7 +6,10 @@ import itertools
 from dataclasses import dataclass
 from typing import Iterator, Mapping, Sequence
 
-__all__ = ["Entry", "GivenUp", "describe_ranks", "find_matching", "name_ranks"]
+__all__ = ["MISMATCH", "Entry", "GivenUp", "describe_ranks", "find_matching", "name_ranks"]
+
+#: The kind of the error if the collectives of the ranks do not match.
+MISMATCH = "CollectiveMismatch"
 
 
 class GivenUp(BaseException):

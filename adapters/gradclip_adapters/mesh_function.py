@@ -18,6 +18,7 @@ from . import wire
 from .arrays import refuse_unlisted
 from .collectives import Outcome, RankMesh, simulate
 from .contract import Call, FrameworkRaised, Gradient, Reply, Unsupported, framework_call, together
+from .matching import MISMATCH
 from .mesh import Mesh, cut_call, find_placement, get_mesh, join_replies
 from .plain import DTYPES_OF_FUNCTIONS, PlainFunction
 
@@ -39,9 +40,6 @@ POSSIBLE = {
     "optional_flags",
     "requires_min",
 }
-
-#: The kind of the error if the collectives of the ranks do not match.
-MISMATCH = "CollectiveMismatch"
 
 
 class MeshFunction(PlainFunction):

@@ -127,6 +127,15 @@ def leave_early(grads: Gradients, *, clip_norm: float, placements: Placements, m
     return scale(grads, norm, clip_norm), norm
 
 
+def skip_nonfinite(grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh) -> Any:
+    """Return before the collective on a rank that sees a NaN or an infinity."""
+    own = reduce_nothing(grads, placements, mesh)
+    if not math.isfinite(own):
+        return list(grads), own
+    norm = divide_by_copies(grads, placements, mesh)
+    return scale(grads, norm, clip_norm), norm
+
+
 def reduce_for_each_gradient(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
     """Enter one collective for each gradient, although the ranks have different numbers of them."""
     pairs = zip(grads, placements, strict=True)
@@ -161,6 +170,7 @@ WRONG: dict[str, tuple[Callable[..., Any], str]] = {
     "return_own_norm": (return_own_norm, "part-of-norm-returned"),
     "drift": (drift, "processes-differ"),
     "leave_early": (leave_early, "rank-absent"),
+    "skip_nonfinite": (skip_nonfinite, "rank-absent"),
     "reduce_for_each_gradient": (make_clip(reduce_for_each_gradient), "rank-absent"),
     "average_squares": (make_clip(average_squares), "rank-squares-averaged"),
     "choose_other_collective": (make_clip(choose_other_collective), "collectives-differ"),

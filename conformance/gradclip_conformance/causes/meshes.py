@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gradclip_adapters.contract import Array, Call, Gradient, Reply
+from gradclip_adapters.matching import MISMATCH
 from gradclip_adapters.mesh import Mesh, cut_call, find_placement, get_mesh, join_replies, list_gradients
 from gradclip_adapters.operations import OPERATIONS
 
@@ -24,10 +25,7 @@ from ..judge.model import Answer, Raised, Replied
 from ..oracle.formats import FORMATS, read_float64_values
 from .model import Explanation, Judged
 
-__all__ = ["MISMATCH", "explain_on_meshes", "name_epsilon_per_rank"]
-
-#: The kind of error that `gradclip_adapters.mesh_function` raises if the ranks do not enter the same collectives.
-MISMATCH = "CollectiveMismatch"
+__all__ = ["explain_on_meshes", "name_epsilon_per_rank"]
 
 #: A function that returns the norm that each rank finds.
 FindNorms = Callable[["_Parts"], Sequence[float]]

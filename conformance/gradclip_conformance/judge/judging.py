@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gradclip_adapters.matching import MISMATCH
 from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
@@ -132,6 +133,10 @@ def _judge_by_rule(context: Context, expectation: Expectation, answers: Sequence
                 "A list of clipped gradients or an error was expected, "
                 f"but the call {describe_what_happened(case, each)}."
             )
+            return Verdict(Status.FAIL, detail, observed=show_answer(each))
+        if isinstance(each, Raised) and each.kind == MISMATCH:
+            # Some rules accept an error. On a cluster, this is none: the ranks wait for each other for ever.
+            detail = f"All ranks must enter the same collectives, but the call {describe_what_happened(case, each)}."
             return Verdict(Status.FAIL, detail, observed=show_answer(each))
     if (found := expectation.judge_answers(context, answers)) is not None:
         return found

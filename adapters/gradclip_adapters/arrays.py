@@ -95,11 +95,11 @@ THRESHOLD_KINDS: Mapping[str, Callable[[Any], Any]] = {
 
 #: All threads make their calls at once, ROUNDS times. In every second round, each thread pauses at each of its first
 #: PAUSES lines of Python, for up to PAUSE seconds.
-ROUNDS, PAUSES, PAUSE = 4, 200, 1e-5
+ROUNDS, PAUSES, PAUSE = 2, 200, 1e-5
 
 #: Another call interrupts a call at PLACES of its first LINES traced lines of Python. The interrupted call waits at
 #: most PATIENCE seconds, because the other call may block on a lock that the interrupted call holds.
-LINES, PLACES, PATIENCE = 1000, 32, 0.02
+LINES, PLACES, PATIENCE = 1000, 16, 0.02
 
 #: Held while a thread sets its trace function: Python refuses this while another thread does the same.
 _tracing = threading.Lock()

@@ -29,7 +29,7 @@ from .run.host_process import CASE_SECONDS
 from .run.in_process import InProcess
 from .run.isolation import HOST_MARK, CannotIsolate, PlainOptions, connect_function, parse_size
 from .run.plan import Selection, add_formula, plan_cells
-from .run.runner import explain_findings, make_header, plan_rows, run_cell
+from .run.runner import explain_findings, make_header, plan_rows, run_cells
 
 __all__ = ["Results", "assert_conforms", "check_clipper"]
 
@@ -253,8 +253,7 @@ def _ask_all(
     with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
         planned = [*plan_cells(subjects, list_all_cases(), selection), *plan_rows(subjects, selection)]
         asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(dtypes)]
-        probes = AbilityProbes()
-        cells = [run_cell(connection, cell, timeout, probes=probes, evidence=evidence) for cell in asked]
+        cells = list(run_cells(connection, asked, timeout, probes=AbilityProbes(), evidence=evidence))
     findings = explain_findings(evidence, list_asked_rules(cells))
     footer = Footer(
         planned=len(cells),

@@ -17,7 +17,7 @@ import pytest
 
 from gradclip_adapters.contract import Array, Call, Gradient, Subject
 from gradclip_adapters.registry import resolve
-from gradclip_conformance.judge.model import Answer, Died, StartError, TimedOut
+from gradclip_conformance.judge.model import Answer, Died, Replied, StartError, TimedOut
 from gradclip_conformance.run.host_process import HostProcess, build_host_command
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
@@ -297,9 +297,9 @@ def test_new_host_process_compiles_again(monkeypatch: pytest.MonkeyPatch) -> Non
     limits = []
     receive = HostProcess._receive
 
-    def note_limit(self: HostProcess, timeout: float, limit: int) -> str | None:
+    def note_limit(self: HostProcess, timeout: float) -> str | None:
         limits.append(timeout)
-        return receive(self, timeout, limit)
+        return receive(self, timeout)
 
     try:
         monkeypatch.setattr(HostProcess, "_receive", note_limit)
@@ -313,6 +313,44 @@ def test_new_host_process_compiles_again(monkeypatch: pytest.MonkeyPatch) -> Non
 
     # Starting the second process also receives two messages, with other limits. Leave those out.
     assert [limit for limit in limits if limit in (LONG, 4 * LONG)] == [4 * LONG, LONG, 4 * LONG]
+
+
+@pytest.mark.parametrize(("name", "bad"), [("hangs", TimedOut), ("exits", Died)])
+def test_call_that_was_begun_costs_no_other_call(name: str, bad: type[Answer]) -> None:
+    host = HostProcess([*build_host_command(), str(HOSTS / f"{name}.py")], start_seconds=LONG)
+    subject = host.description.subjects[0].name
+    calls = [make_call(subject, 2, clip_norm=threshold) for threshold in (1.0, 5.0, 2.0)]
+
+    try:
+        for call in calls:
+            host.begin(call)
+        # The bad call stands before this one, so that only a new process answers it.
+        last = host.ask(calls[2], 2.0)
+        first = host.ask(calls[0], LONG)
+        second = host.ask(calls[1], 2.0)
+    finally:
+        host.close()
+
+    assert isinstance(last, Replied)
+    assert last == first
+    assert isinstance(second, bad)
+
+
+def test_calls_that_were_begun_keep_their_answers() -> None:
+    host = HostProcess([*build_host_command(), str(HOSTS / "right.py")], start_seconds=LONG)
+    subject = host.description.subjects[0].name
+    calls = [make_call(subject, length, clip_norm=1.0) for length in (1, 2, 3)]
+
+    try:
+        for call in calls[:2]:
+            host.begin(call)
+        answers = [host.ask(call, LONG) for call in (calls[2], calls[1], calls[0])]
+        assert host._number == 3
+    finally:
+        host.close()
+
+    replies = [answer.reply for answer in answers if isinstance(answer, Replied)]
+    assert [array.shape for reply in replies for array in reply.gradients if array is not None] == [(3,), (2,), (1,)]
 
 
 def test_slow_cell_holds_up_only_its_own_job() -> None:
@@ -334,7 +372,8 @@ def test_slow_cell_holds_up_only_its_own_job() -> None:
             if place == 1:
                 waited.append(others_are_done.wait(20))
             answer = super().ask(call, timeout)
-            if place == count:
+            # The job of the slow cell has taken its next cell, too.
+            if place == count - 1:
                 others_are_done.set()
             return answer
 

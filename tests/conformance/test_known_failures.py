@@ -259,6 +259,9 @@ class Scripted:
         default=Description("fake", "1.0", {}, (Subject("fake.clip", "clip_by_norm", ("float32",)),))
     )
 
+    def begin(self, call: Call) -> None:
+        """Do nothing."""
+
     def ask(self, call: Call, timeout: float) -> Answer:
         """Return the answer."""
         self.events.append("asked")

@@ -27,21 +27,21 @@ def make_reader(text: bytes, limit: int = 100) -> LineReader:
 def test_lines_come_one_by_one_and_then_the_end() -> None:
     reader = make_reader("one\n\nzwölf\nhalf".encode())
 
-    assert [reader.read(1, 100) for _ in range(5)] == ["one\n", "\n", "zwölf\n", "half", None]
+    assert [reader.read(1) for _ in range(5)] == ["one\n", "\n", "zwölf\n", "half", None]
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
 def test_line_longer_than_its_limit_is_refused(end: bytes) -> None:
     with pytest.raises(PipeFlooded, match="a line of more than 100 bytes"):
-        make_reader(b"x" * 101 + end).read(1, 100)
+        make_reader(b"x" * 101 + end).read(1)
 
 
 def test_unrequested_lines_are_refused() -> None:
     reader = make_reader(b"x\n" * 1000)
 
-    assert [reader.read(1, 100) for _ in range(UNASKED_LINES)] == ["x\n"] * UNASKED_LINES
+    assert [reader.read(1) for _ in range(UNASKED_LINES)] == ["x\n"] * UNASKED_LINES
     with pytest.raises(PipeFlooded, match="unrequested lines"):
-        reader.read(1, 100)
+        reader.read(1)
 
 
 def test_tail_keeps_only_the_last_lines() -> None:

@@ -31,7 +31,7 @@ from ..judge.model import Replied, Verdict
 from ..oracle.formats import read_float64_values
 from ..oracle.formula import PLAIN, Formula
 from .choice import Options, choose, make_key
-from .facts import Group, Kind, Seen, is_right_for_nonfinite
+from .facts import MANY, Group, Kind, Seen, is_right_for_nonfinite
 from .forms import explain_form, explain_refusal, list_norms, restore_form, strip_numbers
 from .laws import (
     BESIDE_EMPTY,
@@ -269,7 +269,9 @@ def _list_declared(cells: Iterable[Judged]) -> list[Formula]:
 def _fit(subject: _Subject, cells: Sequence[Judged]) -> None:
     """Find the numbers of formulas and laws that several answers show. Whether they are named is decided later."""
     seen = []
-    for judged in cells[:: max(1, len(cells) // FITTING)]:
+    # The exact elements of long calls would take much memory.
+    short = [one for one in cells if _count_elements(one.context.case) <= MANY]
+    for judged in short[:: max(1, len(short) // FITTING)]:
         replies = [answer.reply for answer in judged.answers if isinstance(answer, Replied)]
         if len(replies) == len(judged.answers) == 1 and judged.verdict.status in EXPLAINED:
             results = take_rows(judged.context.case, replies[0]).gradients
@@ -279,6 +281,10 @@ def _fit(subject: _Subject, cells: Sequence[Judged]) -> None:
     subject.formulas = [*declared, *(one for one in fit_formula(seen) if one not in declared)]
     fits = ((make_floor, fit_floor), (make_multiple, fit_multiple), (make_under_root, fit_under_root))
     subject.fitted = [make(number) for make, fit in fits if (number := fit(seen)) is not None]
+
+
+def _count_elements(case: Case) -> int:
+    return sum(math.prod(one.array.shape) for one in case.gradients if one.array is not None)
 
 
 def _list_options(subject: _Subject, judged: Judged) -> Options:

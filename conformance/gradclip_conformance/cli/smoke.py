@@ -18,7 +18,7 @@ from ..known.claims import load_claims_of
 from ..known.failures import load_known_of
 from ..run.abilities import AbilityProbes
 from ..run.plan import Selection, plan_cells
-from ..run.runner import CASE_SECONDS, run_cell
+from ..run.runner import CASE_SECONDS, run_cells
 from .targets import (
     Target,
     TargetOptions,
@@ -58,7 +58,7 @@ def _ask_target(target: Target, selection: Selection) -> int:
         claims = load_claims_of(target.name, description.version, description.environment)
         known = load_known_of(target.name, description.version, description.environment)
         probes = AbilityProbes()
-        cells = [run_cell(connection, cell, CASE_SECONDS, claims, known, probes) for cell in planned]
+        cells = list(run_cells(connection, planned, CASE_SECONDS, claims, known, probes))
     finally:
         connection.close()
     for subject, answered in groupby((cell for cell in cells if cell.status != "unsupported"), lambda one: one.subject):

@@ -135,6 +135,9 @@ class Connection(Protocol):
 
     description: Description
 
+    def begin(self, call: Call) -> None:
+        """Begin to answer the call that will be asked next, if this can be done meanwhile."""
+
     def ask(self, call: Call, timeout: float) -> Answer:
         """Return the answer to one call, within `timeout` seconds."""
 

@@ -27,9 +27,12 @@ def decode(data: bytes, dtype: str) -> DyadicArray:
     form, bits = FORMATS[dtype], read_bits(data, dtype)
     significands, exponents, finite = take_apart(data, dtype)
     nonzero = significands != 0
-    # A common exponent no lower than needed keeps the integers short.
-    lowest = int(exponents[nonzero].min()) if nonzero.any() else 0
-    shifts = np.where(nonzero, exponents - lowest, 0)
+    # A common exponent no lower than needed keeps the integers short. Python keeps one copy of the shortest ones.
+    lowest_bits = significands & -significands
+    zeros = np.where(nonzero, np.frexp(lowest_bits.astype(np.float64))[1] - 1, 0)
+    lowest = int((exponents + zeros)[nonzero].min()) if nonzero.any() else 0
+    shifts = np.where(nonzero, exponents + zeros - lowest, 0)
+    significands = significands >> zeros
     negative = (bits >= np.uint64(form.sign_bit)).tolist()
     special = {}
     for place in np.flatnonzero(~finite).tolist():

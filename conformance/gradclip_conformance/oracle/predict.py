@@ -8,6 +8,7 @@ Predictions are cached, because the answers of all subjects are compared with th
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -51,8 +52,9 @@ SECOND = _import_second()
 MANY = 4096
 
 
-#: Predictions of at most this many elements are cached for all entry points of a framework.
-FEW = 256
+#: Predictions of at most this many elements are cached for all entry points of a framework. Of larger ones, the last
+#: ones are kept, with about this many elements in all.
+FEW, HELD = 256, 1 << 18
 
 
 class OraclesDisagreeError(Exception):
@@ -129,14 +131,11 @@ def _is_same(first: ExpectedArray, second: ExpectedArray) -> bool:
     )
 
 
-@lru_cache(maxsize=8)
-def _decode(data: bytes, dtype: str) -> DyadicArray:
-    return decode(data, dtype)
-
-
 def decode_gradients(case: Question) -> list[DyadicArray | None]:
-    """Return the gradients of a case, exactly."""
-    return [None if g.array is None else _decode(g.array.data, g.array.dtype) for g in case.gradients]
+    """Return the gradients of a case, exactly. Equal gradients share an object."""
+    arrays = {gradient.array for gradient in case.gradients if gradient.array is not None}
+    exact = {array: decode(array.data, array.dtype) for array in arrays}
+    return [None if gradient.array is None else exact[gradient.array] for gradient in case.gradients]
 
 
 def predict(question: Question, formula: Formula = PLAIN) -> Prediction:
@@ -148,8 +147,8 @@ def predict(question: Question, formula: Formula = PLAIN) -> Prediction:
         If the two oracles contradict each other.
     """
     elements = sum(math.prod(one.array.shape) for one in question.gradients if one.array is not None)
-    cached = _predict_small if elements <= FEW else _predict_large
-    return cached(_Asked(question, formula))
+    asked = _Asked(question, formula)
+    return _predict_small(asked) if elements <= FEW else _large.get(asked, elements)
 
 
 class _Asked:
@@ -182,10 +181,28 @@ def _predict(asked: _Asked) -> Prediction:
     return _predict_by_norm(asked.question, asked.formula)
 
 
-# The caches are safe in threads. The suite judges in one thread for each job. An exact element takes 100 bytes, so that
-# only the calls that are judged now keep many of them.
+class _LargePredictions:
+    """The last predictions of many elements. An exact element takes 50 bytes, so that they may hold `HELD` elements."""
+
+    def __init__(self) -> None:
+        self._known: dict[_Asked, tuple[Prediction, int]] = {}
+        #: The suite judges in one thread for each job.
+        self._lock = threading.Lock()
+
+    def get(self, asked: _Asked, elements: int) -> Prediction:
+        """Return a prediction, which has this number of elements."""
+        with self._lock:
+            if asked in self._known:
+                return self._known[asked][0]
+            # Make room first, so that the old and the new ones are not in memory together.
+            while self._known and elements + sum(count for _, count in self._known.values()) > HELD:
+                del self._known[next(iter(self._known))]
+            self._known[asked] = _predict(asked), elements
+            return self._known[asked][0]
+
+
 _predict_small = lru_cache(maxsize=1024)(_predict)
-_predict_large = lru_cache(maxsize=4)(_predict)
+_large = _LargePredictions()
 
 
 def _predict_by_value(case: Question) -> Prediction:
@@ -270,7 +287,7 @@ def _predict_group(
 ) -> Prediction:
     factor = get_clipping_threshold(case)
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
-    weights = [] if parameter is None else [_decode(parameter.data, parameter.dtype)]
+    weights = [] if parameter is None else [decode(parameter.data, parameter.dtype)]
     parts = 1 if share is None else share.denominator
     if share is not None:
         # The root of a share is the norm of as many ones as its numerator, divided by the root of its denominator.

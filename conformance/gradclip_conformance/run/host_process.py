@@ -7,7 +7,8 @@ For each call, the suite sends one `call`, and the answer must come back within 
 else happens, the suite ends the process. The reason becomes the answer to this call, and the next call starts a new
 process.
 
-A thread writes the messages, so the suite waits only for the answer, and the limits hold in both directions. The suite
+A thread writes the messages, so the suite waits only for the answer, and the limits hold in both directions. The next
+call may be sent before the last answer is judged; its time limit counts from the moment when the suite waits. The suite
 does not trust the host: `pipes` reads in pieces and stops at a limit, and `messages` checks the contents.
 """
 
@@ -74,6 +75,10 @@ def build_host_command(python: str | None = None, command: str | None = None) ->
     return [python or sys.executable, str(launcher)]
 
 
+class _EarlierCallFailed(Exception):
+    """A host did not answer a call that was sent before the one that is asked."""
+
+
 class HostProcess:
     """A host process. After its death, the next call starts a new one."""
 
@@ -94,6 +99,9 @@ class HostProcess:
         self._lines = LineReader()
         self._errors = Tail()
         self._number = 0
+        #: The calls that were sent and not yet asked for, by number, and the lines that have answered some of them.
+        self._open: dict[int, Call] = {}
+        self._received: dict[int, str] = {}
         self._closed = False
         self._knows_recipes = False
         self._stopped = run_stopped.get()
@@ -106,6 +114,11 @@ class HostProcess:
         except BaseException:
             self._end()
             raise
+
+    def begin(self, call: Call) -> None:
+        """Send a call that will be asked soon, so that the host answers it while the suite judges another answer."""
+        if self._process is not None and not self._early.holds(call) and call not in self._open.values():
+            self._open_call(call)
 
     def ask(self, call: Call, timeout: float) -> Answer:
         """Return the answer to one call. Whatever the host does, this does not raise."""
@@ -124,11 +137,17 @@ class HostProcess:
                 text = f"The host process could not be started again: {error}"
                 return TimedOut(self.load_seconds, text) if error.kind == "start-timeout" else Died(text)
         timeout = self._compilations.find_limit(call, timeout)
-        self._number += 1
-        self._errors.begin()
+        begun = [number for number, other in self._open.items() if other == call]
+        number = begun[0] if begun else self._open_call(call)
         try:
-            self._send(wire.encode_call(call, self._number, self._knows_recipes))
-            line = self._receive(timeout, count_answer_line_bytes(call))
+            # The host answers in the order in which the calls were sent.
+            for earlier in [each for each in self._open if each < number and each not in self._received]:
+                self._received[earlier] = self._receive_earlier(timeout)
+            line = self._received.pop(number) if number in self._received else self._receive(timeout)
+        except _EarlierCallFailed:
+            # The answer of that call is its own matter. Without it, a new process can answer this one.
+            self._end()
+            return self._ask_now(call, timeout)
         except TimeoutError:
             self._end()
             return TimedOut(timeout)
@@ -137,10 +156,36 @@ class HostProcess:
             return Died(f"The host process was ended: {error}")
         if line is None:
             return Died(self._describe_death())
-        answer = read_answer(line, self._number, call)
+        self._open.pop(number)
+        answer = read_answer(line, number, call)
         if isinstance(answer, Died):
             self._end()
         return answer
+
+    def _open_call(self, call: Call) -> int:
+        """Send a call, and return its number."""
+        self._number += 1
+        self._open[self._number] = call
+        self._errors.begin()
+        self._lines.allow(max(map(count_answer_line_bytes, self._open.values())))
+        self._send(wire.encode_call(call, self._number, self._knows_recipes))
+        return self._number
+
+    def _receive_earlier(self, timeout: float) -> str:
+        """Return the answer to a call that was sent before the one that is asked.
+
+        Raises
+        ------
+        _EarlierCallFailed
+            If no answer comes.
+        """
+        try:
+            line = self._receive(timeout)
+        except (TimeoutError, PipeFlooded):
+            line = None
+        if line is None:
+            raise _EarlierCallFailed
+        return line
 
     def renew(self) -> None:
         """End the process, so that the next call starts a new one."""
@@ -249,8 +294,8 @@ class HostProcess:
         """Queue a message for the writing thread. If the write fails, no answer comes."""
         self._sent.write(wire.dumps(message) + "\n")
 
-    def _receive(self, timeout: float, limit: int) -> str | None:
-        return self._lines.read(min(timeout, LONGEST_SECONDS), limit)
+    def _receive(self, timeout: float) -> str | None:
+        return self._lines.read(min(timeout, LONGEST_SECONDS))
 
     def _receive_first(self) -> str | None:
         """Wait for the message after `loading`, in short turns, because no other thread can end a starting host."""
@@ -258,7 +303,7 @@ class HostProcess:
         while True:
             left = deadline - time.monotonic()
             try:
-                line = self._receive(max(0.0, min(left, TURN_SECONDS)), START_BYTES)
+                line = self._receive(max(0.0, min(left, TURN_SECONDS)))
                 if line is None or self._loading is not None or (loading := read_loading(line)) is None:
                     return line
                 self._loading, deadline = loading, time.monotonic() + self.load_seconds
@@ -288,6 +333,8 @@ class HostProcess:
 
     def _end(self) -> None:
         process, self._process = self._process, None
+        self._open.clear()
+        self._received.clear()
         if process is None:
             return
         _kill_group(process)

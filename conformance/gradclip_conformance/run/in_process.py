@@ -34,6 +34,9 @@ class InProcess:
         self._early = EarlyAnswers()
         self.description = settle_abilities(found, self._call, self._early)
 
+    def begin(self, call: Call) -> None:
+        """Do nothing, because the function runs in this thread."""
+
     def ask(self, call: Call, timeout: float) -> Answer:
         """Return the answer to one call. `timeout` cannot be kept here."""
         del timeout

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import queue
+import select
 import threading
 from collections.abc import Callable
 from typing import IO
@@ -16,6 +18,8 @@ from typing import IO
 __all__ = ["LineReader", "LineWriter", "PipeFlooded", "Tail"]
 
 PIECE = 1 << 16
+#: A pipe that can be written takes this many bytes at once. (Windows has no such number.)
+AT_ONCE: int = getattr(select, "PIPE_BUF", 0)
 #: The number of lines that a host may send before they are requested.
 UNASKED_LINES = 16
 #: This many last bytes of standard error are kept, and this many characters of a line are shown.
@@ -30,29 +34,45 @@ class PipeFlooded(Exception):
 
 
 class LineWriter:
-    """A writer of lines to a pipe, with its own thread."""
+    """A writer of lines to a pipe. Its own thread writes what the pipe cannot take at once."""
 
     def __init__(self) -> None:
-        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._lines: queue.Queue[bytes | None] = queue.Queue()
+        self._stream: IO[bytes] | None = None
 
     def start(self, stream: IO[bytes]) -> None:
         """Begin to write to a stream."""
+        self._stream = stream
         threading.Thread(target=self._run, args=(stream,), daemon=True).start()
 
     def write(self, line: str) -> None:
-        """Queue a line to be written. Errors are not reported."""
-        self._lines.put(line)
+        """Write a line now or later. Errors are not reported."""
+        data = line.encode("utf-8")
+        # While this thread is busy, Python lets the other one wait for milliseconds, in which a host can answer.
+        if not (self._lines.unfinished_tasks == 0 and self._write_now(data)):
+            self._lines.put(data)
 
     def close(self) -> None:
         """Close the pipe when all lines are written."""
         self._lines.put(None)
 
+    def _write_now(self, data: bytes) -> bool:
+        """Write to the pipe if it has room for all data, and return whether it had."""
+        if self._stream is None or len(data) > AT_ONCE:
+            return False
+        try:
+            _, writable, _ = select.select((), (self._stream,), (), 0)
+            return bool(writable) and os.write(self._stream.fileno(), data) == len(data)
+        except (OSError, ValueError):
+            return False
+
     def _run(self, stream: IO[bytes]) -> None:
         # Close the stream here. If a child of the host still holds it, closing it in another thread would block.
         with contextlib.suppress(OSError), stream:
-            for line in iter(self._lines.get, None):
-                stream.write(line.encode("utf-8"))
+            for data in iter(self._lines.get, None):
+                stream.write(data)
                 stream.flush()
+                self._lines.task_done()
 
 
 class LineReader:
@@ -67,8 +87,12 @@ class LineReader:
         self._limit = limit
         threading.Thread(target=self._run, args=(stream,), daemon=True).start()
 
-    def read(self, timeout: float, limit: int) -> str | None:
-        """Return the next line, which may have `limit` bytes, or None if the pipe is closed.
+    def allow(self, limit: int) -> None:
+        """Let each line have this number of bytes from now on."""
+        self._limit = limit
+
+    def read(self, timeout: float) -> str | None:
+        """Return the next line, or None if the pipe is closed.
 
         Raises
         ------
@@ -77,7 +101,6 @@ class LineReader:
         PipeFlooded
             If the line is longer, or if there are too many unrequested lines.
         """
-        self._limit = limit
         try:
             line = self._lines.get(timeout=timeout)
         except queue.Empty:

@@ -120,6 +120,10 @@ class EarlyAnswers:
         """Keep the answer to a call."""
         self._kept.append((call, answer))
 
+    def holds(self, call: Call) -> bool:
+        """Return whether there is an answer to a call."""
+        return any(early == call for early, _ in self._kept)
+
     def take(self, call: Call) -> Answer | None:
         """Return the kept answer to a call, and forget it. Return None if there is none."""
         for place, (early, answer) in enumerate(self._kept):

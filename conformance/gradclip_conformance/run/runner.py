@@ -7,13 +7,14 @@ raises `KeyboardInterrupt` again.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import re
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -43,7 +44,7 @@ from ..oracle.formula import Formula
 from ..oracle.predict import name_second_oracle
 from ..sampler.rows import ROWS, find_row, list_cases
 from .abilities import AbilityProbes
-from .asking import ask_case
+from .asking import ask_case, begin_case
 from .host_process import CASE_SECONDS, run_stopped
 from .plan import PlannedCell, Selection, add_formula, plan_cells
 
@@ -56,6 +57,7 @@ __all__ = [
     "plan_rows",
     "run_adapter",
     "run_cell",
+    "run_cells",
 ]
 
 #: The longest wait for the jobs. If a signal arrives just before a wait, Python handles it only after the wait.
@@ -229,6 +231,24 @@ def explain_findings(
     return find_findings(evidence, found, lambda cell, one: find_entry(known, cell.case, cell.subject, one))
 
 
+def run_cells(
+    connection: Connection,
+    planned: Iterable[PlannedCell],
+    timeout: float,
+    claims: Sequence[Claim] = (),
+    known: Sequence[KnownFailure] = (),
+    probes: AbilityProbes | None = None,
+    evidence: list[Evidence] | None = None,
+) -> Iterator[Cell]:
+    """Run cells one after another, as `run_cell` does. The adapter answers the next cell while one is judged."""
+    waiting = iter(planned)
+    current = next(waiting, None)
+    while current is not None:
+        following = next(waiting, None)
+        yield run_cell(connection, current, timeout, claims, known, probes, evidence, following=following)
+        current = following
+
+
 def run_cell(
     connection: Connection,
     planned: PlannedCell,
@@ -237,6 +257,8 @@ def run_cell(
     known: Sequence[KnownFailure] = (),
     probes: AbilityProbes | None = None,
     evidence: list[Evidence] | None = None,
+    *,
+    following: PlannedCell | None = None,
 ) -> Cell:
     """Call the subject for one cell, and judge the answer.
 
@@ -250,6 +272,8 @@ def run_cell(
         The findings about abilities that subjects do not declare.
     evidence
         A list that receives the answers of a wrong cell, for the findings.
+    following
+        The cell that is run next, if it is known.
     """
     start = time.perf_counter()
     planned = replace(planned, case=planned.case.make())
@@ -258,7 +282,7 @@ def run_cell(
     judged: Judged | None = None
     try:
         if planned.missing is None:
-            judged = _judge(connection, planned, timeout, claims, known)
+            judged = _judge(connection, planned, timeout, claims, known, following)
             verdict = judged.verdict
         else:
             verdict = (probes or AbilityProbes()).judge(planned, connection, timeout)
@@ -296,8 +320,11 @@ def _judge(
     timeout: float,
     claims: Sequence[Claim],
     known: Sequence[KnownFailure],
+    following: PlannedCell | None,
 ) -> Judged:
-    judged = _ask_and_judge(connection, planned, timeout, claims, known)
+    if following is not None and following.missing is not None:
+        following = None
+    judged = _ask_and_judge(connection, planned, timeout, claims, known, following)
     if not is_known_to_end(judged):
         return judged
     # A fresh process shows that no earlier call is to blame, and another one protects the later calls.
@@ -314,8 +341,14 @@ def _ask_and_judge(
     timeout: float,
     claims: Sequence[Claim],
     known: Sequence[KnownFailure],
+    next_one: PlannedCell | None = None,
 ) -> Judged:
     case, subject = planned.case, planned.subject
+    begin_case(connection, case, subject)
+    if next_one is not None:
+        # If the call cannot be made, its own cell says so.
+        with contextlib.suppress(Exception):
+            begin_case(connection, next_one.case.make(), next_one.subject)
     answers = [ask_case(connection, case, subject, timeout)]
     following = follow_up(case, answers[0])
     if following is not None:
@@ -366,10 +399,10 @@ def _run_job(
             connection.kill()
             return
     try:
-        while (planned := _take_next(waiting)) is not None:
-            cell = run_cell(
-                connection, planned, request.timeout, state.claims, state.known, state.probes, state.evidence
-            )
+        taken = iter(lambda: _take_next(waiting), None)
+        for cell in run_cells(
+            connection, taken, request.timeout, state.claims, state.known, state.probes, state.evidence
+        ):
             # The stop may have ended the host. Then the cell says nothing about the framework.
             if state.stopped.is_set():
                 return

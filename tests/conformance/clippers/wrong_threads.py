@@ -10,7 +10,6 @@ import numpy as np
 from .steps import Array, ByGlobalNorm, ByValue, Clipper, Gradients, NormClipper
 from .table import caught_by
 
-EVERY_DTYPE = ("float16", "float32", "float64")
 
 #: The options of the latest call.
 OPTIONS: dict[str, Any] = {}
@@ -23,7 +22,7 @@ def _find_buffer(values: Array) -> Array:
     return BUFFERS.setdefault((values.shape, values.dtype), np.empty_like(values))
 
 
-@caught_by("threads-agree", dtypes=EVERY_DTYPE)
+@caught_by("threads-agree")
 class ResultsInAModulesBuffer(Clipper):
     """Write each result into a buffer of the module before copying it."""
 
@@ -33,7 +32,7 @@ class ResultsInAModulesBuffer(Clipper):
         return buffer.copy()
 
 
-@caught_by("threads-agree", dtypes=EVERY_DTYPE)
+@caught_by("threads-agree")
 class SquaresInAModulesBuffer(NormClipper):
     """Compute the powers in a buffer of the module."""
 
@@ -43,7 +42,7 @@ class SquaresInAModulesBuffer(NormClipper):
         return float(np.sum(np.power(buffer, p, out=buffer)))
 
 
-@caught_by("global-norm.threads-agree", dtypes=EVERY_DTYPE)
+@caught_by("global-norm.threads-agree")
 class NormInAnAttribute(ByGlobalNorm):
     """Keep the norm in an attribute while scaling."""
 
@@ -57,7 +56,7 @@ class NormInAnAttribute(ByGlobalNorm):
         return super().scale(grad, clip_norm, self.kept)
 
 
-@caught_by("value.threads-agree", dtypes=EVERY_DTYPE)
+@caught_by("value.threads-agree")
 class ClipsInAModulesBuffer(ByValue):
     """Clip in a buffer of the module."""
 

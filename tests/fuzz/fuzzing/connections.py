@@ -53,6 +53,9 @@ class Connected:
     description: Description
     answer: Callable[[Call], Answer] = field(default=lambda call: NotSupported("nothing is answered"))
 
+    def begin(self, call: Call) -> None:
+        """Do nothing."""
+
     def ask(self, call: Call, timeout: float) -> Answer:
         """Return an answer."""
         del timeout

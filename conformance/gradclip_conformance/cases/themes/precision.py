@@ -13,7 +13,7 @@ from ..model import Case, expect
 
 __all__ = ["make_cases"]
 
-LARGE = {"float16": 2**16, "bfloat16": 2**16, "float32": 2**20, "float64": 2**16}
+LARGE = {"float16": 2**16, "bfloat16": 2**16, "float32": 2**18, "float64": 2**16}
 
 
 def make_cases() -> Iterator[Case]:

@@ -298,7 +298,7 @@ AXES = (
             ("4*e1", "one example: the sum is its gradient"),
             ("4*e2", "two examples"),
             ("3*e5", "5 to 8 examples"),
-            ("1*e17", "17 examples"),
+            ("2*e17", "17 examples"),
         ),
         operations=tuple(name for name, about in PREFIXES.items() if about.sums_examples),
     ),

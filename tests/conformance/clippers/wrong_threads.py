@@ -10,7 +10,6 @@ import numpy as np
 from .steps import Array, ByGlobalNorm, ByValue, Clipper, Gradients, NormClipper
 from .table import caught_by
 
-
 #: The options of the latest call.
 OPTIONS: dict[str, Any] = {}
 

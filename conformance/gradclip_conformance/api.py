@@ -19,7 +19,7 @@ from gradclip_reports.brief import draw_brief
 from gradclip_reports.records import Footer, Run, hash_plan
 from gradclip_reports.statuses import SPOILING
 
-from .cases.catalogue import list_all_cases
+from .cases.model import Case
 from .causes.findings import list_asked_rules
 from .causes.model import Evidence
 from .judge.model import Connection
@@ -29,7 +29,7 @@ from .run.host_process import CASE_SECONDS
 from .run.in_process import InProcess
 from .run.isolation import HOST_MARK, CannotIsolate, PlainOptions, connect_function, parse_size
 from .run.plan import Selection, add_formula, plan_cells
-from .run.runner import explain_findings, make_header, plan_rows, run_cells
+from .run.runner import explain_findings, make_header, plan_rows, run_cells, start_and_list
 
 __all__ = ["Results", "assert_conforms", "check_clipper"]
 
@@ -162,9 +162,9 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
     name = adapter.subjects()[0].name
     size = None if memory is None else parse_size(memory)
     options = PlainOptions(op, chosen, in_place, name, size, mesh, arrays)
-    connection, note = _connect(fn, adapter, options, isolated, timeout)
+    (connection, note), cases = start_and_list(lambda: _connect(fn, adapter, options, isolated, timeout))
     try:
-        run = _ask_all(connection, chosen, rule, timeout, own)
+        run = _ask_all(connection, cases, chosen, rule, timeout, own)
     finally:
         connection.close()
     results = Results(cell.to_json() for cell in run.cells)
@@ -243,7 +243,12 @@ def assert_conforms(fn: Callable[..., Any], op: str, **options: Any) -> None:
 
 
 def _ask_all(
-    connection: Connection, dtypes: Sequence[str], rule: str | None, timeout: float, formula: Formula | None
+    connection: Connection,
+    cases: Sequence[Case],
+    dtypes: Sequence[str],
+    rule: str | None,
+    timeout: float,
+    formula: Formula | None,
 ) -> Run:
     selection = Selection(rules=(rule,) if rule else ())
     evidence: list[Evidence] = []
@@ -251,7 +256,7 @@ def _ask_all(
     # The suite computes with NumPy's default error handling. If the function runs in this process, it keeps the
     # caller's error handling.
     with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
-        planned = [*plan_cells(subjects, list_all_cases(), selection), *plan_rows(subjects, selection)]
+        planned = [*plan_cells(subjects, cases, selection), *plan_rows(subjects, selection)]
         asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(dtypes)]
         cells = list(run_cells(connection, asked, timeout, probes=AbilityProbes(), evidence=evidence))
     findings = explain_findings(evidence, list_asked_rules(cells))

@@ -259,6 +259,8 @@ def _describe_unjudged(run: Run) -> str:
 
 
 def _refuse_patterns_without_a_case(patterns: Sequence[str]) -> None:
+    if not patterns:
+        return
     cases = (*list_all_cases(), *list_all_rows())
     for pattern in patterns:
         # For a subject that lacks an ability, rows have other names.

@@ -19,7 +19,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from queue import Empty, SimpleQueue
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from gradclip_adapters.contract import Subject
 from gradclip_adapters.wire import encode_subject
@@ -31,6 +31,7 @@ from gradclip_reports.writing import check_cell
 from gradclip_spec import rules
 
 from ..cases.catalogue import list_all_cases
+from ..cases.model import Case
 from ..cases.readable import show_input
 from ..causes.attribution import EXPLAINED, explain_all, explain_cell
 from ..causes.findings import find_findings, keep_evidence, list_asked_rules
@@ -58,6 +59,7 @@ __all__ = [
     "run_adapter",
     "run_cell",
     "run_cells",
+    "start_and_list",
 ]
 
 #: The longest wait for the jobs. If a signal arrives just before a wait, Python handles it only after the wait.
@@ -67,6 +69,8 @@ SIGNAL_SECONDS = 0.25
 FOLDERS = re.compile(r"(?<![^\s=,:'\"])(?:[A-Za-z]:)?[\\/](?:[^\\/\s=]+[\\/])+")
 
 RULES = {rule.id: rule for rule in rules.load()}
+
+Started = TypeVar("Started")
 
 
 def plan_rows(subjects: Sequence[Subject], selection: Selection, rows: int = ROWS, seed: int = 0) -> list[PlannedCell]:
@@ -132,6 +136,13 @@ class _RunState:
     evidence: list[Evidence] = field(default_factory=list)
 
 
+def start_and_list(start: Callable[[], Started], *, with_cases: bool = True) -> tuple[Started, Sequence[Case]]:
+    """Return what starts, and all written cases, which are made while it starts."""
+    with ThreadPoolExecutor(1) as pool:
+        cases = pool.submit(list_all_cases if with_cases else tuple[Case, ...])
+        return start(), cases.result()
+
+
 def run_adapter(
     request: RunRequest,
     stream: TextIO,
@@ -150,11 +161,10 @@ def run_adapter(
         On Ctrl-C, after the hosts have been ended; nothing has been written then.
     """
     progress = progress or Progress()
-    first = request.connect()
+    first, written = start_and_list(request.connect, with_cases=not request.only_rows)
     try:
         subjects = add_formula(first.description.subjects, request.formula)
         description = replace(first.description, subjects=tuple(subjects))
-        written = () if request.only_rows else list_all_cases()
         planned = plan_cells(description.subjects, written, request.selection)
         rows = plan_rows(description.subjects, request.selection, request.rows, request.seed)
         planned += {(cell.subject.name, cell.case.id): cell for cell in (*rows, *request.more_rows)}.values()

@@ -57,6 +57,7 @@ OPTIONS = Limit("options in a call", 50, "the contract defines fewer than 25")
 #: The key of a list or an object, with a limit for its number of items.
 _ITEMS = {
     "shape": AXES,
+    "shapes": GRADIENTS,
     "gradients": GRADIENTS,
     "inputs": GRADIENTS,
     "same_object": GRADIENTS,

@@ -16,21 +16,23 @@ bye         suite          nothing: the host ends
 =========== ============== ===========================================================================
 
 Arrays are base64 of little-endian bytes, with dtype and shape. An array of a call may be a recipe (see `recipes`), if
-the host's `about` says that it knows them. An array of the reply may then say that it is the `same` as an array of the
-call, or as the result at its place. A float option is `{"hex": "0x1p+0"}`. This form reads back exactly, and needs no
-extension of JSON for NaN and infinities. `schemas/<message>.json` describes each message.
+the host's `about` says that it knows them. The reply may then say that arrays are the `same` as those of the call, or
+as the results at their places, and send short arrays of one dtype in one block. A float option is `{"hex": "0x1p+0"}`.
+This form reads back exactly, and needs no extension of JSON for NaN and infinities. `schemas/<message>.json` describes
+each message.
 """
 
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 from functools import lru_cache
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 from . import recipes
 from .contract import DTYPES, About, Array, BadDeclaration, BadReply, Call, Gradient, Reply, Subject
-from .limits import AXES, HEX, LENGTH, RECIPE, WARNINGS, check_limit, shorten
+from .limits import AXES, GRADIENTS, HEX, LENGTH, RECIPE, WARNINGS, check_limit, shorten
 
 __all__ = [
     "PROTOCOL",
@@ -50,6 +52,9 @@ __all__ = [
 ]
 
 PROTOCOL = 1
+
+#: Arrays of at most this many bytes are sent as one block.
+SHORT = 1 << 13
 
 
 def dumps(message: Mapping[str, Any]) -> str:
@@ -92,12 +97,65 @@ def encode_array(array: Array | None) -> dict[str, Any] | None:
     return {"dtype": array.dtype, "shape": list(array.shape), "data": base64.b64encode(array.data).decode("ascii")}
 
 
-def _encode_or_name(array: Array | None, others: Mapping[str, Array | None]) -> dict[str, Any] | None:
-    """Return the message of an array of a reply. If it equals one of the others, return only the name of that other."""
+def _encode_in_runs(
+    arrays: Sequence[Array | None], named: Mapping[str, Sequence[Array | None]]
+) -> list[dict[str, Any] | None]:
+    """Return the messages of the arrays of a reply: one message for each run of neighbours that are alike.
+
+    If arrays equal others at their places, the name of the others is sent. Short arrays of one dtype are one block.
+    """
+    messages: list[dict[str, Any] | None] = []
+    kinds = [
+        _find_kind(array, {name: others[place] for name, others in named.items()}) for place, array in enumerate(arrays)
+    ]
+    for (is_name, word), places in itertools.groupby(range(len(arrays)), key=kinds.__getitem__):
+        run = [arrays[place] for place in places]
+        if is_name:
+            messages.append({"same": word, **({"count": len(run)} if len(run) > 1 else {})})
+        elif word and len(run) > 1:
+            messages.append(_encode_block([array for array in run if array is not None]))
+        else:
+            messages += map(encode_array, run)
+    return messages
+
+
+def _find_kind(array: Array | None, others: Mapping[str, Array | None]) -> tuple[bool, str]:
+    """Return whether an array equals one of the others, and the name of that one, or the dtype of a short array."""
+    if array is None:
+        return False, ""
     for name, other in others.items():
-        if array is not None and other is not None and array == other:
-            return {"same": name}
-    return encode_array(array)
+        if other is not None and array == other:
+            return True, name
+    return False, array.dtype if array.dtype in DTYPES and len(array.data) <= SHORT else ""
+
+
+def _encode_block(arrays: Sequence[Array]) -> dict[str, Any]:
+    """Return the message of several arrays of one dtype."""
+    data = base64.b64encode(b"".join(array.data for array in arrays)).decode("ascii")
+    return {"dtype": arrays[0].dtype, "shapes": [list(array.shape) for array in arrays], "data": data}
+
+
+def _decode_block(message: Mapping[str, Any]) -> Iterator[Array]:
+    """Yield the arrays of a block."""
+    dtype = message["dtype"]
+    if dtype not in DTYPES:
+        text = f"a block of arrays has no dtype {dtype!r:.40}"
+        raise ValueError(text)
+    check_limit(GRADIENTS, len(message["shapes"]))
+    shapes = [_decode_shape(shape) for shape in message["shapes"]]
+    sizes = [_count_bytes(shape, dtype) for shape in shapes]
+    expected = sum(sizes)
+    if len(message["data"]) != 4 * ((expected + 2) // 3):
+        text = f"a block of {len(shapes)} arrays takes {expected} bytes of {dtype}, and does not have them"
+        raise ValueError(text)
+    data = base64.b64decode(message["data"], validate=True)
+    if len(data) != expected:
+        text = f"{len(data)} bytes for a block of {len(shapes)} arrays, which takes {expected}"
+        raise ValueError(text)
+    start = 0
+    for shape, size in zip(shapes, sizes):
+        yield Array(dtype, shape, data[start : start + size])
+        start += size
 
 
 def decode_array(message: Mapping[str, Any] | None) -> Array | None:
@@ -281,7 +339,7 @@ def _has_recipe(call: Call) -> bool:
 def _encode_results(results: Sequence[Array | None], given: Sequence[Array | None]) -> list[dict[str, Any] | None]:
     if len(results) != len(given):
         return [encode_array(array) for array in results]
-    return [_encode_or_name(array, {"call": one}) for array, one in zip(results, given)]
+    return _encode_in_runs(results, {"call": given})
 
 
 def _encode_inputs(
@@ -289,7 +347,7 @@ def _encode_inputs(
 ) -> list[dict[str, Any] | None]:
     if not len(inputs) == len(results) == len(given):
         return [encode_array(array) for array in inputs]
-    return [_encode_or_name(array, {"call": one, "result": other}) for array, one, other in zip(inputs, given, results)]
+    return _encode_in_runs(inputs, {"call": given, "result": results})
 
 
 def check_reply(reply: Any) -> None:
@@ -353,14 +411,11 @@ def decode_reply(message: Mapping[str, Any], call: Call | None = None) -> Reply:
     """
     inputs, same_object = message["inputs"], message["same_object"]
     given = [] if call is None else [gradient.array for gradient in call.gradients]
-    results = tuple(
-        _find_named_array(array, place, {"call": given}) for place, array in enumerate(message["gradients"])
-    )
-    named = {"call": given, "result": results}
+    results = _decode_runs(message["gradients"], {"call": given})
     return Reply(
         gradients=results,
         norm=decode_array(message["norm"]),
-        inputs=None if inputs is None else tuple(_find_named_array(array, i, named) for i, array in enumerate(inputs)),
+        inputs=None if inputs is None else _decode_runs(inputs, {"call": given, "result": results}),
         same_object=None if same_object is None else tuple(same_object),
         warnings=tuple(message["warnings"]),
         malformed=message.get("malformed"),
@@ -370,17 +425,24 @@ def decode_reply(message: Mapping[str, Any], call: Call | None = None) -> Reply:
     )
 
 
-def _find_named_array(
-    message: Mapping[str, Any] | None, place: int, named: Mapping[str, Sequence[Array | None]]
-) -> Array | None:
-    """Return the array of a message. If the message names other arrays, return the one at the same place among them."""
-    if message is None or "same" not in message:
-        return decode_array(message)
-    others = named.get(message["same"], ())
-    if place >= len(others) or others[place] is None:
-        text = "there is no array {!r:.20} at the place {}".format(message["same"], place)
-        raise ValueError(text)
-    return others[place]
+def _decode_runs(
+    messages: Sequence[Mapping[str, Any] | None], named: Mapping[str, Sequence[Array | None]]
+) -> tuple[Array | None, ...]:
+    """Return the arrays of a reply. A message that names other arrays stands for the ones at its places among them."""
+    found: list[Array | None] = []
+    for message in messages:
+        if message is not None and "same" in message:
+            first, last = len(found), len(found) + message.get("count", 1)
+            others = named.get(message["same"], ())[first:last]
+            if len(others) < last - first or None in others:
+                text = "there is no array {!r:.20} at the places {} to {}".format(message["same"], first, last - 1)
+                raise ValueError(text)
+            found += others
+        elif message is not None and "shapes" in message:
+            found += _decode_block(message)
+        else:
+            found.append(decode_array(message))
+    return tuple(found)
 
 
 def encode_subject(subject: Subject) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import itertools
 import json
@@ -36,7 +37,7 @@ from gradclip_conformance.sampler.draw import draw_levels
 from gradclip_conformance.sampler.rows import RowCase, find_row, list_all_rows, list_cases
 
 #: A digest of rows of every operation.
-DIGEST_OF_ROWS = "79e8a635c50d32d574287a697ce785ff9fba5e2688f0c13f4266413ea126a8ef"
+DIGEST_OF_ROWS = "6476665cab047e0e087847a85aeb957cc26fd8e1fe273b73c14a973bf512cf62"
 
 #: A digest of what all recipes make, computed on Python 3.11 with NumPy 2.
 DIGEST = "09a78a8d837b4130153ac4d45886ce6f0536e8b0785486287545b9825cb89aa6"
@@ -201,6 +202,49 @@ def test_a_recipe_survives_the_wire() -> None:
     assert decode_reply(encode_reply(changed, 1, back), call) == changed
     with pytest.raises(ValueError, match="no array"):
         decode_reply(small)
+
+
+def test_neighbours_of_one_kind_travel_as_one_message() -> None:
+    shapes = [(2,), (), (0, 3), (1, 2)]
+    recipe = Recipe("numbers", 1)
+    arrays = [Array("float32", shape, expand(recipe, "float32", shape), recipe) for shape in shapes]
+    call = Call("subject", tuple(Gradient(f"g{i}", array) for i, array in enumerate((*arrays, None))), {})
+    halves = [Array("float32", array.shape, bytes(len(array.data))) for array in arrays]
+
+    reply = Reply((*halves, None), inputs=(*arrays, None))
+    message = encode_reply(reply, 1, decode_call(encode_call(call, 1, by_recipe=True)))
+
+    # An empty array has the same bits in any case.
+    first, empty, last, none = message["gradients"]
+    assert (first["shapes"], empty, last["shape"], none) == ([[2], []], {"same": "call"}, [1, 2], None)
+    assert message["inputs"] == [{"same": "call", "count": 4}, None]
+    assert decode_reply(message, call) == reply
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"data": "AAAA"}, "does not have them"),
+        ({"dtype": "float31"}, "no dtype"),
+        ({"shapes": [[2], [-1]]}, "length of an axis"),
+        ({"shapes": [[2], [1 << 41]]}, "elements along an axis"),
+    ],
+)
+def test_block_that_does_not_fit_is_refused(change: dict[str, Any], match: str) -> None:
+    block = {"dtype": "float32", "shapes": [[2], [1]], "data": base64.b64encode(bytes(12)).decode()}
+    message = encode_reply(Reply(()), 1)
+
+    assert len(decode_reply({**message, "gradients": [block]}).gradients) == 2
+    with pytest.raises(ValueError, match=match):
+        decode_reply({**message, "gradients": [{**block, **change}]})
+
+
+def test_name_for_more_arrays_than_there_are_is_refused() -> None:
+    call = Call("subject", (Gradient("g0", Array("float32", (), bytes(4))),), {})
+    message = encode_reply(Reply(()), 1)
+
+    with pytest.raises(ValueError, match="no array"):
+        decode_reply({**message, "gradients": [{"same": "call", "count": 2}]}, call)
 
 
 @pytest.mark.parametrize("items", [[], ["edges"], [1, 2, 3, 4, 5, 6], ["edges", 0, 0, 0, 0, 0.5]])

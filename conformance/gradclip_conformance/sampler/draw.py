@@ -19,9 +19,9 @@ __all__ = ["draw_levels"]
 
 T = TypeVar("T")
 
-#: How many rows of 100 have long tensors, long lists, or both. A long row takes as much time as fifty others, and what
-#: it finds, a second one seldom finds anew.
-KINDS = {(False, False): 86, (True, False): 7, (False, True): 6, (True, True): 1}
+#: How many rows of 100 have long tensors, long lists, or both. Such rows take most of the time. With one row of both in
+#: 100 in place of 6, 5 % more of the generated wrong functions pass.
+KINDS = {(False, False): 80, (True, False): 10, (False, True): 4, (True, True): 6}
 
 
 def draw_levels(operation: str, number: int, seed: int = 0) -> dict[str, str]:

@@ -29,6 +29,9 @@ RULE = "combinations"
 #: The rule for rows with NaN or infinities, or at the ends of the range.
 RULE_OF_EXTREMES = "combinations-extreme"
 
+#: The expectations, by whether the norm is exact. All rows share them, because a run may have a hundred thousand rows.
+EXPECTATIONS = {exact: expect("combination", exact=exact) for exact in (False, True)}
+
 #: The axes that every id names.
 ALWAYS = ("size", "number")
 
@@ -56,8 +59,8 @@ class RowCase(Case):
             ("variant", "_".join(words)),
             ("dtype", levels["dtype"]),
             ("operation", PREFIXES[operation].function),
-            ("expectation", expect("combination", exact=exact)),
-            ("needs", frozenset(_list_needs(levels))),
+            ("expectation", EXPECTATIONS[exact]),
+            ("needs", _find_needs(tuple(_list_needs(levels)))),
             ("levels", levels),
         ):
             object.__setattr__(self, name, value)
@@ -87,6 +90,11 @@ class RowCase(Case):
 @lru_cache(maxsize=8)
 def _make(operation: str, levels: tuple[tuple[str, str], ...]) -> RowCall:
     return make_call(operation, dict(levels))
+
+
+@cache
+def _find_needs(features: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(features)
 
 
 def _list_needs(levels: Mapping[str, str]) -> Iterator[str]:
@@ -128,6 +136,12 @@ def list_all_rows() -> tuple[RowCase, ...]:
     return tuple({row.id: row for row in rows}.values())
 
 
+@lru_cache(maxsize=1 << 14)
+def _draw_once(operation: str, number: int, seed: int) -> Mapping[str, str]:
+    """Return the levels of a row. Several entry points of an operation share them."""
+    return draw_levels(operation, number, seed)
+
+
 def list_cases(subject: Subject, rows: int = ROWS, seed: int = 0) -> Iterator[tuple[int, RowCase]]:
     """Yield the cases of a subject's operation, each with the number of its row.
 
@@ -141,7 +155,7 @@ def list_cases(subject: Subject, rows: int = ROWS, seed: int = 0) -> Iterator[tu
     reach = _find_reach(subject, axes)
     seen: set[str] = set()
     for number in range(rows // COMPILED if "compiled" in subject.features else rows):
-        levels = _select_within_reach(subject, axes, draw_levels(operation, number, seed), reach)
+        levels = _select_within_reach(subject, axes, _draw_once(operation, number, seed), reach)
         if levels is None:
             continue
         case = RowCase(operation, levels)
@@ -161,8 +175,11 @@ def _find_reach(subject: Subject, axes: Sequence[Axis]) -> dict[str, set[str]]:
 
 def _select_within_reach(
     subject: Subject, axes: Sequence[Axis], row: Mapping[str, str], reach: Mapping[str, Collection[str]]
-) -> dict[str, str] | None:
+) -> Mapping[str, str] | None:
     """Return a row's levels. Ordinary levels replace those that a subject lacks. Return None if it has no dtype."""
+    is_whole = set(row["dtype"].split("+")) <= set(subject.dtypes) and "requires_min" not in subject.features
+    if is_whole and all(row[axis.name] in reach[axis.name] for axis in axes):
+        return row
     levels = {axis.name: row[axis.name] if row[axis.name] in reach[axis.name] else axis.levels[0].word for axis in axes}
     if not set(levels["dtype"].split("+")) <= set(subject.dtypes):
         levels["dtype"] = next((one for one in ("float32", "float64", *subject.dtypes) if one in subject.dtypes), "")

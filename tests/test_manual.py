@@ -67,6 +67,7 @@ RUN_BY = {
     "docs/tutorial/trainer.md": "tests/adapters/test_torch_meshes.py",
     # This page explains one call, line by line.
     "docs/explanation/reference-design.md": "test_call_of_the_tour_gives_the_norm",
+    "docs/explanation/norm-over-a-mesh.md": "test_ranks_get_the_norm_that_the_page_says",
 }
 
 
@@ -302,6 +303,14 @@ def test_function_on_a_mesh_is_right_as_the_page_says(capsys: pytest.CaptureFixt
     exec(compile(block.text, block.page, "exec"), {"__name__": "page"})
 
     assert "As expected." in capsys.readouterr().out
+
+
+def test_ranks_get_the_norm_that_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = choose_blocks("python", "docs/explanation/norm-over-a-mesh.md")
+
+    exec(compile(block.text, block.page, "exec"), {})
+
+    assert capsys.readouterr().out == block.text.rpartition("#")[2].lstrip()
 
 
 def test_call_of_the_tour_gives_the_norm() -> None:

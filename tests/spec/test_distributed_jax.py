@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm, norm_contribution
 
 pytestmark = pytest.mark.array_library("jax")
 
@@ -192,6 +192,60 @@ def shard_map_keeps_replicated_arrays_replicated() -> None:
             np.asarray(clipped[1]), clip_by_norm(np.asarray(bias), 1.0, norm_type=norm_type), rtol=2.0**-22
         )
         assert np.asarray(bounded).tolist() == [0.5] * 3
+
+
+@check
+def several_meshes_in_one_list() -> None:
+    """Check arrays on meshes of other shapes over the same devices, and beside arrays that lie on no mesh.
+
+    This is compiled: on one CPU, several computations with collectives that JAX starts at once can block each other.
+    """
+    import jax
+
+    values = make_gradients("float32")[1:]
+    kind = jax.sharding.AxisType.Auto
+    line = jax.make_mesh((4,), ("ranks",), axis_types=(kind,))
+    other = jax.make_mesh((4, 1), ("replica", "shard"), axis_types=(kind, kind))
+    grads = [
+        shard_array(values[0], ("rows", "columns")),
+        jax.device_put(values[1], jax.NamedSharding(line, jax.P("ranks"))),
+        jax.device_put(values[2], jax.NamedSharding(other, jax.P("shard"))),
+        jax.numpy.asarray(values[3]),
+    ]
+    for norm_type in (1, 2, 3, math.inf):
+        expected, alone = clip_by_global_norm(values, 1.25, norm_type=norm_type)
+        clipped, total = jax.jit(clip_by_global_norm, static_argnums=1, static_argnames="norm_type")(
+            grads, 1.25, norm_type=norm_type
+        )
+        np.testing.assert_array_max_ulp(np.asarray(total), alone, 1)
+        for x, y in zip(clipped, expected, strict=True):
+            np.testing.assert_array_max_ulp(np.asarray(x), y, 2)
+
+
+@check
+def contributions_inside_shard_map() -> None:
+    """Check ranks that own their collectives: what is sharded, replicated or owned counts once."""
+    import jax
+
+    mesh = jax.make_mesh((2, 2), ("replica", "shard"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    every = ("replica", "shard")
+
+    def clip(weight: Any, bias: Any, expert: Any) -> Any:
+        first_replica, first = jax.lax.axis_index("replica") == 0, jax.lax.axis_index(every) == 0
+        # A copy that does not count is a zero: inside `shard_map`, all ranks run the same program.
+        counted = [jax.numpy.where(first_replica, weight, 0), jax.numpy.where(first, bias, 0), expert]
+        rows = jax.lax.all_gather(norm_contribution(counted), every)
+        return clip_by_global_norm([weight, bias, expert], 1.0, contributions=rows)
+
+    weight, bias = np.array([3e30, 4e30], np.float32), np.array([12e30], np.float32)
+    expert = np.array([2.0, 84e30, 1.0, 0.0], np.float32)
+    ways = (jax.P("shard"), jax.P(), jax.P(every))
+    run = jax.shard_map(clip, mesh=mesh, in_specs=ways, out_specs=([*ways], jax.P()), check_vma=False)
+    for clipped, total in (run(weight, bias, expert), jax.jit(run)(weight, bias, expert)):
+        # The norm is 1e30 times the root of 3**2 + 4**2 + 12**2 + 84**2, which is 85.
+        np.testing.assert_array_max_ulp(np.asarray(total), np.float32(85e30), 1)
+        for x, y in zip(clipped, (weight, bias, expert), strict=True):
+            np.testing.assert_array_max_ulp(np.asarray(x), (y / np.float64(85e30)).astype(np.float32), 2)
 
 
 @check

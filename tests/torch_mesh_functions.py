@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -147,7 +148,8 @@ def make_group_alone(mesh: DeviceMesh) -> None:
 
 
 def use_every_collective(mesh: DeviceMesh) -> None:
-    """Enter each kind of collective, all of which match."""
+    """Enter each kind of collective, all of which match. Trainers read the variables that torchrun sets."""
+    assert (os.environ["LOCAL_RANK"], os.environ["WORLD_SIZE"]) == (str(mesh.get_rank()), "4")
     one, four = torch.ones(1), torch.ones(4)
     parts = [torch.zeros(1) for _ in range(4)]
     is_first = mesh.get_rank() == 0

@@ -39,12 +39,17 @@ def load(target: str, operation: str, mesh: dict[str, int]) -> Join:
     function = TorchFunction(find_function(target), operation, mesh)
 
     def join(rank: int, world: int, folder: str, ask: Ask) -> Answer:
-        # Functions read these variables, which every launcher sets.
-        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world))
+        _set_variables(rank, world)
         join_group(rank, world, folder)
         return _Rank(function, Mesh(mesh), rank, ask).answer
 
     return join
+
+
+def _set_variables(rank: int, world: int) -> None:
+    """Set the variables that torchrun sets. Trainers read them; nothing connects to the port, as there is a group."""
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world))
+    os.environ.update(GROUP_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500", OMP_NUM_THREADS="1")
 
 
 class _Rank:

@@ -35,7 +35,8 @@ SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "gradclip-spec", "font.famil
 def draw_picture(
     questions: Sequence[Question], runs: Sequence[Run], answers: Sequence[Mapping[str, tuple[Answer, ...]]]
 ) -> str:
-    """Return the matrix as SVG."""
+    """Return the matrix as SVG, without the questions that none of the runs answers, such as those about meshes."""
+    questions = [one for one in questions if any(each[one.id][0].standing != "unknown" for each in answers)]
     rows = [
         [textwrap.wrap(question.short, FIRST_FITS), *(_wrap(write_answer(each[question.id])) for each in answers)]
         for question in questions

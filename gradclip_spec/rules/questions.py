@@ -14,8 +14,8 @@ from .causes import load_causes
 
 __all__ = ["MEASURES", "Question", "Words", "load_questions", "parse_questions"]
 
-#: The table that answers a question, if records do not answer it. "none" means that nothing measures the answer yet.
-MEASURES = ("", "accuracy", "speed", "none")
+#: The table that answers a question, if records do not answer it.
+MEASURES = ("", "accuracy", "speed")
 
 
 @dataclass(frozen=True)

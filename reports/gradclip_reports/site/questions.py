@@ -208,7 +208,8 @@ def _select_cells(asked: _Asked, question: Question, operation: str) -> Iterator
     for pattern in question.rules:
         name, _, variant = pattern.partition("/")
         for cell in asked.cells.get(f"{PREFIXES[operation]}.{name}", ()):
-            fits = not variant or cell.case.split("/")[1:2] == [variant]
+            # What follows "@" in a variant names the mesh of a case.
+            fits = not variant or cell.case.split("/")[1].partition("@")[0] == variant
             if fits and (not question.dtypes or cell.dtype in question.dtypes):
                 yield cell
 
@@ -278,8 +279,7 @@ def _measure(run: Run, question: Question, book: Book, operation: str) -> Answer
         found = _measure_accuracy(run, book, wanted)
     elif question.measure == "speed" and OPERATIONS[wanted].is_global:
         found = _measure_speed(run, question, book)
-    # No rule and no measurement of this suite can answer such a question.
-    return found or Answer("unknown", "not asked" if question.measure == "none" else "not measured")
+    return found or Answer("unknown", "not measured")
 
 
 def _measure_accuracy(run: Run, book: Book, operation: str) -> Answer | None:

@@ -84,6 +84,8 @@ def plan_rows(subjects: Sequence[Subject], selection: Selection, rows: int = ROW
         return [cell for cell in plan_cells(subjects, named, selection) if cell.missing is None]
     found: list[PlannedCell] = []
     for operation in dict.fromkeys(subject.operation for subject in subjects):
+        if selection.operations and operation not in selection.operations:
+            continue
         planned = [
             (number, PlannedCell(subject, case, None))
             for subject in subjects

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from .causes.model import Evidence
     from .decorator import Conformance
-    from .judge.model import Connection
+    from .judge.model import Claim, Connection
+    from .known.failures import KnownFailure
     from .pytest_parts import Part
     from .run.abilities import AbilityProbes
     from .run.plan import PlannedCell
@@ -84,15 +85,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _list_cells(config: pytest.Config, target: str) -> list[_CellCheck]:
     from .cases.catalogue import list_all_cases
+    from .known.claims import load_claims_of
+    from .known.failures import load_known_of
     from .run.abilities import AbilityProbes
     from .run.plan import Selection, plan_cells
     from .run.runner import plan_rows
 
-    connection, probes = _connect(config, target), AbilityProbes()
-    planned = plan_cells(connection.description.subjects, list_all_cases(), Selection())
-    planned += plan_rows(connection.description.subjects, Selection())
-    evidence: list[Evidence] = []
-    return [_CellCheck(connection, target, cell, probes, evidence) for cell in planned]
+    connection = _connect(config, target)
+    about = connection.description
+    try:
+        claims = load_claims_of(target, about.version, about.environment)
+        known = load_known_of(target, about.version, about.environment)
+    except ValueError as error:
+        raise pytest.Collector.CollectError(str(error)) from error
+    planned = [*plan_cells(about.subjects, list_all_cases(), Selection()), *plan_rows(about.subjects, Selection())]
+    shared = _Adapter(connection, target, claims, known, AbilityProbes(), [])
+    return [_CellCheck(shared, cell) for cell in planned]
 
 
 def _list_parts_of_function(wanted: Conformance) -> list[Part]:
@@ -126,14 +134,23 @@ def _list_parts_of_adapter(config: pytest.Config, target: str, per: str) -> list
 
 
 @dataclass(frozen=True)
-class _CellCheck:
-    """One cell of an adapter. `evidence` holds the earlier wrong cells."""
+class _Adapter:
+    """What the tests of one adapter share. `evidence` holds the earlier wrong cells."""
 
     connection: Connection
     target: str
-    planned: PlannedCell
+    claims: Sequence[Claim]
+    known: Sequence[KnownFailure]
     probes: AbilityProbes
     evidence: list[Evidence]
+
+
+@dataclass(frozen=True)
+class _CellCheck:
+    """One cell of an adapter."""
+
+    adapter: _Adapter
+    planned: PlannedCell
 
     @property
     def name(self) -> str:
@@ -143,8 +160,19 @@ class _CellCheck:
     def check(self, request: pytest.FixtureRequest) -> None:
         """Pass, fail or skip the test."""
         __tracebackhide__ = True
-        timeout = request.config.getoption("--gradclip-timeout")
-        check_cell(self.connection, self.target, self.planned, timeout, self.probes, self.evidence)
+        from gradclip_reports.statuses import SPOILING
+        from gradclip_reports.values import escape_text
+
+        from .run.runner import run_cell
+
+        one, timeout = self.adapter, request.config.getoption("--gradclip-timeout")
+        cell = run_cell(one.connection, self.planned, timeout, one.claims, one.known, one.probes, one.evidence)
+        if cell.status in SPOILING:
+            pytest.fail(escape_text(_describe(cell, one)), pytrace=False)
+        if cell.status == "known":
+            pytest.xfail(escape_text(f"{cell.detail} ({cell.url})"))
+        if cell.status in ("unsupported", "unspecified"):
+            pytest.skip(escape_text(f"{cell.status}: {cell.detail}"))
 
 
 @pytest.fixture
@@ -154,52 +182,23 @@ def gradclip_check(request: pytest.FixtureRequest) -> Callable[[], None]:
     return lambda: check.check(request)
 
 
-def check_cell(
-    connection: Connection,
-    target: str,
-    planned: PlannedCell,
-    timeout: float,
-    probes: AbilityProbes,
-    evidence: list[Evidence],
-) -> None:
-    """Check one cell, and pass, fail or skip the test. `evidence` holds the earlier wrong cells."""
-    __tracebackhide__ = True
-    from gradclip_reports.statuses import SPOILING
-    from gradclip_reports.values import escape_text
-
-    from .known.claims import load_claims_of
-    from .known.failures import load_known_of
-    from .run.runner import run_cell
-
-    description = connection.description
-    claims = load_claims_of(target, description.version, description.environment)
-    known = load_known_of(target, description.version, description.environment)
-    cell = run_cell(connection, planned, timeout, claims, known, probes, evidence)
-    if cell.status in SPOILING:
-        pytest.fail(escape_text(_describe(cell, connection, target, evidence)), pytrace=False)
-    if cell.status == "known":
-        pytest.xfail(escape_text(f"{cell.detail} ({cell.url})"))
-    if cell.status in ("unsupported", "unspecified"):
-        pytest.skip(escape_text(f"{cell.status}: {cell.detail}"))
-
-
 #: The largest number of earlier wrong cells that are used to find the function's formula.
 BEFORE = 60
 
 
-def _describe(cell: Cell, connection: Connection, target: str, evidence: list[Evidence]) -> str:
+def _describe(cell: Cell, adapter: _Adapter) -> str:
     """Return the finding that explains a cell, with the cell as its example."""
     from gradclip_reports.brief import draw_finding
     from gradclip_reports.records import Footer, Run
 
     from .run.runner import explain_findings, make_header
 
-    mine = [one for one in evidence if one.cell.subject == cell.subject and one.cell is not cell][-BEFORE:]
-    own = [one for one in evidence if one.cell is cell]
+    mine = [one for one in adapter.evidence if one.cell.subject == cell.subject and one.cell is not cell][-BEFORE:]
+    own = [one for one in adapter.evidence if one.cell is cell]
     shown = f"{cell.status}: {cell.detail}\nexpected {cell.expected}\nobserved {cell.observed}"
     if not own:
         return shown
-    header = make_header(target, connection.description)
+    header = make_header(adapter.target, adapter.connection.description)
     footer = Footer(planned=0, finished=0, counts={}, plan_sha256="")
     every = (single for one in explain_findings([*mine, *own]) for single in one.singles)
     finding = next(one for one in every if cell.case in one.cells.get(cell.subject, ()))

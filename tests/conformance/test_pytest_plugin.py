@@ -96,6 +96,26 @@ def test_adapter_that_does_not_start_ends_the_collection_without_a_traceback(nam
     assert "pytest_plugin.py" not in done.stdout
 
 
+def test_known_failures_apply_and_a_broken_file_ends_the_collection(tmp_path: Path) -> None:
+    text = "from gradclip_adapters.plain import PlainFunction\n\n\ndef clip(grads, *, clip_norm):\n    return grads\n"
+    (tmp_path / "wrong.py").write_text(f"{text}\n\nadapter = PlainFunction(clip, 'clip_by_norm')\n", encoding="utf-8")
+    beside = tmp_path / "wrong.expectations.toml"
+    entry = '[[known]]\nsubjects = ["*"]\nrules = ["norm.each-tensor-alone"]\nreason = ""\nurl = "u"\nchecked = ""\n'
+    arguments = ("--gradclip-adapter", str(tmp_path / "wrong.py"), "-k", "each-tensor-alone and both-above and float32")
+    before = run_pytest(tmp_path, *arguments)
+    beside.write_text(entry, encoding="utf-8")
+    after = run_pytest(tmp_path, *arguments)
+    beside.write_text(entry.replace("rules", "rule"), encoding="utf-8")
+    broken = run_pytest(tmp_path, *arguments)
+
+    assert " failed" in before.stdout
+    assert after.returncode == 0
+    assert " xfailed" in after.stdout
+    assert broken.returncode == pytest.ExitCode.INTERRUPTED
+    assert "there is no field 'rule'. Did you mean rules?" in broken.stdout
+    assert "pytest_plugin.py" not in broken.stdout
+
+
 def test_forgotten_adapter_is_an_error(tmp_path: Path) -> None:
     done = run_pytest(tmp_path)
 

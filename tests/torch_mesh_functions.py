@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -133,6 +134,12 @@ def catch_everything(mesh: DeviceMesh) -> None:
         time.sleep(60)
 
 
+def enter_again(mesh: DeviceMesh) -> None:
+    while mesh.get_rank() != 2:
+        with contextlib.suppress(BaseException):
+            dist.all_reduce(torch.zeros(2))
+
+
 def wait_for_message(mesh: DeviceMesh) -> None:
     """Send from each rank to the next one, but not from rank 1."""
     rank, value = mesh.get_rank(), torch.zeros(1)
@@ -181,6 +188,7 @@ SITUATIONS = (
     give_other_room,
     raise_alone,
     catch_everything,
+    enter_again,
     wait_for_message,
     make_group_alone,
     use_every_collective,

@@ -14,7 +14,6 @@ The processes tell this one each collective before they enter it. So it knows at
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 from dataclasses import replace
 from typing import Any, Callable, Mapping, Sequence
@@ -74,6 +73,9 @@ class TorchFunction(MeshFunction):
 
     def about(self) -> About:
         """Return the function's module and name, and the version of torch."""
+        # Python 3.7, which may import this module, has no such module.
+        import importlib.metadata
+
         about = super().about()
         return replace(about, environment={**about.environment, "torch": importlib.metadata.version("torch")})
 

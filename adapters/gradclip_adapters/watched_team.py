@@ -6,6 +6,7 @@ that another one never enters. So processes that do not match leave it, and are 
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any, Mapping
 
@@ -66,6 +67,8 @@ class _Conversation:
         self._entered: dict[int, Entry] = {}
         self._answers: dict[int, dict[str, Any]] = {}
         self._mismatch: str | None = None
+        #: When the ranks must have left their collectives, once these were given up.
+        self._ends: float | None = None
         #: How many messages have been posted, by the half of a message between two ranks.
         self._posted: Counter[str] = Counter()
 
@@ -76,7 +79,9 @@ class _Conversation:
     def hold(self) -> tuple[dict[int, dict[str, Any]], dict[int, Entry], str | None]:
         """Return the answer of each rank, the collective that each rank was in last, and the mismatch if any."""
         while len(self._answers) < self._team.world:
-            received = self._team.receive(self._find_patience())
+            patience = self._find_patience()
+            # A rank may enter one collective after another although each is given up.
+            received = None if patience == 0 else self._team.receive(patience)
             if received is None:
                 if self._mismatch is None:
                     self._mismatch = self._describe(self._entered)
@@ -86,8 +91,8 @@ class _Conversation:
 
     def _find_patience(self) -> float | None:
         """Return how many seconds to wait for the next message. None stands for no limit."""
-        if self._mismatch is not None:
-            return ENDING_SECONDS
+        if self._ends is not None:
+            return max(0.0, self._ends - time.monotonic())
         # If a rank raises inside a collective, the others are in it for ever.
         return PATIENCE if any(answer["message"] != "reply" for answer in self._answers.values()) else None
 
@@ -119,6 +124,7 @@ class _Conversation:
             self._team.send(rank, {"message": "go"})
         if self._waiting and not going and len(self._waiting) + len(self._answers) == self._team.world:
             self._mismatch = self._describe(self._waiting)
+            self._ends = time.monotonic() + ENDING_SECONDS
             for rank in self._waiting:
                 self._team.send(rank, {"message": "give-up"})
 

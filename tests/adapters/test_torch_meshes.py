@@ -97,6 +97,7 @@ def make_call(situation: str) -> Call:
         ("give_other_room", "rank 0 in all_gather of .* into 3 elements .*; ranks 1 to 3 in all_gather .* into 4 elem"),
         ("raise_alone", r"in barrier at .*; rank 1 raised ValueError \(ValueError: no gradient\)"),
         ("catch_everything", "rank 2 returned"),
+        ("enter_again", "ranks 0, 1 and 3 in all_reduce.*; rank 2 returned"),
         ("wait_for_message", r"ranks 0 and 1 returned; rank 2 in recv from rank 1 of float32 of shape \(1,\) at "),
         ("make_group_alone", "ranks 0 and 1 in new_group of ranks 0 and 1 at .*; ranks 2 and 3 returned"),
     ],

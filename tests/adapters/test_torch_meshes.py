@@ -148,7 +148,7 @@ def test_tutorial_prints_what_it_shows(monkeypatch: pytest.MonkeyPatch, tmp_path
         (tmp_path / file).write_text(text, encoding="utf-8")
     runs = re.findall(r"```sh\n(gradclip [^\n]*)\n```\n.*?```text\n(.*?)```", page, re.DOTALL)
 
-    assert len(runs) == 2
+    assert len(runs) == 3
     for line, shown in runs:
         printed = " ".join(CliRunner().invoke(gradclip, line.split()[1:]).output.split())
         for part in shown.split("..."):

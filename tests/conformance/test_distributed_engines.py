@@ -15,7 +15,8 @@ from gradclip_reports.statuses import SPOILING
 #: The engines of each framework, by a word in the names of their subjects.
 ENGINES = {
     "torch": ("DTensor]", "DTensor, two axes", "FSDP2]", "FSDP2, tensor parallel", "HSDP", "DDP"),
-    "optax": ("eager, sharded", "jit, sharded"),
+    "optax": ("eager, sharded", "jit, sharded", "jit, replica=2,shard=2,tensor=2", "shard_map"),
+    "jax": ("jit, replica=2,shard=2,tensor=2", "shard_map"),
     "tensorflow": ("MirroredStrategy",),
     "keras-tensorflow": ("MirroredStrategy",),
     "paddle": ("fleet",),

@@ -1,13 +1,17 @@
-"""Adapt JAX: `clip_grads` and `l2_norm` of `jax.example_libraries.optimizers`, eager and in `jax.jit`."""
+"""Adapt JAX: `clip_grads` and `l2_norm` of `jax.example_libraries.optimizers`, eager, in `jax.jit`, and on meshes."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
+
+# JAX reads this variable when it first looks for devices. The largest mesh has eight.
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 
 import jax
 from jax.example_libraries import optimizers
 
-from .jax_trees import COMMON, TreeAdapter, list_modes
+from .jax_trees import COMMON, TreeAdapter, list_meshes, list_modes
 
 __all__ = ["JaxAdapter"]
 
@@ -26,6 +30,7 @@ class JaxAdapter(TreeAdapter):
             [
                 *list_modes(module + "clip_grads", operation, COMMON, _clip, compiled),
                 *list_modes(module + "l2_norm then clip_grads", operation, measured, _measure_and_clip, compiled),
+                *list_meshes(module + "clip_grads", operation, ("distributed", "functional", "none_grads"), _clip),
             ],
             device,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Sequence
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 
 from ..contract import Array, Gradient, MissingDevice, Unsupported
 from ..copies import compare_copies
-from ..mesh import find_sharded_axis
+from ..mesh import Mesh, find_placement
 
 __all__ = ["Placement", "choose_device", "compare_devices"]
 
@@ -33,27 +34,48 @@ def choose_device(name: str) -> str:
 
 
 class Placement:
-    """Several devices, and the arrays that they share."""
+    """A mesh of devices, and the arrays that they share."""
 
-    def __init__(self, world: int) -> None:
+    def __init__(self, mesh: Mesh) -> None:
         """Take the first devices."""
-        self._mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:world]), ("devices",))
+        devices = np.array(jax.devices("cpu")[: mesh.size]).reshape([*mesh.axes.values()])
+        self.mesh = jax.sharding.Mesh(devices, [*mesh.axes])
+        self._axes = mesh.axes
 
-    def make_array(self, gradient: Gradient) -> jax.Array:
-        """Return an array that is split along an axis, or of which each device has a copy.
+    def make_spec(self, gradient: Gradient) -> Any:
+        """Return the axes of the mesh along which each axis of an array is split. Along others, devices have copies.
 
         Raises
         ------
         Unsupported
-            If the parts would not be equal.
+            If the parts would not be equal, or if some devices have no part.
         """
         assert gradient.array is not None
-        axis, shape = find_sharded_axis(gradient), gradient.array.shape
-        if axis is not None and shape[axis] % self._mesh.size:
-            message = "JAX splits an array into equal parts only"
-            raise Unsupported(message, "interface")
-        spec = [] if axis is None else [None] * axis + ["devices"]
-        placement = jax.sharding.NamedSharding(self._mesh, jax.sharding.PartitionSpec(*spec))
+        names: list[list[str]] = [[] for _ in gradient.array.shape]
+        for name, size in self._axes.items():
+            placement = find_placement(gradient, name)
+            if placement == "replicated" or size == 1:
+                continue
+            if not isinstance(placement, int):
+                message = "an array of JAX lies on all devices of its mesh: none is owned by some, or a sum to come"
+                raise Unsupported(message, "interface")
+            names[placement].append(name)
+        for length, split in zip(gradient.array.shape, names):
+            if length % math.prod(self._axes[name] for name in split):
+                message = "JAX splits an array into equal parts only"
+                raise Unsupported(message, "interface")
+        return jax.sharding.PartitionSpec(*(tuple(split) or None for split in names))
+
+    def make_array(self, gradient: Gradient) -> jax.Array:
+        """Return an array that is split along axes, or of which each device has a copy.
+
+        Raises
+        ------
+        Unsupported
+            If it cannot be split so.
+        """
+        assert gradient.array is not None
+        placement = jax.sharding.NamedSharding(self.mesh, self.make_spec(gradient))
         return jax.device_put(gradient.array.numpy(), placement)
 
 

@@ -21,11 +21,11 @@ from ..arrays import (
     refuse_other_dtypes,
 )
 from ..contract import About, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
-from ..mesh import get_mesh
+from ..mesh import Mesh, get_mesh
 from .answering import DeclaredAdapter, read_each
 from .jax_devices import Placement, choose_device, compare_devices
 
-__all__ = ["COMMON", "DTYPES", "NARROW", "Clip", "TreeAdapter", "list_modes"]
+__all__ = ["COMMON", "DTYPES", "NARROW", "Clip", "TreeAdapter", "list_meshes", "list_modes"]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 #: On the CPU, XLA treats subnormal numbers as zero: https://github.com/jax-ml/jax/issues/26658
@@ -48,6 +48,8 @@ COMMON = (
 )
 #: The mode of entry points without arrays of 64 bits. By default, JAX turns them into arrays of 32 bits.
 NARROW = "without 64 bits"
+#: The mode of entry points that are called on each device of a mesh, with its own parts.
+INSIDE = "shard_map"
 #: The options that say how to make a call.
 HOW = ("as_generator", "as_single", "compiled", "mesh")
 #: The options that may be a tensor.
@@ -91,6 +93,16 @@ class TreeAdapter(DeclaredAdapter):
             return _answer(entry, call)
 
 
+def list_meshes(name: str, operation: str, features: Sequence[str], clip: Clip) -> list[Subject]:
+    """Return the entry points of a function on meshes, compiled: from outside, and inside `jax.shard_map`."""
+    found = []
+    for how, mesh in (("jit", {"replica": 2, "shard": 2, "tensor": 2}), (INSIDE, {"replica": 2, "shard": 2})):
+        if how != INSIDE or hasattr(jax, "shard_map"):
+            title = f"{name}[{how}, {Mesh(mesh)}]"
+            found.append(Subject(title, operation, ("float32",), (*features, "compiled"), clip=clip, mesh=mesh))
+    return found
+
+
 def list_modes(
     name: str,
     operation: str,
@@ -114,8 +126,10 @@ def list_modes(
 
 def _answer(entry: Subject, call: Call) -> Reply:
     is_distributed = "distributed" in entry.features
-    make = Placement(get_mesh(call).size).make_array if is_distributed else _make_array
-    arrays = build_tensors(call.gradients, make)
+    placement = Placement(get_mesh(call)) if is_distributed else None
+    arrays = build_tensors(call.gradients, _make_array if placement is None else placement.make_array)
+    if placement is not None and INSIDE in entry.name:
+        entry = replace(entry, clip=_put_inside(entry.clip, placement, call))
     cotangents = [gradient.cotangent and jax.numpy.asarray(gradient.cotangent.numpy()) for gradient in call.gradients]
     tree: Any = arrays[0] if call.options.get("as_single") else arrays
     passed: Any = (array for array in arrays) if call.options.get("as_generator") else tree
@@ -138,6 +152,20 @@ def _answer(entry: Subject, call: Call) -> Reply:
         warnings=seen.warnings,
         apart=tuple(compare_devices(results)) if is_distributed else None,
     )
+
+
+def _put_inside(clip: Any, placement: Placement, call: Call) -> Clip:
+    """Return a function that clips inside `jax.shard_map`, where each device sees its own parts only."""
+    specs = [None if gradient.array is None else placement.make_spec(gradient) for gradient in call.gradients]
+
+    def clip_inside(values: Any, **options: Any) -> tuple[Any, Any]:
+        def run(parts: Any) -> Any:
+            return list(clip(parts, **options)[0])
+
+        inside = jax.shard_map(run, mesh=placement.mesh, in_specs=(specs,), out_specs=specs, check_vma=False)
+        return inside(list(values)), None
+
+    return clip_inside
 
 
 def _clip(entry: Subject, call: Call, tree: Any) -> tuple[Any, Any]:

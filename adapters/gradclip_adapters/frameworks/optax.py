@@ -1,7 +1,7 @@
 """Adapt Optax on JAX: four transformations, two clips per example, and projections, eager and in `jax.jit`.
 
 The transformations are `optax.clip`, `clip_by_global_norm`, `clip_by_block_rms` and `adaptive_grad_clip`, called
-through `update`. The first two are called on several devices, too.
+through `update`. The first two are called on several devices, too, and on meshes of devices.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import inspect
 import os
 from typing import Any, Iterator
 
-# JAX reads this variable when it first looks for devices. The clips on several devices need up to four.
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
+# JAX reads this variable when it first looks for devices. The largest mesh has eight.
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 
 import optax
 
 from ..contract import Subject, Unsupported
-from .jax_trees import COMMON, FLUSHES, NARROW, Clip, TreeAdapter, list_modes
+from .jax_trees import COMMON, FLUSHES, NARROW, Clip, TreeAdapter, list_meshes, list_modes
 from .optax_projections import list_projections
 
 __all__ = ["OptaxAdapter"]
@@ -56,6 +56,8 @@ def _list_transformations() -> Iterator[Subject]:
             yield from list_modes(name, operation, (*MASKED, *more), masked, ONE, eager=ONE, mode="mask function")
         if operation in ("clip_by_value", "clip_by_global_norm"):
             yield from list_modes(name, operation, SHARDED, clip, mode="sharded")
+        if operation == "clip_by_global_norm":
+            yield from list_meshes(name, operation, SHARDED, clip)
 
 
 def _transform(function: Any, threshold: str, *, mask_by_function: bool = False) -> Clip:

@@ -129,29 +129,11 @@ class TakesRows(WithAbilities):
 
 
 @caught_by("any-iterable", adapter=TakesIterators)
-class ReadsTwice(Clipper):
-    """Read the iterator once to count the gradients, then find it empty."""
-
-    def take(self, grads: Any) -> Gradients:
-        sum(1 for _ in grads)
-        return list(grads)
-
-
-@caught_by("any-iterable", adapter=TakesIterators)
 class ListsOnly(Clipper):
     """Call `len` on the gradients, which fails for an iterator."""
 
     def take(self, grads: Any) -> Gradients:
         len(grads)
-        return list(grads)
-
-
-@caught_by("any-iterable", adapter=TakesIterators)
-class LooksAtTheFirst(Clipper):
-    """Take the first gradient from the iterator to look at it, and lose it."""
-
-    def take(self, grads: Any) -> Gradients:
-        next(iter(grads), None)
         return list(grads)
 
 
@@ -161,17 +143,6 @@ class TakesRowsForGradients(Clipper):
 
     def take(self, grads: Any) -> Gradients:
         return [np.asarray(grad) for grad in np.atleast_1d(grads)] if isinstance(grads, np.ndarray) else list(grads)
-
-
-@caught_by("single-tensor", adapter=TakesOne)
-class RefusesOne(Clipper):
-    """Refuse a single array; accept only lists."""
-
-    def take(self, grads: Any) -> Gradients:
-        if isinstance(grads, np.ndarray):
-            message = "give a list of arrays"
-            raise TypeError(message)
-        return list(grads)
 
 
 class _Descent(Clipper):
@@ -190,29 +161,11 @@ class ClipsTheUpdate(_Descent):
 
 
 @caught_by("clip-before-update", adapter=Descends)
-class ClipsAfterTheUpdate(_Descent):
-    """Clip the gradients only after the update has used them."""
-
-    def descend(self, grads: Gradients, rate: float, clip: Any) -> Gradients:
-        update = [rate * grad for grad in grads]
-        clip(grads)
-        return update
-
-
-@caught_by("clip-before-update", adapter=Descends)
 class Ascends(_Descent):
     """Add the clipped gradients to the parameters instead of subtracting them."""
 
     def descend(self, grads: Gradients, rate: float, clip: Any) -> Gradients:
         return [-one for one in super().descend(grads, rate, clip)]
-
-
-@caught_by("clip-before-update", adapter=Descends)
-class IgnoresTheRate(_Descent):
-    """Ignore the learning rate."""
-
-    def descend(self, grads: Gradients, rate: float, clip: Any) -> Gradients:
-        return super().descend(grads, 1.0, clip)
 
 
 class _Fills(Clipper):
@@ -228,23 +181,6 @@ class FirstRowsInstead(_Fills):
 
     def fill(self, full: Values, values: Values, rows: list[int]) -> None:
         super().fill(full, values, list(range(len(rows))))
-
-
-@caught_by("sparse-rows", adapter=TakesRows)
-class LastRowOnly(_Fills):
-    """Keep only the last row of a sparse gradient."""
-
-    def fill(self, full: Values, values: Values, rows: list[int]) -> None:
-        super().fill(full, values[-1:], rows[-1:])
-
-
-@caught_by("global-norm.sparse-rows", adapter=TakesRows)
-class RowsTwice(_Fills):
-    """Add each row of a sparse gradient twice."""
-
-    def fill(self, full: Values, values: Values, rows: list[int]) -> None:
-        super().fill(full, values, rows)
-        super().fill(full, values, rows)
 
 
 @caught_by("sparse-duplicate-rows", adapter=TakesRows)

@@ -1,4 +1,4 @@
-"""Define clippers that are wrong with a threshold that is a tensor, or with a norm over some axes."""
+"""Define clippers that are wrong if the threshold is a tensor or an integer, or if the norm is over some axes."""
 
 from __future__ import annotations
 
@@ -85,30 +85,6 @@ class TensorBoundIsTen(ByValue):
 
 
 @caught_by("norm.norm-over-axes", adapter=TakesAxes)
-class OneNorm(OverAxes):
-    """Take one norm of the whole gradient."""
-
-    def choose_axes(self, axes: Sequence[int], dimensions: int) -> Sequence[int]:
-        return range(dimensions)
-
-
-@caught_by("norm.norm-over-axes", adapter=TakesAxes)
-class OtherAxes(OverAxes):
-    """Take the norms over the axes that are not named."""
-
-    def choose_axes(self, axes: Sequence[int], dimensions: int) -> Sequence[int]:
-        return [axis for axis in range(dimensions) if axis not in axes]
-
-
-@caught_by("norm.norm-over-axes", adapter=TakesAxes)
-class LastAxis(OverAxes):
-    """Take the norms over the last axis, whichever axes are named."""
-
-    def choose_axes(self, axes: Sequence[int], dimensions: int) -> Sequence[int]:
-        return [dimensions - 1]
-
-
-@caught_by("norm.norm-over-axes", adapter=TakesAxes)
 class FirstNamedAxis(OverAxes):
     """Take the norms over the first of the named axes only."""
 
@@ -116,9 +92,21 @@ class FirstNamedAxis(OverAxes):
         return axes[:1]
 
 
-@caught_by("norm.norm-over-axes", adapter=TakesAxes)
-class AllOrNothing(OverAxes):
-    """Scale every slice as soon as one of them is above the threshold."""
+@caught_by("integer-threshold")
+class IntegerResults(ByValue):
+    """Round the results to integers if the threshold is an integer."""
 
-    def select_slices(self, norms: Array, clip_norm: float) -> Array:
-        return np.full_like(norms, (norms > clip_norm).any(), bool) & (norms > 0)
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        clipped = super().clip(grad, low, high)
+        return clipped.astype(type(high)).astype(grad.dtype)
+
+
+@caught_by("integer-threshold")
+class FloatsAlone(NormClipper):
+    """Refuse a threshold that is not a float."""
+
+    def check(self, clip_norm: float) -> None:
+        super().check(clip_norm)
+        if not isinstance(clip_norm, float):
+            message = f"clip_norm is {clip_norm!r}: give a float"
+            raise TypeError(message)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .steps import Array, ByGlobalNorm, Clipper, Gradients, NormClipper
+from .steps import Array, Clipper, Gradients, NormClipper
 from .table import caught_by
 from .wrong_adapters import Compiles
 
@@ -28,30 +28,6 @@ class KnowsNoNaN(_Compiled):
 
 
 @caught_by("compiled-agrees", adapter=Compiles)
-class InHalfPrecision(_Compiled):
-    """Round the results to float16 when compiled."""
-
-    def hand_back(self, grad: Array, result: Any) -> Any:
-        return result.astype(np.float16).astype(result.dtype) if self.is_compiled else result
-
-
-@caught_by("compiled-agrees", adapter=Compiles, dtypes=("float16", "float32"))
-class InAnotherDtype(_Compiled):
-    """Return the results in float64 when compiled."""
-
-    def hand_back(self, grad: Array, result: Any) -> Any:
-        return result.astype(np.float64) if self.is_compiled else result
-
-
-@caught_by("compiled-agrees", adapter=Compiles)
-class AddsToZeros(_Compiled):
-    """Add the smallest subnormal number to every element when compiled."""
-
-    def hand_back(self, grad: Array, result: Any) -> Any:
-        return result + np.finfo(result.dtype).smallest_subnormal if self.is_compiled else result
-
-
-@caught_by("compiled-agrees", adapter=Compiles)
 class LosesFlags(_Compiled):
     """Ignore `need_clip` when compiled."""
 
@@ -65,28 +41,6 @@ class LosesNone(_Compiled):
 
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         return [result for result in results if result is not None or not self.is_compiled]
-
-
-@caught_by("compiled-agrees", adapter=Compiles)
-class RaisesWhenCompiled(_Compiled):
-    """Raise for NaN and infinity when compiled."""
-
-    def hand_back(self, grad: Array, result: Any) -> Any:
-        if self.is_compiled and not np.isfinite(grad).all():
-            message = "the graph has a constant that is not finite"
-            raise FloatingPointError(message)
-        return result
-
-
-@caught_by("compiled-agrees", adapter=Compiles)
-class RaisesUnlessCompiled(_Compiled):
-    """Raise for NaN and infinity unless compiled."""
-
-    def hand_back(self, grad: Array, result: Any) -> Any:
-        if not self.is_compiled and not np.isfinite(grad).all():
-            message = "a gradient is not finite"
-            raise FloatingPointError(message)
-        return result
 
 
 @caught_by("compiled-agrees", adapter=Compiles)
@@ -107,19 +61,3 @@ class BothBranches(NormClipper, _Compiled):
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
         return grad * np.float32(math.nan) if self.is_compiled and norm == 0 else super().clip(grad, clip_norm, norm)
-
-
-@caught_by("global-norm.compiled-agrees", adapter=Compiles)
-class NormAfterTheClip(ByGlobalNorm, _Compiled):
-    """Return the norm after clipping when compiled."""
-
-    def report_norm(self, total: float, clip_norm: float) -> Any:
-        return min(total, clip_norm) if self.is_compiled else total
-
-
-@caught_by("global-norm.compiled-agrees", adapter=Compiles)
-class NoNormCompiled(ByGlobalNorm, _Compiled):
-    """Return no norm when compiled."""
-
-    def finish(self, results: Any, total: float, clip_norm: float) -> Any:
-        return results if self.is_compiled else super().finish(results, total, clip_norm)

@@ -1,14 +1,14 @@
-"""Define clippers that accept invalid thresholds, or that give different answers to the same call."""
+"""Define clippers that accept invalid thresholds, have side effects, or keep values between calls or threads."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .steps import Array, ByGlobalNorm, Clipper, Gradients, NormClipper
+from .steps import Array, ByValue, Clipper, Gradients, NormClipper
 from .table import caught_by
 
 # Invalid thresholds.
@@ -22,40 +22,8 @@ class _ChecksNothing(NormClipper):
 
 
 @caught_by("negative-threshold-refused")
-class AnswersWithAStatus(_ChecksNothing):
-    """Return a status for a negative threshold instead of raising an error."""
-
-    def finish(self, results: Any, total: float, clip_norm: float) -> Any:
-        return {"status": "bad"} if clip_norm < 0 else super().finish(results, total, clip_norm)
-
-
-@caught_by("negative-threshold-refused")
 class NegativeFlipsTheSign(_ChecksNothing):
     """Scale by a negative threshold, which flips the signs."""
-
-
-@caught_by("negative-threshold-refused")
-class NegativeMeansOff(_ChecksNothing):
-    """Do not clip when the threshold is negative."""
-
-    def is_above(self, norm: float, clip_norm: float) -> bool:
-        return clip_norm >= 0 and super().is_above(norm, clip_norm)
-
-
-@caught_by("negative-threshold-refused")
-class MagnitudeOfTheThreshold(_ChecksNothing):
-    """Ignore the sign of the threshold."""
-
-    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return super().clip(grad, abs(clip_norm), norm)
-
-
-@caught_by("negative-threshold-refused")
-class NegativeMeansZero(_ChecksNothing):
-    """Treat a negative threshold as 0."""
-
-    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        return super().clip(grad, max(clip_norm, 0.0), norm)
 
 
 @caught_by("negative-threshold-refused")
@@ -94,20 +62,6 @@ class RefusesWhereItShows(_ChecksNothing):
         NormClipper.check(self, clip_norm)
 
 
-@caught_by("negative-threshold-refused")
-class RefusesTooLate(_ChecksNothing):
-    """Set a gradient to zero before refusing a negative threshold."""
-
-    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
-        return results
-
-    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        if clip_norm < 0:
-            grad[...] = 0
-            NormClipper.check(self, clip_norm)
-        return super().clip(grad, clip_norm, norm)
-
-
 # Differences between calls.
 
 
@@ -124,48 +78,144 @@ class _Counts(Clipper):
         raise NotImplementedError
 
 
+@caught_by("results-independent")
+class ResultsCannotBeWritten(Clipper):
+    """Return arrays that cannot be written."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        result = np.array(result)
+        result.flags.writeable = False
+        return result
+
+
+class _Pool(Clipper):
+    """Base of the clippers that reuse memory for results in later calls."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Any, Array] = {}
+
+
+@caught_by("results-survive")
+class ResultsInOneBuffer(_Pool):
+    """Keep one array for each place and form, and write the results of every call into it."""
+
+    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
+        for place, one in enumerate(results):
+            if one is not None and need_clip[place]:
+                kept = self.kept.setdefault((place, one.dtype.str, one.shape), np.empty_like(one))
+                kept[...] = one
+                results[place] = kept
+        return results
+
+
+@caught_by("surroundings-kept")
+class ErrorsAreIgnored(Clipper):
+    """Switch NumPy's floating-point errors off, and do not restore them."""
+
+    def take(self, grads: Any) -> Gradients:
+        np.seterr(all="ignore")
+        return super().take(grads)
+
+
+class _Remembers(Clipper):
+    """Base of the clippers that keep results. They keep the gradients too, so that Python cannot reuse an id."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Any, tuple[Gradients, Any]] = {}
+
+    def clip_all(self, grads: Gradients, need_clip: Sequence[bool], clip_one: Callable[[int], Array]) -> Any:
+        name = self.make_key(grads)
+        if name not in self.kept:
+            self.kept[name] = (grads, super().clip_all(grads, need_clip, clip_one))
+        return self.kept[name][1]
+
+    def make_key(self, grads: Gradients) -> Any:
+        """Return the key under which the result of a call is kept."""
+        return tuple(map(id, grads))
+
+
 @caught_by("repeatable")
-class EveryOtherCallDiffers(_Counts):
-    """Return the next larger floating-point numbers on every other call."""
-
-    def change(self, results: Gradients) -> Gradients:
-        return [None if one is None else np.nextafter(one, one.dtype.type(np.inf)) for one in results]
+class RemembersByObject(_Remembers):
+    """Repeat the first result for the same array objects, even if their elements have changed."""
 
 
-@caught_by("repeatable")
-class LosesSignOfZeroEveryOtherCall(_Counts):
-    """Flip the sign of zeros on every other call."""
+class _RemembersNorms(NormClipper):
+    """Base of the clippers that keep norms."""
 
-    def change(self, results: Gradients) -> Gradients:
-        return [None if one is None else np.where(one == 0, -one, one) for one in results]
+    def __init__(self) -> None:
+        self.kept: dict[Any, tuple[Sequence[Array], float]] = {}
 
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        name = (self.make_key(tensors), p)
+        if name not in self.kept:
+            self.kept[name] = (list(tensors), super().compute_norm(tensors, p))
+        return self.kept[name][1]
 
-@caught_by("repeatable")
-class RaisesAtEveryOtherCall(_Counts):
-    """Raise an error on every other call."""
-
-    def change(self, results: Gradients) -> Gradients:
-        message = "used up"
-        raise RuntimeError(message)
+    def make_key(self, tensors: Sequence[Array]) -> Any:
+        """Return the key under which a norm is kept."""
+        raise NotImplementedError
 
 
 @caught_by("repeatable")
-class AccumulatesTheNorm(NormClipper):
-    """Accumulate the norm over all calls."""
+class RemembersNormsByObject(_RemembersNorms):
+    """Reuse the first norm of the same array objects, even if their elements have changed."""
 
-    seen = 0.0
+    def make_key(self, tensors: Sequence[Array]) -> Any:
+        return tuple(map(id, tensors))
+
+
+#: The options of the latest call.
+OPTIONS: dict[str, Any] = {}
+
+#: The buffers that the module keeps between calls, by shape and dtype.
+BUFFERS: dict[Any, Array] = {}
+
+
+def _find_buffer(values: Array) -> Array:
+    return BUFFERS.setdefault((values.shape, values.dtype), np.empty_like(values))
+
+
+@caught_by("value.threads-agree")
+class ClipsInAModulesBuffer(ByValue):
+    """Clip in a buffer of the module."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        buffer = _find_buffer(grad)
+        np.minimum(grad, grad.dtype.type(high), out=buffer)
+        return np.asarray(np.maximum(buffer, grad.dtype.type(low)))
+
+
+@caught_by("threads-agree")
+class ThresholdInAModule(NormClipper):
+    """Keep the threshold in the module while scaling."""
+
+    def check(self, clip_norm: float) -> None:
+        super().check(clip_norm)
+        OPTIONS["clip_norm"] = clip_norm
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        self.seen = math.hypot(self.seen, norm)
-        return super().clip(grad, clip_norm, self.seen)
+        return super().clip(grad, OPTIONS["clip_norm"], norm)
 
 
-@caught_by("global-norm.repeatable")
-class ReturnsAnotherNorm(ByGlobalNorm):
-    """Add the number of calls to the returned norm."""
+@caught_by("threads-agree")
+class FlagsInAModule(Clipper):
+    """Keep `need_clip` in the module while clipping."""
 
-    calls = 0
+    def clip_all(self, grads: Gradients, need_clip: Sequence[bool], clip_one: Callable[[int], Array]) -> Any:
+        OPTIONS["need_clip"] = need_clip
+        return super().clip_all(grads, need_clip, clip_one)
 
-    def report_norm(self, total: float, clip_norm: float) -> Any:
-        self.calls += 1
-        return total + self.calls
+    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
+        return super().select_included(grads, OPTIONS.get("need_clip", need_clip))
+
+
+@caught_by("threads-agree")
+class OrderInAModule(NormClipper):
+    """Keep the order of the norm in the module while summing."""
+
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        OPTIONS["norm_type"] = p
+        return super().compute_norms(grads, counted, p)
+
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().compute_norm(tensors, OPTIONS["norm_type"])

@@ -32,27 +32,11 @@ class ClipsEachTensorAlone(ByExample):
 
 
 @caught_by("sum-of-examples", others=True)
-class TakesTheMean(ByExample):
-    """Return the mean over the examples instead of the sum."""
-
-    def add(self, parts: Sequence[Array]) -> Array:
-        return np.asarray(super().add(parts) / parts[0].dtype.type(len(parts)), parts[0].dtype)
-
-
-@caught_by("sum-of-examples", others=True)
 class KeepsTheExamples(ByExample):
     """Return the clipped gradients of all examples, and not their sum."""
 
     def add(self, parts: Sequence[Array]) -> Array:
         return np.stack(parts)
-
-
-@caught_by("sum-of-examples", "each-example-alone", others=True)
-class LosesTheLastExample(ByExample):
-    """Leave the last of several examples out of the sum."""
-
-    def add(self, parts: Sequence[Array]) -> Array:
-        return super().add(parts[:-1] or parts)
 
 
 @caught_by("results-independent", others=True)
@@ -66,42 +50,8 @@ class SumsCannotBeWritten(ByExample):
 
 
 @caught_by("layers-equal", "layers-by-size", others=True)
-class IgnoresTheLayers(ByExample):
-    """Clip each example by one norm, although each layer has a norm of its own."""
-
-    def clip_example(self, grads: Gradients, clip_norm: float, layers: str | None) -> Any:
-        return super().clip_example(grads, clip_norm, None)
-
-
-@caught_by("layers-equal", "layers-by-size", others=True)
-class GivesEachLayerTheWholeThreshold(ByExample):
-    """Clip each layer to the whole threshold."""
-
-    def divide_threshold(self, share: float) -> float:
-        return 1.0
-
-
-@caught_by("layers-equal", "layers-by-size", others=True)
-class TakesNoRootOfShares(ByExample):
-    """Multiply the threshold by each layer's share itself: divide it by the number of layers, for example."""
-
-    def divide_threshold(self, share: float) -> float:
-        return share
-
-
-@caught_by("layers-equal", "layers-by-size", others=True)
 class ExchangesTheShares(ByExample):
     """Share the threshold by size if the shares must be equal, and equally if they must be by size."""
 
     def list_shares(self, grads: Gradients, layers: str) -> list[float]:
         return super().list_shares(grads, "by size" if layers == "equal" else "equal")
-
-
-@caught_by("layers-by-size", others=True)
-class CountsTheRowsOfLayers(ByExample):
-    """Take the length of a layer's first axis for its size."""
-
-    def list_shares(self, grads: Gradients, layers: str) -> list[float]:
-        return super().list_shares(
-            [grad[(slice(None), *[0] * (grad.ndim - 1))] if grad.ndim else grad for grad in grads], layers
-        )

@@ -59,18 +59,6 @@ class CountsExcludedLongOnes(_CountsExcluded):
     form = is_long
 
 
-@caught_by("global-norm.excluded-not-counted")
-class NormOfAllWhereNothingIsClipped(ByGlobalNorm):
-    """Count excluded gradients in the returned norm if nothing is clipped."""
-
-    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        self.all = self.compute_norm([grad for grad in grads if grad is not None], p) if counted else 0.0
-        return super().compute_norms(grads, counted, p)
-
-    def report_norm(self, total: float, clip_norm: float) -> Any:
-        return total if total > clip_norm else self.all
-
-
 # Bounds.
 
 
@@ -80,34 +68,6 @@ class MinusMaxForMatrices(ByValue):
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
         return super().clip(grad, min(-high, high) if grad.ndim > 1 and high > 0 else low, high)
-
-
-@caught_by("value.bounds", dtypes=EVERY_DTYPE)
-class MinusMaxForSeveral(ByValue):
-    """Use -max as the lower bound if there are several gradients."""
-
-    def take(self, grads: Any) -> Gradients:
-        self.count = len(taken := super().take(grads))
-        return taken
-
-    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
-        return super().fill_bounds(None if self.count > 1 and high > 0 else low, high)
-
-
-@caught_by("value.bounds", dtypes=("float16", "float64"))
-class MinusMaxForLongOnes(ByValue):
-    """Use -max as the lower bound of finite gradients with more than 200 elements."""
-
-    def clip(self, grad: Array, low: float, high: float) -> Array:
-        return super().clip(grad, -high if is_long(grad) and high > 0 and np.isfinite(grad).all() else low, high)
-
-
-@caught_by("value.nan-stays", dtypes=("float16", "float64"))
-class NanIsZeroInOtherForms(ByValue):
-    """Replace NaN by 0, except in vectors."""
-
-    def hand_back(self, grad: Array, result: Any) -> Any:
-        return result if grad.ndim == 1 else np.where(np.isnan(result), grad.dtype.type(0), result)
 
 
 @caught_by("value.nan-stays", dtypes=("float16", "float64"))
@@ -129,13 +89,6 @@ class _LosesNonfinite(NormClipper):
     def join(self, tensors: Sequence[Array]) -> Array:
         form = type(self).form
         return super().join([tensor[np.isfinite(tensor)] if form(tensor) else tensor for tensor in tensors])
-
-
-@caught_by("nan-not-silent", "infinity-not-silent", dtypes=("float64",))
-class LosesNonfiniteInMatrices(_LosesNonfinite):
-    """Compute the norm without the NaN and infinities in matrices."""
-
-    form = is_matrix
 
 
 @caught_by("nan-not-silent", "infinity-not-silent")
@@ -162,27 +115,6 @@ class LosesNonfiniteInLongOnes(_LosesNonfinite):
     form = is_long
 
 
-@caught_by("nan-not-silent", "infinity-not-silent")
-class LosesNonfiniteInStridedOnes(_LosesNonfinite):
-    """Compute the norm without the NaN and infinities in non-contiguous gradients."""
-
-    @staticmethod
-    def form(grad: Array) -> bool:
-        return not grad.flags.c_contiguous
-
-
-@caught_by("global-norm.error-if-nonfinite-atomic", dtypes=EVERY_DTYPE)
-class ZerosOtherFormsBeforeRaising(ByGlobalNorm):
-    """Set gradients that are not vectors to zero before raising the error."""
-
-    def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
-        if not math.isfinite(norms[0]):
-            for grad in grads:
-                if grad is not None and grad.ndim != 1:
-                    grad[...] = 0
-        super().refuse_nonfinite(grads, norms)
-
-
 @caught_by("global-norm.error-if-nonfinite-atomic")
 class ZerosManyBeforeRaising(ByGlobalNorm):
     """If there are more than two gradients, set them to zero before raising the error."""
@@ -195,18 +127,6 @@ class ZerosManyBeforeRaising(ByGlobalNorm):
 
 
 # The norm.
-
-
-@caught_by("global-norm.returned-norm", dtypes=("float16", "float64"))
-class MatrixNormAfterTheClip(ByGlobalNorm):
-    """Return the norm after clipping if there is a matrix."""
-
-    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        self.has_matrix = any(is_matrix(grads[i]) for i in counted)
-        return super().compute_norms(grads, counted, p)
-
-    def report_norm(self, total: float, clip_norm: float) -> Any:
-        return min(total, clip_norm) if self.has_matrix else total
 
 
 @caught_by("half-not-accumulated-in-half", dtypes=("float16",))
@@ -250,16 +170,6 @@ class WritesNoThreeDimensions(_WritesBut):
 
     def is_written(self, grad: Array) -> bool:
         return not is_deep(grad)
-
-
-@caught_by("in-place-written", in_place=True)
-class WritesFiveThousand(Clipper):
-    """Write only the first 5,000 elements in place."""
-
-    def hand_back(self, grad: Array, result: Any) -> Any:
-        right = np.array(result)
-        grad.flat[:5000] = right.flat[:5000]
-        return right
 
 
 @caught_by("inputs-not-mutated", in_place=False)

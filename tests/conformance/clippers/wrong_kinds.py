@@ -60,14 +60,6 @@ class HidesNonfiniteUnderInfinity(NormClipper):
 
 
 @caught_by("flag-kinds")
-class FlagsMustBeTrueItself(Clipper):
-    """Include a gradient only if its flag is the object True."""
-
-    def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        return [i for i in super().select_included(grads, need_clip) if need_clip[i] is True]
-
-
-@caught_by("flag-kinds")
 class NumbersAreIndices(Clipper):
     """Read flags that are numbers as the indices of the gradients to clip."""
 

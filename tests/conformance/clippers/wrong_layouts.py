@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from .steps import Array, Clipper
 from .table import caught_by
 
@@ -70,36 +68,11 @@ class WrongAtOneLength(_WrongForSome):
 
 
 @caught_by("value.bounds", "scaled-above")
-class ForgetsTheRestOfAVector(Clipper):
-    """Clip blocks of 16 elements and leave the remainder unclipped."""
-
-    def hand_back(self, grad: Array, result: Any) -> Any:
-        whole = grad.size - grad.size % 16 if grad.size > 16 else grad.size
-        return np.append(result.ravel()[:whole], grad.ravel()[whole:]).reshape(grad.shape)
-
-
-@caught_by("value.bounds", "scaled-above")
-class WrongForTallMatrices(_WrongForSome):
-    """Halve the result of a matrix with more rows than columns."""
-
-    def is_wrong(self, grad: Array) -> bool:
-        return grad.ndim == 2 and grad.shape[0] > grad.shape[1] > 1
-
-
-@caught_by("value.bounds", "scaled-above")
 class WrongForColumns(_WrongForSome):
     """Halve the result of a matrix with a single column."""
 
     def is_wrong(self, grad: Array) -> bool:
         return grad.ndim == 2 and grad.shape[0] > grad.shape[1] == 1
-
-
-@caught_by("value.bounds", "scaled-above")
-class WrongForFiveDimensions(_WrongForSome):
-    """Halve the result of a gradient with five or more dimensions."""
-
-    def is_wrong(self, grad: Array) -> bool:
-        return grad.ndim > 4
 
 
 @caught_by("mixed-dtypes", dtypes=("float16", "float32", "float64"))

@@ -1,10 +1,10 @@
-"""Define clippers by norm and by global norm that compute the wrong norm."""
+"""Define clippers by norm and by global norm that compute a wrong norm, of the Euclidean order or of another."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,84 +28,6 @@ class MeanSquare(NormClipper):
 
     def sum_powers(self, values: Array, p: float) -> float:
         return super().sum_powers(values, p) / values.size
-
-
-@caught_by("scaled-above")
-class SumOfMagnitudes(NormClipper):
-    """Use the sum of magnitudes as the norm."""
-
-    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
-        return super().compute_norm(tensors, 1.0)
-
-
-@caught_by("scaled-above")
-class LargestMagnitude(NormClipper):
-    """Use the largest magnitude as the norm."""
-
-    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
-        return super().compute_norm(tensors, math.inf)
-
-
-@caught_by("scaled-above")
-class PositiveElementsOnly(NormClipper):
-    """Count only positive elements in the norm."""
-
-    def take_magnitudes(self, values: Array) -> Array:
-        return np.maximum(values, 0.0)
-
-
-@caught_by("scaled-above")
-class SignsCancel(NormClipper):
-    """Keep the signs of the squares, so that they cancel in the sum."""
-
-    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
-        values = self.join(tensors)
-        return float(math.sqrt(abs(np.sum(values * np.abs(values)))))
-
-
-@caught_by("scaled-above")
-class SpectralNorm(NormClipper):
-    """Use the largest singular value of a matrix, as `numpy.linalg.norm(g, 2)` does."""
-
-    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
-        if p != 2 or any(tensor.ndim > 2 for tensor in tensors):
-            return super().compute_norm(tensors, p)
-        matrices = [np.atleast_1d(tensor).astype(np.float64) for tensor in tensors if tensor.size]
-        norms = [float(np.linalg.norm(matrix, 2)) for matrix in matrices]
-        return math.sqrt(sum(norm * norm for norm in norms))
-
-
-@caught_by("scaled-above")
-class FirstRowOnly(NormClipper):
-    """Count only the first row of a matrix in the norm."""
-
-    def join(self, tensors: Sequence[Array]) -> Array:
-        return super().join([tensor[0] if tensor.ndim > 1 and len(tensor) else tensor for tensor in tensors])
-
-
-@caught_by("scaled-above")
-class LeavesOutTheLastElement(NormClipper):
-    """Leave the last element of each tensor out of the norm."""
-
-    def join(self, tensors: Sequence[Array]) -> Array:
-        return super().join([tensor.ravel()[:-1] for tensor in tensors])
-
-
-@caught_by("scaled-above")
-class SampleDeviation(NormClipper):
-    """Subtract the mean before squaring."""
-
-    def join(self, tensors: Sequence[Array]) -> Array:
-        values = super().join(tensors)
-        return values - values.mean() if values.size else values
-
-
-@caught_by("scaled-above")
-class NormInHalf(NormClipper):
-    """Round the norm to float16."""
-
-    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
-        return float(np.float16(super().compute_norm(tensors, p)))
 
 
 class _NormsOfMatrices(NormClipper):
@@ -137,24 +59,6 @@ class LargestRow(_NormsOfMatrices):
     induced_by = math.inf
 
 
-@caught_by("infinity-norm")
-class HundredIsInfinity(NormClipper):
-    """Use the 100-norm as the infinity norm."""
-
-    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
-        return super().compute_norm(tensors, 100.0 if p == math.inf else p)
-
-
-@caught_by("intermediate-range", dtypes=("float16", "float32", "float64"))
-class ThresholdFirst(NormClipper):
-    """Multiply by clip_norm in the gradient's dtype before dividing, so that small elements lose digits."""
-
-    def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        with np.errstate(all="ignore"):
-            product = grad * grad.dtype.type(clip_norm)
-        return self.scale_in_float64(product, 1.0, norm).astype(grad.dtype)
-
-
 @caught_by("intermediate-range", dtypes=("float16", "float32"))
 class QuotientFirst(NormClipper):
     """Divide by the norm in the gradient's dtype before multiplying, so that small elements vanish."""
@@ -183,13 +87,6 @@ class _SumsInOneDtype(ByGlobalNorm):
 
 
 @caught_by("global-norm.mixed-dtypes", dtypes=("float16", "float32", "float64"))
-class NormInTheFirstDtype(_SumsInOneDtype):
-    """Compute the norm in the first gradient's dtype."""
-
-    taken_from = 0
-
-
-@caught_by("global-norm.mixed-dtypes", dtypes=("float16", "float32", "float64"))
 class NormInTheLastDtype(_SumsInOneDtype):
     """Compute the norm in the last gradient's dtype."""
 
@@ -199,17 +96,68 @@ class NormInTheLastDtype(_SumsInOneDtype):
 # The defaults.
 
 
-@caught_by("scaled-above")
-class AnotherOrderByDefault(NormClipper):
-    """Use the 1-norm if `norm_type` is not passed."""
+#: Finite orders other than 1 and 2.
+OTHERS = (0.5, 1.5, 3.0)
 
-    def __call__(self, grads: Gradients, *, norm_type: float = 1.0, **options: Any) -> Any:
-        return super().__call__(grads, norm_type=norm_type, **options)
+
+@caught_by("p-norm")
+class KnownOrdersOnly(NormClipper):
+    """Use the Euclidean norm for any order outside a fixed list."""
+
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().compute_norm(tensors, p if p in (1.0, 2.0, math.inf, *OTHERS) else 2.0)
+
+
+@caught_by("p-norm")
+class IntegersAreEuclidean(NormClipper):
+    """Use the Euclidean norm if the order is an integer."""
+
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        return super().compute_norm(tensors, p if isinstance(p, float) else 2.0)
+
+
+class _PowersInOneDtype(NormClipper):
+    """Base of the clippers that sum powers of other orders in one dtype without scaling."""
+
+    #: None stands for the gradients' own dtype.
+    dtype: ClassVar[type[np.floating[Any]] | None] = None
+
+    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
+        values = self.join(tensors)
+        if p not in OTHERS or not values.size or not np.isfinite(values).all():
+            return super().compute_norm(tensors, p)
+        with np.errstate(all="ignore"):
+            powers = (np.abs(values) ** p).astype(self.dtype or tensors[0].dtype)
+            return float(np.float64(np.add.accumulate(powers)[-1]) ** (1 / p))
+
+
+@caught_by("half-not-accumulated-in-half", dtypes=("float16",))
+class CubesInHalf(_PowersInOneDtype):
+    """Sum powers of the orders 0.5, 1.5 and 3 in float16."""
+
+    dtype = np.float16
+
+
+@caught_by("global-norm.error-if-nonfinite")
+class NoErrorInOtherOrders(ByGlobalNorm):
+    """Ignore `error_if_nonfinite` for the orders 0.5, 1.5 and 3."""
+
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        self.order = p
+        return super().compute_norms(grads, counted, p)
+
+    def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
+        if self.order not in OTHERS:
+            super().refuse_nonfinite(grads, norms)
 
 
 @caught_by("global-norm.returned-norm-nonfinite")
-class RaisesByDefault(ByGlobalNorm):
-    """Raise for a nonfinite norm if `error_if_nonfinite` is not passed."""
+class InfinityForNanInOtherOrders(ByGlobalNorm):
+    """Return infinity instead of NaN for norms of the orders 0.5, 1.5 and 3."""
 
-    def __call__(self, grads: Gradients, *, error_if_nonfinite: bool = True, **options: Any) -> Any:
-        return super().__call__(grads, error_if_nonfinite=error_if_nonfinite, **options)
+    def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+        self.order = p
+        return super().compute_norms(grads, counted, p)
+
+    def report_norm(self, total: float, clip_norm: float) -> Any:
+        return math.inf if self.order in OTHERS and math.isnan(total) else total

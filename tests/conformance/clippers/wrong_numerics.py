@@ -1,4 +1,4 @@
-"""Define clippers that compute with too narrow a range or with too few digits."""
+"""Define clippers that compute with too narrow a range or too few digits, some of them only for large tensors."""
 
 from __future__ import annotations
 
@@ -27,44 +27,9 @@ class _InItsOwnDtype(NormClipper):
             return float(np.sqrt(np.sum(np.square(joined), dtype=dtype)))
 
 
-@caught_by("scaled-above")
-class LeavesOutTheRemainder(NormClipper):
-    """Sum blocks of 4,096 elements and forget the remainder."""
-
-    def sum_powers(self, values: Array, p: float) -> float:
-        whole = values.size // 4096 * 4096
-        return super().sum_powers(values[:whole] if whole else values, p)
-
-
 @caught_by("overflow-of-squares", "underflow-of-squares")
 class SquaresInTheDtype(_InItsOwnDtype):
     """Square and sum float32 gradients in float32."""
-
-
-@caught_by("overflow-of-squares", "underflow-of-squares", dtypes=("float64",))
-class SquaresWithoutScaling(_InItsOwnDtype):
-    """Square float64 gradients without scaling them first."""
-
-
-@caught_by("overflow-of-squares", "underflow-of-squares", "half-not-accumulated-in-half", dtypes=("float16",))
-class SquaresInHalf(_InItsOwnDtype):
-    """Square and sum float16 gradients in float16."""
-
-
-@caught_by("overflow-of-squares", dtypes=("float64",))
-class DoublesThroughSingle(_InItsOwnDtype):
-    """Compute the norm of float64 gradients in float32."""
-
-    dtype = np.float32
-
-
-@caught_by("overflow-of-squares")
-class LargeIsInfinite(NormClipper):
-    """Treat a norm above 1e18 as infinite."""
-
-    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
-        norm = super().compute_norm(tensors, p)
-        return math.inf if norm > 1e18 else norm
 
 
 @caught_by("overflow-of-squares")
@@ -76,24 +41,6 @@ class LimitsTheSquares(NormClipper):
         if p != 2 or not np.isfinite(values).all():
             return super().compute_norm(tensors, p)
         return float(np.sqrt(np.sum(np.minimum(np.square(np.minimum(np.abs(values), 1e150)), 3.4e38))))
-
-
-@caught_by("underflow-of-squares", "subnormal")
-class SmallIsZero(NormClipper):
-    """Treat a norm below 1e-20 as zero."""
-
-    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
-        norm = super().compute_norm(tensors, p)
-        return 0.0 if norm < 1e-20 else norm
-
-
-@caught_by("underflow-of-squares")
-class EpsilonUnderTheRoot(NormClipper):
-    """Add 1e-30 to the sum of squares."""
-
-    def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
-        norm = super().compute_norm(tensors, p)
-        return math.hypot(norm, 1e-15) if math.isfinite(norm) and p == 2 else norm
 
 
 @caught_by("subnormal")
@@ -113,15 +60,6 @@ class FlushesResults(NormClipper):
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
         result = super().scale(grad, clip_norm, norm)
         return np.where(np.abs(result) < np.finfo(result.dtype).tiny, result.dtype.type(0), result)
-
-
-@caught_by("coefficient-underflow")
-class CoefficientInTheDtype(NormClipper):
-    """Round clip_norm / norm to the gradient's dtype, where it underflows."""
-
-    def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        with np.errstate(all="ignore"):
-            return np.asarray(grad * grad.dtype.type(clip_norm / norm))
 
 
 @caught_by("coefficient-underflow", dtypes=("float64",))
@@ -179,9 +117,73 @@ class AddsOneAfterAnother(NormClipper):
         return float(np.add.accumulate((values**p).astype(np.float32), dtype=np.float32)[-1])
 
 
-@caught_by("global-norm.large-tensor-accuracy")
-class ReturnsARoughNorm(ByGlobalNorm):
-    """Round the returned norm to five digits."""
+EVERY_DTYPE = ("float16", "float32", "float64")
 
-    def report_norm(self, total: float, clip_norm: float) -> Any:
-        return float(f"{total:.5g}") if math.isfinite(total) else total
+
+class _ScalesByOneTensor(ByGlobalNorm):
+    """Base of the clippers that divide all tensors by the largest magnitude of a single tensor."""
+
+    place: int
+
+    def compute_global_norm(self, tensors: Sequence[Array], p: float) -> float:
+        unit = float(np.max(np.abs(tensors[self.place]), initial=0.0)) if tensors else 0.0
+        if p != 2 or unit == 0 or not math.isfinite(unit):
+            return super().compute_global_norm(tensors, p)
+        with np.errstate(all="ignore"):
+            return unit * super().compute_global_norm([tensor / tensor.dtype.type(unit) for tensor in tensors], p)
+
+
+@caught_by("overflow-of-squares", dtypes=EVERY_DTYPE)
+class ScalesByTheLastTensor(_ScalesByOneTensor):
+    """Divide all tensors by the last tensor's largest magnitude, so that larger tensors overflow."""
+
+    place = -1
+
+
+@caught_by("coefficient-underflow", dtypes=EVERY_DTYPE)
+class CoefficientOfFewDigits(NormClipper):
+    """Round clip_norm / norm to the gradient's dtype unless it becomes zero; a subnormal quotient loses digits."""
+
+    def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        coefficient = grad.dtype.type(clip_norm / norm)
+        return np.asarray(grad * coefficient) if coefficient else super().scale(grad, clip_norm, norm)
+
+
+HALF_AND_SINGLE = ("float16", "float32")
+
+
+@caught_by("large-tensor-accuracy", dtypes=HALF_AND_SINGLE, inexcusable=True)
+class LargeOnesAreNan(NormClipper):
+    """Return NaN for tensors of more than 50,000 elements."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return np.full_like(grad, math.nan) if grad.size > 50_000 else super().clip(grad, clip_norm, norm)
+
+
+@caught_by("large-tensor-accuracy", dtypes=("float16",), inexcusable=True)
+class LargeSumsInHalf(NormClipper):
+    """Sum more than 50,000 squares in float16, where the sum stops growing."""
+
+    def sum_powers(self, values: Array, p: float) -> float:
+        if values.size <= 50_000:
+            return super().sum_powers(values, p)
+        return float(np.add.accumulate((values**p).astype(np.float16), dtype=np.float16)[-1])
+
+
+@caught_by("coefficient-underflow", inexcusable=True)
+class RefusesWhatItWouldErase(NormClipper):
+    """Raise if clip_norm / norm underflows to zero in the gradient's dtype."""
+
+    def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        if 0 < clip_norm < float(np.finfo(grad.dtype).smallest_subnormal) * norm < math.inf:
+            message = "the coefficient is zero"
+            raise FloatingPointError(message)
+        return super().clip(grad, clip_norm, norm)
+
+
+@caught_by("norm-beyond-range", inexcusable=True)
+class LimitsTheNorm(NormClipper):
+    """Limit the norm to the largest number of the gradient's dtype."""
+
+    def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
+        return super().scale(grad, clip_norm, min(norm, float(np.finfo(grad.dtype).max)) if norm < math.inf else norm)

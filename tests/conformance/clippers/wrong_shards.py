@@ -95,14 +95,6 @@ class _OfNorms(Sharing, NormClipper):
 
 
 @caught_by("shards-as-whole", adapter=InProcesses)
-class FirstProcessClips(Sharing):
-    """Clip in the first process only."""
-
-    def finish_part(self, rank: int, axis: int | None, before: Array, result: Array) -> Array:
-        return before if rank else result
-
-
-@caught_by("shards-as-whole", adapter=InProcesses)
 class CopiesStay(Sharing):
     """Leave the copies of all processes but the first one as they are."""
 
@@ -111,53 +103,11 @@ class CopiesStay(Sharing):
 
 
 @caught_by("shards-as-whole", adapter=InProcesses)
-class CopiesStayEverywhere(Sharing):
-    """Clip only gradients that are split."""
-
-    def finish_part(self, rank: int, axis: int | None, before: Array, result: Array) -> Array:
-        return before if axis is None else result
-
-
-@caught_by("shards-as-whole", adapter=InProcesses)
-class CountsEachCopy(_OfNorms):
-    """Count a copied gradient once for each process."""
-
-    def gather(self, rank: int, parts: Sequence[Gradients], place: int, axis: int | None) -> list[Array]:
-        return [part[place] for part in parts]
-
-
-@caught_by("shards-as-whole", adapter=InProcesses)
-class OwnPartOnly(_OfNorms):
-    """Clip the gradients of each process by their own norm."""
-
-    def gather(self, rank: int, parts: Sequence[Gradients], place: int, axis: int | None) -> list[Array]:
-        return [parts[rank][place]]
-
-
-@caught_by("shards-as-whole", adapter=InProcesses)
 class FirstAxisOnly(_OfNorms):
     """Take a gradient that is split along another axis than the first for a copied one."""
 
     def gather(self, rank: int, parts: Sequence[Gradients], place: int, axis: int | None) -> list[Array]:
         return [parts[rank][place]] if axis != 0 else [part[place] for part in parts]
-
-
-@caught_by("shards-as-whole", adapter=InProcesses)
-class ForgetsWhereAPartIsEmpty(_OfNorms):
-    """Leave a gradient out of the norm if a process has no part of it."""
-
-    def gather(self, rank: int, parts: Sequence[Gradients], place: int, axis: int | None) -> list[Array]:
-        tensors = super().gather(rank, parts, place, axis)
-        return tensors if all(one.size for one in tensors) else []
-
-
-@caught_by("shards-as-whole", adapter=InProcesses)
-class EqualPartsOnly(_OfNorms):
-    """Read as many elements of each part as the smallest part has."""
-
-    def gather(self, rank: int, parts: Sequence[Gradients], place: int, axis: int | None) -> list[Array]:
-        tensors = super().gather(rank, parts, place, axis)
-        return [one.ravel()[: min(other.size for other in tensors)] for one in tensors]
 
 
 @caught_by("shards-as-whole", adapter=InProcesses)
@@ -205,22 +155,6 @@ class CountsExcludedParts(_OfNorms):
 
     def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
         return [i for i, grad in enumerate(grads) if grad is not None and (need_clip[i] or grad.size == 1)]
-
-
-@caught_by("global-norm.shards-as-whole", adapter=InProcesses)
-class ReportsOwnNorm(Sharing, ByGlobalNorm):
-    """Return the norm of the process's own parts."""
-
-    def report(self, rank: int, total: float, own: Sequence[Array]) -> float:
-        return self.compute_norm(own, 2.0)
-
-
-@caught_by("global-norm.shards-as-whole", adapter=InProcesses)
-class OnlyTheFirstKnows(Sharing, ByGlobalNorm):
-    """Return a norm of 0 in all processes but the first one."""
-
-    def report(self, rank: int, total: float, own: Sequence[Array]) -> float:
-        return 0.0 if rank else total
 
 
 @caught_by("shards-as-whole", adapter=InProcesses)

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from .steps import Array, ByGlobalNorm, Clipper, Gradients
 from .table import caught_by
 
@@ -30,22 +28,6 @@ class _WritesSometimes(Clipper):
 
 
 @caught_by("inputs-not-mutated", in_place=False)
-class SpoilsWhatIsNotFinite(_WritesSometimes):
-    """Write zeros over the input gradients that hold NaN or infinity."""
-
-    def spoils(self, grad: Array, flag: bool, grads: Gradients) -> bool:
-        return not np.isfinite(grad).all()
-
-
-@caught_by("inputs-not-mutated", in_place=False)
-class SpoilsWhatIsExcluded(_WritesSometimes):
-    """Overwrite excluded input gradients with zeros."""
-
-    def spoils(self, grad: Array, flag: bool, grads: Gradients) -> bool:
-        return not flag
-
-
-@caught_by("inputs-not-mutated", in_place=False)
 class SpoilsWhatIsBesideNone(_WritesSometimes):
     """Overwrite the input gradients with zeros if one is missing."""
 
@@ -60,42 +42,6 @@ class SpoilsTheWiderDtype(_WritesSometimes):
     def spoils(self, grad: Array, flag: bool, grads: Gradients) -> bool:
         sizes = {each.itemsize for each in grads if each is not None}
         return len(sizes) > 1 and grad.itemsize == max(sizes)
-
-
-@caught_by("inputs-not-mutated", in_place=False)
-class SpoilsSignsOfZero(Clipper):
-    """Add 0.0 to the input gradients, which turns -0.0 into 0.0."""
-
-    def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
-        copies = [None if one is None else one.copy() for one in results]
-        for grad in grads:
-            if grad is not None:
-                grad[...] += grad.dtype.type(0)
-        return copies
-
-
-@caught_by("in-place-written", in_place=True)
-class SpoilsExcludedInPlace(Clipper):
-    """Work in place, but overwrite excluded gradients with zeros."""
-
-    def hand_back(self, grad: Array, result: Any) -> Any:
-        grad[...] = result
-        return grad
-
-    def leave(self, grad: Array) -> Any:
-        kept = grad.copy()
-        grad[...] = 0
-        return kept
-
-
-@caught_by("in-place-written", in_place=True)
-class KeepsWhatIsNotFinite(Clipper):
-    """Do not write into gradients that hold NaN or infinity."""
-
-    def hand_back(self, grad: Array, result: Any) -> Any:
-        if np.isfinite(grad).all():
-            grad[...] = result
-        return result
 
 
 class _Counts(Clipper):
@@ -118,22 +64,6 @@ class FirstCallDoesNothing(_Counts):
 
 
 # The norm that is returned.
-
-
-@caught_by("global-norm.returned-norm")
-class NoNormBelow(ByGlobalNorm):
-    """Return no norm if nothing is clipped."""
-
-    def report_norm(self, total: float, clip_norm: float) -> Any:
-        return total if total > clip_norm else None
-
-
-@caught_by("global-norm.returned-norm")
-class NoNormWhereClipped(ByGlobalNorm):
-    """Return no norm if gradients are clipped."""
-
-    def report_norm(self, total: float, clip_norm: float) -> Any:
-        return None if total > clip_norm else total
 
 
 @caught_by("global-norm.empty-list")
@@ -169,22 +99,6 @@ class DoublesNormsBesideNone(_ReturnsByResults):
 
     def is_wrong(self, results: Gradients) -> bool:
         return any(one is None for one in results)
-
-
-@caught_by("global-norm.returned-norm")
-class DoublesNormsOfMatrices(_ReturnsByResults):
-    """Double the returned norm if a gradient has two or more dimensions."""
-
-    def is_wrong(self, results: Gradients) -> bool:
-        return any(one is not None and one.ndim > 1 for one in results)
-
-
-@caught_by("global-norm.mixed-dtypes", dtypes=("float16", "float32", "float64"))
-class DoublesNormsOfSeveralDtypes(_ReturnsByResults):
-    """Double the returned norm if the dtypes differ."""
-
-    def is_wrong(self, results: Gradients) -> bool:
-        return len({one.dtype for one in results}) > 1
 
 
 @caught_by("global-norm.returned-norm")
@@ -247,14 +161,6 @@ class RaisesWhereSquaresOverflow(_RaisesWrongly):
 
     def is_refused(self, grads: Gradients, norm: float) -> bool:
         return not norm < 1.8e19
-
-
-@caught_by("global-norm.error-if-nonfinite")
-class RaisesWhereItClips(_RaisesWrongly):
-    """Raise the requested error only if the threshold is below 100."""
-
-    def is_refused(self, grads: Gradients, norm: float) -> bool:
-        return not math.isfinite(norm) and self.clip_norm < 100
 
 
 @caught_by("global-norm.returned-norm-nonfinite")

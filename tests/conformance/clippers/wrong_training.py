@@ -134,17 +134,3 @@ class PassesThrough(_Derivatives):
 
     def pull(self, grads: Gradients, pulled: Gradients, options: dict[str, Any]) -> Gradients:
         return pulled
-
-
-@caught_by("norm.derivative", "global-norm.derivative", adapter=PullsBack)
-class ForgetsTheNorm(_Derivatives):
-    """Treat the coefficient as a constant, although the norm depends on the gradients."""
-
-    def pull(self, grads: Gradients, pulled: Gradients, options: dict[str, Any]) -> Gradients:
-        ones = [np.ones_like(grad) for grad in grads]
-        result = self(grads, **options)  # type: ignore[operator]
-        clipped = result[0] if isinstance(result, tuple) else result
-        factors = [
-            np.divide(new, old, out=one, where=old != 0) for new, old, one in zip(clipped, grads, ones, strict=True)
-        ]
-        return [one * factor for one, factor in zip(pulled, factors, strict=True)]

@@ -1,4 +1,4 @@
-"""Define clippers by value that use wrong bounds or change elements within the bounds."""
+"""Define clippers by value that are wrong in their bounds, within the bounds, or for special values and shapes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,6 @@ import numpy as np
 
 from .steps import Array, ByValue
 from .table import caught_by
-
-
-@caught_by("value.bounds")
-class NoLimits(ByValue):
-    """Never clip."""
-
-    def clip(self, grad: Array, low: float, high: float) -> Array:
-        return grad
 
 
 @caught_by("value.bounds")
@@ -33,74 +25,6 @@ class LowerBoundForgotten(ByValue):
 
     def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
         return -math.inf, high
-
-
-@caught_by("value.bounds")
-class LowerBoundOnly(ByValue):
-    """Ignore the upper bound."""
-
-    def clip(self, grad: Array, low: float, high: float) -> Array:
-        return np.asarray(np.maximum(grad, grad.dtype.type(low)))
-
-
-@caught_by("value.bounds")
-class SymmetricAlways(ByValue):
-    """Ignore min and always use -max."""
-
-    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
-        return -high, high
-
-
-@caught_by("value.bounds")
-class WidestBounds(ByValue):
-    """Use the larger magnitude of the two bounds for both."""
-
-    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
-        low, high = super().fill_bounds(low, high)
-        return -max(abs(low), abs(high)), max(abs(low), abs(high))
-
-
-@caught_by("value.bounds")
-class BoundsTheWrongWayRound(ByValue):
-    """Replace an element beyond one bound by the other bound."""
-
-    def clip(self, grad: Array, low: float, high: float) -> Array:
-        return np.where(grad > high, low, np.where(grad < low, high, grad)).astype(grad.dtype)
-
-
-@caught_by("value.bounds")
-class ZeroOutside(ByValue):
-    """Replace elements beyond the bounds by zero."""
-
-    def clip(self, grad: Array, low: float, high: float) -> Array:
-        return np.where((grad >= low) & (grad <= high), grad, 0).astype(grad.dtype)
-
-
-@caught_by("value.bounds")
-class UpperForBoth(ByValue):
-    """Replace elements below the lower bound by the upper one."""
-
-    def clip(self, grad: Array, low: float, high: float) -> Array:
-        return np.where((grad >= low) & (grad <= high), grad, high).astype(grad.dtype)
-
-
-@caught_by("value.bounds")
-class Reflects(ByValue):
-    """Reflect elements above the upper bound instead of limiting them."""
-
-    def clip(self, grad: Array, low: float, high: float) -> Array:
-        with np.errstate(invalid="ignore"):
-            return super().clip(np.where(grad > high, 2 * high - grad, grad).astype(grad.dtype), low, high)
-
-
-@caught_by("value.bounds")
-class ScalesTheWhole(ByValue):
-    """Scale the tensor until its largest magnitude is at most max."""
-
-    def clip(self, grad: Array, low: float, high: float) -> Array:
-        largest = float(np.max(np.abs(grad.astype(np.float64)), initial=0.0))
-        factor = high / largest if math.isfinite(largest) and largest > high else 1.0
-        return np.asarray(grad * grad.dtype.type(factor))
 
 
 @caught_by("value.bounds")
@@ -130,45 +54,12 @@ class FirstTensorOnly(ByValue):
         return super().select_included(grads, need_clip)[:1]
 
 
-@caught_by("value.bounds")
-class VectorsOnly(ByValue):
-    """Do not clip gradients of two or more dimensions."""
-
-    def clip(self, grad: Array, low: float, high: float) -> Array:
-        return super().clip(grad, low, high) if grad.ndim < 2 else grad
-
-
-@caught_by("value.bounds")
-class SlightlyInside(ByValue):
-    """Replace elements beyond a bound by 0.999 of the bound."""
-
-    def clip(self, grad: Array, low: float, high: float) -> Array:
-        return np.where(grad > high, high * 0.999, np.where(grad < low, low * 0.999, grad)).astype(grad.dtype)
-
-
-@caught_by("value.bounds")
-class SmoothBound(ByValue):
-    """Squeeze the elements with a hyperbolic tangent instead of clipping."""
-
-    def clip(self, grad: Array, low: float, high: float) -> Array:
-        middle, half = (low + high) / 2, (high - low) / 2 or 1.0
-        return (middle + half * np.tanh((grad.astype(np.float64) - middle) / half)).astype(grad.dtype)
-
-
 @caught_by("value.inside-unchanged")
 class LosesMinusZeroInside(ByValue):
     """Add 0.0 to every result, which turns -0.0 into 0.0."""
 
     def hand_back(self, grad: Array, result: Any) -> Any:
         return result + grad.dtype.type(0)
-
-
-@caught_by("value.inside-unchanged")
-class ZeroAtTheBound(ByValue):
-    """Replace elements at or beyond a bound by zero."""
-
-    def clip(self, grad: Array, low: float, high: float) -> Array:
-        return np.where((grad > low) & (grad < high), grad, 0).astype(grad.dtype)
 
 
 @caught_by("value.inside-unchanged")
@@ -198,44 +89,70 @@ class ScalesToTheBound(ByValue):
         return super().clip(grad / one * one, low, high)
 
 
-@caught_by("value.inside-unchanged")
-class SignTimesMagnitude(ByValue):
-    """Rebuild elements from sign and magnitude, which loses the sign of -0.0."""
+@caught_by("value.zero-threshold")
+class RefusesZeroBounds(ByValue):
+    """Refuse a max of 0."""
+
+    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
+        if high == 0:
+            message = "max must be positive"
+            raise ValueError(message)
+        return super().fill_bounds(low, high)
+
+
+@caught_by("value.infinity-clipped")
+class InfinityStays(ByValue):
+    """Do not clip infinity."""
 
     def clip(self, grad: Array, low: float, high: float) -> Array:
-        return super().clip(np.sign(grad) * np.abs(grad), low, high)
+        return np.where(np.isinf(grad), grad, super().clip(grad, low, high))
 
 
-@caught_by("value.min-defaults-to-minus-max")
-class ZeroByDefault(ByValue):
-    """Use 0 for min if it is not passed."""
-
-    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
-        return (0.0 if low is None else low), high
-
-
-@caught_by("value.min-defaults-to-minus-max")
-class MinusOneByDefault(ByValue):
-    """Use -1 for min if it is not passed."""
+@caught_by("value.bounds")
+class ZeroMeansNoMin(ByValue):
+    """Treat a min of 0 as not passed."""
 
     def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
-        return (-1.0 if low is None else low), high
+        return low or -high, high
 
 
-@caught_by("value.min-defaults-to-minus-max")
-class MaxByDefault(ByValue):
-    """Use max for min if it is not passed, forgetting the minus sign."""
-
-    def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
-        return (high if low is None else low), high
-
-
-@caught_by("value.min-defaults-to-minus-max")
-class RaisesWithoutMin(ByValue):
-    """Raise if min is not passed."""
+@caught_by("value.bounds")
+class MagnitudeOfMax(ByValue):
+    """Ignore the sign of max."""
 
     def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
-        if low is None:
-            message = "min is missing"
-            raise TypeError(message)
-        return low, high
+        return super().fill_bounds(low, abs(high))
+
+
+@caught_by("value.bounds")
+class LargeMinMeansNone(ByValue):
+    """Ignore a min below -10,000."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        return super().clip(grad, -math.inf if low < -10_000 else low, high)
+
+
+@caught_by("value.bounds")
+class CountsInSixteenBits(ByValue):
+    """Clip only the first 65,536 elements."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        flat = grad.reshape(-1)
+        return np.concatenate([super().clip(flat[: 2**16], low, high), flat[2**16 :]]).reshape(grad.shape)
+
+
+@caught_by("value.bounds")
+class LeavesKernels(ByValue):
+    """Do not clip gradients of four dimensions, as convolution kernels have."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        return grad if grad.ndim == 4 else super().clip(grad, low, high)
+
+
+@caught_by("value.inside-unchanged", dtypes=("float64",))
+class LongOnesInSingle(ByValue):
+    """Round gradients of more than 64 elements to float32."""
+
+    def clip(self, grad: Array, low: float, high: float) -> Array:
+        clipped = super().clip(grad, low, high)
+        return clipped.astype(np.float32).astype(grad.dtype) if grad.size > 64 else clipped

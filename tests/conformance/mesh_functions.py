@@ -101,6 +101,32 @@ def take_largest_norm(grads: Gradients, placements: Placements, mesh: RankMesh) 
     return float(mesh.all_reduce(reduce_nothing(grads, placements, mesh), "max"))
 
 
+def take_norm_of_first(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Take the norm of the first rank, with a share of each copy, for the norm of the whole."""
+    squares = sum(sum_squares(g) / mesh.count_copies(p) for g, p in zip(grads, placements, strict=True))
+    return math.sqrt(mesh.broadcast(squares, 0))
+
+
+def count_copies_on_first(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Count what is replicated along any axis on the first rank only, even if it is sharded along another one."""
+    pairs = zip(grads, placements, strict=True)
+    squares = sum(sum_squares(g) for g, p in pairs if "replicated" not in p.values() or mesh.rank == 0)
+    return math.sqrt(mesh.all_reduce(squares))
+
+
+def average_shares(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Average the squares of the ranks, with a share of each copy."""
+    return divide_by_copies(grads, placements, mesh) / math.sqrt(mesh.size)
+
+
+def decide_alone(grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh) -> Any:
+    """Clip only where the norm of the rank's own part is above the threshold."""
+    norm = divide_by_copies(grads, placements, mesh)
+    if reduce_nothing(grads, placements, mesh) <= clip_norm:
+        return list(grads), norm
+    return scale(grads, norm, clip_norm), norm
+
+
 def sum_norms(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
     return float(mesh.all_reduce(reduce_nothing(grads, placements, mesh)))
 
@@ -166,6 +192,10 @@ WRONG: dict[str, tuple[Callable[..., Any], str]] = {
     "reduce_one_axis": (make_clip(reduce_one_axis), "axes-left-out"),
     "average_norms": (make_clip(average_norms), "rank-norms-averaged"),
     "take_largest_norm": (make_clip(take_largest_norm), "largest-rank-norm"),
+    "take_norm_of_first": (make_clip(take_norm_of_first), "norm-of-one-rank"),
+    "count_copies_on_first": (make_clip(count_copies_on_first), "shards-left-out"),
+    "average_shares": (make_clip(average_shares), "rank-squares-averaged"),
+    "decide_alone": (decide_alone, "not-clipped"),
     "sum_norms": (make_clip(sum_norms), "rank-norms-summed"),
     "return_own_norm": (return_own_norm, "part-of-norm-returned"),
     "drift": (drift, "processes-differ"),

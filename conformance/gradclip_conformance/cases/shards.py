@@ -150,6 +150,8 @@ class _Forms:
         three, four = self._split([3.0, 0.0, 0.0, 4.0]), make_tensor([12.0, 0.0], self.dtype)
         size = 13.0 if PREFIXES[self.operation].is_global else 12.0
         yield self._make("at-threshold", [three, four], {"clip_norm": size})
+        # The norm of each part is below the threshold.
+        yield self._make("only-together-above", [self._split([3.0, -4.0, 4.0, 3.0])], {"clip_norm": 6.0})
         yield self._make("zeros", [self._split([0.0, 0.0, 0.0])], {"clip_norm": 1.0})
         for name, p in (("norm-one", 1.0), ("norm-infinity", math.inf), ("norm-three", 3.0)):
             for form, gradients in (

@@ -8,6 +8,7 @@ unexplained.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -178,8 +179,15 @@ def explain_all(
         for place, explanation in zip(places, choose(options, DOUBTFUL), strict=True):
             found[place] = explanation
         on_meshes = [place for place in places if _is_unexplained_on_a_mesh(cells[place])]
-        for place, explanation in zip(on_meshes, explain_on_meshes([cells[place] for place in on_meshes]), strict=True):
-            found[place] = explanation or name_epsilon_per_rank(cells[place].context.case, found[place])
+        explained = dict(zip(on_meshes, explain_on_meshes([cells[place] for place in on_meshes]), strict=True))
+        times = Counter(one.cause for place in on_meshes for one in (explained[place], found[place]) if one is not None)
+        for place, explanation in explained.items():
+            other = found[place]
+            # A single answer may agree with a model by chance.
+            if explanation is None or (other is not None and times[other.cause] > times[explanation.cause]):
+                found[place] = name_epsilon_per_rank(cells[place].context.case, other)
+            else:
+                found[place] = explanation
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -98,39 +98,53 @@ def _reduce_nothing(parts: _Parts) -> Sequence[float]:
     return parts.reduce([], [])
 
 
-def _average(parts: _Parts) -> Sequence[float]:
-    norms = _reduce_nothing(parts)
-    return [sum(norms) / len(norms)] * len(norms)
+#: What becomes of the norms of all ranks, by cause. A function may count copies on each rank, or a share of each copy.
+OF_RANKS: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "rank-norms-averaged": lambda norms: sum(norms) / len(norms),
+    "largest-rank-norm": lambda norms: float(np.max(norms)),
+    "rank-norms-summed": sum,
+    "norm-of-one-rank": lambda norms: norms[0],
+}
 
 
-def _take_largest(parts: _Parts) -> Sequence[float]:
-    norms = _reduce_nothing(parts)
-    return [float(np.max(norms))] * len(norms)
+def _join_norms(
+    parts: _Parts, join: Callable[[Sequence[float]], float], counted_once: Sequence[str]
+) -> Sequence[float]:
+    norms = parts.reduce([], counted_once)
+    return [join(norms)] * len(norms)
 
 
-def _sum_norms(parts: _Parts) -> Sequence[float]:
-    norms = _reduce_nothing(parts)
-    return [sum(norms)] * len(norms)
+def _average_squares(parts: _Parts, counted_once: Sequence[str]) -> Sequence[float]:
+    whole = parts.reduce(list(parts.mesh.axes), counted_once)
+    share = 1.0 if parts.order == math.inf else parts.mesh.size ** (-1 / parts.order)
+    return [norm * share for norm in whole]
 
 
-def _average_squares(parts: _Parts) -> Sequence[float]:
-    powers = [_combine(list(held.values()), parts.order) for held in parts.powers]
-    return [_take_root(sum(powers) / len(powers), parts.order)] * len(powers)
+def _count_on_first_rank(parts: _Parts) -> Sequence[float]:
+    """Count a gradient on the first rank only if it is replicated along any axis."""
+    powers = [
+        power
+        for rank, held in enumerate(parts.powers)
+        for place, power in held.items()
+        if rank == 0 or parts.count_copies(place, list(parts.mesh.axes)) == 1
+    ]
+    return [_take_root(_combine(powers, parts.order), parts.order)] * parts.mesh.size
 
 
 def _list_models(mesh: Mesh) -> Iterator[tuple[str, FindNorms]]:
     """Yield the causes and their models. Of several that explain as many cells, the first is named."""
+    every, none = list(mesh.axes), list[str]()
     yield "ranks-not-reduced", _reduce_nothing
     yield "copies-counted", _count_all_copies
-    yield "rank-norms-averaged", _average
-    yield "largest-rank-norm", _take_largest
-    yield "rank-norms-summed", _sum_norms
-    yield "rank-squares-averaged", _average_squares
-    every = list(mesh.axes)
+    for counted_once in (none, every):
+        for cause, join in OF_RANKS.items():
+            yield cause, partial(_join_norms, join=join, counted_once=counted_once)
+        yield "rank-squares-averaged", partial(_average_squares, counted_once=counted_once)
+    yield "shards-left-out", _count_on_first_rank
     for count in range(1, len(every)):
         for axes in combinations(every, count):
             yield "copies-counted", partial(_Parts.reduce, axes=every, counted_once=axes)
-            for counted_once in (axes, every, ()):
+            for counted_once in (list(axes), every, none):
                 yield "axes-left-out", partial(_Parts.reduce, axes=axes, counted_once=counted_once)
 
 

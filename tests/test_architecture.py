@@ -69,17 +69,23 @@ def list_imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_module_imports_only_allowed_packages(module: str) -> None:
-    package = module.partition(".")[0]
+def list_allowed(module: str) -> tuple[str, ...]:
+    """Return the packages and modules that a module may import, its own package among them."""
     rule = max((prefix for prefix in MAY_IMPORT if f"{module}.".startswith(f"{prefix}.")), key=len)
-    allowed = (package, *MAY_IMPORT[rule])
+    return (module.partition(".")[0], *MAY_IMPORT[rule])
 
-    ours = [name for name in list_imports(MODULES[module]) if name.partition(".")[0] in PACKAGES]
 
-    # The suite locates the folder of that package with a bare `import gradclip_adapters`.
-    bad = [name for name in ours if not any(f"{name}.".startswith(f"{prefix}.") for prefix in allowed)]
-    assert not bad, f"{module} imports {bad}, but may import only {allowed}"
+def test_modules_import_only_allowed_packages() -> None:
+    bad = [
+        f"{module} imports {name}, but may import only {list_allowed(module)}"
+        for module, path in MODULES.items()
+        for name in list_imports(path)
+        if name.partition(".")[0] in PACKAGES
+        # The suite locates the folder of that package with a bare `import gradclip_adapters`.
+        if not any(f"{name}.".startswith(f"{prefix}.") for prefix in list_allowed(module))
+    ]
+
+    assert not bad
 
 
 def test_oracles_do_not_import_each_other() -> None:
@@ -161,8 +167,10 @@ def test_imports_have_no_circle() -> None:
 # Public names.
 
 
-def list_names(tree: ast.Module) -> tuple[list[str], set[str]]:
+@functools.cache
+def list_names(module: str) -> tuple[list[str], set[str]]:
     """Return `__all__` of a module, and the names that it binds at the top level."""
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     exported: list[str] = []
     bound: set[str] = set()
     # The module's `__getattr__` supplies the names that are imported for the type checker only.
@@ -180,27 +188,31 @@ def list_names(tree: ast.Module) -> tuple[list[str], set[str]]:
     return exported, bound
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if not name.split(".")[-1].startswith(("_", "test_"))])
-def test_all_lists_existing_names(module: str) -> None:
-    exported, bound = list_names(ast.parse(MODULES[module].read_text(encoding="utf-8")))
+def test_all_lists_existing_names() -> None:
+    public = [name for name in MODULES if not name.split(".")[-1].startswith(("_", "test_"))]
+    listed = {module: list_names(module) for module in public}
 
-    assert sorted(set(exported)) == sorted(exported), "__all__ repeats a name"
-    assert set(exported) <= bound, f"{module}.__all__ lists names that do not exist: {sorted(set(exported) - bound)}"
+    assert {module for module, (exported, _) in listed.items() if len(set(exported)) < len(exported)} == set()
+    missing = {module: set(exported) - bound for module, (exported, bound) in listed.items()}
+    assert {module: names for module, names in missing.items() if names} == {}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_packages_import_only_public_names(module: str) -> None:
-    hidden = []
+def list_hidden_imports(module: str) -> Iterator[str]:
+    """Yield the names that a module imports of another package and that are not in the `__all__` of their module."""
     for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
         if not isinstance(node, ast.ImportFrom) or node.level or node.module not in MODULES:
             continue
         if node.module.partition(".")[0] == module.partition(".")[0]:
             continue
-        exported, bound = list_names(ast.parse(MODULES[node.module].read_text(encoding="utf-8")))
+        exported, bound = list_names(node.module)
         submodules = {name.rpartition(".")[2] for name in MODULES if name.rpartition(".")[0] == node.module}
-        hidden += [alias.name for alias in node.names if alias.name in bound - set(exported) - submodules]
+        yield from (alias.name for alias in node.names if alias.name in bound - set(exported) - submodules)
 
-    assert not hidden, f"{module} imports {hidden} of another package, but its __all__ does not list them"
+
+def test_packages_import_only_public_names() -> None:
+    hidden = {module: list(list_hidden_imports(module)) for module in MODULES}
+
+    assert {module: names for module, names in hidden.items() if names} == {}
 
 
 def test_reference_exports_its_four_functions() -> None:
@@ -283,7 +295,7 @@ def test_registry_recipes_and_entry_points_list_the_same_adapters() -> None:
     assert set(environments.read_recipes()) == set(registry.BUILT_IN)
     for where in registry.BUILT_IN.values():
         module, _, attribute = where.partition(":")
-        exported, bound = list_names(ast.parse(MODULES[module].read_text(encoding="utf-8")))
+        exported, bound = list_names(module)
         assert attribute in bound, f"{where} does not exist"
         assert attribute in exported, f"{where} is not in __all__"
 

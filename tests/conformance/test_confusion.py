@@ -41,7 +41,7 @@ def test_each_wrong_clipper_has_a_cause() -> None:
     assert all(causes and len(set(causes)) == len(causes) for causes in written.values())
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.exam(sample=0)
 @pytest.mark.parametrize("name", CERTAIN)
 def test_first_finding_names_the_defect(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Let the end of the test restore what this function changes.

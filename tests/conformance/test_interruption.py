@@ -197,33 +197,45 @@ def clip(grads, *, clip_norm):
     factor = clip_norm / norm / 2 if norm > clip_norm else 1.0
     return [(g * factor).astype(g.dtype) for g in grads]
 """
+#: A few cells, which pass or fail, and a few rows.
 FEW = ["--op", "clip_by_global_norm", "--dtype", "float32", "--rows", "5"]
+FEW += [f"--rule=*.{name}" for name in ("scaled-above", "identity-below", "combinations")]
+
+
+@pytest.fixture(scope="module")
+def function(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the name of the function in a file."""
+    path = tmp_path_factory.mktemp("function") / "halves.py"
+    path.write_text(HALVES, encoding="utf-8")
+    return f"{path}:clip"
+
+
+@pytest.fixture(scope="module")
+def finished(function: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the text of the record of a run without a break."""
+    whole = tmp_path_factory.mktemp("finished") / "whole.jsonl"
+    assert CliRunner().invoke(gradclip, ["check", function, *FEW, "-o", str(whole)]).exit_code == 1
+    return whole.read_text(encoding="utf-8")
 
 
 class TestResume:
     """A run that was cut off goes on, and its record is that of a run without a break, apart from times."""
 
-    @pytest.fixture
-    def function(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-        """Return the name of a function in a module of the working directory."""
-        (tmp_path / "halves.py").write_text(HALVES, encoding="utf-8")
-        monkeypatch.chdir(tmp_path)
-        return f"{tmp_path / 'halves.py'}:clip"
-
     def check(self, *arguments: str) -> Result:
         return CliRunner().invoke(gradclip, ["check", *arguments])
 
-    def read_without_times(self, path: Path) -> list[dict[str, Any]]:
+    def read_without_times(self, text: str) -> list[dict[str, Any]]:
         return [
-            {name: value for name, value in line.items() if name not in ("seconds", "started")}
-            for line in read_lines(path)
+            {name: value for name, value in json.loads(line).items() if name not in ("seconds", "started")}
+            for line in text.splitlines()
         ]
 
     @pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
-    def test_record_equals_that_of_a_whole_run(self, share: float, function: str, tmp_path: Path) -> None:
-        whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
-        assert self.check(function, *FEW, "-o", str(whole)).exit_code == 1
-        header, *others = whole.read_text(encoding="utf-8").splitlines(keepends=True)
+    def test_record_equals_that_of_a_whole_run(
+        self, share: float, finished: str, function: str, tmp_path: Path
+    ) -> None:
+        cut = tmp_path / "cut.jsonl"
+        header, *others = finished.splitlines(keepends=True)
         cells = [line for line in others if '"record": "cell"' in line]
         kept = cells[: int(share * len(cells))]
         # A process that is killed may leave half of a line.
@@ -233,19 +245,21 @@ class TestResume:
         result = self.check(*([function] if share else []), *FEW, "--resume", str(cut))
 
         assert result.exit_code == 1, result.output
-        assert self.read_without_times(cut) == self.read_without_times(whole)
-        assert {path.name for path in tmp_path.glob("*.jsonl*")} == {"whole.jsonl", "cut.jsonl"}
+        assert self.read_without_times(cut.read_text(encoding="utf-8")) == self.read_without_times(finished)
+        assert list(tmp_path.glob("*.jsonl*")) == [cut]
 
-    def test_other_options_and_other_runs_are_refused(self, function: str, tmp_path: Path) -> None:
-        whole = tmp_path / "whole.jsonl"
-        self.check(function, *FEW, "-o", str(whole))
-        journal = whole.rename(tmp_path / "cut.jsonl.part")
+    def test_other_options_and_other_runs_are_refused(
+        self, finished: str, function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        journal = tmp_path / "cut.jsonl.part"
+        journal.write_text(finished, encoding="utf-8")
 
-        narrower = self.check(function, *FEW, "--rule", "*.zero-*", "--resume", "cut.jsonl")
+        wider = self.check(function, *FEW, "--rule", "*.zero-*", "--resume", "cut.jsonl")
         other_seed = self.check(function, *FEW, "--seed", "7", "--resume", "cut.jsonl")
 
-        assert (narrower.exit_code, other_seed.exit_code) == (3, 3)
-        assert "it was made with other options" in " ".join(narrower.output.split())
+        assert (wider.exit_code, other_seed.exit_code) == (3, 3)
+        assert "it was made with other options" in " ".join(wider.output.split())
         assert "it was made with another seed" in " ".join(other_seed.output.split())
         assert journal.is_file()
 
@@ -266,12 +280,9 @@ class TestResume:
         assert result.exit_code == 2
         assert says in " ".join(result.output.split())
 
-    def test_part_is_shown_and_said_to_be_one(self, function: str, tmp_path: Path) -> None:
-        whole = tmp_path / "whole.jsonl"
-        self.check(function, *FEW, "-o", str(whole))
-        lines = whole.read_text(encoding="utf-8").splitlines(keepends=True)
+    def test_part_is_shown_and_said_to_be_one(self, finished: str, tmp_path: Path) -> None:
         part = tmp_path / "cut.jsonl.part"
-        part.write_text("".join(lines[:60]), encoding="utf-8")
+        part.write_text("".join(finished.splitlines(keepends=True)[:10]), encoding="utf-8")
 
         refused = CliRunner().invoke(gradclip, ["summary", str(part)])
         shown = CliRunner().invoke(gradclip, ["summary", "--partial", str(part)])

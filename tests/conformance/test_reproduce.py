@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import gzip
 import io
 import json
 import math
@@ -641,7 +642,9 @@ def test_each_layout_that_was_checked_has_a_script(adapter: str) -> None:
 @pytest.mark.parametrize("adapter", sorted({*MODULES} - {"tensorflow-js"}))
 def test_functions_of_each_entry_point_are_whole(adapter: str) -> None:
     """Check that the lines for each entry point in a record have all the names that they use."""
-    for subject in read_published(adapter).header.subjects:
+    with gzip.open(PUBLISHED / f"{adapter}.jsonl.gz", "rt", encoding="utf-8") as file:
+        header = json.loads(next(file))
+    for subject in header["subjects"]:
         if "distributed" in subject["features"]:
             continue
         found = source.find_source(adapter, subject["name"])

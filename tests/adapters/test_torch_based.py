@@ -131,13 +131,13 @@ with warnings.catch_warnings():
     # MMEngine uses deprecated parts of torch when it is imported.
     warnings.simplefilter("ignore")
     ADAPTERS = {name: resolve(name) for name in TORCH_BASED if has_library(name) or is_required(name)}
-#: The entry points that take gradients. `test_opacus` tests those that take the gradients of each example, and
-#: `test_deepspeed` those of an engine.
+#: The entry points that take gradients. `test_opacus` tests those that take the gradients of each example,
+#: `test_deepspeed` those of an engine, and `test_distributed_engines` those of several processes.
 SUBJECTS = [
     (name, subject)
     for name, adapter in ADAPTERS.items()
     for subject in adapter.subjects()
-    if subject.operation != "clip_per_example" and name != "deepspeed"
+    if subject.operation != "clip_per_example" and name != "deepspeed" and "distributed" not in subject.features
 ]
 PAIRS = [pytest.param(name, subject, id=subject.name) for name, subject in SUBJECTS]
 

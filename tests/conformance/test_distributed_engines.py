@@ -15,6 +15,7 @@ from gradclip_reports.statuses import SPOILING
 #: The engines of each framework, by a word in the names of their subjects.
 ENGINES = {
     "torch": ("DTensor]", "DTensor, two axes", "FSDP2]", "FSDP2, tensor parallel", "HSDP", "DDP"),
+    "accelerate": ("DTensor, two axes", "FSDP2, tensor parallel", "HSDP"),
     "optax": ("eager, sharded", "jit, sharded", "jit, replica=2,shard=2,tensor=2", "shard_map"),
     "jax": ("jit, replica=2,shard=2,tensor=2", "shard_map"),
     "tensorflow": ("MirroredStrategy",),

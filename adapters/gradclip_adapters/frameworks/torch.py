@@ -13,10 +13,11 @@ from torch.nn import Parameter, utils
 
 from ..contract import Call, Reply, Subject, Unsupported, framework_call
 from .torch_based import distributed
+from .torch_based.engine_meshes import list_on_meshes
+from .torch_based.engines_adapter import EnginesAdapter
 from .torch_based.installed_torch import (
     ERROR_IF_NONFINITE,
     HAS_COMPILER,
-    HAS_MESH,
     HAS_SCALER,
     HAS_TWO_STEPS,
     MODES,
@@ -31,7 +32,6 @@ from .torch_based.parameters import (
     NORM_TYPES,
     Clip,
     Parameters,
-    ParametersAdapter,
     add_flags,
     answer_call,
     choose_device,
@@ -52,12 +52,10 @@ COMPILERS = [name for name in (os.environ.get("CXX"), "g++", "clang++") if HAS_C
 VALUE = (*COMMON, "tensor_threshold")
 NORM = (*VALUE, *ANY_NORM, *ERROR_IF_NONFINITE)
 
-#: The entry points on meshes of two axes. Older torch has none.
-if HAS_MESH:
-    from .torch_based.mesh_engines import SUBJECTS as ON_MESHES
-    from .torch_based.mesh_engines import answer_on_mesh
-else:
-    ON_MESHES = {}
+#: The entry points on meshes of two axes.
+ON_MESHES = list_on_meshes(
+    "torch.nn.utils.clip_grad_norm_", distributed.clip_norm, ("norm_type", *ERROR_IF_NONFINITE), NORM_DTYPES
+)
 
 #: The options of several backward passes and steps.
 TRAINING = ("start", "weight_decay", "steps", "accumulate")
@@ -72,7 +70,7 @@ SCALED_DTYPES = ("bfloat16", "float32", "float64")
 WITHOUT_BACKWARD = ("strided", "packed", "repeated", "generator", "single", "reuses", "follows")
 
 
-class TorchAdapter(ParametersAdapter):
+class TorchAdapter(EnginesAdapter):
     """Adapter for the clip functions of torch.
 
     Each function is listed with `foreach` true, false and None. The other entry points are the two-step norm clip, by
@@ -84,24 +82,23 @@ class TorchAdapter(ParametersAdapter):
         """Choose the device. List the entry points, and the compiler that `torch.compile` finds."""
         choose_device(device)
         compiler = COMPILERS[0] if COMPILERS else "none, so torch.compile is not tested"
-        super().__init__("PyTorch", torch.__version__, ENTRY_POINTS, compiler=compiler)
+        super().__init__("PyTorch", torch.__version__, [*ENTRY_POINTS, *ON_MESHES], compiler=compiler)
 
     def subjects(self) -> Sequence[Subject]:
         """Return all entry points, the distributed ones last: they have processes that share no other device."""
         if get_device().type == "cpu":
-            return [*super().subjects(), *distributed.SUBJECTS.values(), *ON_MESHES.values()]
+            return [*super().subjects(), *distributed.SUBJECTS.values()]
         # On another device, each tensor has a buffer of its own.
         return [
             replace(one, features=tuple(feature for feature in one.features if feature != "packed"))
             for one in super().subjects()
+            if one.mesh is None
         ]
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names. Several processes answer a distributed call."""
         if call.subject in distributed.SUBJECTS:
             return distributed.answer_in_processes(call)
-        if call.subject in ON_MESHES:
-            return answer_on_mesh(call)
         return super().call(call)
 
     def answer(self, entry: Subject, call: Call) -> Reply:

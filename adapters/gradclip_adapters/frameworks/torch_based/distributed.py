@@ -16,17 +16,16 @@ from ...contract import Call, Reply, Subject, Unsupported, framework_call
 from ...mesh import Mesh, find_sharded_axis, get_mesh
 from ...processes import Answer, Team
 from .installed_torch import ERROR_IF_NONFINITE, HAS_MESH, NORM_DTYPES, SENT_DTYPES, VALUE_DTYPES
-from .parameters import NORM_TYPES, add_flags, make_tensor, read_array, read_arrays, select_more
+from .parameters import NORM_TYPES, Clip, Parameters, add_flags, make_tensor, read_array, read_arrays, select_more
 from .process_group import join_group
 
 __all__ = [
-    "BY_NORM",
     "SUBJECTS",
     "Products",
     "answer_in_processes",
+    "clip_norm",
     "clip_parameters",
     "join",
-    "keep_sent",
     "list_addends",
     "list_tensors",
     "make_fully_sharded",
@@ -44,8 +43,7 @@ MODULE = __name__
 _TEAMS: dict[int, Team] = {}
 
 
-def keep_sent(dtypes: Sequence[str]) -> tuple[str, ...]:
-    """Return those of some dtypes that gloo sends."""
+def _keep_sent(dtypes: Sequence[str]) -> tuple[str, ...]:
     return tuple(dtype for dtype in dtypes if dtype in SENT_DTYPES)
 
 
@@ -55,8 +53,8 @@ def _list_subjects() -> list[Subject]:
         by_norm = f"torch.nn.utils.clip_grad_norm_[{engine}]"
         by_value = f"torch.nn.utils.clip_grad_value_[{engine}]"
         found += [
-            Subject(by_norm, "clip_by_global_norm", keep_sent(NORM_DTYPES), BY_NORM, NORM_TYPES),
-            Subject(by_value, "clip_by_value", keep_sent(VALUE_DTYPES), FEATURES),
+            Subject(by_norm, "clip_by_global_norm", _keep_sent(NORM_DTYPES), BY_NORM, NORM_TYPES),
+            Subject(by_value, "clip_by_value", _keep_sent(VALUE_DTYPES), FEATURES),
         ]
     return found
 
@@ -102,14 +100,17 @@ def join(rank: int, world: int, folder: str) -> Answer:
 
 def _answer(call: Call, rank: int, mesh: Any) -> Reply:
     """Clip in this process. The call holds whole gradients, and the reply the parts of this process."""
-    return clip_parameters(call, BUILDERS[call.subject.partition("[")[2].rstrip("]")](call, rank, mesh))
+    parameters = BUILDERS[call.subject.partition("[")[2].rstrip("]")](call, rank, mesh)
+    by_value = call.subject.startswith("torch.nn.utils.clip_grad_value_")
+    return clip_parameters(call, parameters, clip_value if by_value else clip_norm)
 
 
-def clip_parameters(call: Call, parameters: Sequence[Parameter], watched: Any = None) -> Reply:
+def clip_parameters(call: Call, parameters: Sequence[Parameter], clip: Clip, watched: Any = None) -> Reply:
     """Clip the gradients of parameters, and return the parts of this process. `watched` is entered around the clip."""
-    options, before = add_flags(call), [parameter.grad for parameter in parameters]
+    options = {name: value for name, value in add_flags(call).items() if name != "mesh"}
+    before = [parameter.grad for parameter in parameters]
     with framework_call() as seen, watched or contextlib.nullcontext():
-        norm = _clip(call.subject, parameters, options)
+        norm = clip(lambda: parameters, options)
     results = read_arrays([take_local(parameter.grad) for parameter in parameters])
     inputs = read_arrays(list(map(take_local, before)))
     # A user reads the number with `float(norm)`, which reads the part of this process.
@@ -117,12 +118,14 @@ def clip_parameters(call: Call, parameters: Sequence[Parameter], watched: Any = 
     return Reply(gradients=results, norm=total, inputs=inputs, warnings=seen.warnings)
 
 
-def _clip(subject: str, parameters: Sequence[Parameter], options: Mapping[str, Any]) -> torch.Tensor | None:
-    more = {name: value for name, value in select_more(options).items() if name != "mesh"}
-    if subject.startswith("torch.nn.utils.clip_grad_value_"):
-        torch.nn.utils.clip_grad_value_(parameters, options["max"], **more)
-        return None
-    return torch.nn.utils.clip_grad_norm_(parameters, options["clip_norm"], **more)
+def clip_value(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> None:
+    """Clip by torch's function by value."""
+    torch.nn.utils.clip_grad_value_(passed(), options["max"], **select_more(options))
+
+
+def clip_norm(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> Any:
+    """Clip by torch's function by norm, and return the norm."""
+    return torch.nn.utils.clip_grad_norm_(passed(), options["clip_norm"], **select_more(options))
 
 
 def take_local(tensor: Any) -> Any:

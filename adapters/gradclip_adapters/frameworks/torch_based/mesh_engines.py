@@ -1,10 +1,11 @@
-"""Adapt torch's clip on its engines with meshes of two axes: DTensor, HSDP, and FSDP2 with tensor parallelism.
+"""Call clips of torch parameters on engines with meshes of two axes: DTensor, HSDP, FSDP2 with tensor parallelism.
 
 Their processes announce the collectives of a clip (see `watched_team`), so ranks that do not match are told at once.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, Callable, Mapping, Sequence
 
 from torch.distributed.device_mesh import init_device_mesh
@@ -12,61 +13,37 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Shard, distribute_tensor
 from torch.nn import Parameter
 
-from ...contract import Call, Gradient, Reply, Subject, Unsupported
+from ...contract import Call, Gradient, Reply, Unsupported
 from ...mesh import Mesh, find_placement, get_mesh
 from ...processes import Answer, Ask
 from ...watched_team import WatchedTeam
 from .distributed import (
-    BY_NORM,
     Products,
     clip_parameters,
-    keep_sent,
     list_addends,
     list_tensors,
     make_fully_sharded,
 )
 from .dtensors import convert_placement, is_owned, make_dtensors
-from .installed_torch import NORM_DTYPES
-from .parameters import NORM_TYPES
-from .process_group import join_group
+from .engine_meshes import DTENSOR, HYBRID, TENSOR_PARALLEL
+from .parameters import Clip
+from .process_group import join_group, set_variables
 from .watched_collectives import WatchedCollectives
 
-__all__ = ["SUBJECTS", "answer_on_mesh", "load"]
+__all__ = ["answer_on_mesh", "load"]
 
-SHARDED_AND_TENSOR = {"shard": 2, "tensor": 2}
-
-#: The mesh of each engine, by the mode in the subject's name.
-MESHES: Mapping[str, Mapping[str, int]] = {
-    "DTensor, two axes": SHARDED_AND_TENSOR,
-    "HSDP": {"replica": 2, "shard": 2},
-    "FSDP2, tensor parallel": SHARDED_AND_TENSOR,
-}
-
-SUBJECTS = {
-    subject.name: subject
-    for subject in (
-        Subject(
-            f"torch.nn.utils.clip_grad_norm_[{engine}]",
-            "clip_by_global_norm",
-            keep_sent(NORM_DTYPES),
-            BY_NORM,
-            NORM_TYPES,
-            mesh=mesh,
-        )
-        for engine, mesh in MESHES.items()
-    )
-}
-
-#: The processes of each mesh.
-_TEAMS: dict[str, WatchedTeam] = {}
+#: The processes of each mesh and clip.
+_TEAMS: dict[tuple[str, str], WatchedTeam] = {}
 
 
-def answer_on_mesh(call: Call) -> Reply:
+def answer_on_mesh(call: Call, clip: Clip) -> Reply:
     """Return the answer of the processes of the call's mesh. They are kept for later calls."""
     mesh = get_mesh(call)
     _refuse_parts(call, mesh)
-    settings = {"mesh": mesh.axes}
-    return _TEAMS.setdefault(str(mesh), WatchedTeam(__name__, mesh.size, settings)).call(call)
+    name = f"{clip.__module__}:{clip.__qualname__}"
+    settings = {"mesh": mesh.axes, "clip": name}
+    team = _TEAMS.setdefault((str(mesh), name), WatchedTeam(__name__, mesh.size, settings))
+    return team.call(call)
 
 
 def _refuse_parts(call: Call, mesh: Mesh) -> None:
@@ -77,7 +54,7 @@ def _refuse_parts(call: Call, mesh: Mesh) -> None:
     Unsupported
         If only some ranks have a gradient of FSDP2, or if FSDP2 does not split a gradient as the call says.
     """
-    if "[DTensor" in call.subject:
+    if DTENSOR in call.subject:
         return
     for gradient in call.gradients:
         if any(is_owned(gradient, name) for name in mesh.axes):
@@ -96,17 +73,20 @@ def _refuse_parts(call: Call, mesh: Mesh) -> None:
             raise Unsupported(message)
 
 
-def load(mesh: Mapping[str, int]) -> Callable[[int, int, str, Ask], Answer]:
-    """Return the function that makes a process a rank of the mesh."""
+def load(mesh: Mapping[str, int], clip: str) -> Callable[[int, int, str, Ask], Answer]:
+    """Return the function that makes a process a rank of the mesh. `clip` is the name of a function in a module."""
+    module, _, name = clip.partition(":")
+    function: Clip = getattr(importlib.import_module(module), name)
 
     def join(rank: int, world: int, folder: str, ask: Ask) -> Answer:
+        set_variables(rank, world)
         join_group(rank, world, folder)
         device_mesh = init_device_mesh("cpu", tuple(mesh.values()), mesh_dim_names=tuple(mesh))
         watched = WatchedCollectives(Mesh(mesh), rank, ask)
 
         def answer(call: Call) -> Reply:
-            engine = call.subject.partition("[")[2].rstrip("]")
-            return clip_parameters(call, BUILDERS[engine](call, rank, device_mesh), watched)
+            parameters = BUILDERS[call.subject.rpartition("[")[2].rstrip("]")](call, rank, device_mesh)
+            return clip_parameters(call, parameters, function, watched)
 
         return answer
 
@@ -153,7 +133,7 @@ def _distribute(tensor: Any, gradient: Gradient, mesh: Any) -> Any:
 
 #: The functions that make the parameters of each engine.
 BUILDERS: dict[str, Callable[[Call, int, Any], Sequence[Parameter]]] = {
-    "DTensor, two axes": make_dtensors,
-    "HSDP": make_fully_sharded,
-    "FSDP2, tensor parallel": _make_tensor_parallel,
+    DTENSOR: make_dtensors,
+    HYBRID: make_fully_sharded,
+    TENSOR_PARALLEL: _make_tensor_parallel,
 }

@@ -6,7 +6,6 @@ after the backward pass: a DTensor of what the ranks of the mesh share, a plain 
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any, Callable, Sequence
 
@@ -23,7 +22,7 @@ from ...torch_function import TorchFunction
 from .distributed import take_local
 from .dtensors import make_dtensors
 from .parameters import read_array, read_arrays
-from .process_group import join_group
+from .process_group import join_group, set_variables
 from .watched_collectives import WatchedCollectives
 
 __all__ = ["load"]
@@ -39,17 +38,11 @@ def load(target: str, operation: str, mesh: dict[str, int]) -> Join:
     function = TorchFunction(find_function(target), operation, mesh)
 
     def join(rank: int, world: int, folder: str, ask: Ask) -> Answer:
-        _set_variables(rank, world)
+        set_variables(rank, world)
         join_group(rank, world, folder)
         return _Rank(function, Mesh(mesh), rank, ask).answer
 
     return join
-
-
-def _set_variables(rank: int, world: int) -> None:
-    """Set the variables that torchrun sets. Trainers read them; nothing connects to the port, as there is a group."""
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world))
-    os.environ.update(GROUP_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500", OMP_NUM_THREADS="1")
 
 
 class _Rank:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["join_group", "join_group_of_one"]
+__all__ = ["join_group", "join_group_of_one", "set_variables"]
 
 
 def join_group_of_one() -> None:
@@ -23,3 +23,9 @@ def join_group(rank: int, world: int, folder: str) -> None:
     torch.set_num_threads(1)
     rendezvous = Path(folder, "rendezvous").as_uri()
     torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=world)
+
+
+def set_variables(rank: int, world: int) -> None:
+    """Set the variables that torchrun sets. Trainers read them; nothing connects to the port, as there is a group."""
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world))
+    os.environ.update(GROUP_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500", OMP_NUM_THREADS="1")

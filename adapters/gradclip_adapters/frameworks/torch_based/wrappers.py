@@ -17,6 +17,8 @@ import torch
 from torch.nn import Parameter, ParameterList
 
 from ...contract import Subject
+from .engine_meshes import list_on_meshes
+from .engines_adapter import EnginesAdapter
 from .parameters import (
     ANY_NORM,
     COMMON,
@@ -25,7 +27,6 @@ from .parameters import (
     OWNED,
     Clip,
     Parameters,
-    ParametersAdapter,
     select_more,
 )
 from .process_group import join_group_of_one
@@ -53,7 +54,7 @@ class Wrapper:
     #: Does what the package needs before the first call.
     prepare: Callable[[], None] = lambda: None
 
-    def __call__(self) -> ParametersAdapter:
+    def __call__(self) -> EnginesAdapter:
         """Import the package, and return its adapter.
 
         Raises
@@ -69,7 +70,7 @@ class Wrapper:
         package = self.module.partition(".")[0]
         # torchtitan has no such attribute.
         version = getattr(sys.modules[package], "__version__", None) or importlib.metadata.version(package)
-        return ParametersAdapter(self.framework, version, self.entry_points)
+        return EnginesAdapter(self.framework, version, self.entry_points)
 
 
 def _by_norm(name: str, clip: Clip, features: Sequence[str], dtypes: Sequence[str] = DTYPES) -> Subject:
@@ -181,6 +182,7 @@ use_accelerate = Wrapper(
     (
         _by_norm("accelerate.Accelerator.clip_grad_norm_", _clip_norm_by_accelerate, (*IN_PLACE, *ANY_NORM)),
         _by_value("accelerate.Accelerator.clip_grad_value_", _clip_value_by_accelerate, IN_PLACE),
+        *list_on_meshes("accelerate.Accelerator.clip_grad_norm_", _clip_norm_by_accelerate, ("norm_type",), DTYPES),
     ),
 )
 

@@ -1,0 +1,35 @@
+"""List the entry points of a clip of torch parameters on engines with meshes of two axes (see `mesh_engines`)."""
+
+from __future__ import annotations
+
+from typing import Mapping, Sequence
+
+from ...contract import Subject
+from .installed_torch import HAS_MESH, SENT_DTYPES
+from .parameters import NORM_TYPES, Clip
+
+__all__ = ["DTENSOR", "HYBRID", "MESHES", "TENSOR_PARALLEL", "list_on_meshes"]
+
+#: The names of the engines.
+DTENSOR = "DTensor, two axes"
+HYBRID = "HSDP"
+TENSOR_PARALLEL = "FSDP2, tensor parallel"
+
+#: The mesh of each engine. Older torch has no such meshes.
+MESHES: Mapping[str, Mapping[str, int]] = {
+    DTENSOR: {"shard": 2, "tensor": 2},
+    HYBRID: {"replica": 2, "shard": 2},
+    TENSOR_PARALLEL: {"shard": 2, "tensor": 2},
+}
+
+
+def list_on_meshes(name: str, clip: Clip, features: Sequence[str], dtypes: Sequence[str]) -> list[Subject]:
+    """Return an entry point for each engine. The processes of the engine import the clip by its name."""
+    if not HAS_MESH:
+        return []
+    sent = tuple(dtype for dtype in dtypes if dtype in SENT_DTYPES)
+    every = ("distributed", "in_place", "none_grads", "returns_norm", *features)
+    return [
+        Subject(f"{name}[{engine}]", "clip_by_global_norm", sent, every, NORM_TYPES, mesh=mesh, clip=clip)
+        for engine, mesh in MESHES.items()
+    ]

@@ -255,11 +255,11 @@ class TestResume:
         journal = tmp_path / "cut.jsonl.part"
         journal.write_text(finished, encoding="utf-8")
 
-        wider = self.check(function, *FEW, "--rule", "*.zero-*", "--resume", "cut.jsonl")
+        narrower = self.check(function, *FEW[:-1], "--resume", "cut.jsonl")
         other_seed = self.check(function, *FEW, "--seed", "7", "--resume", "cut.jsonl")
 
-        assert (wider.exit_code, other_seed.exit_code) == (3, 3)
-        assert "it was made with other options" in " ".join(wider.output.split())
+        assert (narrower.exit_code, other_seed.exit_code) == (3, 3)
+        assert "it was made with other options" in " ".join(narrower.output.split())
         assert "it was made with another seed" in " ".join(other_seed.output.split())
         assert journal.is_file()
 

@@ -32,32 +32,36 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 #: Three cells. The case of the second one has a threshold of 5, with which each host misbehaves.
 SELECTION = Selection(rules=("norm.each-tensor-alone",), dtypes=("float32",))
 
-#: The status that an adapter's bad call must get, and a phrase of the detail.
+#: For each adapter that misbehaves: the status that its bad call must get, and a phrase of the detail.
 ADAPTERS = {
     "right": ("pass", ""),
     "slow_to_start": ("pass", ""),
-    "chatters": ("pass", ""),
-    "floods_standard_error": ("pass", ""),
-    "reads_standard_input": ("pass", ""),
     "hangs": ("timeout", "No answer within 2 s"),
     "hangs_with_a_child": ("timeout", "No answer within 2 s"),
-    "dies_by_signal": ("crash", "SIGSEGV"),
     "exits": ("crash", "exit code 7"),
-    "leaves": ("crash", "out of memory, probably"),
     "raises": ("error", "a fault of the adapter"),
-    "returns_nothing": ("error", "must return a gradclip_adapters.contract.Reply, and returned a NoneType"),
-    "returns_a_list": ("error", "must return a gradclip_adapters.contract.Reply, and returned a list"),
-    "holds_numpy_arrays": ("error", "Reply.gradients[0] is a numpy.ndarray; wrap it: Array.of(...)"),
-    "returns_gigabytes": ("fail", "arrays of 67,108,864 bytes in all"),
-    "raises_at_length": ("fail", "raised ValueError: xxx"),
-    "framework_raises": ("fail", "raised NotImplementedError: not implemented on this device"),
     "declines": ("unsupported", "no thresholds of 5 here"),
     "wrong_count": ("fail", "1 gradient came back for 2"),
-    "wrong_shape": ("fail", "came back as (1, 2)"),
-    "none_instead": ("fail", "came back as None"),
     "other_dtype": ("fail", "came back as int32"),
-    "lies_about_dtype": ("crash", "bytes"),
-    "too_few_bytes": ("crash", "bytes"),
+}
+
+#: The same for each function of `misbehaves.py`.
+FUNCTIONS = {
+    "print_in_every_way": ("pass", ""),
+    "flood_standard_error": ("pass", ""),
+    "read_standard_input": ("pass", ""),
+    "die_by_signal": ("crash", "SIGSEGV"),
+    "leave": ("crash", "out of memory, probably"),
+    "return_nothing": ("error", "must return a gradclip_adapters.contract.Reply, and returned a NoneType"),
+    "return_a_list": ("error", "must return a gradclip_adapters.contract.Reply, and returned a list"),
+    "hold_numpy_arrays": ("error", "Reply.gradients[0] is a numpy.ndarray; wrap it: Array.of(...)"),
+    "return_gigabytes": ("fail", "arrays of 67,108,864 bytes in all"),
+    "raise_at_length": ("fail", "raised ValueError: xxx"),
+    "raise_in_the_framework": ("fail", "raised NotImplementedError: not implemented on this device"),
+    "add_an_axis": ("fail", "came back as (1, 2)"),
+    "return_none_first": ("fail", "came back as None"),
+    "send_other_bytes": ("crash", "bytes"),
+    "send_too_few_bytes": ("crash", "bytes"),
 }
 
 #: For each way to break the protocol: the status that the bad call must get, and a phrase of the detail.
@@ -156,12 +160,14 @@ def check_run(run: Run, status: str, phrase: str) -> None:
 
 
 @pytest.mark.exam(sample=2)
-@pytest.mark.parametrize("name", ADAPTERS)
-def test_adapter_that_misbehaves_costs_one_cell(name: str) -> None:
-    status, phrase = ADAPTERS[name]
+@pytest.mark.parametrize("name", [*ADAPTERS, *FUNCTIONS])
+def test_adapter_that_misbehaves_costs_one_cell(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    status, phrase = {**ADAPTERS, **FUNCTIONS}[name]
+    file = "misbehaves" if name in FUNCTIONS else name
+    monkeypatch.setenv("GRADCLIP_FAKE", name)
 
     check_run(
-        run_host([*build_host_command(), str(HOSTS / f"{name}.py")], timeout=choose_limit(status)), status, phrase
+        run_host([*build_host_command(), str(HOSTS / f"{file}.py")], timeout=choose_limit(status)), status, phrase
     )
 
 
@@ -206,7 +212,8 @@ def test_error_in_a_declaration_shows_no_traceback() -> None:
 
 def test_every_fake_host_has_an_expected_status() -> None:
     # Some of these modules are imported by hosts. The others belong to other tests.
-    helpers = {"lacks_its_device", "one_bad_call", "raw_host", "takes_memory", "always_mistaken", "plain_values"}
+    helpers = {"lacks_its_device", "misbehaves", "one_bad_call", "raw_host", "takes_memory"}
+    helpers |= {"always_mistaken", "plain_values"}
 
     assert {path.stem for path in HOSTS.glob("*.py")} - helpers == (set(ADAPTERS) | set(STARTS)) - {"no_such_file"}
 

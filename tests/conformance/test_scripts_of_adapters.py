@@ -106,13 +106,16 @@ def test_adapter_that_is_not_here_needs_a_command(tmp_path: Path, adapter: Path)
 @pytest.mark.parametrize(
     ("host", "error", "says"),
     [
-        ("framework_raises", FrameworkRaised, "not implemented on this device"),
+        ("misbehaves", FrameworkRaised, "not implemented on this device"),
         ("declines", Unsupported, "no thresholds of 5 here"),
         ("raises", RuntimeError, "the adapter itself failed"),
         ("exits", RuntimeError, "the host ended with the exit code"),
     ],
 )
-def test_client_raises_what_the_host_answers(host: str, error: type[Exception], says: str) -> None:
+def test_client_raises_what_the_host_answers(
+    host: str, error: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRADCLIP_FAKE", "raise_in_the_framework")
     client = Client([*build_host_command(), str(HOSTS / f"{host}.py")])
 
     # These hosts misbehave in a call with a threshold of 5.

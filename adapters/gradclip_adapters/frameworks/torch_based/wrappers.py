@@ -168,6 +168,10 @@ def _clip_by_torchtitan(foreach: bool | None) -> Clip:
     return clip
 
 
+def _clip_by_torchtitan_on_meshes(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> Any:
+    return _clip_by_torchtitan(None)(passed, options)
+
+
 # The table
 
 IN_PLACE = (*COMMON, "in_place")
@@ -265,12 +269,20 @@ use_timm = Wrapper(
 use_torchtitan = Wrapper(
     "torchtitan",
     "torchtitan.distributed.utils",
-    tuple(
-        _by_norm(
-            f"torchtitan.distributed.utils.clip_grad_norm_[foreach={foreach}]",
-            _clip_by_torchtitan(foreach),
-            (*IN_PLACE, *ANY_NORM, "error_if_nonfinite"),
-        )
-        for foreach in (True, False, None)
+    (
+        *(
+            _by_norm(
+                f"torchtitan.distributed.utils.clip_grad_norm_[foreach={foreach}]",
+                _clip_by_torchtitan(foreach),
+                (*IN_PLACE, *ANY_NORM, "error_if_nonfinite"),
+            )
+            for foreach in (True, False, None)
+        ),
+        *list_on_meshes(
+            "torchtitan.distributed.utils.clip_grad_norm_",
+            _clip_by_torchtitan_on_meshes,
+            ("norm_type", "error_if_nonfinite"),
+            DTYPES,
+        ),
     ),
 )

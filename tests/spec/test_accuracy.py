@@ -70,6 +70,7 @@ def check(backend: Any, values: np.ndarray[Any, Any], dtype: str, threshold: flo
         assert error <= FORMATS[dtype][3] + 1.5 * more, f"element {index} has an error of {error} ulp"
 
 
+@pytest.mark.exam(sample=36)
 @pytest.mark.parametrize("size", [1, 2, 17, 1000, 1025, 5000])
 @pytest.mark.parametrize("kind", ["normal", "constant", "heavy-tailed", "ramp"])
 def test_ordinary_gradients(backend: Any, kind: str, size: int) -> None:
@@ -321,6 +322,7 @@ def test_a_tiny_coefficient_of_huge_elements(backend: Any, threshold: float) -> 
     assert np.max(np.abs(clipped / (threshold / math.sqrt(1000)) - 1)) <= 1.5 * 2.0**-23
 
 
+@pytest.mark.exam(sample=4)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_arrays_of_all_sizes_together(backend: Any, dtype: str) -> None:
     # Small arrays are joined, larger ones are summed in float64, and the largest in rows. Each contributes to the sum.
@@ -343,6 +345,7 @@ def test_sums_that_overflow_only_together(backend: Any) -> None:
         assert norm == pytest.approx(1.8101933598375617e154 if len(arrays) == 2 else math.sqrt(2) * 1e154, rel=1e-15)
 
 
+@pytest.mark.exam(sample=5)
 @has_float64
 @pytest.mark.parametrize("value", [1e-150, 1e-170, 1e-300])
 def test_eps_far_above_the_norm(backend: Any, value: float) -> None:
@@ -356,6 +359,7 @@ def test_eps_far_above_the_norm(backend: Any, value: float) -> None:
 
 @has_float64
 # Dask computes each chunk in the same way.
+@pytest.mark.exam(sample=2)
 @pytest.mark.only_where(lambda backend: backend.name != "dask")
 def test_large_float64_gradients(backend: Any) -> None:
     check(backend, np.full(300_000, 0.1), "float64")

@@ -10,6 +10,7 @@ import pytest
 from gradclip_adapters.contract import Array, Gradient, Reply
 from gradclip_conformance.cases.build import make_tensor
 from gradclip_conformance.cases.stacking import (
+    NO_EXAMPLE,
     has_separable_examples,
     regroup_units,
     split_inputs,
@@ -44,6 +45,21 @@ def test_examples_are_stacked_and_taken_apart() -> None:
     assert read_values(tuple(one.array for one in passed)) == [[[3.0, -0.0], [0.0, -4.0]], [[0.0], [2.0]]]
     assert read_values(reply.gradients) == [[1.5, 0.0], [0.0], [0.0, -1.0], [0.5]]
     assert reply.inputs == tuple(one.array for one in examples)
+
+
+def test_batch_without_examples_has_a_sum() -> None:
+    nothing = [replace(make_tensor([0.0] * size, "float32"), group=NO_EXAMPLE) for size in (3, 2)]
+    passed = stack_examples(nothing)
+    inputs = tuple(one.array for one in passed)
+    sums = tuple(Array.of(np.full(size, 0.5, np.float32)) for size in (3, 2))
+
+    reply = split_sums(nothing, Reply(sums, inputs=inputs))
+
+    assert [one.array.shape for one in passed if one.array is not None] == [(0, 3), (0, 2)]
+    # Whatever comes back is the sum.
+    assert reply.gradients == sums
+    assert split_inputs(nothing, inputs) == tuple(one.array for one in nothing)
+    assert split_sums(nothing, Reply(inputs)).malformed is not None
 
 
 @pytest.mark.parametrize("shapes", [[(2,)], [(2, 2), (1,)], [(2,), ()]])

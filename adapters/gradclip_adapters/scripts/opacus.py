@@ -7,7 +7,7 @@ from .torch import make, make_sliced, make_strided, make_transposed, read_bfloat
 
 
 def clip(optimizer, gradients, max_grad_norm):
-    parameters = [torch.nn.Parameter(torch.zeros_like(gradient[0])) for gradient in gradients]
+    parameters = [torch.nn.Parameter(gradient.new_zeros(gradient.shape[1:])) for gradient in gradients]
     for parameter, gradient in zip(parameters, gradients):
         parameter.grad_sample = gradient
     sgd = torch.optim.SGD(parameters, lr=1.0)

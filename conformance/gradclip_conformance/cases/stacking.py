@@ -3,7 +3,8 @@
 A case of a clip per example holds the gradients of each example (`Gradient.group` is its number). A function gets them
 stacked: the first axis of an array counts the examples. It returns the sum of the clipped gradients. In a case, each
 element is zero in all examples but one, or several examples are equal, and their number is a power of two. So no sum
-rounds, and each element of a sum belongs to one example, or in equal parts to equal ones.
+rounds, and each element of a sum belongs to one example, or in equal parts to equal ones. A batch without examples, as
+Poisson sampling draws, has tensors of zeros with the number `NO_EXAMPLE`, which are the sum that is expected.
 
 A case of a unitwise clip holds each unit as a gradient of its own, with the parameter's unit. `Gradient.group` is
 the number of the tensor to which a unit belongs. A function gets whole tensors, whose first axis counts the units, or
@@ -27,6 +28,7 @@ from gradclip_adapters.operations import OPERATIONS, Operation
 from ..oracle.formats import read_float64_values, round_all
 
 __all__ = [
+    "NO_EXAMPLE",
     "Stacking",
     "count_examples",
     "has_separable_examples",
@@ -39,6 +41,10 @@ __all__ = [
     "stack_examples",
     "stack_units",
 ]
+
+
+#: The number of the example of gradients that no example has.
+NO_EXAMPLE = -1
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,8 @@ def stack_examples(gradients: Sequence[Gradient]) -> tuple[Gradient, ...]:
 
 def _list_tensors_of_examples(gradients: Sequence[Gradient]) -> list[tuple[Gradient, ...]]:
     """Return, for each tensor, its gradients of all examples."""
-    examples = [[one for one in gradients if one.group == number] for number in range(count_examples(gradients))]
+    count = count_examples(gradients)
+    examples = [[one for one in gradients if one.group == number] for number in range(count)] or [list(gradients)]
     return list(zip(*examples, strict=True))
 
 
@@ -101,6 +108,8 @@ def _stack_example(name: str, parts: Sequence[Gradient]) -> Gradient:
     arrays = [part.array for part in parts if part.array is not None]
     if len(arrays) < len(parts):
         return replace(parts[0], name=name, array=None)
+    if parts[0].group == NO_EXAMPLE:
+        return replace(parts[0], name=name, group=0, array=Array(arrays[0].dtype, (0, *arrays[0].shape), b""))
     shape = (len(arrays), *arrays[0].shape)
     return replace(parts[0], name=name, array=Array(arrays[0].dtype, shape, b"".join(one.data for one in arrays)))
 
@@ -160,6 +169,10 @@ def split_inputs(
     for number, array in enumerate(inputs):
         if array is None or array.shape[:1] != (count,):
             return None
+        if not count:
+            # Nothing was passed that could have changed.
+            shares[NO_EXAMPLE, number] = gradients[number].array
+            continue
         size = len(array.data) // count
         for example in range(count):
             data = array.data[example * size : (example + 1) * size]

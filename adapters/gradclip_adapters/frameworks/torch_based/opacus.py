@@ -39,7 +39,7 @@ class OpacusAdapter(ParametersAdapter):
             message = "every parameter has gradients of the examples"
             raise Unsupported(message, "interface")
         with framework_call(lambda: read_arrays(given)) as seen:
-            parameters = [Parameter(torch.zeros_like(one[0])) for one in given]
+            parameters = [Parameter(one.new_zeros(one.shape[1:])) for one in given]
             for parameter, examples in zip(parameters, given):
                 parameter.grad_sample = examples
             entry.clip(lambda: parameters, call.options)

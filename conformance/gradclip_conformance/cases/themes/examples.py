@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from gradclip_adapters.contract import Gradient
 from ...oracle.formats import FORMATS, next_down, next_up
 from ..build import DTYPES, VALUES, Maker, keep_all, list_digits, list_makers, number_groups, round_to_tensor
 from ..model import Case, expect
+from ..stacking import NO_EXAMPLE
 from .range import HUGE, TINY
 
 __all__ = ["make_cases"]
@@ -93,6 +95,8 @@ def _ask_several_examples(make: Maker) -> Iterator[Case]:
         ("four-equal", number_groups(*([pair, make.tensor([8.0])] for _ in range(4))), 0.5),
         ("two-equal-beside-another", number_groups([above], [far], [above]), 2.5),
     )
+    nothing = [replace(make.tensor([0.0] * size), group=NO_EXAMPLE) for size in (3, 2)]
+    yield make.case("sum-of-examples", "no-example", nothing, 1.0)
     yield make.case("sum-of-examples", "three-kept", number_groups(*([one] for one in three)), 8.0, keep_all)
     yield from make.table(
         "one-norm-over-all",

@@ -230,6 +230,7 @@ class TestResume:
             for line in text.splitlines()
         ]
 
+    @pytest.mark.exam(sample=2)
     @pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
     def test_record_equals_that_of_a_whole_run(
         self, share: float, finished: str, function: str, tmp_path: Path

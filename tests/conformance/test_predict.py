@@ -246,17 +246,14 @@ class TestOracles:
 ANSWERED = [each for each in list_all_cases() if each.norm_type > 0]
 
 
-def test_predictions_of_every_case_can_be_made() -> None:
-    small = [each for each in ANSWERED if sum(len(g.array.data) for g in each.gradients if g.array) < 10_000]
-
-    assert len(small) > 1000
-    for each in small:
-        assert len(predict(each).gradients) == len(each.gradients) == len(predict(each).errors)
-
-
-def test_every_case_has_an_error_bound() -> None:
+def test_every_case_has_a_prediction_with_an_error_bound() -> None:
+    assert len(ANSWERED) > 1000
     for each in ANSWERED:
-        assert math.isfinite(predict(each).widest.clip_bound), each.id
+        prediction = predict(each)
+        assert math.isfinite(prediction.widest.clip_bound), each.id
+        # The elements of larger gradients take seconds.
+        if sum(len(g.array.data) for g in each.gradients if g.array) < 10_000:
+            assert len(prediction.gradients) == len(each.gradients) == len(prediction.errors), each.id
 
 
 @pytest.mark.exam(sample=0)

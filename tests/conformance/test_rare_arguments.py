@@ -27,20 +27,21 @@ class SharesByGlobalNorm(Sharing, ByGlobalNorm):
 
 
 @pytest.mark.parametrize(
-    ("right", "adapter", "rule", "count"),
+    ("right", "adapter", "rule"),
     [
-        (ByValue, TakesTensors, "value.tensor-threshold", 12),
-        (ByNorm, TakesTensors, "norm.tensor-threshold", 9),
-        (ByGlobalNorm, TakesTensors, "global-norm.tensor-threshold", 9),
-        (OverAxes, TakesAxes, "norm.norm-over-axes", 18),
-        (SharesByValue, InProcesses, "value.shards-as-whole", 32),
-        (SharesByNorm, InProcesses, "norm.shards-as-whole", 56),
-        (SharesByGlobalNorm, InProcesses, "global-norm.shards-as-whole", 56),
+        (ByValue, TakesTensors, "value.tensor-threshold"),
+        (ByNorm, TakesTensors, "norm.tensor-threshold"),
+        (ByGlobalNorm, TakesTensors, "global-norm.tensor-threshold"),
+        (OverAxes, TakesAxes, "norm.norm-over-axes"),
+        (SharesByValue, InProcesses, "value.shards-as-whole"),
+        (SharesByNorm, InProcesses, "norm.shards-as-whole"),
+        (SharesByGlobalNorm, InProcesses, "global-norm.shards-as-whole"),
     ],
 )
-def test_right_function_passes(right: type[Clipper], adapter: type[WithAbilities], rule: str, count: int) -> None:
+def test_right_function_passes(right: type[Clipper], adapter: type[WithAbilities], rule: str) -> None:
     dtypes = ("float16", "float32", "float64")
     connection = InProcess(adapter(right(), right.operation, dtypes, None))
     planned = plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=(rule,), dtypes=dtypes))
 
-    assert [run_cell(connection, cell, 1.0).status for cell in planned] == ["pass"] * count
+    assert len(planned) > 8
+    assert {run_cell(connection, cell, 1.0).status for cell in planned} == {"pass"}

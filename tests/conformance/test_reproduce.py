@@ -503,7 +503,7 @@ def test_script_is_as_strict_as_the_judge(name: str, tmp_path: Path, monkeypatch
     allowed = math.floor(predict(case).errors[0].clip_bound)
     module.write_text(IS_OFF, encoding="utf-8")
     monkeypatch.setenv("ULPS", str(2 * allowed))
-    arguments = ["check", "clip_module:clip", "--op", "clip_by_global_norm", "--rule", case.rule]
+    arguments = ["check", "clip_module:clip", "--op", "clip_by_global_norm", "--rule", case.id]
     CliRunner().invoke(gradclip, [*arguments, "-o", str(record)])
     result = CliRunner().invoke(gradclip, ["repro", str(record), case.id, "-o", str(output)])
     assert result.exit_code == 0, result.output

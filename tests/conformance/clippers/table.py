@@ -1,7 +1,7 @@
 """Hold the table of wrong clippers: each wrong clipper occurs once for each rule that must catch it.
 
-Each judged rule needs one wrong clipper. Add another one if at most three cells catch it, and no other clipper is caught
-by some of these cells only. `generated` makes all others.
+Each judged rule needs one wrong clipper. Add another one if at most three cells catch it, and no other clipper is
+caught by some of these cells only. The package `generated` makes all others.
 """
 
 from __future__ import annotations

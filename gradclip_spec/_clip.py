@@ -250,8 +250,8 @@ def clip_by_global_norm(
         while the norm is being traced.
     ValueError
         If `clip_norm` or `eps` is negative or NaN. If `norm_type` is not above zero. If `need_clip` has another
-        structure or an unknown name. If `contributions` has another shape than one row of 4 numbers for each rank.
-        Nothing has been changed when an error is raised.
+        structure or an unknown name. If `contributions` has another shape than one row of 4 numbers for each rank, or
+        another dtype than :func:`norm_contribution` returns. Nothing has been changed when an error is raised.
 
     See Also
     --------
@@ -368,7 +368,8 @@ def global_norm(
         If :func:`clip_by_value` would refuse the arguments for their types or names.
     ValueError
         If `norm_type` is not above zero, or `need_clip` has another structure or an unknown name. If `contributions`
-        has another shape than one row of 4 numbers for each rank.
+        has another shape than one row of 4 numbers for each rank, or another dtype than :func:`norm_contribution`
+        returns.
 
     See Also
     --------
@@ -397,7 +398,7 @@ def _measure(backend: Any, tree: Tree, norm_type: float, contributions: Array) -
     """Return the norm of the included arrays, or of all ranks if their contributions are given."""
     if contributions is None:
         return backend.measure_norm(tree.included, norm_type)
-    check_contributions(contributions)
+    check_contributions(contributions, "float64" if backend.has_float64 else "float32")
     return backend.join(contributions, norm_type)
 
 

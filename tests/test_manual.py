@@ -62,6 +62,7 @@ RUN_BY = {
     "docs/how-to/pytest.md": "tests/conformance/test_decorator.py",
     "docs/how-to/new-expectation.md": "tests/conformance/test_expectations.py",
     "docs/how-to/use-the-reference.md": "tests/test_readme.py and tests/spec/test_documentation.py",
+    "docs/how-to/own-collectives.md": "tests/spec/test_documentation.py",
     "docs/tutorial/adapter.md": "test_tutorial_prints_what_it_shows",
     "docs/tutorial/function.md": "test_tutorial_prints_what_it_shows",
     "docs/tutorial/trainer.md": "tests/adapters/test_torch_meshes.py",

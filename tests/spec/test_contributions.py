@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,22 +81,44 @@ def test_copies_count_on_one_rank_only() -> None:
         assert [x.tolist() for x in clipped] == [[1.5], [part[rank].item() / 2]]
 
 
+def clip_with_mpi(communicator: Any) -> tuple[list[list[float]], float]:
+    """Clip on one of two ranks that both have a bias of 3, and 4 or 12 as their part of a weight."""
+    first = communicator.rank == 0
+    grads, counts_here = [np.array([3.0]), np.array([4.0 if first else 12.0])], [first, True]
+    # docs/how-to/own-collectives.md: begin
+    row = norm_contribution(grads, need_clip=counts_here)
+    rows = np.stack(communicator.allgather(row))
+    clipped, total_norm = clip_by_global_norm(grads, 1.0, contributions=rows)
+    # docs/how-to/own-collectives.md: end
+    return [x.tolist() for x in clipped], float(total_norm)
+
+
+#: What the two ranks get.
+RESULTS = [([[3 / 13], [4 / 13]], 13.0), ([[3 / 13], [12 / 13]], 13.0)]
+
+
 def test_page_shows_what_each_rank_does() -> None:
     def clip(mesh: RankMesh) -> tuple[list[list[float]], float]:
-        communicator = SimpleNamespace(allgather=mesh.all_gather)
-        grads, counts_here = [np.array([3.0]), np.array([[4.0], [12.0]][mesh.rank])], [mesh.rank == 0, True]
-        # docs/how-to/use-the-reference.md: begin
-        row = norm_contribution(grads, need_clip=counts_here)
-        rows = np.stack(communicator.allgather(row))  # mpi4py; torch: all_gather_into_tensor; JAX: jax.lax.all_gather
-        clipped, total_norm = clip_by_global_norm(grads, 1.0, contributions=rows)
-        # docs/how-to/use-the-reference.md: end
-        return [x.tolist() for x in clipped], float(total_norm)
+        return clip_with_mpi(SimpleNamespace(allgather=mesh.all_gather, rank=mesh.rank))
 
     outcomes, mismatch = simulate(Mesh({"ranks": 2}), [clip] * 2)
 
     assert mismatch is None
-    assert [outcome.value[1] for outcome in outcomes] == [13.0, 13.0]
-    assert [outcome.value[0][1] for outcome in outcomes] == [[4.0 / 13.0], [12.0 / 13.0]]
+    assert [outcome.value for outcome in outcomes] == RESULTS
+
+
+def test_page_is_right_with_mpi() -> None:
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+    # Packages of MPI put the program beside Python.
+    launcher = shutil.which("mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if launcher is None:
+        pytest.skip("there is no mpiexec")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [launcher, "-n", "2", sys.executable, __file__]
+
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True, timeout=60)
+
+    assert sorted(done.stdout.splitlines(), reverse=True) == sorted(map(repr, RESULTS), reverse=True)
 
 
 def test_rank_without_gradients_contributes_nothing() -> None:
@@ -115,3 +142,34 @@ def test_number_that_is_not_finite_reaches_every_rank(bad: float) -> None:
 def test_other_shapes_are_refused(rows: Any) -> None:
     with pytest.raises(ValueError, match="row of 4 numbers for each rank"):
         clip_by_global_norm([np.array([1.0])], 1.0, contributions=rows)
+
+
+def test_other_dtypes_are_refused() -> None:
+    grads = [np.array([3e30, 4e30], np.float32)]
+    rows = np.stack([norm_contribution(grads)])
+
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="in float64, got float32; only gather the rows"):
+        clip_by_global_norm(grads, 1.0, contributions=rows.astype(np.float32), inplace=True)
+
+    assert grads[0].tolist() == [np.float32(3e30), np.float32(4e30)]
+
+
+def test_sum_of_rows_in_their_places_is_as_good_as_a_gather() -> None:
+    parts = [[np.array([x])] for x in (1e200, 3.0, 1e-200, math.inf)]
+    placed = np.zeros((4, 4, 4))
+    for rank, part in enumerate(parts):
+        placed[rank, rank] = norm_contribution(part)
+
+    np.testing.assert_array_equal(placed.sum(axis=0), [norm_contribution(part) for part in parts])
+
+
+def main() -> None:
+    """Clip as one rank of MPI, and print the results."""
+    from mpi4py import MPI
+
+    # Write a line at once, because the ranks share the output.
+    os.write(1, f"{clip_with_mpi(MPI.COMM_WORLD)}\n".encode())
+
+
+if __name__ == "__main__":
+    main()

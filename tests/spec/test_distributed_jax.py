@@ -1,6 +1,6 @@
 """Check JAX arrays that are sharded over several devices. The shards stay in place, and only sums are sent.
 
-JAX reads the number of devices when it starts. So this file runs itself as a script in a process with four devices.
+JAX reads the number of devices when it starts. So this file runs itself as a script in a process with eight devices.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ WAYS = [("rows",), (None, "columns"), ("rows", "columns"), (("rows", "columns"),
 
 
 def check(function: Callable[[], None]) -> Callable[[], None]:
-    """Register a check that runs in the process with four devices."""
+    """Register a check that runs in the process with eight devices."""
     CHECKS[function.__name__] = function
     return function
 
 
 def shard_array(values: Any, way: Any, axis_type: str = "Auto") -> Any:
-    """Return a JAX array that lies on four devices."""
+    """Return a JAX array that lies on four of the devices."""
     import jax
 
     mesh = jax.make_mesh((2, 2), ("rows", "columns"), axis_types=(jax.sharding.AxisType[axis_type],) * 2)
@@ -223,6 +223,50 @@ def several_meshes_in_one_list() -> None:
 
 
 @check
+def meshes_of_three_axes() -> None:
+    """Check a mesh with copies, parts and tensor parallelism over eight devices, eagerly and under `jit`."""
+    import jax
+
+    mesh = jax.make_mesh((2, 2, 2), ("replica", "shard", "tensor"), axis_types=(jax.sharding.AxisType.Auto,) * 3)
+    ways = [(("shard", "tensor"),), ("shard", "tensor"), (None, "tensor"), (("replica", "shard"),)]
+    for dtype in ("bfloat16", "float32"):
+        values = make_gradients(dtype)[1:]
+        arrays = [jax.device_put(x, jax.NamedSharding(mesh, jax.P(*way))) for x, way in zip(values, ways, strict=True)]
+        # Each element counts once, although up to eight devices have it.
+        assert measure_transfers(clip_to_norm, arrays) == {"all-reduce": 1}
+        expected, alone = clip_by_global_norm([*values, values[0]], 1.25)
+        for clip in (clip_to_norm, jax.jit(clip_to_norm)):
+            clipped, total = clip([*arrays, jax.numpy.asarray(values[0])])
+            np.testing.assert_array_max_ulp(np.asarray(total), alone, 1)
+            for x, y, z in zip(clipped, expected, [*arrays, clipped[-1]], strict=True):
+                assert x.sharding.is_equivalent_to(z.sharding, x.ndim)
+                # Both are within 1.5 ulp of the exact element, as in `same_as_unsharded`.
+                gap = np.abs(np.asarray(x, np.float64) - np.asarray(y, np.float64))
+                assert np.all(gap <= 2 * np.spacing(np.abs(np.asarray(y, dtype))).astype(np.float64))
+
+
+@check
+def uneven_shards() -> None:
+    """Check arrays whose rows JAX cannot divide evenly. It pads them, and what it adds must not count."""
+    import jax
+
+    mesh = jax.make_mesh((2, 4), ("replica", "shard"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    sharding = jax.NamedSharding(mesh, jax.P("shard"))
+    values = [np.full((3, 5), 2.0, np.float32), np.arange(1.0, 8.0, dtype=np.float32)]
+    for norm_type in (1, 2, 3, math.inf):
+
+        def clip(grads: list[Any], norm_type: float = norm_type) -> Any:
+            shards = [jax.lax.with_sharding_constraint(x, sharding) for x in grads]
+            return clip_by_global_norm(shards, 1.25, norm_type=norm_type)
+
+        expected, alone = clip_by_global_norm(values, 1.25, norm_type=norm_type)
+        clipped, total = jax.jit(clip)(values)
+        np.testing.assert_array_max_ulp(np.asarray(total), alone, 1)
+        for x, y in zip(clipped, expected, strict=True):
+            np.testing.assert_array_max_ulp(np.asarray(x), y, 2)
+
+
+@check
 def contributions_inside_shard_map() -> None:
     """Check ranks that own their collectives: what is sharded, replicated or owned counts once."""
     import jax
@@ -263,6 +307,29 @@ def example_of_the_manual() -> None:
     assert float(total_norm) == 3.0
     assert np.asarray(clipped["weight"]).tolist() == [[0.25, 0.25]] * 8
     assert clipped["weight"].sharding.is_equivalent_to(sharding, 2)
+
+
+@check
+def example_of_own_collectives() -> None:
+    """Clip in a few lines inside `shard_map`, as a user would write them."""
+    import jax
+
+    def clip(weight: Any, bias: Any) -> Any:
+        # docs/how-to/own-collectives.md: begin
+        counted = jax.numpy.where(jax.lax.axis_index("shard") == 0, bias, 0)
+        rows = jax.lax.all_gather(norm_contribution([weight, counted]), "shard", to="invarying")
+        clipped, total_norm = clip_by_global_norm([weight, bias], 1.0, contributions=rows)
+        # docs/how-to/own-collectives.md: end
+        return clipped, total_norm
+
+    mesh = jax.make_mesh((4,), ("shard",), axis_types=(jax.sharding.AxisType.Auto,))
+    sharded, copied = jax.P("shard"), jax.P()
+    run = jax.shard_map(clip, mesh=mesh, in_specs=(sharded, copied), out_specs=([sharded, copied], copied))
+    values = np.array([4.0, 12.0, 84.0, 0.0], np.float32) * np.float32(1e30), np.array([3e30], np.float32)
+    clipped, total_norm = jax.jit(run)(*values)
+    np.testing.assert_array_max_ulp(np.asarray(total_norm), np.float32(85e30), 1)
+    for found, whole in zip(clipped, values, strict=True):
+        np.testing.assert_array_max_ulp(np.asarray(found), np.float32(whole / np.float64(85e30)), 2)
 
 
 @check
@@ -309,7 +376,7 @@ def main() -> None:
     """Run every check and print its outcome."""
     import jax
 
-    assert len(jax.devices()) == 4
+    assert len(jax.devices()) == 8
     outcomes = {}
     for name, function in CHECKS.items():
         try:
@@ -324,7 +391,7 @@ def main() -> None:
 
 @pytest.fixture(scope="module")
 def outcomes() -> Any:
-    """Return what the process with four devices printed about its checks."""
+    """Return what the process with eight devices printed about its checks."""
     try:
         importlib.import_module("jax")
     except ImportError as error:
@@ -332,7 +399,7 @@ def outcomes() -> Any:
             raise
         pytest.skip(f"jax is not installed: {error}")
     environment = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
@@ -342,7 +409,7 @@ def outcomes() -> Any:
 
 
 @pytest.mark.parametrize("name", list(CHECKS))
-def test_on_four_devices(outcomes: dict[str, str], name: str) -> None:
+def test_on_eight_devices(outcomes: dict[str, str], name: str) -> None:
     assert not outcomes[name], outcomes[name]
 
 

@@ -22,7 +22,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, clip_unitwise, global_norm
+from gradclip_spec import (
+    clip_by_global_norm,
+    clip_by_norm,
+    clip_by_value,
+    clip_unitwise,
+    global_norm,
+    norm_contribution,
+)
 
 pytestmark = pytest.mark.array_library("torch")
 
@@ -414,6 +421,62 @@ def two_dimensional_meshes(mesh: Any) -> None:
         clipped, total = clip_by_global_norm(shards, 1.25)
 
         assert_on_budget(whole, [x.full_tensor() for x in clipped], total, 1.25, dtype)
+
+
+@check
+def partial_sums_on_two_dimensional_meshes(mesh: Any) -> None:
+    """Check sums that are spread over one dimension of a mesh, with a flat mesh and a plain tensor in the same list."""
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+
+    grid = init_device_mesh("cpu", (2, mesh.size() // 2))
+    ways = [(Partial(), Shard(0)), (Replicate(), Partial()), (Partial(), Replicate()), (Partial(), Partial())]
+    for norm_type in (1, 2, 3, math.inf):
+        whole = make_gradients("float64")
+        shards = []
+        for x, way in zip(whole, ways, strict=False):
+            held = shard_tensor(grid, x, *(Replicate() if part == Partial() else part for part in way)).to_local()
+            # Along a dimension with sums, only the first process has an addend that is not zero. So the sum is exact.
+            first = all(not at or part != Partial() for at, part in zip(grid.get_coordinate(), way, strict=True))
+            addend = held if first else torch.zeros_like(held)
+            shape = {"shape": x.shape, "stride": x.stride()}
+            shards.append(DTensor.from_local(addend, grid, way, run_check=False, **shape))
+        given = [*shards, shard_tensor(mesh, whole[-1], Shard(1)), whole[0]]
+        expected, alone = clip_by_global_norm([*whole, whole[0]], 1.25, norm_type=norm_type)
+        clipped, total = clip_by_global_norm(given, 1.25, norm_type=norm_type)
+
+        assert abs(float(total) - float(alone)) <= 2 * np.spacing(float(alone))
+        assert [x.placements for x in clipped[:4]] == ways
+        for x, y in zip(clipped, expected, strict=True):
+            found = x.full_tensor() if isinstance(x, DTensor) else x
+            np.testing.assert_array_max_ulp(found.numpy(), y.numpy(), 4)
+
+
+@check
+def plain_tensors_with_own_collectives(mesh: Any) -> None:
+    """Clip plain tensors in a few lines: a copy on each rank, a part on each, and a rank without any gradient."""
+    import torch
+
+    rank, size = mesh.get_rank(), mesh.size()
+    parts = [torch.tensor([1e30 * number]) for number in (4, 12, 84, 0)[: size - 1]]
+    copy = torch.tensor([3e30])
+    last = rank == size - 1
+    grads, counts_here = [None, None] if last else [copy.clone(), parts[rank].clone()], [rank == 0, True]
+    # docs/how-to/own-collectives.md: begin
+    row = torch.as_tensor(norm_contribution(grads, need_clip=counts_here))  # with `device=` on a GPU
+    rows = row.new_empty(4 * torch.distributed.get_world_size())
+    torch.distributed.all_gather_into_tensor(rows, row)
+    _, total_norm = clip_by_global_norm(grads, 1.0, contributions=rows.reshape(-1, 4), inplace=True)
+    # docs/how-to/own-collectives.md: end
+    whole = [copy, *parts]
+    expected, alone = clip_by_global_norm(whole, 1.0)
+    assert float(total_norm) == float(alone)
+    if last:
+        assert grads == [None, None]
+    else:
+        assert grads[0].equal(expected[0])
+        assert grads[1].equal(expected[1 + rank])
 
 
 @check

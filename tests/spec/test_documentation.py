@@ -14,6 +14,7 @@ import gradclip_spec
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
+USE, OWN = "docs/how-to/use-the-reference.md", "docs/how-to/own-collectives.md"
 FUNCTIONS = ["clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm"]
 
 
@@ -56,11 +57,14 @@ def test_every_section_is_there(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["torch_tensors", "distributed_torch", "distributed_jax", "distributed_dask", "contributions"]
+    ("page", "module"),
+    [
+        *((USE, module) for module in ("torch_tensors", "distributed_torch", "distributed_jax", "distributed_dask")),
+        *((OWN, module) for module in ("contributions", "distributed_torch", "distributed_jax")),
+    ],
 )
-def test_manual_shows_what_is_tested(module: str) -> None:
+def test_manual_shows_what_is_tested(page: str, module: str) -> None:
     source = (HERE / f"test_{module}.py").read_text(encoding="utf-8")
-    page = "docs/how-to/use-the-reference.md"
     (tested,) = re.findall(rf"# {page}: begin\n(.*?)\n *# {page}: end", source, flags=re.DOTALL)
 
     assert f"```python\n{textwrap.dedent(tested)}\n```" in (ROOT / page).read_text(encoding="utf-8")

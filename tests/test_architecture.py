@@ -60,9 +60,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 
 
-def list_imports(path: Path) -> Iterator[str]:
-    """Yield the full name of each absolute import in a file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@functools.cache
+def parse(module: str) -> ast.Module:
+    """Return the syntax tree of a module, which several tests walk."""
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+def list_imports(module: str) -> Iterator[str]:
+    """Yield the full name of each absolute import in a module."""
+    for node in ast.walk(parse(module)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -78,8 +84,8 @@ def list_allowed(module: str) -> tuple[str, ...]:
 def test_modules_import_only_allowed_packages() -> None:
     bad = [
         f"{module} imports {name}, but may import only {list_allowed(module)}"
-        for module, path in MODULES.items()
-        for name in list_imports(path)
+        for module in MODULES
+        for name in list_imports(module)
         if name.partition(".")[0] in PACKAGES
         # The suite locates the folder of that package with a bare `import gradclip_adapters`.
         if not any(f"{name}.".startswith(f"{prefix}.") for prefix in list_allowed(module))
@@ -117,10 +123,9 @@ SUITE = {name: path for name, path in MODULES.items() if name.startswith("gradcl
 @functools.cache
 def list_edges(module: str) -> set[str]:
     """Return the modules of the four packages that a module imports anywhere in its file."""
-    path = MODULES[module]
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    package = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parse(module)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -170,7 +175,7 @@ def test_imports_have_no_circle() -> None:
 @functools.cache
 def list_names(module: str) -> tuple[list[str], set[str]]:
     """Return `__all__` of a module, and the names that it binds at the top level."""
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    tree = parse(module)
     exported: list[str] = []
     bound: set[str] = set()
     # The module's `__getattr__` supplies the names that are imported for the type checker only.
@@ -199,7 +204,7 @@ def test_all_lists_existing_names() -> None:
 
 def list_hidden_imports(module: str) -> Iterator[str]:
     """Yield the names that a module imports of another package and that are not in the `__all__` of their module."""
-    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+    for node in ast.walk(parse(module)):
         if not isinstance(node, ast.ImportFrom) or node.level or node.module not in MODULES:
             continue
         if node.module.partition(".")[0] == module.partition(".")[0]:

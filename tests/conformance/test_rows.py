@@ -54,6 +54,7 @@ def test_the_same_seed_draws_the_same_rows_everywhere() -> None:
     assert hashlib.sha256(json.dumps(drawn).encode()).hexdigest() == DIGEST_OF_ROWS
 
 
+@pytest.mark.exam(sample=2)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_rows_have_every_level_and_no_impossible_pair(operation: str) -> None:
     rows = [draw_levels(operation, number) for number in range(3000)]

@@ -204,8 +204,14 @@ def _fit_answer(case: Case, answer: Answer) -> list[str]:
     if any(_is_reproduced(case, reply, groups, right, eps) for eps in EPSILONS):
         return _explain_rest(reply, every, right)
     fitting = []
+    smallest = float(FORMATS[case.dtype].smallest_normal)
+    powers = [norm**case.norm_type for ranks in right for norm in ranks]
+    underflows = case.norm_type < math.inf and max(powers, default=0.0) < smallest
     for cause, find in _list_models(get_mesh(case.call(""))):
         norms = [find(parts) for parts in every]
+        if underflows and not any(norm for ranks in norms for norm in ranks):
+            # A norm of zero may be that of a rank with zeros, but the squares underflow on any rank.
+            continue
         if cause not in fitting and any(_is_reproduced(case, reply, groups, norms, eps) for eps in EPSILONS):
             fitting.append(cause)
     size = get_mesh(case.call("")).size

@@ -27,6 +27,9 @@ from .model import Explanation, Judged
 
 __all__ = ["explain_on_meshes", "name_epsilon_per_rank"]
 
+#: For each rank, the places of its gradients and its parts of them in float64.
+Held = Sequence[Sequence[tuple[int, "np.ndarray[Any, Any] | None"]]]
+
 #: A function that returns the norm that each rank finds.
 FindNorms = Callable[["_Parts"], Sequence[float]]
 
@@ -37,20 +40,32 @@ ROUNDINGS = 32
 EPSILONS = (0.0, 1e-6)
 
 
+def _cut(call: Call) -> Held:
+    """Return what each rank of a call has."""
+    return [
+        [
+            (place, None if part.array is None else read_float64_values(part.array).reshape(part.array.shape))
+            for place, part in zip(list_gradients(call, rank), cut_call(call, rank).gradients, strict=True)
+        ]
+        for rank in range(get_mesh(call).size)
+    ]
+
+
 class _Parts:
     """The parts of one group of gradients that has a norm of its own, on all ranks."""
 
-    def __init__(self, call: Call, members: Sequence[int], order: float) -> None:
+    def __init__(self, call: Call, held: Held, members: Sequence[int], order: float) -> None:
         self.mesh = get_mesh(call)
         self.order = order
         self.gradients = {place: call.gradients[place] for place in members}
-        self.powers: list[dict[int, float]] = []
-        for rank in range(self.mesh.size):
-            held: dict[int, float] = {}
-            for place, part in zip(list_gradients(call, rank), cut_call(call, rank).gradients, strict=True):
-                if place in self.gradients and part.array is not None:
-                    held[place] = _sum_powers(read_float64_values(part.array), order)
-            self.powers.append(held)
+        self.powers = [
+            {
+                place: _sum_powers(values, order)
+                for place, values in of_rank
+                if place in self.gradients and values is not None
+            }
+            for of_rank in held
+        ]
 
     def count_copies(self, place: int, axes: Sequence[str]) -> int:
         """Return how many ranks along some axes have the same copy."""
@@ -198,10 +213,10 @@ def _fit_answer(case: Case, answer: Answer) -> list[str]:
     if not isinstance(answer, Replied) or answer.reply.malformed is not None:
         return []
     reply = answer.reply
-    groups = _group(case)
-    every = [_Parts(case.call(""), members, case.norm_type) for members in groups]
+    groups, held = _group(case), _cut(case.call(""))
+    every = [_Parts(case.call(""), held, members, case.norm_type) for members in groups]
     right = [_find_right(parts) for parts in every]
-    if any(_is_reproduced(case, reply, groups, right, eps) for eps in EPSILONS):
+    if any(_is_reproduced(case, reply, held, groups, right, eps) for eps in EPSILONS):
         return _explain_rest(reply, every, right)
     fitting = []
     smallest = float(FORMATS[case.dtype].smallest_normal)
@@ -212,10 +227,10 @@ def _fit_answer(case: Case, answer: Answer) -> list[str]:
         if underflows and not any(norm for ranks in norms for norm in ranks):
             # A norm of zero may be that of a rank with zeros, but the squares underflow on any rank.
             continue
-        if cause not in fitting and any(_is_reproduced(case, reply, groups, norms, eps) for eps in EPSILONS):
+        if cause not in fitting and any(_is_reproduced(case, reply, held, groups, norms, eps) for eps in EPSILONS):
             fitting.append(cause)
     size = get_mesh(case.call("")).size
-    if any(_is_reproduced(case, reply, groups, right, size * eps) for eps in EPSILONS[1:]):
+    if any(_is_reproduced(case, reply, held, groups, right, size * eps) for eps in EPSILONS[1:]):
         fitting.append("epsilon-per-rank")
     return fitting or (["processes-differ"] if reply.apart else [])
 
@@ -239,23 +254,27 @@ def _group(case: Case) -> list[list[int]]:
 
 
 def _is_reproduced(
-    case: Case, reply: Reply, groups: Sequence[Sequence[int]], norms: Sequence[Sequence[float]], eps: float
+    case: Case,
+    reply: Reply,
+    held: Held,
+    groups: Sequence[Sequence[int]],
+    norms: Sequence[Sequence[float]],
+    eps: float,
 ) -> bool:
     """Return whether the results are those of ranks that clip by these norms."""
     call = case.call("")
     threshold = float(case.options["clip_norm"])
     norm_of = {place: ranks for members, ranks in zip(groups, norms, strict=True) for place in members}
     replies = []
-    for rank in range(get_mesh(call).size):
+    for rank, of_rank in enumerate(held):
         results: list[Array | None] = []
-        for place, part in zip(list_gradients(call, rank), cut_call(call, rank).gradients, strict=True):
-            if part.array is None:
+        for place, values in of_rank:
+            if values is None:
                 results.append(None)
                 continue
-            values = read_float64_values(part.array)
             norm = norm_of[place][rank] if place in norm_of else 0.0
             factor = 1.0 if norm + eps <= threshold else threshold / (norm + eps)
-            results.append(Array.of((values * factor).reshape(part.array.shape)))
+            results.append(Array.of(values * factor))
         replies.append(Reply(tuple(results)))
     expected = join_replies(call, replies).gradients
     if len(expected) != len(reply.gradients):

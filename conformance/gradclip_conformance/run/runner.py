@@ -412,8 +412,11 @@ def _run_job(
             return
     try:
         taken = iter(lambda: _take_next(waiting), None)
-        for cell in run_cells(
-            connection, taken, request.timeout, state.claims, state.known, state.probes, state.evidence
+        options = (request.timeout, state.claims, state.known, state.probes, state.evidence)
+        # With several jobs, a cell that one of them had taken beforehand could wait behind a slow one.
+        alone = request.jobs <= 1
+        for cell in (
+            run_cells(connection, taken, *options) if alone else (run_cell(connection, one, *options) for one in taken)
         ):
             # The stop may have ended the host. Then the cell says nothing about the framework.
             if state.stopped.is_set():

@@ -115,7 +115,7 @@ AXES = (
             ("4*n33", "33 to 63 tensors: flags beyond 32 bits"),
             ("3*n65", f"65 to 110 tensors: {LISTED}"),
             ("4*n129", f"129 to 320 tensors: {LISTED}"),
-            ("4*n321", f"321 to 1,049 tensors: {LISTED}"),
+            ("5*n321", f"321 to 1,049 tensors: {LISTED}"),
         ),
     ),
     Axis(

@@ -28,7 +28,7 @@ LAUNCHES = (32, 64, 110, 128, 256, 320, 1000, 1024)
 WATCHED = 20
 
 #: The largest number of long tensors at the end of a long list, and an approximate limit for the sum of their lengths.
-MOST_LONG, ELEMENTS = 10, 400_000
+MOST_LONG, ELEMENTS = 10, 60_000
 
 #: The shapes of these long tensors, unless all are alike.
 LONG_SHAPES = ("flat", "odd", "three", "square", "even", "five", "one-row", "one-column")

@@ -211,7 +211,7 @@ def test_neighbours_of_one_kind_travel_as_one_message() -> None:
     recipe = Recipe("numbers", 1)
     arrays = [Array("float32", shape, expand(recipe, "float32", shape), recipe) for shape in shapes]
     call = Call("subject", tuple(Gradient(f"g{i}", array) for i, array in enumerate((*arrays, None))), {})
-    halves = [Array("float32", array.shape, bytes(len(array.data))) for array in arrays]
+    halves = [Array("float32", array.shape, bytes([place] * len(array.data))) for place, array in enumerate(arrays)]
 
     reply = Reply((*halves, None), inputs=(*arrays, None))
     message = encode_reply(reply, 1, decode_call(encode_call(call, 1, by_recipe=True)))

@@ -75,6 +75,7 @@ def test_each_question_has_words_for_a_right_answer() -> None:
     questions = load_questions()
 
     assert len({question.id for question in questions}) == len(questions)
+    assert all(question.measure or question.causes for question in questions)
     assert all(any(words.right for words in question.answers) for question in questions)
 
 
@@ -110,6 +111,22 @@ class TestAnswers:
         told = answer("overflow", "overflow-of-squares", {}, cell, cause="squares-overflow", group="arithmetic-limits")
         assert told == answer("overflow", "overflow-of-squares", {}, cell, cause="squares-overflow")
         assert told[0] == "broken"
+
+    def test_case_on_a_mesh_answers_by_its_name_without_the_mesh(self, answer: Callable[..., Any]) -> None:
+        case = "global-norm.shards-as-whole/two-parts@all:replica=2,shard=2/float32"
+        cell = {"case": case, "status": "fail", "behaviour": "other"}
+
+        told = answer("copies", "shards-as-whole", cell, cause="copies-counted")
+
+        assert told == ("broken", "once per copy")
+
+    def test_right_cells_do_not_hide_an_error(self, answer: Callable[..., Any]) -> None:
+        cells = [
+            {"case": f"global-norm.shards-as-whole/{name}/float32", "status": status}
+            for name, status in (("uneven", "pass"), ("empty-part", "fail"))
+        ]
+
+        assert answer("uneven", "shards-as-whole", *cells, cause="rank-absent")[0] == "broken"
 
     def test_behaviour_gives_words_where_the_cause_has_none(self, answer: Callable[..., Any]) -> None:
         cell = {"status": "fail", "behaviour": "all-nan"}

@@ -21,7 +21,7 @@ from gradclip_adapters.contract import DTYPES, Array
 from gradclip_adapters.operations import OPERATIONS
 
 from ..cases.model import Case
-from ..oracle import integers
+from ..oracle import groups, integers
 from ..oracle.arrays import decode
 from ..oracle.distances import measure_distances
 from ..oracle.formats import (
@@ -36,13 +36,7 @@ from ..oracle.formats import (
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.model import DyadicArray, ErrorBounds, ExpectedArray, Prediction
 from ..oracle.predict import predict
-from ..oracle.question import (
-    compute_layer_share,
-    count_divisor,
-    find_narrowest,
-    get_clipping_threshold,
-    list_norm_groups,
-)
+from ..oracle.question import count_divisor, list_norm_groups
 
 __all__ = [
     "Group",
@@ -208,9 +202,14 @@ class Group:
     alone: bool = False
 
     @cached_property
+    def asked(self) -> groups.Group:
+        """What the call asks of these gradients."""
+        return groups.make_group(self.seen.case, [tensor.index for tensor in self.tensors])
+
+    @cached_property
     def threshold(self) -> float:
         """The threshold of the norm. A unitwise clip has one for each unit."""
-        return self.seen.find_threshold(self.tensors[0].index if self.tensors else None)
+        return self.asked.threshold
 
     @cached_property
     def total(self) -> float | None:
@@ -278,7 +277,7 @@ class Group:
     @property
     def divisor(self) -> int:
         """The number that divides the sum of powers, if the norm is an average. Otherwise 1."""
-        return count_divisor(self.seen.case.operation, self.count)
+        return self.asked.divisor
 
     @property
     def is_long(self) -> bool:
@@ -288,7 +287,7 @@ class Group:
     @cached_property
     def forms(self) -> list[Format]:
         """The formats in which the norm may have been computed: the narrowest, and for half precision also float32."""
-        form = FORMATS[find_narrowest(self.seen.case)] if len(self.tensors) != 1 else self.tensors[0].form
+        form = self.asked.form
         return [form, FORMATS["float32"]] if form.precision < 24 else [form]
 
     @cached_property
@@ -332,20 +331,6 @@ class Seen:
     def __post_init__(self) -> None:
         """Compute the expected results."""
         self.prediction = predict(self.case)
-
-    def find_threshold(self, index: int | None) -> float:
-        """Return the threshold of a gradient's norm. Each unit has its own, and so has each layer."""
-        factor = get_clipping_threshold(self.case)
-        share = None if index is None else compute_layer_share(self.case, index)
-        if share is not None:
-            return factor * math.sqrt(share)
-        parameter = None if index is None else self.case.gradients[index].parameter
-        if parameter is None:
-            return factor
-        exact = decode(parameter.data, parameter.dtype)
-        if not exact.is_finite:
-            return math.nan
-        return factor * max(float(integers.compute_norm([exact]).middle), float(self.case.options.get("eps", 0.0)))
 
     @property
     def order(self) -> float:

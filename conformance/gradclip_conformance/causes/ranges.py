@@ -17,7 +17,6 @@ import numpy.typing as npt
 from gradclip_adapters.operations import OPERATIONS
 
 from ..oracle import integers
-from ..oracle.arrays import decode
 from ..oracle.bounds import compute_error_bounds
 from ..oracle.formats import FORMATS, Format, compute_power_of_two, decode_doubles, has_long_doubles, round_all
 from ..oracle.formula import PLAIN, Formula
@@ -69,10 +68,10 @@ def list_ranges(group: Group, formulas: Sequence[Formula], barred: Collection[st
 
 def _explain_limit(group: Group, cause: str) -> Explanation | None:
     """Explain results by the squares of a unit's parameter: they make the limit infinite, or zero."""
-    parameter = group.seen.case.gradients[group.tensors[0].index].parameter
+    parameter = group.asked.parameter
     if parameter is None:
         return None
-    total, form = integers.compute_norm([decode(parameter.data, parameter.dtype)]).middle ** 2, FORMATS[parameter.dtype]
+    total, form = integers.compute_norm(group.asked.weights).middle ** 2, FORMATS[parameter.dtype]
     if cause == "squares-overflow" and total > form.largest and group.kinds <= {Kind.SAME}:
         return Explanation.of(cause, "unclipped", effect="unchanged")
     if cause == "squares-underflow" and 0 < total < form.smallest_normal and group.kinds <= {Kind.ZERO}:

@@ -15,6 +15,7 @@ from ..cases.model import Case
 from ..oracle.arrays import decode
 from ..oracle.formats import read_float64_values, round_all
 from ..oracle.formula import PLAIN, Formula
+from ..oracle.question import get_clipping_threshold
 from .facts import Group, Seen, Tensor, compute_coefficient
 from .model import Explanation
 
@@ -80,7 +81,7 @@ def is_clipped_by_rows(seen: Seen) -> bool:
         return False
     tensors = list(seen.tensors.values())
     return any(len(one.given.shape) > 1 for one in tensors) and all(
-        _is_clipped_in_rows(tensor, seen.find_threshold(tensor.index)) for tensor in tensors
+        _is_clipped_in_rows(tensor, get_clipping_threshold(seen.case)) for tensor in tensors
     )
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Any
@@ -28,19 +28,13 @@ from gradclip_adapters.contract import Array
 from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import Status
 
-from .bounds import add_parameter_errors, compute_error_bounds
+from .bounds import NOTHING
 from .distances import Measured
 from .formats import FORMATS, Format, convert_to_dtype, decode_doubles, read_float64_values
 from .formula import PLAIN, Formula
+from .groups import Group, make_group
 from .model import ErrorBounds
-from .question import (
-    Question,
-    compute_layer_share,
-    count_divisor,
-    find_narrowest,
-    get_clipping_threshold,
-    list_norm_groups,
-)
+from .question import Question, list_norm_groups
 
 __all__ = ["DOUBT", "WholeCall", "make_whole_call"]
 
@@ -55,16 +49,13 @@ SMALL_POWERS = 4
 
 
 @dataclass(frozen=True)
-class _Group:
-    """Gradients that share a norm, with the norm and its error bounds."""
+class _Sized:
+    """A group with its norm, its threshold and its error bounds, in long doubles."""
 
-    members: tuple[int, ...]
+    group: Group
     norm: Any
-    errors: ErrorBounds
-    #: The dtype in which the norm and the threshold are compared.
-    form: Format
-    #: The threshold, which may depend on the norm of a parameter or on the share of a layer.
     threshold: Any
+    errors: ErrorBounds
 
 
 @dataclass(frozen=True)
@@ -85,59 +76,28 @@ class WholeCall:
         return self._values[index]
 
     @cached_property
-    def groups(self) -> tuple[_Group, ...]:
+    def groups(self) -> tuple[_Sized, ...]:
         """The norms of the included gradients, in the order of their groups."""
-        chosen = [group for group in list_norm_groups(self.question) if group]
-        order = self.question.norm_type
-        powers = self._sum_powers([i for group in chosen for i in group], order)
-        common = FORMATS[find_narrowest(self.question)]
-        # Many small gradients are equal, so reuse their groups.
-        known: dict[tuple[Any, int, str, int], _Group] = {}
+        chosen = [make_group(self.question, members) for members in list_norm_groups(self.question) if members]
+        powers = self._sum_powers([i for group in chosen for i in group.members], self.question.norm_type)
+        # Many small gradients are equal, so reuse their norms.
+        known: dict[tuple[Any, ...], tuple[Any, Any, ErrorBounds]] = {}
         found = []
-        for members in chosen:
-            terms = np.array([powers[i] for i in members], dtype=np.longdouble)
-            total = terms.max() if order == math.inf else terms.sum()
+        for group in chosen:
+            terms = np.array([powers[i] for i in group.members], dtype=np.longdouble)
+            total = terms.max() if self.question.norm_type == math.inf else terms.sum()
             # Count only elements that are not zero, because adding a zero is exact.
-            elements = sum(self._count_terms(i) for i in members)
-            form = common if len(members) > 1 else FORMATS[self._find_dtype(members[0])]
-            divisor = count_divisor(self.question.operation, sum(self.read_values(i).size for i in members))
-            key = (total, elements, form.name, divisor)
+            elements = sum(int(np.count_nonzero(self.read_values(i))) for i in group.members)
+            key = (total, elements, group.form.name, group.divisor, group.parameter, group.share)
             if key not in known:
-                is_average = OPERATIONS[self.question.operation].is_average
-                known[key] = _make_group(total, order, elements, form, divisor, is_average=is_average)
-            group = replace(known[key], members=tuple(members), threshold=np.longdouble(self._get_threshold()))
-            found.append(self._multiply_threshold(group))
+                known[key] = _size(group, total, elements)
+            found.append(_Sized(group, *known[key]))
         return tuple(found)
 
-    def _get_threshold(self) -> float:
-        is_by_norm = OPERATIONS[self.question.operation].is_by_norm
-        return get_clipping_threshold(self.question) if is_by_norm else 0.0
-
-    def _multiply_threshold(self, group: _Group) -> _Group:
-        """Return the group with its own threshold: a multiple of a parameter's norm, or the share of a layer."""
-        first = group.members[0]
-        parameter, share = self.question.gradients[first].parameter, compute_layer_share(self.question, first)
-        if parameter is None and share is None:
-            return group
-        if share is not None:
-            norm, terms = np.sqrt(np.longdouble(share.numerator) / np.longdouble(share.denominator)), 1
-        else:
-            assert parameter is not None
-            values = read_float64_values(parameter).astype(np.longdouble)
-            norm, terms = np.sqrt((values * values).sum()), int(np.count_nonzero(values))
-            norm = max(norm, np.longdouble(self.question.options.get("eps", 0.0)))
-        errors = add_parameter_errors(group.form, group.errors, compute_error_bounds(group.form, 2.0, terms, 1.0))
-        with np.errstate(invalid="ignore"):
-            return replace(group, threshold=group.threshold * norm, errors=errors)
-
-    def _count_terms(self, index: int) -> int:
-        return int(np.count_nonzero(self.read_values(index)))
-
-    def compute_norm_errors(self, dtype: str) -> ErrorBounds:
-        """Return the bounds for the norm that is returned, over all included gradients."""
-        terms = sum(self._count_terms(i) for i in self.question.included)
-        norm = float(self.groups[0].norm) if self.groups else 0.0
-        return compute_error_bounds(FORMATS[dtype], self.question.norm_type, terms, norm)
+    @property
+    def norm_errors(self) -> ErrorBounds:
+        """The bounds for the norm that is returned, over all included gradients."""
+        return self.groups[0].errors if self.groups else NOTHING
 
     def _find_dtype(self, index: int) -> str:
         array = self.question.gradients[index].array
@@ -178,15 +138,15 @@ class WholeCall:
         # In a sum of examples, the NaN of one example may stand at the elements of all others.
         sums = OPERATIONS[self.question.operation].sums_examples
         spoilt = sums and not all(np.isfinite(group.norm) for group in self.groups)
-        by_dtype: dict[str, list[tuple[int, _Group, Any, bool]]] = {}
+        by_dtype: dict[str, list[tuple[int, _Sized, Any, bool]]] = {}
         known: dict[tuple[Any, Any, ErrorBounds], tuple[Any, bool]] = {}
-        for group in self.groups:
-            if np.isfinite(group.norm):
-                key = (group.norm, group.threshold, group.errors)
+        for sized in self.groups:
+            if np.isfinite(sized.norm):
+                key = (sized.norm, sized.threshold, sized.errors)
                 if key not in known:
-                    known[key] = self._compute_factor(group, formula)
-                for i in group.members:
-                    by_dtype.setdefault(self._find_dtype(i), []).append((i, group, *known[key]))
+                    known[key] = self._compute_factor(sized, formula)
+                for i in sized.group.members:
+                    by_dtype.setdefault(self._find_dtype(i), []).append((i, sized, *known[key]))
         for dtype, members in by_dtype.items():
             filled = [each for each in members if self.read_values(each[0]).size]
             if spoilt:
@@ -201,10 +161,10 @@ class WholeCall:
         pairs = zip(self.question.gradients, results, strict=True)
         return _read([None if g.array is None else _convert_to_dtype(result, g.array) for g, result in pairs])
 
-    def _compute_factor(self, group: _Group, formula: Formula) -> tuple[Any, bool]:
+    def _compute_factor(self, sized: _Sized, formula: Formula) -> tuple[Any, bool]:
         """Return the coefficient, and whether rounding of the norm decides which side of the threshold is right."""
-        threshold = group.threshold
-        norm, small = group.norm, np.longdouble(formula.eps)
+        threshold = sized.threshold
+        norm, small = sized.norm, np.longdouble(formula.eps)
         shift = small if formula.kind == "coefficient" else np.longdouble(0)
         if np.isinf(threshold):
             whole = formula.kind != "min-numerator" or norm + small == 0
@@ -213,8 +173,8 @@ class WholeCall:
         above = norm > limit
         near = False
         if not (self.exact and shift == 0):
-            spacing = float(_measure_spacing(np.array([float(abs(limit))]), group.form)[0])
-            near = bool(abs(norm - limit) <= spacing * (group.errors.norm_bound + DOUBT))
+            spacing = float(_measure_spacing(np.array([float(abs(limit))]), sized.group.form)[0])
+            near = bool(abs(norm - limit) <= spacing * (sized.errors.norm_bound + DOUBT))
         if formula.kind in ("plain", "coefficient"):
             top, bottom = (threshold, norm + shift) if above else (np.longdouble(1), np.longdouble(1))
         elif formula.kind == "max-denominator":
@@ -224,7 +184,7 @@ class WholeCall:
         return (top / bottom if bottom else np.longdouble(1)), near
 
     def _measure_some(
-        self, members: Sequence[tuple[int, _Group, Any, bool]], form: Format, got: dict[int, Doubles], flushes: bool
+        self, members: Sequence[tuple[int, _Sized, Any, bool]], form: Format, got: dict[int, Doubles], flushes: bool
     ) -> Measured:
         """Measure gradients of one dtype.
 
@@ -244,9 +204,9 @@ class WholeCall:
         largest[factors != 1] = np.maximum(largest[factors != 1] - DOUBT, 0.0)
         open_sides = np.array([near for *_, near in members])
         touched = (factors == 1) & ~open_sides & (largest > 0)
-        coarser = np.array([max(1.0, 2.0 ** (form.precision - group.form.precision)) for _, group, *_ in members])
-        bounds = np.array([group.errors.clip_bound for _, group, *_ in members]) * coarser
-        budgets = np.array([group.errors.clip_budget for _, group, *_ in members])
+        coarser = np.array([max(1.0, 2.0 ** (form.precision - sized.group.form.precision)) for _, sized, *_ in members])
+        bounds = np.array([sized.errors.clip_bound for _, sized, *_ in members]) * coarser
+        budgets = np.array([sized.errors.clip_budget for _, sized, *_ in members])
         grades = np.where(touched | (largest > bounds), 2, np.where(largest > budgets, 1, 0))
         worst = max(range(len(members)), key=lambda i: (grades[i], largest[i]))
         place = int(every[starts[worst] : starts[worst] + sizes[worst]].argmax())
@@ -300,26 +260,27 @@ class WholeCall:
                 return Measured(Status.FAIL, math.inf if math.isnan(distance) else distance, i, place)
         return Measured()
 
-    def find_silent_group(self, results: Sequence[Array | None]) -> _Group | None:
+    def find_silent_group(self, results: Sequence[Array | None]) -> _Sized | None:
         """Return the first group whose results do not show its NaN or infinite norm, or None if there is none.
 
         Results show such a norm if they are NaN everywhere. For an infinite norm, they also show it if they follow the
         formula: NaN in place of infinite elements, and zeros elsewhere.
         """
-        for group in self.groups:
-            if np.isfinite(group.norm):
+        for sized in self.groups:
+            if np.isfinite(sized.norm):
                 continue
-            given = np.concatenate([self.read_values(i) for i in group.members])
-            after = np.concatenate([read_float64_values(a) for i in group.members if (a := results[i]) is not None])
+            given = np.concatenate([self.read_values(i) for i in sized.group.members])
+            got = (results[i] for i in sized.group.members)
+            after = np.concatenate([read_float64_values(array) for array in got if array is not None])
             if OPERATIONS[self.question.operation].sums_examples:
                 # The other elements of a sum belong to other examples.
                 given, after = given[given != 0], after[given != 0]
             if np.isnan(after).all():
                 continue
-            if np.isnan(group.norm) or not np.array_equal(np.isnan(after), ~np.isfinite(given)):
-                return group
+            if np.isnan(sized.norm) or not np.array_equal(np.isnan(after), ~np.isfinite(given)):
+                return sized
             if after[np.isfinite(given)].any():
-                return group
+                return sized
         return None
 
 
@@ -370,14 +331,26 @@ def _grade(found: Measured) -> int:
     return GRADES.index(found.grade)
 
 
-def _make_group(total: Any, order: float, elements: int, form: Format, divisor: int, *, is_average: bool) -> _Group:
-    """Return a group without its members and its threshold, from the sum of its powers."""
+def _size(group: Group, total: Any, elements: int) -> tuple[Any, Any, ErrorBounds]:
+    """Return the norm, the threshold and the error bounds of a group, from the sum of its powers."""
+    order = group.question.norm_type
     root = total if order in (1, math.inf) else np.sqrt(total) if order == 2 else total ** (1 / np.longdouble(order))
-    root = root / np.sqrt(np.longdouble(divisor))
-    with np.errstate(over="ignore"):
-        size = float(root)
-    errors = compute_error_bounds(form, order, elements, size, is_average=is_average)
-    return _Group((), root, errors, form, np.longdouble(0))
+    norm = root / np.sqrt(np.longdouble(group.divisor))
+    multiple, terms = _compute_multiple(group)
+    with np.errstate(over="ignore", invalid="ignore"):
+        size, threshold = float(norm), np.longdouble(group.factor) * multiple
+    return norm, threshold, group.bound_errors(elements, size, terms)
+
+
+def _compute_multiple(group: Group) -> tuple[Any, int]:
+    """Return the number that multiplies the threshold, and the number of nonzero elements of the parameter."""
+    if group.share is not None:
+        return np.sqrt(np.longdouble(group.share.numerator) / np.longdouble(group.share.denominator)), 1
+    if group.parameter is None:
+        return np.longdouble(1), 0
+    values = read_float64_values(group.parameter).astype(np.longdouble)
+    least = np.longdouble(group.question.options.get("eps", 0.0))
+    return max(np.sqrt((values * values).sum()), least), int(np.count_nonzero(values))
 
 
 def _raise_to_power(values: Any, order: float) -> Any:

@@ -21,20 +21,14 @@ from gradclip_adapters.operations import OPERATIONS
 
 from . import integers
 from .arrays import decode
-from .bounds import NOTHING, add_parameter_errors, compute_error_bounds
-from .formats import FORMATS, Format, compute_power_of_two, decode_bits, divide_to_float, round_to, ulp
+from .bounds import NOTHING
+from .formats import Format, compute_power_of_two, decode_bits, divide_to_float, round_to, ulp
 from .formula import PLAIN, Formula
+from .groups import Group, make_group
 from .model import Clipped, DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
-from .question import (
-    Question,
-    compute_layer_share,
-    count_divisor,
-    find_narrowest,
-    get_clipping_threshold,
-    list_norm_groups,
-)
+from .question import Question, list_norm_groups
 
-__all__ = ["OraclesDisagreeError", "count_terms", "decode_gradients", "name_second_oracle", "predict"]
+__all__ = ["OraclesDisagreeError", "decode_gradients", "name_second_oracle", "predict"]
 
 
 def _import_second() -> ModuleType | None:
@@ -242,15 +236,15 @@ def _predict_nothing(tensors: Sequence[DyadicArray | None], flags: Sequence[bool
 def _predict_by_norm(case: Question, formula: Formula) -> Prediction:
     tensors, flags = decode_gradients(case), _list_included(case)
     if OPERATIONS[case.operation].is_global:
-        return _predict_group(case, tensors, flags, formula)
+        return _predict_group(make_group(case, case.included), tensors, flags, formula)
     if OPERATIONS[case.operation].sums_examples:
         return _predict_groups(case, tensors, formula)
     # A case may have thousands of gradients, many of them the same.
     known: dict[tuple[Array | None, bool, Array | None], Prediction] = {}
     keys = [(gradient.array, flag, gradient.parameter) for gradient, flag in zip(case.gradients, flags, strict=True)]
-    for key, tensor in zip(keys, tensors, strict=True):
+    for i, (key, tensor) in enumerate(zip(keys, tensors, strict=True)):
         if key not in known:
-            known[key] = _predict_group(case, [tensor], [key[1]], formula, key[0], key[2])
+            known[key] = _predict_group(make_group(case, [i]), [tensor], [key[1]], formula)
     alone = [known[key] for key in keys]
     return Prediction(
         tuple(one.gradients[0] for one in alone),
@@ -264,8 +258,8 @@ def _predict_groups(case: Question, tensors: list[DyadicArray | None], formula: 
     """Return the prediction for groups of gradients that share a norm. No gradient is excluded."""
     alone: dict[int, tuple[Prediction, int]] = {}
     for group in list_norm_groups(case):
-        share = compute_layer_share(case, group[0])
-        found = _predict_group(case, [tensors[i] for i in group], [True] * len(group), formula, share=share)
+        members = [tensors[i] for i in group]
+        found = _predict_group(make_group(case, group), members, [True] * len(group), formula)
         alone.update({i: (found, place) for place, i in enumerate(group)})
     every = [alone[i] for i in range(len(tensors))]
     return Prediction(
@@ -277,74 +271,56 @@ def _predict_groups(case: Question, tensors: list[DyadicArray | None], formula: 
 
 
 def _predict_group(
-    case: Question,
-    tensors: list[DyadicArray | None],
-    flags: list[bool],
-    formula: Formula,
-    alone: Array | None = None,
-    parameter: Array | None = None,
-    share: Fraction | None = None,
+    group: Group, tensors: Sequence[DyadicArray | None], flags: Sequence[bool], formula: Formula
 ) -> Prediction:
-    factor = get_clipping_threshold(case)
+    case, form = group.question, group.form
     counted = [tensor for tensor, flag in zip(tensors, flags, strict=True) if flag and tensor is not None]
-    weights = [] if parameter is None else [decode(parameter.data, parameter.dtype)]
-    parts = 1 if share is None else share.denominator
-    if share is not None:
-        # The root of a share is the norm of as many ones as its numerator, divided by the root of its denominator.
-        weights = [DyadicArray([1] * share.numerator, 0, [False] * share.numerator)]
     # For an invalid order or an invalid threshold, nothing is expected.
-    defined = factor >= 0 and case.norm_type > 0
-    if not all(tensor.is_finite for tensor in counted + weights) or not defined:
+    defined = group.factor >= 0 and case.norm_type > 0
+    if not all(tensor.is_finite for tensor in counted + group.weights) or not defined:
         return _predict_nothing(tensors, flags)
-    threshold, weight = (factor, None) if not weights else _multiply_by_norm(factor, weights, case, parts)
-    divisor = count_divisor(case.operation, sum(map(len, counted)))
-    clipped = _clip_by_norm(tensors, flags, threshold, case.norm_type, formula, divisor)
+    threshold = _multiply_threshold(group)
+    clipped = _clip_by_norm(tensors, flags, threshold, case.norm_type, formula, group.divisor)
     rate = Fraction(case.options.get("learning_rate", 1.0))
     gradients = tuple(None if expected is None else expected.multiply_by(rate) for expected in clipped.gradients)
-    form = FORMATS[find_narrowest(case) if alone is None else alone.dtype]
     size = divide_to_float(clipped.norm.middle, Fraction(1))
-    errors = compute_error_bounds(
-        form, case.norm_type, count_terms(counted), size, is_average=OPERATIONS[case.operation].is_average
-    )
-    if weight is not None:
-        # A share is the root of a quotient, not of a sum.
-        terms = count_terms(weights) if share is None else 1
-        errors = add_parameter_errors(form, errors, compute_error_bounds(form, 2.0, terms, 1.0))
+    errors = group.bound_errors(_count_terms(counted), size, _count_terms(group.weights))
     shift, near = formula.compute_threshold_shift(), False
     if math.isfinite(threshold):
         near = _is_near(clipped.norm, Fraction(threshold) - shift, form, errors)
         # If the formula does not shift the norm, an exact norm is compared exactly.
-        exact = _is_exact(clipped.norm, counted, case.norm_type, form, divisor) and (
-            weight is None or (_is_exact(weight, weights, 2.0, form, parts) and _is_number(Fraction(threshold), form))
+        exact = _is_exact(clipped.norm, counted, case.norm_type, form, group.divisor) and (
+            not group.has_multiple
+            or (
+                _is_exact(group.multiple, group.weights, 2.0, form, group.parts)
+                and _is_number(Fraction(threshold), form)
+            )
         )
         near = near and not (shift == 0 and exact)
     count = len(tensors)
     return Prediction(gradients, (clipped.norm,) * max(count, 1), (near,) * count, (errors,) * count)
 
 
-def _multiply_by_norm(
-    factor: float, weights: Sequence[DyadicArray], case: Question, divisor: int
-) -> tuple[float | Fraction, Enclosure]:
-    """Return the factor times a norm, and this norm: that of a parameter's unit, at least `eps`, or a layer's part.
+def _multiply_threshold(group: Group) -> float | Fraction:
+    """Return the threshold times the group's own number, on which both oracles must agree.
 
     Raises
     ------
     OraclesDisagreeError
         If the two oracles contradict each other.
     """
-    norm = integers.compute_norm(weights, divisor=divisor)
+    if not group.has_multiple:
+        return group.factor
+    multiple, least = group.multiple, Fraction(group.question.options.get("eps", 0.0))
     if SECOND is not None:
-        other = SECOND.compute_norm(weights, divisor=divisor)
-        if norm.upper < other.lower or other.upper < norm.lower:
-            msg = f"The two oracles disagree on the multiple of a threshold: {float(norm.middle)!r}."
+        other = SECOND.compute_norm(group.weights, divisor=group.parts)
+        if multiple.upper < max(other.lower, least) or max(other.upper, least) < multiple.lower:
+            msg = f"The two oracles disagree on the multiple of a threshold: {float(multiple.middle)!r}."
             raise OraclesDisagreeError(msg)
-    least = Fraction(case.options.get("eps", 0.0))
-    if norm.middle < least:
-        norm = Enclosure(least, least, least**2, 2)
-    return (math.inf if factor == math.inf else Fraction(factor) * norm.middle), norm
+    return math.inf if group.factor == math.inf else Fraction(group.factor) * multiple.middle
 
 
-def count_terms(tensors: Sequence[DyadicArray]) -> int:
+def _count_terms(tensors: Sequence[DyadicArray]) -> int:
     """Return the number of nonzero terms of a sum over tensors. Adding a zero is exact."""
     return sum(sum(map(bool, tensor.integers)) for tensor in tensors)
 

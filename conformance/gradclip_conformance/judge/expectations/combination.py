@@ -212,7 +212,7 @@ def _judge_norm(case: Case, call: WholeCall, answer: Replied) -> Verdict:
         if value == expected or (math.isnan(value) and np.isnan(expected)):
             return Verdict(Status.PASS)
         return _fail("returned-norm", f"The norm is {expected}, and {value} was returned.", answer, "norm")
-    exact, errors = Fraction(*expected.as_integer_ratio()), call.compute_norm_errors(dtype)
+    exact, errors = Fraction(*expected.as_integer_ratio()), call.norm_errors
     distance = max(0.0, measure_norm_distance(norm, exact, dtype) - DOUBT)
     if distance <= errors.norm_budget:
         return Verdict(Status.PASS, ulp=distance)

@@ -16,9 +16,8 @@ from gradclip_reports.statuses import Status
 
 from ...cases.model import Case
 from ...cases.readable import show_array
-from ...oracle.bounds import compute_error_bounds
 from ...oracle.formats import FORMATS, divide_to_float
-from ...oracle.predict import count_terms, decode_gradients, predict
+from ...oracle.predict import predict
 from ...oracle.question import find_narrowest, find_widest_range
 from ..arrays import measure_norm_distance, read_norm
 from ..expectation import Expectation, Part, may_raise
@@ -73,10 +72,7 @@ class ReturnedNorm(Expectation):
             return Verdict(Status.FAIL, detail, math.inf, shown, observed)
         if (narrow := _describe_narrower(case, norm)) is not None:
             return Verdict(Status.FAIL, narrow, expected=shown, observed=observed)
-        terms = count_terms(
-            [one for i, one in enumerate(decode_gradients(case)) if one is not None and i in case.included]
-        )
-        errors = compute_error_bounds(FORMATS[find_narrowest(case)], case.norm_type, terms, size)
+        errors = predict(case).widest
         # A norm beyond the range of the narrowest dtype may be within that of another one.
         measured = find_narrowest(case) if math.isfinite(value) else find_widest_range(case)
         distance = measure_norm_distance(norm, expected, measured)

@@ -89,7 +89,7 @@ def check(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests that need no framework, with a sample of the exam; `nox -s tests -- -k norm` narrows them."""
+    """Run the tests that need no framework, and a sample of the mutation tests; `-- -k norm` narrows them."""
     install_tests(session)
     session.run("pytest", *IN_PARALLEL, *session.posargs)
 
@@ -115,13 +115,13 @@ def lowest(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
-def exam(session: nox.Session) -> None:
-    """Prove that the suite judges correctly: all wrong and right clippers, hosts, negative controls, 16-bit numbers.
+def mutation(session: nox.Session) -> None:
+    """Prove that the suite judges correctly: all wrong and right functions, hosts, negative controls, 16-bit numbers.
 
-    It runs a random sample of the generated clippers, and asks each right clipper a part of the rows; with `-- --all`,
+    It runs a random sample of the generated mutants, and asks each right function a part of the rows; with `-- --all`,
     it runs all of them and asks all rows. A variable such as GRADCLIP_PYTHON_TORCH names the Python of a framework
     whose negative controls take part. With `-- --all --output build/results` it writes the score for a release. With
-    `-- --findings`, it does something else: it compares the cause of each wrong clipper with the causes that findings
+    `-- --findings`, it does something else: it compares the cause of each mutant with the causes that findings
     name.
     """
     install_tests(session)
@@ -163,16 +163,14 @@ def keep_cores_busy() -> Iterator[None]:
 
 @nox.session(default=False)
 def coverage(session: nox.Session) -> None:
-    """Measure branch coverage by tests and exam, hosts included; fail if a package has less than 95 %.
+    """Measure branch coverage by all tests, hosts included; fail if a package has less than 95 %.
 
-    The wrong and right clippers are left out, because more than a thousand of them only repeat the same lines.
+    The wrong and right functions are left out, because more than a thousand of them only repeat the same lines.
     """
     install_tests(session, *list_requirements("coverage"))
     session.run("coverage", "erase")
-    clippers = [
-        f"--ignore=tests/conformance/test_{name}.py" for name in ("wrong_clippers", "right_clippers", "generated")
-    ]
-    session.run("coverage", "run", "-m", "pytest", "--exam", *IN_PARALLEL, *clippers, *session.posargs)
+    mutants = [f"--ignore=tests/conformance/test_{name}.py" for name in ("mutants", "right_functions", "generated")]
+    session.run("coverage", "run", "-m", "pytest", "--thorough", *IN_PARALLEL, *mutants, *session.posargs)
     session.run("coverage", "combine", "--quiet")
     for package in PACKAGES:
         session.run("coverage", "report", f"--include=*/{package}/*", "--fail-under=95")
@@ -206,7 +204,7 @@ def adapter(session: nox.Session, name: str) -> None:
     adapters = ["tests/adapters"] if own_python else []
     session.run(
         "pytest",
-        "--exam",
+        "--thorough",
         *adapters,
         "tests/documents",
         "tests/test_readme.py",
@@ -231,7 +229,7 @@ def spec(session: nox.Session, backend: str) -> None:
         session.skip("not run: CuPy needs an NVIDIA GPU, and there is no nvidia-smi here")
     install_tests(session, *pin(ENVIRONMENTS["backends"][backend]))
     session.env["GRADCLIP_REQUIRE"] = backend
-    session.run("pytest", "--exam", "tests/spec", *session.posargs)
+    session.run("pytest", "--thorough", "tests/spec", *session.posargs)
     if backend == "torch":
         # Run the kernels for GPUs in Triton's interpreter. Without a GPU, torch does not need Triton otherwise.
         session.install(*list_requirements("triton"))
@@ -239,7 +237,7 @@ def spec(session: nox.Session, backend: str) -> None:
     if backend in ("sparse", "ndonnx"):
         # The suite has no adapter for these libraries.
         return
-    session.run("pytest", "--exam", "tests/adapters/test_reference.py", *session.posargs)
+    session.run("pytest", "--thorough", "tests/adapters/test_reference.py", *session.posargs)
     # On a busy machine, compiling a thousand gradients takes longer than the default time limit of a case.
     session.run("gradclip", "check", "numpy" if backend == "numpy" else f"reference-{backend}", "--timeout", "120")
 
@@ -305,7 +303,7 @@ def fuzz(session: nox.Session) -> None:
     """Change everything that comes from outside by chance: `GRADCLIP_EXAMPLES=1000`, `-- --hypothesis-seed=7`."""
     install_tests(session)
     session.env.setdefault("GRADCLIP_EXAMPLES", os.environ.get("GRADCLIP_EXAMPLES", "50"))
-    session.run("pytest", *IN_PARALLEL, "--exam", "tests/fuzz", *session.posargs)
+    session.run("pytest", *IN_PARALLEL, "--thorough", "tests/fuzz", *session.posargs)
 
 
 @nox.session(default=False)

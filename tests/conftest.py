@@ -1,8 +1,8 @@
 """Select the tests that belong to this session, and print how many tests other sessions run.
 
 Tests of frameworks that are not installed are left out (`nox -s "adapter(NAME)"` and `"spec(NAME)"` run them). Of the
-exam, only a sample runs (`nox -s exam` runs all of it). Tests that the command line names, by `-k` or by their id,
-always run if their framework is installed.
+mutation tests, only a sample runs (`nox -s mutation` runs all). Tests that the command line names, by `-k` or by their
+id, always run if their framework is installed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of `nox -s exam`."""
-    parser.addoption("--exam", action="store_true", help="run the tests of the exam instead of a sample")
+    """Add the options of `nox -s mutation`."""
+    parser.addoption("--thorough", action="store_true", help="run all tests marked `thorough` instead of a sample")
     parser.addoption(
-        "--all", action="store_true", help="with --exam, run every generated clipper and ask right ones all rows"
+        "--all", action="store_true", help="with --thorough, run every generated mutant and ask right ones all rows"
     )
 
 
@@ -45,10 +45,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests whose library is missing here, and tests outside the sample of the exam."""
+    """Leave out tests whose library is missing here, and tests marked `thorough` that are outside the sample."""
     reasons = {item: f"of {name}" for item in items if (name := find_missing(item))}
     left = [item for item in items if item not in reasons]
-    reasons |= dict.fromkeys(select_outside_sample(config, left), "of the exam")
+    reasons |= dict.fromkeys(select_outside_sample(config, left), "of the mutation tests")
     config.hook.pytest_deselected(items=list(reasons))
     config.stash[LEFT_OUT].update(reasons.values())
     items[:] = [item for item in items if item not in reasons]
@@ -63,23 +63,23 @@ def find_missing(item: pytest.Item) -> str:
 
 
 def select_outside_sample(config: pytest.Config, items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """List the tests of the exam that are not in its sample.
+    """List the tests marked `thorough` that are not in the sample.
 
-    `@pytest.mark.exam(sample=N)` keeps N of the marked function's tests. The sample is the same in every run and on
-    every worker: it is drawn with the function's id as the seed. With `--exam`, all tests of the function run. A mark
-    with `part=N` limits them to N, and `--all` removes this limit.
+    `@pytest.mark.thorough(sample=N)` keeps N of the marked function's tests. The sample is the same in every run and on
+    every worker: it is drawn with the function's id as the seed. With `--thorough`, all tests of the function run. A
+    mark with `part=N` limits them to N, and `--all` removes this limit.
     """
-    exam = config.getoption("--exam")
+    thorough = config.getoption("--thorough")
     if config.getoption("--all") or config.getoption("keyword") or any("::" in word for word in config.args):
         return []
     of_function: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     sizes: dict[str, float] = {}
     for item in items:
-        if mark := item.get_closest_marker("exam"):
+        if mark := item.get_closest_marker("thorough"):
             function = item.nodeid.partition("[")[0]
             of_function[function].append(item)
             part = mark.kwargs.get("part", math.inf)
-            sizes[function] = part if exam else mark.kwargs.get("sample", 0)
+            sizes[function] = part if thorough else mark.kwargs.get("sample", 0)
     outside: list[pytest.Item] = []
     for function, tests in of_function.items():
         tests.sort(key=lambda item: item.nodeid)
@@ -105,4 +105,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Say how many tests are left to other sessions."""
     if counts := config.stash[LEFT_OUT]:
         parts = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
-        terminalreporter.write_line(f'Left to `nox -s exam`, "adapter(NAME)" and "spec(NAME)": {parts}.')
+        terminalreporter.write_line(f'Left to `nox -s mutation`, "adapter(NAME)" and "spec(NAME)": {parts}.')

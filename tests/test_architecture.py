@@ -355,14 +355,14 @@ def test_every_adapter_compiles_on_python_3_7(old_python: str) -> None:
 
 
 FAKE = """
-from gradclip_adapters.contract import About, Adapter, Array, Reply, Subject, framework_call
+from gradclip_adapters.contract import About, Adapter, Array, Reply, EntryPoint, framework_call
 
 class Fake(Adapter):
     def about(self):
         return About("fake", "1.0")
 
     def subjects(self):
-        return [Subject("halve", "clip_by_norm", ("float32",), ("functional",))]
+        return [EntryPoint("halve", "clip_by_norm", ("float32",), ("functional",))]
 
     def call(self, call):
         arrays = [gradient.array.numpy() for gradient in call.gradients]

@@ -53,7 +53,7 @@ def test_citation_names_the_version_that_is_released() -> None:
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize(("factor", "code", "says"), [("clip_norm / 5", 0, "1 of 1"), ("0.5", 1, "scaled-above")])
 def test_action_writes_the_summary_and_fails_with_the_check(factor: str, code: int, says: str, tmp_path: Path) -> None:
     """Run the script of the action as a runner does, on a function that is right for norm 5, and on a wrong one."""

@@ -251,7 +251,7 @@ exports.clipByValue = (tensor, min, max) => {
 """
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node is missing")
 def test_adapter_in_javascript_speaks_the_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check a right function with the adapter of the page, through the command that the page shows."""
@@ -324,7 +324,7 @@ def test_call_of_the_tour_gives_the_norm() -> None:
     assert norm == 5.0
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("page", ["docs/tutorial/adapter.md", "docs/tutorial/function.md"])
 def test_tutorial_prints_what_it_shows(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Follow a tutorial: write its files, and run each command whose output it shows."""

@@ -152,7 +152,7 @@ def run_command(command: str, folder: Path) -> tuple[int, str]:
     return done.returncode, " ".join((done.stdout + written + done.stderr).split())
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command_runs(command: str, folder: Path) -> None:
     expected, shown = COMMANDS[command]

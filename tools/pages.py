@@ -11,7 +11,7 @@ from gradclip_reports.counting import count_rules
 from gradclip_reports.markdown import draw_markdown
 from gradclip_reports.markup import draw_markdown_table, escape_markdown
 from gradclip_reports.records import Run, read_runs
-from gradclip_reports.site.book import Book
+from gradclip_reports.site.catalogue import Catalogue
 from gradclip_reports.site.measured import read_accuracy, read_speeds
 from gradclip_reports.site.questions import STANDINGS, Answer, answer_run, write_answer
 from gradclip_reports.versions import draw_versions
@@ -91,31 +91,33 @@ def write_pages(folder: Path) -> dict[str, str]:
         raise ValueError(message)
     release = RELEASE.format(release=releases[0])
     accuracy, speeds = read_accuracy(folder / "accuracy.json"), read_speeds(folder / "benchmarks.json")
-    book = Book(load_questions(), accuracy=accuracy, speeds=speeds)
+    catalogue = Catalogue(load_questions(), accuracy=accuracy, speeds=speeds)
     pictured = [run for run in runs if run.header.adapter in PICTURED]
     return {
-        "questions.md": _write_questions(runs, book, release),
-        "questions.svg": draw_picture(book.questions, pictured, [answer_run(run, book) for run in pictured]),
+        "questions.md": _write_questions(runs, catalogue, release),
+        "questions.svg": draw_picture(catalogue.questions, pictured, [answer_run(run, catalogue) for run in pictured]),
         "matrix.md": MATRIX.format(release=release) + "\n" + draw_markdown(runs, failures=False),
         "versions.md": VERSIONS.format(release=release, tables=_write_versions(runs, older)),
     }
 
 
-def _write_questions(runs: Sequence[Run], book: Book, release: str) -> str:
+def _write_questions(runs: Sequence[Run], catalogue: Catalogue, release: str) -> str:
     return QUESTIONS.format(
         release=release,
         legend="\n".join(f"| {glyph} | {meaning} |" for glyph, meaning in STANDINGS.values()),
-        table=draw_table(runs, book),
-        questions="\n".join(f"- *{question.short}*: {question.text} {question.why}" for question in book.questions),
+        table=draw_table(runs, catalogue),
+        questions="\n".join(
+            f"- *{question.short}*: {question.text} {question.why}" for question in catalogue.questions
+        ),
         counts=_count_results(runs),
     )
 
 
-def draw_table(runs: Sequence[Run], book: Book) -> str:
+def draw_table(runs: Sequence[Run], catalogue: Catalogue) -> str:
     """Return the matrix of questions as a table in Markdown."""
-    answers: list[Mapping[str, tuple[Answer, ...]]] = [answer_run(run, book) for run in runs]
+    answers: list[Mapping[str, tuple[Answer, ...]]] = [answer_run(run, catalogue) for run in runs]
     rows = [["", *(escape_markdown(run.header.heading) for run in runs)]]
-    for question in book.questions:
+    for question in catalogue.questions:
         found = [answered[question.id] for answered in answers]
         cells = [f"{several[0].glyph} {write_answer(several)}" for several in found]
         rows.append([escape_markdown(question.short), *map(escape_markdown, cells)])

@@ -38,8 +38,8 @@ LARGEST = 10**7
 #: What other sessions measure on a quiet machine: the page of each, and how to make it.
 MEASURED = {
     "benchmarks": "nox -s bench",
-    "mutants": "nox -s exam -- --all --output build/results",
-    "findings": "nox -s exam -- --findings --output build/results",
+    "mutants": "nox -s mutation -- --all --output build/results",
+    "findings": "nox -s mutation -- --findings --output build/results",
 }
 #: The job that measures the accuracy of all frameworks.
 ACCURACY = "accuracy"

@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
 
 import numpy as np
 
-from .contract import FEATURES, Array, Call, Gradient, Reply, Subject, Unsupported, together
+from .contract import FEATURES, Array, Call, EntryPoint, Gradient, Reply, Unsupported, together
 
 __all__ = [
     "FEATURE_OF_LAYOUT",
@@ -116,7 +116,7 @@ packing = threading.local()
 Tensor = TypeVar("Tensor")
 
 
-def refuse_unlisted(call: Call, subject: Subject, kind: str = "adapter") -> None:
+def refuse_unlisted(call: Call, subject: EntryPoint, kind: str = "adapter") -> None:
     """Refuse a call that its subject cannot perform.
 
     The error carries `kind`, which says what is missing (see `contract.LACKS`). An adapter that is not sure makes the
@@ -143,7 +143,7 @@ def refuse_unlisted(call: Call, subject: Subject, kind: str = "adapter") -> None
         raise Unsupported(message, kind)
 
 
-def refuse_other_dtypes(call: Call, subject: Subject) -> None:
+def refuse_other_dtypes(call: Call, subject: EntryPoint) -> None:
     """Refuse dtypes that an adapter leaves to other entry points of the same function, because calls take long.
 
     Raises

@@ -11,7 +11,7 @@ import subprocess
 from typing import Any, Mapping, Sequence
 
 from . import wire
-from .contract import About, Adapter, Call, FrameworkRaised, Reply, Subject, Unsupported
+from .contract import About, Adapter, Call, EntryPoint, FrameworkRaised, Reply, Unsupported
 
 __all__ = ["Client", "HostDied"]
 
@@ -40,7 +40,7 @@ class Client(Adapter):
         """Return the framework that the host has found."""
         return self._about
 
-    def subjects(self) -> Sequence[Subject]:
+    def subjects(self) -> Sequence[EntryPoint]:
         """Return the entry points that the host lists."""
         return self._subjects
 

@@ -35,13 +35,13 @@ __all__ = [
     "BadDeclaration",
     "BadReply",
     "Call",
+    "EntryPoint",
     "FrameworkCall",
     "FrameworkRaised",
     "Gradient",
     "MissingDevice",
     "Placement",
     "Reply",
-    "Subject",
     "Unsupported",
     "framework_call",
     "name_type",
@@ -60,7 +60,7 @@ FEATURES = {
     "optional_flags": "`need_clip` has a default, and is left out if nothing is excluded",
     "none_grads": "a parameter may have no gradient (`Gradient.array` is None)",
     "error_if_nonfinite": "the option `error_if_nonfinite` exists",
-    "norm_type": "norms other than the Euclidean one: `Subject.norm_types` lists them",
+    "norm_type": "norms other than the Euclidean one: `EntryPoint.norm_types` lists them",
     "min_max": "`min` may be given beside `max`",
     "requires_min": "`min` must be given: the suite passes the default if a case leaves it out",
     "eps": "the option `eps` exists",
@@ -250,7 +250,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Subject:
+class EntryPoint:
     """One public entry point of a framework, its abilities, and the function that calls it."""
 
     #: The name in the framework's documentation, with the mode in brackets.
@@ -464,7 +464,7 @@ class Adapter:
         """Return the framework and the version that this adapter has found."""
         raise NotImplementedError
 
-    def subjects(self) -> Sequence[Subject]:
+    def subjects(self) -> Sequence[EntryPoint]:
         """Return the framework's public entry points that this adapter can call."""
         raise NotImplementedError
 

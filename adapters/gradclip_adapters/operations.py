@@ -31,7 +31,7 @@ class Operation:
     prefix: str
     #: The label in pages.
     label: str
-    #: The description in the rule book, with formulas in LaTeX.
+    #: The description in the rule catalogue, with formulas in LaTeX.
     description: str
     #: The members of a group that shares a norm: one of the constants above.
     group: str
@@ -147,7 +147,7 @@ _EACH = (
     ),
 )
 
-#: The operations by their names in the contract, in the order of the rule book.
+#: The operations by their names in the contract, in the order of the rule catalogue.
 OPERATIONS: dict[str, Operation] = {operation.function: operation for operation in _EACH}
 #: The operations by their names in the ids of rules.
 PREFIXES: dict[str, Operation] = {operation.prefix: operation for operation in _EACH}

@@ -42,9 +42,9 @@ from .contract import (
     Adapter,
     Array,
     Call,
+    EntryPoint,
     Gradient,
     Reply,
-    Subject,
     Unsupported,
     framework_call,
     read_text,
@@ -141,7 +141,7 @@ class PlainFunction(Adapter):
         features = _list_features(self._taken, self._required, with_default, in_place)
         if clip.returns_norm:
             features = (*features, "may_return_norm")
-        self._subject = Subject(name or self._source, operation, tuple(dtypes), features, norm_types)
+        self._subject = EntryPoint(name or self._source, operation, tuple(dtypes), features, norm_types)
 
     def about(self) -> About:
         """Return the function's module and name, and the version of the module or of its package, if there is one."""
@@ -152,7 +152,7 @@ class PlainFunction(Adapter):
                 return About(self._source, shorten(version, NAME), {"numpy": np.__version__})
         return About(self._source, "", {"numpy": np.__version__})
 
-    def subjects(self) -> Sequence[Subject]:
+    def subjects(self) -> Sequence[EntryPoint]:
         """Return the function as the only subject."""
         return [self._subject]
 

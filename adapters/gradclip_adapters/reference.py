@@ -28,7 +28,18 @@ from .arrays import (
     make_following_call,
     refuse_unlisted,
 )
-from .contract import OPERATIONS, About, Adapter, Array, Call, Gradient, MissingDevice, Reply, Subject, framework_call
+from .contract import (
+    OPERATIONS,
+    About,
+    Adapter,
+    Array,
+    Call,
+    EntryPoint,
+    Gradient,
+    MissingDevice,
+    Reply,
+    framework_call,
+)
 from .surroundings import find_shared
 
 __all__ = ["Backend", "ReferenceAdapter", "array_api_strict", "cupy", "dask", "jax", "numpy", "torch"]
@@ -85,7 +96,7 @@ class ReferenceAdapter(Adapter):
         environment = {self._backend.name: self._backend.version, "device": self._backend.device}
         return About(name, gradclip_spec.__version__, environment)
 
-    def subjects(self) -> Sequence[Subject]:
+    def subjects(self) -> Sequence[EntryPoint]:
         """Return each operation as a function, and in place if the library's arrays are writable."""
         return list(self._subjects.values())
 
@@ -126,14 +137,14 @@ class ReferenceAdapter(Adapter):
             shared=tuple(find_shared(clipped, arrays)) if self._backend.views else None,
         )
 
-    def _build_keywords(self, subject: Subject, call: Call) -> dict[str, Any]:
+    def _build_keywords(self, subject: EntryPoint, call: Call) -> dict[str, Any]:
         keywords = _build_keywords(subject, call)
         if "clip_factor" not in call.options:
             return keywords
         parameters = build_parameters(call.gradients, self._backend.make)
         return {**keywords, "params": parameters[0] if call.options.get("as_single") else parameters}
 
-    def _pull_back(self, subject: Subject, call: Call) -> Reply:
+    def _pull_back(self, subject: EntryPoint, call: Call) -> Reply:
         assert self._backend.pull_back is not None
         arrays = build_tensors(call.gradients, self._backend.make)
         cotangents = [self._backend.make(replace(one, array=one.cotangent)) for one in call.gradients]
@@ -160,7 +171,7 @@ class ReferenceAdapter(Adapter):
         return _read_numpy(norm) if isinstance(norm, np.ndarray) else self._backend.read(norm)
 
 
-def _build_keywords(subject: Subject, call: Call) -> dict[str, Any]:
+def _build_keywords(subject: EntryPoint, call: Call) -> dict[str, Any]:
     options, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
     keywords = {name: value for name, value in options.items() if name not in ("as_generator", "as_single", "compiled")}
     taken = _list_parameters(subject.operation)
@@ -177,7 +188,7 @@ def _list_parameters(operation: str) -> tuple[str, ...]:
     return tuple(inspect.signature(getattr(gradclip_spec, operation)).parameters)
 
 
-def _list_subjects(backend: Backend) -> list[Subject]:
+def _list_subjects(backend: Backend) -> list[EntryPoint]:
     subjects = []
     for operation in OPERATIONS:
         name, taken = "gradclip_spec." + operation, _list_parameters(operation)
@@ -191,10 +202,10 @@ def _list_subjects(backend: Backend) -> list[Subject]:
         features += ("follows", "flag_kinds", "threshold_kinds")
         norm_types = NORM_TYPES if "norm_type" in features else (2.0,)
         functional = ("functional", "differentiable") if backend.pull_back is not None else ("functional",)
-        subjects.append(Subject(name, operation, backend.dtypes, (*features, *functional), norm_types))
+        subjects.append(EntryPoint(name, operation, backend.dtypes, (*features, *functional), norm_types))
         if backend.writable and "inplace" in taken:
             in_place = (*features, "in_place")
-            subjects.append(Subject(name + "[inplace=True]", operation, backend.dtypes, in_place, norm_types))
+            subjects.append(EntryPoint(name + "[inplace=True]", operation, backend.dtypes, in_place, norm_types))
     return subjects
 
 

@@ -31,7 +31,7 @@ from functools import lru_cache
 from typing import Any, Iterator, Mapping, Sequence
 
 from . import recipes
-from .contract import DTYPES, About, Array, BadDeclaration, BadReply, Call, Gradient, Reply, Subject
+from .contract import DTYPES, About, Array, BadDeclaration, BadReply, Call, EntryPoint, Gradient, Reply
 from .limits import AXES, GRADIENTS, HEX, LENGTH, RECIPE, WARNINGS, check_limit, shorten
 
 __all__ = [
@@ -445,7 +445,7 @@ def _decode_runs(
     return tuple(found)
 
 
-def encode_subject(subject: Subject) -> dict[str, Any]:
+def encode_subject(subject: EntryPoint) -> dict[str, Any]:
     """Return the message of a subject, for `about` and for the header of a record."""
     formula = subject.formula
     return {
@@ -459,10 +459,10 @@ def encode_subject(subject: Subject) -> dict[str, Any]:
     }
 
 
-def decode_subject(message: Mapping[str, Any]) -> Subject:
+def decode_subject(message: Mapping[str, Any]) -> EntryPoint:
     """Undo :func:`encode_subject`."""
     formula = message["formula"]
-    return Subject(
+    return EntryPoint(
         name=message["name"],
         operation=message["operation"],
         dtypes=tuple(message["dtypes"]),
@@ -473,7 +473,7 @@ def decode_subject(message: Mapping[str, Any]) -> Subject:
     )
 
 
-def encode_about(about: About, subjects: Sequence[Subject], python: str, platform: str) -> dict[str, Any]:
+def encode_about(about: About, subjects: Sequence[EntryPoint], python: str, platform: str) -> dict[str, Any]:
     """Return the message `about`."""
     return {
         "message": "about",
@@ -488,7 +488,7 @@ def encode_about(about: About, subjects: Sequence[Subject], python: str, platfor
     }
 
 
-def decode_about(message: Mapping[str, Any]) -> tuple[About, tuple[Subject, ...]]:
+def decode_about(message: Mapping[str, Any]) -> tuple[About, tuple[EntryPoint, ...]]:
     """Undo :func:`encode_about`, without the Python and the platform.
 
     Raises
@@ -500,18 +500,18 @@ def decode_about(message: Mapping[str, Any]) -> tuple[About, tuple[Subject, ...]
     return about, check_subjects([decode_subject(subject) for subject in message["subjects"]])
 
 
-def check_subjects(subjects: Sequence[Subject]) -> tuple[Subject, ...]:
+def check_subjects(subjects: Sequence[EntryPoint]) -> tuple[EntryPoint, ...]:
     """Return the subjects of an adapter, after checking that no two have the same name.
 
     Raises
     ------
     BadDeclaration
-        If two subjects have the same name, or if one of them is not a `Subject`.
+        If two subjects have the same name, or if one of them is no `EntryPoint`.
     """
     seen = set()
     for subject in subjects:
-        if not isinstance(subject, Subject):
-            text = f"`subjects` must return Subject objects, and returned a {_name_type(subject)}"
+        if not isinstance(subject, EntryPoint):
+            text = f"`subjects` must return EntryPoint objects, and returned a {_name_type(subject)}"
             raise BadDeclaration(text)
         if subject.name in seen:
             text = f"The subject {subject.name!r} is declared twice; give each subject its own name."

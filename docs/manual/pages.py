@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gradclip_adapters.contract import FEATURES, LACKS
 from gradclip_reports.statuses import NOT_RUN, Status
 from gradclip_spec.rules import LEVELS, load
-from gradclip_spec.rules.book import write_operation, write_preface
+from gradclip_spec.rules.catalogue import write_operation, write_preface
 from gradclip_spec.rules.causes import SEVERITIES, load_causes
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""Load the rule book: each rule as data, from the TOML files in this folder.
+"""Load the rule catalogue: each rule as data, from the TOML files in this folder.
 
 Each file holds one theme. Each entry defines one rule for each of its operations: a list of them, or a group, which is
 `"every"` operation, `"every norm"`, or `"every other norm"` than `norm` and `global-norm`. A rule id joins the
 operation and the rule's name, as in `global-norm.excluded-not-counted`. Ids are never reused.
-`python -m gradclip_spec.rules` prints the rule book.
+`python -m gradclip_spec.rules` prints the rule catalogue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gradclip_adapters.operations import PREFIXES
 
 __all__ = ["LEVELS", "THEMES", "Rule", "Source", "load"]
 
-#: The themes, in the order of the rule book.
+#: The themes, in the order of the rule catalogue.
 THEMES = (
     "formula",
     "exclusion",

@@ -1,10 +1,10 @@
-"""Print the rule book: `python -m gradclip_spec.rules > SPEC.md`."""
+"""Print the rule catalogue: `python -m gradclip_spec.rules > SPEC.md`."""
 
 from __future__ import annotations
 
 import sys
 
-from .book import write_book
+from .catalogue import write_catalogue
 
-# The book quotes Chinese, which a terminal's encoding may lack.
-sys.stdout.buffer.write(write_book().encode("utf-8"))
+# The catalogue quotes Chinese, which a terminal's encoding may lack.
+sys.stdout.buffer.write(write_catalogue().encode("utf-8"))

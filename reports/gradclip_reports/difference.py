@@ -10,7 +10,7 @@ from typing import NamedTuple
 from .finding_text import write_heading
 from .formula_table import FormulaRow, compare_formulas
 from .lines import Cell, Finding, Run
-from .site.book import Question
+from .site.catalogue import Question
 from .statuses import UNEXPLAINED, UNJUDGED, Status, rank_severity
 from .values import escape_line
 

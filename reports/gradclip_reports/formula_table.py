@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gradclip_adapters.operations import OPERATIONS
 
 from .lines import Run
-from .site.book import Book, Question
+from .site.catalogue import Catalogue, Question
 from .site.questions import PREFIXES, answer_run, write_answer
 from .statuses import UNJUDGED, Status
 from .values import escape_line, shorten_text
@@ -84,7 +84,7 @@ def _keep_subjects(run: Run, names: Collection[str]) -> Run:
 
 def _describe(run: Run, operation: str, questions: Sequence[Question]) -> Mapping[str, str]:
     """Return what the entry point of an operation does, by the labels of the table."""
-    found = answer_run(run, Book([question for question in questions if question.id in _QUESTIONS]), operation)
+    found = answer_run(run, Catalogue([question for question in questions if question.id in _QUESTIONS]), operation)
     answers = {_QUESTIONS[name]: write_answer(found[name]) for name in _QUESTIONS if name in found}
     factor = answers.pop(_QUESTIONS["above"], _UNKNOWN)
     return {

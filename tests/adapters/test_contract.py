@@ -18,9 +18,9 @@ from gradclip_adapters.contract import (
     BadDeclaration,
     BadReply,
     Call,
+    EntryPoint,
     Gradient,
     Reply,
-    Subject,
     Unsupported,
     read_text,
     select_options,
@@ -29,7 +29,7 @@ from gradclip_adapters.host import answer
 
 ARRAY = Array.of(np.array([3.0, 4.0], np.float32))
 REPLY = Reply((ARRAY,), norm=ARRAY, inputs=(ARRAY,), same_object=(True,), warnings=("UserWarning: text",))
-SUBJECT = Subject("clip", "clip_by_norm", ("float32",))
+SUBJECT = EntryPoint("clip", "clip_by_norm", ("float32",))
 CALL = Call("clip", (Gradient("g", ARRAY),), {"clip_norm": 1.0})
 
 
@@ -76,7 +76,7 @@ def test_wrong_description_of_a_framework_is_refused(fields: dict[str, Any], sai
 
 @pytest.mark.parametrize(
     ("subjects", "said"),
-    [([SUBJECT, SUBJECT], "The subject 'clip' is declared twice"), (["clip"], "must return Subject objects")],
+    [([SUBJECT, SUBJECT], "The subject 'clip' is declared twice"), (["clip"], "must return EntryPoint objects")],
     ids=["twice", "text"],
 )
 def test_wrong_list_of_subjects_is_refused(subjects: list[Any], said: str) -> None:

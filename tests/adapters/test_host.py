@@ -26,7 +26,7 @@ ADAPTER = """
 import sys
 print("printed while it is imported")
 
-from gradclip_adapters.contract import About, Adapter, Array, Reply, Subject, Unsupported, framework_call
+from gradclip_adapters.contract import About, Adapter, Array, Reply, EntryPoint, Unsupported, framework_call
 
 class Fake(Adapter):
     def about(self):
@@ -34,7 +34,7 @@ class Fake(Adapter):
         return About("fake", "1.0", {"device": "none"})
 
     def subjects(self):
-        return [Subject("clip", "clip_by_norm", ("float32",), ("functional",))]
+        return [EntryPoint("clip", "clip_by_norm", ("float32",), ("functional",))]
 
     def call(self, call):
         arrays = [gradient.array for gradient in call.gradients]

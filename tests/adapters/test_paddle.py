@@ -12,11 +12,11 @@ import pytest
 from gradclip_adapters.contract import (
     Array,
     Call,
+    EntryPoint,
     FrameworkRaised,
     Gradient,
     MissingDevice,
     Reply,
-    Subject,
     Unsupported,
 )
 
@@ -59,13 +59,13 @@ def test_missing_device_is_named() -> None:
     assert ADAPTER.about().environment["device"] == "cpu"
 
 
-def get_name(subject: Subject) -> str:
+def get_name(subject: EntryPoint) -> str:
     """Return the name of an entry point, as the id of a test."""
     return subject.name
 
 
 def ask(
-    subject: Subject, *arrays: np.ndarray[Any, Any] | None, excluded: tuple[int, ...] = (), **options: Any
+    subject: EntryPoint, *arrays: np.ndarray[Any, Any] | None, excluded: tuple[int, ...] = (), **options: Any
 ) -> Reply:
     """Return the adapter's reply for these gradients. The default options clip them."""
     gradients = tuple(
@@ -89,7 +89,7 @@ def test_about_gives_the_framework_and_its_device() -> None:
 
 
 @pytest.mark.parametrize("subject", WORKING, ids=get_name)
-def test_every_entry_point_clips(subject: Subject) -> None:
+def test_every_entry_point_clips(subject: EntryPoint) -> None:
     _, (weight, bias) = HALVED[subject.operation]
 
     reply = ask(subject, WEIGHT, BIAS)
@@ -111,19 +111,19 @@ def test_value_clip_in_a_static_program_gives_paddles_error() -> None:
 
 @pytest.mark.parametrize("subject", EXCLUDING, ids=get_name)
 class TestExclusion:
-    def test_excluded_weight_beside_an_included_bias(self, subject: Subject) -> None:
+    def test_excluded_weight_beside_an_included_bias(self, subject: EntryPoint) -> None:
         weight, bias = read_values(ask(subject, WEIGHT, BIAS, excluded=(0,)).gradients)
 
         assert weight == WEIGHT.tolist()
         assert bias[0] < BIAS[0]
 
-    def test_excluded_bias_beside_an_included_weight(self, subject: Subject) -> None:
+    def test_excluded_bias_beside_an_included_weight(self, subject: EntryPoint) -> None:
         weight, bias = read_values(ask(subject, WEIGHT, BIAS, excluded=(1,)).gradients)
 
         assert weight[0][0] < WEIGHT[0, 0]
         assert bias == BIAS.tolist()
 
-    def test_excluded_gradients_keep_every_bit(self, subject: Subject) -> None:
+    def test_excluded_gradients_keep_every_bit(self, subject: EntryPoint) -> None:
         # A sum with the first moment, a zero, loses the sign of another zero.
         given = np.abs(AWKWARD) if "Adam" in subject.name else AWKWARD
 
@@ -133,7 +133,7 @@ class TestExclusion:
 
 
 @pytest.mark.parametrize("subject", [one for one in WORKING if "none_grads" in one.features], ids=get_name)
-def test_none_keeps_its_place(subject: Subject) -> None:
+def test_none_keeps_its_place(subject: EntryPoint) -> None:
     replied = read_values(ask(subject, None, WEIGHT, None, BIAS).gradients)
 
     if subject.name.endswith(("[called]", "[called, auto_skip_clip]")):
@@ -146,7 +146,7 @@ def test_none_keeps_its_place(subject: Subject) -> None:
 
 @pytest.mark.parametrize("subject", OPTIMIZERS, ids=get_name)
 class TestOptimizer:
-    def test_learning_rate_scales_the_clipped_gradient(self, subject: Subject) -> None:
+    def test_learning_rate_scales_the_clipped_gradient(self, subject: EntryPoint) -> None:
         if "learning_rate" not in subject.features:
             with pytest.raises(Unsupported, match="shows neither the learning rate"):
                 ask(subject, WEIGHT, BIAS, learning_rate=0.5)
@@ -157,7 +157,7 @@ class TestOptimizer:
         assert half[1][0] == whole[1][0] / 2
 
     @pytest.mark.parametrize("shape", [(), (1, 1, 2)])
-    def test_shape_without_a_linear_layer_is_clipped(self, subject: Subject, shape: tuple[int, ...]) -> None:
+    def test_shape_without_a_linear_layer_is_clipped(self, subject: EntryPoint, shape: tuple[int, ...]) -> None:
         (clipped,) = read_values(ask(subject, np.full(shape, 4, np.float32)).gradients)
 
         assert np.shape(clipped) == shape
@@ -166,11 +166,11 @@ class TestOptimizer:
 
 @pytest.mark.parametrize("subject", [SUBJECTS[name] for name in SUBJECTS if "static" in name], ids=get_name)
 class TestStatic:
-    def test_program_without_a_loss_is_unsupported(self, subject: Subject) -> None:
+    def test_program_without_a_loss_is_unsupported(self, subject: EntryPoint) -> None:
         with pytest.raises(Unsupported, match="needs a loss"):
             ask(subject, None)
 
-    def test_too_many_gradients_for_a_program_are_unsupported(self, subject: Subject) -> None:
+    def test_too_many_gradients_for_a_program_are_unsupported(self, subject: EntryPoint) -> None:
         with pytest.raises(Unsupported, match="at most 500"):
             ask(subject, *[BIAS] * 501)
 
@@ -321,7 +321,7 @@ REFUSING = ("ClipGradByNorm", "clip_grad_norm_", "clip_by_norm", "Adam")
 @pytest.mark.parametrize(
     "subject", [subject for subject in WORKING if not any(name in subject.name for name in REFUSING)], ids=get_name
 )
-def test_mixed_call_keeps_the_dtypes(subject: Subject) -> None:
+def test_mixed_call_keeps_the_dtypes(subject: EntryPoint) -> None:
     reply = ask(subject, WEIGHT, BIAS.astype(np.float64))
 
     assert [array.dtype for array in reply.gradients if array] == ["float32", "float64"]
@@ -329,11 +329,11 @@ def test_mixed_call_keeps_the_dtypes(subject: Subject) -> None:
 
 @pytest.mark.parametrize("subject", [one for name, one in SUBJECTS.items() if name != ERRORS], ids=get_name)
 class TestRefusal:
-    def test_dtype_without_a_kernel_is_tried(self, subject: Subject) -> None:
+    def test_dtype_without_a_kernel_is_tried(self, subject: EntryPoint) -> None:
         with pytest.raises((FrameworkRaised, Unsupported), match=r"kernel|data type"):
             ask(subject, BIAS.astype(np.float16))
 
-    def test_unknown_option_gives_paddles_error(self, subject: Subject) -> None:
+    def test_unknown_option_gives_paddles_error(self, subject: EntryPoint) -> None:
         with pytest.raises(FrameworkRaised, match="unexpected keyword argument 'eps'"):
             ask(subject, BIAS, eps=1.0)
 
@@ -414,7 +414,7 @@ class TestUtils:
 
 
 @pytest.mark.parametrize("subject", [s for s in WORKING if "Clip" in s.name], ids=get_name)
-def test_answer_comes_from_the_clip_of_the_framework(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answer_comes_from_the_clip_of_the_framework(subject: EntryPoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paddle.nn.clip.ClipGradBase, "__call__", lambda self, pairs: pairs)
 
     assert read_values(ask(subject, WEIGHT, BIAS).gradients) == [WEIGHT.tolist(), BIAS.tolist()]
@@ -423,7 +423,7 @@ def test_answer_comes_from_the_clip_of_the_framework(subject: Subject, monkeypat
 @pytest.mark.parametrize(
     "subject", [one for one in OPTIMIZERS if "compiles" in one.features and "ByValue" not in one.name], ids=get_name
 )
-def test_compiled_option_runs_a_static_program(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_option_runs_a_static_program(subject: EntryPoint, monkeypatch: pytest.MonkeyPatch) -> None:
     dynamic: list[bool] = []
     original = paddle.optimizer.SGD
 

@@ -127,7 +127,7 @@ def test_processes_answer_together_and_are_kept(team: Team) -> None:
     assert team.pids == pids
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize(
     ("subject", "error", "text"),
     [

@@ -18,10 +18,10 @@ from gradclip_adapters.contract import (
     OPERATIONS,
     Array,
     Call,
+    EntryPoint,
     FrameworkRaised,
     Gradient,
     MissingDevice,
-    Subject,
     Unsupported,
 )
 from gradclip_adapters.reference import ReferenceAdapter
@@ -66,13 +66,13 @@ def make_gradients(*values: Any, dtype: str = "float32") -> tuple[Gradient, ...]
     )
 
 
-def make_options(subject: Subject, threshold: float) -> dict[str, Any]:
+def make_options(subject: EntryPoint, threshold: float) -> dict[str, Any]:
     """Return options with the threshold under the name that the operation uses."""
     names = {"clip_by_value": "max", "clip_unitwise": "clip_factor"}
     return {names.get(subject.operation, "clip_norm"): threshold}
 
 
-def make_call(subject: Subject, gradients: tuple[Gradient, ...], threshold: float, **options: Any) -> Call:
+def make_call(subject: EntryPoint, gradients: tuple[Gradient, ...], threshold: float, **options: Any) -> Call:
     """Return a call of an entry point. Each unit of a parameter has the norm 1, if the operation has parameters."""
     if subject.operation == "clip_unitwise":
         gradients = tuple(replace(gradient, parameter=make_parameter(gradient)) for gradient in gradients)
@@ -88,12 +88,12 @@ def make_parameter(gradient: Gradient) -> Array:
     return Array.of(values.astype(array.dtype)) if bits is None else Array.of(bits, array.dtype)
 
 
-def select_by_operation(adapter: ReferenceAdapter, operation: str) -> list[Subject]:
+def select_by_operation(adapter: ReferenceAdapter, operation: str) -> list[EntryPoint]:
     """Return the entry points of an operation: the functional one and the in-place one."""
     return [subject for subject in adapter.subjects() if subject.operation == operation]
 
 
-def list_clips_of_one_batch(adapter: ReferenceAdapter) -> list[Subject]:
+def list_clips_of_one_batch(adapter: ReferenceAdapter) -> list[EntryPoint]:
     """Return the entry points whose results have the shapes of the gradients."""
     return [subject for subject in adapter.subjects() if subject.operation != "clip_per_example"]
 

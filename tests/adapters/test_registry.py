@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gradclip_adapters import registry
-from gradclip_adapters.contract import Adapter, BadDeclaration, Subject
+from gradclip_adapters.contract import Adapter, BadDeclaration, EntryPoint
 from gradclip_adapters.plain import PlainFunction
 
 ADAPTER = """
@@ -78,7 +78,7 @@ def test_module_may_hold_an_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 @pytest.mark.parametrize("last", ["", ":Fake"], ids=["file", "name-in-file"])
 def test_declaration_that_breaks_the_contract_is_named(last: str, write: Callable[..., str]) -> None:
-    text = "from gradclip_adapters.contract import Subject\nSubject('f', 'clip', ('float32',))\n" + ADAPTER
+    text = "from gradclip_adapters.contract import EntryPoint\nSubject('f', 'clip', ('float32',))\n" + ADAPTER
 
     with pytest.raises(BadDeclaration, match="operation 'clip'"):
         registry.resolve(write(text) + last)
@@ -175,7 +175,7 @@ def test_entry_points_only_add_names() -> None:
 )
 def test_subject_with_a_misspelt_word_is_refused(words: dict[str, Any], said: str) -> None:
     right = {"name": "f", "operation": "clip_by_norm", "dtypes": ("float32",), "features": ("excludes",)}
-    Subject(**right)
+    EntryPoint(**right)
 
     with pytest.raises(ValueError, match=said):
-        Subject(**{**right, **words})
+        EntryPoint(**{**right, **words})

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gradclip_adapters import host
-from gradclip_adapters.contract import About, Adapter, Array, Call, Gradient, Subject
+from gradclip_adapters.contract import About, Adapter, Array, Call, EntryPoint, Gradient
 from gradclip_adapters.plain import PlainFunction
 from gradclip_adapters.surroundings import (
     ENVIRONMENT,
@@ -44,8 +44,8 @@ def test_adapter_that_returns_no_reply_object_is_reported_as_mistaken() -> None:
         def about(self) -> About:
             return About("fake", "1")
 
-        def subjects(self) -> list[Subject]:
-            return [Subject("clip", "clip_by_norm", ("float32",), ("functional",))]
+        def subjects(self) -> list[EntryPoint]:
+            return [EntryPoint("clip", "clip_by_norm", ("float32",), ("functional",))]
 
         def call(self, call: Call) -> Any:
             return [gradient.array for gradient in call.gradients]

@@ -16,7 +16,7 @@ from frameworks import MODULES, TORCH_BASED, has_library, is_required
 from torch.nn import Parameter
 from torch_calls import THRESHOLDS, answer_by_adapter, answer_by_hand
 
-from gradclip_adapters.contract import Array, FrameworkRaised, Gradient, Subject, Unsupported
+from gradclip_adapters.contract import Array, EntryPoint, FrameworkRaised, Gradient, Unsupported
 from gradclip_adapters.registry import resolve
 
 # These functions call the function that an entry point names, without the adapter.
@@ -160,7 +160,7 @@ def test_about_gives_the_imported_versions(name: str) -> None:
     [pytest.param(name, one, dtype, id=f"{one.name}-{dtype}") for name, one in SUBJECTS for dtype in one.dtypes],
 )
 @pytest.mark.parametrize("threshold", THRESHOLDS)
-def test_adapter_answers_like_a_direct_call(name: str, subject: Subject, dtype: str, threshold: float) -> None:
+def test_adapter_answers_like_a_direct_call(name: str, subject: EntryPoint, dtype: str, threshold: float) -> None:
     start = 1.0 if subject.operation == "clip_unitwise" else 0.0
     by_hand = answer_by_hand(lambda parameters: CLIPS[name](subject.name, parameters, threshold), dtype, start)
 
@@ -168,7 +168,7 @@ def test_adapter_answers_like_a_direct_call(name: str, subject: Subject, dtype: 
 
 
 @pytest.mark.parametrize(("name", "subject"), select_pairs("norm_type"))
-def test_order_of_the_norm_reaches_the_package(name: str, subject: Subject) -> None:
+def test_order_of_the_norm_reaches_the_package(name: str, subject: EntryPoint) -> None:
     gradients, norm = answer_by_adapter(ADAPTERS[name], subject.name, "float32", 29.5 / 2, norm_type=1.0)
 
     assert gradients[0] is not None
@@ -178,7 +178,7 @@ def test_order_of_the_norm_reaches_the_package(name: str, subject: Subject) -> N
 
 
 @pytest.mark.parametrize(("name", "subject"), select_pairs("error_if_nonfinite"))
-def test_package_refuses_nan_if_it_is_asked_to(name: str, subject: Subject) -> None:
+def test_package_refuses_nan_if_it_is_asked_to(name: str, subject: EntryPoint) -> None:
     nan = Gradient("a", Array.of(torch.tensor([float("nan")]).numpy()))
 
     answer_by_adapter(ADAPTERS[name], subject.name, (nan,), 1.5, error_if_nonfinite=False)
@@ -187,13 +187,13 @@ def test_package_refuses_nan_if_it_is_asked_to(name: str, subject: Subject) -> N
 
 
 @pytest.mark.parametrize(("name", "subject"), select_pairs("eps", has=False))
-def test_package_refuses_an_option_that_it_does_not_have(name: str, subject: Subject) -> None:
+def test_package_refuses_an_option_that_it_does_not_have(name: str, subject: EntryPoint) -> None:
     with pytest.raises(FrameworkRaised, match="unexpected keyword argument 'eps'"):
         answer_by_adapter(ADAPTERS[name], subject.name, "float32", 1.5, eps=1e-6)
 
 
 @pytest.mark.parametrize(("name", "subject"), select_pairs("generator"))
-def test_generator_gives_the_same_answer_as_a_list(name: str, subject: Subject) -> None:
+def test_generator_gives_the_same_answer_as_a_list(name: str, subject: EntryPoint) -> None:
     answer = answer_by_adapter(ADAPTERS[name], subject.name, "float32", 1.5, as_generator=True)
 
     assert answer == answer_by_adapter(ADAPTERS[name], subject.name, "float32", 1.5)
@@ -207,6 +207,6 @@ def test_generator_gives_the_same_answer_as_a_list(name: str, subject: Subject) 
         for pair in select_pairs(feature, has=False)
     ],
 )
-def test_package_that_takes_a_list_gets_nothing_else(option: str, name: str, subject: Subject) -> None:
+def test_package_that_takes_a_list_gets_nothing_else(option: str, name: str, subject: EntryPoint) -> None:
     with pytest.raises(Unsupported, match=r"^it takes (a module or an optimizer|several parameters)"):
         answer_by_adapter(ADAPTERS[name], subject.name, "float32", 1.5, **{option: True})

@@ -49,7 +49,7 @@ def test_clip_of_torch_is_blamed_for_what_is_wrong_without_a_mesh_only() -> None
     assert statuses["owned"] == "unsupported"
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize(
     ("name", "rule", "cause"),
     [
@@ -140,7 +140,7 @@ def test_function_from_the_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert "global-norm.shards-as-whole" in done.output
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_tutorial_prints_what_it_shows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "tutorial" / "trainer.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)

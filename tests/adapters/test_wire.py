@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import gradclip_adapters
 from gradclip_adapters import wire
-from gradclip_adapters.contract import DTYPES, OPERATIONS, About, Array, Call, Gradient, Reply, Subject
+from gradclip_adapters.contract import DTYPES, OPERATIONS, About, Array, Call, EntryPoint, Gradient, Reply
 
 SCHEMAS = Path(gradclip_adapters.__file__).with_name("schemas")
 
@@ -114,7 +114,7 @@ def test_sparse_gradient_reads_back() -> None:
 
 def test_about_reads_back_as_a_record_holds_it() -> None:
     formula = {"kind": "coefficient", "eps": 1e-6}
-    subject = Subject("clip", "clip_by_norm", ("float32",), ("in_place", "norm_type"), (1.0, math.inf), formula)
+    subject = EntryPoint("clip", "clip_by_norm", ("float32",), ("in_place", "norm_type"), (1.0, math.inf), formula)
 
     message = send_through_json(wire.encode_about(About("f", "1", {"threads": "2"}), [subject], "3.7.0", "Linux"))
 

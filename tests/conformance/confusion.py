@@ -1,8 +1,8 @@
-"""Run every wrong clipper of the exam, and compare the defect written into it with the causes that its findings name.
+"""Run every mutant, and compare the defect written into it with the causes that its findings name.
 
 `python confusion.py [--part K/N] [--jobs J] [--output FOLDER]` prints the comparison. With `--output` it writes it to
 `findings.json` and `findings.md` in the folder. The exit code 1 means that a measure is not met. `--part 2/6` takes
-every sixth clipper, beginning with the second.
+every sixth function, beginning with the second.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ HERE = Path(__file__).resolve().parent
 # In a test, pytest's `pythonpath` finds the modules beside the tests. A script must add their folders to the path.
 sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in sys.path]
 
-from clippers.defects import Defect, list_defects  # noqa: E402 - it lies beside this script
 from conditions import describe_conditions, write_conditions  # noqa: E402
+from mutants.defects import Defect, list_defects  # noqa: E402 - it lies beside this script
 
 from gradclip_adapters import arrays  # noqa: E402
 from gradclip_adapters.plain import PlainFunction  # noqa: E402
@@ -35,7 +35,7 @@ from gradclip_reports.markup import draw_markdown_table  # noqa: E402
 from gradclip_reports.records import Finding  # noqa: E402
 from gradclip_reports.statuses import UNEXPLAINED  # noqa: E402
 
-#: The required shares: of clippers whose first finding names the defect, and of clippers with few findings.
+#: The required shares: of mutants whose first finding names the defect, and of mutants with few findings.
 NAMED = 0.95
 FEW, FEW_SHARE = 3, 0.95
 
@@ -44,7 +44,7 @@ ROWS = "combinations"
 
 
 def find_findings(defect: Defect) -> list[Finding]:
-    """Return the findings about a wrong clipper, from all written cases, and from rows if rules about rows catch it."""
+    """Return the findings about a mutant, from all written cases, and from rows if rules about rows catch it."""
     wrong = defect.wrong
     adapter = wrong.adapter(wrong.function, wrong.operation, dtypes=wrong.dtypes, in_place=wrong.in_place)
     connection = InProcess(adapter)
@@ -66,19 +66,19 @@ def find_findings(defect: Defect) -> list[Finding]:
 
 
 def wait_for_interrupting_calls() -> None:
-    """Let a call that interrupts another call end in time even on a busy machine: no wrong clipper holds a lock."""
+    """Let a call that interrupts another call end in time even on a busy machine: no mutant holds a lock."""
     arrays.PATIENCE = 60.0
 
 
 def name_causes(number: int) -> dict[str, Any]:
-    """Return the causes of one wrong clipper: those that `causes.toml` gives, and those that its findings name."""
+    """Return the causes of one mutant: those that `causes.toml` gives, and those that its findings name."""
     defect = list_defects()[number]
     # Poor accuracy alone does not fail the check. Use such findings only if there are no others.
     every = find_findings(defect)
     findings = [finding for finding in every if finding.spoils] or every
     named = [finding.singles[0].cause for finding in findings]
     return {
-        "clipper": defect.name,
+        "function": defect.name,
         "defect": " ".join(str(defect.wrong.function.__doc__).split()),
         "written": list(defect.causes),
         "named": named,
@@ -93,14 +93,14 @@ def summarize(each: Sequence[dict[str, Any]]) -> dict[str, Any]:
     pairs = Counter((one["written"][0], one["named"][0] if one["named"] else "no finding") for one in each)
     return {
         **describe_conditions(),
-        "clippers": len(each),
+        "mutants": len(each),
         "named": sum(one["is_named"] for one in each),
         "median_findings": counts[len(counts) // 2],
         "few_findings": sum(count <= FEW for count in counts),
         "unseen": len(unseen),
-        "unseen_named_falsely": [one["clipper"] for one in unseen if not one["is_named"]],
+        "unseen_named_falsely": [one["function"] for one in unseen if not one["is_named"]],
         "confusion": [
-            {"written": written, "named": named, "clippers": count}
+            {"written": written, "named": named, "mutants": count}
             for (written, named), count in sorted(pairs.items(), key=lambda pair: (pair[0][0], -pair[1], pair[0][1]))
         ],
         "misnamed": [one for one in each if not one["is_named"]],
@@ -109,44 +109,44 @@ def summarize(each: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def list_faults(result: dict[str, Any]) -> list[str]:
     """List the measures that are not met."""
-    total = result["clippers"]
+    total = result["mutants"]
     lines = []
     if result["named"] < NAMED * total:
-        lines.append(f"the first finding names the defect of only {result['named']} of {total} clippers")
+        lines.append(f"the first finding names the defect of only {result['named']} of {total} mutants")
     if result["few_findings"] < FEW_SHARE * total:
-        lines.append(f"only {result['few_findings']} of {total} clippers have at most {FEW} findings")
+        lines.append(f"only {result['few_findings']} of {total} mutants have at most {FEW} findings")
     return lines + ([f"the median number of findings is {one}"] if (one := result["median_findings"]) != 1 else [])
 
 
 def write_markdown(result: dict[str, Any]) -> str:
-    """Return the page: the measures, the pairs of causes, and the clippers whose first finding names another cause."""
-    total, unseen = result["clippers"], result["unseen"]
-    rows = [(one["written"], one["named"], one["clippers"]) for one in result["confusion"]]
+    """Return the page: the measures, the pairs of causes, and the mutants whose first finding names another cause."""
+    total, unseen = result["mutants"], result["unseen"]
+    rows = [(one["written"], one["named"], one["mutants"]) for one in result["confusion"]]
     other = [
-        (one["clipper"], one["defect"], ", ".join(one["written"]), ", ".join(one["named"][:3]) or "no finding")
+        (one["function"], one["defect"], ", ".join(one["written"]), ", ".join(one["named"][:3]) or "no finding")
         for one in result["misnamed"]
     ]
     falsely = len(result["unseen_named_falsely"])
     lines = [
-        "# The causes of the wrong clippers",
+        "# The causes of the mutants",
         "",
-        f"Made by `nox -s exam -- --findings` {write_conditions(result)}.",
+        f"Made by `nox -s mutation -- --findings` {write_conditions(result)}.",
         "",
-        "Each wrong clipper of the exam has one defect, and `tests/conformance/clippers/causes.toml` holds its cause.",
-        "The suite checks the clipper and names causes in its findings.",
+        "Each mutant has one defect, and `tests/conformance/mutants/causes.toml` holds its cause.",
+        "The suite checks the function and names causes in its findings.",
         "",
-        f"- Clippers whose first finding names the defect: {_write_share(result['named'], total)}",
-        f"- Median number of findings of a clipper: {result['median_findings']}",
-        f"- Clippers with at most {FEW} findings: {_write_share(result['few_findings'], total)}",
+        f"- Mutants whose first finding names the defect: {_write_share(result['named'], total)}",
+        f"- Median number of findings of a function: {result['median_findings']}",
+        f"- Mutants with at most {FEW} findings: {_write_share(result['few_findings'], total)}",
         f"- Defects that the catalogue does not have: {unseen}; for {falsely} of them, the first finding names a cause",
         "",
         *(f"- **Wrong here:** {fault}" for fault in list_faults(result)),
         "",
-        draw_markdown_table([("cause of the defect", "cause of the first finding", "clippers"), *rows]),
+        draw_markdown_table([("cause of the defect", "cause of the first finding", "mutants"), *rows]),
         "",
-        "Several causes may describe a defect correctly. The first findings of these clippers name none of them:",
+        "Several causes may describe a defect correctly. The first findings of these mutants name none of them:",
         "",
-        draw_markdown_table([("clipper", "defect", "correct causes", "named causes"), *other]),
+        draw_markdown_table([("function", "defect", "correct causes", "named causes"), *other]),
     ]
     return "\n".join(line for number, line in enumerate(lines) if line or lines[number - 1 : number] != [""]) + "\n"
 
@@ -156,7 +156,7 @@ def _write_share(count: int, total: int) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the clippers, print the comparison, and write it to the folder if one is named."""
+    """Run the mutants, print the comparison, and write it to the folder if one is named."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--jobs", type=int, default=1)

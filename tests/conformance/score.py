@@ -1,9 +1,10 @@
-"""Run the suite's own exam and print its score: wrong clippers, right ones, hosts, negative controls.
+"""Run the mutation tests of the suite and print its score: mutants, right functions, hosts, negative controls.
 
-`python score.py [--all] [--output FOLDER] [PYTEST ARGUMENTS]` runs the tests that are marked `exam`. Without `--all` it
-runs only a fixed part of the generated clippers, and asks each right clipper only a part of the rows. With `--output`
-it writes the score to `mutants.json` and `mutants.md` in the folder. If the arguments select only some of the tests,
-there is no score. The exit code 1 means that something is wrong or has not run.
+`python score.py [--all] [--output FOLDER] [PYTEST ARGUMENTS]` runs the tests that are marked
+`thorough`. Without `--all`, it runs only a fixed part of the generated mutants, and asks each right function only a
+part of the rows. With `--output`, it writes the score to `mutants.json` and `mutants.md` in the folder. If the
+arguments select only some of the tests, there is no score. The exit code 1 means that something is wrong or has not
+run.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ HERE = Path(__file__).resolve().parent
 # In a test, pytest's `pythonpath` finds the modules beside the tests. A script must add their folders to the path.
 sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in sys.path]
 
-from clippers import WRONG, Wrong  # noqa: E402 - it lies beside this script
-from clippers.right import RIGHT, Right  # noqa: E402
 from conditions import describe_conditions, write_conditions  # noqa: E402
 from frameworks import has_framework  # noqa: E402
 from generated import batches  # noqa: E402
+from mutants import WRONG, Wrong  # noqa: E402 - it lies beside this script
+from mutants.right import RIGHT, Right  # noqa: E402
 from negative_controls.table import TABLE  # noqa: E402
 
 from gradclip_reports.markup import draw_markdown_table  # noqa: E402
 from gradclip_spec import rules  # noqa: E402
 
-WRONG_TEST = "test_wrong_clipper_is_caught_by_its_rule"
-RIGHT_TEST = "test_right_clipper_is_not_blamed"
-BATCH_TEST = "test_generated_wrong_clippers_are_judged"
-MADE_TEST = "test_generated_right_clipper_is_not_blamed"
+WRONG_TEST = "test_mutant_is_caught_by_its_rule"
+RIGHT_TEST = "test_right_function_is_not_blamed"
+BATCH_TEST = "test_generated_mutants_are_judged"
+MADE_TEST = "test_generated_right_function_is_not_blamed"
 CONTROL_TEST = "test_subjects_fail_when_the_framework_is_replaced"
 
 #: The negative controls under the names that the tests use.
@@ -82,7 +83,7 @@ class Outcomes:
         )
 
     def list_not_run(self) -> list[str]:
-        """List the clippers, negative controls and whole tests that the exam should have run and did not run.
+        """List the mutants, negative controls and whole tests that the mutation tests should have run and did not run.
 
         A negative control whose framework is missing is not listed.
         """
@@ -100,18 +101,18 @@ def is_available(control: str) -> bool:
 
 
 def get_name(right: Right) -> str:
-    """Return the name that the tests give a right clipper."""
+    """Return the name that the tests give a right function."""
     return f"{right.operation}-{right.name}"
 
 
 def count_caught(mutants: Iterable[Wrong], caught: set[str]) -> dict[str, int]:
-    """Count these wrong clippers and the caught ones among them."""
+    """Count these mutants and the caught ones among them."""
     names = [wrong.name for wrong in mutants]
     return {"caught": sum(name in caught for name in names), "total": len(names)}
 
 
 def score_wrong(caught: set[str]) -> dict[str, Any]:
-    """Score the wrong clippers by operation and by rule. Every rule that judges is listed."""
+    """Score the mutants by operation and by rule. Every rule that judges is listed."""
     judging = [rule.id for rule in rules.load() if rule.level != "unspecified"]
     by_rule = {rule: count_caught((wrong for wrong in WRONG if wrong.rule == rule), caught) for rule in judging}
     operations = dict.fromkeys(wrong.operation for wrong in WRONG)
@@ -128,13 +129,13 @@ def score_wrong(caught: set[str]) -> dict[str, Any]:
 
 
 def score_right(unblamed: set[str]) -> dict[str, Any]:
-    """Count the right clippers by operation, and list those that were blamed."""
+    """Count the right functions by operation, and list those that were blamed."""
     blamed = sorted({get_name(right) for right in RIGHT} - unblamed)
     return {"total": len(RIGHT), "blamed": blamed, "by_operation": dict(Counter(right.operation for right in RIGHT))}
 
 
 def score_generated(outcomes: Outcomes) -> dict[str, Any]:
-    """Score the generated clippers, wrong and right ones."""
+    """Score the generated mutants, wrong and right ones."""
     found = outcomes.select(BATCH_TEST).values()
     right = outcomes.select(MADE_TEST)
     return {
@@ -177,7 +178,7 @@ def list_faults(result: dict[str, Any]) -> list[str]:
     """List the faults in the score, one line each."""
     wrong, right, hosts, controls = (result[part] for part in ("wrong", "right", "hosts", "negative_controls"))
     lines = [f"not caught: {name}" for name in wrong["uncaught"]]
-    lines += [f"a rule that catches no clipper: {rule}" for rule in wrong["rules_that_catch_none"]]
+    lines += [f"a rule that catches no function: {rule}" for rule in wrong["rules_that_catch_none"]]
     lines += [f"blamed, though right: {name}" for name in [*right["blamed"], *result["generated"]["blamed"]]]
     lines += batches.list_faults(result["generated"])
     lines += [f"a host that was not recorded as expected: {name}" for name in hosts["unexpected"]]
@@ -189,15 +190,15 @@ def write_markdown(result: dict[str, Any]) -> str:
     """Write the score as a page."""
     wrong, right, hosts, made = (result[part] for part in ("wrong", "right", "hosts", "generated"))
     lines = [
-        "# The suite's own exam",
+        "# The mutation tests of the suite",
         "",
-        f"Made by `nox -s exam` {write_conditions(result)}.",
+        f"Made by `nox -s mutation` {write_conditions(result)}.",
         "",
-        f"- Wrong clippers caught by the rule that they break: {wrong['caught']} of {wrong['total']}",
-        f"- Rules that catch no clipper: {len(wrong['rules_that_catch_none'])} of {len(wrong['by_rule'])}",
-        f"- Right clippers blamed: {len(right['blamed'])} of {right['total']}",
-        f"- Generated wrong clippers caught: {made['caught']} of {made['proven']} ({100 * made['share']:.1f} %)",
-        f"- Generated right clippers blamed: {len(made['blamed'])} of {made['right']}",
+        f"- Mutants caught by the rule that they break: {wrong['caught']} of {wrong['total']}",
+        f"- Rules that catch no function: {len(wrong['rules_that_catch_none'])} of {len(wrong['by_rule'])}",
+        f"- Right functions blamed: {len(right['blamed'])} of {right['total']}",
+        f"- Generated mutants caught: {made['caught']} of {made['proven']} ({100 * made['share']:.1f} %)",
+        f"- Generated right functions blamed: {len(made['blamed'])} of {made['right']}",
         f"- Tests of misbehaving hosts that end as expected: {hosts['as_expected']} of {hosts['total']}",
         f"- Negative controls: {', '.join(f'{n} {state}' for state, n in count_states(result).items())}",
         "",
@@ -240,7 +241,7 @@ def write_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the exam, print its score, and write it to the folder if one is named."""
+    """Run the mutation tests, print its score, and write it to the folder if one is named."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=Path)
     options, more = parser.parse_known_args(arguments)
@@ -248,14 +249,14 @@ def main(arguments: Sequence[str]) -> int:
     # This script has already imported the package, so pytest warns that it cannot rewrite the plugin's assertions. The
     # plugin has no assertions.
     quiet = "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning"
-    status = pytest.main([str(HERE.parent), "--exam", "-m", "exam", "-W", quiet, *more], plugins=[outcomes])
+    status = pytest.main([str(HERE.parent), "--thorough", "-m", "thorough", "-W", quiet, *more], plugins=[outcomes])
     if missing := outcomes.list_not_run():
-        print(f"The exam is incomplete and has no score. {len(missing)} parts did not run; the first is {missing[0]}.")
+        print(f"The run is incomplete and has no score. {len(missing)} parts did not run; the first is {missing[0]}.")
         return 1
     result = score(outcomes)
     page = write_markdown(result)
     if options.output is None:
-        # Print only the summary. The page has the tables of a thousand clippers.
+        # Print only the summary. The page has the tables of a thousand mutants.
         print(page.partition("\n|")[0].rstrip())
     else:
         print(page)

@@ -16,8 +16,8 @@ from gradclip_adapters.contract import (
     Array,
     BadReply,
     Call,
+    EntryPoint,
     Reply,
-    Subject,
     Unsupported,
     framework_call,
 )
@@ -53,9 +53,9 @@ class DeclaresLittle(Adapter):
         """Return a framework that does not exist."""
         return About("fake", "1.0")
 
-    def subjects(self) -> Sequence[Subject]:
+    def subjects(self) -> Sequence[EntryPoint]:
         """Return one clip by value of float32."""
-        return [Subject("fake.clip", "clip_by_value", ("float32",), self.features)]
+        return [EntryPoint("fake.clip", "clip_by_value", ("float32",), self.features)]
 
     def call(self, call: Call) -> Reply:
         """Pass all options to the function."""
@@ -215,10 +215,10 @@ class ClipsByNorm(Adapter):
         """Return a framework that does not exist."""
         return About("fake", "1.0")
 
-    def subjects(self) -> Sequence[Subject]:
+    def subjects(self) -> Sequence[EntryPoint]:
         """Return one clip by global norm of two dtypes."""
         features = ("none_grads", "repeated", "returns_norm")
-        return [Subject("fake.clip", "clip_by_global_norm", ("float32", "float64"), features)]
+        return [EntryPoint("fake.clip", "clip_by_global_norm", ("float32", "float64"), features)]
 
     def call(self, call: Call) -> Reply:
         """Pass the flag for errors only if the function shall raise."""
@@ -275,14 +275,14 @@ FRAGILE = """
 import os
 import time
 
-from gradclip_adapters.contract import About, Adapter, Array, Reply, Subject
+from gradclip_adapters.contract import About, Adapter, Array, Reply, EntryPoint
 
 class Fragile(Adapter):
     def about(self):
         return About("fragile", "1")
 
     def subjects(self):
-        return [Subject("clip", "clip_by_value", ("float32",), ("functional",))]
+        return [EntryPoint("clip", "clip_by_value", ("float32",), ("functional",))]
 
     def call(self, call):
         if call.gradients[0].array is not None and call.gradients[0].array.dtype == "float16":

@@ -285,14 +285,14 @@ def test_update_of_nothing_is_refused(
 
 
 HOSTILE = """
-from gradclip_adapters.contract import About, Adapter, Subject, framework_call
+from gradclip_adapters.contract import About, Adapter, EntryPoint, framework_call
 
 class Hostile(Adapter):
     def about(self):
         return About("f|<b>`x`", "1|<b>", {"k|`": "v|<b>"})
 
     def subjects(self):
-        return [Subject("s|`<b>`[x]", "clip_by_norm", ("float32",))]
+        return [EntryPoint("s|`<b>`[x]", "clip_by_norm", ("float32",))]
 
     def call(self, call):
         with framework_call():

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gradclip_adapters.contract import Array, Reply, Subject
+from gradclip_adapters.contract import Array, EntryPoint, Reply
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case, expect
 from gradclip_conformance.judge.judging import EXPECTATIONS, follow_up, judge
@@ -121,7 +121,7 @@ def test_every_expectation_is_sampled() -> None:
     assert {kind.name for kind in EXPECTATIONS} == {case.expectation.name for case in SAMPLED}
 
 
-@pytest.mark.exam(sample=4)
+@pytest.mark.thorough(sample=4)
 @pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.id)
 def test_reply_of_any_form_gets_a_verdict(case: Case) -> None:
     right = Replied(change_reply(case, CHANGES["the same"]))
@@ -135,13 +135,13 @@ def test_reply_of_any_form_gets_a_verdict(case: Case) -> None:
         pairs = [[wrong, *second] for second in seconds]
         pairs += [[right, wrong]] if after_right is not None else []
         for answers in pairs:
-            subject = Subject("anyone", case.operation, ("float32",), FEATURES[number % len(FEATURES)])
+            subject = EntryPoint("anyone", case.operation, ("float32",), FEATURES[number % len(FEATURES)])
             verdict = judge(Context(case, subject, (claim,)), answers)
 
             assert verdict.status != "error", f"{name}: {verdict.detail}"
 
 
-@pytest.mark.exam(sample=25)
+@pytest.mark.thorough(sample=25)
 @pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.id)
 def test_second_reply_of_any_form_gets_a_verdict(case: Case) -> None:
     right = Replied(change_reply(case, CHANGES["the same"]))
@@ -149,7 +149,7 @@ def test_second_reply_of_any_form_gets_a_verdict(case: Case) -> None:
     if following is None:
         return
     for name, wrong in make_wrong_replies(following):
-        verdict = judge(Context(case, Subject("anyone", case.operation, ("float32",))), [right, wrong])
+        verdict = judge(Context(case, EntryPoint("anyone", case.operation, ("float32",))), [right, wrong])
 
         assert verdict.status != "error", f"{name}: {verdict.detail}"
 
@@ -167,4 +167,6 @@ def test_empty_half_in_another_dtype_is_judged(operation: str) -> None:
     assert empty
     # The changed replies also have a norm, which is wrong.
     broken = {"value": "value.dtype-kept", "global-norm": "global-norm.returned-norm"}[operation]
-    assert judge(Context(single, Subject("anyone", single.operation, ("float32",))), [first, second]).breaks == broken
+    assert (
+        judge(Context(single, EntryPoint("anyone", single.operation, ("float32",))), [first, second]).breaks == broken
+    )

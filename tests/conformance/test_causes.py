@@ -73,7 +73,7 @@ def test_quick_comparison_agrees_with_the_exact_one(dtype: str) -> None:
     assert agreed >= 10
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_quick_comparison_of_products_agrees_with_the_exact_one(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     form, rng, decided = FORMATS[dtype], np.random.default_rng(5), Counter[bool]()
@@ -186,7 +186,7 @@ def convert_norm_to_each_dtype(grads: Any, *, clip_norm: float) -> Any:
 ORDINARY = ("global-norm.scaled-above", "global-norm.one-norm-over-all", "global-norm.order-kept")
 
 
-@pytest.mark.exam(sample=5)
+@pytest.mark.thorough(sample=5)
 @pytest.mark.parametrize(
     ("fn", "cause"),
     [

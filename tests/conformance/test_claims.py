@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from gradclip_adapters.contract import Subject
+from gradclip_adapters.contract import EntryPoint
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.judge.model import Claim, select_claims
@@ -56,7 +56,7 @@ def change_claim(**members: Any) -> Claim:
 
 def test_claim_applies_to_its_subjects_and_rules_only() -> None:
     claim = change_claim(subject="lib.clip*", rules=("norm.zero-*", "norm.scaled-above"))
-    own = Subject("lib.clip", "clip_by_norm", ("float32",), formula={"kind": "coefficient", "eps": 1e-6})
+    own = EntryPoint("lib.clip", "clip_by_norm", ("float32",), formula={"kind": "coefficient", "eps": 1e-6})
     formula = Formula("coefficient", 1e-6)
 
     assert select_claims([claim], "norm.scaled-above/small/float32", own)[0] is claim

@@ -130,7 +130,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_file_in_another_folder_is_not_replaced(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
@@ -142,7 +142,7 @@ def test_file_in_another_folder_is_not_replaced(folder: Path, tmp_path: Path, mo
     assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_file_in_the_working_directory_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     path = folder / "my_adapter.expectations.toml"
@@ -158,7 +158,7 @@ def test_file_in_the_working_directory_is_written(folder: Path, monkeypatch: pyt
     assert path.is_file()
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_difference_runs_an_adapter_that_is_named(folder: Path) -> None:
     result = run("diff", folder / "my_adapter.py", folder / "whole.jsonl", "--dtype", "float32")
 
@@ -166,7 +166,7 @@ def test_difference_runs_an_adapter_that_is_named(folder: Path) -> None:
     assert "Equal answers in " in result.stdout
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_first_page_of_two_frameworks_fits_a_terminal() -> None:
     first, second = (PUBLISHED / f"{name}.jsonl.gz" for name in ("optax", "paddle-fluid"))
 

@@ -66,7 +66,7 @@ class TestExitCodes:
         assert result.exit_code == 0, result.output
         assert "rules kept 1 of 1 tested." in result.stdout
 
-    @pytest.mark.exam(sample=1)
+    @pytest.mark.thorough(sample=1)
     @pytest.mark.parametrize("seconds", ["inf", "1e300"])
     def test_infinite_time_limit_is_accepted(self, seconds: str) -> None:
         result = run("check", RIGHT, *NARROW, "--timeout", seconds)
@@ -80,7 +80,7 @@ class TestExitCodes:
         assert "came back as int32" in result.stdout
         assert "[6.0, 8.0]" in result.stdout
 
-    @pytest.mark.exam(sample=2)
+    @pytest.mark.thorough(sample=2)
     @pytest.mark.parametrize("format_", ["terminal", "json", "markdown", "junit"])
     def test_exit_code_is_3_if_no_case_is_chosen(self, format_: str) -> None:
         result = run("check", RIGHT, "--rule", "value.bounds", "--format", format_, "--op", "clip_by_norm")
@@ -89,7 +89,7 @@ class TestExitCodes:
         assert "nothing was judged, because no chosen case is about" in result.stderr
         assert not re.search(r" As expected\.|\"as_expected\": true|brightgreen", result.stdout)
 
-    @pytest.mark.exam(sample=1)
+    @pytest.mark.thorough(sample=1)
     @pytest.mark.parametrize("rule", ["value.min-above-max", "*.sparse-*"])
     def test_exit_code_is_3_if_nothing_is_judged(self, rule: str, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
@@ -116,7 +116,7 @@ class TestExitCodes:
     def test_exit_code_of_smoke_is_3_for_a_mistake_of_the_adapter(self, tmp_path: Path) -> None:
         assert run("smoke", HOSTS / "always_mistaken.py").exit_code == 3
 
-    @pytest.mark.exam(sample=2)
+    @pytest.mark.thorough(sample=2)
     @pytest.mark.parametrize(
         ("body", "status", "said"),
         [
@@ -154,7 +154,7 @@ class TestExitCodes:
         assert result.exit_code == 2
         assert "is not the name of an adapter" in result.stderr
 
-    @pytest.mark.exam(sample=1)
+    @pytest.mark.thorough(sample=1)
     @pytest.mark.parametrize(
         ("body", "status"), [("import os; os._exit(3)", "crash"), ("import time; time.sleep(3600)", "timeout")]
     )
@@ -219,7 +219,7 @@ class TestExitCodes:
             pytest.param(
                 *(["summary", str(PUBLISHED), str(PUBLISHED.parent)], 2, "The run of torch in "),
                 # This command reads every published record.
-                marks=pytest.mark.exam(sample=0),
+                marks=pytest.mark.thorough(sample=0),
             ),
             (["summary"], 2, "Missing argument"),
             (["summary", "no-such-record.jsonl"], 2, "'no-such-record.jsonl' does not exist"),
@@ -333,7 +333,7 @@ class TestTargets:
         assert {cell.operation for cell in read.cells} == {"clip_by_value"}
         assert {cell.dtype for cell in read.cells} == {"float16", "float64"}
 
-    @pytest.mark.exam(sample=2)
+    @pytest.mark.thorough(sample=2)
     @pytest.mark.parametrize("spelling", ["norm", "clip-by-norm", "clip_by_norm", "Norm"])
     def test_operation_is_known_by_its_short_names(self, spelling: str) -> None:
         assert run("check", RIGHT, *NARROW, "--op", spelling).exit_code == 0
@@ -388,7 +388,7 @@ class TestRecords:
         assert run("check", DEAD, RIGHT, *NARROW, "-o", record).exit_code == 3
         assert [len(one.cells) for one in read_runs(record)] == [3]
 
-    @pytest.mark.exam(sample=1)
+    @pytest.mark.thorough(sample=1)
     @pytest.mark.parametrize("name", ["", "new/"])
     def test_folder_gets_a_file_for_each(self, name: str, tmp_path: Path) -> None:
         folder = f"{tmp_path}/{name}"
@@ -425,7 +425,7 @@ class TestRecords:
         assert result.exit_code == 3
         assert "Cannot write the record" in result.stderr
 
-    @pytest.mark.exam(sample=0)
+    @pytest.mark.thorough(sample=0)
     @pytest.mark.parametrize(
         "arguments",
         [
@@ -456,7 +456,7 @@ class TestRecords:
         assert result.exit_code == 2
         assert "without --rule, --op, --dtype and --quick" in result.stderr
 
-    @pytest.mark.exam(sample=1)
+    @pytest.mark.thorough(sample=1)
     @pytest.mark.parametrize("adapter", ["../../x", "/etc/x", "no-such-adapter", "./no_such_file.py"])
     def test_entries_are_proposed_for_adapters_of_the_suite_only(
         self, adapter: str, right_text: str, tmp_path: Path
@@ -505,7 +505,7 @@ class TestRecords:
         assert result.exit_code == 3
         assert "There is no record" in result.stderr
 
-    @pytest.mark.exam(sample=0)
+    @pytest.mark.thorough(sample=0)
     def test_several_jobs_give_the_same_cells_in_the_same_order(self, tmp_path: Path) -> None:
         found = []
         for jobs in ("1", "2"):
@@ -517,7 +517,7 @@ class TestRecords:
         assert found[0] == found[1]
         assert len(found[0]) > 20
 
-    @pytest.mark.exam(sample=1)
+    @pytest.mark.thorough(sample=1)
     @pytest.mark.parametrize("cut", ["footer", "middle", "half a line", "empty"])
     def test_exit_code_is_3_for_a_record_that_is_cut_short(self, cut: str, right_text: str, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
@@ -630,7 +630,7 @@ class TestFilesBesideAnAdapter:
         monkeypatch.chdir(tmp_path)
         return tmp_path
 
-    @pytest.mark.exam(sample=0)
+    @pytest.mark.thorough(sample=0)
     def test_entries_apply_however_the_path_is_spelled(self, folder: Path) -> None:
         # Check every rule of the operation except the random calls, whose many cells take long.
         designed = ("value.combinations", "value.combinations-extreme")
@@ -801,7 +801,7 @@ class TestOtherVerbs:
 
         assert done.stdout.startswith("gradclip, version "), done.stderr
 
-    @pytest.mark.exam(sample=20)
+    @pytest.mark.thorough(sample=20)
     @pytest.mark.parametrize("rule", rules.load(), ids=lambda rule: rule.id)
     def test_show_describes_every_rule(self, rule: rules.Rule) -> None:
         result = run("show", rule.id)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clippers.steps import Array, ByGlobalNorm, ByNorm, ByValue, Clipper
-from clippers.wrong_adapters import Compiles
+from mutants.steps import Array, ByGlobalNorm, ByNorm, ByValue, ClipFunction
+from mutants.wrong_adapters import Compiles
 
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.run.in_process import InProcess
@@ -64,16 +64,16 @@ class Refuses(ByGlobalNorm):
         raise kind("not finite")
 
 
-def run_cells(function: Clipper) -> list[Cell]:
+def run_cells(function: ClipFunction) -> list[Cell]:
     """Return the cells of the rule for a function with two forms."""
     connection = InProcess(Compiles(function, function.operation, ("float16", "float32", "float64"), False))
     planned = plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=("*.compiled-agrees",)))
     return [run_cell(connection, cell, 1.0) for cell in planned if cell.case.dtype != "bfloat16"]
 
 
-@pytest.mark.parametrize("clipper", [OtherRoundingsByNorm, OtherRoundingsByGlobalNorm, LimitsOtherwise, Refuses])
-def test_compiled_form_that_rounds_differently_is_not_blamed(clipper: type[Clipper]) -> None:
-    cells = run_cells(clipper())
+@pytest.mark.parametrize("function", [OtherRoundingsByNorm, OtherRoundingsByGlobalNorm, LimitsOtherwise, Refuses])
+def test_compiled_form_that_rounds_differently_is_not_blamed(function: type[ClipFunction]) -> None:
+    cells = run_cells(function())
 
     assert {cell.status for cell in cells} == {"pass"}, [cell.detail for cell in cells if cell.status != "pass"]
     assert {cell.case.split("/")[1] for cell in cells} == {

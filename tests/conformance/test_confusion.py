@@ -1,11 +1,11 @@
-"""Check the comparison of the causes of wrong clippers with the causes that findings name."""
+"""Check the comparison of the causes of mutants with the causes that findings name."""
 
 from __future__ import annotations
 
 import confusion
 import pytest
-from clippers import WRONG
-from clippers.defects import list_defects, load_written_causes
+from mutants import WRONG
+from mutants.defects import list_defects, load_written_causes
 
 from gradclip_adapters import arrays
 from gradclip_reports.statuses import UNEXPLAINED
@@ -13,7 +13,7 @@ from gradclip_spec.rules.causes import load_causes
 
 DEFECTS = {defect.name: number for number, defect in enumerate(list_defects())}
 
-#: One wrong clipper for each kind of model. Its first finding must name its defect.
+#: One mutant for each kind of model. Its first finding must name its defect.
 CERTAIN = (
     "NeverClips (clip_by_global_norm)",
     "ForgetsTheRoot (clip_by_norm)",
@@ -33,7 +33,7 @@ CERTAIN = (
 )
 
 
-def test_each_wrong_clipper_has_a_cause() -> None:
+def test_each_mutant_has_a_cause() -> None:
     written = load_written_causes()
 
     assert set(written) == {type(wrong.function).__name__ for wrong in WRONG}
@@ -41,7 +41,7 @@ def test_each_wrong_clipper_has_a_cause() -> None:
     assert all(causes and len(set(causes)) == len(causes) for causes in written.values())
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("name", CERTAIN)
 def test_first_finding_names_the_defect(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Let the end of the test restore what this function changes.

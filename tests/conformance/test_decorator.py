@@ -21,7 +21,7 @@ HOSTS = Path(__file__).with_name("hosts")
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 #: A clip function that flips the signs for a negative threshold, and may return another dtype. The rest is right.
-CLIPPER = """
+FUNCTION = """
 import math
 
 def clip(grads, *, clip_norm):
@@ -52,12 +52,12 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a folder with a clip function and a test file that names it."""
-    (tmp_path / "my_clips.py").write_text(CLIPPER.format(cast=".astype(g.dtype)"), encoding="utf-8")
+    (tmp_path / "my_clips.py").write_text(FUNCTION.format(cast=".astype(g.dtype)"), encoding="utf-8")
     (tmp_path / "test_mine.py").write_text(TESTS.format(per="finding"), encoding="utf-8")
     return tmp_path
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 def test_failing_finding_is_a_failed_test_that_explains_itself(folder: Path) -> None:
     done = run_pytest(folder, "--junitxml", "junit.xml", "-rA")
 
@@ -92,11 +92,11 @@ def test_option_k_chooses_findings(folder: Path) -> None:
     assert "my_clips" not in done.stdout
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("arguments", [("-x",), ("-n", "4")])
 def test_check_is_made_once_with_option_x_and_in_several_processes(arguments: tuple[str, ...], folder: Path) -> None:
     (folder / "my_clips.py").write_text(
-        CLIPPER.format(cast=".astype('float64')") + "\nopen('checks.txt', 'a').write('x')\n", encoding="utf-8"
+        FUNCTION.format(cast=".astype('float64')") + "\nopen('checks.txt', 'a').write('x')\n", encoding="utf-8"
     )
 
     done = run_pytest(folder, *arguments)
@@ -129,7 +129,7 @@ def test_only_a_clip_by_value_has_tests_of_its_causes() -> None:
     assert "value-nan-lost" in of_value - of_norm
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_each_rule_is_one_test(folder: Path) -> None:
     (folder / "test_mine.py").write_text(TESTS.format(per="rule"), encoding="utf-8")
 
@@ -142,7 +142,7 @@ def test_each_rule_is_one_test(folder: Path) -> None:
     assert "PASSED test_mine.py::test_clip[anything-else]" in done.stdout
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_adapter_has_one_test_for_each_finding(tmp_path: Path) -> None:
     arguments = ("--pyargs", "gradclip_conformance", "--gradclip-adapter", str(HOSTS / "wrong_count.py"))
 

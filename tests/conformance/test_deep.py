@@ -76,7 +76,7 @@ def test_right_function_has_no_failing_row() -> None:
     assert searched.asked > 50
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_command_line_searches_and_records_the_shrunk_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = (
         "import numpy as np\n\n\ndef clip(grads, *, max):\n"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from gradclip_adapters.contract import About, Adapter, Array, Call, Reply, Subject
+from gradclip_adapters.contract import About, Adapter, Array, Call, EntryPoint, Reply
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
@@ -27,9 +27,9 @@ class Differentiable(Adapter):
         """Return a framework that does not exist."""
         return About("fake", "1.0")
 
-    def subjects(self) -> Sequence[Subject]:
+    def subjects(self) -> Sequence[EntryPoint]:
         """Return one function."""
-        return [Subject("fake.clip", "clip_by_global_norm", ("float32", "float64"), ("differentiable", "excludes"))]
+        return [EntryPoint("fake.clip", "clip_by_global_norm", ("float32", "float64"), ("differentiable", "excludes"))]
 
     def call(self, call: Call) -> Reply:
         """Return the derivatives."""

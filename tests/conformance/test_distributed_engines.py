@@ -26,7 +26,7 @@ ENGINES = {
 }
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize(
     "framework", [pytest.param(name, marks=pytest.mark.framework(name), id=name) for name in ENGINES]
 )

@@ -61,7 +61,7 @@ def test_folder_is_in_the_users_cache_by_default(tmp_path: Path, monkeypatch: py
     assert environments.find_environments_folder() == tmp_path.resolve()
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_environment_is_made_once_although_the_suite_runs_in_several_environments(folder: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "other"], check=True)
 
@@ -75,7 +75,7 @@ def test_environment_is_made_once_although_the_suite_runs_in_several_environment
     assert len(list(folder.parent.glob("library*/gradclip-ready"))) == 2
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_process_waits_while_another_makes_the_environment(folder: Path) -> None:
     both = [start(), start()]
 

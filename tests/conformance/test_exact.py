@@ -223,7 +223,7 @@ def test_expected_array_is_multiplied_by_a_learning_rate() -> None:
     ]
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize("dtype", FORMATS)
 @fixed
 @given(st.data())
@@ -245,7 +245,7 @@ def test_bulk_distances_equal_the_distances_of_single_elements(dtype: str, data:
     ]
 
 
-@pytest.mark.exam(sample=3)
+@pytest.mark.thorough(sample=3)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("size", [2.0**-140, 2.0**-15, 1.0, 2.0**14])
 def test_distances_of_many_elements_keep_their_error_bound(dtype: str, size: float) -> None:

@@ -12,8 +12,8 @@ from textwrap import indent
 from typing import Any
 
 import pytest
-from clippers import WRONG, Wrong, wrong_scaling
-from clippers.steps import ByNorm
+from mutants import WRONG, Wrong, wrong_scaling
+from mutants.steps import ByNorm
 
 import gradclip_conformance
 from gradclip_adapters.plain import PlainFunction
@@ -86,9 +86,9 @@ class Example:
 
 @pytest.fixture
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Example]:
-    """Follow docs/how-to/new-expectation.md word for word: a new file, a case, and a wrong clipper."""
+    """Follow docs/how-to/new-expectation.md word for word: a new file, a case, and a mutant."""
     text = MANUAL.read_text(encoding="utf-8")
-    file, case_, clipper = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    file, case_, function = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     (named,) = re.findall(r"judge/expectations/(\w+\.py)`", text)
     (tmp_path / named).write_text(file, encoding="utf-8")
     monkeypatch.setattr(expectations, "__path__", [*expectations.__path__, str(tmp_path)])
@@ -99,7 +99,7 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Example
         # A theme of cases is a generator, and the example is one of its statements.
         theme = dict(vars(zero))
         exec(f"def make_cases():\n{indent(case_, '    ')}", theme)
-        exec(clipper, {**vars(wrong_scaling), "ByNorm": ByNorm})
+        exec(function, {**vars(wrong_scaling), "ByNorm": ByNorm})
         yield Example(kind, *theme["make_cases"](), WRONG[-1])
     finally:
         del WRONG[table_length:]
@@ -113,7 +113,7 @@ def run_case(example: Example, function: Callable[..., Any]) -> Cell:
     return run_cell(connection, planned, 1.0)
 
 
-def test_new_expectation_is_one_file_and_catches_the_wrong_clipper(example: Example) -> None:
+def test_new_expectation_is_one_file_and_catches_the_mutant(example: Example) -> None:
     right, wrong = run_case(example, ByNorm()), run_case(example, example.wrong.function)
 
     assert choose_expectation(example.case) == example.kind(tolerance=0.5)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_adapters.contract import Array, Reply, Subject
+from gradclip_adapters.contract import Array, EntryPoint, Reply
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case
 from gradclip_conformance.judge.judging import judge
@@ -21,9 +21,9 @@ DTYPES = ("float16", "bfloat16", "float32", "float64")
 CASES = {case.id: case for case in list_all_cases()}
 
 
-def make_subject(operation: str = "clip_by_global_norm", *features: str, **members: Any) -> Subject:
+def make_subject(operation: str = "clip_by_global_norm", *features: str, **members: Any) -> EntryPoint:
     """Return a subject of a made-up library."""
-    return Subject("library.clip", operation, DTYPES, features, **members)
+    return EntryPoint("library.clip", operation, DTYPES, features, **members)
 
 
 def judge_answers(

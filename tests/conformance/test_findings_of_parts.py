@@ -15,7 +15,7 @@ from named_causes import find_causes, make_adapter, run
 
 import gradclip_spec
 from gradclip_adapters.arrays import refuse_unlisted
-from gradclip_adapters.contract import About, Adapter, Array, Call, Gradient, Reply, Subject, framework_call
+from gradclip_adapters.contract import About, Adapter, Array, Call, EntryPoint, Gradient, Reply, framework_call
 
 Clip = Callable[..., Any]
 
@@ -167,9 +167,9 @@ class TakesRows(Adapter):
         """Return an invented version."""
         return About("rows", "1")
 
-    def subjects(self) -> list[Subject]:
+    def subjects(self) -> list[EntryPoint]:
         """Return the function."""
-        return [Subject("rows.clip", self._operation, ("float32", "float64"), ("functional", "sparse"))]
+        return [EntryPoint("rows.clip", self._operation, ("float32", "float64"), ("functional", "sparse"))]
 
     def call(self, call: Call) -> Reply:
         """Clip the stored rows, and add those of one index to each other afterwards."""
@@ -222,10 +222,12 @@ class IgnoresSingle(Adapter):
         """Return an invented version."""
         return About("lists", "1")
 
-    def subjects(self) -> list[Subject]:
+    def subjects(self) -> list[EntryPoint]:
         """Return the function."""
         return [
-            Subject("lists.clip", "clip_by_global_norm", ("float16", "float32", "float64"), ("returns_norm", "single"))
+            EntryPoint(
+                "lists.clip", "clip_by_global_norm", ("float16", "float32", "float64"), ("returns_norm", "single")
+            )
         ]
 
     def call(self, call: Call) -> Reply:

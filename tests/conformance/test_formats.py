@@ -138,7 +138,7 @@ def test_round_to_gives_the_nearest_of_three_neighbours_and_the_even_one_of_two(
         assert error < error_beside or (error == error_beside and magnitude % 2 == 0)
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_round_to_is_right_for_every_number_and_every_middle(dtype: str) -> None:
     form = FORMATS[dtype]

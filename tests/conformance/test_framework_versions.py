@@ -193,14 +193,14 @@ def test_versions_are_listed_and_completed() -> None:
 
 #: A framework whose version 1 forgets to clip, with its adapter.
 MODULE = """
-from gradclip_adapters.contract import About, Adapter, Array, Reply, Subject
+from gradclip_adapters.contract import About, Adapter, Array, Reply, EntryPoint
 
 class LibraryAdapter(Adapter):
     def about(self):
         return About("Library", "{version}", {{}})
 
     def subjects(self):
-        return [Subject("library.clip", "clip_by_value", ("float32",), ("functional", "min_max"))]
+        return [EntryPoint("library.clip", "clip_by_value", ("float32",), ("functional", "min_max"))]
 
     def call(self, call):
         arrays, largest = [gradient.array.numpy() for gradient in call.gradients], call.options["max"]
@@ -252,7 +252,7 @@ def installable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "environments"
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("version", ["library", "library@1.0.0"])
 def test_package_is_installed_without_its_requirements(
     version: str, installable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -270,7 +270,7 @@ def test_package_is_installed_without_its_requirements(
     assert found.stdout.strip() == ("1.0.0" if "@" in version else "2.0.0")
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_versions_are_made_checked_and_compared(installable: Path, tmp_path: Path) -> None:
     narrow = ("--rule", "value.bounds", "--dtype", "float32")
     checked = run("check", "library@1.0", "library@1.5", "library", "--venv", *narrow, "-o", f"{tmp_path}/records/")

@@ -1,4 +1,4 @@
-"""Check that generated wrong clippers are caught, and that generated right clippers are not blamed."""
+"""Check that generated mutants are caught, and that generated right functions are not blamed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from generated import batches
-from generated.clippers import GeneratedClipper, list_right
 from generated.drafts import Draft, draw_input
 from generated.facts import Work
 from generated.faults import Fault
+from generated.functions import GeneratedFunction, list_right
 from generated.judging import judge_mutant, judge_right
 from generated.mutants import draw_mutants, find_witness, read_name
 from generated.operators import OPERATORS
@@ -26,30 +26,32 @@ from generated.triggers import LEVELS, find_level
 RIGHT = list(list_right())
 
 
-@pytest.mark.exam(sample=0, part=12)
+@pytest.mark.thorough(sample=0, part=12)
 @pytest.mark.parametrize("seed", range(batches.BATCHES))
-def test_generated_wrong_clippers_are_judged(seed: int, record_property: Callable[[str, object], None]) -> None:
+def test_generated_mutants_are_judged(seed: int, record_property: Callable[[str, object], None]) -> None:
     found = batches.judge_batch(seed)
     record_property("batch", json.dumps(found))
 
     assert not found["errors"]
 
 
-@pytest.mark.exam(sample=0, part=12)
+@pytest.mark.thorough(sample=0, part=12)
 @pytest.mark.parametrize(("turn", "right"), [pytest.param(*each, id=each[1].name) for each in enumerate(RIGHT)])
-def test_generated_right_clipper_is_not_blamed(turn: int, right: GeneratedClipper, pytestconfig: pytest.Config) -> None:
-    # Without `--all`, each clipper is asked one of eight parts of the rows.
+def test_generated_right_function_is_not_blamed(
+    turn: int, right: GeneratedFunction, pytestconfig: pytest.Config
+) -> None:
+    # Without `--all`, each function is asked one of eight parts of the rows.
     found = judge_right(right, part=turn, parts=1 if pytestconfig.getoption("--all") else 8)
 
     assert [(cell.case, cell.detail) for cell in found] == []
 
 
 @pytest.mark.parametrize("right", RIGHT[5::97], ids=lambda right: right.name)
-def test_right_clipper_is_not_blamed_by_the_first_cells(right: GeneratedClipper) -> None:
+def test_right_function_is_not_blamed_by_the_first_cells(right: GeneratedFunction) -> None:
     assert [(cell.case, cell.detail) for cell in judge_right(right, 100)] == []
 
 
-def test_there_are_right_clippers_of_every_style_and_operation() -> None:
+def test_there_are_right_functions_of_every_style_and_operation() -> None:
     assert len({right.name for right in RIGHT}) == len(RIGHT) >= 120
     assert {right.style for right in RIGHT} == set(STYLES)
 
@@ -132,5 +134,5 @@ def test_score_of_batches_names_survivors() -> None:
     result = batches.score_batches(made)
 
     assert (result["proven"], result["share"]) == (5, 0.2)
-    assert batches.list_faults(result) == ["only 1 of 5 generated wrong clippers were caught"]
+    assert batches.list_faults(result) == ["only 1 of 5 generated mutants were caught"]
     assert any("a/b/c/d" in line for line in batches.write_lines(result))

@@ -110,7 +110,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.exam(sample=5)
+@pytest.mark.thorough(sample=5)
 @pytest.mark.parametrize("text", TEXTS)
 def test_text_of_the_framework_cannot_end_the_docstring(text: str, parts: tuple[Header, Cell], tmp_path: Path) -> None:
     header, cell = parts
@@ -129,7 +129,7 @@ def test_escaped_text_reads_back(text: str) -> None:
     assert isinstance(ast.literal_eval(write_docstring([text, "", text])), str)
 
 
-@pytest.mark.exam(sample=5)
+@pytest.mark.thorough(sample=5)
 @pytest.mark.parametrize(
     "name",
     [
@@ -279,7 +279,7 @@ import functools
 def wrong(factor, grads, *, clip_norm):
     return [(grad * factor).astype(grad.dtype) for grad in grads]
 
-class Clipper:
+class ClipFunction:
     def __call__(self, grads, *, clip_norm):
         return wrong(0.75, grads, clip_norm=clip_norm)
 
@@ -294,8 +294,8 @@ def make(factor):
 of_lambda = lambda grads, *, clip_norm: wrong(0.75, grads, clip_norm=clip_norm)
 of_closure = make(0.75)
 of_partial = functools.partial(wrong, 0.75)
-of_object = Clipper()
-of_method = Clipper().clip
+of_object = ClipFunction()
+of_method = ClipFunction().clip
 """
 
 

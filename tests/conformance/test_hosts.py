@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gradclip_adapters.contract import Array, Call, Gradient, Subject
+from gradclip_adapters.contract import Array, Call, EntryPoint, Gradient
 from gradclip_adapters.registry import resolve
 from gradclip_conformance.judge.model import Answer, Died, Replied, StartError, TimedOut
 from gradclip_conformance.run.host_process import HostProcess, build_host_command
@@ -159,7 +159,7 @@ def check_run(run: Run, status: str, phrase: str) -> None:
     assert not run.footer.incomplete
 
 
-@pytest.mark.exam(sample=2)
+@pytest.mark.thorough(sample=2)
 @pytest.mark.parametrize("name", [*ADAPTERS, *FUNCTIONS])
 def test_adapter_that_misbehaves_costs_one_cell(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     status, phrase = {**ADAPTERS, **FUNCTIONS}[name]
@@ -171,7 +171,7 @@ def test_adapter_that_misbehaves_costs_one_cell(name: str, monkeypatch: pytest.M
     )
 
 
-@pytest.mark.exam(sample=2)
+@pytest.mark.thorough(sample=2)
 @pytest.mark.parametrize("name", WAYS)
 def test_host_that_breaks_the_protocol_costs_one_cell(name: str) -> None:
     status, phrase = WAYS[name]
@@ -181,7 +181,7 @@ def test_host_that_breaks_the_protocol_costs_one_cell(name: str) -> None:
     )
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize("name", STARTS)
 def test_host_that_does_not_start_says_why(name: str) -> None:
     kind, phrase = STARTS[name]
@@ -191,7 +191,7 @@ def test_host_that_does_not_start_says_why(name: str) -> None:
     assert raised.value.kind == kind
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize("name", GREETINGS)
 def test_greeting_that_breaks_the_protocol_is_refused(name: str) -> None:
     kind, phrase = GREETINGS[name]
@@ -283,7 +283,7 @@ def make_call(subject: str, length: int, **options: object) -> Call:
 
 
 def test_first_compilation_of_a_shape_has_more_time() -> None:
-    compilations = Compilations([Subject("f[jit]", "clip_by_norm", ("float32",), ("compiled",))])
+    compilations = Compilations([EntryPoint("f[jit]", "clip_by_norm", ("float32",), ("compiled",))])
     answered = Died("any answer in time")
 
     assert compilations.find_limit(make_call("f", 2, clip_norm=1.0), 30) == 30

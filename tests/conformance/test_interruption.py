@@ -73,7 +73,7 @@ def read_lines(record: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("host", ["hangs", "hangs_with_a_child"])
 def test_interrupted_run_is_incomplete_and_says_so(number: signal.Signals, host: str, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_hosts_that_start_while_a_run_is_stopped_are_ended(
     assert not left
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_several_jobs_are_all_ended(tmp_path: Path) -> None:
     record = tmp_path / "record.jsonl"
     process = start(str(HOSTS / "hangs.py"), "-o", str(record), "--jobs", "3")
@@ -230,7 +230,7 @@ class TestResume:
             for line in text.splitlines()
         ]
 
-    @pytest.mark.exam(sample=2)
+    @pytest.mark.thorough(sample=2)
     @pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
     def test_record_equals_that_of_a_whole_run(
         self, share: float, finished: str, function: str, tmp_path: Path

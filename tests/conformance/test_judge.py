@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_adapters.contract import Array, Reply, Subject
+from gradclip_adapters.contract import Array, EntryPoint, Reply
 from gradclip_conformance.cases.build import make_case, make_tensor
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case, Expect, expect
@@ -46,9 +46,9 @@ def round_array(values: Sequence[float], dtype: str = "float32") -> Array:
     return Array.of(np.array(values, dtype=dtype))
 
 
-def make_subject(operation: str = "clip_by_global_norm", *features: str) -> Subject:
+def make_subject(operation: str = "clip_by_global_norm", *features: str) -> EntryPoint:
     """Return a subject of a made-up library."""
-    return Subject("library.clip", operation, ("float16", "bfloat16", "float32", "float64"), features)
+    return EntryPoint("library.clip", operation, ("float16", "bfloat16", "float32", "float64"), features)
 
 
 def build_case(
@@ -254,7 +254,7 @@ class TestValues:
 
         assert judge_answers(asked, Raised("FloatingPointError", "")).status == status
 
-    @pytest.mark.exam(sample=3)
+    @pytest.mark.thorough(sample=3)
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
     @pytest.mark.parametrize("operation", ["norm", "global-norm"])
     def test_identity_zeros_and_nan_fail_for_large_tensors(self, operation: str, dtype: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_adapters.contract import Call, Subject
+from gradclip_adapters.contract import Call, EntryPoint
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.patterns import matches_any
@@ -256,7 +256,7 @@ class Scripted:
     answer: Answer
     events: list[str] = field(default_factory=list)
     description: Description = field(
-        default=Description("fake", "1.0", {}, (Subject("fake.clip", "clip_by_norm", ("float32",)),))
+        default=Description("fake", "1.0", {}, (EntryPoint("fake.clip", "clip_by_norm", ("float32",)),))
     )
 
     def begin(self, call: Call) -> None:

@@ -126,7 +126,7 @@ def test_another_wrong_norm_is_not_excused(magnitude: str, sizes: Sequence[str])
 
 
 @pytest.mark.parametrize(
-    "sizes", [pytest.param(SHORT, id="short"), pytest.param(LONG, id="long", marks=pytest.mark.exam(sample=0))]
+    "sizes", [pytest.param(SHORT, id="short"), pytest.param(LONG, id="long", marks=pytest.mark.thorough(sample=0))]
 )
 def test_answer_with_two_causes_is_excused_only_if_both_are_known(sizes: Sequence[str]) -> None:
     dropped = make_known("count-changed", "none dropped")
@@ -140,7 +140,7 @@ def test_answer_with_two_causes_is_excused_only_if_both_are_known(sizes: Sequenc
     assert find_statuses(*KNOWN) <= {"fail"}
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize("sizes", [SHORT, LONG], ids=["short", "long"])
 def test_flushed_subnormals_are_recognised_among_other_gradients(sizes: Sequence[str]) -> None:
     flushed = make_known("subnormals-flushed")

@@ -37,7 +37,7 @@ def test_right_function_is_not_blamed(name: str, mesh: str) -> None:
     assert sum(result["status"] == "pass" for result in results) > 10
 
 
-@pytest.mark.exam(sample=5)
+@pytest.mark.thorough(sample=5)
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_function_is_found(name: str) -> None:
     function, cause = WRONG[name]

@@ -1,4 +1,4 @@
-"""Check that each relation between calls catches the clipper that breaks it, and no clipper that keeps it."""
+"""Check that each relation between calls catches the function that breaks it, and no function that keeps it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradclip_conformance.judge.relations import RELATIONS, multiply_by_power_of
 from gradclip_conformance.judge.single_call import OF_ONE
 
 Grads = list[Any]
-Clipper = Callable[..., Grads]
+ClipFunction = Callable[..., Grads]
 
 NORMS = ("clip_by_norm", "clip_by_global_norm")
 
@@ -26,7 +26,7 @@ def compute_norm(grads: Sequence[Any]) -> float:
     return math.sqrt(math.fsum(float(x) ** 2 for grad in grads for x in np.ravel(grad).astype(np.float64)))
 
 
-def make_clip(coefficient: Callable[[float, float], float]) -> Clipper:
+def make_clip(coefficient: Callable[[float, float], float]) -> ClipFunction:
     """Return a clip by global norm whose coefficient is a function of the norm and the threshold."""
 
     def clip(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
@@ -45,7 +45,7 @@ def compute_coefficient(norm: float, threshold: float) -> float:
     return threshold / norm if norm > threshold else 1.0
 
 
-def change_results(result: Callable[[Grads], Grads]) -> Clipper:
+def change_results(result: Callable[[Grads], Grads]) -> ClipFunction:
     """Return the right clip followed by a change of its results."""
 
     def clip(grads: Grads, *, clip_norm: float, need_clip: list[bool]) -> Grads:
@@ -91,7 +91,7 @@ def _shift(grads: Grads) -> Grads:
     return [None if grad is None else grad + grad.dtype.type(2.0**-6) for grad in grads]
 
 
-BROKEN: tuple[tuple[str, Clipper], ...] = (
+BROKEN: tuple[tuple[str, ClipFunction], ...] = (
     ("twice-is-once", make_clip(lambda norm, c: math.sqrt(compute_coefficient(norm, c)))),
     ("power-of-two-scaling", make_clip(lambda norm, c: min(1.0, c / (norm + 0.5)))),
     ("tensor-order", count_first_twice),
@@ -107,9 +107,9 @@ BROKEN: tuple[tuple[str, Clipper], ...] = (
 )
 
 
-@pytest.mark.exam(sample=2)
+@pytest.mark.thorough(sample=2)
 @pytest.mark.parametrize(("name", "clip"), BROKEN, ids=[f"{name}-{i}" for i, (name, _) in enumerate(BROKEN)])
-def test_relation_catches_the_clipper_that_breaks_it(name: str, clip: Clipper) -> None:
+def test_relation_catches_the_clipper_that_breaks_it(name: str, clip: ClipFunction) -> None:
     cells = check_clipper(clip, "clip_by_global_norm", rule=f"global-norm.{name}")
 
     assert "fail" in {cell["status"] for cell in cells}, cells
@@ -117,7 +117,7 @@ def test_relation_catches_the_clipper_that_breaks_it(name: str, clip: Clipper) -
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in BROKEN}))
-def test_relation_accepts_right_clippers(name: str) -> None:
+def test_relation_accepts_right_functions(name: str) -> None:
     cells = check_clipper(make_clip(compute_coefficient), "clip_by_global_norm", rule=f"global-norm.{name}")
 
     assert {cell["status"] for cell in cells} == {"pass"}, [cell["detail"] for cell in cells]

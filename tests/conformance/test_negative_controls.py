@@ -91,7 +91,7 @@ def is_doubled(cell: Cell, unreplaced: Cell) -> bool:
         return all(np.allclose(np.float32(2) * np.array(old, "f"), new, rtol=1e-5, atol=0) for old, new in pairs)
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("adapter", ALL_ADAPTERS)
 def test_subjects_fail_when_the_framework_is_replaced(
@@ -119,7 +119,7 @@ def test_subjects_fail_when_the_framework_is_replaced(
     assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in unlike] == []
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("adapter", ALL_ADAPTERS)
 def test_every_cell_is_as_expected_before_a_function_is_replaced(adapter: str) -> None:
     run = run_unreplaced(adapter)

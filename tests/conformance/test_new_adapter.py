@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gradclip_adapters import registry
-from gradclip_adapters.contract import FEATURES, OPERATIONS, Array, Call, FrameworkRaised, Gradient, Subject
+from gradclip_adapters.contract import FEATURES, OPERATIONS, Array, Call, EntryPoint, FrameworkRaised, Gradient
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.known.claims import load_claims
@@ -49,12 +49,12 @@ def declare(text: str, ability: str) -> str:
     return text.replace(f'# "{ability}",', f'"{ability}",')
 
 
-def load_subject(path: Path) -> Subject:
+def load_subject(path: Path) -> EntryPoint:
     (subject,) = registry.resolve(str(path)).subjects()
     return subject
 
 
-def count_supported(subject: Subject) -> int:
+def count_supported(subject: EntryPoint) -> int:
     """Return the number of cells of a run that the subject supports."""
     planned = [*plan_cells([subject], list_all_cases(), Selection()), *plan_rows([subject], Selection())]
     return sum(cell.missing is None for cell in planned)
@@ -64,7 +64,7 @@ def count_supported(subject: Subject) -> int:
 REFUSED = (("in-place", "clip_per_example"), ("optimizer", "clip_unitwise"))
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize(
     ("style", "operation"),
     [(style, operation) for style in STYLES for operation in OPERATIONS if (style, operation) not in REFUSED],
@@ -83,7 +83,7 @@ def test_written_adapter_passes_smoke_and_lists_every_ability(style: str, operat
     assert load_known(str(tmp_path / "fresh.py")) == ()
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("style", STYLES)
 def test_numbers_of_cells_are_those_of_the_plan(style: str, tmp_path: Path) -> None:
     path = tmp_path / "fresh.py"
@@ -97,7 +97,7 @@ def test_numbers_of_cells_are_those_of_the_plan(style: str, tmp_path: Path) -> N
             assert f"# {count_supported(load_subject(path)) - before} cells: {FEATURES[name][:20]}" in comment
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("style", ["functional", "in-place"])
 def test_filled_in_adapter_honours_the_abilities_that_need_no_code(style: str, tmp_path: Path) -> None:
     text = write_files("filled", style, "clip_by_global_norm")["filled.py"]

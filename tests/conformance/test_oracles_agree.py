@@ -53,7 +53,7 @@ def draw_gradients(draw: st.DrawFn) -> tuple[list[DyadicArray], float]:
     return [decode(np.array(tensor, dtype=dtype).tobytes(), form.name) for tensor in tensors], threshold
 
 
-@pytest.mark.exam(sample=9)
+@pytest.mark.thorough(sample=9)
 @pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: str(formula.kind))
 @pytest.mark.parametrize("p", ORDERS)
 @settings(fixed, max_examples=40)
@@ -66,7 +66,7 @@ def test_clips_of_any_numbers_agree(p: float, formula: dict[str, Any], call: tup
     assert arbitrary_precision.describe_disagreement(first, second) is None
 
 
-@pytest.mark.exam(sample=2)
+@pytest.mark.thorough(sample=2)
 @pytest.mark.parametrize("power", [1, 2])
 @settings(fixed, max_examples=40)
 @given(draw_gradients())
@@ -138,7 +138,7 @@ def test_clips_at_and_next_to_the_threshold_agree(
         assert arbitrary_precision.describe_disagreement(first, second) is None, threshold
 
 
-@pytest.mark.exam(sample=2)
+@pytest.mark.thorough(sample=2)
 @pytest.mark.parametrize("p", ORDERS)
 def test_clips_of_long_tensors_agree(p: float) -> None:
     """A run asks only the first oracle about so many elements (see `predict.MANY`)."""

@@ -73,7 +73,7 @@ def test_abilities_are_found_out_by_calls_that_cases_also_make(dtype: str) -> No
     assert all(call in [case.call(subject.name) for case in list_all_cases()] for call in asked)
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_function_that_ends_the_process_at_once_costs_its_cells() -> None:
     results = check_clipper(exit_at_once, "clip_by_global_norm", dtypes=["float32"], rule="global-norm.at-threshold")
 
@@ -130,7 +130,7 @@ def misbehaving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any
     del sys.modules["misbehaving"]
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize("operation", ["clip_by_norm", "clip_by_global_norm"])
 @pytest.mark.parametrize(("name", "said"), [("leaves", "exit code 3"), ("dies", "SIGSEGV")])
 def test_function_that_ends_its_process_at_once_costs_its_cells(
@@ -146,7 +146,7 @@ def test_function_that_ends_its_process_at_once_costs_its_cells(
     assert all(said in result["detail"] for result in asked)
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_other_cells_keep_their_verdicts(misbehaving: Any) -> None:
     rule = "norm.*-threshold*"
     whole = check_clipper(misbehaving.right, "clip_by_norm", dtypes=["float32"], rule=rule)
@@ -162,7 +162,7 @@ def test_other_cells_keep_their_verdicts(misbehaving: Any) -> None:
     ]
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("operation", ["clip_by_norm", "clip_by_global_norm"])
 def test_function_that_hangs_in_its_first_call_costs_its_cells(operation: str, misbehaving: Any) -> None:
     rule = f"{operation.removeprefix('clip_by_').replace('_', '-')}.negative-threshold-refused"
@@ -273,7 +273,7 @@ def clip(grads, *, clip_norm):
 """
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize(
     ("guard", "said"),
     [

@@ -256,7 +256,7 @@ def test_every_case_has_a_prediction_with_an_error_bound() -> None:
             assert len(prediction.gradients) == len(each.gradients) == len(prediction.errors), each.id
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_many_threads_may_predict_at_once() -> None:
     """Make more predictions than the cache holds, from threads that switch as often as possible."""
     tensors = [make_tensor([3.0, 4.0], "float32")]

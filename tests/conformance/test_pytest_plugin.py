@@ -42,7 +42,7 @@ def test_failure_is_a_failed_test_that_says_why(tmp_path: Path) -> None:
     assert "1 failed, 2 passed" in done.stdout
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize(
     "text",
     [
@@ -70,7 +70,7 @@ def test_host_that_hangs_costs_one_test(tmp_path: Path) -> None:
     assert "1 failed, 2 passed" in done.stdout
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_plain_function_needs_its_operation(tmp_path: Path) -> None:
     text = "def clip(grads, *, min, max):\n    return [None if g is None else g.clip(min, max) for g in grads]\n"
     (tmp_path / "my_clips.py").write_text(text, encoding="utf-8")
@@ -86,7 +86,7 @@ def test_plain_function_needs_its_operation(tmp_path: Path) -> None:
     assert "pytest_plugin.py" not in without.stdout
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("name", [str(HOSTS / "dies_at_start.py"), str(HOSTS / "defines_nothing.py"), "tensor-flow"])
 def test_adapter_that_does_not_start_ends_the_collection_without_a_traceback(name: str, tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "--gradclip-adapter", name)
@@ -123,7 +123,7 @@ def test_forgotten_adapter_is_an_error(tmp_path: Path) -> None:
     assert "pytest_plugin.py" not in done.stdout
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("seconds", ["nan", "0", "-1", "soon"])
 def test_invalid_time_limit_is_refused(seconds: str, tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "--gradclip-adapter", str(HOSTS / "right.py"), "--gradclip-timeout", seconds)
@@ -132,7 +132,7 @@ def test_invalid_time_limit_is_refused(seconds: str, tmp_path: Path) -> None:
     assert "--gradclip-timeout" in done.stderr
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_missing_framework_names_the_option_for_another_python(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "--gradclip-adapter", str(HOSTS / "lacks_its_framework.py"))
 

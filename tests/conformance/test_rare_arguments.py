@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from clippers.steps import ByGlobalNorm, ByNorm, ByValue, Clipper
-from clippers.wrong_adapters import WithAbilities
-from clippers.wrong_arguments import OverAxes, TakesAxes, TakesTensors
-from clippers.wrong_shards import InProcesses, Sharing
+from mutants.steps import ByGlobalNorm, ByNorm, ByValue, ClipFunction
+from mutants.wrong_adapters import WithAbilities
+from mutants.wrong_arguments import OverAxes, TakesAxes, TakesTensors
+from mutants.wrong_shards import InProcesses, Sharing
 
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.run.in_process import InProcess
@@ -38,7 +38,7 @@ class SharesByGlobalNorm(Sharing, ByGlobalNorm):
         (SharesByGlobalNorm, InProcesses, "global-norm.shards-as-whole"),
     ],
 )
-def test_right_function_passes(right: type[Clipper], adapter: type[WithAbilities], rule: str) -> None:
+def test_right_function_passes(right: type[ClipFunction], adapter: type[WithAbilities], rule: str) -> None:
     dtypes = ("float16", "float32", "float64")
     connection = InProcess(adapter(right(), right.operation, dtypes, None))
     planned = plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=(rule,), dtypes=dtypes))

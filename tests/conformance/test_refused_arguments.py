@@ -62,7 +62,7 @@ except Exception as error:
 """
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_error_names_a_module_that_starts_a_check_when_imported(tmp_path: Path) -> None:
     """Check that such a module does not start hosts without end. Each host imports the module."""
     (tmp_path / "checks_when_imported.py").write_text(CHECKS_WHEN_IMPORTED, encoding="utf-8")

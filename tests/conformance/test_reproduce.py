@@ -28,7 +28,7 @@ from click.testing import CliRunner
 from frameworks import ADAPTERS, BACKENDS, MODULES, find_python
 
 from gradclip_adapters.arrays import THRESHOLD_KINDS, lay_out
-from gradclip_adapters.contract import Subject
+from gradclip_adapters.contract import EntryPoint
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.build import make_tensor
 from gradclip_conformance.cases.catalogue import list_all_cases
@@ -160,7 +160,7 @@ def expect_ending(cell: Cell) -> str:
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.exam(sample=len(ADAPTERS))
+@pytest.mark.thorough(sample=len(ADAPTERS))
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_script_of_each_published_failure_fails(adapter: str, tmp_path: Path) -> None:
     python = find_python(adapter)
@@ -182,7 +182,7 @@ def test_script_of_each_published_failure_fails(adapter: str, tmp_path: Path) ->
     assert silent == []
 
 
-@pytest.mark.exam(sample=len(ADAPTERS))
+@pytest.mark.thorough(sample=len(ADAPTERS))
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_script_of_a_passed_cell_succeeds(adapter: str, tmp_path: Path) -> None:
     python = find_python(adapter)
@@ -269,7 +269,7 @@ class TestPlainFunction:
         path.write_text(checked, encoding="utf-8")
         return path
 
-    @pytest.mark.exam(sample=0)
+    @pytest.mark.thorough(sample=0)
     @pytest.mark.parametrize("case", CASES)
     def test_script_fails_only_with_the_wrong_function(self, record: Path, tmp_path: Path, case: str) -> None:
         output = tmp_path / "script.py"
@@ -383,7 +383,7 @@ def clip(grads, *, clip_norm):
 """
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize(
     ("wrong", "case"),
     [
@@ -428,7 +428,7 @@ def test_script_writes_a_threshold_of_each_kind(kind: str) -> None:
 
 def make_gradients(case: Case) -> dict[str, Any]:
     """Run the lines of a script that make the gradients, and return its names."""
-    calls = direct.write_calls("math:clip", case, Subject("f", case.operation, ("float32",)), compiles=False)
+    calls = direct.write_calls("math:clip", case, EntryPoint("f", case.operation, ("float32",)), compiles=False)
     written: dict[str, Any] = {}
     exec(f"{calls.top}\n{calls.call.gradients}", written)
     return written
@@ -459,7 +459,7 @@ def test_script_passes_the_same_tensor_twice() -> None:
 @pytest.mark.parametrize(("feature", "passes"), [("flushes_subnormals", True), ("strided", False)])
 def test_script_accepts_flushed_numbers_only_of_a_subject_that_flushes(feature: str, passes: bool) -> None:
     (case,) = (each for each in list_all_cases() if each.id == "value.bounds/subnormal-max-only/float32")
-    subject = Subject("f", "clip_by_value", ("float32",), (feature,))
+    subject = EntryPoint("f", "clip_by_value", ("float32",), (feature,))
     lines = assert_equal(predict_values(case, subject, predict(case)))
     flushed = np.zeros(case.gradients[0].array.shape, "float32")
 
@@ -487,7 +487,7 @@ def clip(grads, *, clip_norm):
 """
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize(
     "name",
     [
@@ -522,7 +522,7 @@ def test_script_is_as_strict_as_the_judge(name: str, tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(("before", "passes"), [("pass", True), ("gradients[0][...] = 0", False)])
 def test_script_accepts_a_refusal_only_if_it_keeps_the_inputs(before: str, passes: bool) -> None:
     (case,) = (each for each in list_all_cases() if each.id == "value.inputs-not-mutated/threshold-zero/float32")
-    subject = Subject("f", case.operation, ("float32",), ("functional",))
+    subject = EntryPoint("f", case.operation, ("float32",), ("functional",))
     calls = direct.write_calls("math:clip", case, subject, compiles=False)
     refuses = replace(calls.call, clip=f"{before}\nraise ValueError")
 
@@ -622,7 +622,7 @@ def test_array_without_a_pattern_is_too_long() -> None:
         write_array(1 / np.arange(1, 514))
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("adapter", MODULES)
 def test_each_layout_that_was_checked_has_a_script(adapter: str) -> None:
     run = read_published(adapter)

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 import gradclip_adapters
-from gradclip_adapters.contract import FEATURES, Array, Call, Gradient, Reply, Subject
+from gradclip_adapters.contract import FEATURES, Array, Call, EntryPoint, Gradient, Reply
 from gradclip_adapters.operations import PREFIXES
 from gradclip_adapters.plain import PlainFunction
 from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, decode_recipe, encode_recipe, expand
@@ -54,7 +54,7 @@ def test_the_same_seed_draws_the_same_rows_everywhere() -> None:
     assert hashlib.sha256(json.dumps(drawn).encode()).hexdigest() == DIGEST_OF_ROWS
 
 
-@pytest.mark.exam(sample=2)
+@pytest.mark.thorough(sample=2)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_rows_have_every_level_and_no_impossible_pair(operation: str) -> None:
     rows = [draw_levels(operation, number) for number in range(3000)]
@@ -67,10 +67,10 @@ def test_rows_have_every_level_and_no_impossible_pair(operation: str) -> None:
     ] == []
 
 
-@pytest.mark.exam(sample=2)
+@pytest.mark.thorough(sample=2)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_most_rows_are_small_and_few_are_crowded(operation: str) -> None:
-    subject = Subject(
+    subject = EntryPoint(
         "any", PREFIXES[operation].function, ("float16", "float32", "float64"), tuple(FEATURES), (1.0, 2.0)
     )
     features = tuple(name for name in FEATURES if name not in ("distributed", "compiled", "requires_min"))
@@ -375,7 +375,7 @@ WHERE = {
 }
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize("function", WRONG)
 def test_function_that_is_wrong_for_a_combination_fails(function: Callable[..., Any]) -> None:
     where = WHERE[function.__name__]
@@ -383,7 +383,7 @@ def test_function_that_is_wrong_for_a_combination_fails(function: Callable[..., 
     assert not {"fail", "error"} & set(_list_statuses(clip_right, where, 12))
 
 
-@pytest.mark.exam
+@pytest.mark.thorough
 def test_right_function_passes_all_rows() -> None:
     assert set(_list_statuses(clip_right, {}, 10_000)) <= {"pass", "quality"}
 
@@ -394,7 +394,7 @@ def test_right_function_passes_all_rows() -> None:
 def test_subject_is_asked_for_nothing_impossible(
     operation: str, dtypes: tuple[str, ...], features: tuple[str, ...]
 ) -> None:
-    subject = Subject("any", PREFIXES[operation].function, dtypes, features, (1.0, 2.0))
+    subject = EntryPoint("any", PREFIXES[operation].function, dtypes, features, (1.0, 2.0))
 
     reasons = {case.id: find_reason(operation, list(case.levels.values())) for _, case in list_cases(subject)}
 

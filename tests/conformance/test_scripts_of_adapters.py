@@ -59,7 +59,7 @@ def adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize(
     ("case", "through"),
     [
@@ -132,7 +132,7 @@ def test_client_says_why_a_host_does_not_start() -> None:
         Client([*build_host_command(), str(HOSTS / "lacks_its_framework.py")])
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("case", ["value.nan-stays/equal-bounds/float32", "value.infinite-bounds/max-only/float32"])
 def test_script_accepts_nan_and_infinities(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -52,7 +52,7 @@ def build_wheel(folder: Path) -> Path:
     return wheel
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_adapter_of_another_distribution_is_found_by_its_entry_point(tmp_path: Path) -> None:
     site = tmp_path / "site"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(site)]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gradclip_adapters.contract import Subject
+from gradclip_adapters.contract import EntryPoint
 from gradclip_conformance.cases.toml_files import LONGEST_FILE, read_toml
 from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.failures import load_known, read_known
@@ -133,7 +133,7 @@ def test_error_in_recipes_names_their_file(
     ],
 )
 def test_invalid_formula_of_a_host_is_refused(formula: dict[str, Any], said: str) -> None:
-    subject = Subject("mine", "clip_by_norm", ("float32",), (), formula=formula)
+    subject = EntryPoint("mine", "clip_by_norm", ("float32",), (), formula=formula)
 
     with pytest.raises(ValueError, match=re.escape(said)) as caught:
         check_formulas([subject])
@@ -142,7 +142,7 @@ def test_invalid_formula_of_a_host_is_refused(formula: dict[str, Any], said: str
 
 
 def test_valid_formula_of_a_host_is_accepted() -> None:
-    check_formulas([Subject("mine", "clip_by_norm", ("float32",), (), formula={"kind": "coefficient", "eps": 1e-6})])
+    check_formulas([EntryPoint("mine", "clip_by_norm", ("float32",), (), formula={"kind": "coefficient", "eps": 1e-6})])
 
     assert Formula.of({"kind": "plain", "eps": 0}) == Formula()
 

@@ -107,7 +107,7 @@ FAULTS: dict[str, tuple[Callable[[Lines], object], str]] = {
 }
 
 
-@pytest.mark.exam(sample=12)
+@pytest.mark.thorough(sample=12)
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_record_that_cannot_be_trusted_is_refused_by_name(
@@ -124,7 +124,7 @@ def test_record_that_cannot_be_trusted_is_refused_by_name(
     assert result.stdout == ""
 
 
-@pytest.mark.exam(sample=6)
+@pytest.mark.thorough(sample=6)
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 def test_hostile_texts_act_nowhere(
     verb: list[str], lines: Lines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -147,7 +147,7 @@ def test_hostile_texts_act_nowhere(
     assert [path.name for path in tmp_path.iterdir()] == ["record.jsonl"]
 
 
-@pytest.mark.exam(sample=6)
+@pytest.mark.thorough(sample=6)
 @pytest.mark.parametrize("adapter", ["../../elsewhere.py", "/etc/passwd", "\\\\host\\share\\x.py", "nul\u0000.py"])
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 def test_no_path_in_a_record_is_opened(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from gradclip_adapters.contract import About, Adapter, Array, Call, Gradient, Reply, Subject
+from gradclip_adapters.contract import About, Adapter, Array, Call, EntryPoint, Gradient, Reply
 from gradclip_adapters.wire import decode_gradient, encode_gradient
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
@@ -30,9 +30,9 @@ class Descent(Adapter):
         """Return a framework that does not exist."""
         return About("fake", "1.0")
 
-    def subjects(self) -> Sequence[Subject]:
+    def subjects(self) -> Sequence[EntryPoint]:
         """Return one optimizer."""
-        return [Subject("fake.SGD", "clip_by_global_norm", ("float32",), self.features)]
+        return [EntryPoint("fake.SGD", "clip_by_global_norm", ("float32",), self.features)]
 
     def call(self, call: Call) -> Reply:
         """Return the negated parameters after all steps."""

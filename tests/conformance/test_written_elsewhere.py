@@ -8,7 +8,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from clippers.written_elsewhere import ELSEWHERE
+from mutants.written_elsewhere import ELSEWHERE
 
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.run.in_process import InProcess
@@ -41,9 +41,9 @@ def find_cause(number: int) -> str:
     return max(times, key=lambda cause: times[cause], default="")
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 def test_defects_of_functions_written_elsewhere_are_named(pytestconfig: pytest.Config) -> None:
-    # A third of the functions takes a minute; `nox -s exam -- --all` runs all of them.
+    # A third of the functions takes a minute; `nox -s mutation -- --all` runs all of them.
     numbers = range(0, len(ELSEWHERE), 1 if pytestconfig.getoption("--all") else 3)
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         found = list(pool.map(find_cause, numbers))

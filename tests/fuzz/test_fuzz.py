@@ -28,7 +28,7 @@ def check_example(target: Target, drawn: Any) -> None:
         target.check(drawn)
 
 
-@pytest.mark.exam(sample=3)
+@pytest.mark.thorough(sample=3)
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_example_that_once_failed_passes(path: Path) -> None:
     kept = json.loads(path.read_text(encoding="utf-8"))
@@ -36,7 +36,7 @@ def test_example_that_once_failed_passes(path: Path) -> None:
     check_example(load_target(path.parent.name), kept["example"])
 
 
-@pytest.mark.exam(sample=2)
+@pytest.mark.thorough(sample=2)
 @pytest.mark.parametrize("name", NAMES)
 def test_no_example_fails(name: str) -> None:
     target = load_target(name)

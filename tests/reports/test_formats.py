@@ -71,7 +71,7 @@ def count_outcomes(runs: list[Run]) -> Counter[str]:
 
 
 class TestRender:
-    @pytest.mark.exam(sample=6)
+    @pytest.mark.thorough(sample=6)
     @pytest.mark.parametrize("format", FORMATS)
     def test_every_format_of_one_and_of_several_runs(self, format: str, several_runs: list[Run]) -> None:
         for runs in (several_runs, several_runs[:1]):

@@ -17,7 +17,7 @@ import pytest
 import pages
 import publish
 from gradclip_reports.records import Header, Run
-from gradclip_reports.site.book import Book
+from gradclip_reports.site.catalogue import Catalogue
 from gradclip_reports.site.questions import answer_run
 from gradclip_spec import __version__
 from gradclip_spec.rules.questions import load_questions
@@ -121,10 +121,10 @@ class TestPages:
     def test_hostile_names_stay_text(self, torch_run: Run) -> None:
         header: Header = replace(torch_run.header, framework={"name": HOSTILE, "version": HOSTILE})
         run = replace(torch_run, header=header)
-        book = Book(load_questions())
+        catalogue = Catalogue(load_questions())
 
-        picture = draw_picture(book.questions, [run], [answer_run(run, book)])
-        table = pages.draw_table([run], book)
+        picture = draw_picture(catalogue.questions, [run], [answer_run(run, catalogue)])
+        table = pages.draw_table([run], catalogue)
 
         assert not {"script", "image", "a"} & {
             each.tag.rpartition("}")[2] for each in ElementTree.fromstring(picture).iter()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gradclip_reports.records import Cell, Finding, Header, RecordError, Run
-from gradclip_reports.site.book import Book
+from gradclip_reports.site.catalogue import Catalogue
 from gradclip_reports.site.measured import read_accuracy, read_speeds
 from gradclip_reports.site.questions import answer_run, write_answer
 from gradclip_spec.rules.questions import load_questions, parse_questions
@@ -46,7 +46,7 @@ def answer(
             if group:
                 finding = replace(finding, cause=group, parameters={}, parts=(finding,))
             run = replace(run, findings=(finding,))
-        answers = answer_run(run, Book(load_questions()))[question]
+        answers = answer_run(run, Catalogue(load_questions()))[question]
         return answers[0].standing, write_answer(answers)
 
     return find
@@ -205,7 +205,7 @@ class TestAnswers:
             make_finding(cause, [cell], {}) for cause, cell in zip(("wrong-dtype", "raises"), cells, strict=True)
         ]
 
-        answers = answer_run(replace(run, findings=tuple(findings)), Book(load_questions()))["written"]
+        answers = answer_run(replace(run, findings=tuple(findings)), Catalogue(load_questions()))["written"]
 
         assert write_answer(answers) == "raises an error"
 
@@ -237,7 +237,7 @@ class TestMeasurements:
         framework = {"adapter": "torch", "framework": "torch", "version": "2.13.0"}
         accuracy = [{**framework, "rows": [{**ROW, **row, "subject": subject}]}]
 
-        (answer,) = answer_run(torch_run, Book(load_questions(), accuracy=accuracy))["accuracy"]
+        (answer,) = answer_run(torch_run, Catalogue(load_questions(), accuracy=accuracy))["accuracy"]
 
         assert (answer.standing, answer.words) == told
 
@@ -245,7 +245,7 @@ class TestMeasurements:
         floor = {**SPEED, "peer": "memory floor (NumPy)", "ours": 1.0, "theirs": 0.5}
         torch = {**SPEED, "peer": "torch clip_grad_norm_ (foreach)", "ours": 1.0, "theirs": 1.6}
 
-        (answer,) = answer_run(torch_run, Book(load_questions(), speeds=[floor, torch]))["speed"]
+        (answer,) = answer_run(torch_run, Catalogue(load_questions(), speeds=[floor, torch]))["speed"]
 
         assert (answer.standing, answer.words) == ("measured", "3.2 passes")
 
@@ -256,7 +256,7 @@ class TestMeasurements:
         ]
         torch = {**SPEED, "peer": "torch clip_grad_norm_ (foreach)", "ours": 1.0, "theirs": 1.6}
 
-        (answer,) = answer_run(torch_run, Book(load_questions(), speeds=[*floors, torch]))["speed"]
+        (answer,) = answer_run(torch_run, Catalogue(load_questions(), speeds=[*floors, torch]))["speed"]
 
         assert answer.words == "3.2 passes"
 
@@ -265,7 +265,7 @@ class TestMeasurements:
         torch = {**SPEED, "peer": "torch clip_grad_norm_ (foreach)", "ours": 1.0}
         speeds = [floor, {**torch, "mode": "functional", "theirs": 4.0}, {**torch, "theirs": 1.6}]
 
-        (answer,) = answer_run(torch_run, Book(load_questions(), speeds=speeds))["speed"]
+        (answer,) = answer_run(torch_run, Catalogue(load_questions(), speeds=speeds))["speed"]
 
         assert answer.words == "3.2 passes"
 
@@ -275,7 +275,7 @@ class TestMeasurements:
         run = make_run(make_header("numpy"), [make_cell()])
         floor = {**SPEED, "peer": "memory floor (NumPy)", "ours": 1.0, "theirs": 0.5}
 
-        (answer,) = answer_run(run, Book(load_questions(), speeds=[floor]))["speed"]
+        (answer,) = answer_run(run, Catalogue(load_questions(), speeds=[floor]))["speed"]
 
         assert answer.words == "2.0 passes"
 

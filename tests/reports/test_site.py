@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 import pytest
 
 from gradclip_reports.records import Cell, Finding, Header, RecordError, Run
-from gradclip_reports.site.book import Book
 from gradclip_reports.site.build import LARGEST, build_site
+from gradclip_reports.site.catalogue import Catalogue
 from gradclip_reports.site.formulas import write_mathml
 from gradclip_reports.site.slugs import Slugs, is_safe_link
 from gradclip_reports.site.views import make_views
@@ -26,7 +26,7 @@ from gradclip_spec.rules.questions import load_questions
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>`|'\"&\x1b[31m\x00\u202e{{ 7*7 }}{% raw %}"
 RULES = rules.load()[:6]
-BOOK = Book(load_questions(), RULES, tuple(load_causes().values())[:5])
+CATALOGUE = Catalogue(load_questions(), RULES, tuple(load_causes().values())[:5])
 #: All tags that the templates use. Any other tag came from a record.
 TAGS = {
     *("html", "head", "meta", "title", "link", "script", "body", "a", "header", "nav", "div", "label", "input", "span"),
@@ -98,10 +98,10 @@ def hostile_run(
 def site(tmp_path: Path, torch_run: Run, hostile_run: Run) -> Path:
     """Return the folder of a site of an ordinary and a hostile run."""
     differing = next(cell for cell in torch_run.cells if cell.status == "fail")
-    finding = make_finding(differing, "plain", cause=BOOK.causes[0].id, url="https://example.org/1")
+    finding = make_finding(differing, "plain", cause=CATALOGUE.causes[0].id, url="https://example.org/1")
     runs = [replace(torch_run, findings=(finding,)), hostile_run]
     folder = tmp_path / "made" / "site"
-    count = build_site([(run, HOSTILE) for run in runs], folder, BOOK, lambda run, cell: HOSTILE)
+    count = build_site([(run, HOSTILE) for run in runs], folder, CATALOGUE, lambda run, cell: HOSTILE)
     assert count == sum(path.is_file() for path in folder.rglob("*"))
     return folder
 
@@ -173,7 +173,7 @@ class TestLinks:
     def test_title_of_a_cause_keeps_its_capitals(self, torch_run: Run, tmp_path: Path) -> None:
         cause = load_causes()["none-changed"]
 
-        build_site([(torch_run, "torch.jsonl")], tmp_path, replace(BOOK, causes=[cause]))
+        build_site([(torch_run, "torch.jsonl")], tmp_path, replace(CATALOGUE, causes=[cause]))
 
         text = (tmp_path / f"cause/{cause.id}.html").read_text("utf-8")
         wanted = "A None becomes a gradient, or a gradient becomes None"
@@ -185,7 +185,7 @@ class TestLinks:
         assert links == {"https://example.org/1"}
 
     def test_pages_link_to_a_manual_that_is_named(self, torch_run: Run, tmp_path: Path) -> None:
-        build_site([(torch_run, "torch.jsonl")], tmp_path, BOOK, manual="../index.html")
+        build_site([(torch_run, "torch.jsonl")], tmp_path, CATALOGUE, manual="../index.html")
 
         assert "../index.html" in Page((tmp_path / "index.html").read_text("utf-8")).list_values("href")
         assert "../../index.html" in Page((tmp_path / "framework/torch-2-13-0.html").read_text("utf-8")).list_values(
@@ -232,7 +232,7 @@ class TestContents:
         headers = [
             replace(run.header, framework={"name": f"framework {number}", "version": "2.13.0"}) for number in range(30)
         ]
-        build_site([(replace(run, header=header), "record.jsonl") for header in headers], tmp_path, BOOK)
+        build_site([(replace(run, header=header), "record.jsonl") for header in headers], tmp_path, CATALOGUE)
 
         first = ["index.html", "static/site.css", "static/site.js"]
         assert sum((tmp_path / name).stat().st_size for name in first) < 500_000
@@ -251,7 +251,7 @@ class TestContents:
             finding = make_finding(cell, "text", cause=cause, title=f"does the {cause} thing", parameters={})
             runs.append((replace(make_run(header, [cell]), findings=(finding,)), "record.jsonl"))
 
-        build_site(runs[::-1], tmp_path, BOOK)
+        build_site(runs[::-1], tmp_path, CATALOGUE)
         text = (tmp_path / "framework" / "torch-2-0.html").read_text("utf-8")
 
         assert "<b>New:</b> does the new thing" in text
@@ -268,7 +268,7 @@ class TestContents:
             finding = make_finding(cell, "text", parameters={"effect": f"of {version}"})
             runs.append((replace(make_run(header, [cell]), findings=(finding,)), "record.jsonl"))
 
-        views = make_views(runs, BOOK, lambda run, cell: "")
+        views = make_views(runs, CATALOGUE, lambda run, cell: "")
 
         assert [(stage.appeared, stage.gone) for stage in views[1].history] == [([], []), ([], [])]
         assert [one.versions for one in views[1].findings] == ["in all; checked: 1.0, 2.0"]
@@ -280,7 +280,7 @@ class TestContents:
         findings = tuple(make_finding(cell, name, severity=name) for name in ("unheard-of", "rounding", "destroyed"))
         run = replace(make_run(make_header(), [cell]), findings=findings)
 
-        (view,) = make_views([(run, "record.jsonl")], BOOK, lambda run, cell: "")
+        (view,) = make_views([(run, "record.jsonl")], CATALOGUE, lambda run, cell: "")
 
         assert [one.finding.severity for one in view.findings] == ["destroyed", "rounding", "unheard-of"]
 
@@ -294,7 +294,7 @@ class TestContents:
     @pytest.mark.parametrize("number", [0, LARGEST + 1])
     def test_other_numbers_of_runs_are_refused(self, number: int, torch_run: Run, tmp_path: Path) -> None:
         with pytest.raises(RecordError, match=f"1 to {LARGEST} runs; {number} were given"):
-            build_site([(torch_run, "a")] * number, tmp_path, BOOK)
+            build_site([(torch_run, "a")] * number, tmp_path, CATALOGUE)
         assert not list(tmp_path.iterdir())
 
     def test_combined_finding_names_equal_parts_once(
@@ -305,7 +305,7 @@ class TestContents:
         finding = replace(make_finding(cell, "text"), parts=parts)
         run = replace(make_run(make_header(), [cell]), findings=(finding,))
 
-        (view,) = make_views([(run, "record.jsonl")], BOOK, lambda run, cell: "")
+        (view,) = make_views([(run, "record.jsonl")], CATALOGUE, lambda run, cell: "")
 
         assert view.findings[0].parts == [("overflows", "")]
 
@@ -322,7 +322,7 @@ class TestContents:
         wrong = replace(cell, status="fail", behaviour="sign-flipped", **shown)
         header = make_header("torch", "1.0", [("f", "clip_by_global_norm")])
 
-        build_site([(make_run(header, [wrong]), "record.jsonl")], tmp_path, BOOK)
+        build_site([(make_run(header, [wrong]), "record.jsonl")], tmp_path, CATALOGUE)
         text = (tmp_path / "framework" / "torch-1-0.html").read_text("utf-8")
 
         row = text.partition('<tr id="q-negative-threshold">')[2].partition("</tr>")[0]
@@ -348,7 +348,7 @@ def test_comparison_opens_with_torch_and_tensorflow_or_the_first_two(
 ) -> None:
     runs = [(make_run(make_header(name, "1.0"), [make_cell()]), f"{name}.jsonl") for name in adapters]
 
-    build_site(runs, tmp_path, BOOK)
+    build_site(runs, tmp_path, CATALOGUE)
 
     selects = re.findall(r"<select.*?</select>", (tmp_path / "compare.html").read_text("utf-8"))
     chosen = [re.findall(r'<option value="(\S+)" selected>', select) for select in selects[:2]]

@@ -70,7 +70,7 @@ def check(backend: Any, values: np.ndarray[Any, Any], dtype: str, threshold: flo
         assert error <= FORMATS[dtype][3] + 1.5 * more, f"element {index} has an error of {error} ulp"
 
 
-@pytest.mark.exam(sample=36)
+@pytest.mark.thorough(sample=36)
 @pytest.mark.parametrize("size", [1, 2, 17, 1000, 1025, 5000])
 @pytest.mark.parametrize("kind", ["normal", "constant", "heavy-tailed", "ramp"])
 def test_ordinary_gradients(backend: Any, kind: str, size: int) -> None:
@@ -111,7 +111,7 @@ def bound_wrong_powers(norm_type: float) -> float:
     return 1.0 if (2 * norm_type).is_integer() and norm_type <= 8 else 2 * (2 + 2) / norm_type
 
 
-@pytest.mark.exam(sample=2)
+@pytest.mark.thorough(sample=2)
 @pytest.mark.parametrize("norm_type", [1, 1.1, 1.5, 3, 10, 40, 100, 1500])
 def test_other_norms(backend: Any, norm_type: float) -> None:
     random = np.random.default_rng(3)
@@ -322,7 +322,7 @@ def test_a_tiny_coefficient_of_huge_elements(backend: Any, threshold: float) -> 
     assert np.max(np.abs(clipped / (threshold / math.sqrt(1000)) - 1)) <= 1.5 * 2.0**-23
 
 
-@pytest.mark.exam(sample=4)
+@pytest.mark.thorough(sample=4)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_arrays_of_all_sizes_together(backend: Any, dtype: str) -> None:
     # Small arrays are joined, larger ones are summed in float64, and the largest in rows. Each contributes to the sum.
@@ -345,7 +345,7 @@ def test_sums_that_overflow_only_together(backend: Any) -> None:
         assert norm == pytest.approx(1.8101933598375617e154 if len(arrays) == 2 else math.sqrt(2) * 1e154, rel=1e-15)
 
 
-@pytest.mark.exam(sample=5)
+@pytest.mark.thorough(sample=5)
 @has_float64
 @pytest.mark.parametrize("value", [1e-150, 1e-170, 1e-300])
 def test_eps_far_above_the_norm(backend: Any, value: float) -> None:
@@ -359,7 +359,7 @@ def test_eps_far_above_the_norm(backend: Any, value: float) -> None:
 
 @has_float64
 # Dask computes each chunk in the same way.
-@pytest.mark.exam(sample=2)
+@pytest.mark.thorough(sample=2)
 @pytest.mark.only_where(lambda backend: backend.name != "dask")
 def test_large_float64_gradients(backend: Any) -> None:
     check(backend, np.full(300_000, 0.1), "float64")
@@ -449,7 +449,7 @@ def test_thousands_of_small_arrays(backend: Any) -> None:
     )
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 def test_new_arrays_of_several_sizes_hold_right_values(backend: Any) -> None:
     # Large arrays of several sizes, and a small one.
     sizes = [3_000_003] * 6 + [5_000_000, 7]
@@ -471,7 +471,7 @@ SIZES = [0, 1, 3, 100, 1023, 1025, 16_384, 16_385, 0, 65_536, 65_537, 7, 140_000
 
 # The range of float16 is too narrow for exponents other than 0. Subnormal numbers of bfloat16 have too few bits, and
 # JAX treats subnormal numbers as zero.
-@pytest.mark.exam(sample=2)
+@pytest.mark.thorough(sample=2)
 @pytest.mark.only_where(lambda dtype, exponent: dtype != "float16" or exponent == 0)
 @pytest.mark.only_where(
     lambda backend, dtype, exponent: exponent > -140 or (dtype != "bfloat16" and backend.keeps_subnormals)
@@ -500,7 +500,7 @@ def test_each_of_many_by_its_own_norm(backend: Any, dtype: str, exponent: int, o
             assert measure_distance(float(after[index]), exact, dtype) <= FORMATS[dtype][3]
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_memory_layouts(dtype: str) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")

@@ -38,7 +38,7 @@ def gather(rows: list[Any]) -> Any:
 
 
 # The contributions of arrays of JAX and CuPy need a session of their own, and Dask gathers its own chunks.
-@pytest.mark.exam(sample=8)
+@pytest.mark.thorough(sample=8)
 @pytest.mark.only_where(lambda backend: backend.name not in ("jax", "dask", "cupy", "torch"))
 @pytest.mark.parametrize("norm_type", [1, 2, 3, math.inf])
 def test_clip_of_the_parts_is_the_part_of_the_clip(backend: Any, norm_type: float) -> None:

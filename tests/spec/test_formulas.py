@@ -67,7 +67,7 @@ def test_value_rounds_a_subnormal_bound_once(backend: Any) -> None:
         assert_equal(backend, clipped, [3 * smallest, -3 * smallest], dtype)
 
 
-@pytest.mark.exam(sample=12)
+@pytest.mark.thorough(sample=12)
 @pytest.mark.parametrize("norm_type", [0.5, 1, 2, 3, 100, math.inf])
 def test_zero_norm_has_no_sign(backend: Any, norm_type: float) -> None:
     for dtype in backend.dtypes:
@@ -131,7 +131,7 @@ def test_norm_types(backend: Any, norm_type: float, expected: float) -> None:
 ENDS = {"float16": (14, -10), "bfloat16": (126, -120), "float32": (126, -120), "float64": (1022, -1018)}
 
 
-@pytest.mark.exam(sample=28)
+@pytest.mark.thorough(sample=28)
 @pytest.mark.parametrize("norm_type", [0.5, 1, 1.5, 2, 3, 100, math.inf])
 @pytest.mark.parametrize("end", [0, 1])
 def test_norms_at_the_ends_of_the_range(backend: Any, end: int, norm_type: float) -> None:
@@ -244,7 +244,7 @@ def test_infinite_threshold_changes_nothing(backend: Any) -> None:
         )
 
 
-@pytest.mark.exam(sample=8)
+@pytest.mark.thorough(sample=8)
 @pytest.mark.parametrize("norm_type", [1, 2, 2.5, math.inf])
 def test_nan_and_infinity_decide_the_norm(backend: Any, norm_type: float) -> None:
     for dtype in backend.dtypes:
@@ -367,7 +367,7 @@ def test_examples_are_clipped_each_by_its_norm_and_added(backend: Any) -> None:
 
 
 # The arrays have 9, 4, 1 and 2 of 16 elements.
-@pytest.mark.exam(sample=4)
+@pytest.mark.thorough(sample=4)
 @pytest.mark.parametrize(("layers", "thresholds"), [("equal", [2.0, 2.0, 2.0]), ("by size", [3.0, 2.0, 1.0])])
 def test_layers_of_examples_have_thresholds_of_their_own(layers: Any, thresholds: list[float], backend: Any) -> None:
     for dtype in backend.dtypes:

@@ -147,7 +147,7 @@ deep = pytest.mark.only_where(lambda: "GRADCLIP_DEEP" in os.environ)
 every_loop = pytest.mark.parametrize("loops", ["compiled", "plain"])
 
 
-@pytest.mark.exam(sample=8)
+@pytest.mark.thorough(sample=8)
 @libraries
 @every_loop
 @pytest.mark.parametrize("kind", list(INPUTS))

@@ -45,7 +45,7 @@ def test_compiled_and_plain_loops_agree(backend: Any, dtype: str, norm_type: flo
         np.testing.assert_allclose(x, y, rtol=2 * eps, atol=2.0**-24 if dtype == "float16" else 0)
 
 
-@pytest.mark.exam(sample=3)
+@pytest.mark.thorough(sample=3)
 @pytest.mark.array_library("numba")
 def test_nan_and_infinity_in_long_arrays(backend: Any, use_loops: Any) -> None:
     for loops in ("compiled", "plain"):
@@ -75,7 +75,7 @@ print("numba" in sys.modules)
     assert run(program, tmp_path).stdout.split() == ["False", "True"]
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize("broken", ["raise ImportError('too old')", "__version__ = '0.1'"])
 def test_broken_numba_gives_one_warning(broken: str, tmp_path: Path) -> None:
     tmp_path.joinpath("numba.py").write_text(broken, encoding="utf-8")
@@ -89,7 +89,7 @@ for _ in range(3):
     assert done.stderr.count("because numba does not work here") == 1
 
 
-@pytest.mark.exam(sample=0)
+@pytest.mark.thorough(sample=0)
 @pytest.mark.array_library("numba")
 def test_cache_folder_that_is_read_only_gives_one_warning(tmp_path: Path) -> None:
     program = """

@@ -67,7 +67,7 @@ def assert_within_budget(operation: Callable[[Any], Any], grads: list[np.ndarray
     assert float(grads[0].ravel()[0]) < 0.5, "nothing was clipped"
 
 
-@pytest.mark.exam(sample=5)
+@pytest.mark.thorough(sample=5)
 @pytest.mark.parametrize("operation", list(OPERATIONS))
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shapes", CHOSEN)
@@ -75,7 +75,7 @@ def test_numpy_arrays_take_little_memory(shapes: str, dtype: str, operation: str
     assert_within_budget(OPERATIONS[operation], make_gradients(shapes, dtype))
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize("norm_type", [1, 3, math.inf])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_other_norms_take_little_memory(dtype: str, norm_type: float) -> None:
@@ -85,7 +85,7 @@ def test_other_norms_take_little_memory(dtype: str, norm_type: float) -> None:
     )
 
 
-@pytest.mark.exam(sample=3)
+@pytest.mark.thorough(sample=3)
 @pytest.mark.parametrize("operation", list(OPERATIONS))
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("layout", LAYOUTS)

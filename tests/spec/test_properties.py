@@ -14,7 +14,7 @@ from hypothesis.extra.array_api import make_strategies_namespace
 
 from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 
-pytestmark = pytest.mark.exam(sample=2)
+pytestmark = pytest.mark.thorough(sample=2)
 
 strict = pytest.importorskip("array_api_strict")
 xps = make_strategies_namespace(strict)

@@ -1,4 +1,4 @@
-"""Check that the rule book is well-formed, that SPEC.md matches it, and that malformed entries are refused."""
+"""Check that the rule catalogue is well-formed, that SPEC.md matches it, and that malformed entries are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gradclip_spec import rules
-from gradclip_spec.rules.book import write_book
+from gradclip_spec.rules.catalogue import write_catalogue
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,11 +95,11 @@ def test_a_repeated_id_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_page_matches_the_rules() -> None:
     page = (ROOT / "SPEC.md").read_text(encoding="utf-8")
 
-    assert page == write_book(), "SPEC.md is stale; run: python -m gradclip_spec.rules > SPEC.md"
+    assert page == write_catalogue(), "SPEC.md is stale; run: python -m gradclip_spec.rules > SPEC.md"
 
 
 def test_page_holds_every_rule_with_its_quotations() -> None:
-    page = write_book()
+    page = write_catalogue()
     for rule in rules.load():
         assert page.count(f"\n#### `{rule.id}` ({rule.level})\n") == 1
         assert rule.statement in page
@@ -111,4 +111,4 @@ def test_page_is_printed_in_utf_8_on_any_terminal() -> None:
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     printed = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, env=environment)
 
-    assert printed.stdout.decode("utf-8") == write_book()
+    assert printed.stdout.decode("utf-8") == write_catalogue()

@@ -35,7 +35,7 @@ def loops(request: pytest.FixtureRequest, use_loops: Any) -> str:
     return str(request.param)
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize("inplace", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_results_do_not_depend_on_the_number_of_threads(
@@ -189,7 +189,7 @@ atexit.register(lambda: print("same" if float(global_norm(grads)) == expected el
 """
 
 
-@pytest.mark.exam(sample=1)
+@pytest.mark.thorough(sample=1)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is missing on this system")
 @pytest.mark.parametrize("program", [FORKING, AT_EXIT], ids=["fork", "exit"])
 def test_clip_works_after_a_fork_and_at_exit(program: str) -> None:

@@ -20,7 +20,7 @@ from ..arrays import (
     make_earlier_calls,
     make_following_call,
 )
-from ..contract import About, Adapter, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ..contract import About, Adapter, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 
 __all__ = [
     "ArrayListAdapter",
@@ -34,7 +34,7 @@ __all__ = [
 
 #: A function from the gradients and the options to the results, and to the norm if there is one. A clip in place
 #: returns the list that it got. An optimizer returns the negated parameters after a step from zero. This is the form of
-#: `Subject.clip` and `Subject.compiled` for a :class:`ListAdapter`.
+#: `EntryPoint.clip` and `EntryPoint.compiled` for a :class:`ListAdapter`.
 Clip = Callable[[Any, Mapping[str, Any]], Tuple[Any, Any]]
 
 #: The options that say how to make a call. A clip does not get them.
@@ -81,7 +81,7 @@ def lay_out_by_indexing(values: np.ndarray[Any, Any], layout: str, make: Callabl
 class DeclaredAdapter(Adapter):
     """The base class of adapters that know their framework and all entry points when they are made."""
 
-    def __init__(self, about: About, entry_points: Iterable[Subject]) -> None:
+    def __init__(self, about: About, entry_points: Iterable[EntryPoint]) -> None:
         self._about = about
         self.entry_points = {entry.name: entry for entry in entry_points}
 
@@ -89,7 +89,7 @@ class DeclaredAdapter(Adapter):
         """Return the framework's version, and the settings that may change a result."""
         return self._about
 
-    def subjects(self) -> Sequence[Subject]:
+    def subjects(self) -> Sequence[EntryPoint]:
         """Return all entry points."""
         return list(self.entry_points.values())
 
@@ -149,7 +149,7 @@ class ListAdapter(DeclaredAdapter):
             warnings=seen.warnings,
         )
 
-    def _clip(self, entry: Subject, call: Call, tensors: list[Any]) -> tuple[list[Any], Any]:
+    def _clip(self, entry: EntryPoint, call: Call, tensors: list[Any]) -> tuple[list[Any], Any]:
         """Pass the tensors to the clip in the form that the call asks for. Return the results and the norm."""
         flags = [gradient.need_clip for gradient in call.gradients]
         dtype = find_dtype(call.gradients)
@@ -197,7 +197,7 @@ class ArrayListAdapter(ListAdapter):
         tensor[...] = array.numpy()
 
 
-def _refuse_impossible(entry: Subject, call: Call) -> None:
+def _refuse_impossible(entry: EntryPoint, call: Call) -> None:
     if entry.one_by_one and not call.gradients:
         message = f"{entry.name} takes one tensor: an empty list gives no tensor to call it on"
         raise Unsupported(message, "interface")

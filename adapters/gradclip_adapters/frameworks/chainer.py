@@ -8,7 +8,7 @@ import chainer
 import numpy as np
 from chainer import optimizer_hooks
 
-from ..contract import About, Subject
+from ..contract import About, EntryPoint
 from .answering import ArrayListAdapter
 
 __all__ = ["ChainerAdapter"]
@@ -67,17 +67,17 @@ def _clip_by_value(gradients: Sequence[Any], options: Mapping[str, Any]) -> tupl
     return _step(gradients, hook, options.get("learning_rate", 1.0)), None
 
 
-def _list_entry_points() -> list[Subject]:
+def _list_entry_points() -> list[EntryPoint]:
     dtypes = ("float16", "float32", "float64")
     return [
-        Subject(
+        EntryPoint(
             "chainer.optimizer_hooks.GradientClipping [SGD]",
             "clip_by_global_norm",
             dtypes,
             FEATURES,
             clip=_clip_by_norm,
         ),
-        Subject(
+        EntryPoint(
             "chainer.optimizer_hooks.GradientHardClipping [SGD]",
             "clip_by_value",
             dtypes,

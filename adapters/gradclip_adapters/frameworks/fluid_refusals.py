@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Iterator
 
-from ..contract import Call, Subject, Unsupported, read_text
+from ..contract import Call, EntryPoint, Unsupported, read_text
 
 __all__ = ["refuse_failed_backward", "refuse_unsupported", "refuse_ways"]
 
@@ -39,7 +39,7 @@ def refuse_ways(call: Call) -> None:
         raise Unsupported(message)
 
 
-def refuse_unsupported(call: Call, subject: Subject) -> None:
+def refuse_unsupported(call: Call, subject: EntryPoint) -> None:
     """Refuse a call whose gradients fluid, or this CPU build, cannot clip.
 
     Raises

@@ -20,7 +20,7 @@ from ..arrays import (
     make_following_call,
     refuse_other_dtypes,
 )
-from ..contract import About, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 from ..mesh import Mesh, get_mesh
 from .answering import DeclaredAdapter, read_each
 from .jax_devices import Placement, choose_device, compare_devices
@@ -57,14 +57,15 @@ THRESHOLDS = ("clip_norm", "clip_factor", "max", "min")
 
 #: A function from a tree of arrays, and options as keyword arguments, to the clipped tree and to the norm if there is
 #: one. If a gradient is excluded, the argument `need_clip` holds the flags in the form of the tree. If the gradients
-#: have parameters, the argument `parameters` holds them. This is the form of `Subject.clip` for a :class:`TreeAdapter`.
+#: have parameters, the argument `parameters` holds them. This is the form of `EntryPoint.clip` for a
+#: :class:`TreeAdapter`.
 Clip = Callable[..., Tuple[Any, Any]]
 
 
 class TreeAdapter(DeclaredAdapter):
     """Adapter for functions that clip trees of JAX's arrays."""
 
-    def __init__(self, framework: str, version: str, entry_points: Iterable[Subject], device: str) -> None:
+    def __init__(self, framework: str, version: str, entry_points: Iterable[EntryPoint], device: str) -> None:
         """Choose the device, and list the entry points. Only the CPU can be divided into several devices."""
         devices = {"device": choose_device(device), "devices": str(jax.devices(device))}
         super().__init__(
@@ -93,13 +94,13 @@ class TreeAdapter(DeclaredAdapter):
             return _answer(entry, call)
 
 
-def list_meshes(name: str, operation: str, features: Sequence[str], clip: Clip) -> list[Subject]:
+def list_meshes(name: str, operation: str, features: Sequence[str], clip: Clip) -> list[EntryPoint]:
     """Return the entry points of a function on meshes, compiled: from outside, and inside `jax.shard_map`."""
     found = []
     for how, mesh in (("jit", {"replica": 2, "shard": 2, "tensor": 2}), (INSIDE, {"replica": 2, "shard": 2})):
         if how != INSIDE or hasattr(jax, "shard_map"):
             title = f"{name}[{how}, {Mesh(mesh)}]"
-            found.append(Subject(title, operation, ("float32",), (*features, "compiled"), clip=clip, mesh=mesh))
+            found.append(EntryPoint(title, operation, ("float32",), (*features, "compiled"), clip=clip, mesh=mesh))
     return found
 
 
@@ -112,7 +113,7 @@ def list_modes(
     *,
     eager: Sequence[str] = DTYPES,
     mode: str = "",
-) -> list[Subject]:
+) -> list[EntryPoint]:
     """Return the entry points of a function: for the dtypes of `eager`, and in `jax.jit` for the dtypes of `compiled`.
 
     `mode` is added to their names.
@@ -120,11 +121,11 @@ def list_modes(
     found = []
     for how, feature, dtypes in (("eager", "compiles", eager), ("jit", "compiled", compiled)):
         title = "{}[{}]".format(name, ", ".join(filter(None, (how, mode))))
-        found.append(Subject(title, operation, tuple(dtypes), (*features, feature), clip=clip))
+        found.append(EntryPoint(title, operation, tuple(dtypes), (*features, feature), clip=clip))
     return found
 
 
-def _answer(entry: Subject, call: Call) -> Reply:
+def _answer(entry: EntryPoint, call: Call) -> Reply:
     is_distributed = "distributed" in entry.features
     placement = Placement(get_mesh(call)) if is_distributed else None
     arrays = build_tensors(call.gradients, _make_array if placement is None else placement.make_array)
@@ -168,7 +169,7 @@ def _put_inside(clip: Any, placement: Placement, call: Call) -> Clip:
     return clip_inside
 
 
-def _clip(entry: Subject, call: Call, tree: Any) -> tuple[Any, Any]:
+def _clip(entry: EntryPoint, call: Call, tree: Any) -> tuple[Any, Any]:
     """Pass the tree and the options to the clip, under the compiler if the call says so."""
     dtype = find_dtype(call.gradients)
     included = [gradient.need_clip for gradient in call.gradients]

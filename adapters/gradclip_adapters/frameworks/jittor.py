@@ -13,7 +13,7 @@ from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ..contract import About, Call, Gradient, Reply, Subject, Unsupported
+from ..contract import About, Call, EntryPoint, Gradient, Reply, Unsupported
 from .answering import ArrayListAdapter
 
 __all__ = ["JittorAdapter"]
@@ -73,7 +73,7 @@ class JittorAdapter(ArrayListAdapter):
         device = "cuda" if jittor.flags.use_cuda else "cpu"
         super().__init__(
             About("Jittor", jittor.__version__, {"device": device, "compiler": compiler}),
-            [Subject(NAME, "clip_by_global_norm", DTYPES, FEATURES, (1.0, 2.0), clip=_step)],
+            [EntryPoint(NAME, "clip_by_global_norm", DTYPES, FEATURES, (1.0, 2.0), clip=_step)],
         )
 
     def call(self, call: Call) -> Reply:

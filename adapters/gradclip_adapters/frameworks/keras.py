@@ -16,7 +16,7 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from ..arrays import answer_in_threads, build_tensors, convert_options, make_following_call, refuse_unlisted
-from ..contract import About, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 from .answering import DeclaredAdapter, read_each
 
 __all__ = ["Backend", "KerasAdapter", "use_jax", "use_tensorflow", "use_torch"]
@@ -88,7 +88,7 @@ class KerasAdapter(DeclaredAdapter):
             return answer_in_threads(call, self._answer)
         return self._answer(call)
 
-    def _answer_in_replicas(self, call: Call, subject: Subject) -> Reply:
+    def _answer_in_replicas(self, call: Call, subject: EntryPoint) -> Reply:
         """Take one step of SGD in several replicas."""
         import keras
 
@@ -152,7 +152,7 @@ class KerasAdapter(DeclaredAdapter):
         return read_each(self._backend.read, tensors)
 
 
-def _list_subjects(backend: Backend) -> list[Subject]:
+def _list_subjects(backend: Backend) -> list[EntryPoint]:
     found = []
     for name in OPTIMIZERS:
         own = ("learning_rate", "training") if name == "SGD" else ()
@@ -160,12 +160,12 @@ def _list_subjects(backend: Backend) -> list[Subject]:
             entry = f"keras.optimizers.{name}({argument})"
             features = (*COMMON, *own, *backend.features)
             if backend.is_eager:
-                found.append(Subject(entry, operation, DTYPES, (*features, "threads")))
+                found.append(EntryPoint(entry, operation, DTYPES, (*features, "threads")))
             if backend.replicated_step is not None and name == "SGD":
                 replicated = ("distributed", "compiled", "optimizer", "none_grads")
-                found.append(Subject(entry + "[MirroredStrategy]", operation, DTYPES, replicated))
+                found.append(EntryPoint(entry + "[MirroredStrategy]", operation, DTYPES, replicated))
             if backend.compiled_step is not None and name == "SGD":
-                found.append(Subject(entry + "[jit_compile]", operation, ("float32",), (*features, "compiled")))
+                found.append(EntryPoint(entry + "[jit_compile]", operation, ("float32",), (*features, "compiled")))
     return found
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from megengine import Parameter, Tensor
 from megengine.optimizer import clip_grad_norm, clip_grad_value
 
-from ..contract import About, Array, Call, Gradient, Reply, Subject, Unsupported
+from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported
 from .answering import ListAdapter, lay_out_by_indexing
 
 __all__ = ["MegEngineAdapter"]
@@ -50,7 +50,7 @@ class MegEngineAdapter(ListAdapter):
         super().__init__(
             About("MegEngine", megengine.__version__, {"device": megengine.get_default_device()}),
             [
-                Subject(
+                EntryPoint(
                     "megengine.optimizer.clip_grad_norm",
                     "clip_by_global_norm",
                     DTYPES,
@@ -58,7 +58,7 @@ class MegEngineAdapter(ListAdapter):
                     NORM_TYPES,
                     clip=_clip_by_norm,
                 ),
-                Subject(
+                EntryPoint(
                     "megengine.optimizer.clip_grad_value",
                     "clip_by_value",
                     DTYPES,

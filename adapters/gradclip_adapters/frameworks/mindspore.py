@@ -13,7 +13,7 @@ import mindspore
 from mindspore import Tensor, nn, ops
 
 from ..arrays import read_axes
-from ..contract import About, Array, Call, Gradient, Reply, Subject, Unsupported
+from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported
 from .answering import Clip, ListAdapter, lay_out_by_indexing
 
 __all__ = ["MindSporeAdapter"]
@@ -115,24 +115,24 @@ def _clip_each(convert: Callable[[Any], Any]) -> Clip:
     return clip
 
 
-def _list_entry_points() -> list[Subject]:
+def _list_entry_points() -> list[EntryPoint]:
     single = (*FEATURES, "single")
     found = [
-        Subject(
+        EntryPoint(
             "mindspore.ops.clip_by_global_norm",
             "clip_by_global_norm",
             DTYPES,
             FEATURES,
             **_wrap(ops.clip_by_global_norm),
         ),
-        Subject(
+        EntryPoint(
             "mindspore.ops.clip_by_value",
             "clip_by_value",
             DTYPES,
             (*single, "min_max", "requires_min"),
             **_wrap(ops.clip_by_value, min="clip_value_min", max="clip_value_max"),
         ),
-        Subject(
+        EntryPoint(
             "mindspore.nn.ClipByNorm",
             "clip_by_norm",
             ("float16", "float32"),
@@ -144,7 +144,7 @@ def _list_entry_points() -> list[Subject]:
     ]
     # MindSpore 2.0 does not have it yet.
     if hasattr(ops, "clip_by_norm"):
-        by_norm = Subject(
+        by_norm = EntryPoint(
             "mindspore.ops.clip_by_norm",
             "clip_by_global_norm",
             DTYPES,

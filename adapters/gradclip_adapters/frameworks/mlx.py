@@ -10,7 +10,7 @@ import numpy as np
 from mlx.nn import utils
 from mlx.optimizers import clip_grad_norm
 
-from ..contract import About, Array, Gradient, Subject, Unsupported
+from ..contract import About, Array, EntryPoint, Gradient, Unsupported
 from .answering import Clip, ListAdapter, lay_out_by_indexing
 
 __all__ = ["MLXAdapter"]
@@ -85,12 +85,12 @@ def _compile(gradients: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
     return clipped, norm
 
 
-def _list_entry_points() -> list[Subject]:
+def _list_entry_points() -> list[EntryPoint]:
     operation, dtypes = "clip_by_global_norm", ("float16", "bfloat16", "float32", "float64")
     features, clip = (*FEATURES, "compiles") if COMPILER else FEATURES, _wrap(clip_grad_norm)
-    found = [Subject("mlx.optimizers.clip_grad_norm", operation, dtypes, features, clip=clip, compiled=_compile)]
+    found = [EntryPoint("mlx.optimizers.clip_grad_norm", operation, dtypes, features, clip=clip, compiled=_compile)]
     # MLX 0.29 does not have it yet.
     if hasattr(utils, "clip_grad_norm_sharded"):
         clip = _wrap(utils.clip_grad_norm_sharded)
-        found.append(Subject("mlx.nn.utils.clip_grad_norm_sharded", operation, dtypes, FEATURES, clip=clip))
+        found.append(EntryPoint("mlx.nn.utils.clip_grad_norm_sharded", operation, dtypes, FEATURES, clip=clip))
     return found

@@ -8,7 +8,7 @@ from typing import Any, Mapping
 import mxnet as mx
 from mxnet.gluon.utils import clip_global_norm
 
-from ..contract import About, Array, Call, FrameworkRaised, Gradient, Reply, Subject, Unsupported
+from ..contract import About, Array, Call, EntryPoint, FrameworkRaised, Gradient, Reply, Unsupported
 from .answering import Clip, ListAdapter, apply_to_each
 
 __all__ = ["MXNetAdapter"]
@@ -93,11 +93,11 @@ def _step(gradients: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
     return [0 - weight for weight in weights], None
 
 
-def _list_entry_points() -> list[Subject]:
+def _list_entry_points() -> list[EntryPoint]:
     halves, wide = ("float16", "float32", "float64"), ("float32", "float64")
     return [
         *(
-            Subject(
+            EntryPoint(
                 f"mxnet.gluon.utils.clip_global_norm[check_isfinite={check}]",
                 "clip_by_global_norm",
                 wide,
@@ -106,7 +106,7 @@ def _list_entry_points() -> list[Subject]:
             )
             for check in (True, False)
         ),
-        Subject(
+        EntryPoint(
             "mxnet.nd.clip",
             "clip_by_value",
             halves,
@@ -114,7 +114,7 @@ def _list_entry_points() -> list[Subject]:
             clip=apply_to_each(_clip_by_operator),
             one_by_one=True,
         ),
-        Subject(
+        EntryPoint(
             "mxnet.optimizer.SGD(clip_gradient)",
             "clip_by_value",
             halves,

@@ -14,7 +14,7 @@ from nnabla import functions, solvers  # noqa: E402
 
 logging.disable(logging.NOTSET)
 
-from ..contract import About, Array, Gradient, Subject, Unsupported  # noqa: E402
+from ..contract import About, Array, EntryPoint, Gradient, Unsupported  # noqa: E402
 from .answering import ListAdapter, apply_to_each  # noqa: E402
 
 __all__ = ["NNablaAdapter"]
@@ -31,7 +31,7 @@ class NNablaAdapter(ListAdapter):
         super().__init__(
             About("NNabla", nnabla.__version__, environment),
             [
-                Subject(
+                EntryPoint(
                     "nnabla.functions.clip_by_value",
                     "clip_by_value",
                     DTYPES,
@@ -39,7 +39,7 @@ class NNablaAdapter(ListAdapter):
                     clip=apply_to_each(_clip_by_value),
                     one_by_one=True,
                 ),
-                Subject(
+                EntryPoint(
                     "nnabla.functions.clip_by_norm",
                     "clip_by_norm",
                     DTYPES,
@@ -47,7 +47,7 @@ class NNablaAdapter(ListAdapter):
                     clip=apply_to_each(_clip_by_norm),
                     one_by_one=True,
                 ),
-                Subject(
+                EntryPoint(
                     "nnabla.solvers.Sgd.clip_grad_by_norm",
                     "clip_by_norm",
                     DTYPES,

@@ -12,7 +12,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnxruntime.training import api, artifacts
 from onnxruntime.training.onnxblock.optim import SGD, ClipGradNorm
 
-from ..contract import About, Call, Reply, Subject, Unsupported
+from ..contract import About, Call, EntryPoint, Reply, Unsupported
 from .answering import ArrayListAdapter
 
 __all__ = ["ONNXRuntimeAdapter"]
@@ -32,14 +32,14 @@ class ONNXRuntimeAdapter(ArrayListAdapter):
         super().__init__(
             About("ONNX Runtime", onnxruntime.__version__, {"device": onnxruntime.get_device()}),
             [
-                Subject(
+                EntryPoint(
                     OPERATOR,
                     "clip_by_global_norm",
                     tuple(TYPES),
                     (*FEATURES, "in_place", "repeated", "threads"),
                     clip=_run_operator,
                 ),
-                Subject(
+                EntryPoint(
                     "onnxruntime.training.onnxblock.optim.ClipGradNorm [SGD]",
                     "clip_by_global_norm",
                     ("float32",),

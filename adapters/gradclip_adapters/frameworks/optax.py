@@ -15,7 +15,7 @@ os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_p
 
 import optax
 
-from ..contract import Subject, Unsupported
+from ..contract import EntryPoint, Unsupported
 from .jax_trees import COMMON, FLUSHES, NARROW, Clip, TreeAdapter, list_meshes, list_modes
 from .optax_projections import list_projections
 
@@ -39,7 +39,7 @@ class OptaxAdapter(TreeAdapter):
         super().__init__("Optax", optax.__version__, found, device)
 
 
-def _list_transformations() -> Iterator[Subject]:
+def _list_transformations() -> Iterator[EntryPoint]:
     """Yield the entry points of each transformation."""
     for short, operation, threshold, more in (
         ("clip", "clip_by_value", "max", ()),
@@ -73,7 +73,7 @@ def _transform(function: Any, threshold: str, *, mask_by_function: bool = False)
     return clip
 
 
-def _list_per_example() -> Iterator[Subject]:
+def _list_per_example() -> Iterator[EntryPoint]:
     """Yield the entry points that clip the gradient of each example."""
 
     def clip(gradients: Any, *, clip_norm: Any, **more: Any) -> tuple[Any, None]:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, Sequence
 import jax
 import optax
 
-from ..contract import Subject, Unsupported
+from ..contract import EntryPoint, Unsupported
 from .jax_trees import COMMON, DTYPES, Clip, list_modes
 
 __all__ = ["list_projections"]
@@ -19,7 +19,7 @@ __all__ = ["list_projections"]
 Take = Callable[[Any, Dict[str, Any]], Sequence[Any]]
 
 
-def list_projections() -> Iterator[Subject]:
+def list_projections() -> Iterator[EntryPoint]:
     """Yield the entry points of the projections that this version of Optax has."""
     projections: Any = getattr(optax, "projections", None)
     bounded = (*COMMON, "min_max", "requires_min")

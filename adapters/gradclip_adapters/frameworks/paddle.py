@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator
 import numpy as np
 
 from ..arrays import answer_in_threads, build_tensors, convert_thresholds, find_dtype
-from ..contract import About, Array, Call, MissingDevice, Reply, Subject, Unsupported, framework_call
+from ..contract import About, Array, Call, EntryPoint, MissingDevice, Reply, Unsupported, framework_call
 
 with warnings.catch_warnings():
     # Paddle 3 warns with the folder of this machine if there is no ccache. A crash would show that as the last output.
@@ -40,7 +40,7 @@ __all__ = ["PaddleAdapter"]
 
 
 class PaddleAdapter(DeclaredAdapter):
-    """Adapter for the clips of paddlepaddle 2 and 3. `Subject.clip` takes a call and its options, and answers it."""
+    """Adapter for the clips of paddlepaddle 2 and 3. `EntryPoint.clip` takes a call and its options, and answers it."""
 
     def __init__(self, device: str = "cpu") -> None:
         environment = {"device": _choose_device(device), "commit": paddle.version.commit, "numpy": np.__version__}
@@ -77,7 +77,7 @@ class PaddleAdapter(DeclaredAdapter):
         return _answer(entry, call, options)
 
 
-def _answer(entry: Subject, call: Call, options: dict[str, Any]) -> Reply:
+def _answer(entry: EntryPoint, call: Call, options: dict[str, Any]) -> Reply:
     reply: Reply = entry.clip(call, options)
     return reply
 
@@ -222,15 +222,15 @@ def _list_features(clip_class: ClipClass, *more: str) -> tuple[str, ...]:
     return ("excludes", "none_grads", "mixed_dtypes", *min_max, *more)
 
 
-def _make_pair_entry(name: str, clip_class: ClipClass) -> Subject:
+def _make_pair_entry(name: str, clip_class: ClipClass) -> EntryPoint:
     # ClipGradByGlobalNorm writes into most gradients, and makes new tensors for zero-dimensional ones. Its
     # documentation mentions neither. It calls `len` on the pairs. The other classes take any iterable.
     more = () if clip_class.make is ClipGradByGlobalNorm else ("functional", "generator")
     features = _list_features(clip_class, "strided", "repeated", "threads", "tensor_threshold", *more)
-    return Subject(name, clip_class.operation, BOTH, features, clip=partial(call_on_pairs, clip_class))
+    return EntryPoint(name, clip_class.operation, BOTH, features, clip=partial(call_on_pairs, clip_class))
 
 
-def _make_dynamic_entry(name: str, clip_class: ClipClass, way: Way, *more: str) -> Subject:
+def _make_dynamic_entry(name: str, clip_class: ClipClass, way: Way, *more: str) -> EntryPoint:
     def answer(call: Call, options: dict[str, Any]) -> Reply:
         if options.pop("compiled", False):
             if "compiles" in more:
@@ -243,24 +243,24 @@ def _make_dynamic_entry(name: str, clip_class: ClipClass, way: Way, *more: str) 
     if way.optimizer != "SGD":
         # Adam makes its learning rate in the dtype of the first parameter.
         features = tuple(feature for feature in features if feature != "mixed_dtypes")
-    return Subject(name, clip_class.operation, BOTH, features, clip=answer)
+    return EntryPoint(name, clip_class.operation, BOTH, features, clip=answer)
 
 
-def _make_static_entry(name: str, clip_class: ClipClass, clipped_by: str) -> Subject:
+def _make_static_entry(name: str, clip_class: ClipClass, clipped_by: str) -> EntryPoint:
     def answer(call: Call, options: dict[str, Any]) -> Reply:
         options.pop("compiled", None)
         return step_static(clip_class, call, options, clipped_by)
 
     features = _list_features(clip_class, "optimizer", "learning_rate", "compiled")
-    return Subject(name, clip_class.operation, BOTH, features, clip=answer)
+    return EntryPoint(name, clip_class.operation, BOTH, features, clip=answer)
 
 
-def _list_utils_entries() -> Iterator[Subject]:
+def _list_utils_entries() -> Iterator[EntryPoint]:
     shared = ("in_place", "none_grads", "generator", "mixed_dtypes", "single", "repeated", "strided", "threads")
     # The documentation does not limit these functions to dense gradients. But that of `ParamAttr` limits `need_clip`:
     # "Whether the parameter gradient need to be clipped in optimizer."
     features = (*shared, "sparse", "tensor_threshold")
-    yield Subject(
+    yield EntryPoint(
         "paddle.nn.utils.clip_grad_norm_",
         "clip_by_global_norm",
         BOTH,
@@ -268,15 +268,15 @@ def _list_utils_entries() -> Iterator[Subject]:
         norm_types=(1.0, 2.0, float("inf")),
         clip=clip_grad_norm,
     )
-    yield Subject("paddle.nn.utils.clip_grad_value_", "clip_by_value", BOTH, features, clip=clip_grad_value)
+    yield EntryPoint("paddle.nn.utils.clip_grad_value_", "clip_by_value", BOTH, features, clip=clip_grad_value)
 
 
-def _list_function_entries() -> Iterator[Subject]:
+def _list_function_entries() -> Iterator[EntryPoint]:
     for entry in FUNCTIONS.subjects():
         yield replace(entry, clip=lambda call, options: FUNCTIONS.call(replace(call, options=options)))
 
 
-def _list_entry_points() -> Iterator[Subject]:
+def _list_entry_points() -> Iterator[EntryPoint]:
     # Only dynamic mode gives row-sparse gradients of embeddings.
     sgd = ("groups", "learning_rate", "sparse", "training")
     for name, clip_class in CLASSES.items():

@@ -15,7 +15,7 @@ from typing import Any
 import paddle
 
 from ..arrays import refuse_unlisted
-from ..contract import Array, Call, Reply, Subject, Unsupported, framework_call
+from ..contract import Array, Call, EntryPoint, Reply, Unsupported, framework_call
 from ..mesh import cut_call, find_sharded_axis, get_mesh
 from ..processes import Answer, Team
 
@@ -42,7 +42,7 @@ def answer_in_processes(call: Call, _: dict[str, Any]) -> Reply:
     return TEAM.call(call)
 
 
-ENTRY_POINT = Subject(
+ENTRY_POINT = EntryPoint(
     "paddle.distributed.fleet.distributed_optimizer(ClipGradByGlobalNorm)",
     "clip_by_global_norm",
     ("float32", "float64"),

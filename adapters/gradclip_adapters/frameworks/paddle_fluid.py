@@ -16,7 +16,7 @@ import paddle
 from paddle import fluid
 from paddle.fluid.clip import ErrorClipByValue, GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 
-from ..contract import About, Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 from ..linear_layers import JoinedGradients, build_linear_layers, join_by_dtype, negate_values
 from .answering import DeclaredAdapter
 from .fluid_refusals import refuse_failed_backward, refuse_unsupported, refuse_ways
@@ -25,7 +25,10 @@ __all__ = ["PaddleFluidAdapter"]
 
 
 class PaddleFluidAdapter(DeclaredAdapter):
-    """Adapter for the clips of paddlepaddle 1.8, in the CPU build. `Subject.clip` answers a call with its options."""
+    """Adapter for the clips of paddlepaddle 1.8, in the CPU build.
+
+    `EntryPoint.clip` answers a call with its options.
+    """
 
     def __init__(self) -> None:
         environment = {"device": "cpu", "commit": paddle.version.commit, "numpy": np.__version__}
@@ -290,7 +293,7 @@ CLASSES = (
 ERROR_CLIP = ClipClass(ErrorClipByValue, "clip_by_value", ("max", "min"))
 
 
-def _list_entry_points() -> Iterator[Subject]:
+def _list_entry_points() -> Iterator[EntryPoint]:
     in_optimizer = ("optimizer", "learning_rate")
     for clip_class in CLASSES:
         common = ("excludes", "none_grads") + (("min_max",) if "min" in clip_class.options else ())
@@ -303,12 +306,12 @@ def _list_entry_points() -> Iterator[Subject]:
             # The documentation of the argument `group_name`: "The group name for this clip."
             has_groups = clip_class.make is GradientClipByGlobalNorm and answer is set_gradient_clip_static
             features = common + more + (("norm_per_group",) if has_groups else ())
-            yield Subject(name, clip_class.operation, DTYPES, features, clip=partial(answer, clip_class))
+            yield EntryPoint(name, clip_class.operation, DTYPES, features, clip=partial(answer, clip_class))
         # The documentation of `set_gradient_clip`: "To specify parameters that require gradient clip."
         name = f"paddle.fluid.clip.set_gradient_clip [{clip_class.make.__name__} beside another, static]"
         features = (*common, *in_optimizer, "compiled")
         clip = partial(set_two_clips_static, clip_class)
-        yield Subject(name, clip_class.operation, DTYPES, features, clip=clip)
+        yield EntryPoint(name, clip_class.operation, DTYPES, features, clip=clip)
     features = ("excludes", "none_grads", "min_max", *in_optimizer, "compiled")
     name, clip = "paddle.fluid.clip.ErrorClipByValue [static]", partial(clip_errors_static, ERROR_CLIP)
-    yield Subject(name, "clip_by_value", DTYPES, features, clip=clip)
+    yield EntryPoint(name, "clip_by_value", DTYPES, features, clip=clip)

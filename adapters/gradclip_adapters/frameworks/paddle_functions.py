@@ -7,7 +7,7 @@ from typing import Any, Callable
 import numpy as np
 import paddle
 
-from ..contract import About, Array, Gradient, Subject, Unsupported
+from ..contract import About, Array, EntryPoint, Gradient, Unsupported
 from ..linear_layers import read_values
 from .answering import ListAdapter, apply_to_each
 
@@ -74,9 +74,9 @@ def _clip_in_place(tensor: Any, **bounds: Any) -> Any:
 
 def _make_entry(
     name: str, operation: str, dtypes: tuple[str, ...], clip: Callable[..., Any], *features: str
-) -> Subject:
+) -> EntryPoint:
     shared = ("repeated", "strided", "single", "threads", "tensor_threshold", "reuses")
-    return Subject(name, operation, dtypes, (*shared, *features), clip=apply_to_each(clip), one_by_one=True)
+    return EntryPoint(name, operation, dtypes, (*shared, *features), clip=apply_to_each(clip), one_by_one=True)
 
 
 VALUE = ("mixed_dtypes", "min_max", "requires_min")

@@ -21,10 +21,10 @@ from ..contract import (
     About,
     Array,
     Call,
+    EntryPoint,
     Gradient,
     MissingDevice,
     Reply,
-    Subject,
     Unsupported,
     framework_call,
 )
@@ -157,7 +157,7 @@ def _choose_device(name: str) -> str:
     return f"{name} ({config.experimental.get_device_details(cards[0]).get('device_name', 'unknown')})"
 
 
-def _refuse_long_calls(call: Call, entry: Subject) -> None:
+def _refuse_long_calls(call: Call, entry: EntryPoint) -> None:
     mode = entry.name.rpartition("[")[2].rstrip("]")
     if mode == "xla":
         refuse_other_dtypes(call, entry)
@@ -167,7 +167,7 @@ def _refuse_long_calls(call: Call, entry: Subject) -> None:
         raise Unsupported(message)
 
 
-def _pull_back(entry: Subject, call: Call) -> Reply:
+def _pull_back(entry: EntryPoint, call: Call) -> Reply:
     """Return the derivatives through the clip, from a gradient tape."""
     tensors: list[Tensor] = build_tensors(call.gradients, _make_tensor)
     cotangents = [gradient.cotangent and make_dense(gradient.cotangent) for gradient in call.gradients]
@@ -308,7 +308,7 @@ class _Placeholders:
         return placeholder
 
 
-def _list_entry_points() -> list[Subject]:
+def _list_entry_points() -> list[EntryPoint]:
     by_use_norm = "tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)"
     found = [
         *_make_entries("tf.clip_by_value", "clip_by_value", (*ONE_BY_ONE, "min_max", "requires_min"), _clip_by_value),
@@ -345,13 +345,15 @@ def _list_dtypes(operation: str) -> tuple[str, ...]:
     return DTYPES
 
 
-def _make_entries(name: str, operation: str, features: tuple[str, ...], function: Callable[..., Any]) -> list[Subject]:
+def _make_entries(
+    name: str, operation: str, features: tuple[str, ...], function: Callable[..., Any]
+) -> list[EntryPoint]:
     one_by_one = not OPERATIONS[operation].is_global
     over = apply_to_each if one_by_one else _apply_to_all
 
-    def make(mode: str, dtypes: tuple[str, ...], clip: Clip, compiled: Clip, *more: str) -> Subject:
+    def make(mode: str, dtypes: tuple[str, ...], clip: Clip, compiled: Clip, *more: str) -> EntryPoint:
         able = tuple(name for name in features if mode != "Session" or name != "differentiable")
-        return Subject(
+        return EntryPoint(
             f"{name}[{mode}]",
             operation,
             dtypes,
@@ -375,7 +377,7 @@ def _make_entries(name: str, operation: str, features: tuple[str, ...], function
     return found
 
 
-def _make_replicated(name: str, operation: str, features: tuple[str, ...], function: Callable[..., Any]) -> Subject:
+def _make_replicated(name: str, operation: str, features: tuple[str, ...], function: Callable[..., Any]) -> EntryPoint:
     clip = (_apply_to_all if OPERATIONS[operation].is_global else apply_to_each)(function)
     features = ("distributed", "functional", *features)
-    return Subject(name + "[MirroredStrategy]", operation, _list_dtypes(operation), features, clip=clip)
+    return EntryPoint(name + "[MirroredStrategy]", operation, _list_dtypes(operation), features, clip=clip)

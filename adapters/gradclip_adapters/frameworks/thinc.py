@@ -8,7 +8,7 @@ import numpy as np
 from thinc.about import __version__
 from thinc.api import SGD, get_current_ops
 
-from ..contract import About, Subject
+from ..contract import About, EntryPoint
 from .answering import ArrayListAdapter, apply_to_each
 
 __all__ = ["ThincAdapter"]
@@ -32,7 +32,7 @@ class ThincAdapter(ArrayListAdapter):
 
     def __init__(self) -> None:
         entry_points = [
-            Subject(name, "clip_by_norm", DTYPES, (*FEATURES, *more), clip=apply_to_each(function), one_by_one=True)
+            EntryPoint(name, "clip_by_norm", DTYPES, (*FEATURES, *more), clip=apply_to_each(function), one_by_one=True)
             for name, function, more in (
                 ("thinc.api.SGD(grad_clip)", _step, ("optimizer", "learning_rate")),
                 ("thinc.api.NumpyOps.clip_gradient", _clip, ("in_place",)),

@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 import torch
 from torch.nn import Parameter, utils
 
-from ..contract import Call, Reply, Subject, Unsupported, framework_call
+from ..contract import Call, EntryPoint, Reply, Unsupported, framework_call
 from .torch_based import distributed
 from .torch_based.engine_meshes import list_on_meshes
 from .torch_based.engines_adapter import EnginesAdapter
@@ -84,7 +84,7 @@ class TorchAdapter(EnginesAdapter):
         compiler = COMPILERS[0] if COMPILERS else "none, so torch.compile is not tested"
         super().__init__("PyTorch", torch.__version__, [*ENTRY_POINTS, *ON_MESHES], compiler=compiler)
 
-    def subjects(self) -> Sequence[Subject]:
+    def subjects(self) -> Sequence[EntryPoint]:
         """Return all entry points, the distributed ones last: they have processes that share no other device."""
         if get_device().type == "cpu":
             return [*super().subjects(), *distributed.SUBJECTS.values()]
@@ -101,7 +101,7 @@ class TorchAdapter(EnginesAdapter):
             return distributed.answer_in_processes(call)
         return super().call(call)
 
-    def answer(self, entry: Subject, call: Call) -> Reply:
+    def answer(self, entry: EntryPoint, call: Call) -> Reply:
         """Make the call, compile it if the call says so, and take the steps that the call names."""
         is_optimizer = "optimizer" in entry.features
         if is_optimizer and not call.gradients:
@@ -115,7 +115,7 @@ class TorchAdapter(EnginesAdapter):
         return answer_call(_compile(entry) if call.options.get("compiled") else entry, call, step)
 
 
-def _train(entry: Subject, call: Call) -> Reply:
+def _train(entry: EntryPoint, call: Call) -> Reply:
     """Run real backward passes, clips and steps of SGD, and return the negated parameters.
 
     With `torch.amp.GradScaler`, the loss is scaled before a backward pass, and the gradients are unscaled before the
@@ -181,7 +181,7 @@ def _refuse_other_gradients(call: Call) -> None:
         raise Unsupported(message)
 
 
-def _compile(entry: Subject) -> Subject:
+def _compile(entry: EntryPoint) -> EntryPoint:
     # After several recompilations of one function, torch stops compiling it. A reset starts the count again.
     torch.compiler.reset()
     return replace(entry, clip=torch.compile(entry.clip))
@@ -233,7 +233,7 @@ def _clip_by_own_norm(passed: Callable[[], Parameters], options: Mapping[str, An
     utils.clip_grads_with_norm_(passed(), options["clip_norm"], total, **select_more(options))
 
 
-def _list_entry_points() -> Iterator[Subject]:
+def _list_entry_points() -> Iterator[EntryPoint]:
     for mode in MODES:
         name = "".join("[{}={}]".format(*pair) for pair in mode.items())
         # The compiler is slow and makes its own loops whatever `foreach` says, so one of the three modes is enough.
@@ -246,23 +246,23 @@ def _list_entry_points() -> Iterator[Subject]:
     yield _make_norm_entry(" then torch.optim.SGD", *steps)
     if HAS_SCALER:
         features = tuple(name for name in (*NORM, *steps) if name not in WITHOUT_BACKWARD)
-        yield Subject(SCALED, "clip_by_global_norm", SCALED_DTYPES, features, NORM_TYPES, clip=_make_norm_clip())
+        yield EntryPoint(SCALED, "clip_by_global_norm", SCALED_DTYPES, features, NORM_TYPES, clip=_make_norm_clip())
     yield _make_value_entry(" then torch.optim.SGD", *steps)
 
 
-def _make_norm_entry(suffix: str, *more: str, **mode: bool | None) -> Subject:
+def _make_norm_entry(suffix: str, *more: str, **mode: bool | None) -> EntryPoint:
     name, features = "torch.nn.utils.clip_grad_norm_" + suffix, (*NORM, *more)
-    return Subject(name, "clip_by_global_norm", NORM_DTYPES, features, NORM_TYPES, clip=_make_norm_clip(**mode))
+    return EntryPoint(name, "clip_by_global_norm", NORM_DTYPES, features, NORM_TYPES, clip=_make_norm_clip(**mode))
 
 
-def _make_value_entry(suffix: str, *more: str, **mode: bool | None) -> Subject:
+def _make_value_entry(suffix: str, *more: str, **mode: bool | None) -> EntryPoint:
     name, features = "torch.nn.utils.clip_grad_value_" + suffix, (*VALUE, *more)
-    return Subject(name, "clip_by_value", VALUE_DTYPES, features, clip=_make_value_clip(**mode))
+    return EntryPoint(name, "clip_by_value", VALUE_DTYPES, features, clip=_make_value_clip(**mode))
 
 
-def _list_two_steps() -> Iterator[Subject]:
+def _list_two_steps() -> Iterator[EntryPoint]:
     """Yield the entry points that take a norm, which is torch's or the user's."""
-    yield Subject(
+    yield EntryPoint(
         "torch.nn.utils.get_total_norm then clip_grads_with_norm_",
         "clip_by_global_norm",
         DTYPES,
@@ -270,7 +270,7 @@ def _list_two_steps() -> Iterator[Subject]:
         NORM_TYPES,
         clip=_clip_in_two_steps,
     )
-    yield Subject(
+    yield EntryPoint(
         "torch.nn.utils.clip_grads_with_norm_ with a float64 norm",
         "clip_by_global_norm",
         DTYPES,

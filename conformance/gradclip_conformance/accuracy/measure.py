@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gradclip_adapters.contract import DTYPES, Array, Call, Gradient, Reply, Subject
+from gradclip_adapters.contract import DTYPES, Array, Call, EntryPoint, Gradient, Reply
 from gradclip_adapters.operations import OPERATIONS
 
 from ..judge.arrays import measure_norm_distance, read_norm
@@ -99,7 +99,7 @@ def list_sizes(largest: int) -> list[int]:
 
 
 def measure_accuracy(
-    connection: Connection, subject: Subject, dtype: str, size: int, claims: Sequence[Claim] = ()
+    connection: Connection, subject: EntryPoint, dtype: str, size: int, claims: Sequence[Claim] = ()
 ) -> Row:
     """Return the largest errors of a subject, over all inputs and arrangements."""
     norm: tuple[float, str] | None = None
@@ -171,7 +171,7 @@ def _keep_worse(known: tuple[float, str], found: tuple[float, str]) -> tuple[flo
     return found if found[0] > known[0] else known
 
 
-def _find_formula(subject: Subject, claims: Sequence[Claim]) -> Formula:
+def _find_formula(subject: EntryPoint, claims: Sequence[Claim]) -> Formula:
     """Return the formula from which errors are measured: the one in the subject's documentation, or the neutral one."""
     rule = f"{OPERATIONS[subject.operation].prefix}.large-tensor-accuracy"
     formulas = [claim.formula for claim in select_claims(claims, rule, subject) if claim.formula is not None]
@@ -218,6 +218,6 @@ def _join_results(results: Sequence[Array | None], step: int) -> Array:
     return _make_array(bits[::step], dtype)
 
 
-def _make_call(subject: Subject, pieces: Sequence[Array]) -> Call:
+def _make_call(subject: EntryPoint, pieces: Sequence[Array]) -> Call:
     gradients = tuple(Gradient(f"g{i}", array) for i, array in enumerate(pieces))
     return Call(subject.name, gradients, {"clip_norm": THRESHOLD})

@@ -1,1 +1,1 @@
-"""Hold the test cases. Each file in `themes/` holds the cases of one theme of the rule book."""
+"""Hold the test cases. Each file in `themes/` holds the cases of one theme of the rule catalogue."""

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from gradclip_adapters.contract import DTYPES, Array, Gradient, Reply, Subject
+from gradclip_adapters.contract import DTYPES, Array, EntryPoint, Gradient, Reply
 from gradclip_adapters.operations import OPERATIONS, Operation
 
 from ..oracle.formats import read_float64_values, round_all
@@ -51,7 +51,7 @@ NO_EXAMPLE = -1
 class Stacking:
     """The form in which the gradients of a case are passed to a subject."""
 
-    subject: Subject
+    subject: EntryPoint
 
     def stack(self, gradients: Sequence[Gradient]) -> tuple[Gradient, ...]:
         """Return the gradients that a call passes."""

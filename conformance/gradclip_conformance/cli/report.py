@@ -14,8 +14,8 @@ import click
 
 from gradclip_reports.progress import Task, say_line, show_task
 from gradclip_reports.records import Cell, RecordError, Run, read_partial, read_runs
-from gradclip_reports.site.book import Book
 from gradclip_reports.site.build import build_site
+from gradclip_reports.site.catalogue import Catalogue
 from gradclip_reports.site.measured import read_accuracy, read_speeds
 from gradclip_reports.values import escape_line, format_count
 from gradclip_spec import rules
@@ -103,7 +103,7 @@ def _report(
     with show_task(f"{format_count(number, 'record')} to read", number) as task:
         runs = list(_read(paths, task, partial))
         older = [run for run, _ in _read(other, task)]
-        book = Book(
+        catalogue = Catalogue(
             load_questions(),
             rules.load(),
             tuple(load_causes().values()),
@@ -112,7 +112,7 @@ def _report(
             depends_on_chance,
         )
         task.note("writing the pages")
-        return build_site(runs, folder, book, _write_script, older, manual)
+        return build_site(runs, folder, catalogue, _write_script, older, manual)
 
 
 def _read_neighbour(folders: Sequence[Path], name: str, read: Callable[[Path], Table]) -> Table | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from gradclip_adapters.contract import Array, Call, Reply, Subject
+from gradclip_adapters.contract import Array, Call, EntryPoint, Reply
 from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
@@ -101,7 +101,7 @@ class Description:
     framework: str
     version: str
     environment: dict[str, str]
-    subjects: tuple[Subject, ...]
+    subjects: tuple[EntryPoint, ...]
 
     @property
     def heading(self) -> str:
@@ -197,7 +197,7 @@ class Claim:
         )
 
 
-def select_claims(claims: Sequence[Claim], case: str, subject: Subject) -> list[Claim]:
+def select_claims(claims: Sequence[Claim], case: str, subject: EntryPoint) -> list[Claim]:
     """Return the claims about a cell. A formula that the subject itself declares comes last."""
     found = [claim for claim in claims if claim.speaks_of(case, subject.name)]
     if subject.formula is not None:
@@ -212,7 +212,7 @@ class Context:
     """A case, the subject that was asked, and the claims about its framework's documentation."""
 
     case: Case
-    subject: Subject
+    subject: EntryPoint
     claims: tuple[Claim, ...] = ()
 
     @property
@@ -284,7 +284,7 @@ class Script:
     """The parts from which a script is written."""
 
     case: Case
-    subject: Subject
+    subject: EntryPoint
     call: ScriptCall
     #: Whether the framework raised in the run.
     raised: bool

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gradclip_adapters.contract import Array, Subject
+from gradclip_adapters.contract import Array, EntryPoint
 
 from ..cases.literals import NoScript, write_array
 from ..cases.model import Case
@@ -154,7 +154,7 @@ def list_inputs(case: Case, indices: Iterable[int]) -> dict[int, Wanted]:
     return {i: Wanted(None if array is None else _reshape(array)) for i, array in arrays.items()}
 
 
-def allow_flushing(wanted: Mapping[int, Wanted], case: Case, subject: Subject) -> dict[int, Wanted]:
+def allow_flushing(wanted: Mapping[int, Wanted], case: Case, subject: EntryPoint) -> dict[int, Wanted]:
     """Return the values, with subnormal numbers and zeros equal if the subject flushes subnormal numbers."""
     allowed = dict(wanted)
     for i, one in wanted.items():
@@ -167,7 +167,7 @@ def allow_flushing(wanted: Mapping[int, Wanted], case: Case, subject: Subject) -
     return allowed
 
 
-def predict_values(case: Case, subject: Subject, prediction: Prediction, *, wide: bool = False) -> dict[int, Wanted]:
+def predict_values(case: Case, subject: EntryPoint, prediction: Prediction, *, wide: bool = False) -> dict[int, Wanted]:
     """Return the values that the neutral rule gives. Leave out gradients for which the rule gives no values."""
     wanted = {}
     for i, gradient in enumerate(case.gradients):

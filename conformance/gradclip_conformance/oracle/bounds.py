@@ -20,8 +20,8 @@ correctly: `s = r = 1`. The orders 1 and infinity need neither: `s = r = 0`. A g
 ulp: `s = 2`. The root's exponent `1/p` is itself rounded, which adds the logarithm of the norm `N`: `r = 2 + |ln N|`.
 
 *Too many elements.* If `x` reaches 1, no bound holds for a sum in the dtype: the sum may have stopped growing, or left
-the range. For half precision, a rule forbids such a sum. A right clipper may then add up the rounded powers in the next
-wider format, whose unit is `v`, and round each tensor's norm and the total norm to the dtype:
+the range. For half precision, a rule forbids such a sum. A right function may then add up the rounded powers in the
+next wider format, whose unit is `v`, and round each tensor's norm and the total norm to the dtype:
 
 .. math:: x = 2 s u + (n + 1 + 2 p r) v.
 

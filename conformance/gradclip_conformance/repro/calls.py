@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gradclip_adapters.arrays import make_following_call
-from gradclip_adapters.contract import Gradient, Subject
+from gradclip_adapters.contract import EntryPoint, Gradient
 from gradclip_adapters.operations import OPERATIONS
 
 from ..cases.literals import NoScript
@@ -31,12 +31,12 @@ class Calls:
 UNITS = "results = [unit for array in results for unit in ({} if array.ndim > 1 else [array])]"
 
 
-def pass_case(case: Case, subject: Subject) -> Case:
+def pass_case(case: Case, subject: EntryPoint) -> Case:
     """Return the case with the gradients that a call passes."""
     return replace(case, gradients=_list_passed_gradients(case, subject))
 
 
-def split_units(case: Case, subject: Subject, call: ScriptCall) -> ScriptCall:
+def split_units(case: Case, subject: EntryPoint, call: ScriptCall) -> ScriptCall:
     """Return the lines of a call whose results are the units of the tensors, if the clip is unitwise."""
     if not OPERATIONS[case.operation].divides_gradients:
         return call
@@ -63,7 +63,7 @@ def add_following_call(first: ScriptCall, again: ScriptCall) -> ScriptCall:
     return replace(first, clip=clip)
 
 
-def _list_passed_gradients(case: Case, subject: Subject) -> tuple[Gradient, ...]:
+def _list_passed_gradients(case: Case, subject: EntryPoint) -> tuple[Gradient, ...]:
     """Return the gradients that a call passes. A script cannot take the sums of several examples apart.
 
     Raises

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gradclip_adapters import registry
-from gradclip_adapters.contract import Array, Gradient, Subject
+from gradclip_adapters.contract import Array, EntryPoint, Gradient
 
 from ..cases.literals import NoScript, write_array, write_literal
 from ..cases.model import Case
@@ -47,7 +47,7 @@ CONVERTED = "results = [None if array is None else array.numpy() for array in {}
 
 
 def write_calls(
-    adapter: str, case: Case, subject: Subject, *, compiles: bool, command: str | None, arrays: str = "numpy"
+    adapter: str, case: Case, subject: EntryPoint, *, compiles: bool, command: str | None, arrays: str = "numpy"
 ) -> Calls:
     """Return the lines that call the framework through its adapter. `command` starts the adapter's host.
 
@@ -70,7 +70,7 @@ def write_calls(
     return Calls(_write_imports(adapter, subject, case, command, arrays), _write_call(case, subject), compiled)
 
 
-def _write_imports(adapter: str, subject: Subject, case: Case, command: str | None, arrays: str) -> str:
+def _write_imports(adapter: str, subject: EntryPoint, case: Case, command: str | None, arrays: str) -> str:
     """Return the lines that import the adapter, or start its host, and define how to call it."""
     dtypes = {gradient.array.dtype for gradient in case.gradients if gradient.array is not None}
     bfloat16 = ", find_numpy_dtype" if "bfloat16" in dtypes else ""
@@ -90,7 +90,7 @@ def _write_imports(adapter: str, subject: Subject, case: Case, command: str | No
     )
 
 
-def _write_call(case: Case, subject: Subject) -> ScriptCall:
+def _write_call(case: Case, subject: EntryPoint) -> ScriptCall:
     """Return the lines of a call through the adapter."""
     gradients = ",\n    ".join(map(_write_gradient, pass_case(case, subject).gradients))
     options = ", ".join(f"{write_literal(name)}: {write_literal(value)}" for name, value in case.options.items())

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gradclip_adapters import registry
 from gradclip_adapters.arrays import convert_thresholds, read_axes
-from gradclip_adapters.contract import Gradient, Subject
+from gradclip_adapters.contract import EntryPoint, Gradient
 
 from ..cases.literals import NoScript, write_array, write_literal
 from ..cases.model import Case
@@ -55,7 +55,7 @@ def is_known(adapter: str) -> bool:
     return registry.find_kind(adapter) == "function" or has_source(adapter)
 
 
-def write_calls(adapter: str, case: Case, subject: Subject, *, compiles: bool) -> Calls:
+def write_calls(adapter: str, case: Case, subject: EntryPoint, *, compiles: bool) -> Calls:
     """Return the lines that call the framework itself.
 
     Raises
@@ -82,7 +82,7 @@ def write_calls(adapter: str, case: Case, subject: Subject, *, compiles: bool) -
 
 
 def _write_call(
-    case: Case, subject: Subject, source: Source, function: Function | str | None
+    case: Case, subject: EntryPoint, source: Source, function: Function | str | None
 ) -> tuple[ScriptCall, set[str]]:
     """Return the lines of a call, and of the call that follows if the case has one, and the names that they use."""
     asked, case = case, pass_case(case, subject)
@@ -114,7 +114,7 @@ def _find_reader(case: Case, source: Source) -> str:
     return next((name for name in readers if name in source.definitions), "")
 
 
-def _write_results(case: Case, subject: Subject, reader: str) -> tuple[str, str]:
+def _write_results(case: Case, subject: EntryPoint, reader: str) -> tuple[str, str]:
     """Return two lines: one lists the results, one the passed gradients, both as NumPy arrays."""
     if not reader:
         return "", "results = gradients"
@@ -150,7 +150,7 @@ def _is_plain_name(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
 
 
-def _list_arguments(case: Case, subject: Subject, function: Function | str | None) -> list[str]:
+def _list_arguments(case: Case, subject: EntryPoint, function: Function | str | None) -> list[str]:
     """Return the arguments of a call besides the gradients."""
     if unknown := sorted(set(case.options) - PASSED - HOW):
         msg = f"No script passes the option {unknown[0]!r}."

@@ -21,7 +21,7 @@ from .script import NoScript, write_script
 
 __all__ = ["choose_cell", "find_thread", "write_issue"]
 
-#: A sentence of a rule about the documents that the rule book is taken from. Other projects have not read them.
+#: A sentence of a rule about the documents that the rule catalogue is taken from. Other projects have not read them.
 OWN_DOCUMENTS = re.compile(r" [^.]*\bdocuments\b[^.]*\.")
 
 #: The text names at most this many other entry points, and quotes at most this many phrases.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gradclip_adapters.contract import Subject
+from gradclip_adapters.contract import EntryPoint
 from gradclip_adapters.wire import decode_subject
 from gradclip_reports.records import Cell, Header
 from gradclip_spec import rules
@@ -84,7 +84,7 @@ def _list_imports(body: str, top: str) -> list[str]:
     return imports + (["import numpy as np"] if "np." in body and "import numpy as np" not in top else [])
 
 
-def _find_subject(header: Header, cell: Cell) -> Subject:
+def _find_subject(header: Header, cell: Cell) -> EntryPoint:
     """Return the subject of a cell, as the record's header declares it."""
     try:
         (subject,) = (decode_subject(each) for each in header.subjects if each["name"] == cell.subject)
@@ -95,16 +95,16 @@ def _find_subject(header: Header, cell: Cell) -> Subject:
 
 
 def _write_docstring(header: Header, cell: Cell, case: Case) -> str:
-    # Only the source line comes from the record. The rule's statement comes from the suite's own rule book.
+    # Only the source line comes from the record. The rule's statement comes from the suite's own rule catalogue.
     rule = next((rule for rule in rules.load() if rule.id == case.rule), None)
     if rule is None or case.rule != (cell.breaks or cell.rule):
-        msg = f"The rule book has no rule {cell.rule!r} for the case {cell.case!r}."
+        msg = f"The rule catalogue has no rule {cell.rule!r} for the case {cell.case!r}."
         raise NoScript(msg)
     source = f"{cell.subject}, {header.heading}, case {cell.case}"
     return write_docstring([f"{rule.id} ({rule.level}): {rule.statement}", "", source])
 
 
-def _find_case(cell: Cell, subject: Subject) -> Case:
+def _find_case(cell: Cell, subject: EntryPoint) -> Case:
     """Return the case of a cell, for its subject and with the same numbers as in the record."""
     case = next((case for case in list_all_cases() if case.id == cell.case), None)
     case = case or find_row(cell.case) or find_case_on(cell.case)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
-from gradclip_adapters.contract import Gradient, Subject
+from gradclip_adapters.contract import EntryPoint, Gradient
 from gradclip_adapters.mesh import Mesh
 from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import Status
@@ -63,7 +63,7 @@ class AbilityProbes:
         detail = f"{planned.missing} A call shows that this works: declare {names}, and it is judged."
         return Verdict(Status.UNSUPPORTED, detail, lacks="declaration")
 
-    def _find(self, subject: Subject, ability: Ability, connection: Connection, timeout: float) -> ProbeResult:
+    def _find(self, subject: EntryPoint, ability: Ability, connection: Connection, timeout: float) -> ProbeResult:
         key = subject.name, ability
         with self._lock:
             if key not in self._found:
@@ -71,7 +71,7 @@ class AbilityProbes:
             return self._found[key]
 
 
-def _judge_by_nature(subject: Subject, ability: Ability) -> ProbeResult | None:
+def _judge_by_nature(subject: EntryPoint, ability: Ability) -> ProbeResult | None:
     """Return the result that follows from the kind of entry point, without a call."""
     through_optimizer = "optimizer" in subject.features
     of_a_step = ability.name in ("learning_rate", "training", "groups") and not through_optimizer
@@ -119,7 +119,7 @@ SHOWN = frozenset(
 KERNEL = re.compile(r"kernel|not implemented for|could not run", re.IGNORECASE)
 
 
-def _probe(subject: Subject, ability: Ability, connection: Connection, timeout: float) -> ProbeResult:
+def _probe(subject: EntryPoint, ability: Ability, connection: Connection, timeout: float) -> ProbeResult:
     case = _make_question(subject, ability)
     answer = ask_case(connection, case, subject, timeout)
     match answer:
@@ -140,7 +140,7 @@ def _probe(subject: Subject, ability: Ability, connection: Connection, timeout: 
 
 
 def _read_reply(
-    subject: Subject, ability: Ability, case: Case, answer: Replied, connection: Connection, timeout: float
+    subject: EntryPoint, ability: Ability, case: Case, answer: Replied, connection: Connection, timeout: float
 ) -> ProbeResult:
     """Return what a reply shows about an ability that the subject does not declare."""
     name = ability.name
@@ -173,7 +173,7 @@ def _observe_effect(case: Case, answer: Replied) -> ProbeResult:
     return ProbeResult("interface", f"A call {'did not change' if kept else 'changed'} the gradients that were passed.")
 
 
-def _make_question(subject: Subject, ability: Ability) -> Case:
+def _make_question(subject: EntryPoint, ability: Ability) -> Case:
     """Return the call that asks a subject for an ability."""
     dtype = "float32" if "float32" in subject.dtypes else (*subject.dtypes, "float32")[0]
     other = dtype
@@ -217,7 +217,7 @@ def _make_question(subject: Subject, ability: Ability) -> Case:
     return case if name == "requires_min" else add_both_bounds(case, subject)
 
 
-def _separate_tensors(subject: Subject, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
+def _separate_tensors(subject: EntryPoint, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
     """Return the gradients, each as a tensor of one unit if the clip is by units.
 
     A clip relative to parameters gets parameters of the same norms.

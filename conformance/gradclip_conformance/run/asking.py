@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradclip_adapters.contract import Call, Subject
+from gradclip_adapters.contract import Call, EntryPoint
 
 from ..cases.model import Case
 from ..cases.stacking import Stacking
@@ -13,12 +13,12 @@ from ..judge.model import Answer, Connection, Raised, Replied
 __all__ = ["ask_case", "begin_case"]
 
 
-def begin_case(connection: Connection, case: Case, subject: Subject) -> None:
+def begin_case(connection: Connection, case: Case, subject: EntryPoint) -> None:
     """Let a subject begin to answer the case that will be asked next."""
     connection.begin(_make_call(case, subject))
 
 
-def ask_case(connection: Connection, case: Case, subject: Subject, timeout: float) -> Answer:
+def ask_case(connection: Connection, case: Case, subject: EntryPoint, timeout: float) -> Answer:
     """Return the answer of a subject to a case. Examples and units are stacked, and answers are taken apart."""
     stacking = Stacking(subject)
     answer = connection.ask(_make_call(case, subject), timeout)
@@ -29,6 +29,6 @@ def ask_case(connection: Connection, case: Case, subject: Subject, timeout: floa
     return answer
 
 
-def _make_call(case: Case, subject: Subject) -> Call:
+def _make_call(case: Case, subject: EntryPoint) -> Call:
     call = case.call(subject.name)
     return replace(call, gradients=Stacking(subject).stack(call.gradients))

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gradclip_adapters.contract import BadDeclaration, Call, Subject
+from gradclip_adapters.contract import BadDeclaration, Call, EntryPoint
 from gradclip_adapters.mesh import Mesh
 from gradclip_adapters.mesh_function import FEATURES_ON_A_MESH
 from gradclip_adapters.operations import OPERATIONS
@@ -90,7 +90,7 @@ class NeverLoaded:
         general = FEATURES_OF_EVERY_FUNCTION if options.mesh is None else FEATURES_ON_A_MESH
         features = {*general} | ({FOUND} if OPERATIONS[options.operation].returns_norm else set())
         dtypes = tuple(options.dtypes) or DTYPES_OF_FUNCTIONS
-        subject = Subject(
+        subject = EntryPoint(
             options.name or target, options.operation, dtypes, tuple(sorted(features)), (2.0,), mesh=options.mesh
         )
         environment = {name: str(error.loading[name]) for name in ("python", "platform")}

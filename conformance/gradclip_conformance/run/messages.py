@@ -9,7 +9,7 @@ from typing import Any
 
 import gradclip_adapters
 from gradclip_adapters import registry, wire
-from gradclip_adapters.contract import Array, Call, Subject
+from gradclip_adapters.contract import Array, Call, EntryPoint
 from gradclip_adapters.limits import parse_message
 from gradclip_reports.schema import find_violation
 
@@ -68,7 +68,7 @@ def name_what_is_loaded(loading: Mapping[str, Any]) -> str:
     )
 
 
-def check_formulas(subjects: Iterable[Subject]) -> None:
+def check_formulas(subjects: Iterable[EntryPoint]) -> None:
     """Check the formulas that subjects declare, before a formula judges any cell.
 
     Raises

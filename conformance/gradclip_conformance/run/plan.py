@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gradclip_adapters.contract import FEATURES, Subject
+from gradclip_adapters.contract import FEATURES, EntryPoint
 from gradclip_adapters.operations import OPERATIONS
 
 from ..cases.model import Case
@@ -64,13 +64,13 @@ class PlannedCell:
     If the subject cannot take the case, `missing` says why, and `lacking` holds the abilities that it lacks.
     """
 
-    subject: Subject
+    subject: EntryPoint
     case: Case
     missing: str | None
     lacking: tuple[Ability, ...] = ()
 
 
-def add_formula(subjects: Sequence[Subject], formula: Formula | None) -> list[Subject]:
+def add_formula(subjects: Sequence[EntryPoint], formula: Formula | None) -> list[EntryPoint]:
     """Return the subjects. Those that clip by a norm declare the given formula, unless it is None."""
     return [
         subject
@@ -80,7 +80,7 @@ def add_formula(subjects: Sequence[Subject], formula: Formula | None) -> list[Su
     ]
 
 
-def plan_cells(subjects: Sequence[Subject], cases: Iterable[Case], selection: Selection) -> list[PlannedCell]:
+def plan_cells(subjects: Sequence[EntryPoint], cases: Iterable[Case], selection: Selection) -> list[PlannedCell]:
     """Return the cells of a run, subject by subject. A subject with a mesh of its own gets the cases of this mesh."""
     general = [case for case in cases if selection.holds(case)]
     planned = []
@@ -104,14 +104,14 @@ def plan_cells(subjects: Sequence[Subject], cases: Iterable[Case], selection: Se
 MIN_LEFT_OUT = "value.min-defaults-to-minus-max"
 
 
-def add_both_bounds(case: Case, subject: Subject) -> Case:
+def add_both_bounds(case: Case, subject: EntryPoint) -> Case:
     """Return the case with an explicit `min` of `-max`, if the subject requires `min`."""
     if "requires_min" not in subject.features or "max" not in case.options or "min" in case.options:
         return case
     return replace(case, options={**case.options, "min": -case.options["max"]})
 
 
-def _find_missing(subject: Subject, case: Case) -> tuple[str | None, tuple[Ability, ...]]:
+def _find_missing(subject: EntryPoint, case: Case) -> tuple[str | None, tuple[Ability, ...]]:
     dtypes = {gradient.array.dtype for gradient in case.gradients if gradient.array is not None} or {case.dtype}
     if lacking := sorted(dtypes - set(subject.dtypes)):
         text = f"{subject.name} declares no dtype {', '.join(lacking)}."

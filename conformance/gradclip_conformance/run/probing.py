@@ -19,7 +19,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from gradclip_adapters.contract import Array, Call, Gradient, Subject
+from gradclip_adapters.contract import Array, Call, EntryPoint, Gradient
 from gradclip_adapters.mesh import Mesh
 from gradclip_adapters.operations import OPERATIONS
 
@@ -76,7 +76,7 @@ FIRST_CALL = 4
 class Compilations:
     """The shapes for which a host has compiled each subject. A new host process has compiled nothing."""
 
-    def __init__(self, subjects: Iterable[Subject] = ()) -> None:
+    def __init__(self, subjects: Iterable[EntryPoint] = ()) -> None:
         self._always = {subject.name for subject in subjects if "compiled" in subject.features}
         self._done: set[object] = set()
         self._failed: set[object] = set()
@@ -149,7 +149,7 @@ def settle_abilities(description: Description, ask: Callable[[Call], Answer], ea
     return replace(description, subjects=tuple(subjects))
 
 
-def _is_flushing(subject: Subject, ask: Callable[[Call], Answer]) -> bool:
+def _is_flushing(subject: EntryPoint, ask: Callable[[Call], Answer]) -> bool:
     """Return whether a call loses a subnormal number, or gets no answer.
 
     The first call clips a normal number. In a clip by norm, the right result is half of this number, which is
@@ -177,7 +177,7 @@ def _is_flushing(subject: Subject, ask: Callable[[Call], Answer]) -> bool:
     return False
 
 
-def _settle(subject: Subject, ask: Callable[[Call], Answer], early: EarlyAnswers) -> Subject:
+def _settle(subject: EntryPoint, ask: Callable[[Call], Answer], early: EarlyAnswers) -> EntryPoint:
     # The subject keeps `may_return_norm`: it has not declared that it returns a norm, and later calls may return none.
     features = set(subject.features)
     # If neither call is answered, add the feature, so that the cases about the norm report the failure.
@@ -196,7 +196,7 @@ def _settle(subject: Subject, ask: Callable[[Call], Answer], early: EarlyAnswers
     return replace(subject, features=tuple(sorted(features)))
 
 
-def _make_call(subject: Subject, threshold: float) -> Call:
+def _make_call(subject: EntryPoint, threshold: float) -> Call:
     form = FORMATS["float32" if "float32" in subject.dtypes else subject.dtypes[0]]
     width = form.width // 8
     arrays = [Array(form.name, (1,), round_to(Fraction(value), form).to_bytes(width, "little")) for value in (3, 4)]

@@ -21,7 +21,7 @@ from importlib.metadata import version
 from queue import Empty, SimpleQueue
 from typing import TextIO, TypeVar
 
-from gradclip_adapters.contract import Subject
+from gradclip_adapters.contract import EntryPoint
 from gradclip_adapters.wire import encode_subject
 from gradclip_reports.limits import shorten
 from gradclip_reports.progress import Progress
@@ -73,7 +73,9 @@ RULES = {rule.id: rule for rule in rules.load()}
 Started = TypeVar("Started")
 
 
-def plan_rows(subjects: Sequence[Subject], selection: Selection, rows: int = ROWS, seed: int = 0) -> list[PlannedCell]:
+def plan_rows(
+    subjects: Sequence[EntryPoint], selection: Selection, rows: int = ROWS, seed: int = 0
+) -> list[PlannedCell]:
     """Return the cells of the sampler. Each subject gets only calls that its abilities allow.
 
     The cells are sorted by row within an operation, so that the data of a row are made and measured once for all its

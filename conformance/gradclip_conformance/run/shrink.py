@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gradclip_adapters.contract import Subject
+from gradclip_adapters.contract import EntryPoint
 from gradclip_reports.progress import show_task
 from gradclip_reports.records import Cell
 from gradclip_reports.statuses import STATUSES
@@ -37,7 +37,7 @@ class Searched:
 
 
 def search_rows(
-    subjects: Sequence[Subject], selection: Selection, rows: int, seed: int, ask: Ask, title: str = "search"
+    subjects: Sequence[EntryPoint], selection: Selection, rows: int, seed: int, ask: Ask, title: str = "search"
 ) -> Searched:
     """Ask each subject many rows, and shrink the first one that breaks each rule in each way.
 

@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
-from gradclip_adapters.contract import Gradient, Subject
+from gradclip_adapters.contract import EntryPoint, Gradient
 from gradclip_adapters.operations import OPERATIONS, PREFIXES
 
 from ..cases.model import Case, expect
@@ -142,7 +142,7 @@ def _draw_once(operation: str, number: int, seed: int) -> Mapping[str, str]:
     return draw_levels(operation, number, seed)
 
 
-def list_cases(subject: Subject, rows: int = ROWS, seed: int = 0) -> Iterator[tuple[int, RowCase]]:
+def list_cases(subject: EntryPoint, rows: int = ROWS, seed: int = 0) -> Iterator[tuple[int, RowCase]]:
     """Yield the cases of a subject's operation, each with the number of its row.
 
     If a row has a level that the subject lacks, the ordinary level replaces it, so that the other levels of the row are
@@ -164,7 +164,7 @@ def list_cases(subject: Subject, rows: int = ROWS, seed: int = 0) -> Iterator[tu
             yield number, case
 
 
-def _find_reach(subject: Subject, axes: Sequence[Axis]) -> dict[str, set[str]]:
+def _find_reach(subject: EntryPoint, axes: Sequence[Axis]) -> dict[str, set[str]]:
     """Return, for each axis, the levels that a subject can be asked for."""
     ordinary = _list_ordinary(axes)
     return {
@@ -174,7 +174,7 @@ def _find_reach(subject: Subject, axes: Sequence[Axis]) -> dict[str, set[str]]:
 
 
 def _select_within_reach(
-    subject: Subject, axes: Sequence[Axis], row: Mapping[str, str], reach: Mapping[str, Collection[str]]
+    subject: EntryPoint, axes: Sequence[Axis], row: Mapping[str, str], reach: Mapping[str, Collection[str]]
 ) -> Mapping[str, str] | None:
     """Return a row's levels. Ordinary levels replace those that a subject lacks. Return None if it has no dtype."""
     is_whole = set(row["dtype"].split("+")) <= set(subject.dtypes) and "requires_min" not in subject.features
@@ -195,7 +195,7 @@ def _list_ordinary(axes: Sequence[Axis]) -> dict[str, str]:
     return {axis.name: axis.levels[0].word for axis in axes}
 
 
-def _can_ask(subject: Subject, levels: Mapping[str, str]) -> bool:
+def _can_ask(subject: EntryPoint, levels: Mapping[str, str]) -> bool:
     reached = set(_list_needs(levels)) <= set(subject.features)
     if "norm" in levels and levels["norm"] != "no-norm":
         reached = reached and parse_norm_order(levels["norm"]) in subject.norm_types

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradclip_adapters.contract import FEATURES, Subject
+from gradclip_adapters.contract import FEATURES, EntryPoint
 
 from ..cases.catalogue import list_all_cases
 from ..run.plan import Selection, plan_cells
@@ -58,7 +58,7 @@ class Ability:
 
 def count_cells(operation: str, features: Sequence[str]) -> int:
     """Return the number of cells that a run has for a subject with these abilities."""
-    subject = Subject("new", operation, DTYPES, tuple(features), NORM_TYPES)
+    subject = EntryPoint("new", operation, DTYPES, tuple(features), NORM_TYPES)
     written = sum(cell.missing is None for cell in plan_cells([subject], list_all_cases(), Selection()))
     return written + sum(1 for _ in list_cases(subject))
 

@@ -19,7 +19,7 @@ from ..lines import Cell, RecordError, Run
 from ..matrix import Tally
 from ..statuses import NOT_RUN, SEVERITIES, Status
 from ..values import escape_text
-from .book import Book, Rule
+from .catalogue import Catalogue, Rule
 from .formulas import write_mathml
 from .questions import PREFIXES, STANDING_OF, STANDINGS, Answer, find_others, write_answer
 from .slugs import Slugs
@@ -48,7 +48,7 @@ def write_no_script(run: Run, cell: Cell) -> str:
 def build_site(
     runs: Sequence[tuple[Run, str]],
     folder: Path,
-    book: Book,
+    catalogue: Catalogue,
     write_script: Any = write_no_script,
     older: Sequence[Run] = (),
     manual: str = "",
@@ -61,7 +61,7 @@ def build_site(
         Each run with the name of its record, for commands that readers copy.
     folder
         The folder. Files of an older site in it are replaced.
-    book
+    catalogue
         The rules, the causes, the questions and the measurements.
     write_script
         A function that writes the script of a cell; see :data:`views.ScriptWriter`.
@@ -85,7 +85,7 @@ def build_site(
     if not 0 < len(runs) <= LARGEST:
         message = f"A site shows 1 to {LARGEST} runs; {len(runs)} were given."
         raise RecordError(message)
-    site = _Site(make_views(runs, book, write_script, older), book, manual)
+    site = _Site(make_views(runs, catalogue, write_script, older), catalogue, manual)
     count = 0
     for name, text in site.write_pages():
         path = folder / name
@@ -98,13 +98,13 @@ def build_site(
 class _Site:
     """The pages of one site."""
 
-    def __init__(self, views: Sequence[RunView], book: Book, manual: str) -> None:
+    def __init__(self, views: Sequence[RunView], catalogue: Catalogue, manual: str) -> None:
         self.views = views
-        self.book = book
+        self.catalogue = catalogue
         self.manual = manual
         self.suites = sorted({view.header.suite["version"] for view in views})
         slugs = Slugs()
-        self.rule_pages = {rule.id: slugs.choose(rule.id) for rule in book.rules}
+        self.rule_pages = {rule.id: slugs.choose(rule.id) for rule in catalogue.rules}
         self.templates = _load_templates()
 
     def write_pages(self) -> Iterator[tuple[str, str]]:
@@ -121,7 +121,7 @@ class _Site:
                 yield f"entry/{entry.slug}.html", page
             yield f"data/{view.slug}.js", _call("gradclipRun", view.slug, self._list_data(view))
         yield from self._write_book()
-        told = [{"id": one.id, "text": one.text} for one in self.book.questions]
+        told = [{"id": one.id, "text": one.text} for one in self.catalogue.questions]
         yield "data/questions.js", _call("gradclipQuestions", told)
 
     def _render(self, template: str, root: str, **members: Any) -> str:
@@ -130,7 +130,7 @@ class _Site:
         page = self.templates.get_template(template)
         shared = {
             "views": self.views,
-            "questions": self.book.questions,
+            "questions": self.catalogue.questions,
             "RULE_PAGES": self.rule_pages,
             "pair": _choose_pair(self.views),
             "manual": self.manual,
@@ -141,20 +141,20 @@ class _Site:
         for operation, name in MATRIX_PAGES.items():
             yield f"{name}.html", self._render("index.html", "", operation=operation)
         yield "compare.html", self._render("compare.html", "", labels=self._label_runs())
-        rules = [(rule, *self._count_verdicts(rule)) for rule in self.book.rules]
+        rules = [(rule, *self._count_verdicts(rule)) for rule in self.catalogue.rules]
         yield "rules.html", self._render("rules.html", "", rows=rules)
         shown = [
             (cause, sum(any(one.shows(cause.id) for one in view.findings) for view in self.views))
-            for cause in self.book.causes
+            for cause in self.catalogue.causes
         ]
         yield "causes.html", self._render("causes.html", "", rows=shown)
 
     def _write_book(self) -> Iterator[tuple[str, str]]:
-        for rule in self.book.rules:
+        for rule in self.catalogue.rules:
             rows = [(view, *self._judge(view, rule.id)) for view in self.views]
             page = self._render("rule.html", "../", rule=rule, formula=_write_formula(rule), rows=rows)
             yield f"rule/{self.rule_pages[rule.id]}.html", page
-        for cause in self.book.causes:
+        for cause in self.catalogue.causes:
             found = [(view, one) for view in self.views for one in view.findings if one.shows(cause.id)]
             yield f"cause/{cause.id}.html", self._render("cause.html", "../", cause=cause, rows=found)
 

@@ -18,7 +18,7 @@ from gradclip_adapters.operations import OPERATIONS
 from ..lines import Cell, Finding, Run
 from ..statuses import STATUSES, UNEXPLAINED, Status, rank_severity
 from ..values import escape_line, shorten_text
-from .book import Book, Question, Words
+from .catalogue import Catalogue, Question, Words
 from .measured import is_ordinary_clip
 from .words import OPERATION_LABELS, OTHER_LABELS
 
@@ -103,7 +103,7 @@ class _Asked:
     parts: Mapping[tuple[str, str], Finding]
 
 
-def answer_run(run: Run, book: Book, operation: str = "") -> dict[str, tuple[Answer, ...]]:
+def answer_run(run: Run, catalogue: Catalogue, operation: str = "") -> dict[str, tuple[Answer, ...]]:
     """Return the answers of a run to every question: what most entry points do comes first, then the worst.
 
     No two answers to a question are equal.
@@ -112,17 +112,17 @@ def answer_run(run: Run, book: Book, operation: str = "") -> dict[str, tuple[Ans
     ----------
     run
         The run.
-    book
+    catalogue
         The questions and the tables of measurements.
     operation
         Answer for this operation only. If it is empty, the first of `PREFIXES` that can answer a question does.
     """
-    return _answer_each(run, book, [operation])[operation]
+    return _answer_each(run, catalogue, [operation])[operation]
 
 
-def answer_operations(run: Run, book: Book) -> dict[str, dict[str, tuple[Answer, ...]]]:
+def answer_operations(run: Run, catalogue: Catalogue) -> dict[str, dict[str, tuple[Answer, ...]]]:
     """Return what :func:`answer_run` returns for each operation, and for the first that can answer (the key "")."""
-    return _answer_each(run, book, ["", *PREFIXES])
+    return _answer_each(run, catalogue, ["", *PREFIXES])
 
 
 def write_answer(answers: Sequence[Answer]) -> str:
@@ -141,7 +141,7 @@ def find_others(answers: Sequence[Answer]) -> Sequence[Answer]:
     return [] if is_alike else answers[1:]
 
 
-def _answer_each(run: Run, book: Book, operations: Sequence[str]) -> dict[str, dict[str, tuple[Answer, ...]]]:
+def _answer_each(run: Run, catalogue: Catalogue, operations: Sequence[str]) -> dict[str, dict[str, tuple[Answer, ...]]]:
     cells: dict[str, list[Cell]] = {}
     for cell in run.cells:
         cells.setdefault(cell.rule, []).append(cell)
@@ -149,20 +149,23 @@ def _answer_each(run: Run, book: Book, operations: Sequence[str]) -> dict[str, d
     asked = _Asked(run, cells, findings, run.map_singles())
     # Without an operation, the answers of all operations are needed.
     names = [*PREFIXES] if "" in operations else operations
-    found = {question.id: {name: _answer_of(asked, question, name) for name in names} for question in book.questions}
+    found = {
+        question.id: {name: _answer_of(asked, question, name) for name in names} for question in catalogue.questions
+    }
     return {
         operation: {
-            question.id: _answer(run, question, book, operation, found[question.id]) for question in book.questions
+            question.id: _answer(run, question, catalogue, operation, found[question.id])
+            for question in catalogue.questions
         }
         for operation in operations
     }
 
 
 def _answer(
-    run: Run, question: Question, book: Book, operation: str, by_operation: Mapping[str, tuple[Answer, ...]]
+    run: Run, question: Question, catalogue: Catalogue, operation: str, by_operation: Mapping[str, tuple[Answer, ...]]
 ) -> tuple[Answer, ...]:
     if question.measure:
-        return (_measure(run, question, book, operation),)
+        return (_measure(run, question, catalogue, operation),)
     names = [operation] if operation else [*PREFIXES]
     found = [by_operation[name] for name in names]
     known = [answers for answers in found if answers and answers[0].standing != "unknown"]
@@ -272,22 +275,22 @@ def _explain_silence(question: Question, cells: Sequence[Cell]) -> Answer:
 # Measurements.
 
 
-def _measure(run: Run, question: Question, book: Book, operation: str) -> Answer:
+def _measure(run: Run, question: Question, catalogue: Catalogue, operation: str) -> Answer:
     wanted = operation or next(iter(PREFIXES))
     found: Answer | None = None
     if question.measure == "accuracy":
-        found = _measure_accuracy(run, book, wanted)
+        found = _measure_accuracy(run, catalogue, wanted)
     elif question.measure == "speed" and OPERATIONS[wanted].is_global:
-        found = _measure_speed(run, question, book)
+        found = _measure_speed(run, question, catalogue)
     return found or Answer("unknown", "not measured")
 
 
-def _measure_accuracy(run: Run, book: Book, operation: str) -> Answer | None:
+def _measure_accuracy(run: Run, catalogue: Catalogue, operation: str) -> Answer | None:
     """Return the largest error of an entry point at the size of the question, in ulp."""
     subjects = {one["name"] for one in run.header.subjects if one["operation"] == operation}
     rows = [
         row
-        for row in book.list_errors(run.header.adapter, run.header.framework["version"])
+        for row in catalogue.list_errors(run.header.adapter, run.header.framework["version"])
         if row["subject"] in subjects and (row["dtype"], row["size"]) == (_DTYPE, _SIZE)
     ]
     norms = [float(row["norm"]) for row in rows if row["norm"] is not None]
@@ -306,10 +309,10 @@ def _describe_error(ulp: float, where: str) -> Answer:
     return Answer(standing, f"{number} ulp{where}")
 
 
-def _measure_speed(run: Run, question: Question, book: Book) -> Answer | None:
+def _measure_speed(run: Run, question: Question, catalogue: Catalogue) -> Answer | None:
     """Return how much longer a clip takes than one pass over the memory, from the table of speeds."""
     peer = question.peers.get(run.header.adapter)
-    rows = [row for row in book.speeds if row["workload"] == question.workload and is_ordinary_clip(row)]
+    rows = [row for row in catalogue.speeds if row["workload"] == question.workload and is_ordinary_clip(row)]
     # Several libraries measure the memory. The fastest of them comes closest to what the machine can do.
     kind = question.floor.partition(" (")[0]
     floor = min((row["theirs"] for row in rows if row["peer"].partition(" (")[0] == kind), default=0)

@@ -21,7 +21,7 @@ from ..matrix import Tally
 from ..statuses import rank_severity
 from ..values import escape_line, format_value, shorten_text
 from ..versions import Chance, describe_trace, identify, name_finding, sort_versions, split_errors, trace_findings
-from .book import Book
+from .catalogue import Catalogue
 from .questions import Answer, answer_operations
 from .slugs import Slugs, is_safe_link
 
@@ -159,7 +159,7 @@ class Stage:
 
 
 def make_views(
-    runs: Sequence[tuple[Run, str]], book: Book, write_script: ScriptWriter, older: Sequence[Run] = ()
+    runs: Sequence[tuple[Run, str]], catalogue: Catalogue, write_script: ScriptWriter, older: Sequence[Run] = ()
 ) -> list[RunView]:
     """Return the runs as the pages show them.
 
@@ -167,7 +167,7 @@ def make_views(
     ----------
     runs
         Each run with the name of its record, for commands that readers copy.
-    book
+    catalogue
         The rules, the causes and the questions.
     write_script
         A function that writes the script of a cell.
@@ -175,23 +175,23 @@ def make_views(
         Runs of other versions. They get no page, but say since when and until when a finding is shown.
     """
     slugs, entry_slugs = Slugs(), Slugs()
-    views = [_view_run(run, record, book, write_script, slugs) for run, record in runs]
+    views = [_view_run(run, record, catalogue, write_script, slugs) for run, record in runs]
     _add_history(views)
-    _add_versions(views, [*(run for run, _ in runs), *older], book.is_by_chance)
+    _add_versions(views, [*(run for run, _ in runs), *older], catalogue.is_by_chance)
     for view in views:
-        view.entries += [_view_entry(view, subject, book, entry_slugs) for subject in view.header.subjects]
+        view.entries += [_view_entry(view, subject, catalogue, entry_slugs) for subject in view.header.subjects]
     return views
 
 
-def _view_run(run: Run, record: str, book: Book, write_script: ScriptWriter, slugs: Slugs) -> RunView:
+def _view_run(run: Run, record: str, catalogue: Catalogue, write_script: ScriptWriter, slugs: Slugs) -> RunView:
     cells = {cell.pair: cell for cell in run.cells}
-    known = {cause.id for cause in book.causes}
+    known = {cause.id for cause in catalogue.causes}
     anchors = Slugs()
     ranked = sorted(enumerate(run.findings), key=lambda pair: rank_severity(pair[1].severity))
     findings = [
         _view_finding(run, record, number, cells, known, anchors, write_script) for number, _ in ranked[:_FINDINGS]
     ]
-    answers = answer_operations(run, book)
+    answers = answer_operations(run, catalogue)
     of_entries: dict[str, list[Cell]] = {}
     for cell in run.cells:
         of_entries.setdefault(cell.subject, []).append(cell)
@@ -207,7 +207,7 @@ def _view_run(run: Run, record: str, book: Book, write_script: ScriptWriter, slu
         len(run.findings) - len(findings),
         _count_by_rule(run.cells),
         {name: _count_by_rule(found) for name, found in of_entries.items()},
-        describe_formulas(run, choose_subjects(run), book.questions),
+        describe_formulas(run, choose_subjects(run), catalogue.questions),
         run.footer.incomplete,
     )
 
@@ -280,10 +280,10 @@ def _view_finding(
     )
 
 
-def _view_entry(view: RunView, subject: Mapping[str, Any], book: Book, slugs: Slugs) -> EntryView:
+def _view_entry(view: RunView, subject: Mapping[str, Any], catalogue: Catalogue, slugs: Slugs) -> EntryView:
     name, operation = subject["name"], subject["operation"]
     answers: dict[str, Answer] = {}
-    for question in book.questions:
+    for question in catalogue.questions:
         mine = [one for one in view.answers[operation][question.id] if name in one.subjects]
         if mine:
             answers[question.id] = mine[0]

@@ -1,5 +1,5 @@
-"""Generate right clippers in ten styles, and thousands of wrong clippers from them.
+"""Generate right functions in ten styles, and thousands of mutants from them.
 
-A wrong clipper is a right clipper with one *fault*: an *operator* that changes one step, and a *trigger* that says
+A mutant is a right function with one *fault*: an *operator* that changes one step, and a *trigger* that says
 when. It counts only if exact arithmetic proves it wrong on an input that satisfies its trigger.
 """

@@ -1,4 +1,4 @@
-"""Provide range-safe arithmetic for right clippers: sums of powers, quotients and bounds, each in several ways."""
+"""Provide range-safe arithmetic for right functions: sums of powers, quotients and bounds, each in several ways."""
 
 from __future__ import annotations
 

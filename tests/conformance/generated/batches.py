@@ -1,4 +1,4 @@
-"""Judge generated clippers in batches, and combine the outcomes for the score."""
+"""Judge generated mutants in batches, and combine the outcomes for the score."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .mutants import draw_mutants, find_witness
 
 __all__ = ["BATCHES", "LEAST_CAUGHT", "SIZE", "judge_batch", "list_faults", "score_batches", "write_lines"]
 
-#: The number of wrong clippers in a batch, and the number of batches that `nox -s exam -- --all` runs.
+#: The number of mutants in a batch, and the number of batches that `nox -s mutation -- --all` runs.
 SIZE, BATCHES = 50, 120
-#: The share of the proven wrong clippers that must be caught.
+#: The share of the proven mutants that must be caught.
 LEAST_CAUGHT = 0.98
 
-#: The possible outcomes for a drawn clipper, with their descriptions.
+#: The possible outcomes for a drawn function, with their descriptions.
 STATES = {
     "caught": "proven wrong and caught",
     "survives": "proven wrong and not caught",
@@ -27,7 +27,7 @@ STATES = {
 
 
 def judge_batch(seed: int, size: int = SIZE) -> dict[str, Any]:
-    """Draw wrong clippers by a seed, prove them wrong, and return how many the suite catches, and which it misses."""
+    """Draw mutants by a seed, prove them wrong, and return how many the suite catches, and which it misses."""
     counts: Counter[str] = Counter()
     survivors: dict[str, str] = {}
     errors: dict[str, str] = {}
@@ -67,19 +67,19 @@ def list_faults(result: Mapping[str, Any]) -> list[str]:
     """List the faults of the score of the batches."""
     if result["share"] >= LEAST_CAUGHT:
         return []
-    return [f"only {result['caught']} of {result['proven']} generated wrong clippers were caught"]
+    return [f"only {result['caught']} of {result['proven']} generated mutants were caught"]
 
 
 def write_lines(result: Mapping[str, Any]) -> Sequence[str]:
-    """Return the lines of the page about generated clippers."""
+    """Return the lines of the page about generated mutants."""
     lines = [
-        "## Generated wrong clippers",
+        "## Generated mutants",
         "",
-        "Right clippers in ten styles, each with one fault that shows under up to three circumstances. A name has the",
+        "Right functions in ten styles, each with one fault that shows under up to three circumstances. A name has the",
         "operation, the style, the fault and the circumstances. `tests/conformance/generated/` makes them.",
         "",
         *(f"- {words}: {result[state]}" for state, words in STATES.items()),
-        f"- Share of caught clippers: {100 * result['share']:.1f} %",
+        f"- Share of caught mutants: {100 * result['share']:.1f} %",
         "",
     ]
     if result["survivors"]:

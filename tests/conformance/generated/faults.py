@@ -1,4 +1,4 @@
-"""Define a fault: an operator that changes one step of a right clipper, and the trigger that says when."""
+"""Define a fault: an operator that changes one step of a right function, and the trigger that says when."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .clippers import GeneratedClipper
 from .drafts import Draft
 from .facts import Work
+from .functions import GeneratedFunction
 from .styles import Hook
 from .triggers import Level
 
@@ -17,7 +17,7 @@ __all__ = ["ALL", "NORMS", "Edit", "Fault", "Operator"]
 NORMS = ("clip_by_norm", "clip_by_global_norm")
 ALL = ("clip_by_value", *NORMS)
 
-#: A function that returns the changed value of a step. It takes the clipper's memory, the value, and details from the
+#: A function that returns the changed value of a step. It takes the function's memory, the value, and details from the
 #: style. The memory persists between calls.
 Edit = Callable[..., Any]
 
@@ -33,7 +33,7 @@ class Operator:
     operations: tuple[str, ...] = ALL
     #: A level without which the change does nothing. It counts as a level of the trigger.
     level: Level | None = None
-    #: True if the operator is only for in-place clippers, False if it is only for others, None if it is for both.
+    #: True if the operator is only for in-place mutants, False if it is only for others, None if it is for both.
     in_place: bool | None = None
     styles: tuple[str, ...] = ()
 
@@ -59,7 +59,7 @@ class Fault:
             if facts is not None and facts.flag == wanted and all(level.holds(facts) for level in self.levels)
         }
 
-    def watch(self, made: GeneratedClipper, work: Work) -> Hook:
+    def watch(self, made: GeneratedFunction, work: Work) -> Hook:
         """Return the hook of one call: a function that may change the value of each step."""
         # Find the places before anything is written.
         places = self.list_places(work)
@@ -74,7 +74,7 @@ class Fault:
 
         return hook
 
-    def _remember(self, made: GeneratedClipper, step: str, value: Any) -> Any:
+    def _remember(self, made: GeneratedFunction, step: str, value: Any) -> Any:
         if step in ("norm", "coefficient"):
             made.memory[step] = value
         return value

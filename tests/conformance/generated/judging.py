@@ -1,6 +1,6 @@
 """Judge a mutant with the suite, in this process, until the first cell fails.
 
-A mutant whose trigger does not hold answers like the right clipper from which it was made. So the cells in which the
+A mutant whose trigger does not hold answers like the right function from which it was made. So the cells in which the
 trigger holds come first; of the others, only cells with several calls follow. The suite gives the verdicts.
 """
 
@@ -26,15 +26,15 @@ from gradclip_conformance.sampler.rows import RowCase
 from gradclip_reports.records import Cell
 from gradclip_spec import rules
 
-from .clippers import GeneratedClipper
 from .facts import Array, Facts, Work
+from .functions import GeneratedFunction
 from .mutants import Mutant
 
 __all__ = ["DTYPES", "judge_mutant", "judge_right"]
 
 DTYPES = ("float16", "float32", "float64")
 
-#: The statuses that a wrong clipper may get, and the status of an error in the exam itself.
+#: The statuses that a mutant may get, and the status of an error in the tests themselves.
 RED, FAULTY = frozenset({"fail", "crash", "timeout"}), "error"
 
 RULES = {rule.id: rule for rule in rules.load()}
@@ -43,7 +43,7 @@ RULES = {rule.id: rule for rule in rules.load()}
 SEVERAL_CALLS = frozenset({"metamorphic"})
 
 
-#: A cache of the facts of each case's gradients. They do not depend on whether a clipper works in place.
+#: A cache of the facts of each case's gradients. They do not depend on whether a function works in place.
 FACTS: dict[str, tuple[Facts, ...]] = {}
 
 
@@ -67,7 +67,7 @@ class _Asked:
         return RULES[self.planned.case.rule].theme in SEVERAL_CALLS
 
 
-def connect(made: GeneratedClipper) -> InProcess:
+def connect(made: GeneratedFunction) -> InProcess:
     """Return a connection to a clip function."""
     return InProcess(PlainFunction(made.function, made.operation, DTYPES, made.in_place, name=made.operation))
 
@@ -79,7 +79,9 @@ MANY_ROWS = 2_000
 @cache
 def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tuple[_Asked, ...]:
     """Return the cells that judge a clip function of this kind, small ones first."""
-    made = GeneratedClipper(operation, "loop", "builtin" if operation == "clip_by_value" else "wide", in_place=in_place)
+    made = GeneratedFunction(
+        operation, "loop", "builtin" if operation == "clip_by_value" else "wide", in_place=in_place
+    )
     (subject,) = connect(made).description.subjects
     subjects = [replace(subject, features=features)]
     planned = [*plan_cells(subjects, list_all_cases(), Selection()), *plan_rows(subjects, Selection(), MANY_ROWS)]
@@ -133,7 +135,7 @@ def _build(gradient: Gradient) -> Array:
 
 
 def judge_mutant(mutant: Mutant) -> Cell | None:
-    """Return a mutant's first failing cell, or a cell with an error of the exam. Return None if it survives."""
+    """Return a mutant's first failing cell, or a cell with an error of the tests. Return None if it survives."""
     made = mutant.make()
     connection = connect(made)
     (subject,) = connection.description.subjects
@@ -154,8 +156,8 @@ def _may_fire(mutant: Mutant, facts: Sequence[Facts]) -> bool:
     return any(f.flag == wanted and all(level.holds(f) for level in levels) for f in facts)
 
 
-def judge_right(made: GeneratedClipper, most: int | None = None, part: int = 0, parts: int = 1) -> list[Cell]:
-    """Return the cells that blame a right clipper.
+def judge_right(made: GeneratedFunction, most: int | None = None, part: int = 0, parts: int = 1) -> list[Cell]:
+    """Return the cells that blame a right function.
 
     It is asked the first `most` cells, or all of them. With `parts`, it is asked only one part of the rows.
     """

@@ -1,4 +1,4 @@
-"""Draw wrong clippers by a seed, and prove each of them wrong."""
+"""Draw mutants by a seed, and prove each of them wrong."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import LIMITS, QUOTIENTS, SUMS
-from .clippers import GeneratedClipper
 from .drafts import Draft, draw_input
 from .facts import OPERATIONS, Work
 from .faults import Fault, Operator
+from .functions import GeneratedFunction
 from .operators import OPERATORS
 from .proof import Answer, NotExactError, find_wrong
 from .styles import STYLES
@@ -22,7 +22,7 @@ from .triggers import KERNEL_AXES, LEVELS, Level, find_level
 
 __all__ = ["Mutant", "Witness", "draw_mutants", "find_witness", "read_name"]
 
-#: The number of inputs that are drawn before a mutant counts as equivalent to a right clipper.
+#: The number of inputs that are drawn before a mutant counts as equivalent to a right function.
 TRIES = 16
 #: The length from which an input is long, and the smaller number of inputs for triggers that need long inputs.
 LONG, TRIES_IF_LONG = 10_000, 6
@@ -30,7 +30,7 @@ LONG, TRIES_IF_LONG = 10_000, 6
 
 @dataclass(frozen=True)
 class Mutant:
-    """The description of a wrong clipper."""
+    """The description of a mutant."""
 
     operation: str
     style: str
@@ -47,9 +47,9 @@ class Mutant:
         style = f"{self.style}.{self.arithmetic}.{self.quotient}.{how}"
         return f"{self.operation}/{style}/{self.fault.operator.name}/{trigger}"
 
-    def make(self) -> GeneratedClipper:
+    def make(self) -> GeneratedFunction:
         """Make a fresh clip function, which has not been called."""
-        return GeneratedClipper(self.operation, self.style, self.arithmetic, self.quotient, self.in_place, self.fault)
+        return GeneratedFunction(self.operation, self.style, self.arithmetic, self.quotient, self.in_place, self.fault)
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,8 @@ def find_witness(mutant: Mutant, tries: int = TRIES) -> tuple[Witness | None, bo
         made = mutant.make()
         # Make an earlier call of the same form, because some faults use values of an earlier call.
         if "previous" in mutant.fault.operator.name:
-            call_clipper(made, draw_input(draft, rng)[0])
-        answer = call_clipper(made, work)
+            call_function(made, draw_input(draft, rng)[0])
+        answer = call_function(made, work)
         with contextlib.suppress(NotExactError):
             if made.fired and (reason := find_wrong(work, answer)) is not None:
                 return Witness(work, index, reason), True
@@ -156,8 +156,8 @@ def _is_askable(work: Work) -> bool:
     return not work.in_place or all(work.grads[i].flags.writeable for i in work.present)
 
 
-def call_clipper(made: GeneratedClipper, work: Work) -> Answer:
-    """Call the clipper with copies of the input that have the same memory layout."""
+def call_function(made: GeneratedFunction, work: Work) -> Answer:
+    """Call the function with copies of the input that have the same memory layout."""
     grads = [None if grad is None else _copy(grad) for grad in work.grads]
     keywords: dict[str, Any] = {"need_clip": work.flags}
     if work.operation == "clip_by_value":

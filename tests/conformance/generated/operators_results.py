@@ -102,7 +102,7 @@ def _spoil(grad: Array, place: Any) -> None:
 
 
 def _refuse(work: Work) -> None:
-    message = "the clipper refuses this"
+    message = "the function refuses this"
     raise ValueError(message)
 
 

@@ -25,7 +25,7 @@ BITS = 160
 
 @dataclass
 class Answer:
-    """A clipper's answer and the inputs after the call. The answer is the results and the norm, or an error."""
+    """A function's answer and the inputs after the call. The answer is the results and the norm, or an error."""
 
     results: Any
     norm: float | None
@@ -117,7 +117,7 @@ def find_wrong(work: Work, answer: Answer) -> str | None:
     """Describe a proven error in an answer to a call with finite or nonfinite elements; None if there is none."""
     nonfinite = not all(np.isfinite(work.grads[i]).all() for i in work.present if work.flags[i])
     if answer.error is not None:
-        # A clipper may refuse a norm that is not finite.
+        # A function may refuse a norm that is not finite.
         return None if nonfinite and work.operation != "clip_by_value" else f"raised {answer.error}"
     if nonfinite and work.error_flag:
         return "raised no error, although one was requested"

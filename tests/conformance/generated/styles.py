@@ -1,7 +1,7 @@
 """Define ten common styles of clip functions. A style says in which order and grouping it measures and writes elements.
 
 Every style passes the value of each step to a *hook*, and continues with the value that the hook returns. The hook of a
-right clipper returns the same value.
+right function returns the same value.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Declare a feature that does not exist."""
 
-from gradclip_adapters.contract import About, Adapter, Subject
+from gradclip_adapters.contract import About, Adapter, EntryPoint
 
 
 class Fake(Adapter):
@@ -10,6 +10,6 @@ class Fake(Adapter):
         """Return the name and the version."""
         return About("fake", "1.0")
 
-    def subjects(self) -> list[Subject]:
+    def subjects(self) -> list[EntryPoint]:
         """Return a subject with a misspelt feature."""
-        return [Subject("fake", "clip_by_norm", ("float32",), ("exclude",))]
+        return [EntryPoint("fake", "clip_by_norm", ("float32",), ("exclude",))]

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from gradclip_adapters.contract import About, Adapter, Array, Call, Reply, Subject, Unsupported
+from gradclip_adapters.contract import About, Adapter, Array, Call, EntryPoint, Reply, Unsupported
 
 BAD_THRESHOLD = 5.0
 
@@ -16,9 +16,9 @@ class OneBadCall(Adapter):
         """Return the name of a framework that does not exist."""
         return About("fake", "1.0")
 
-    def subjects(self) -> list[Subject]:
+    def subjects(self) -> list[EntryPoint]:
         """Return a single subject, which clips by norm."""
-        return [Subject("fake", "clip_by_norm", ("float32",), ("functional", "none_grads"))]
+        return [EntryPoint("fake", "clip_by_norm", ("float32",), ("functional", "none_grads"))]
 
     def call(self, call: Call) -> Reply:
         """Return the right reply, or what `misbehave` returns for a threshold of 5."""

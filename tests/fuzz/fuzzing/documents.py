@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradclip_adapters.contract import About, Adapter, Array, Call, Reply, Subject
+from gradclip_adapters.contract import About, Adapter, Array, Call, EntryPoint, Reply
 from gradclip_conformance.cases.build import make_tensor
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
@@ -53,14 +53,14 @@ class Halving(Adapter):
     """An adapter of invented subjects that return half of each gradient: scripts can show this failure."""
 
     def __init__(self, names: Sequence[tuple[str, str]], framework: str = "fuzzed", version: str = "1.0") -> None:
-        self._subjects = [Subject(name, operation, ("float32",), FEATURES, (1.0, 2.0)) for name, operation in names]
+        self._subjects = [EntryPoint(name, operation, ("float32",), FEATURES, (1.0, 2.0)) for name, operation in names]
         self._about = About(framework, version, {"device": "cpu"})
 
     def about(self) -> About:
         """Return the given description."""
         return self._about
 
-    def subjects(self) -> Sequence[Subject]:
+    def subjects(self) -> Sequence[EntryPoint]:
         """Return a subject for each name."""
         return self._subjects
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradclip_adapters.contract import About, Adapter, Call, Reply, Subject
+from gradclip_adapters.contract import About, Adapter, Call, EntryPoint, Reply
 
 
 class Same(Adapter):
@@ -14,9 +14,9 @@ class Same(Adapter):
         """Return an invented framework."""
         return About("same", "1")
 
-    def subjects(self) -> Sequence[Subject]:
+    def subjects(self) -> Sequence[EntryPoint]:
         """Return one function."""
-        return [Subject("clip", "clip_by_norm", ("float32",))]
+        return [EntryPoint("clip", "clip_by_norm", ("float32",))]
 
     def call(self, call: Call) -> Reply:
         """Return the gradients, the first of them as the norm, and the names as warnings."""

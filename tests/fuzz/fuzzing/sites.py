@@ -13,8 +13,8 @@ from urllib.parse import unquote
 from gradclip_conformance.repro.script import NoScript, write_script
 from gradclip_reports.records import Cell, Run
 from gradclip_reports.site import slugs
-from gradclip_reports.site.book import Book
 from gradclip_reports.site.build import build_site
+from gradclip_reports.site.catalogue import Catalogue
 from gradclip_reports.site.formulas import write_mathml
 from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
@@ -55,8 +55,8 @@ class _Page(HTMLParser):
 
 
 @cache
-def _load_book() -> Book:
-    return Book(load_questions(), rules.load()[:_RULES], tuple(load_causes().values())[:_CAUSES])
+def _load_catalogue() -> Catalogue:
+    return Catalogue(load_questions(), rules.load()[:_RULES], tuple(load_causes().values())[:_CAUSES])
 
 
 @cache
@@ -65,13 +65,13 @@ def _list_tags() -> frozenset[str]:
     package = files("gradclip_reports.site")
     templates = [one for one in (package / "templates").iterdir() if one.name.endswith(".html")]
     written = [one.read_text("utf-8") for one in templates]
-    written += [write_mathml(rule.formula) for rule in _load_book().rules if rule.formula]
+    written += [write_mathml(rule.formula) for rule in _load_catalogue().rules if rule.formula]
     return frozenset(tag for text in written for tag in _TAG.findall(text))
 
 
 def check_site(runs: Sequence[Run], folder: Path) -> None:
     """Build the site of runs in a folder, and require that no text of them acts in it."""
-    count = build_site([(run, "record.jsonl") for run in runs], folder, _load_book(), _write_script)
+    count = build_site([(run, "record.jsonl") for run in runs], folder, _load_catalogue(), _write_script)
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     require(count == len(paths), f"{count} files were written, and there are {len(paths)}")
     for name, path in paths.items():

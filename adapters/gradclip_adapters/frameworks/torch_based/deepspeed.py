@@ -29,7 +29,7 @@ with warnings.catch_warnings():
 from torch.nn import Parameter
 
 from ...arrays import refuse_other_dtypes
-from ...contract import Call, Gradient, Reply, Subject, Unsupported
+from ...contract import Call, EntryPoint, Gradient, Reply, Unsupported
 from ...mesh import cut_array, get_mesh
 from ...processes import Answer, Team
 from .given_gradients import GivenGradients, TrainingAdapter
@@ -66,7 +66,7 @@ class DeepSpeedAdapter(ParametersAdapter):
         super().__init__("DeepSpeed", deepspeed.__version__, FUNCTIONS)
         self._engine = TrainingAdapter("DeepSpeed", deepspeed.__version__, STEPS)
 
-    def subjects(self) -> Sequence[Subject]:
+    def subjects(self) -> Sequence[EntryPoint]:
         """Return all entry points, the distributed ones last."""
         return [*super().subjects(), *self._engine.subjects(), *SHARED_STEPS.values()]
 
@@ -91,7 +91,7 @@ class DeepSpeedAdapter(ParametersAdapter):
         return _TEAMS.setdefault(world, Team(MODULE, world)).call(call)
 
 
-def _refuse(call: Call, subject: Subject) -> None:
+def _refuse(call: Call, subject: EntryPoint) -> None:
     """Refuse gradients that the engine does not have.
 
     Raises
@@ -186,7 +186,7 @@ def _clip_tensors(passed: Callable[[], list[Parameter]], options: Mapping[str, A
 
 
 FUNCTIONS = [
-    Subject(
+    EntryPoint(
         "deepspeed.runtime.utils.clip_grad_norm_",
         "clip_by_global_norm",
         DTYPES,
@@ -194,7 +194,7 @@ FUNCTIONS = [
         NORM_TYPES,
         clip=_clip_parameters,
     ),
-    Subject(
+    EntryPoint(
         "deepspeed.runtime.utils.clip_tensors_by_global_norm",
         "clip_by_global_norm",
         DTYPES,
@@ -209,9 +209,9 @@ FUNCTIONS = [
 ]
 
 
-def _list_steps(suffix: str, *features: str) -> list[Subject]:
+def _list_steps(suffix: str, *features: str) -> list[EntryPoint]:
     return [
-        Subject(
+        EntryPoint(
             f"deepspeed.initialize(gradient_clipping)[ZeRO {stage}{suffix}]",
             "clip_by_global_norm",
             ("bfloat16", "float32"),

@@ -12,7 +12,7 @@ from typing import Any, Callable, Mapping, Sequence
 import torch
 from torch.nn import Parameter
 
-from ...contract import Call, Reply, Subject, Unsupported, framework_call
+from ...contract import Call, EntryPoint, Reply, Unsupported, framework_call
 from ...mesh import Mesh, find_sharded_axis, get_mesh
 from ...processes import Answer, Team
 from .installed_torch import ERROR_IF_NONFINITE, HAS_MESH, NORM_DTYPES, SENT_DTYPES, VALUE_DTYPES
@@ -47,14 +47,14 @@ def _keep_sent(dtypes: Sequence[str]) -> tuple[str, ...]:
     return tuple(dtype for dtype in dtypes if dtype in SENT_DTYPES)
 
 
-def _list_subjects() -> list[Subject]:
+def _list_subjects() -> list[EntryPoint]:
     found = []
     for engine in ENGINES:
         by_norm = f"torch.nn.utils.clip_grad_norm_[{engine}]"
         by_value = f"torch.nn.utils.clip_grad_value_[{engine}]"
         found += [
-            Subject(by_norm, "clip_by_global_norm", _keep_sent(NORM_DTYPES), BY_NORM, NORM_TYPES),
-            Subject(by_value, "clip_by_value", _keep_sent(VALUE_DTYPES), FEATURES),
+            EntryPoint(by_norm, "clip_by_global_norm", _keep_sent(NORM_DTYPES), BY_NORM, NORM_TYPES),
+            EntryPoint(by_value, "clip_by_value", _keep_sent(VALUE_DTYPES), FEATURES),
         ]
     return found
 

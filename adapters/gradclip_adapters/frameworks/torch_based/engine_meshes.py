@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Mapping, Sequence
 
-from ...contract import Subject
+from ...contract import EntryPoint
 from .installed_torch import HAS_MESH, SENT_DTYPES
 from .parameters import NORM_TYPES, Clip
 
@@ -23,13 +23,13 @@ MESHES: Mapping[str, Mapping[str, int]] = {
 }
 
 
-def list_on_meshes(name: str, clip: Clip, features: Sequence[str], dtypes: Sequence[str]) -> list[Subject]:
+def list_on_meshes(name: str, clip: Clip, features: Sequence[str], dtypes: Sequence[str]) -> list[EntryPoint]:
     """Return an entry point for each engine. The processes of the engine import the clip by its name."""
     if not HAS_MESH:
         return []
     sent = tuple(dtype for dtype in dtypes if dtype in SENT_DTYPES)
     every = ("distributed", "in_place", "none_grads", "returns_norm", *features)
     return [
-        Subject(f"{name}[{engine}]", "clip_by_global_norm", sent, every, NORM_TYPES, mesh=mesh, clip=clip)
+        EntryPoint(f"{name}[{engine}]", "clip_by_global_norm", sent, every, NORM_TYPES, mesh=mesh, clip=clip)
         for engine, mesh in MESHES.items()
     ]

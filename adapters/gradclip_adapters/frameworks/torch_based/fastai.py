@@ -12,7 +12,7 @@ from fastai.learner import Learner
 from fastai.optimizer import SGD
 from torch.nn import Parameter
 
-from ...contract import Subject
+from ...contract import EntryPoint
 from .given_gradients import GivenGradients, TrainingAdapter, train_model
 from .parameters import DTYPES, NORM_TYPES, select_more
 
@@ -48,7 +48,7 @@ def _train(model: GivenGradients, options: Mapping[str, Any]) -> None:
 
 
 ENTRY_POINTS = [
-    Subject(
+    EntryPoint(
         "fastai.callback.training.GradientClip",
         "clip_by_global_norm",
         DTYPES,

@@ -16,7 +16,7 @@ with warnings.catch_warnings():
     from opacus.optimizers import DPOptimizer, DPPerLayerOptimizer
 
 from ...arrays import build_tensors
-from ...contract import Array, Call, Gradient, Reply, Subject, Unsupported, framework_call
+from ...contract import Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 from .parameters import DTYPES, ParametersAdapter, make_tensor, read_arrays, select_more
 
 __all__ = ["OpacusAdapter"]
@@ -32,7 +32,7 @@ class OpacusAdapter(ParametersAdapter):
         """List the entry points."""
         super().__init__("Opacus", opacus.__version__, ENTRY_POINTS)
 
-    def answer(self, entry: Subject, call: Call) -> Reply:
+    def answer(self, entry: EntryPoint, call: Call) -> Reply:
         """Clip the gradients of the examples of new parameters, and return their sums."""
         given = [one for one in build_tensors(call.gradients, _make_examples) if one is not None]
         if len(given) < len(call.gradients):
@@ -79,8 +79,8 @@ def _make_others(options: Mapping[str, Any]) -> dict[str, Any]:
 
 FEATURES = ("functional", "mixed_dtypes", "threads")
 ENTRY_POINTS = [
-    Subject("opacus.optimizers.DPOptimizer", "clip_per_example", DTYPES, FEATURES, clip=_clip),
-    Subject(
+    EntryPoint("opacus.optimizers.DPOptimizer", "clip_per_example", DTYPES, FEATURES, clip=_clip),
+    EntryPoint(
         "opacus.optimizers.DPPerLayerOptimizer", "clip_per_example", DTYPES, (*FEATURES, "layers"), clip=_clip_layers
     ),
 ]

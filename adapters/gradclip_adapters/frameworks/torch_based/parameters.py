@@ -24,10 +24,10 @@ from ...contract import (
     About,
     Array,
     Call,
+    EntryPoint,
     Gradient,
     MissingDevice,
     Reply,
-    Subject,
     Unsupported,
     framework_call,
 )
@@ -100,14 +100,14 @@ _device = torch.device("cpu")
 Parameters = Union[Parameter, Iterable[Parameter]]
 
 #: A function that clips the gradients of these parameters and returns the norm, if there is one. This is the form of
-#: `Subject.clip` for a :class:`ParametersAdapter`.
+#: `EntryPoint.clip` for a :class:`ParametersAdapter`.
 Clip = Callable[[Callable[[], Any], Mapping[str, Any]], Any]
 
 
 class ParametersAdapter(DeclaredAdapter):
     """Adapter for functions that clip the gradients of parameters in place."""
 
-    def __init__(self, framework: str, version: str, entry_points: Iterable[Subject], **environment: str) -> None:
+    def __init__(self, framework: str, version: str, entry_points: Iterable[EntryPoint], **environment: str) -> None:
         """Make an optimizer. The first one of a process imports a part of torch that sets an environment variable."""
         torch.optim.SGD([Parameter(torch.zeros(1))], lr=1.0)
         super().__init__(About(framework, version, {**describe_torch(), **environment}), entry_points)
@@ -120,12 +120,12 @@ class ParametersAdapter(DeclaredAdapter):
             return answer_in_threads(call, self.call)
         return self.answer(entry, call)
 
-    def answer(self, entry: Subject, call: Call) -> Reply:
+    def answer(self, entry: EntryPoint, call: Call) -> Reply:
         """Make the call on new parameters, and return their gradients."""
         return answer_call(entry, call)
 
 
-def _refuse_impossible(entry: Subject, call: Call) -> None:
+def _refuse_impossible(entry: EntryPoint, call: Call) -> None:
     """Refuse calls that have no form in the package.
 
     Raises
@@ -190,7 +190,7 @@ def describe_torch() -> dict[str, str]:
     }
 
 
-def answer_call(entry: Subject, call: Call, step: Callable[[list[Parameter]], None] | None = None) -> Reply:
+def answer_call(entry: EntryPoint, call: Call, step: Callable[[list[Parameter]], None] | None = None) -> Reply:
     """Call the function of an entry point on new parameters, and read their gradients.
 
     Parameters

@@ -12,7 +12,7 @@ import numpy as np
 import transformers
 from torch.nn import Module, Parameter
 
-from ...contract import Subject
+from ...contract import EntryPoint
 from .given_gradients import GivenGradients, TrainingAdapter, train_model
 from .parameters import select_more
 
@@ -81,7 +81,7 @@ def _run_trainer(model: GivenGradients, options: Mapping[str, Any]) -> None:
 
 
 ENTRY_POINTS = [
-    Subject(
+    EntryPoint(
         "transformers.Trainer(max_grad_norm)",
         "clip_by_global_norm",
         # A step takes a tenth of a second, so these dtypes stand for all.

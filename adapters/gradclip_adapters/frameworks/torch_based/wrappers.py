@@ -16,7 +16,7 @@ from typing import Any, Callable, Mapping, Sequence
 import torch
 from torch.nn import Parameter, ParameterList
 
-from ...contract import Subject
+from ...contract import EntryPoint
 from .engine_meshes import list_on_meshes
 from .engines_adapter import EnginesAdapter
 from .parameters import (
@@ -50,7 +50,7 @@ class Wrapper:
     framework: str
     #: The module that has the clips.
     module: str
-    entry_points: Sequence[Subject]
+    entry_points: Sequence[EntryPoint]
     #: Does what the package needs before the first call.
     prepare: Callable[[], None] = lambda: None
 
@@ -73,12 +73,12 @@ class Wrapper:
         return EnginesAdapter(self.framework, version, self.entry_points)
 
 
-def _by_norm(name: str, clip: Clip, features: Sequence[str], dtypes: Sequence[str] = DTYPES) -> Subject:
-    return Subject(name, "clip_by_global_norm", tuple(dtypes), tuple(features), NORM_TYPES, clip=clip)
+def _by_norm(name: str, clip: Clip, features: Sequence[str], dtypes: Sequence[str] = DTYPES) -> EntryPoint:
+    return EntryPoint(name, "clip_by_global_norm", tuple(dtypes), tuple(features), NORM_TYPES, clip=clip)
 
 
-def _by_value(name: str, clip: Clip, features: Sequence[str]) -> Subject:
-    return Subject(name, "clip_by_value", DTYPES, tuple(features), clip=clip)
+def _by_value(name: str, clip: Clip, features: Sequence[str]) -> EntryPoint:
+    return EntryPoint(name, "clip_by_value", DTYPES, tuple(features), clip=clip)
 
 
 def _leave_out(features: Sequence[str], name: str) -> tuple[str, ...]:
@@ -255,14 +255,16 @@ use_timm = Wrapper(
             "timm.utils.dispatch_clip_grad[norm]", _dispatch_by_timm("norm", "clip_norm"), (*IN_PLACE, "norm_type")
         ),
         _by_value("timm.utils.dispatch_clip_grad[value]", _dispatch_by_timm("value", "max"), IN_PLACE),
-        Subject(
+        EntryPoint(
             "timm.utils.dispatch_clip_grad[agc]",
             "clip_unitwise",
             DTYPES,
             IN_PLACE,
             clip=_dispatch_by_timm("agc", "clip_factor"),
         ),
-        Subject("timm.utils.adaptive_clip_grad", "clip_unitwise", DTYPES, (*IN_PLACE, "eps"), clip=_clip_units_by_timm),
+        EntryPoint(
+            "timm.utils.adaptive_clip_grad", "clip_unitwise", DTYPES, (*IN_PLACE, "eps"), clip=_clip_units_by_timm
+        ),
     ),
 )
 

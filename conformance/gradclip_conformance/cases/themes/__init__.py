@@ -1,1 +1,1 @@
-"""Hold the cases of each theme of the rule book. `formula.py` holds the cases of `gradclip_spec/rules/formula.toml`."""
+"""Hold the cases of each theme of the rules: `formula.py` has the cases of `gradclip_spec/rules/formula.toml`."""

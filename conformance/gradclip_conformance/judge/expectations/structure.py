@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from gradclip_adapters.contract import Reply, Subject
+from gradclip_adapters.contract import EntryPoint, Reply
 from gradclip_reports.statuses import Status
 
 from ...cases.literals import NoScript
@@ -47,7 +47,7 @@ class Structure(Expectation):
         return join_lines(script.clip_lines(), _assert_form(script.case, self.aspect, script.subject))
 
 
-def _assert_form(case: Case, aspect: str, subject: Subject) -> str:
+def _assert_form(case: Case, aspect: str, subject: EntryPoint) -> str:
     arrays = [gradient.array for gradient in case.gradients]
     # An optimizer does not change a parameter without a gradient.
     nothing = [1] if "optimizer" in subject.features else None

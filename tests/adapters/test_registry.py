@@ -78,7 +78,7 @@ def test_module_may_hold_an_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 @pytest.mark.parametrize("last", ["", ":Fake"], ids=["file", "name-in-file"])
 def test_declaration_that_breaks_the_contract_is_named(last: str, write: Callable[..., str]) -> None:
-    text = "from gradclip_adapters.contract import EntryPoint\nSubject('f', 'clip', ('float32',))\n" + ADAPTER
+    text = "from gradclip_adapters.contract import EntryPoint\nEntryPoint('f', 'clip', ('float32',))\n" + ADAPTER
 
     with pytest.raises(BadDeclaration, match="operation 'clip'"):
         registry.resolve(write(text) + last)

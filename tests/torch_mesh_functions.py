@@ -12,11 +12,23 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate
 from torch.nn import Parameter
 from torch.nn.utils import clip_grad_norm_
 
-__all__ = ["SITUATIONS", "answer", "clip_by_torch", "count_copies_again", "leave_early", "reduce_nothing", "reduce_sum"]
+from gradclip_spec import clip_by_global_norm
+
+__all__ = [
+    "SITUATIONS",
+    "answer",
+    "clip_by_reference",
+    "clip_by_torch",
+    "count_copies_again",
+    "leave_early",
+    "reduce_nothing",
+    "reduce_sum",
+    "sum_before",
+]
 
 Placements = Sequence[Mapping[str, Any]]
 
@@ -63,6 +75,24 @@ def reduce_sum(
         total += sum_squares(parameter) / count_copies(mesh, placement)
     dist.all_reduce(total)
     return scale([parameter for parameter, _ in included], total, clip_norm)
+
+
+def clip_by_reference(
+    parameters: Sequence[Parameter], *, clip_norm: float, need_clip: list[bool], norm_type: float = 2.0
+) -> torch.Tensor:
+    grads = [parameter.grad for parameter in parameters]
+    _, norm = clip_by_global_norm(grads, clip_norm, norm_type=norm_type, need_clip=need_clip, inplace=True)
+    return norm.full_tensor() if isinstance(norm, DTensor) else torch.as_tensor(norm)
+
+
+def sum_before(parameters: Sequence[Parameter], *, clip_norm: float) -> torch.Tensor:
+    """Clip right: first make copies of what is not yet summed."""
+    for parameter in parameters:
+        grad = parameter.grad
+        if isinstance(grad, DTensor):
+            kept = [Replicate() if placement.is_partial() else placement for placement in grad.placements]
+            parameter.grad = grad.redistribute(placements=kept)
+    return clip_by_torch(parameters, clip_norm=clip_norm)
 
 
 def reduce_nothing(parameters: Sequence[Parameter], *, clip_norm: float) -> float:

@@ -155,7 +155,7 @@ class RankMesh:
         Parameters
         ----------
         placement
-            The placement by the name of each axis: "replicated", "owned" or the number of the sharded axis.
+            The placement by the name of each axis: "replicated", "owned", "partial" or the number of the sharded axis.
 
         Returns
         -------

@@ -92,6 +92,7 @@ FEATURES = {
     "tensor_threshold": "the option `tensor_threshold` passes the threshold as a tensor without axes",
     "axes": "the option `axes` names the axes that share a norm: `0`, `-1` or `0,2`",
     "distributed": "the option `mesh` makes each call in several processes, which share the gradients (`mesh`)",
+    "partial": "the placement `partial` is honoured: a gradient is a sum to reduce (`mesh`)",
     "layers": "the option `layers` exists: each gradient of an example has a norm and a threshold of its own",
     "units_last": "the last axis of a gradient counts the units (by default the first axis)",
     "reuses": "the option `reused` makes the call on tensors of earlier calls (`arrays.make_earlier_calls`)",

@@ -69,6 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.device,
             None if options.mesh is None else parse_mesh(options.mesh),
             arrays=options.arrays,
+            partial=options.partial,
         )
         about = describe(adapter)
     except Exception as error:  # noqa: BLE001 - an adapter may raise anything, and the suite must be told
@@ -92,6 +93,7 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", help='the device on which the framework works, such as "cuda"')
     parser.add_argument("--mesh", help="for a function on a mesh: the size of each axis, such as replica=2,shard=2")
     parser.add_argument("--arrays", choices=registry.ARRAYS, default="numpy", help="for such a function: its arrays")
+    parser.add_argument("--partial", action="store_true", help="for such a function: it takes sums not yet reduced")
     parser.add_argument("--memory", type=int, metavar="BYTES", help="how much memory this process may allocate")
     return parser
 

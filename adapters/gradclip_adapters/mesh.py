@@ -10,7 +10,8 @@ varies fastest. For each axis of the mesh, a gradient has a placement:
 - "owned by 1": only the ranks with this coordinate have the parameter, as with experts and the stages of a pipeline.
   The lists of the other ranks leave it out.
 - "only on 1": the same, but the lists of the other ranks hold None in its place.
-- "partial": the gradient is the sum of what the ranks have.
+- "partial": the gradient is the sum of what the ranks have. So are the results: their sum is the clipped gradient. Only
+  entry points with the feature `partial` get such gradients.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 The function is called once for each rank, as `fn(grads, *, clip_norm, placements, mesh)` or with the options of another
 operation (see `plain`). `grads` is the list of this rank: NumPy arrays, or None for a parameter without a gradient.
 `placements` holds a dict for each of them: for the name of each axis of the mesh "replicated", "owned", or the number
-of the axis of the array along which it is sharded. `mesh` is a :class:`gradclip_adapters.collectives.RankMesh`. The
-ranks run in threads of this process, one at a time.
+of the axis of the array along which it is sharded. Functions that take partial gradients also see "partial": the ranks
+have the addends of a gradient, and return those of its clip. `mesh` is a
+:class:`gradclip_adapters.collectives.RankMesh`. The ranks run in threads of this process, one at a time.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ POSSIBLE = {
     "min_max",
     "norm_type",
     "optional_flags",
+    "partial",
     "requires_min",
 }
 
@@ -55,6 +57,8 @@ class MeshFunction(PlainFunction):
         The size of each axis of the mesh by its name; at most 8 ranks in all.
     dtypes, in_place, name
         As for :class:`gradclip_adapters.plain.PlainFunction`.
+    partial
+        Whether the function takes gradients that are not yet summed over an axis.
 
     Raises
     ------
@@ -75,12 +79,14 @@ class MeshFunction(PlainFunction):
         dtypes: Sequence[str] = DTYPES_OF_FUNCTIONS,
         in_place: bool | None = None,
         name: str | None = None,
+        *,
+        partial: bool = False,
     ) -> None:
         self._mesh = Mesh(mesh)
         super().__init__(
             function, operation, dtypes, in_place, name, more=("mesh", "placements"), needed=self.needed_parameters
         )
-        features = {*self._subject.features, *FEATURES_ON_A_MESH} & POSSIBLE
+        features = {*self._subject.features, *FEATURES_ON_A_MESH, *(["partial"] if partial else [])} & POSSIBLE
         self._subject = replace(self._subject, features=tuple(sorted(features)), mesh=self._mesh.axes)
 
     def call(self, call: Call) -> Reply:
@@ -117,14 +123,15 @@ class MeshFunction(PlainFunction):
         Raises
         ------
         Unsupported
-            If a gradient is replicated along an axis.
+            If a gradient is replicated along an axis, or partial.
         """
         if "placements" in self._taken:
             return
         for gradient in call.gradients:
-            if any(find_placement(gradient, name) == "replicated" for name in self._mesh.axes):
-                message = f"{self._source} takes no parameter 'placements', and a gradient is replicated"
-                raise Unsupported(message, "interface")
+            for placement in (find_placement(gradient, name) for name in self._mesh.axes):
+                if placement in ("replicated", "partial"):
+                    message = f"{self._source} takes no parameter 'placements', and a gradient is {placement}"
+                    raise Unsupported(message, "interface")
 
 
 @contextlib.contextmanager

@@ -108,7 +108,7 @@ def find_kind(target: str) -> str:
     return "function" if ":" in target else "name"
 
 
-def resolve(
+def resolve(  # noqa: PLR0913 - each is an option of its own
     target: str,
     operation: str | None = None,
     dtypes: Sequence[str] | None = None,
@@ -118,6 +118,7 @@ def resolve(
     mesh: Mapping[str, int] | None = None,
     *,
     arrays: str = "numpy",
+    partial: bool = False,
 ) -> Adapter:
     """Return the adapter that a target names.
 
@@ -139,6 +140,8 @@ def resolve(
         For a function that clips on each rank of a mesh: the size of each axis.
     arrays
         For such a function: one of `ARRAYS`.
+    partial
+        For such a function: whether it takes gradients that are not yet summed.
 
     Raises
     ------
@@ -158,7 +161,7 @@ def resolve(
             return _make_adapter(function, target, device)
         if device is not None:
             raise BadTarget(_describe_one_device(target))
-        return _wrap_function(function, target, operation, dtypes, in_place, name, mesh, arrays=arrays)
+        return _wrap_function(function, target, operation, dtypes, in_place, name, mesh, arrays=arrays, partial=partial)
     names = list_installed()
     if target not in names:
         message = "There is no adapter named {!r}. Known: {}. A file ends in .py; a function is module:name.".format(
@@ -252,7 +255,7 @@ def find_function(target: str) -> Any:
     return found
 
 
-def _wrap_function(
+def _wrap_function(  # noqa: PLR0913 - the same options
     function: Any,
     target: str,
     operation: str | None,
@@ -262,6 +265,7 @@ def _wrap_function(
     mesh: Mapping[str, int] | None,
     *,
     arrays: str,
+    partial: bool,
 ) -> Adapter:
     if not callable(function):
         message = f"{target!r} is a {type(function).__name__}, not a function."
@@ -280,9 +284,9 @@ def _wrap_function(
         raise BadTarget(message)
     try:
         if mesh is not None and arrays == "torch":
-            return TorchFunction(function, operation, mesh, wanted, in_place, name, target)
+            return TorchFunction(function, operation, mesh, wanted, in_place, name, target, partial=partial)
         if mesh is not None:
-            return MeshFunction(function, operation, mesh, wanted, in_place, name)
+            return MeshFunction(function, operation, mesh, wanted, in_place, name, partial=partial)
         return PlainFunction(function, operation, wanted, in_place, name)
     except TypeError as error:
         raise BadTarget(str(error)) from error

@@ -37,7 +37,7 @@ class TorchFunction(MeshFunction):
     ----------
     function
         The function; see the module's description.
-    operation, mesh, dtypes, in_place, name
+    operation, mesh, dtypes, in_place, name, partial
         As for :class:`gradclip_adapters.mesh_function.MeshFunction`.
     target
         The name by which the processes import the function, such as `module:function`.
@@ -63,11 +63,13 @@ class TorchFunction(MeshFunction):
         in_place: bool | None = None,
         name: str | None = None,
         target: str = "",
+        *,
+        partial: bool = False,
     ) -> None:
         if importlib.util.find_spec("torch") is None:
             message = "torch is not installed: a function on arrays of torch needs it"
             raise ImportError(message)
-        super().__init__(function, operation, mesh, dtypes, in_place, name)
+        super().__init__(function, operation, mesh, dtypes, in_place, name, partial=partial)
         settings = {"target": target, "operation": operation, "mesh": self._mesh.axes}
         self._team = WatchedTeam(RANKS, self._mesh.size, settings)
 

@@ -68,6 +68,7 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
     formula: str | None = None,
     mesh: Mapping[str, int] | None = None,
     arrays: str = "numpy",
+    partial: bool = False,
 ) -> Results:
     """Check a clip function against every case of its operation.
 
@@ -111,6 +112,8 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
     arrays : {"numpy", "torch"}, optional
         With a mesh, "torch" runs each rank in a process of its own with real `torch.distributed`. The function is then
         called as `fn(parameters, *, clip_norm)`; see `gradclip_adapters.torch_function`.
+    partial : bool, optional
+        With a mesh, True says that the function takes gradients that are not yet summed over an axis.
 
     Returns
     -------
@@ -124,8 +127,8 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
     Raises
     ------
     ValueError
-        If `op`, `dtypes`, `memory`, `timeout`, `formula`, `mesh` or `arrays` is invalid, or if the function needs its
-        own process and cannot be imported.
+        If `op`, `dtypes`, `memory`, `timeout`, `formula`, `mesh`, `arrays` or `partial` is invalid, or if the function
+        needs its own process and cannot be imported.
     RuntimeError
         If the module of the function calls `check_clipper` while it is being imported.
     TypeError
@@ -158,10 +161,10 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
         )
         raise RuntimeError(msg)
     # Before any process starts, this line refuses a function whose signature does not fit the operation.
-    adapter = _make_adapter(fn, op, chosen, in_place, mesh, arrays)
+    adapter = _make_adapter(fn, op, chosen, in_place, mesh, arrays, partial=partial)
     name = adapter.subjects()[0].name
     size = None if memory is None else parse_size(memory)
-    options = PlainOptions(op, chosen, in_place, name, size, mesh, arrays)
+    options = PlainOptions(op, chosen, in_place, name, size, mesh, arrays, partial)
     (connection, note), cases = start_and_list(lambda: _connect(fn, adapter, options, isolated, timeout))
     try:
         run = _ask_all(connection, cases, chosen, rule, timeout, own)
@@ -180,6 +183,8 @@ def _make_adapter(
     in_place: bool | None,
     mesh: Mapping[str, int] | None,
     arrays: str,
+    *,
+    partial: bool,
 ) -> PlainFunction:
     if arrays not in ARRAYS:
         msg = f"Unknown `arrays` {arrays!r}; choose one of {', '.join(ARRAYS)}."
@@ -188,11 +193,14 @@ def _make_adapter(
         if arrays != "numpy":
             msg = f"`arrays={arrays!r}` needs a mesh, such as `mesh={{'shard': 2}}`."
             raise ValueError(msg)
+        if partial:
+            msg = "`partial=True` needs a mesh, such as `mesh={'shard': 2}`."
+            raise ValueError(msg)
         return PlainFunction(fn, op, dtypes=dtypes, in_place=in_place)
     if arrays == "numpy":
-        return MeshFunction(fn, op, mesh, dtypes=dtypes, in_place=in_place)
+        return MeshFunction(fn, op, mesh, dtypes=dtypes, in_place=in_place, partial=partial)
     try:
-        return TorchFunction(fn, op, mesh, dtypes=dtypes, in_place=in_place)
+        return TorchFunction(fn, op, mesh, dtypes=dtypes, in_place=in_place, partial=partial)
     except ImportError as error:
         raise ValueError(str(error)) from error
 

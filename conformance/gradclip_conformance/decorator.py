@@ -20,7 +20,7 @@ ARGUMENT = "gradclip_check"
 MARK = "gradclip"
 
 #: The options of `check_clipper`, which is imported only when a test runs.
-OPTIONS = ("dtypes", "in_place", "rule", "memory", "isolated", "timeout", "formula", "mesh", "arrays")
+OPTIONS = ("dtypes", "in_place", "rule", "memory", "isolated", "timeout", "formula", "mesh", "arrays", "partial")
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,22 @@ def test_clip_of_torch_is_blamed_for_what_is_wrong_without_a_mesh_only() -> None
     assert statuses["owned"] == "unsupported"
 
 
+@pytest.mark.parametrize("name", ["clip_by_reference", "sum_before"])
+def test_right_clip_of_partial_gradients_is_not_blamed(name: str) -> None:
+    # The second one calls torch's function, which adds an epsilon.
+    results = check(name, rule="*partial*", partial=True, formula="coefficient:1e-6" if name == "sum_before" else None)
+
+    statuses = {result["status"] for result in results}
+    assert statuses <= {"pass", "documented", "unsupported"}, str(results)
+    assert sum(result["status"] != "unsupported" for result in results) > 10
+
+
+def test_clip_that_takes_addends_for_parts_is_found() -> None:
+    results = check("reduce_sum", rule="*partial*", partial=True)
+
+    assert [finding["cause"] for finding in results.findings] == ["addends-counted"], str(results)
+
+
 @pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize(
     ("name", "rule", "cause"),

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradclip_adapters.collectives import RankMesh
 
-__all__ = ["RIGHT", "WRONG"]
+__all__ = ["RIGHT", "WRONG", "sum_addends_first"]
 
 Gradients = Sequence[np.ndarray[Any, Any] | None]
 Placements = Sequence[Mapping[str, Any]]
@@ -75,6 +75,20 @@ RIGHT = {
     function.__name__: make_clip(function)
     for function in (divide_by_copies, mask_copies, gather, reduce_axis_by_axis, broadcast_from_first)
 }
+
+
+def find_norm_of_sums(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Sum partial gradients before the squares. The sums are copies along the axes of the sums."""
+    squares = 0.0
+    for gradient, placement in zip(grads, placements, strict=True):
+        axes = [name for name in mesh.axes if placement[name] == "partial"]
+        copies = mesh.count_copies(placement) * math.prod(mesh.axes[name] for name in axes)
+        total = mesh.all_reduce(gradient.astype(np.float64), axes=axes) if axes and gradient is not None else gradient
+        squares += sum_squares(total) / copies
+    return math.sqrt(mesh.all_reduce(squares))
+
+
+sum_addends_first = make_clip(find_norm_of_sums)
 
 
 def count_copies_again(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:

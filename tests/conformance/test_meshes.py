@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from mesh_functions import RIGHT, WRONG
+from mesh_functions import RIGHT, WRONG, sum_addends_first
 
 from gradclip_adapters.mesh_function import MeshFunction
 from gradclip_conformance import check_clipper
@@ -44,6 +44,32 @@ def test_wrong_function_is_found(name: str) -> None:
     results = check(function, "shard=2,tensor=2", dtypes=["float32", "float64"])
 
     assert cause in {finding["cause"] for finding in results.findings[:2]}, str(results)
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+def test_right_clip_of_partial_gradients_is_not_blamed(mesh: str) -> None:
+    results = check(sum_addends_first, mesh, rule="*partial*", partial=True)
+
+    assert results.findings == [], str(results)
+    assert sum(result["status"] == "pass" for result in results) > 5
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("name", RIGHT)
+def test_clip_that_takes_addends_for_parts_is_found(name: str, mesh: str) -> None:
+    results = check(RIGHT[name], mesh, rule="*partial*", partial=True, dtypes=["float32"])
+
+    assert [finding["cause"] for finding in results.findings] == ["addends-counted"], str(results)
+
+
+def test_partial_gradients_are_asked_of_those_who_take_them_only() -> None:
+    results = check(RIGHT["divide_by_copies"], "shard=4", rule="*partial*")
+
+    assert {result["status"] for result in results} == {"unsupported"}
+    with pytest.raises(ValueError, match="`partial=True` needs a mesh"):
+        check_clipper(clip_value, op="clip_by_value", partial=True)
+    done = CliRunner().invoke(gradclip, ["check", "own.py:clip", "--op", "clip_by_norm", "--partial"])
+    assert "--partial needs --mesh" in done.output
 
 
 def clip_value(grads: Any, *, max: float, min: float | None = None, mesh: Any, placements: Any) -> Any:

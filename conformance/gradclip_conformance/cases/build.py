@@ -114,6 +114,8 @@ def make_case(
     }
     if "mesh" in options:
         uses.add("distributed")
+    if any("partial" in gradient.placements.values() for gradient in named):
+        uses.add("partial")
     operation = PREFIXES[rule.partition(".")[0]].function
     return Case(rule, variant, dtype, operation, named, options, expectation, frozenset(uses))
 

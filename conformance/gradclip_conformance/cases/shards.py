@@ -25,7 +25,7 @@ __all__ = ["find_case_on", "make_cases", "make_cases_on"]
 AXIS, SIZE = "ranks", 2
 
 #: The cases whose arithmetic depends on the dtype. The others are asked in one dtype only, because engines are slow.
-IN_EVERY_DTYPE = ("split", "copied", "split-and-copied", "uneven", "empty-part", "norm-infinity")
+IN_EVERY_DTYPE = ("split", "copied", "split-and-copied", "uneven", "empty-part", "norm-infinity", "partial")
 
 #: The names of axes along which every gradient is replicated, in the words of the frameworks.
 REPLICATING = ("replica", "replicas", "replicate", "dp_replicate", "data", "dp")
@@ -46,7 +46,7 @@ def make_cases() -> Iterator[Case]:
 def make_cases_on(operation: str, axes: Mapping[str, int]) -> Iterator[Case]:
     """Yield the cases of an operation, such as "clip_by_global_norm", on a mesh. They are not in the catalogue.
 
-    Along an axis that is called as in `REPLICATING`, each gradient is replicated.
+    Along an axis that is called as in `REPLICATING`, each gradient is replicated, or partial.
     """
     short = next((name for name, operation_id in OPERATIONS.items() if operation_id == operation), None)
     if short is None:
@@ -56,6 +56,7 @@ def make_cases_on(operation: str, axes: Mapping[str, int]) -> Iterator[Case]:
     for dtype in DTYPES:
         made = [case for axis in free or list(axes)[:1] for case in _make_along(short, dtype, axes, axis, free)]
         made += _make_mixed(short, dtype, axes, free)
+        made += _make_partial(short, dtype, axes, free)
         for case in made:
             for gradient in case.gradients:
                 check_placement(gradient, mesh)
@@ -236,6 +237,45 @@ def _make_mixed(operation: str, dtype: str, axes: Mapping[str, int], free: Seque
     for name, gradients in forms.items():
         options = {"mesh": str(Mesh(axes)), **make_clipping_options(operation, 1.0)}
         yield _make_case(operation, f"{name}@all:{Mesh(axes)}", dtype, gradients, options)
+
+
+def _make_partial(operation: str, dtype: str, axes: Mapping[str, int], free: Sequence[str]) -> Iterator[Case]:
+    """Yield forms in which a gradient is a sum that is not yet reduced, as in the middle of a step of training.
+
+    No clip by value can answer them: the clip of a sum is not the sum of any clips of its addends.
+    """
+    # The addend of the first rank is twice the gradient, so an axis of one rank has no sum.
+    long = [name for name, size in axes.items() if size > 1]
+    if operation not in NORM_OPERATIONS or not long:
+        return
+    copied = make_tensor([12.0, 0.0, 0.5], dtype, (3, 1))
+
+    def sum_up(values: Sequence[float], *names: str, shards: Sequence[str] = ()) -> Gradient:
+        placements: dict[str, Placement] = dict.fromkeys(names, "partial")
+        return _place(make_tensor(values, dtype), placements | dict.fromkeys(shards, 0))
+
+    def make(name: str, where: str, gradients: Sequence[Gradient], threshold: float = 1.25, **options: Any) -> Case:
+        every = {"mesh": str(Mesh(axes)), "clip_norm": threshold, **options}
+        return _make_case(operation, f"{name}@{where}:{Mesh(axes)}", dtype, gradients, every)
+
+    for axis in long:
+        whole = sum_up([3.0, -4.0], axis)
+        yield make("partial", axis, [whole, sum_up([2.0, 1.0, -2.0], axis)])
+        # The norm of the sum is 5. The norms of the addends are 10 and 5.
+        yield make("partial-not-clipped", axis, [whole], 6.0)
+        yield make("partial-and-copied", axis, [copied, whole])
+        yield make("partial-beside-none", axis, [whole, make_tensor(None, dtype)])
+        for name, p in (("norm-one", 1.0), ("norm-infinity", math.inf)):
+            yield make(f"{name}-partial", axis, [whole, copied], norm_type=p)
+        if axis in free:
+            yield make("partial-and-split", axis, [whole, _place(make_tensor([12.0, 0.0, 4.0], dtype), {axis: 0})])
+        for other in free:
+            if other != axis:
+                yield make(
+                    f"partial-along-{axis}-split", other, [copied, sum_up([3.0, 1.0, -4.0], axis, shards=[other])]
+                )
+    if len(long) > 1:
+        yield make("partial-along-two-axes", "all", [copied, sum_up([3.0, -4.0], *long[:2])])
 
 
 def _place(gradient: Gradient, placements: Mapping[str, Placement]) -> Gradient:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -51,20 +52,36 @@ def _cut(call: Call) -> Held:
     ]
 
 
+def _reduce_partial(call: Call) -> Call:
+    """Return the call after partial gradients are summed: each rank of the axis has a copy of the sum."""
+    summed = [
+        replace(
+            gradient,
+            placements={
+                name: "replicated" if placement == "partial" else placement
+                for name, placement in gradient.placements.items()
+            },
+        )
+        for gradient in call.gradients
+    ]
+    return replace(call, gradients=tuple(summed))
+
+
 class _Parts:
     """The parts of one group of gradients that has a norm of its own, on all ranks."""
 
-    def __init__(self, call: Call, held: Held, members: Sequence[int], order: float) -> None:
+    def __init__(self, call: Call, members: Sequence[int], order: float, shown: Call | None = None) -> None:
+        """Find the parts of a call. The placements are those of the call `shown`, or else of the same call."""
         self.mesh = get_mesh(call)
         self.order = order
-        self.gradients = {place: call.gradients[place] for place in members}
+        self.gradients = {place: (shown or call).gradients[place] for place in members}
         self.powers = [
             {
                 place: _sum_powers(values, order)
                 for place, values in of_rank
                 if place in self.gradients and values is not None
             }
-            for of_rank in held
+            for of_rank in _cut(call)
         ]
 
     def count_copies(self, place: int, axes: Sequence[str]) -> int:
@@ -214,7 +231,7 @@ def _fit_answer(case: Case, answer: Answer) -> list[str]:
         return []
     reply = answer.reply
     groups, held = _group(case), _cut(case.call(""))
-    every = [_Parts(case.call(""), held, members, case.norm_type) for members in groups]
+    every = [_Parts(_reduce_partial(case.call("")), members, case.norm_type) for members in groups]
     right = [_find_right(parts) for parts in every]
     if any(_is_reproduced(case, reply, held, groups, right, eps) for eps in EPSILONS):
         return _explain_rest(reply, every, right)
@@ -229,10 +246,41 @@ def _fit_answer(case: Case, answer: Answer) -> list[str]:
             continue
         if cause not in fitting and any(_is_reproduced(case, reply, held, groups, norms, eps) for eps in EPSILONS):
             fitting.append(cause)
+    fitting += _fit_addends(case, reply, held, groups)
     size = get_mesh(case.call("")).size
     if any(_is_reproduced(case, reply, held, groups, right, size * eps) for eps in EPSILONS[1:]):
         fitting.append("epsilon-per-rank")
     return fitting or (["processes-differ"] if reply.apart else [])
+
+
+def _fit_addends(case: Case, reply: Reply, held: Held, groups: Sequence[Sequence[int]]) -> list[str]:
+    """Return the cause if the norm of an answer comes from the addends of partial gradients, and not from their sum."""
+    call = case.call("")
+    if call == _reduce_partial(call):
+        return []
+    mesh = get_mesh(call)
+    every = [_Parts(call, members, case.norm_type) for members in groups]
+    # They may be taken for parts of the whole, or for copies.
+    as_copies = [_Parts(call, members, case.norm_type, _reduce_partial(call)) for members in groups]
+    for cause, find in _list_models_of_addends(call, mesh):
+        for parts in (every, as_copies):
+            norms = [find(one) for one in parts]
+            if any(_is_reproduced(case, reply, held, groups, norms, eps) for eps in EPSILONS):
+                return [cause]
+    return []
+
+
+def _list_models_of_addends(call: Call, mesh: Mesh) -> Iterator[tuple[str, FindNorms]]:
+    """Yield the causes and models of norms that come from addends."""
+    every, none = list(mesh.axes), list[str]()
+    partial_axes = {
+        name for gradient in call.gradients for name in mesh.axes if find_placement(gradient, name) == "partial"
+    }
+    yield "ranks-not-reduced", _reduce_nothing
+    for axes in (every, [name for name in every if name not in partial_axes]):
+        for counted_once in (every, none):
+            yield "addends-counted", partial(_Parts.reduce, axes=axes, counted_once=counted_once)
+    yield "addends-counted", _count_on_first_rank
 
 
 def _explain_rest(reply: Reply, every: Sequence[_Parts], right: Sequence[Sequence[float]]) -> list[str]:

@@ -7,13 +7,14 @@ import io
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
+from gradclip_adapters.operations import PREFIXES
 from gradclip_adapters.paths import file_exists, folder_exists
 from gradclip_reports.progress import progress_bar
 from gradclip_reports.records import Cell, RecordError, Run, read_partial
@@ -22,6 +23,7 @@ from gradclip_reports.values import format_count
 
 from ..cases.catalogue import list_all_cases
 from ..cases.patterns import suggest_known, suggest_names
+from ..cases.shards import make_cases_on
 from ..judge.model import Connection, StartError
 from ..known.claims import load_claims_of
 from ..known.failures import load_known_of
@@ -49,6 +51,8 @@ __all__ = ["check"]
 
 #: `--deep` searches this many times as many rows.
 DEEP = 10
+#: A mesh that has cases of each form.
+EXAMPLE = {"replica": 2, "shard": 2, "tensor": 2}
 #: The number of rows of `--quick`, unless `--rows` gives another.
 QUICK = 40
 
@@ -187,7 +191,7 @@ def check(
         output, adapters = resume, adapters or (earlier.header.adapter,)
     targets = choose_targets(adapters, options)
     selection = options.select_cells(how.rules)
-    _refuse_patterns_without_a_case(how.rules)
+    _refuse_patterns_without_a_case(how.rules, options.mesh)
     if output is not None and _is_folder(output):
         _refuse_records_of_one_name(targets)
     runs: list[Run] = []
@@ -258,10 +262,12 @@ def _describe_unjudged(run: Run) -> str:
     return f"{name}: nothing was judged, because each of {len(run.cells)} cells is unsupported or unspecified."
 
 
-def _refuse_patterns_without_a_case(patterns: Sequence[str]) -> None:
+def _refuse_patterns_without_a_case(patterns: Sequence[str], mesh: Mapping[str, int] | None) -> None:
     if not patterns:
         return
-    cases = (*list_all_cases(), *list_all_rows())
+    # The mesh of an engine is not known before its host starts. Its cases have the same names, beside the axes.
+    on_meshes = (case for name in PREFIXES for case in make_cases_on(PREFIXES[name].function, mesh or EXAMPLE))
+    cases = (*list_all_cases(), *list_all_rows(), *on_meshes)
     for pattern in patterns:
         # For a subject that lacks an ability, rows have other names.
         if find_row(pattern) or any(Selection(rules=(pattern,)).holds(case) for case in cases):

@@ -104,6 +104,7 @@ class TargetOptions:
     memory: int | None = None
     mesh: Mapping[str, int] | None = None
     arrays: str = "numpy"
+    partial: bool = False
 
     def select_cells(self, rules: tuple[str, ...] = ()) -> Selection:
         """Return the cells of these rules, or of all rules, for the operation and the dtypes."""
@@ -184,6 +185,7 @@ _OPTIONS = (
         default="numpy",
         help="With --mesh: MODULE:FN gets arrays of NumPy, or parameters of torch with real torch.distributed.",
     ),
+    click.option("--partial", is_flag=True, help="With --mesh: MODULE:FN takes gradients that are not yet summed."),
 )
 
 
@@ -254,6 +256,9 @@ def _refuse_unknown_target(name: str, options: TargetOptions) -> None:
         raise click.UsageError(msg)
     if options.arrays != "numpy" and options.mesh is None:
         msg = f"--arrays {options.arrays} needs --mesh, such as --mesh replica=2,shard=2."
+        raise click.UsageError(msg)
+    if options.partial and options.mesh is None:
+        msg = "--partial needs --mesh, such as --mesh replica=2,shard=2."
         raise click.UsageError(msg)
     # A launcher may have adapters and files that are missing on this machine.
     if options.command is not None:
@@ -343,7 +348,12 @@ def _make_starter(
         command = build_host_command(executable, options.command)
         if is_function:
             plain_options = PlainOptions(
-                str(options.operation), options.dtypes, memory=options.memory, mesh=options.mesh, arrays=options.arrays
+                str(options.operation),
+                options.dtypes,
+                memory=options.memory,
+                mesh=options.mesh,
+                arrays=options.arrays,
+                partial=options.partial,
             )
             return connect_named_function(command, name, plain_options, timeout)
         return HostProcess([*command, *([adapter] if is_named else []), *more], call_seconds=timeout)

@@ -77,6 +77,8 @@ def _judge_by_nature(subject: EntryPoint, ability: Ability) -> ProbeResult | Non
     of_a_step = ability.name in ("learning_rate", "training", "groups") and not through_optimizer
     if ability.name == "optimizer" or of_a_step:
         return ProbeResult("interface", "It is called without an optimizer, and takes no step.")
+    if ability.name == "partial":
+        return ProbeResult("interface", "The gradients that it gets are summed before.")
     if ability.name == "norm_per_group":
         return ProbeResult("interface", "Its documentation mentions no groups with separate norms.")
     if ability.name == "differentiable" and (through_optimizer or "in_place" in subject.features):

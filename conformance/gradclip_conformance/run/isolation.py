@@ -62,6 +62,8 @@ class PlainOptions:
     mesh: Mapping[str, int] | None = None
     #: The arrays that a function on a mesh gets: one of `gradclip_adapters.registry.ARRAYS`.
     arrays: str = "numpy"
+    #: Whether such a function takes gradients that are not yet summed.
+    partial: bool = False
 
     def list_arguments(self) -> list[str]:
         """Return the arguments of the host."""
@@ -76,6 +78,8 @@ class PlainOptions:
             words += ["--memory", str(self.memory)]
         if self.mesh is not None:
             words += ["--mesh", str(Mesh(self.mesh)), "--arrays", self.arrays]
+        if self.partial:
+            words += ["--partial"]
         return words
 
 

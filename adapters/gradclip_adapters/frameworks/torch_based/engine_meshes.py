@@ -30,6 +30,15 @@ def list_on_meshes(name: str, clip: Clip, features: Sequence[str], dtypes: Seque
     sent = tuple(dtype for dtype in dtypes if dtype in SENT_DTYPES)
     every = ("distributed", "in_place", "none_grads", "returns_norm", *features)
     return [
-        EntryPoint(f"{name}[{engine}]", "clip_by_global_norm", sent, every, NORM_TYPES, mesh=mesh, clip=clip)
+        EntryPoint(
+            f"{name}[{engine}]",
+            "clip_by_global_norm",
+            sent,
+            # FSDP2 reduces the gradients in the backward pass.
+            (*every, "partial") if engine == DTENSOR else every,
+            NORM_TYPES,
+            mesh=mesh,
+            clip=clip,
+        )
         for engine, mesh in MESHES.items()
     ]

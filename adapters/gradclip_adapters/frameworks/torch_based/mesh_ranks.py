@@ -11,6 +11,7 @@ from typing import Any, Callable, Sequence
 
 import torch
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
 from torch.nn import Parameter
 
 from ...contract import Call, Reply, framework_call, name_type, read_text
@@ -71,8 +72,10 @@ def _read_result(result: Any, parameters: Sequence[Parameter], before: Sequence[
     """Return a reply with the results of a function. If they cannot be read, the reply says so."""
     try:
         clipped, norm = _split(result, parameters)
+        # A wrong number of results is the judge's matter.
+        rest = [_take_own(tensor) for tensor in clipped[len(before) :]]
         return Reply(
-            gradients=read_arrays([_take_own(tensor) for tensor in clipped]),
+            gradients=read_arrays([_take_own(_share_again(*pair)) for pair in zip(clipped, before)] + rest),
             norm=None if norm is None else read_array(torch.as_tensor(_take_own(norm))),
             inputs=read_arrays([_take_own(tensor) for tensor in before]),
         )
@@ -88,6 +91,16 @@ def _split(result: Any, parameters: Sequence[Parameter]) -> tuple[Sequence[Any],
     if isinstance(result, (list, tuple)):
         return result, None
     return [parameter.grad for parameter in parameters], result
+
+
+def _share_again(result: Any, gradient: Any) -> Any:
+    """Return the addend of this rank if a gradient is partial, and a function returns its sum on all ranks."""
+    if not (isinstance(result, DTensor) and isinstance(gradient, DTensor)):
+        return result
+    axes = zip(gradient.placements, result.placements, gradient.device_mesh.get_coordinate())
+    if any(one.is_partial() and other.is_replicate() and coordinate for one, other, coordinate in axes):
+        return torch.zeros_like(result.to_local())
+    return result
 
 
 def _take_own(value: Any) -> Any:

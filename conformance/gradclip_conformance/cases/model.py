@@ -61,6 +61,13 @@ class Case:
         )
 
     @property
+    def excluded(self) -> tuple[int, ...]:
+        """The indices of the gradients that exist and are excluded."""
+        return tuple(
+            i for i, gradient in enumerate(self.gradients) if gradient.array is not None and not gradient.need_clip
+        )
+
+    @property
     def norm_type(self) -> float:
         """The order of the norm: that of the operation, unless the case says otherwise."""
         return float(self.options.get("norm_type", OPERATIONS[self.operation].norm_type))

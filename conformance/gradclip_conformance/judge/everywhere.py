@@ -49,10 +49,9 @@ def list_also_expected(context: Context, reply: Reply) -> Iterator[tuple[str, Ca
 
 def make_case_of_broken_rule(case: Case, rule: str) -> Case | None:
     """Return a case of the broken rule, with the same call, or None if such a case cannot be made without the reply."""
-    excluded = tuple(i for i, g in enumerate(case.gradients) if g.array is not None and not g.need_clip)
     known = {
         "dtype-kept": expect("structure", aspect="dtype"),
-        "excluded-untouched": expect("untouched", indices=excluded),
+        "excluded-untouched": expect("untouched", indices=case.excluded),
         "returned-norm": expect("returned-norm"),
         "returned-norm-nonfinite": expect("returned-norm"),
         "inputs-not-mutated": expect("inputs-kept"),
@@ -74,9 +73,8 @@ def _list_rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
         return
     if expectation != expect("structure", aspect="dtype"):
         yield "dtype-kept", expect("structure", aspect="dtype")
-    excluded = tuple(i for i, g in enumerate(case.gradients) if g.array is not None and not g.need_clip)
-    if excluded:
-        yield "excluded-untouched", expect("untouched", indices=excluded)
+    if case.excluded:
+        yield "excluded-untouched", expect("untouched", indices=case.excluded)
     if not _judges_elements(case):
         yield from _list_element_rules(case)
     # The error bound for mixed dtypes is that of the coarsest dtype, because the norm may be rounded to it. Elements of

@@ -1,8 +1,8 @@
-"""Find out whether a framework's own formula explains its answers better than the neutral one."""
+"""Find out whether a documentation explains answers, by a formula or in words, better than the neutral rule does."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gradclip_adapters.contract import Array, Reply
@@ -18,12 +18,41 @@ from ..oracle.model import ExpectedArray, Prediction
 from ..oracle.predict import predict
 from .expectation import Expectation, find_broken_form, take_rows
 from .fingerprint import show_answer, show_expected_arrays
-from .model import Answer, Context, Replied, Verdict
+from .model import Answer, Context, Replied, Verdict, select_claims
 
-__all__ = ["judge_by_formula"]
+__all__ = ["judge_by_claims", "judge_by_formula"]
 
 #: The number of elements that are compared first.
 FEW = 64
+
+
+def judge_by_claims(
+    context: Context,
+    found: Verdict,
+    explain: Callable[[Formula], Verdict | None] = lambda _: None,
+    *,
+    is_bounded: bool = True,
+) -> Verdict:
+    """Return a verdict, given the claims about the documentation.
+
+    `explain` returns the verdict under a framework's own formula, or None. `is_bounded` says whether a documentation
+    that promises nothing outside a domain excuses the answer.
+    """
+    for claim in select_claims(context.claims, context.case.id, context.subject):
+        quoted = {"quote": claim.phrase or None, "url": claim.where}
+        if claim.formula is not None:
+            own = explain(claim.formula)
+            if own is not None:
+                return own.change_status(Status.DOCUMENTED, **quoted)
+        elif claim.domain is not None:
+            if found.status == Status.FAIL and is_bounded and claim.domain.leaves_out(context.case.options):
+                promise = f"The framework's documentation promises nothing for this {claim.domain.option}."
+                detail = f"{found.detail} {promise}"
+                return found.change_status(Status.DOCUMENTED, detail=detail, **quoted)
+        elif found.status == Status.FAIL and claim.predicts in (found.behaviour, found.behaviour.partition(":")[0]):
+            detail = f"{found.detail} The framework's documentation says so."
+            return found.change_status(Status.DOCUMENTED, detail=detail, **quoted)
+    return found
 
 
 def judge_by_formula(

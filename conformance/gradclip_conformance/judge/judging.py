@@ -33,8 +33,8 @@ from .fingerprint import (
     show_answer,
     show_expected_arrays,
 )
-from .formulas import judge_by_formula
-from .model import Answer, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict, select_claims
+from .formulas import judge_by_claims, judge_by_formula
+from .model import Answer, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict
 
 __all__ = ["EXPECTATIONS", "choose_expectation", "follow_up", "judge"]
 
@@ -75,7 +75,7 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
     behaviour = describe_behaviour(context.case, telling, expectation.about)
     try:
         found = _judge_by_rule(context, expectation, answers)
-        found = _judge_by_claims(context, expectation, answers, found, behaviour)
+        found = _judge_by_claims(context, expectation, answers, replace(found, behaviour=behaviour))
         if found.status in AGREEING:
             also = _judge_the_rest(context, expectation, answers)
             if also is not None:
@@ -93,7 +93,7 @@ def _judge_the_rest(context: Context, expectation: Expectation, answers: Sequenc
         if found.status != Status.FAIL:
             continue
         behaviour = describe_behaviour(inner.case, answer, judge_by.about)
-        found = _judge_by_claims(inner, judge_by, [answer], found, behaviour)
+        found = _judge_by_claims(inner, judge_by, [answer], replace(found, behaviour=behaviour))
         if found.status == Status.FAIL:
             detail = f"The answer breaks {rule}: {found.detail}"
             return replace(found, detail=detail, behaviour=behaviour, breaks=rule)
@@ -151,32 +151,17 @@ def _judge_by_rule(context: Context, expectation: Expectation, answers: Sequence
     return expectation.judge_replies(context, replies)
 
 
-def _judge_by_claims(
-    context: Context, expectation: Expectation, answers: Sequence[Answer], found: Verdict, behaviour: str
-) -> Verdict:
+def _judge_by_claims(context: Context, expectation: Expectation, answers: Sequence[Answer], found: Verdict) -> Verdict:
     """Compare the verdict with the claims about the documentation."""
     if found.status in (Status.UNSUPPORTED, Status.UNSPECIFIED, Status.ERROR):
         return found
-    for claim in select_claims(context.claims, context.case.id, context.subject):
-        quoted = {"quote": claim.phrase or None, "url": claim.where}
-        if claim.formula is not None:
-            own = judge_by_formula(context, expectation, answers, claim.formula, found)
-            if own is not None:
-                return own.change_status(Status.DOCUMENTED, **quoted)
-        elif claim.domain is not None:
-            if claim.domain.leaves_out(context.case.options) and _is_broken_outside(context, answers, found):
-                promise = f"The framework's documentation promises nothing for this {claim.domain.option}."
-                detail = f"{found.detail} {promise}"
-                return found.change_status(Status.DOCUMENTED, detail=detail, **quoted)
-        elif found.status == Status.FAIL and claim.predicts in (behaviour, behaviour.partition(":")[0]):
-            detail = f"{found.detail} The framework's documentation says so."
-            return found.change_status(Status.DOCUMENTED, detail=detail, **quoted)
-    return found
-
-
-def _is_broken_outside(context: Context, answers: Sequence[Answer], found: Verdict) -> bool:
-    """Return whether a bounded domain excuses the broken rule. It does not excuse an error that changes the inputs."""
-    refused = [answer for answer in answers if isinstance(answer, Raised)]
-    return found.status == Status.FAIL and all(
-        find_first_changed(context.case, each.inputs) is None for each in refused
+    # No documentation excuses an error that changes the inputs.
+    has_changed = any(
+        find_first_changed(context.case, answer.inputs) is not None for answer in answers if isinstance(answer, Raised)
+    )
+    return judge_by_claims(
+        context,
+        found,
+        lambda formula: judge_by_formula(context, expectation, answers, formula, found),
+        is_bounded=not has_changed,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import Any, ClassVar
@@ -37,7 +37,7 @@ from .special_values import (
     list_nonfinite_totals,
 )
 
-__all__ = ["InputsWritten", "NotSilent", "Untouched", "Values"]
+__all__ = ["InputsWritten", "NotSilent", "Untouched", "Values", "judge_written"]
 
 MAY_RAISE = """try:
 {clip}
@@ -228,18 +228,12 @@ class InputsWritten(_Elements):
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Judge the values that the passed gradients hold after the call, in the same way as results."""
-        case, reply = context.case, replies[0]
-        if reply.inputs is None:
+        if replies[0].inputs is None:
             return NOT_READ_BACK
-        written = replace(reply, gradients=reply.inputs)
-        if (broken := find_broken_form(case, written)) is not None:
-            return replace(broken, detail=f"In the gradients that were passed: {broken.detail}")
-        excluded = tuple(i for i, gradient in enumerate(case.gradients) if not gradient.need_clip)
-        if (found := Untouched(excluded).judge_replies(context, [written])).status != Status.PASS:
-            return found
-        if OPERATIONS[case.operation].is_by_norm and None in predict(case).norms:
-            return NotSilent().judge_replies(context, [written])
-        return Values().judge_replies(context, [written])
+        expectation: Expectation = Values()
+        if OPERATIONS[context.case.operation].is_by_norm and None in predict(context.case).norms:
+            expectation = NotSilent()
+        return judge_written(context, replies[0], lambda written: expectation.judge_replies(context, [written]))
 
     def select_explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
         """Return the arrays that the passed gradients hold after the call."""
@@ -249,3 +243,12 @@ class InputsWritten(_Elements):
         """Return lines that compare the passed gradients after the call with the formula's results."""
         case = script.case
         return join_lines(script.clip_lines(), assert_equal(predict_values(case, script.subject, predict(case))))
+
+
+def judge_written(context: Context, reply: Reply, judge_included: Callable[[Reply], Verdict]) -> Verdict:
+    """Judge the arrays that the passed gradients hold after a call, as if they had been returned."""
+    written = replace(reply, gradients=tuple(reply.inputs or ()))
+    if (broken := find_broken_form(context.case, written)) is not None:
+        return replace(broken, detail=f"In the gradients that were passed: {broken.detail}")
+    found = Untouched(context.case.excluded).judge_replies(context, [written])
+    return judge_included(written) if found.status == Status.PASS else found

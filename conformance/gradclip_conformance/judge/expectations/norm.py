@@ -17,6 +17,7 @@ from gradclip_reports.statuses import Status
 from ...cases.model import Case
 from ...cases.readable import show_array
 from ...oracle.formats import FORMATS, divide_to_float
+from ...oracle.model import ErrorBounds
 from ...oracle.predict import predict
 from ...oracle.question import find_narrowest, find_widest_range
 from ..arrays import measure_norm_distance, read_norm
@@ -27,7 +28,7 @@ from ..script_lines import assert_equal, format_tolerance, list_relative_ulps, p
 from .elements import Values
 from .special_values import list_nonfinite_totals
 
-__all__ = ["NormOverAxes", "ReturnedNorm"]
+__all__ = ["NormOverAxes", "ReturnedNorm", "judge_norm"]
 
 CUT = """# Each slice over the axes has a norm of its own.
 moved = [np.moveaxis(np.asarray(result), {kept}, range({count})) for result in results]
@@ -53,37 +54,8 @@ class ReturnedNorm(Expectation):
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Compare the norm with the exact one."""
-        case, norm = context.case, replies[0].norm
-        rights, observed = _list_right_norms(case), {"norm": show_array(norm)}
-        expected = rights[0]
-        size = expected if isinstance(expected, float) else divide_to_float(expected, Fraction(1))
-        shown = {"norm": size if math.isfinite(size) else str(size)}
-        if norm is None:
-            detail = f"The norm is {size:g}, and none was returned."
-            return Verdict(Status.FAIL, detail, expected=shown, observed=observed)
-        try:
-            value = read_norm(norm)
-        except ValueError as error:
-            return Verdict(Status.FAIL, f"{str(error).capitalize()}.", expected=shown, observed=observed)
-        if isinstance(expected, float):
-            if any(value == one or (math.isnan(value) and math.isnan(one)) for one in rights):
-                return Verdict(Status.PASS)
-            detail = f"The norm is {' or '.join(map(str, rights))}, and {value} was returned."
-            return Verdict(Status.FAIL, detail, math.inf, shown, observed)
-        if (narrow := _describe_narrower(case, norm)) is not None:
-            return Verdict(Status.FAIL, narrow, expected=shown, observed=observed)
-        errors = predict(case).widest
-        # A norm beyond the range of the narrowest dtype may be within that of another one.
-        measured = find_narrowest(case) if math.isfinite(value) else find_widest_range(case)
-        distance = measure_norm_distance(norm, expected, measured)
-        if distance <= errors.norm_budget:
-            return Verdict(Status.PASS, ulp=distance)
-        within = distance <= errors.norm_bound and not self.wide
-        detail = (
-            f"The norm {value:g} is {distance:.3g} ulp of {find_narrowest(case)} from the exact one, {size:g}; "
-            f"the budget is {errors.norm_budget:.3g}."
-        )
-        return Verdict(Status.QUALITY if within else Status.FAIL, detail, distance, shown, observed)
+        case = context.case
+        return judge_norm(case, replies[0].norm, _list_right_norms(case), predict(case).widest, wide=self.wide)
 
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the norm, and the largest error that an answer may have."""
@@ -108,6 +80,46 @@ class ReturnedNorm(Expectation):
         expected = float(bounds.middle)
         tolerance = ulps * max(list_relative_ulps(np.array([expected]), find_narrowest(case)), default=0.0)
         return f"np.testing.assert_allclose(float(norm), {expected!r}, rtol={format_tolerance(tolerance)})"
+
+
+def judge_norm(
+    case: Case,
+    norm: Array | None,
+    rights: Sequence[Fraction | float],
+    errors: ErrorBounds,
+    *,
+    wide: bool = False,
+    doubt: float = 0.0,
+) -> Verdict:
+    """Compare a returned norm with the right ones. `doubt` is the largest error, in ulp, of the right norm itself."""
+    observed, expected = {"norm": show_array(norm)}, rights[0]
+    size = expected if isinstance(expected, float) else divide_to_float(expected, Fraction(1))
+    shown = {"norm": size if math.isfinite(size) else str(size)}
+    if norm is None:
+        detail = f"The norm is {size:g}, and none was returned."
+        return Verdict(Status.FAIL, detail, expected=shown, observed=observed)
+    try:
+        value = read_norm(norm)
+    except ValueError as error:
+        return Verdict(Status.FAIL, f"{str(error).capitalize()}.", expected=shown, observed=observed)
+    if isinstance(expected, float):
+        if any(value == one or (math.isnan(value) and math.isnan(one)) for one in rights):
+            return Verdict(Status.PASS)
+        detail = f"The norm is {' or '.join(map(str, rights))}, and {value} was returned."
+        return Verdict(Status.FAIL, detail, math.inf, shown, observed)
+    if (narrow := _describe_narrower(case, norm)) is not None:
+        return Verdict(Status.FAIL, narrow, expected=shown, observed=observed)
+    # A norm beyond the range of the narrowest dtype may be within that of another one.
+    measured = find_narrowest(case) if math.isfinite(value) else find_widest_range(case)
+    distance = max(0.0, measure_norm_distance(norm, expected, measured) - doubt)
+    if distance <= errors.norm_budget:
+        return Verdict(Status.PASS, ulp=distance)
+    within = distance <= errors.norm_bound and not wide
+    detail = (
+        f"The norm {value:g} is {distance:.3g} ulp of {find_narrowest(case)} from the exact one, {size:g}; "
+        f"the budget is {errors.norm_budget:.3g}."
+    )
+    return Verdict(Status.QUALITY if within else Status.FAIL, detail, distance, shown, observed)
 
 
 def _describe_narrower(case: Case, norm: Array) -> str | None:

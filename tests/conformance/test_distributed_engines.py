@@ -17,6 +17,8 @@ ENGINES = {
     "torch": ("DTensor]", "DTensor, two axes", "FSDP2]", "FSDP2, tensor parallel", "HSDP", "DDP"),
     "accelerate": ("DTensor, two axes", "FSDP2, tensor parallel", "HSDP"),
     "torchtitan": ("DTensor, two axes", "FSDP2, tensor parallel", "HSDP"),
+    "fabric": ("DTensor, two axes", "FSDP2, tensor parallel", "HSDP"),
+    "transformers": ("DTensor, two axes", "FSDP2, tensor parallel", "HSDP"),
     "optax": ("eager, sharded", "jit, sharded", "jit, replica=2,shard=2,tensor=2", "shard_map"),
     "jax": ("jit, replica=2,shard=2,tensor=2", "shard_map"),
     "tensorflow": ("MirroredStrategy",),

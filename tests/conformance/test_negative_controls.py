@@ -21,6 +21,7 @@ from frameworks import ADAPTERS, MODULES, find_python
 from negative_controls.table import TABLE
 
 from gradclip_conformance.cases.catalogue import list_all_cases
+from gradclip_conformance.cases.shards import find_case_on
 from gradclip_conformance.run.host_process import HostProcess, build_host_command
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
@@ -45,7 +46,10 @@ INERT = {
 }
 
 #: Cases above the threshold, in the dtype that every subject supports. In several processes, each has a copy.
-SELECTION = Selection(rules=("*.scaled-above", "value.bounds", "*.shards-as-whole/copied/*"), dtypes=("float32",))
+SELECTION = Selection(
+    rules=("*.scaled-above", "value.bounds", "*.shards-as-whole/copied/*", "*.shards-as-whole/copied@*"),
+    dtypes=("float32",),
+)
 
 CASES = {case.id: case for case in list_all_cases()}
 
@@ -76,7 +80,9 @@ def has_answer(cell: Cell) -> bool:
 
 def is_passed_through(cell: Cell) -> bool:
     """Tell whether the gradients came back unchanged."""
-    given = [gradient.array.numpy().ravel() for gradient in CASES[cell.case].gradients if gradient.array is not None]
+    case = CASES.get(cell.case) or find_case_on(cell.case)
+    assert case is not None
+    given = [gradient.array.numpy().ravel() for gradient in case.gradients if gradient.array is not None]
     observed = read_values(cell.observed)
     pairs = zip(given[: len(observed)], observed, strict=True)
     return all(np.array_equal(old[: len(new)], new) for old, new in pairs)

@@ -39,8 +39,10 @@ with warnings.catch_warnings():
 
 
 def _start(team: Team, start: Any = Team._start) -> None:
-    os.environ.update(GRADCLIP_TEAM=team.module, PYTHONPATH=str(FOLDER))
-    team.module = Path(__file__).stem
+    # A team starts anew if its processes no longer agree.
+    if team.module != Path(__file__).stem:
+        os.environ.update(GRADCLIP_TEAM=team.module, PYTHONPATH=str(FOLDER))
+        team.module = Path(__file__).stem
     start(team)
 
 
@@ -51,6 +53,11 @@ Team._start = _start  # type: ignore[method-assign]
 def join(*arguments: Any) -> Any:
     """Join a group of processes as the adapter's module does."""
     return importlib.import_module(os.environ["GRADCLIP_TEAM"]).join(*arguments)
+
+
+def load(**settings: Any) -> Any:
+    """Return the function by which a process joins a mesh, as the adapter's module does."""
+    return importlib.import_module(os.environ["GRADCLIP_TEAM"]).load(**settings)
 
 
 MODULE, _, MAKE = BUILT_IN[NAME].partition(":")

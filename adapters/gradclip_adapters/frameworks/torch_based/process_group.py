@@ -29,3 +29,5 @@ def set_variables(rank: int, world: int) -> None:
     """Set the variables that torchrun sets. Trainers read them; nothing connects to the port, as there is a group."""
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world))
     os.environ.update(GROUP_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500", OMP_NUM_THREADS="1")
+    # Fabric looks for it to see that the processes have been started.
+    os.environ.update(TORCHELASTIC_RUN_ID="none")

@@ -1,4 +1,4 @@
-"""Adapt Transformers: a step of `Trainer` with `max_grad_norm`."""
+"""Adapt Transformers: a step of `Trainer` with `max_grad_norm`, and on meshes the clip before this step."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import os
 import random
 import tempfile
 import unittest.mock
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 import transformers
-from torch.nn import Module, Parameter
+from torch.nn import Module, Parameter, ParameterList
 
 from ...contract import EntryPoint
+from .engine_meshes import list_on_meshes
+from .engines_adapter import EnginesAdapter
 from .given_gradients import GivenGradients, TrainingAdapter, train_model
-from .parameters import select_more
+from .parameters import DTYPES, select_more
 
 __all__ = ["TransformersAdapter"]
 
 
-class TransformersAdapter(TrainingAdapter):
+class TransformersAdapter(EnginesAdapter, TrainingAdapter):
     """Adapter for the clip of Transformers, which precedes the step of `Trainer`."""
 
     def __init__(self) -> None:
@@ -60,24 +62,44 @@ def _train(model: GivenGradients, options: Mapping[str, Any]) -> None:
 
 
 def _run_trainer(model: GivenGradients, options: Mapping[str, Any]) -> None:
-    # Before version 5, the arguments set environment variables for Accelerate. They are no part of the clip, either.
     with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ):
-        arguments = transformers.TrainingArguments(
-            folder,
-            max_grad_norm=options["clip_norm"],
-            learning_rate=options.get("learning_rate", 1.0),
-            optim="sgd",
-            lr_scheduler_type="constant",
-            max_steps=1,
-            per_device_train_batch_size=1,
-            use_cpu=True,
-            disable_tqdm=True,
-            report_to="none",
-            save_strategy="no",
-            logging_strategy="no",
-            **select_more(options),
-        )
-        transformers.Trainer(_Model(model), arguments, train_dataset=[{"x": 0.0}]).train()
+        more = {"learning_rate": options.get("learning_rate", 1.0), **select_more(options)}
+        _make_trainer(_Model(model), folder, options["clip_norm"], more).train()
+
+
+def _make_trainer(model: Module, folder: str, threshold: float, more: Mapping[str, Any]) -> Any:
+    # Before version 5, the arguments set environment variables for Accelerate. The caller restores them.
+    arguments = transformers.TrainingArguments(
+        folder,
+        max_grad_norm=threshold,
+        optim="sgd",
+        lr_scheduler_type="constant",
+        max_steps=1,
+        per_device_train_batch_size=1,
+        use_cpu=True,
+        disable_tqdm=True,
+        report_to="none",
+        save_strategy="no",
+        logging_strategy="no",
+        **more,
+    )
+    return transformers.Trainer(model, arguments, train_dataset=[{"x": 0.0}])
+
+
+def _clip_on_mesh(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> Any:
+    """Call the clip of `Trainer.train`. The model is on a mesh already, so Accelerate does not prepare it."""
+    model = _Listed(passed())
+    with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ):
+        trainer = _make_trainer(model, folder, options["clip_norm"], select_more(options))
+    return trainer._clip_grad_norm(model)  # noqa: SLF001 - nothing public clips without a step
+
+
+class _Listed(Module):  # type: ignore[misc] # mypy does not see torch
+    """A model with the parameters of a rank."""
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        super().__init__()
+        self.held = ParameterList(parameters)
 
 
 ENTRY_POINTS = [
@@ -90,3 +112,7 @@ ENTRY_POINTS = [
         clip=_step,
     )
 ]
+
+# Older versions clip inside the loop, where nothing but a whole training reaches it.
+if hasattr(transformers.Trainer, "_clip_grad_norm"):
+    ENTRY_POINTS += list_on_meshes("transformers.Trainer(max_grad_norm)", _clip_on_mesh, (), DTYPES)

@@ -6,6 +6,7 @@ each environment has the package of one row.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
 import sys
@@ -53,6 +54,8 @@ class Wrapper:
     entry_points: Sequence[EntryPoint]
     #: Does what the package needs before the first call.
     prepare: Callable[[], None] = lambda: None
+    #: Returns whether this version clips on meshes.
+    has_meshes: Callable[[], bool] = lambda: True
 
     def __call__(self) -> EnginesAdapter:
         """Import the package, and return its adapter.
@@ -70,7 +73,8 @@ class Wrapper:
         package = self.module.partition(".")[0]
         # torchtitan has no such attribute.
         version = getattr(sys.modules[package], "__version__", None) or importlib.metadata.version(package)
-        return EnginesAdapter(self.framework, version, self.entry_points)
+        entry_points = [entry for entry in self.entry_points if entry.mesh is None or self.has_meshes()]
+        return EnginesAdapter(self.framework, version, entry_points)
 
 
 def _by_norm(name: str, clip: Clip, features: Sequence[str], dtypes: Sequence[str] = DTYPES) -> EntryPoint:
@@ -111,6 +115,37 @@ def _clip_by_fabric(argument: str, threshold: str) -> Clip:
         )
 
     return clip
+
+
+def _has_model_parallel() -> bool:
+    import lightning_fabric.strategies
+
+    return hasattr(lightning_fabric.strategies, "ModelParallelStrategy")
+
+
+def _clip_by_fabric_on_meshes(passed: Callable[[], Sequence[Parameter]], options: Mapping[str, Any]) -> Any:
+    # torch's optimizers refuse an empty list, so a rank without parameters gets one without a gradient.
+    parameters = list(passed()) or [Parameter(torch.zeros(1))]
+    return _launch_fabric().clip_gradients(
+        ParameterList(parameters),
+        torch.optim.SGD(parameters, lr=1.0),
+        max_norm=options["clip_norm"],
+        **select_more(options),
+    )
+
+
+@functools.lru_cache(maxsize=None)
+def _launch_fabric() -> Any:
+    """Return the Fabric of this process, which joins the group of its rank."""
+    import lightning_fabric
+    from lightning_fabric.strategies import ModelParallelStrategy
+
+    world = torch.distributed.get_world_size()
+    # The parameters are on meshes already. So Fabric's own mesh has any form.
+    strategy = ModelParallelStrategy(lambda module, mesh: module, data_parallel_size=world, tensor_parallel_size=1)
+    fabric = lightning_fabric.Fabric(accelerator="cpu", devices=world, strategy=strategy)
+    fabric.launch()
+    return fabric
 
 
 def _clip_by_fairscale(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> Any:
@@ -202,7 +237,14 @@ use_fabric = Wrapper(
         _by_value(
             "lightning_fabric.Fabric.clip_gradients[clip_val]", _clip_by_fabric("clip_val", "max"), OWNED_IN_PLACE
         ),
+        *list_on_meshes(
+            "lightning_fabric.Fabric.clip_gradients",
+            _clip_by_fabric_on_meshes,
+            ("norm_type", "error_if_nonfinite"),
+            DTYPES,
+        ),
     ),
+    has_meshes=_has_model_parallel,
 )
 
 # Its optimizer shards its state over a group of processes.

@@ -91,7 +91,8 @@ def _clip_on_mesh(passed: Callable[[], list[Parameter]], options: Mapping[str, A
     model = _Listed(passed())
     with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ):
         trainer = _make_trainer(model, folder, options["clip_norm"], select_more(options))
-    return trainer._clip_grad_norm(model)  # noqa: SLF001 - nothing public clips without a step
+    # Nothing public clips without a step.
+    return trainer._clip_grad_norm(model)
 
 
 class _Listed(Module):  # type: ignore[misc] # mypy does not see torch

@@ -142,7 +142,7 @@ def _launch_fabric() -> Any:
 
     world = torch.distributed.get_world_size()
     # The parameters are on meshes already. So Fabric's own mesh has any form.
-    strategy = ModelParallelStrategy(lambda module, mesh: module, data_parallel_size=world, tensor_parallel_size=1)
+    strategy = ModelParallelStrategy(lambda module, _: module, data_parallel_size=world, tensor_parallel_size=1)
     fabric = lightning_fabric.Fabric(accelerator="cpu", devices=world, strategy=strategy)
     fabric.launch()
     return fabric

@@ -116,7 +116,7 @@ def lowest(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def mutation(session: nox.Session) -> None:
-    """Prove that the suite judges correctly: all wrong and right functions, hosts, negative controls, 16-bit numbers.
+    """Prove that the suite judges correctly: all mutants and right functions, hosts, negative controls, 16-bit numbers.
 
     It runs a random sample of the generated mutants, and asks each right function a part of the rows; with `-- --all`,
     it runs all of them and asks all rows. A variable such as GRADCLIP_PYTHON_TORCH names the Python of a framework
@@ -165,7 +165,7 @@ def keep_cores_busy() -> Iterator[None]:
 def coverage(session: nox.Session) -> None:
     """Measure branch coverage by all tests, hosts included; fail if a package has less than 95 %.
 
-    The wrong and right functions are left out, because more than a thousand of them only repeat the same lines.
+    The mutants and right functions are left out, because hundreds of them only repeat the same lines.
     """
     install_tests(session, *list_requirements("coverage"))
     session.run("coverage", "erase")

@@ -2,7 +2,7 @@
 
 `python confusion.py [--part K/N] [--jobs J] [--output FOLDER]` prints the comparison. With `--output` it writes it to
 `findings.json` and `findings.md` in the folder. The exit code 1 means that a measure is not met. `--part 2/6` takes
-every sixth function, beginning with the second.
+every sixth mutant, beginning with the second.
 """
 
 from __future__ import annotations
@@ -133,10 +133,10 @@ def write_markdown(result: dict[str, Any]) -> str:
         f"Made by `nox -s mutation -- --findings` {write_conditions(result)}.",
         "",
         "Each mutant has one defect, and `tests/conformance/mutants/causes.toml` holds its cause.",
-        "The suite checks the function and names causes in its findings.",
+        "The suite checks the mutant and names causes in its findings.",
         "",
         f"- Mutants whose first finding names the defect: {_write_share(result['named'], total)}",
-        f"- Median number of findings of a function: {result['median_findings']}",
+        f"- Median number of findings of a mutant: {result['median_findings']}",
         f"- Mutants with at most {FEW} findings: {_write_share(result['few_findings'], total)}",
         f"- Defects that the catalogue does not have: {unseen}; for {falsely} of them, the first finding names a cause",
         "",

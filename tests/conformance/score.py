@@ -1,4 +1,4 @@
-"""Run the mutation tests of the suite and print its score: mutants, right functions, hosts, negative controls.
+"""Run the mutation tests of the suite and print the score: mutants, right functions, hosts, negative controls.
 
 `python score.py [--all] [--output FOLDER] [PYTEST ARGUMENTS]` runs the tests that are marked
 `thorough`. Without `--all`, it runs only a fixed part of the generated mutants, and asks each right function only a
@@ -241,7 +241,7 @@ def write_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the mutation tests, print its score, and write it to the folder if one is named."""
+    """Run the mutation tests, print the score, and write it to the folder if one is named."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=Path)
     options, more = parser.parse_known_args(arguments)

@@ -17,7 +17,7 @@ SIZE, BATCHES = 50, 120
 #: The share of the proven mutants that must be caught.
 LEAST_CAUGHT = 0.98
 
-#: The possible outcomes for a drawn function, with their descriptions.
+#: The possible outcomes for a drawn mutant, with their descriptions.
 STATES = {
     "caught": "proven wrong and caught",
     "survives": "proven wrong and not caught",

@@ -33,7 +33,7 @@ class Operator:
     operations: tuple[str, ...] = ALL
     #: A level without which the change does nothing. It counts as a level of the trigger.
     level: Level | None = None
-    #: True if the operator is only for in-place mutants, False if it is only for others, None if it is for both.
+    #: True if the operator needs a function that works in place, False if it needs another one, None if it serves both.
     in_place: bool | None = None
     styles: tuple[str, ...] = ()
 

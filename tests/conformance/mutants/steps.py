@@ -1,7 +1,7 @@
 """Define right functions in steps. A mutant overrides a single step and names the rule that must catch it.
 
-The mutants are called like plain functions: as `fn(grads, *, clip_norm, need_clip, ...)` or `fn(grads, *, max, min,
-need_clip)`. The mutants compute the norm in float64 from values scaled by a power of two. So no square leaves the
+All are called like plain functions: as `fn(grads, *, clip_norm, need_clip, ...)` or `fn(grads, *, max, min,
+need_clip)`. The right functions compute the norm in float64 from values scaled by a power of two. So no square leaves the
 range, and an exact norm stays exact.
 """
 
@@ -368,10 +368,10 @@ class ByUnit(NormFunction):
         return norm / weight if weight else norm * math.inf if norm else norm
 
 
-#: The operations that share mutants with clips by norm.
+#: The operations beside the three main ones.
 OTHERS: tuple[type[ClipFunction], ...] = (ByBlockRms, ByAverageNorm, ByExample, ByUnit)
 
 
 def list_concrete(*, others: bool = False) -> Iterator[type[ClipFunction]]:
-    """Yield the mutants of the three main operations, or those of the other ones."""
+    """Yield the right functions of the three main operations, or those of the other ones."""
     yield from OTHERS if others else (ByValue, ByNorm, ByGlobalNorm)

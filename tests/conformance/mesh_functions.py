@@ -13,7 +13,7 @@ import numpy as np
 
 from gradclip_adapters.collectives import RankMesh
 
-__all__ = ["RIGHT", "WRONG", "sum_addends_first"]
+__all__ = ["RIGHT", "WITH_EPSILON", "WRONG", "sum_addends_first"]
 
 Gradients = Sequence[np.ndarray[Any, Any] | None]
 Placements = Sequence[Mapping[str, Any]]
@@ -198,6 +198,29 @@ def add_epsilon_per_rank(grads: Gradients, *, clip_norm: float, placements: Plac
     norm = divide_by_copies(grads, placements, mesh)
     return scale(grads, mesh.all_reduce(norm / mesh.size + 1e-6), clip_norm), norm
 
+
+def add_epsilon_to_squares(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Add the epsilon to the squares on each rank, before they are reduced."""
+    squares = sum(sum_squares(g) / mesh.count_copies(p) for g, p in zip(grads, placements, strict=True))
+    return math.sqrt(mesh.all_reduce(squares + 1e-6))
+
+
+def add_epsilon_to_norms(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Return the norm with the epsilon of each rank."""
+    return float(mesh.all_reduce(divide_by_copies(grads, placements, mesh) / mesh.size + 1e-6))
+
+
+def add_epsilon_once(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Add an epsilon to the sum of squares of the whole, as some do without a mesh."""
+    return math.sqrt(divide_by_copies(grads, placements, mesh) ** 2 + 1e-6)
+
+
+#: Clips that add an epsilon, each with the cause of most of its wrong answers.
+WITH_EPSILON = {
+    "epsilon-under-root-per-rank": make_clip(add_epsilon_to_squares),
+    "epsilon-per-rank": make_clip(add_epsilon_to_norms),
+    "eps-under-root": make_clip(add_epsilon_once),
+}
 
 #: The wrong clips, each with the cause that a finding must name.
 WRONG: dict[str, tuple[Callable[..., Any], str]] = {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from mesh_functions import RIGHT, WRONG, sum_addends_first
+from mesh_functions import RIGHT, WITH_EPSILON, WRONG, sum_addends_first
 
 from gradclip_adapters.mesh_function import MeshFunction
 from gradclip_conformance import check_clipper
@@ -44,6 +44,19 @@ def test_wrong_function_is_found(name: str) -> None:
     results = check(function, "shard=2,tensor=2", dtypes=["float32", "float64"])
 
     assert cause in {finding["cause"] for finding in results.findings[:2]}, str(results)
+
+
+@pytest.mark.parametrize("mesh", [{"shard": 2}, {"shard": 2, "tensor": 2}, {"replica": 2, "shard": 2, "tensor": 2}])
+@pytest.mark.parametrize("cause", WITH_EPSILON)
+def test_epsilon_of_each_rank_is_told_from_one_epsilon(cause: str, mesh: dict[str, int]) -> None:
+    results = check_clipper(
+        WITH_EPSILON[cause], "clip_by_global_norm", mesh=mesh, isolated=False, dtypes=["float32", "float64"]
+    )
+
+    # Zeros have another norm, too, which is returned.
+    found = {finding["cause"]: sum(map(len, finding["cells"].values())) for finding in results.findings}
+    assert max(found, key=found.__getitem__) == cause, str(results)
+    assert not set(found) & (set(WITH_EPSILON) - {cause})
 
 
 @pytest.mark.parametrize("mesh", MESHES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -54,7 +54,7 @@ from .laws import (
     make_under_root,
 )
 from .meaning import counts_nonfinite_excluded, explain_excluded, explain_special
-from .meshes import explain_on_meshes, name_epsilon_per_rank
+from .meshes import PER_RANK, explain_on_meshes, name_epsilon_per_rank
 from .model import Explanation, Judged, Suspect, combine, unite
 from .order import restore_orders
 from .ranges import list_ranges, list_roundings
@@ -178,6 +178,7 @@ def explain_all(
             options = [_list_options(subject, judged) for judged in mine]
         for place, explanation in zip(places, choose(options, DOUBTFUL), strict=True):
             found[place] = explanation
+        _prefer_shown(found, dict(zip(places, options, strict=True)), cells)
         on_meshes = [place for place in places if _is_unexplained_on_a_mesh(cells[place])]
         explained = dict(zip(on_meshes, explain_on_meshes([cells[place] for place in on_meshes]), strict=True))
         times = Counter(one.cause for place in on_meshes for one in (explained[place], found[place]) if one is not None)
@@ -189,6 +190,20 @@ def explain_all(
             else:
                 found[place] = explanation
     return found
+
+
+def _prefer_shown(found: list[Explanation | None], options: Mapping[int, Options], cells: Sequence[Judged]) -> None:
+    """On meshes, replace the error of a long sum by a formula that explains the cell and is shown by another one.
+
+    The sums of these calls are short. But an epsilon of each rank, which the number of ranks multiplies, may be as
+    small as the error bound of float32. Then float64 shows which of the two it is.
+    """
+    on_meshes = [place for place in options if _is_unexplained_on_a_mesh(cells[place])]
+    formulas = {found[place] for place in on_meshes} - {None, Explanation.of("long-sum")}
+    for place in on_meshes:
+        if found[place] == Explanation.of("long-sum"):
+            others = (one for one in options[place].explanations if one in formulas and one.cause in PER_RANK)
+            found[place] = next(others, found[place])
 
 
 def _is_unexplained_on_a_mesh(judged: Judged) -> bool:

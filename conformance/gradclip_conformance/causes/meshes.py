@@ -26,7 +26,7 @@ from ..judge.model import Answer, Raised, Replied
 from ..oracle.formats import FORMATS, read_float64_values
 from .model import Explanation, Judged
 
-__all__ = ["explain_on_meshes", "name_epsilon_per_rank"]
+__all__ = ["PER_RANK", "explain_on_meshes", "name_epsilon_per_rank"]
 
 #: For each rank, the places of its gradients and its parts of them in float64.
 Held = Sequence[Sequence[tuple[int, "np.ndarray[Any, Any] | None"]]]
@@ -198,12 +198,19 @@ def explain_on_meshes(cells: Sequence[Judged], preferred: Sequence[str] = ()) ->
     return found
 
 
+#: The causes of an epsilon that each rank adds, by the cause of one that is added once.
+PER_RANK = {
+    "eps-in-coefficient": "epsilon-per-rank",
+    "eps-under-root": "epsilon-under-root-per-rank",
+}
+
+
 def name_epsilon_per_rank(case: Case, found: Explanation | None) -> Explanation | None:
     """Return the explanation. If an epsilon is the size of the mesh times a power of ten, each rank has added it."""
     eps = 0.0 if found is None else float(dict(found.parameters).get("eps") or 0.0)
-    if found is None or not found.cause.startswith("eps-in-coefficient") or eps <= 0:
+    if found is None or found.cause not in PER_RANK or eps <= 0:
         return found
-    return Explanation.of("epsilon-per-rank") if _is_power_of_ten(eps / get_mesh(case.call("")).size) else found
+    return Explanation.of(PER_RANK[found.cause]) if _is_power_of_ten(eps / get_mesh(case.call("")).size) else found
 
 
 def _is_power_of_ten(number: float) -> bool:

@@ -480,18 +480,3 @@ class Adapter:
             If the framework raised (see :func:`framework_call`).
         """
         raise NotImplementedError
-
-
-def select_options(call: Call, *names: str) -> dict[str, Any]:
-    """Return the options of a call. Refuse a call with an option that the adapter does not know.
-
-    Raises
-    ------
-    Unsupported
-        If the call sets an option that is not among `names`.
-    """
-    unknown = sorted(set(call.options) - set(names))
-    if unknown:
-        message = "no option {} here".format(", ".join(unknown))
-        raise Unsupported(message)
-    return dict(call.options)

@@ -21,9 +21,7 @@ from gradclip_adapters.contract import (
     EntryPoint,
     Gradient,
     Reply,
-    Unsupported,
     read_text,
-    select_options,
 )
 from gradclip_adapters.host import answer
 
@@ -137,12 +135,6 @@ def test_wrong_array_is_refused(fields: dict[str, Any], said: str) -> None:
 def test_wrong_float_is_refused(text: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         wire.decode_value({"hex": text})
-
-
-def test_unknown_option_is_unsupported() -> None:
-    assert select_options(CALL, "clip_norm", "eps") == {"clip_norm": 1.0}
-    with pytest.raises(Unsupported, match="no option clip_norm here"):
-        select_options(CALL, "max")
 
 
 def test_exception_whose_text_raises_is_described() -> None:

@@ -23,7 +23,12 @@ from .formats import FORMATS, Format
 from .model import DyadicArray, Enclosure, ErrorBounds
 from .question import Question, compute_layer_share, count_divisor, find_narrowest, get_clipping_threshold
 
-__all__ = ["Group", "make_group"]
+__all__ = ["Group", "count_terms", "make_group"]
+
+
+def count_terms(tensors: Sequence[DyadicArray]) -> int:
+    """Return the number of nonzero terms of a sum over tensors. Adding a zero is exact."""
+    return sum(sum(map(bool, tensor.integers)) for tensor in tensors)
 
 
 @dataclass(frozen=True)
@@ -81,17 +86,15 @@ class Group:
             return math.nan
         return self.factor * float(self.multiple.middle)
 
-    def bound_errors(self, terms: int, norm: float, weight_terms: int = 0) -> ErrorBounds:
-        """Return the error bounds for a norm of this size over a number of nonzero terms.
-
-        `weight_terms` is the number of nonzero elements of the parameter.
-        """
+    def bound_errors(self, terms: int, norm: float) -> ErrorBounds:
+        """Return the error bounds for a norm of this size over a number of nonzero terms."""
         is_average = OPERATIONS[self.question.operation].is_average
         errors = compute_error_bounds(self.form, self.question.norm_type, terms, norm, is_average=is_average)
         if not self.has_multiple:
             return errors
         # A share is the root of a quotient, not of a sum.
-        others = compute_error_bounds(self.form, 2.0, weight_terms if self.share is None else 1, 1.0)
+        weight_terms = count_terms(self.weights) if self.share is None else 1
+        others = compute_error_bounds(self.form, 2.0, weight_terms, 1.0)
         return add_parameter_errors(self.form, errors, others)
 
 

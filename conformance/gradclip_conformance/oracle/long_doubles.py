@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Any
@@ -39,7 +40,6 @@ from .question import Question, list_norm_groups
 __all__ = ["DOUBT", "WholeCall", "make_whole_call"]
 
 Doubles = npt.NDArray[np.float64]
-Long = npt.NDArray[np.longdouble]
 
 #: The largest error of a measured distance, in ulp.
 DOUBT = 1 / 32
@@ -336,21 +336,16 @@ def _size(group: Group, total: Any, elements: int) -> tuple[Any, Any, ErrorBound
     order = group.question.norm_type
     root = total if order in (1, math.inf) else np.sqrt(total) if order == 2 else total ** (1 / np.longdouble(order))
     norm = root / np.sqrt(np.longdouble(group.divisor))
-    multiple, terms = _compute_multiple(group)
+    multiple = group.multiple.middle if all(one.is_finite for one in group.weights) else math.nan
     with np.errstate(over="ignore", invalid="ignore"):
-        size, threshold = float(norm), np.longdouble(group.factor) * multiple
-    return norm, threshold, group.bound_errors(elements, size, terms)
+        size, threshold = float(norm), np.longdouble(group.factor) * _round_to_long_double(multiple)
+    return norm, threshold, group.bound_errors(elements, size)
 
 
-def _compute_multiple(group: Group) -> tuple[Any, int]:
-    """Return the number that multiplies the threshold, and the number of nonzero elements of the parameter."""
-    if group.share is not None:
-        return np.sqrt(np.longdouble(group.share.numerator) / np.longdouble(group.share.denominator)), 1
-    if group.parameter is None:
-        return np.longdouble(1), 0
-    values = read_float64_values(group.parameter).astype(np.longdouble)
-    least = np.longdouble(group.question.options.get("eps", 0.0))
-    return max(np.sqrt((values * values).sum()), least), int(np.count_nonzero(values))
+def _round_to_long_double(value: Fraction | float) -> Any:
+    """Return a number in two parts, added in long double. Each part has the digits of a float64."""
+    high = float(value)
+    return np.longdouble(high) + np.longdouble(float(value - Fraction(high)) if math.isfinite(high) else 0)
 
 
 def _raise_to_power(values: Any, order: float) -> Any:

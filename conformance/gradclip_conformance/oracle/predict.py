@@ -24,7 +24,7 @@ from .arrays import decode
 from .bounds import NOTHING
 from .formats import Format, compute_power_of_two, decode_bits, divide_to_float, round_to, ulp
 from .formula import PLAIN, Formula
-from .groups import Group, make_group
+from .groups import Group, count_terms, make_group
 from .model import Clipped, DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
 from .question import Question, list_norm_groups
 
@@ -284,7 +284,7 @@ def _predict_group(
     rate = Fraction(case.options.get("learning_rate", 1.0))
     gradients = tuple(None if expected is None else expected.multiply_by(rate) for expected in clipped.gradients)
     size = divide_to_float(clipped.norm.middle, Fraction(1))
-    errors = group.bound_errors(_count_terms(counted), size, _count_terms(group.weights))
+    errors = group.bound_errors(count_terms(counted), size)
     shift, near = formula.compute_threshold_shift(), False
     if math.isfinite(threshold):
         near = _is_near(clipped.norm, Fraction(threshold) - shift, form, errors)
@@ -318,11 +318,6 @@ def _multiply_threshold(group: Group) -> float | Fraction:
             msg = f"The two oracles disagree on the multiple of a threshold: {float(multiple.middle)!r}."
             raise OraclesDisagreeError(msg)
     return math.inf if group.factor == math.inf else Fraction(group.factor) * multiple.middle
-
-
-def _count_terms(tensors: Sequence[DyadicArray]) -> int:
-    """Return the number of nonzero terms of a sum over tensors. Adding a zero is exact."""
-    return sum(sum(map(bool, tensor.integers)) for tensor in tensors)
 
 
 def _is_near(norm: Enclosure, threshold: Fraction, form: Format, errors: ErrorBounds) -> bool:

@@ -1,8 +1,8 @@
 """Define right functions in steps. A mutant overrides a single step and names the rule that must catch it.
 
 All are called like plain functions: as `fn(grads, *, clip_norm, need_clip, ...)` or `fn(grads, *, max, min,
-need_clip)`. The right functions compute the norm in float64 from values scaled by a power of two. So no square leaves the
-range, and an exact norm stays exact.
+need_clip)`. The right functions compute the norm in float64 from values scaled by a power of two. So no square leaves
+the range, and an exact norm stays exact.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from .finding_text import write_heading
@@ -14,7 +15,7 @@ from .site.catalogue import Question
 from .statuses import UNEXPLAINED, UNJUDGED, Status, rank_severity
 from .values import escape_line
 
-__all__ = ["Compared", "Contrast", "Difference", "Side", "choose_subjects", "compare"]
+__all__ = ["Compared", "Contrast", "Difference", "Side", "choose_on_meshes", "choose_subjects", "compare"]
 
 #: A description for each word of `Cell.behaviour`.
 BEHAVIOURS = {
@@ -33,7 +34,7 @@ RIGHT = "right, as the rule says"
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two compared sides: a run, and one entry point for each operation."""
+    """One of the two compared sides: a run, and for each operation one entry point, and one on a mesh."""
 
     name: str
     run: Run
@@ -105,21 +106,21 @@ def compare(first: Side, second: Side, dtypes: Collection[str] = (), questions: 
     causes = [side.run.map_singles() for side in (first, second)]
     groups: dict[tuple[str, str, str], list[_Pair]] = {}
     same = 0
-    for case in (case for case in cells[0] if case in cells[1]):
-        pair = (cells[0][case], cells[1][case])
+    for form in (form for form in cells[0] if form in cells[1]):
+        pair = _choose_cells(cells[0][form], cells[1][form], causes)
         findings = (causes[0].get(pair[0].pair), causes[1].get(pair[1].pair))
         told = (_describe_answer(pair[0], findings[0]), _describe_answer(pair[1], findings[1]))
         if told[0] == told[1] and _have_equal_answers(pair, findings):
             same += 1
             continue
         groups.setdefault((_choose_question(findings, pair[0]), *told), []).append(_Pair(pair, findings))
-    rules = [{cell.rule for cell in of_side.values()} for of_side in cells]
+    rules = [{cell.rule for same_form in of_side.values() for cell in same_form} for of_side in cells]
     return Compared(
         (first.name, second.name),
         _join_contrasts([_make_contrast(key, pairs) for key, pairs in groups.items()], [*groups]),
         (tuple(sorted(rules[0] - rules[1])), tuple(sorted(rules[1] - rules[0]))),
         same,
-        tuple(compare_formulas((first.run, second.run), (first.subjects, second.subjects), questions)),
+        tuple(compare_formulas((first.run, second.run), tuple(map(_leave_out_meshes, (first, second))), questions)),
     )
 
 
@@ -150,13 +151,46 @@ def _make_contrast(key: tuple[str, str, str], pairs: Sequence[_Pair]) -> Contras
     )
 
 
-def _select_cells(side: Side, dtypes: Collection[str]) -> dict[str, Cell]:
-    """Return the cells that were answered, by case."""
-    return {
-        cell.case: cell
-        for cell in side.run.cells
-        if cell.subject in side.subjects and cell.status != "unsupported" and (not dtypes or cell.dtype in dtypes)
-    }
+def _select_cells(side: Side, dtypes: Collection[str]) -> dict[str, list[Cell]]:
+    """Return the cells that were answered, by the form of the case: the case without the mesh and its axis.
+
+    Two engines seldom have the same mesh. So a form may have a cell for each axis of a mesh; any other case is a form
+    of its own.
+    """
+    found: dict[str, list[Cell]] = {}
+    for cell in side.run.cells:
+        if cell.subject in side.subjects and cell.status != "unsupported" and (not dtypes or cell.dtype in dtypes):
+            rule, _, rest = cell.case.partition("/")
+            variant, _, dtype = rest.rpartition("/")
+            # What follows "@" in a variant names the axis and the mesh of a case.
+            found.setdefault(f"{rule}/{variant.partition('@')[0]}/{dtype}", []).append(cell)
+    return found
+
+
+def _choose_cells(
+    first: Sequence[Cell], second: Sequence[Cell], causes: Sequence[Mapping[tuple[str, str], Finding]]
+) -> tuple[Cell, Cell]:
+    """Return the worst cell of each side. If both sides have the same cases, both cells are of the same case."""
+    shared = {cell.case for cell in first} & {cell.case for cell in second}
+    if not shared:
+        return _find_worst(first, causes[0]), _find_worst(second, causes[1])
+    by_case = [{cell.case: cell for cell in cells} for cells in (first, second)]
+    worst = [
+        _find_worst([cell for cell in cells.values() if cell.case in shared], known)
+        for cells, known in zip(by_case, causes, strict=True)
+    ]
+    case = min(worst, key=lambda cell: cell.status == Status.PASS).case
+    return by_case[0][case], by_case[1][case]
+
+
+def _find_worst(cells: Iterable[Cell], causes: Mapping[tuple[str, str], Finding]) -> Cell:
+    """Return the cell with the severest finding, or the first one if there is none."""
+
+    def rank(cell: Cell) -> float:
+        finding = causes.get(cell.pair)
+        return math.inf if finding is None else rank_severity(finding.severity)
+
+    return min(cells, key=rank)
 
 
 def _describe_answer(cell: Cell, finding: Finding | None) -> str:
@@ -187,6 +221,19 @@ def _choose_question(findings: Sequence[Finding | None], cell: Cell) -> str:
     if not told:
         return f"What does {cell.rule} give?"
     return escape_line(min(told, key=lambda one: rank_severity(one.severity)).question)
+
+
+def choose_on_meshes(run: Run) -> tuple[str, ...]:
+    """Return for each operation the entry point on a mesh that answered most cases."""
+    on_meshes = {cell.subject for cell in run.cells if cell.rule.endswith(".shards-as-whole")}
+    header = replace(run.header, subjects=[one for one in run.header.subjects if one["name"] in on_meshes])
+    return choose_subjects(replace(run, header=header))
+
+
+def _leave_out_meshes(side: Side) -> tuple[str, ...]:
+    """Return the entry points of one process. If there are none, return all."""
+    on_meshes = {cell.subject for cell in side.run.cells if cell.rule.endswith(".shards-as-whole")}
+    return tuple(name for name in side.subjects if name not in on_meshes) or side.subjects
 
 
 def choose_subjects(run: Run, wanted: Iterable[str] = ()) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradclip_reports.difference import Compared, Side, compare
+from gradclip_reports.difference import Compared, Side, choose_on_meshes, choose_subjects, compare
 from gradclip_reports.difference_text import draw
 from gradclip_reports.records import Cell, Finding, Header, Run
 from gradclip_spec.rules.questions import load_questions
@@ -161,3 +161,42 @@ class TestFormulas:
         compared = compare(Side("a", runs[0], ("clip",)), Side("b", runs[1], ("clip",)), questions=load_questions())
 
         assert compared.formulas == ()
+
+
+def test_engines_with_other_meshes_are_compared_by_the_form_of_the_case(
+    make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
+) -> None:
+    def make(mesh: str, axes: list[str], failing: str) -> Run:
+        cells = [
+            make_cell(
+                subject=f"clip[{mesh}]",
+                rule="norm.shards-as-whole",
+                case=f"norm.shards-as-whole/split@{axis}:{mesh}/float32",
+                status="fail" if axis == failing else "pass",
+                behaviour="all-nan" if axis == failing else "right",
+            )
+            for axis in axes
+        ]
+        subject = make_header().subjects[0]
+        names = ["clip", f"clip[{mesh}]"]
+        header = replace(make_header(), subjects=[{**subject, "name": name} for name in names])
+        run = make_run(header, [*cells, *(make_cell(case=f"norm.scaled-above/{n}/float32") for n in "abc")])
+        return replace(
+            run, findings=tuple(make_finding(cell, "nan", "destroyed") for cell in cells if cell.status == "fail")
+        )
+
+    first, second = make("shard=2", ["shard"], ""), make("shard=2,tensor=2", ["shard", "tensor"], "tensor")
+    sides = [
+        Side(name, run, (*choose_subjects(run), *choose_on_meshes(run)))
+        for name, run in zip("ab", (first, second), strict=True)
+    ]
+    compared = compare(*sides)
+
+    assert [side.subjects for side in sides] == [("clip", "clip[shard=2]"), ("clip", "clip[shard=2,tensor=2]")]
+    ((contrast,),) = [difference.contrasts for difference in compared.differences]
+    assert (contrast.first, contrast.second) == ("right, as the rule says", "the gradients become NaN")
+    assert [cell.case.partition("@")[2] for cell in contrast.cells] == [
+        "shard:shard=2/float32",
+        "tensor:shard=2,tensor=2/float32",
+    ]
+    assert compared.same == 3

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from gradclip_adapters.paths import file_exists, folder_exists
-from gradclip_reports.difference import Side, choose_subjects, compare
+from gradclip_reports.difference import Side, choose_on_meshes, choose_subjects, compare
 from gradclip_reports.difference_text import draw
 from gradclip_reports.layout import find_width, uses_color
 from gradclip_reports.progress import progress_bar
@@ -47,7 +47,7 @@ def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on:
     """Compare two adapters or records: first their formulas, then their differences, the severest first.
 
     A and B are names or files of adapters, which are run now, or records that `gradclip check -o` wrote. Without
-    SUBJECT, the comparison takes, for each operation, the entry point that answers most cases.
+    SUBJECT, the comparison takes, for each operation, the entry point that answers most cases, and the one on a mesh.
 
     \b
     gradclip diff torch tensorflow --venv
@@ -82,7 +82,8 @@ def _read_side(text: str, options: TargetOptions) -> Side:
     if wanted and not chosen:
         msg = f"{run.header.adapter} has no entry point {wanted!r}.{suggest_known(wanted, names)}"
         raise click.UsageError(msg)
-    return Side(run.header.heading, run, choose_subjects(run, chosen))
+    on_meshes = () if chosen else choose_on_meshes(run)
+    return Side(run.header.heading, run, tuple(dict.fromkeys((*choose_subjects(run, chosen), *on_meshes))))
 
 
 def _find_record(text: str) -> tuple[Path | None, str]:

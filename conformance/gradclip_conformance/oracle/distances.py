@@ -29,7 +29,10 @@ __all__ = [
 ]
 
 #: Arrays of more elements than this, in formats of at most 24 bits, are measured in float64.
-MANY = 4096
+MANY = 64
+#: A distance in float64 that is nearer than this to a multiple of 1/2 ulp is measured exactly in arrays of at most
+#: `SHORT` elements, because it may lie at a bound. The error of a distance is smaller.
+NEAR_HALF, SHORT = 2.0**-24, 4096
 
 #: This many elements are measured in float64 at once. They fit in a processor's cache.
 BLOCK = 2**14
@@ -50,10 +53,11 @@ def measure_distances(got: bytes, expected: ExpectedArray, dtype: str) -> npt.ND
     Signs of zeros do not count. An infinity has the distance 0 if the expected element rounds to it. A NaN has the
     distance 0 if a NaN is expected. Any other distance between a finite and a nonfinite number is infinite.
 
-    The distance is exact, except that it is rounded to float64. Arrays of more than 4096 elements in a format of `p <=
+    The distance is exact, except that it is rounded to float64. Arrays of more than 64 elements in a format of `p <=
     24` bits are an exception: there the expected element is the product of two float64 (three roundings). So the
     distance is wrong by at most `3 * 2**(p - 53)` ulp, 6e-9 at p = 24, and by 0 if the coefficient is 1 or a power of
-    two. If that error could give the wrong binade, the element is measured exactly.
+    two. If that error could give the wrong binade, the element is measured exactly. So it is in arrays of at most 4096
+    elements if the distance could be a multiple of 1/2 ulp, as many bounds are.
 
     Raises
     ------
@@ -111,8 +115,14 @@ def _measure_one_by_one(
     # The power of two goes to one side of the quotient, so that both sides are integers.
     up, down = 1 << max(lowest, 0), denominator << max(-lowest, 0)
     result = []
+    # Elements often repeat.
+    known: dict[tuple[int, int], float] = {}
     for place in places:
-        target = values.integers[place] * scale
+        pair = got.integers[place], values.integers[place]
+        if pair in known and place not in got.special:
+            result.append(known[pair])
+            continue
+        target = pair[1] * scale
         _, unit = round_quotient(abs(target) * up, down, form)
         if place in got.special:
             exact = Fraction(target * up, down)
@@ -120,8 +130,9 @@ def _measure_one_by_one(
             result.append(math.inf if math.isnan(got.special[place]) else measure_distance(infinity, exact, form))
             continue
         unit = form.find_ulp_exponent(unit) - lowest
-        error = abs(got.integers[place] * got_scale - target)
-        result.append(_divide(error << max(-unit, 0), denominator << max(unit, 0)))
+        error = abs(pair[0] * got_scale - target)
+        known[pair] = _divide(error << max(-unit, 0), denominator << max(unit, 0))
+        result.append(known[pair])
     return np.array(result, dtype=np.float64)
 
 
@@ -151,8 +162,13 @@ def _measure_in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> np
         every: npt.NDArray[np.float64] = np.ldexp(np.abs(measured - target), -unit)
     every[~np.isfinite(measured)] = np.inf
     every[np.isinf(measured) & overflows & (np.sign(measured) == np.sign(target))] = 0.0
-    if doubtful:
-        every[doubtful] = _measure_one_by_one(decode(got, form.name), expected, form, doubtful)
+    if len(every) <= SHORT and not expected.is_unchanged:
+        halves = 2 * every
+        with np.errstate(invalid="ignore"):
+            doubtful |= (halves > 0.5) & (np.abs(halves - np.rint(halves)) < 2 * NEAR_HALF)
+    if doubtful.any():
+        places = np.flatnonzero(doubtful)
+        every[places] = _measure_one_by_one(decode(got, form.name), expected, form, places.tolist())
     return every
 
 
@@ -163,8 +179,8 @@ def _compute_targets(expected: ExpectedArray) -> npt.NDArray[np.float64]:
     return np.ldexp(exact, expected.values.exponent) * factor
 
 
-def _find_units(target: npt.NDArray[np.float64], form: Format) -> tuple[npt.NDArray[np.int64], list[int]]:
-    """Return the exponents of the units of elements rounded to the format, and the places where they are doubtful.
+def _find_units(target: npt.NDArray[np.float64], form: Format) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Return the exponents of the units of elements rounded to the format, and whether each is doubtful.
 
     The exponents have no upper bound.
     """
@@ -174,7 +190,7 @@ def _find_units(target: npt.NDArray[np.float64], form: Format) -> tuple[npt.NDAr
     carry = 1.0 - 2.0 ** -(form.precision + 1)
     carries = (mantissas >= carry) & (leading >= form.minimum_exponent)
     unit = np.maximum(leading, form.minimum_exponent) - form.precision + 1 + carries
-    return unit, np.flatnonzero(np.abs(mantissas - carry) < 2.0**-50).tolist()
+    return unit, np.abs(mantissas - carry) < 2.0**-50
 
 
 #: The grades, from the best to the worst.

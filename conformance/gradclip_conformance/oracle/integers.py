@@ -11,6 +11,7 @@ same functions and takes every order. Neither shares code with the reference imp
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
@@ -88,7 +89,7 @@ def _add_powers(tensors: Iterable[DyadicArray], p: int) -> Fraction:
     total = Fraction(0)
     for tensor in tensors:
         integers = list_finite_integers(tensor)
-        powers = (m * m for m in integers) if p == 2 else (abs(m) ** p for m in integers)
+        powers = map(operator.mul, integers, integers) if p == 2 else (abs(m) ** p for m in integers)
         total += sum(powers) * compute_power_of_two(p * tensor.exponent)
     return total
 
@@ -181,13 +182,16 @@ def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Frac
     denominator = math.lcm(*(bound.denominator for bound in bounds), 1 << max(-values.exponent, 0))
     scale = denominator << values.exponent if values.exponent >= 0 else denominator >> -values.exponent
     least, most = (bound.numerator * (denominator // bound.denominator) for bound in bounds)
-    clipped = [min(max(m * scale, least), most) for m in values.integers]
+    least = min(least, most)
+    scaled = values.integers if scale == 1 else [m * scale for m in values.integers]
+    # This takes half the time of `min` and `max`.
+    clipped = [least if m < least else most if m > most else m for m in scaled]
     special = {}
     for place, value in values.special.items():
         if math.isnan(value):
             special[place] = value
         else:
-            clipped[place] = most if value > 0 else min(least, most)
+            clipped[place] = most if value > 0 else least
     negative = [m < 0 or (m == 0 and sign) for m, sign in zip(clipped, values.negative, strict=True)]
     return ExpectedArray(DyadicArray(clipped, 0, negative, special), 1, denominator)
 

@@ -43,8 +43,7 @@ SECOND = _import_second()
 
 #: The second oracle is not asked about more elements than this. It takes them one by one, and more elements of the
 #: same kinds cannot reveal another fault of the first oracle.
-MANY = 4096
-
+MANY = 512
 
 #: Predictions of at most this many elements are cached for all entry points of a framework. Of larger ones, the last
 #: ones are kept, with about this many elements in all.
@@ -102,7 +101,7 @@ def _clip_by_value(values: DyadicArray, low: float, high: float) -> ExpectedArra
         If the oracles contradict each other.
     """
     # Replace an infinite bound by a finite one that no finite element reaches.
-    reach = (1 + max((abs(integer) for integer in values.integers), default=0)) * compute_power_of_two(values.exponent)
+    reach = (1 + max(map(abs, values.integers), default=0)) * compute_power_of_two(values.exponent)
     beyond = reach + max((abs(Fraction(bound)) for bound in (low, high) if math.isfinite(bound)), default=Fraction(0))
     bounds = [bound if math.isfinite(bound) else beyond * (1 if bound > 0 else -1) for bound in (low, high)]
     first = integers.clip_by_value(values, *bounds)
@@ -349,6 +348,8 @@ def _find_unit_exponent(tensor: DyadicArray) -> int:
     bits = 0
     for integer in tensor.integers:
         bits |= abs(integer)
+        if bits & 1:
+            break
     return tensor.exponent + (bits & -bits).bit_length() - 1
 
 

@@ -13,9 +13,11 @@ from ..judge.model import Answer, Connection, Raised, Replied
 __all__ = ["ask_case", "begin_case"]
 
 
-def begin_case(connection: Connection, case: Case, subject: EntryPoint) -> None:
-    """Let a subject begin to answer the case that will be asked next."""
-    connection.begin(_make_call(case, subject))
+def begin_case(connection: Connection, case: Case, subject: EntryPoint) -> int:
+    """Let a subject begin to answer a case that will be asked soon. Return the number of bytes of its gradients."""
+    call = _make_call(case, subject)
+    connection.begin(call)
+    return sum(len(gradient.array.data) for gradient in call.gradients if gradient.array is not None)
 
 
 def ask_case(connection: Connection, case: Case, subject: EntryPoint, timeout: float) -> Answer:

@@ -7,9 +7,10 @@ For each call, the suite sends one `call`, and the answer must come back within 
 else happens, the suite ends the process. The reason becomes the answer to this call, and the next call starts a new
 process.
 
-A thread writes the messages, so the suite waits only for the answer, and the limits hold in both directions. The next
-call may be sent before the last answer is judged; its time limit counts from the moment when the suite waits. The suite
-does not trust the host: `pipes` reads in pieces and stops at a limit, and `messages` checks the contents.
+A thread writes the messages, so the suite waits only for the answer, and the limits hold in both directions. Calls may
+be sent before the last answer is judged; the time limit of a call counts from the moment when the suite waits for its
+answer. The suite does not trust the host: `pipes` reads in pieces and stops at a limit, and `messages` checks the
+contents.
 """
 
 from __future__ import annotations
@@ -101,6 +102,8 @@ class HostProcess:
         self._number = 0
         #: The calls that were sent and not yet asked for, by number, and the lines that have answered some of them.
         self._open: dict[int, Call] = {}
+        #: The number of bytes that the line of an answer to each of them may have.
+        self._limits: dict[int, int] = {}
         self._received: dict[int, str] = {}
         self._closed = False
         self._knows_recipes = False
@@ -117,7 +120,7 @@ class HostProcess:
 
     def begin(self, call: Call) -> None:
         """Send a call that will be asked soon, so that the host answers it while the suite judges another answer."""
-        if self._process is not None and not self._early.holds(call) and call not in self._open.values():
+        if self._process is not None and not self._early.holds(call):
             self._open_call(call)
 
     def ask(self, call: Call, timeout: float) -> Answer:
@@ -137,8 +140,7 @@ class HostProcess:
                 text = f"The host process could not be started again: {error}"
                 return TimedOut(self.load_seconds, text) if error.kind == "start-timeout" else Died(text)
         timeout = self._compilations.find_limit(call, timeout)
-        begun = [number for number, other in self._open.items() if other == call]
-        number = begun[0] if begun else self._open_call(call)
+        number = next((number for number, other in self._open.items() if other == call), None) or self._open_call(call)
         try:
             # The host answers in the order in which the calls were sent.
             for earlier in [each for each in self._open if each < number and each not in self._received]:
@@ -156,7 +158,7 @@ class HostProcess:
             return Died(f"The host process was ended: {error}")
         if line is None:
             return Died(self._describe_death())
-        self._open.pop(number)
+        del self._open[number], self._limits[number]
         answer = read_answer(line, number, call)
         if isinstance(answer, Died):
             self._end()
@@ -167,7 +169,8 @@ class HostProcess:
         self._number += 1
         self._open[self._number] = call
         self._errors.begin()
-        self._lines.allow(max(map(count_answer_line_bytes, self._open.values())))
+        self._limits[self._number] = count_answer_line_bytes(call)
+        self._lines.allow(max(self._limits.values()), len(self._limits))
         self._send(wire.encode_call(call, self._number, self._knows_recipes))
         return self._number
 
@@ -334,6 +337,7 @@ class HostProcess:
     def _end(self) -> None:
         process, self._process = self._process, None
         self._open.clear()
+        self._limits.clear()
         self._received.clear()
         if process is None:
             return

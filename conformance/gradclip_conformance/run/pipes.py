@@ -20,7 +20,7 @@ __all__ = ["LineReader", "LineWriter", "PipeFlooded", "Tail"]
 PIECE = 1 << 16
 #: A pipe that can be written takes this many bytes at once. (Windows has no such number.)
 AT_ONCE: int = getattr(select, "PIPE_BUF", 0)
-#: The number of lines that a host may send before they are requested.
+#: The number of lines that a host may send beyond those that answer calls.
 UNASKED_LINES = 16
 #: This many last bytes of standard error are kept, and this many characters of a line are shown.
 TAIL_BYTES, TAIL_LINE = 16 << 10, 1000
@@ -70,9 +70,24 @@ class LineWriter:
         # Close the stream here. If a child of the host still holds it, closing it in another thread would block.
         with contextlib.suppress(OSError), stream:
             for data in iter(self._lines.get, None):
-                stream.write(data)
+                # While another thread computes, each turn of this one waits for milliseconds: take all lines at once.
+                ready = [data]
+                while (more := self._take_now()) is not None:
+                    ready.append(more)
+                stream.write(b"".join(ready))
                 stream.flush()
-                self._lines.task_done()
+                for _ in ready:
+                    self._lines.task_done()
+
+    def _take_now(self) -> bytes | None:
+        """Return the next line if there is one. The end stays in the queue."""
+        try:
+            data = self._lines.get_nowait()
+        except queue.Empty:
+            return None
+        if data is None:
+            self._lines.put(None)
+        return data
 
 
 class LineReader:
@@ -81,15 +96,17 @@ class LineReader:
     def __init__(self) -> None:
         self._lines: queue.Queue[str | PipeFlooded | None] = queue.Queue()
         self._limit = 0
+        self._expected = 0
 
     def start(self, stream: IO[bytes], limit: int) -> None:
         """Begin to read a stream. `limit` is the number of bytes that its first line may have."""
         self._limit = limit
         threading.Thread(target=self._run, args=(stream,), daemon=True).start()
 
-    def allow(self, limit: int) -> None:
-        """Let each line have this number of bytes from now on."""
+    def allow(self, limit: int, expected: int) -> None:
+        """Let each line have this number of bytes from now on, and expect a number of lines that are not yet read."""
         self._limit = limit
+        self._expected = expected
 
     def read(self, timeout: float) -> str | None:
         """Return the next line, or None if the pipe is closed.
@@ -123,7 +140,7 @@ class LineReader:
                 begun.clear()
                 if len(line) > self._limit:
                     return self._explain_too_long()
-                if self._lines.qsize() >= UNASKED_LINES:
+                if self._lines.qsize() >= self._expected + UNASKED_LINES:
                     return PipeFlooded(f"it wrote more than {UNASKED_LINES} unrequested lines")
                 self._lines.put(line.decode("utf-8", "replace"))
             begun += rest

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
@@ -64,6 +65,11 @@ __all__ = [
 
 #: The longest wait for the jobs. If a signal arrives just before a wait, Python handles it only after the wait.
 SIGNAL_SECONDS = 0.25
+
+#: The number of calls that a host may answer while the suite judges an earlier answer, and the bytes of their gradients
+#: from which on no other one is sent. Heavy calls come together, and so do heavy verdicts: with two calls under way,
+#: host and suite wait for each other, and a run of NumPy takes half as long again.
+CALLS_UNDER_WAY, BYTES_UNDER_WAY = 128, 16 << 20
 
 #: The folders of an absolute path, alone or after a sign, such as in `--output=/data/runs/run.jsonl`.
 FOLDERS = re.compile(r"(?<![^\s=,:'\"])(?:[A-Za-z]:)?[\\/](?:[^\\/\s=]+[\\/])+")
@@ -254,13 +260,32 @@ def run_cells(
     probes: AbilityProbes | None = None,
     evidence: list[Evidence] | None = None,
 ) -> Iterator[Cell]:
-    """Run cells one after another, as `run_cell` does. The adapter answers the next cell while one is judged."""
+    """Run cells one after another, as `run_cell` does. The adapter answers the next cells while one is judged."""
     waiting = iter(planned)
-    current = next(waiting, None)
-    while current is not None:
-        following = next(waiting, None)
-        yield run_cell(connection, current, timeout, claims, known, probes, evidence, following=following)
-        current = following
+    begun: deque[tuple[PlannedCell, int]] = deque()
+    total = 0
+    while True:
+        while (
+            len(begun) < CALLS_UNDER_WAY and total < BYTES_UNDER_WAY and (following := next(waiting, None)) is not None
+        ):
+            begun.append(_begin_cell(connection, following))
+            total += begun[-1][1]
+        if not begun:
+            return
+        current, size = begun.popleft()
+        yield run_cell(connection, current, timeout, claims, known, probes, evidence)
+        total -= size
+
+
+def _begin_cell(connection: Connection, planned: PlannedCell) -> tuple[PlannedCell, int]:
+    """Make the case of a cell, let the adapter begin to answer it, and return both with the bytes of its gradients."""
+    if planned.missing is not None:
+        return planned, 0
+    # If the call cannot be made, its own cell says so.
+    with contextlib.suppress(Exception):
+        planned = replace(planned, case=planned.case.make())
+        return planned, begin_case(connection, planned.case, planned.subject)
+    return planned, 0
 
 
 def run_cell(
@@ -271,8 +296,6 @@ def run_cell(
     known: Sequence[KnownFailure] = (),
     probes: AbilityProbes | None = None,
     evidence: list[Evidence] | None = None,
-    *,
-    following: PlannedCell | None = None,
 ) -> Cell:
     """Call the subject for one cell, and judge the answer.
 
@@ -286,8 +309,6 @@ def run_cell(
         The findings about abilities that subjects do not declare.
     evidence
         A list that receives the answers of a wrong cell, for the findings.
-    following
-        The cell that is run next, if it is known.
     """
     start = time.perf_counter()
     planned = replace(planned, case=planned.case.make())
@@ -296,7 +317,7 @@ def run_cell(
     judged: Judged | None = None
     try:
         if planned.missing is None:
-            judged = _judge(connection, planned, timeout, claims, known, following)
+            judged = _judge(connection, planned, timeout, claims, known)
             verdict = judged.verdict
         else:
             verdict = (probes or AbilityProbes()).judge(planned, connection, timeout)
@@ -334,11 +355,8 @@ def _judge(
     timeout: float,
     claims: Sequence[Claim],
     known: Sequence[KnownFailure],
-    following: PlannedCell | None,
 ) -> Judged:
-    if following is not None and following.missing is not None:
-        following = None
-    judged = _ask_and_judge(connection, planned, timeout, claims, known, following)
+    judged = _ask_and_judge(connection, planned, timeout, claims, known)
     if not is_known_to_end(judged):
         return judged
     # A fresh process shows that no earlier call is to blame, and another one protects the later calls.
@@ -355,14 +373,8 @@ def _ask_and_judge(
     timeout: float,
     claims: Sequence[Claim],
     known: Sequence[KnownFailure],
-    next_one: PlannedCell | None = None,
 ) -> Judged:
     case, subject = planned.case, planned.subject
-    begin_case(connection, case, subject)
-    if next_one is not None:
-        # If the call cannot be made, its own cell says so.
-        with contextlib.suppress(Exception):
-            begin_case(connection, next_one.case.make(), next_one.subject)
     answers = [ask_case(connection, case, subject, timeout)]
     following = follow_up(case, answers[0])
     if following is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import NamedTuple
 
 from .finding_text import write_short_line
@@ -11,7 +10,7 @@ from .lines import Cell, Finding, Run
 from .statuses import NOT_RUN
 from .values import escape_text, format_value, shorten_text
 
-__all__ = ["OUTCOMES", "Outcome", "describe_outcome", "list_outcomes", "measure_milliseconds"]
+__all__ = ["OUTCOMES", "Outcome", "describe_outcome", "list_outcomes"]
 
 #: A longer reason is cut: a report of tests repeats it for each cell.
 DETAIL = 4000
@@ -69,9 +68,3 @@ def describe_outcome(item: Outcome) -> str:
     lines += [f"see: {escape_text(cell.url)}"] if cell.url else []
     lines += [f"finding: {write_short_line(item.finding)}"] if item.finding else []
     return "\n".join(lines)
-
-
-def measure_milliseconds(run: Run) -> tuple[int, int]:
-    """Return the start of the run, in milliseconds since 1970, and the total time of its cells."""
-    started = datetime.fromisoformat(run.header.started)
-    return round(started.timestamp() * 1000), round(1000 * sum(cell.seconds for cell in run.cells))

@@ -50,30 +50,6 @@ from gradclip_reports.records import Cell, Run, read_runs
 DRIVER = Path(__file__).with_name("run_scripts.py")
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 
-#: Why a failure has no script: it is about more than the numbers of one call, or the call does not fit into a script.
-WITHOUT_SCRIPT = (
-    "A script cannot show the expectation 'derivative'",
-    "A script cannot show the expectation 'no-shared-memory'",
-    "A script cannot show the expectation 'no-warnings'",
-    "A script cannot show the expectation 'rounded-bounds'",
-    "A script cannot show the expectation 'surroundings-kept'",
-    "A script cannot show the expectation 'update'",
-    "passes a sparse gradient. No script does that",
-    "elements, too many to write out",
-    "has several examples. No script takes their sum apart",
-    "relates calls, and the record does not hold their answers",
-)
-
-#: Rows of the sampler are long, lie in many layouts, and may break a rule about calls or buffers. The data of
-#: some rows have changed since their record was published.
-ROWS_WITHOUT_SCRIPT = (
-    "had other numbers in the version of the suite that made the record",
-    "A script cannot show the expectation 'combination'",
-    "The suite does not know how to make a gradient with the layout",
-    "different gradients, too many to write out",
-    "which no script can show",
-)
-
 #: The part of a case's name that only rows of the sampler have: the numbers of elements and of gradients.
 ROW = re.compile(r"/s\d+_n\d+")
 

@@ -20,45 +20,6 @@ from gradclip_reports.render import FORMATS, render
 from gradclip_reports.statuses import STATUSES
 from gradclip_reports.values import format_value
 
-#: The parts of the CTRF schema that concern a report without retries and insights.
-INTEGER, STRING = {"type": "integer"}, {"type": "string"}
-STRINGS = {"type": "array", "items": STRING, "minItems": 1}
-
-
-def close_schema(required: list[str], **properties: Any) -> dict[str, Any]:
-    """Return the schema of an object with these members and no others."""
-    return {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
-
-
-SUMMARY = ["tests", "passed", "failed", "skipped", "pending", "other", "start", "stop"]
-CTRF = close_schema(
-    ["reportFormat", "specVersion", "results"],
-    reportFormat={"const": "CTRF"},
-    specVersion={"type": "string", "pattern": r"^[0-9]+\.[0-9]+\.[0-9]+$"},
-    generatedBy=STRING,
-    results=close_schema(
-        ["tool", "summary", "tests"],
-        tool=close_schema(["name"], name={"type": "string", "minLength": 1}, version=STRING),
-        summary=close_schema(SUMMARY, suites=INTEGER, **dict.fromkeys(SUMMARY, INTEGER)),
-        environment=close_schema([], extra={"type": "object"}),
-        tests={
-            "type": "array",
-            "items": close_schema(
-                ["name", "status", "duration"],
-                name={"type": "string", "minLength": 1},
-                status={"enum": ["passed", "failed", "skipped", "pending", "other"]},
-                duration=INTEGER,
-                suite=STRINGS,
-                message=STRING,
-                trace=STRING,
-                rawStatus=STRING,
-                type=STRING,
-                labels={"type": "object", "additionalProperties": STRING},
-            ),
-        },
-    ),
-)
-
 
 def count_outcomes(runs: list[Run]) -> Counter[str]:
     """Count the planned cells of each outcome from the footers."""

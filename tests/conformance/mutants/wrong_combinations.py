@@ -46,6 +46,18 @@ class ZeroesWhatOverflows(ClipFunction):
         return np.zeros_like(result)
 
 
+@caught_by("combinations", dtypes=("float32", "float64"))
+class WritesWholeVectors(ClipFunction):
+    """Zero the bytes behind a gradient that lies within a buffer, up to the end of a vector of 16 bytes."""
+
+    def hand_back(self, grad: Array, result: Any) -> Any:
+        base = grad.base
+        if grad.flags.c_contiguous and base is not None and base.dtype == np.uint8:
+            end = grad.ctypes.data + grad.nbytes - base.ctypes.data
+            base[end : end + -grad.nbytes % 16] = 0
+        return result
+
+
 # Averages.
 
 

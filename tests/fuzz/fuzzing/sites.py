@@ -23,7 +23,7 @@ from gradclip_spec.rules.questions import load_questions
 from .drawings import check_text, parse_strictly
 from .target import require
 
-__all__ = ["check_site"]
+__all__ = ["Page", "check_pages", "check_site"]
 
 _NAME = re.compile(r"(\w+/)?[a-z0-9-]+\.(html|js|css)")
 _TAG = re.compile(r"<([a-z][a-z0-9]*)")
@@ -33,21 +33,22 @@ _ADDRESSES = ("href", "src", "action", "data", "formaction", "poster", "srcset",
 _RULES = _CAUSES = 3
 
 
-class _Page(HTMLParser):
-    """Collect the tags, the attributes and the texts of a page."""
+class Page(HTMLParser):
+    """Collect the tags of a page, with their attributes."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str]]] = []
-        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def list_values(self, name: str) -> list[str]:
+        """Return the values of an attribute."""
+        return [attributes[name] for _, attributes in self.tags if name in attributes]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Keep a tag."""
         self.tags.append((tag, {name: value or "" for name, value in attrs}))
-
-    def handle_data(self, data: str) -> None:
-        """Keep a text."""
-        self.texts.append(data)
 
     def handle_comment(self, data: str) -> None:
         """Refuse a comment, because the templates have none."""
@@ -65,13 +66,17 @@ def _list_tags() -> frozenset[str]:
     package = files("gradclip_reports.site")
     templates = [one for one in (package / "templates").iterdir() if one.name.endswith(".html")]
     written = [one.read_text("utf-8") for one in templates]
-    written += [write_mathml(rule.formula) for rule in _load_catalogue().rules if rule.formula]
+    written += map(write_mathml, {rule.formula for rule in rules.load() if rule.formula})
     return frozenset(tag for text in written for tag in _TAG.findall(text))
 
 
 def check_site(runs: Sequence[Run], folder: Path) -> None:
     """Build the site of runs in a folder, and require that no text of them acts in it."""
-    count = build_site([(run, "record.jsonl") for run in runs], folder, _load_catalogue(), _write_script)
+    check_pages(folder, build_site([(run, "record.jsonl") for run in runs], folder, _load_catalogue(), _write_script))
+
+
+def check_pages(folder: Path, count: int) -> None:
+    """Require that a folder holds this number of files of a site, and that each of them is safe."""
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     require(count == len(paths), f"{count} files were written, and there are {len(paths)}")
     for name, path in paths.items():
@@ -103,9 +108,7 @@ def _check_data(text: str, name: str) -> None:
 def _check_page(text: str, name: str, folder: Path) -> None:
     """Require that a page has no tags but ours, no scripts but ours, and no links but safe ones."""
     check_text(text, name)
-    page = _Page()
-    page.feed(text)
-    page.close()
+    page = Page(text)
     for tag, attributes in page.tags:
         require(tag in _list_tags(), f"{name} has the tag {tag!r}")
         acting = [one for one in attributes if one.startswith("on") or one in ("style", "srcdoc")]

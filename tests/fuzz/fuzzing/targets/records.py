@@ -47,18 +47,6 @@ def _find_shown_paths(name: str) -> dict[tuple[str, str], list[list[Any]]]:
     return by_member
 
 
-def _find_unexplained_cell(name: str) -> int:
-    """Return the number of the first line that is a cell which no finding explains."""
-    lines = DOCUMENTS[name]
-    found = [line["cells"] for line in lines if line["record"] == "finding"]
-    explained = {(subject, case) for cells in found for subject, cases in cells.items() for case in cases}
-    return next(
-        number
-        for number, line in enumerate(lines)
-        if line["record"] == "cell" and (line["subject"], line["case"]) not in explained
-    )
-
-
 def _draw_shown_texts(name: str) -> SearchStrategy[Any]:
     """Draw attacks that replace texts which reports show, wherever these texts occur."""
     by_member = _find_shown_paths(name)

@@ -77,7 +77,7 @@ def test_adapter_answers_like_a_training_step(
     assert reply.norm is None or reply.norm.numpy() == float(norm)
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", [*STAGES, 3])
 def test_two_processes_clip_the_average_of_their_gradients(adapter: DeepSpeedAdapter, stage: int) -> None:
     gradients = (
         Gradient("split", Array.of(np.array([3.0, 0.0, 0.0], "float32")), placements={"ranks": 0}),
@@ -93,6 +93,39 @@ def test_two_processes_clip_the_average_of_their_gradients(adapter: DeepSpeedAda
     assert copied[0] == pytest.approx([0.4, 1.2], rel=1e-6)
     assert reply.apart == ()
     assert reply.norm is None if stage == 0 else reply.norm.numpy() == 13.0
+
+
+EXPERTS = (
+    Gradient("dense", Array.of(np.array([2.0, -3.0], "float32"))),
+    Gradient("first", Array.of(np.array([4.0, 0.0], "float32")), placements={"expert": "owned by 0"}),
+    Gradient("second", Array.of(np.array([10.0, 0.0], "float32")), placements={"expert": "owned by 1"}),
+)
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_experts_of_all_ranks_count(adapter: DeepSpeedAdapter, stage: int) -> None:
+    options = {"clip_norm": 1.0, "mesh": "replica=2,expert=2"}
+
+    reply = adapter.call(Call(name_step(stage, ", experts"), EXPERTS, options))
+
+    norm = np.sqrt(129)
+    for one, gradient in zip(reply.gradients, EXPERTS, strict=True):
+        assert one.numpy() == pytest.approx(gradient.array.numpy() / norm, rel=1e-6)
+    assert reply.norm.numpy() == pytest.approx(norm, rel=1e-6)
+    assert reply.apart == ()
+
+
+def test_steps_below_the_threshold_give_each_rank_its_own_expert(adapter: DeepSpeedAdapter) -> None:
+    reply = adapter.call(Call(name_step(0, ", experts"), EXPERTS, {"clip_norm": 16.0, "mesh": "replica=2,expert=2"}))
+
+    assert [one.numpy().tolist() for one in reply.gradients] == [[2.0, -3.0], [4.0, 0.0], [10.0, 0.0]]
+
+
+def test_ranks_with_other_numbers_of_experts_are_refused(adapter: DeepSpeedAdapter) -> None:
+    options = {"clip_norm": 1.0, "mesh": "replica=2,expert=2"}
+
+    with pytest.raises(Unsupported, match="as many experts"):
+        adapter.call(Call(name_step(1, ", experts"), EXPERTS[:2], options))
 
 
 def test_functions_take_the_options_of_their_signatures(adapter: DeepSpeedAdapter) -> None:
@@ -116,5 +149,5 @@ def test_engine_refuses_what_its_configuration_does_not_have(adapter: DeepSpeedA
         adapter.call(Call(name_step(1), gradients, {"clip_norm": 1.0, "norm_type": 1.0}))
     with pytest.raises(Unsupported):
         adapter.call(Call(name_step(1), (), {"clip_norm": 1.0}))
-    with pytest.raises(Unsupported, match="does not say in how many"):
+    with pytest.raises(Unsupported, match="does not say in which mesh"):
         adapter.call(Call(name_step(1, ", distributed"), gradients, {"clip_norm": 1.0}))

@@ -24,7 +24,7 @@ ENGINES = {
     "tensorflow": ("MirroredStrategy",),
     "keras-tensorflow": ("MirroredStrategy",),
     "paddle": ("fleet",),
-    "deepspeed": ("ZeRO 0", "ZeRO 1", "ZeRO 2"),
+    "deepspeed": ("ZeRO 3", "ZeRO 0, experts", "ZeRO 1, experts", "ZeRO 2, experts"),
 }
 
 

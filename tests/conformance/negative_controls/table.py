@@ -87,6 +87,10 @@ TABLE: dict[str, list[tuple[str, Kind]]] = {
             "deepspeed.runtime.zero.stage_1_and_2:DeepSpeedZeroOptimizer.unscale_and_clip_grads",
             of_method(tensors),
         ),
+        (
+            "deepspeed.runtime.zero.stage3:DeepSpeedZeroOptimizer_Stage3.unscale_and_clip_grads",
+            make_changed(lambda optimizer, group, norm: [optimizer.fp32_partitioned_groups_flat[group].grad]),
+        ),
     ],
     "paddle": [
         ("paddle.nn:ClipGradByValue.__call__", outermost(of_method(pairs))),

@@ -1,6 +1,6 @@
 """Adapt DeepSpeed: a step of its engine with `gradient_clipping`, with and without ZeRO, and two of its functions.
 
-DeepSpeed computes on the CPU and communicates over gloo.
+DeepSpeed computes on the CPU and communicates over gloo. `deepspeed_experts` has the steps of models with experts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from .parameters import (
 )
 from .process_group import join_group, join_group_of_one
 
-__all__ = ["DeepSpeedAdapter", "join"]
+__all__ = ["EXPERT_STEPS", "DeepSpeedAdapter", "join", "join_processes", "make_addend", "take_step"]
 
 #: The dtypes that a configuration offers.
 DTYPES = ("float16", "bfloat16", "float32")
@@ -68,7 +68,7 @@ class DeepSpeedAdapter(ParametersAdapter):
 
     def subjects(self) -> Sequence[EntryPoint]:
         """Return all entry points, the distributed ones last."""
-        return [*super().subjects(), *self._engine.subjects(), *SHARED_STEPS.values()]
+        return [*super().subjects(), *self._engine.subjects(), *SHARED_STEPS.values(), *EXPERT_STEPS.values()]
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names. Several processes answer a distributed call.
@@ -81,12 +81,17 @@ class DeepSpeedAdapter(ParametersAdapter):
         if any(gradient.array is not None and gradient.array.dtype == "float64" for gradient in call.gradients):
             message = "DeepSpeed trains in fp32, bf16 and fp16, and its engine refuses to average float64"
             raise Unsupported(message, "interface")
-        entry = self._engine.entry_points.get(call.subject) or SHARED_STEPS.get(call.subject)
-        if entry is None:
+        steps = {**self._engine.entry_points, **SHARED_STEPS, **EXPERT_STEPS}
+        if call.subject not in steps:
             return super().call(call)
-        _refuse(call, entry)
-        if entry.name in self._engine.entry_points:
+        _refuse(call, steps[call.subject])
+        if call.subject in self._engine.entry_points:
             return self._engine.call(call)
+        if call.subject in EXPERT_STEPS:
+            # That module imports this one.
+            from .deepspeed_experts import answer_with_experts
+
+            return answer_with_experts(call)
         world = get_mesh(call).size
         return _TEAMS.setdefault(world, Team(MODULE, world)).call(call)
 
@@ -114,10 +119,15 @@ def _refuse(call: Call, subject: EntryPoint) -> None:
 
 def join(rank: int, world: int, folder: str) -> Answer:
     """Join the group of processes, and return the function that answers its calls."""
+    join_processes(rank, world, folder)
+    return lambda call: _answer_together(call, rank, world)
+
+
+def join_processes(rank: int, world: int, folder: str) -> None:
+    """Make this process a member of the group, and let DeepSpeed use it."""
     os.environ["LOCAL_RANK"] = str(rank)
     join_group(rank, world, folder)
     _use_group()
-    return lambda call: _answer_together(call, rank, world)
 
 
 def _use_group() -> None:
@@ -132,7 +142,7 @@ def _answer_together(call: Call, rank: int, world: int) -> Reply:
 
     Every process gets whole parameters back. Of those that the call shares out, it returns its part.
     """
-    addends = tuple(_make_addend(gradient, rank, world) for gradient in call.gradients)
+    addends = tuple(make_addend(gradient, world, is_first=not rank) for gradient in call.gradients)
     options = {name: value for name, value in call.options.items() if name != "mesh"}
     reply = answer_call(SHARED_STEPS[call.subject], replace(call, gradients=addends, options=options))
     parts = [
@@ -142,7 +152,7 @@ def _answer_together(call: Call, rank: int, world: int) -> Reply:
     return replace(reply, gradients=tuple(parts), inputs=None)
 
 
-def _make_addend(gradient: Gradient, rank: int, world: int) -> Gradient:
+def make_addend(gradient: Gradient, world: int, *, is_first: bool) -> Gradient:
     """Return the gradient of a process. Only the first one has any, so a clip before the average is wrong."""
     if gradient.array is None:
         return gradient
@@ -152,28 +162,46 @@ def _make_addend(gradient: Gradient, rank: int, world: int) -> Gradient:
     if not torch.equal(torch.isfinite(scaled), torch.isfinite(tensor)):
         message = "the gradient of one process, which the average divides, would overflow"
         raise Unsupported(message)
-    return replace(gradient, array=read_array(torch.zeros_like(tensor) if rank else scaled))
+    return replace(gradient, array=read_array(scaled if is_first else torch.zeros_like(tensor)))
 
 
 def _step(passed: Callable[[], list[Parameter]], options: Mapping[str, Any], stage: int) -> Any:
-    """Take a step from zero, and return the norm. DeepSpeed may return it as a number or as a tensor, or not at all."""
     parameters = passed()
     model = GivenGradients(parameters)
+    norm = take_step(model, parameters, options, stage)
+    for parameter, gradient in zip(parameters, model.given):
+        parameter.grad = gradient
+    return norm
+
+
+def take_step(model: GivenGradients, groups: Sequence[Any], options: Mapping[str, Any], stage: int) -> Any:
+    """Take a step from zero, and return the norm. DeepSpeed may return it as a number or as a tensor, or not at all.
+
+    `groups` are the parameters of the optimizer, or its groups of parameters.
+    """
     config = {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_clipping": options["clip_norm"],
         "zero_optimization": {"stage": stage},
         "zero_allow_untested_optimizer": True,
-        "bf16": {"enabled": parameters[0].dtype == torch.bfloat16},
+        "bf16": {"enabled": model.held[0].dtype == torch.bfloat16},
     }
-    sgd = torch.optim.SGD(parameters, lr=options.get("learning_rate", 1.0))
+    sgd = torch.optim.SGD(groups, lr=options.get("learning_rate", 1.0))
     engine, *_ = deepspeed.initialize(model=model, optimizer=sgd, config=config, **select_more(options))
     engine.backward(engine())
     engine.step()
     norm = engine.get_global_grad_norm()
-    for parameter, gradient in zip(parameters, model.given):
-        parameter.grad = gradient
+    if stage == 3:
+        _gather_parts(list(model.held))
     return torch.tensor(norm, dtype=torch.float64) if isinstance(norm, float) else norm
+
+
+def _gather_parts(parameters: Sequence[Parameter]) -> None:
+    """Give this process whole parameters. The engine takes them away when the context ends."""
+    with deepspeed.zero.GatheredParameters(parameters):
+        wholes = [parameter.detach().clone() for parameter in parameters]
+    for parameter, whole in zip(parameters, wholes):
+        parameter.data = whole
 
 
 def _clip_parameters(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> Any:
@@ -209,7 +237,7 @@ FUNCTIONS = [
 ]
 
 
-def _list_steps(suffix: str, *features: str) -> list[EntryPoint]:
+def _list_steps(suffix: str, stages: Sequence[int], *features: str) -> list[EntryPoint]:
     return [
         EntryPoint(
             f"deepspeed.initialize(gradient_clipping)[ZeRO {stage}{suffix}]",
@@ -220,9 +248,26 @@ def _list_steps(suffix: str, *features: str) -> list[EntryPoint]:
             formula={"kind": "coefficient", "eps": 1e-6} if suffix else None,
             clip=partial(_step, stage=stage),
         )
-        for stage in (0, 1, 2)
+        for stage in stages
     ]
 
 
-STEPS = _list_steps("", "learning_rate")
-SHARED_STEPS = {entry.name: entry for entry in _list_steps(", distributed", "distributed")}
+STEPS = _list_steps("", (0, 1, 2), "learning_rate")
+# ZeRO 3 differs from ZeRO 2 in the parts of the parameters, and one process has no parts.
+SHARED_STEPS = {entry.name: entry for entry in _list_steps(", distributed", (0, 1, 2, 3), "distributed")}
+
+#: The mesh of a model with experts, as DeepSpeed numbers the ranks: those of an expert are replicas.
+EXPERT_MESH = {"replica": 2, "expert": 2}
+# DeepSpeed refuses ZeRO 3: "Native DeepSpeed MoE is not supported with ZeRO Stage 3."
+EXPERT_STEPS = {
+    f"deepspeed.initialize(gradient_clipping)[ZeRO {stage}, experts]": EntryPoint(
+        f"deepspeed.initialize(gradient_clipping)[ZeRO {stage}, experts]",
+        "clip_by_global_norm",
+        ("float32",),
+        ("none_grads", "returns_norm", "optimizer", "distributed"),
+        formula={"kind": "coefficient", "eps": 1e-6},
+        mesh=EXPERT_MESH,
+        clip=partial(_step, stage=stage),
+    )
+    for stage in (0, 1, 2)
+}

@@ -1,0 +1,143 @@
+"""Take a step of DeepSpeed's engine on a mesh whose ranks own experts (see `deepspeed`).
+
+The mesh has the axes `replica` and `expert`. A parameter that ranks along `expert` own is the weight of an expert of
+DeepSpeed's layer `MoE`, and every other one is dense.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any, Callable, Mapping, Sequence
+
+import torch
+from deepspeed.moe.layer import MoE
+from deepspeed.moe.utils import split_params_into_different_moe_groups_for_optimizer
+from torch.nn import Module, Parameter
+
+from ...contract import Call, EntryPoint, Gradient, Reply, Unsupported
+from ...mesh import Mesh, cut_array, find_placement, find_sharded_axis, get_mesh, list_gradients
+from ...processes import Answer, Ask
+from ...watched_team import WatchedTeam
+from .deepspeed import EXPERT_STEPS, join_processes, make_addend, take_step
+from .dtensors import is_owned
+from .given_gradients import GivenGradients
+from .parameters import answer_call
+from .watched_collectives import WatchedCollectives
+
+__all__ = ["answer_with_experts", "load"]
+
+#: The processes of each mesh.
+_TEAMS: dict[str, WatchedTeam] = {}
+
+
+def answer_with_experts(call: Call) -> Reply:
+    """Return the answer of the processes of the call's mesh. They are kept for later calls."""
+    mesh = get_mesh(call)
+    _refuse_parts(call, mesh)
+    return _TEAMS.setdefault(str(mesh), WatchedTeam(__name__, mesh.size, {"mesh": mesh.axes})).call(call)
+
+
+def _refuse_parts(call: Call, mesh: Mesh) -> None:
+    """Refuse gradients that the engine does not have.
+
+    Raises
+    ------
+    Unsupported
+        If experts differ in their shapes from rank to rank, or if ranks share out a gradient without ZeRO.
+    """
+    shapes = [
+        [gradient.array and gradient.array.shape for gradient in _list_experts(call, rank)]
+        for rank in range(mesh.axes["expert"])
+    ]
+    if any(one != shapes[0] for one in shapes):
+        message = "every rank of DeepSpeed's expert-parallel group has as many experts, of the same shapes"
+        raise Unsupported(message, "interface")
+    if "ZeRO 0" in call.subject and any(find_sharded_axis(gradient) is not None for gradient in call.gradients):
+        message = "without ZeRO, each process has a copy of each gradient"
+        raise Unsupported(message, "interface")
+
+
+def _list_experts(call: Call, rank: int) -> list[Gradient]:
+    gradients = [call.gradients[place] for place in list_gradients(call, rank)]
+    return [gradient for gradient in gradients if is_owned(gradient, "expert")]
+
+
+def load(mesh: Mapping[str, int]) -> Callable[[int, int, str, Ask], Answer]:
+    """Return the function that makes a process a rank of the mesh."""
+
+    def join(rank: int, world: int, folder: str, ask: Ask) -> Answer:
+        join_processes(rank, world, folder)
+        watched = WatchedCollectives(Mesh(mesh), rank, ask)
+
+        def answer(call: Call) -> Reply:
+            with watched:
+                return _answer(call, rank)
+
+        return answer
+
+    return join
+
+
+def _answer(call: Call, rank: int) -> Reply:
+    """Take a step in this process, and return its parts. The engine averages the gradients of all processes."""
+    mesh = get_mesh(call)
+    coordinates = mesh.find_coordinates(rank)
+    wholes = [call.gradients[place] for place in list_gradients(call, rank)]
+    experts = [place for place, whole in enumerate(wholes) if is_owned(whole, "expert")]
+    addends = []
+    for place, whole in enumerate(wholes):
+        # The engine divides all sums by the number of processes. An expert's sum is over its replicas.
+        is_first = not coordinates["replica"] if place in experts else not rank
+        addends.append(make_addend(whole, mesh.size, is_first=is_first))
+        if find_placement(whole, "expert") == f"only on {1 - coordinates['expert']}":
+            addends[-1] = replace(whole, array=None)
+    shapes = [(1,) if whole.array is None else whole.array.shape for whole in wholes]
+    stage = int(re.findall("ZeRO ([0-9])", call.subject)[0])
+
+    def step(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> Any:
+        parameters = passed()
+        model = _WithExperts(parameters, experts, mesh.axes["expert"])
+        for parameter, shape in zip(parameters, shapes):
+            parameter.data = torch.zeros(shape, dtype=parameter.dtype)
+        groups = {"params": list(model.parameters()), "name": "all"}
+        norm = take_step(model, split_params_into_different_moe_groups_for_optimizer(groups), options, stage)
+        for parameter, gradient in zip(parameters, model.given):
+            parameter.grad = gradient
+        return norm
+
+    entry: EntryPoint = replace(EXPERT_STEPS[call.subject], clip=step)
+    options = {name: value for name, value in call.options.items() if name != "mesh"}
+    reply = answer_call(entry, replace(call, gradients=tuple(addends), options=options))
+    parts = [
+        array if array is None else cut_array(array, whole, mesh, rank) for whole, array in zip(wholes, reply.gradients)
+    ]
+    return replace(reply, gradients=tuple(parts), inputs=None)
+
+
+class _WithExperts(GivenGradients):
+    """A model in which some parameters are the weights of experts. The gradient of the layer's gate is zero."""
+
+    def __init__(self, parameters: Sequence[Parameter], experts: Sequence[int], size: int) -> None:
+        super().__init__(parameters)
+        if not experts:
+            return
+        self.moe = MoE(1, _Expert(), num_experts=size * len(experts), ep_size=size)
+        for place, expert in zip(experts, self.moe.deepspeed_moe.experts.deepspeed_experts):
+            parameter = parameters[place]
+            # DeepSpeed knows the weight of an expert by these attributes, which the layer has set.
+            parameter.allreduce, parameter.group_name = expert.weight.allreduce, expert.weight.group_name
+            expert.weight = parameter
+
+    def forward(self, *_: Any) -> torch.Tensor:
+        """Return the loss. It depends on the gate, so that a rank whose experts have no gradient has a loss, too."""
+        loss = super().forward()
+        return loss + 0.0 * self.moe.deepspeed_moe.gate.wg.weight.sum().double() if hasattr(self, "moe") else loss
+
+
+class _Expert(Module):  # type: ignore[misc] # mypy does not see torch
+    """An expert with one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = Parameter(torch.zeros(1))

@@ -34,7 +34,7 @@ from ..oracle.formats import (
     round_all,
 )
 from ..oracle.formula import PLAIN, Formula
-from ..oracle.model import DyadicArray, ErrorBounds, ExpectedArray, Prediction
+from ..oracle.model import DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
 from ..oracle.predict import predict
 from ..oracle.question import count_divisor, list_norm_groups
 
@@ -443,9 +443,7 @@ def compute_plain_coefficient(norm: Fraction, threshold: float) -> Fraction | No
     """Return the coefficient of the neutral rule, or None for a threshold that is NaN or negative."""
     if math.isnan(threshold) or threshold < 0:
         return None
-    if math.isinf(threshold) or norm <= Fraction(threshold) or norm == 0:
-        return Fraction(1)
-    return Fraction(threshold) / norm
+    return integers.compute_coefficient(Enclosure(norm, norm), threshold)
 
 
 def compute_coefficient(group: Group, formula: Formula = PLAIN) -> Fraction | None:

@@ -63,46 +63,22 @@ def _expect_error(script: Script, *, unchanged: bool) -> str:
     return join_lines(call.gradients, refused.replace("\n\n", "\n"))
 
 
-@dataclass(frozen=True)
-class Refused(Expectation):
-    """The call raises an error before it changes anything, because an argument is invalid."""
+class _ErrorIsDue(Expectation):
+    """The call raises an error."""
 
-    name: ClassVar[str] = "refused"
+    #: Whether the gradients must be unchanged after the error.
+    atomic: bool = True
 
-    def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Judge the error. A call that returns without an error fails."""
-        case, answer = context.case, answers[0]
-        if isinstance(answer, Raised):
-            return _judge_unchanged(case, answer)
-        threshold = get_clipping_threshold(case)
-        happened = describe_what_happened(case, answer)
-        detail = f"A threshold of {threshold} must be refused with an error, but the call {happened}."
-        return Verdict(Status.FAIL, detail, expected="an error", observed=show_answer(answer))
-
-    def describe(self, case: Case) -> Sequence[Part]:
-        """Return that an error is expected."""
-        del case
-        return ("an error, and unchanged gradients",)
-
-    def write_script(self, script: Script) -> str:
-        """Return lines that fail if there is no error."""
-        return _expect_error(script, unchanged=True)
-
-
-@dataclass(frozen=True)
-class RaisesOnNonfinite(Expectation):
-    """The call raises an error. If `atomic` is set, it raises before it changes anything."""
-
-    name: ClassVar[str] = "raises-on-nonfinite"
-    atomic: bool = False
+    def explain(self, case: Case) -> str:
+        """Return the beginning of a sentence that says why an error is due."""
+        raise NotImplementedError
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
         """Judge the error. A call that returns without an error fails."""
         case, answer = context.case, answers[0]
         if isinstance(answer, Raised):
             return _judge_unchanged(case, answer) if self.atomic else Verdict(Status.PASS)
-        happened = describe_what_happened(case, answer)
-        detail = f"`error_if_nonfinite` was set and the norm is not finite, but the call {happened}."
+        detail = f"{self.explain(case)}, but the call {describe_what_happened(case, answer)}."
         return Verdict(Status.FAIL, detail, expected="an error", observed=show_answer(answer))
 
     def describe(self, case: Case) -> Sequence[Part]:
@@ -113,6 +89,30 @@ class RaisesOnNonfinite(Expectation):
     def write_script(self, script: Script) -> str:
         """Return lines that fail if there is no error."""
         return _expect_error(script, unchanged=self.atomic)
+
+
+@dataclass(frozen=True)
+class Refused(_ErrorIsDue):
+    """The call raises an error before it changes anything, because an argument is invalid."""
+
+    name: ClassVar[str] = "refused"
+
+    def explain(self, case: Case) -> str:
+        """Name the threshold."""
+        return f"A threshold of {get_clipping_threshold(case)} must be refused with an error"
+
+
+@dataclass(frozen=True)
+class RaisesOnNonfinite(_ErrorIsDue):
+    """The call raises an error. If `atomic` is set, it raises before it changes anything."""
+
+    name: ClassVar[str] = "raises-on-nonfinite"
+    atomic: bool = False
+
+    def explain(self, case: Case) -> str:
+        """Name the option that asks for the error."""
+        del case
+        return "`error_if_nonfinite` was set and the norm is not finite"
 
 
 @dataclass(frozen=True)

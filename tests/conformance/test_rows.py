@@ -10,9 +10,11 @@ import math
 import os
 import subprocess
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -22,8 +24,11 @@ from gradclip_adapters.operations import PREFIXES
 from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, decode_recipe, encode_recipe, expand
 from gradclip_adapters.wire import decode_call, decode_reply, encode_call, encode_reply
 from gradclip_conformance.cli import gradclip
-from gradclip_conformance.oracle.distances import measure
-from gradclip_conformance.oracle.long_doubles import WholeCall
+from gradclip_conformance.oracle.arrays import decode
+from gradclip_conformance.oracle.distances import measure, measure_distances
+from gradclip_conformance.oracle.formats import FORMATS, has_long_doubles
+from gradclip_conformance.oracle.long_doubles import DOUBT, WholeCall, measure_products, round_to_long_double
+from gradclip_conformance.oracle.model import ExpectedArray
 from gradclip_conformance.oracle.predict import predict
 from gradclip_conformance.sampler.axes import OPERATIONS, list_axes
 from gradclip_conformance.sampler.constraints import find_reason
@@ -264,6 +269,18 @@ def test_whole_call_measurement_equals_element_by_element_measurement(row: RowCa
     fast = WholeCall(case, dict(case.expectation.parameters)["exact"]).measure(results)
     assert fast.grade == slow.grade
     assert fast.ulp == pytest.approx(slow.ulp, rel=1e-6, abs=0.1)
+
+
+@pytest.mark.skipif(not has_long_doubles(), reason="long doubles have too few digits here")
+def test_distances_of_subnormal_products_are_within_their_doubt() -> None:
+    given = np.arange(1.0, 400.0) * 2.0**-1074
+    factor = Fraction(0.1234567)
+    results = given * float(factor)
+    exact = ExpectedArray(decode(given.tobytes(), "float64"), factor.numerator, factor.denominator)
+
+    quick = measure_products(given, results, round_to_long_double(factor), FORMATS["float64"])
+
+    assert np.abs(quick - measure_distances(results.tobytes(), exact, "float64")).max() <= DOUBT
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

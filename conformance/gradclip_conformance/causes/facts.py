@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +33,7 @@ from ..oracle.formats import (
     round_all,
 )
 from ..oracle.formula import PLAIN, Formula
+from ..oracle.long_doubles import DOUBT, measure_products, round_to_long_double
 from ..oracle.model import DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
 from ..oracle.predict import predict
 from ..oracle.question import count_divisor, list_norm_groups
@@ -59,8 +59,6 @@ Doubles = npt.NDArray[np.float64]
 #: Above this many elements, only models that need no further exact sum are tried, because an exact sum takes long.
 MANY = 4096
 
-#: A distance computed in float64 or long double may be wrong by this much, in ulp.
-DOUBT = 1 / 32
 #: The largest number of float64.
 LARGEST = Fraction(sys.float_info.max)
 
@@ -138,29 +136,14 @@ class Tensor:
         return self.known[key]
 
     def is_surely_scaled_by(self, factor: Fraction, bound: float) -> bool:
-        """Return True if fast arithmetic shows that each element is within the bound, and False if it cannot tell.
-
-        The product is computed in long double for float64, and in float64 for narrower dtypes. It is wrong by less than
-        `DOUBT` ulp. The ulp used here may be half the right one, if rounding carries the product into the next binade.
-        It is never too large.
-        """
+        """Return True if fast arithmetic shows that each element is within the bound, and False if it cannot tell."""
         # The sum of two float64 numbers represents a factor of this size to 106 bits.
         if (factor and not 2.0**-900 < abs(factor) < 2.0**900) or (self.form.precision > 24 and not has_long_doubles()):
             return False
-        wide: Any = np.longdouble if self.form.precision > 24 else np.float64
-        if not np.isfinite(self.before).all() or not np.isfinite(self.after).all():
+        if not np.isfinite(self.before).all():
             return False
-        high = float(factor)
-        with np.errstate(under="ignore"):
-            right = self.before.astype(wide) * (wide(high) + wide(float(factor - Fraction(high))))
-            size = np.abs(right)
-            if (size > float(self.form.largest)).any():
-                return False
-            # For zero, `frexp` returns the exponent 0, but the ulp of zero is the smallest one.
-            leading = np.where(size == 0, self.form.minimum_exponent, np.frexp(size)[1] - 1)
-            exponents = np.maximum(leading, self.form.minimum_exponent) - self.form.precision + 1
-            distances = np.ldexp(np.abs(self.after - right), -exponents)
-        return bool((distances <= bound - DOUBT).all())
+        every = measure_products(self.before, self.after, round_to_long_double(factor), self.form)
+        return bool((every <= bound - DOUBT).all())
 
     def _may_be_scaled_by(self, factor: Fraction, bound: float) -> bool:
         """Return False if float64 shows that an element is more than `bound` ulp from the product."""

@@ -37,7 +37,7 @@ from .groups import Group, make_group
 from .model import ErrorBounds
 from .question import Question, list_norm_groups
 
-__all__ = ["DOUBT", "WholeCall", "make_whole_call"]
+__all__ = ["DOUBT", "WholeCall", "make_whole_call", "measure_products", "round_to_long_double"]
 
 Doubles = npt.NDArray[np.float64]
 
@@ -198,7 +198,7 @@ class WholeCall:
         results = np.concatenate([got[i] for i, *_ in members])
         factors = np.array([factor for _, _, factor, _ in members], dtype=np.longdouble)
         same = (factors == factors[0]).all()
-        every = _measure_distances(given, results, factors[0] if same else np.repeat(factors, sizes), form, flushes)
+        every = measure_products(given, results, factors[0] if same else np.repeat(factors, sizes), form, flushes)
         starts = np.array([0, *accumulate(sizes[:-1])])
         largest = np.maximum.reduceat(every, starts)
         largest[factors != 1] = np.maximum(largest[factors != 1] - DOUBT, 0.0)
@@ -338,11 +338,11 @@ def _size(group: Group, total: Any, elements: int) -> tuple[Any, Any, ErrorBound
     norm = root / np.sqrt(np.longdouble(group.divisor))
     multiple = group.multiple.middle if all(one.is_finite for one in group.weights) else math.nan
     with np.errstate(over="ignore", invalid="ignore"):
-        size, threshold = float(norm), np.longdouble(group.factor) * _round_to_long_double(multiple)
+        size, threshold = float(norm), np.longdouble(group.factor) * round_to_long_double(multiple)
     return norm, threshold, group.bound_errors(elements, size)
 
 
-def _round_to_long_double(value: Fraction | float) -> Any:
+def round_to_long_double(value: Fraction | float) -> Any:
     """Return a number in two parts, added in long double. Each part has the digits of a float64."""
     high = float(value)
     return np.longdouble(high) + np.longdouble(float(value - Fraction(high)) if math.isfinite(high) else 0)
@@ -384,7 +384,7 @@ def _read(arrays: Sequence[Array | None]) -> dict[int, Doubles]:
     return found
 
 
-def _measure_distances(given: Doubles, results: Doubles, factor: Any, form: Format, flushes: bool) -> Doubles:
+def measure_products(given: Doubles, results: Doubles, factor: Any, form: Format, flushes: bool = False) -> Doubles:
     """Return the distances in ulp of results from the given elements times a factor."""
     if np.all(factor == 1) and np.array_equal(given, results):
         return np.zeros(given.size)
@@ -394,8 +394,10 @@ def _measure_distances(given: Doubles, results: Doubles, factor: Any, form: Form
     with np.errstate(invalid="ignore", over="ignore"):
         nearest: Doubles = exact.astype(np.float64, copy=False)
         spacing = _measure_spacing(nearest, form)
-        # Subtracting numbers that are near each other is exact. Only the conversion of a long double rounds.
-        every: Doubles = np.abs((results.astype(number, copy=False) - exact).astype(np.float64, copy=False)) / spacing
+        # Subtracting numbers that are near each other is exact. Divide first: float64 cannot hold the difference of
+        # two of its subnormal numbers.
+        gaps = np.abs(results.astype(number, copy=False) - exact)
+        every: Doubles = (gaps / spacing).astype(np.float64, copy=False)
         finite = np.isfinite(results)
         if not finite.all():
             # A result beyond the range rounds to infinity.

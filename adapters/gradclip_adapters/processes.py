@@ -88,8 +88,7 @@ class Team:
 
     def send_call(self, call: Call) -> None:
         """Send a call to all processes. Start them if there are none."""
-        if self._launcher is None:
-            self._start()
+        self.start()
         for rank in range(self.world):
             self.send(rank, wire.encode_call(call, 1))
 
@@ -125,7 +124,16 @@ class Team:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._launcher, self._pipes, self.pids = None, [], []
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the processes if there are none.
+
+        Raises
+        ------
+        RuntimeError
+            If one of them does not join the group.
+        """
+        if self._launcher is not None:
+            return
         self._answers = queue.Queue()
         self._folder = tempfile.mkdtemp(prefix="gradclip-")
         calls, answers = ([os.pipe() for _ in range(self.world)] for _ in range(2))

@@ -485,3 +485,31 @@ def test_functions_reuse_the_tensors_of_an_earlier_call(shape: tuple[int, ...], 
         reply = ADAPTER.call(Call(name, gradients, {**options, "reused": 2}))
 
         assert read_values(reply.gradients) == [np.full(shape, 2.0 if "max" in options else 3.0).tolist()]
+
+
+FLEET = "paddle.distributed.fleet.distributed_optimizer(ClipGradByGlobalNorm)"
+
+
+@pytest.mark.parametrize(("way", "copied"), [("pp", [3.0]), ("sharding", None), ("dp", [3.0, 4.0])])
+def test_processes_of_fleet_share_one_norm(way: str, copied: list[float] | None) -> None:
+    def make(values: list[float], **placements: int | str) -> Gradient:
+        return Gradient("g", Array.of(np.array(values, np.float32)), placements=placements)
+
+    owned = [] if way == "dp" else [make([2.0, 4.0], **{way: "owned by 0"}), make([6.0, 8.0], **{way: "owned by 1"})]
+    gradients = [*owned, *([make(copied)] if copied else [])]
+    norm = np.sqrt(sum(float(np.sum(g.array.numpy() ** 2)) for g in gradients if g.array is not None))
+    reply = ADAPTER.call(Call(f"{FLEET}[{way}]", tuple(gradients), {"clip_norm": 1.0, "mesh": f"{way}=2"}))
+
+    assert not reply.apart
+    for gradient, result in zip(gradients, reply.gradients, strict=True):
+        assert gradient.array is not None
+        assert result is not None
+        np.testing.assert_allclose(result.numpy(), gradient.array.numpy() / norm, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("way", "placements"), [("pp", {"pp": 0}), ("sharding", {}), ("dp", {"dp": 0})])
+def test_fleet_refuses_gradients_that_its_processes_do_not_have(way: str, placements: dict[str, int | str]) -> None:
+    gradient = Gradient("g", Array.of(WEIGHT), placements=placements)
+
+    with pytest.raises(Unsupported):
+        ADAPTER.call(Call(f"{FLEET}[{way}]", (gradient,), {"clip_norm": 1.0, "mesh": f"{way}=2"}))

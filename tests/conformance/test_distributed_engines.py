@@ -23,7 +23,7 @@ ENGINES = {
     "jax": ("jit, replica=2,shard=2,tensor=2", "shard_map"),
     "tensorflow": ("MirroredStrategy",),
     "keras-tensorflow": ("MirroredStrategy",),
-    "paddle": ("fleet",),
+    "paddle": ("ClipGradByGlobalNorm)", "[dp]", "[pp]", "[sharding]"),
     "deepspeed": ("ZeRO 3", "ZeRO 0, experts", "ZeRO 1, experts", "ZeRO 2, experts"),
 }
 

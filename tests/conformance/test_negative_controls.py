@@ -45,9 +45,16 @@ INERT = {
     ),
 }
 
-#: Cases above the threshold, in the dtype that every subject supports. In several processes, each has a copy.
+#: Cases above the threshold, in the dtype that every subject supports. In several processes, each has a copy. Where
+#: optimizer states are sharded, each process has parameters of its own.
 SELECTION = Selection(
-    rules=("*.scaled-above", "value.bounds", "*.shards-as-whole/copied/*", "*.shards-as-whole/copied@*"),
+    rules=(
+        "*.scaled-above",
+        "value.bounds",
+        "*.shards-as-whole/copied/*",
+        "*.shards-as-whole/copied@*",
+        "*.shards-as-whole/owned@sharding:*",
+    ),
     dtypes=("float32",),
 )
 

@@ -48,7 +48,7 @@ class PaddleAdapter(DeclaredAdapter):
         has_processes = paddle.__version__ >= "3" and device == "cpu"
         super().__init__(
             About("Paddle", paddle.__version__, environment),
-            [*_list_entry_points(), *([paddle_fleet.ENTRY_POINT] if has_processes else [])],
+            [*_list_entry_points(), *(paddle_fleet.ENTRY_POINTS if has_processes else [])],
         )
         # On a busy machine, the trace of a crash takes longer than the time limit of a case. It names numbers of
         # processes, which differ between runs.

@@ -1,7 +1,8 @@
-"""Adapt Paddle's hybrid-parallel clip: tensor parallelism over gloo in several processes.
+"""Adapt the clip of Paddle's fleet over gloo in two processes, which share one way of parallelism.
 
-`fleet.distributed_optimizer` puts this clip in place of the optimizer's own `ClipGradByGlobalNorm`. A parameter that is
-split has `is_distributed` set, as Paddle's own layers of tensor parallelism set it.
+`fleet.distributed_optimizer` puts a clip of its own in place of the optimizer's `ClipGradByGlobalNorm`, unless the
+processes only have other data. The marks of parameters are those of Paddle's own layers: `is_distributed` for one that
+tensor parallelism splits, `is_firstly_shared` for the first of the copies that stages of a pipeline share.
 """
 
 from __future__ import annotations
@@ -10,51 +11,106 @@ import os
 import socket
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, Mapping
 
 import paddle
 
 from ..arrays import refuse_unlisted
-from ..contract import Array, Call, EntryPoint, Reply, Unsupported, framework_call
-from ..mesh import cut_call, find_sharded_axis, get_mesh
-from ..processes import Answer, Team
+from ..contract import Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
+from ..mesh import cut_call, find_placement, find_sharded_axis, get_mesh
+from ..processes import Answer, Ask, Team
 
-__all__ = ["ENTRY_POINT", "join"]
+__all__ = ["ENTRY_POINTS", "load"]
 
-FEATURES = ("distributed", "in_place", "excludes", "none_grads")
+FEATURES = ("distributed", "excludes", "none_grads")
 
-#: The processes that make each call. A group of four did not always find together on a busy machine.
-TEAM = Team(__name__, 2)
+#: The number of processes. Four do not find together: see `STARTS`.
+WORLD = 2
+
+#: For each way of parallelism, the refusal of what it does not do to a parameter, by the kind of its placement.
+REFUSED: Mapping[str, Mapping[str, str]] = {
+    "mp": {},
+    "dp": {"sharded": "each process has a copy of each gradient"},
+    "pp": {"sharded": "a stage of a pipeline has whole parameters"},
+    "sharding": {
+        "sharded": "the first stage of sharding gives each process whole parameters",
+        "replicated": "each parameter belongs to one process",
+    },
+}
+
+#: The processes of each way of parallelism. They are kept for later calls.
+TEAMS = {way: Team(__name__, WORLD, {"way": way}) for way in REFUSED}
+
+#: How often processes are started. In one of four trials, two did not find together: gloo's `connectFullMesh` in Paddle
+#: 3.3.1 ended with "Connection refused". Four processes, with two ways of parallelism, did so in one of five.
+STARTS = 6
 
 
-def answer_in_processes(call: Call, _: dict[str, Any]) -> Reply:
-    """Return the answer of two processes. They are kept for later calls.
+def answer_in_processes(call: Call, options: dict[str, Any]) -> Reply:
+    """Return the answer of two processes.
 
     Raises
     ------
     Unsupported
-        If the call asks for another number of processes.
+        If the call asks for another number of processes, or for gradients that the way of parallelism does not have.
     """
-    refuse_unlisted(call, ENTRY_POINT, "interface")
-    if get_mesh(call).size != TEAM.world:
-        message = f"this adapter starts {TEAM.world} processes of Paddle"
+    del options
+    entry = next(one for one in ENTRY_POINTS if one.name == call.subject)
+    refuse_unlisted(call, entry, "interface")
+    if get_mesh(call).size != WORLD:
+        message = f"this adapter starts {WORLD} processes of Paddle"
         raise Unsupported(message)
-    return TEAM.call(call)
+    way = next(iter(entry.mesh or {"mp": WORLD}))
+    for gradient in call.gradients:
+        refusal = REFUSED[way].get(_name_kind(gradient, way))
+        if gradient.array is not None and refusal:
+            raise Unsupported(refusal, "interface")
+    for _ in range(STARTS - 1):
+        try:
+            TEAMS[way].start()
+            break
+        except RuntimeError:
+            continue
+    return TEAMS[way].call(call)
 
 
-ENTRY_POINT = EntryPoint(
-    "paddle.distributed.fleet.distributed_optimizer(ClipGradByGlobalNorm)",
-    "clip_by_global_norm",
-    ("float32", "float64"),
-    FEATURES,
-    # The code divides by the larger of norm and threshold, plus 1e-6. No documentation says so.
-    formula={"kind": "max-denominator", "eps": 1e-6},
-    clip=answer_in_processes,
-)
+def _name_kind(gradient: Gradient, axis: str) -> str:
+    if find_sharded_axis(gradient) is not None:
+        return "sharded"
+    return "replicated" if find_placement(gradient, axis) == "replicated" else "owned"
 
 
-def join(rank: int, world: int, folder: str) -> Answer:
-    """Join the group of processes, and return the function that answers its calls."""
+def _make_entry_point(way: str | None) -> EntryPoint:
+    name = "paddle.distributed.fleet.distributed_optimizer(ClipGradByGlobalNorm)"
+    return EntryPoint(
+        name if way is None else f"{name}[{way}]",
+        "clip_by_global_norm",
+        ("float32", "float64"),
+        # If the processes only have other data, the clip is that of one process.
+        FEATURES if way == "dp" else (*FEATURES, "in_place"),
+        # The code divides by the larger of norm and threshold, plus 1e-6. No documentation says so.
+        formula=None if way == "dp" else {"kind": "max-denominator", "eps": 1e-6},
+        mesh=None if way is None else {way: WORLD},
+        clip=answer_in_processes,
+    )
+
+
+#: The first one is that of tensor parallelism.
+ENTRY_POINTS = [_make_entry_point(way) for way in (None, "dp", "pp", "sharding")]
+
+
+def load(way: str) -> Callable[[int, int, str, Ask], Answer]:
+    """Return the function that makes a process a member of the group."""
+
+    def join(rank: int, world: int, folder: str, ask: Ask) -> Answer:
+        del ask
+        _join_group(rank, world, folder, way)
+        return lambda call: _answer(call, rank, way)
+
+    return join
+
+
+def _join_group(rank: int, world: int, folder: str, way: str) -> None:
     from paddle.distributed import fleet
 
     port = _agree_on_port(rank, Path(folder, "port"))
@@ -70,9 +126,8 @@ def join(rank: int, world: int, folder: str) -> Answer:
     paddle.set_device("cpu")
     paddle.distributed.init_parallel_env()
     strategy = fleet.DistributedStrategy()
-    strategy.hybrid_configs = {"dp_degree": 1, "mp_degree": world, "pp_degree": 1, "sharding_degree": 1}
+    strategy.hybrid_configs = {f"{each}_degree": world if each == way else 1 for each in REFUSED}
     fleet.init(is_collective=True, strategy=strategy)
-    return lambda call: _answer(cut_call(call, rank))
 
 
 def _agree_on_port(rank: int, path: Path) -> int:
@@ -89,21 +144,41 @@ def _agree_on_port(rank: int, path: Path) -> int:
     return int(path.read_text(encoding="utf-8"))
 
 
-def _answer(call: Call) -> Reply:
+def _answer(call: Call, rank: int, way: str) -> Reply:
     from paddle.distributed import fleet
 
-    pairs: list[Any] = []
-    for gradient in call.gradients:
-        shape = [1] if gradient.array is None else list(gradient.array.shape)
-        dtype = "float32" if gradient.array is None else gradient.array.dtype
-        parameter = paddle.create_parameter(shape, dtype, attr=paddle.ParamAttr(need_clip=gradient.need_clip))
-        parameter.is_distributed = find_sharded_axis(gradient) is not None
-        pairs.append((parameter, None if gradient.array is None else paddle.to_tensor(gradient.array.numpy())))
+    pairs = [
+        (_make_parameter(gradient, rank, way), _make_gradient(gradient)) for gradient in cut_call(call, rank).gradients
+    ]
+    # In the first stage of sharding, the optimizer has the parameters of all processes.
+    every = [_make_parameter(gradient, rank, way) for gradient in call.gradients]
     with framework_call() as seen:
         optimizer = paddle.optimizer.SGD(
-            parameters=[parameter for parameter, _ in pairs],
-            grad_clip=paddle.nn.ClipGradByGlobalNorm(call.options["clip_norm"]),
+            parameters=every, grad_clip=paddle.nn.ClipGradByGlobalNorm(call.options["clip_norm"])
         )
         clipped = fleet.distributed_optimizer(optimizer)._inner_opt._grad_clip(pairs)
-    results, inputs = ([None if one is None else Array.of(one.numpy()) for _, one in each] for each in (clipped, pairs))
-    return Reply(tuple(results), inputs=tuple(inputs), warnings=seen.warnings)
+    # The clip of one process leaves out parameters without gradients.
+    results = {id(parameter): gradient for parameter, gradient in clipped}
+    return Reply(
+        tuple(_read(results.get(id(parameter))) for parameter, _ in pairs),
+        inputs=tuple(_read(gradient) for _, gradient in pairs),
+        warnings=seen.warnings,
+    )
+
+
+def _read(gradient: Any) -> Array | None:
+    return None if gradient is None else Array.of(gradient.numpy())
+
+
+def _make_gradient(gradient: Gradient) -> Any:
+    return None if gradient.array is None else paddle.to_tensor(gradient.array.numpy())
+
+
+def _make_parameter(gradient: Gradient, rank: int, way: str) -> Any:
+    shape = [1] if gradient.array is None else list(gradient.array.shape)
+    dtype = "float32" if gradient.array is None else gradient.array.dtype
+    parameter = paddle.create_parameter(shape, dtype, attr=paddle.ParamAttr(need_clip=gradient.need_clip))
+    parameter.is_distributed = way == "mp" and find_sharded_axis(gradient) is not None
+    if way == "pp" and find_placement(gradient, way) == "replicated":
+        parameter.is_firstly_shared = rank == 0
+    return parameter

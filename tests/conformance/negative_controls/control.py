@@ -38,7 +38,7 @@ with warnings.catch_warnings():
     replace(NAME, WAY)
 
 
-def _start(team: Team, start: Any = Team._start) -> None:
+def _start(team: Team, start: Any = Team.start) -> None:
     # A team starts anew if its processes no longer agree.
     if team.module != Path(__file__).stem:
         os.environ.update(GRADCLIP_TEAM=team.module, PYTHONPATH=str(FOLDER))
@@ -47,7 +47,7 @@ def _start(team: Team, start: Any = Team._start) -> None:
 
 
 # The processes of a distributed call import this file in place of the adapter's module, and then join as that says.
-Team._start = _start  # type: ignore[method-assign]
+Team.start = _start  # type: ignore[method-assign]
 
 
 def join(*arguments: Any) -> Any:

@@ -16,7 +16,7 @@ from gradclip_adapters.contract import Call, EntryPoint
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.patterns import matches_any
-from gradclip_conformance.cases.shards import find_case_on
+from gradclip_conformance.cases.shards import find_case_on, make_cases_on
 from gradclip_conformance.causes.findings import list_asked_rules
 from gradclip_conformance.causes.model import Evidence
 from gradclip_conformance.judge.model import Answer, Description, Died, Raised, TimedOut
@@ -466,7 +466,10 @@ def test_shipped_entries_are_complete(path: Path) -> None:
 
 
 #: The id and the rule of each case.
-CASES = [(case.id, case.rule) for case in list_all_cases()]
+CASES = [
+    (case.id, case.rule)
+    for case in (*list_all_cases(), *make_cases_on("clip_by_global_norm", {"shard": 2, "tensor": 2}))
+]
 
 
 def test_example_of_the_manual_is_valid() -> None:

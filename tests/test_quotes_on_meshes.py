@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "norm-over-a-mesh.md"
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "norm-over-a-mesh.md"
 ROWS = re.findall(r'^\| (torch|JAX) [\d.]+ \| "(.+)" \| `([\w.]+)`', PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 #: The modules of the names that the page gives without one.

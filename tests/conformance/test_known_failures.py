@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -465,10 +466,13 @@ def test_shipped_entries_are_complete(path: Path) -> None:
             )
 
 
+#: The meshes whose cases entries name.
+MESHES = ({"shard": 2, "tensor": 2}, {"replica": 2, "expert": 2})
+
 #: The id and the rule of each case.
 CASES = [
     (case.id, case.rule)
-    for case in (*list_all_cases(), *make_cases_on("clip_by_global_norm", {"shard": 2, "tensor": 2}))
+    for case in chain(list_all_cases(), *(make_cases_on("clip_by_global_norm", mesh) for mesh in MESHES))
 ]
 
 

@@ -178,8 +178,9 @@ def list_names(module: str) -> tuple[list[str], set[str]]:
     tree = parse(module)
     exported: list[str] = []
     bound: set[str] = set()
-    # The module's `__getattr__` supplies the names that are imported for the type checker only.
-    guarded = [inner for node in tree.body if isinstance(node, ast.If) for inner in node.body]
+    # The module's `__getattr__` supplies the names that are imported for the type checker only. Modules that warn when
+    # they are imported are imported in a `with`.
+    guarded = [inner for node in tree.body if isinstance(node, ast.If | ast.With) for inner in node.body]
     for node in [*tree.body, *guarded]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             bound.add(node.name)

@@ -1,4 +1,4 @@
-"""Take a step of DeepSpeed's engine on a mesh whose ranks own experts (see `deepspeed`).
+"""Take a step of DeepSpeed's engine on a mesh whose ranks own experts (see `deepspeed_engine`).
 
 The mesh has the axes `replica` and `expert`. A parameter that ranks along `expert` own is the weight of an expert of
 DeepSpeed's layer `MoE`, and every other one is dense.
@@ -11,21 +11,40 @@ from dataclasses import replace
 from typing import Any, Callable, Mapping, Sequence
 
 import torch
-from deepspeed.moe.layer import MoE
-from deepspeed.moe.utils import split_params_into_different_moe_groups_for_optimizer
 from torch.nn import Module, Parameter
 
 from ...contract import Call, EntryPoint, Gradient, Reply, Unsupported
 from ...mesh import Mesh, cut_array, find_placement, find_sharded_axis, get_mesh, list_gradients
 from ...processes import Answer, Ask
 from ...watched_team import WatchedTeam
-from .deepspeed import EXPERT_STEPS, join_processes, make_addend, take_step
+from .deepspeed_engine import (
+    MoE,
+    join_processes,
+    make_addend,
+    split_params_into_different_moe_groups_for_optimizer,
+    take_step,
+)
 from .dtensors import is_owned
 from .given_gradients import GivenGradients
 from .parameters import answer_call
 from .watched_collectives import WatchedCollectives
 
-__all__ = ["answer_with_experts", "load"]
+__all__ = ["EXPERT_STEPS", "answer_with_experts", "load"]
+
+#: The mesh of a model with experts, as DeepSpeed numbers the ranks: those of an expert are replicas.
+EXPERT_MESH = {"replica": 2, "expert": 2}
+# DeepSpeed refuses ZeRO 3: "Native DeepSpeed MoE is not supported with ZeRO Stage 3."
+EXPERT_STEPS = {
+    f"deepspeed.initialize(gradient_clipping)[ZeRO {stage}, experts]": EntryPoint(
+        f"deepspeed.initialize(gradient_clipping)[ZeRO {stage}, experts]",
+        "clip_by_global_norm",
+        ("float32",),
+        ("none_grads", "returns_norm", "optimizer", "distributed"),
+        formula={"kind": "coefficient", "eps": 1e-6},
+        mesh=EXPERT_MESH,
+    )
+    for stage in (0, 1, 2)
+}
 
 #: The processes of each mesh.
 _TEAMS: dict[str, WatchedTeam] = {}

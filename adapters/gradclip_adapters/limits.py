@@ -162,18 +162,25 @@ def _check_structure(line: str) -> None:
 
 
 def _check_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        text = f"the key {twice!r} occurs twice in one object"
+        raise ValueError(text)
+    # Long lists have an object for each gradient, so this compares without calls.
     for key, value in pairs:
-        check_limit(NAME, len(key))
-        if key in found:
-            text = f"the key {key!r} occurs twice in one object"
-            raise ValueError(text)
-        if isinstance(value, str):
-            check_limit(_TEXTS.get(key, TEXT), len(value))
-        elif isinstance(value, (list, dict)):
+        if len(key) > NAME.number:
+            raise LimitExceeded(NAME, len(key))
+        kind = type(value)
+        if kind is str:
+            if len(value) > TEXT.number or key in _TEXTS:
+                check_limit(_TEXTS.get(key, TEXT), len(value))
+        elif kind is list:
             check_limit(_ITEMS.get(key, VALUES), len(value))
-            _check_texts(value if isinstance(value, list) else ())
-        found[key] = value
+            _check_texts(value)
+        elif kind is dict:
+            check_limit(_ITEMS.get(key, VALUES), len(value))
     return found
 
 

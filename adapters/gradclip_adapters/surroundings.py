@@ -80,9 +80,15 @@ def _set_numpys_random(state: Sequence[Any]) -> None:
     np.random.set_state((kind, np.frombuffer(keys, np.uint32), *rest))  # noqa: NPY002 - restored, not used
 
 
-def _set_environment(variables: Mapping[str, str]) -> None:
+def _get_environment() -> Any:
+    # Python decodes each variable anew, which takes longer than most calls. So read what it decodes.
+    encoded = getattr(os.environ, "_data", None)
+    return dict(os.environ) if encoded is None else dict(encoded)
+
+
+def _set_environment(variables: Mapping[Any, Any]) -> None:
     os.environ.clear()
-    os.environ.update(variables)
+    os.environ.update({os.fsdecode(name): os.fsdecode(value) for name, value in variables.items()})
 
 
 #: The functions that read each state. The lambdas look up the library's function anew, because a call may replace it.
@@ -90,7 +96,7 @@ _LOOKS: Mapping[str, Callable[[], Any]] = {
     ERRORS: lambda: np.geterr(),  # noqa: PLW0108
     NUMPYS_RANDOM: _get_numpys_random,
     RANDOM: lambda: random.getstate(),  # noqa: PLW0108
-    ENVIRONMENT: lambda: dict(os.environ),
+    ENVIRONMENT: _get_environment,
 }
 
 #: The functions that restore each state.

@@ -73,6 +73,9 @@ __all__ = ["EXPLAINED", "explain_all", "explain_cell"]
 #: Numbers are fitted to this many cells, evenly spaced: each number needs two different norms, and a case has few.
 FITTING = 200
 
+#: An explanation of one in so many short calls is likely. A gradient takes as long as this many elements.
+LIKELY, ELEMENTS_OF_A_GRADIENT = 4, 32
+
 #: The statuses of cells that are explained.
 EXPLAINED = DIFFERING - {Status.ERROR, Status.NOT_RUN}
 
@@ -97,6 +100,8 @@ class _Subject:
     suspected: frozenset[str] = frozenset()
     #: The causes of whole answers, which may explain a part of others.
     shown: frozenset[str] = frozenset()
+    #: The explanations of many short calls. Long calls are compared with these before all others.
+    likely: frozenset[Explanation] = frozenset()
     #: Small calls, in which laws may be refuted, by the number of the case.
     small: dict[int, Seen] = field(default_factory=dict)
 
@@ -171,11 +176,7 @@ def explain_all(
         if OPERATIONS[mine[0].context.subject.operation].is_by_norm:
             with np.errstate(all="ignore"):
                 _fit(subject, mine)
-        options = [_list_options(subject, judged) for judged in mine]
-        subject.shown = frozenset(one.cause for cell in options for one in cell.explanations)
-        if subject.shown & (ZEROS_NAN | {"narrower-arithmetic"}):
-            # These causes also explain parts of answers that show little on their own.
-            options = [_list_options(subject, judged) for judged in mine]
+        options = _list_options_of_all(subject, mine)
         for place, explanation in zip(places, choose(options, DOUBTFUL), strict=True):
             found[place] = explanation
         _prefer_shown(found, dict(zip(places, options, strict=True)), cells)
@@ -190,6 +191,22 @@ def explain_all(
             else:
                 found[place] = explanation
     return found
+
+
+def _list_options_of_all(subject: _Subject, cells: Sequence[Judged]) -> list[Options]:
+    """Return the explanations of the cells of one entry point, those of short calls first.
+
+    To compare a long call with all models takes up to a second, and a wrong function may have hundreds of them.
+    """
+    short = [place for place, judged in enumerate(cells) if _is_short(judged.context.case)]
+    options = {place: _list_options(subject, cells[place]) for place in short}
+    subject.shown = frozenset(one.cause for cell in options.values() for one in cell.explanations)
+    if subject.shown & (ZEROS_NAN | {"narrower-arithmetic"}):
+        # These causes also explain parts of answers that show little on their own.
+        options = {place: _list_options(subject, cells[place]) for place in short}
+    times = Counter(one for cell in options.values() for one in cell.explanations)
+    subject.likely = frozenset(one for one, count in times.items() if count > len(short) / LIKELY)
+    return [options[place] if place in options else _list_options(subject, one) for place, one in enumerate(cells)]
 
 
 def _prefer_shown(found: list[Explanation | None], options: Mapping[int, Options], cells: Sequence[Judged]) -> None:
@@ -304,6 +321,10 @@ def _fit(subject: _Subject, cells: Sequence[Judged]) -> None:
     subject.formulas = [*declared, *(one for one in fit_formula(seen) if one not in declared)]
     fits = ((make_floor, fit_floor), (make_multiple, fit_multiple), (make_under_root, fit_under_root))
     subject.fitted = [make(number) for make, fit in fits if (number := fit(seen)) is not None]
+
+
+def _is_short(case: Case) -> bool:
+    return _count_elements(case) + ELEMENTS_OF_A_GRADIENT * len(case.gradients) <= MANY
 
 
 def _count_elements(case: Case) -> int:
@@ -581,10 +602,16 @@ def _explain_in_order(
     if OPERATIONS[case.operation].sums_examples:
         results = _share_nan(case, results)
     seen = Seen(case, results)
+    is_small = not any(group.is_long for group in seen.groups)
+    likely = [law for law in subject.list_laws(case) if law.explain() in subject.likely and law.cause not in barred]
+    if case.theme not in LIMITS and (laws := [law.explain() for law in likely if law.reproduces(seen)]):
+        if is_small:
+            subject.small[id(case)] = seen
+        return laws
     each = [found for group in seen.groups if (found := _explain_group(subject, group, barred)) != [RIGHT]]
     if not each:
         return [RIGHT]
-    if not any(group.is_long for group in seen.groups):
+    if is_small:
         subject.small[id(case)] = seen
     laws = [law.explain() for law in subject.list_laws(case) if law.reproduces(seen)]
     if OPERATIONS[case.operation].divides_gradients and _has_other_units(case, results):

@@ -73,7 +73,8 @@ __all__ = ["EXPLAINED", "explain_all", "explain_cell"]
 #: Numbers are fitted to this many cells, evenly spaced: each number needs two different norms, and a case has few.
 FITTING = 200
 
-#: An explanation of one in so many short calls is likely. A gradient takes as long as this many elements.
+#: The explanation that most short calls share is likely if it explains one in so many of them. A gradient takes as
+#: long as this many elements.
 LIKELY, ELEMENTS_OF_A_GRADIENT = 4, 32
 
 #: The statuses of cells that are explained.
@@ -100,8 +101,8 @@ class _Subject:
     suspected: frozenset[str] = frozenset()
     #: The causes of whole answers, which may explain a part of others.
     shown: frozenset[str] = frozenset()
-    #: The explanations of many short calls. Long calls are compared with these before all others.
-    likely: frozenset[Explanation] = frozenset()
+    #: The explanation of most short calls. Long calls are compared with it before all others.
+    likely: Explanation | None = None
     #: Small calls, in which laws may be refuted, by the number of the case.
     small: dict[int, Seen] = field(default_factory=dict)
 
@@ -204,8 +205,8 @@ def _list_options_of_all(subject: _Subject, cells: Sequence[Judged]) -> list[Opt
     if subject.shown & (ZEROS_NAN | {"narrower-arithmetic"}):
         # These causes also explain parts of answers that show little on their own.
         options = {place: _list_options(subject, cells[place]) for place in short}
-    times = Counter(one for cell in options.values() for one in cell.explanations)
-    subject.likely = frozenset(one for one, count in times.items() if count > len(short) / LIKELY)
+    times = Counter(one for one in choose(list(options.values()), DOUBTFUL) if one is not None)
+    subject.likely = next((one for one, count in times.most_common(1) if count > len(short) / LIKELY), None)
     return [options[place] if place in options else _list_options(subject, one) for place, one in enumerate(cells)]
 
 
@@ -273,7 +274,9 @@ EVERYWHERE = frozenset(
 )
 
 #: The causes of laws that change the results of almost every call with several gradients.
-OF_SEVERAL = frozenset({"sum-of-norms", "largest-of-norms", "mean-of-norms", "norm-of-each", "threshold-divided"})
+OF_SEVERAL = frozenset(
+    {"sum-of-norms", "largest-of-norms", "mean-of-norms", "norm-of-each", "threshold-divided", "norm-divided"}
+)
 
 #: For some causes, the rule that the cause breaks. If an entry point keeps the rule, the cause cannot apply.
 HOMES = {
@@ -603,7 +606,7 @@ def _explain_in_order(
         results = _share_nan(case, results)
     seen = Seen(case, results)
     is_small = not any(group.is_long for group in seen.groups)
-    likely = [law for law in subject.list_laws(case) if law.explain() in subject.likely and law.cause not in barred]
+    likely = [law for law in subject.list_laws(case) if law.explain() == subject.likely and law.cause not in barred]
     if case.theme not in LIMITS and (laws := [law.explain() for law in likely if law.reproduces(seen)]):
         if is_small:
             subject.small[id(case)] = seen

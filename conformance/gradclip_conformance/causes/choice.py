@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from .model import VARYING, Explanation
@@ -50,8 +51,9 @@ def choose(cells: Sequence[Options], doubtful: Collection[str] = ()) -> list[Exp
     examples = {key: one for keys in every for key, one in keys.items()}
     times = Counter(key for keys in every for key in keys)
     for key, one in examples.items():
-        against = sum(key not in keys and cell.refutes(one) for cell, keys in zip(cells, every, strict=True))
-        if against >= times[key]:
+        against = (cell for cell, keys in zip(cells, every, strict=True) if key not in keys and cell.refutes(one))
+        # Models take time, so do not ask more than needed.
+        if sum(1 for _ in islice(against, times[key])) == times[key]:
             _drop(every, key)
     lost = sum(not keys and cell.counts for cell, keys in zip(cells, every, strict=True))
     for key in examples:

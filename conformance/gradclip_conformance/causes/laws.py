@@ -243,9 +243,9 @@ def _raise_to(norm: Fraction, order: float) -> Fraction | None:
 
 
 def _take_mean(group: Group) -> Fraction | None:
-    if group.seen.order == math.inf or group.count < 2 or group.divisor > 1:
+    if group.seen.order == math.inf or group.divisor > 1:
         return None
-    return group.norm * Fraction(1 / group.count ** (1 / group.seen.order))
+    return group.norm * Fraction(1 / max(group.count, 1) ** (1 / group.seen.order))
 
 
 def _average_by(power: float) -> Factor:
@@ -253,9 +253,9 @@ def _average_by(power: float) -> Factor:
 
     def compute_norm(group: Group) -> Fraction | None:
         own = OPERATIONS[group.seen.case.operation].averaging_power / 2
-        if not own or own == power or group.count < 2:
+        if not own or own == power:
             return None
-        return group.norm * Fraction(float(group.count) ** (own - power))
+        return group.norm * Fraction(float(max(group.count, 1)) ** (own - power))
 
     return compute_norm
 
@@ -270,6 +270,15 @@ def _take_largest_norm(group: Group) -> Fraction | None:
 
 def _take_mean_of_norms(group: Group) -> Fraction | None:
     return group.sum_of_norms / len(group.tensors) if len(group.tensors) > 1 else None
+
+
+def _divide_norm(power: float) -> Factor:
+    """Return a function that divides the norm of several gradients by a power of their number."""
+
+    def compute_norm(group: Group) -> Fraction | None:
+        return group.norm / Fraction(float(len(group.tensors)) ** power) if len(group.tensors) > 1 else None
+
+    return compute_norm
 
 
 def _leave_out(choose: slice) -> Factor:
@@ -561,6 +570,8 @@ LAWS: tuple[Law, ...] = (
     *(Law("coefficient-rounded", _change_above(_round_coefficient(digits))) for digits in (1, 2, 3, 4)),
     Law("sum-of-norms", _make_law(_take_sum_of_norms)),
     Law("largest-of-norms", _make_law(_take_largest_norm)),
+    Law("norm-divided", _make_law(_divide_norm(1.0))),
+    Law("norm-divided", _make_law(_divide_norm(0.5))),
     *(
         Law("other-order", _make_law(_use_other_order(order)), parameters=(("order", f"{order:g}"),))
         for order in (2.0, 1.0, math.inf, 3.0, 4.0)

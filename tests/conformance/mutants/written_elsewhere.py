@@ -149,6 +149,13 @@ _add(
     GLOBAL, "takes the largest norm", by_global(lambda a: max((norm2([x]) for x in a), default=0.0)), "largest-of-norms"
 )
 _add(GLOBAL, "averages the norms", by_global(lambda a: sum(norm2([x]) for x in a) / max(len(a), 1)), "mean-of-norms")
+_add(
+    GLOBAL,
+    "divides the norm by the number of gradients",
+    by_global(lambda a: norm2(a) / max(len(a), 1)),
+    "norm-divided",
+)
+_add(GLOBAL, "divides the norm by its root", by_global(lambda a: norm2(a) / max(len(a), 1) ** 0.5), "norm-divided")
 _add(GLOBAL, "leaves out the first", by_global(lambda a: norm2(a[1:])), "gradients-left-out")
 _add(GLOBAL, "leaves out the last", by_global(lambda a: norm2(a[:-1])), "gradients-left-out")
 _add(GLOBAL, "measures the first only", by_global(lambda a: norm2(a[:1])), "gradients-left-out")

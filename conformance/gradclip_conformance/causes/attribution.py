@@ -606,11 +606,10 @@ def _explain_in_order(
         results = _share_nan(case, results)
     seen = Seen(case, results)
     is_small = not any(group.is_long for group in seen.groups)
-    likely = [law for law in subject.list_laws(case) if law.explain() == subject.likely and law.cause not in barred]
-    if case.theme not in LIMITS and (laws := [law.explain() for law in likely if law.reproduces(seen)]):
+    if case.theme not in LIMITS and (found := _explain_by_likely(subject, seen, barred)):
         if is_small:
             subject.small[id(case)] = seen
-        return laws
+        return found
     each = [found for group in seen.groups if (found := _explain_group(subject, group, barred)) != [RIGHT]]
     if not each:
         return [RIGHT]
@@ -631,6 +630,18 @@ def _explain_in_order(
         late = []
     found = [*special, *(law for law in laws if law not in late), *others, *late]
     return found or _mix(subject, case, each)
+
+
+def _explain_by_likely(subject: _Subject, seen: Seen, barred: Collection[str]) -> list[Explanation]:
+    """Return the likely explanation of a call if its law or its formula gives the results."""
+    likely = subject.likely
+    if likely is None or likely.cause in barred:
+        return []
+    formulas = [one for one in subject.formulas if explain_by_formula(one) == likely]
+    if any(all(is_plain(group) or follows_formula(group, one) for group in seen.groups) for one in formulas):
+        return [] if all(map(is_plain, seen.groups)) else [likely]
+    laws = (law for law in subject.list_laws(seen.case) if law.explain() == likely)
+    return [likely] if any(law.reproduces(seen) for law in laws) else []
 
 
 def _intersect(each: Sequence[Sequence[Explanation]]) -> list[Explanation]:

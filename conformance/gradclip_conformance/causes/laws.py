@@ -101,7 +101,7 @@ class Law:
         if part.total is not None:
             return self.is_of_each and is_right_for_nonfinite(part)
         # A threshold below zero must be refused: another rule judges what else happens to it.
-        if not part.threshold >= 0:
+        if not part.threshold >= 0 or (self.loses_signs and any((one.after < 0).any() for one in part.distinct)):
             return False
         factor = self.factor(part)
         if factor is None:

@@ -101,8 +101,8 @@ class _Subject:
     suspected: frozenset[str] = frozenset()
     #: The causes of whole answers, which may explain a part of others.
     shown: frozenset[str] = frozenset()
-    #: The explanation of most short calls. Long calls are compared with it before all others.
-    likely: Explanation | None = None
+    #: The causes that answers are compared with before all others: those that are known, or that of most short calls.
+    likely: frozenset[str] = frozenset()
     #: Small calls, in which laws may be refuted, by the number of the case.
     small: dict[int, Seen] = field(default_factory=dict)
 
@@ -141,6 +141,7 @@ def explain_cell(
         barred={judged.context.case.dtype: set(barred)},
         formulas=_list_declared([judged]),
         suspected=frozenset(one.cause for one in suspects),
+        likely=frozenset(one.cause for one in suspects),
     )
     kinds = {cause: kind for kind, cause in FORMULA_CAUSES.items()}
     for one in suspects:
@@ -205,8 +206,8 @@ def _list_options_of_all(subject: _Subject, cells: Sequence[Judged]) -> list[Opt
     if subject.shown & (ZEROS_NAN | {"narrower-arithmetic"}):
         # These causes also explain parts of answers that show little on their own.
         options = {place: _list_options(subject, cells[place]) for place in short}
-    times = Counter(one for one in choose(list(options.values()), DOUBTFUL) if one is not None)
-    subject.likely = next((one for one, count in times.most_common(1) if count > len(short) / LIKELY), None)
+    times = Counter(one.cause for one in choose(list(options.values()), DOUBTFUL) if one is not None)
+    subject.likely = frozenset(cause for cause, count in times.most_common(1) if count > len(short) / LIKELY)
     return [options[place] if place in options else _list_options(subject, one) for place, one in enumerate(cells)]
 
 
@@ -633,15 +634,16 @@ def _explain_in_order(
 
 
 def _explain_by_likely(subject: _Subject, seen: Seen, barred: Collection[str]) -> list[Explanation]:
-    """Return the likely explanation of a call if its law or its formula gives the results."""
-    likely = subject.likely
-    if likely is None or likely.cause in barred:
+    """Return an explanation of a call by a likely cause if its formula or its law gives the results."""
+    likely = subject.likely.difference(barred)
+    if not likely:
         return []
-    formulas = [one for one in subject.formulas if explain_by_formula(one) == likely]
-    if any(all(is_plain(group) or follows_formula(group, one) for group in seen.groups) for one in formulas):
-        return [] if all(map(is_plain, seen.groups)) else [likely]
-    laws = (law for law in subject.list_laws(seen.case) if law.explain() == likely)
-    return [likely] if any(law.reproduces(seen) for law in laws) else []
+    for formula in subject.formulas:
+        found = explain_by_formula(formula)
+        if found.cause in likely and all(is_plain(group) or follows_formula(group, formula) for group in seen.groups):
+            return [] if all(map(is_plain, seen.groups)) else [found]
+    laws = (law for law in subject.list_laws(seen.case) if law.cause in likely)
+    return [law.explain() for law in laws if law.reproduces(seen)]
 
 
 def _intersect(each: Sequence[Sequence[Explanation]]) -> list[Explanation]:

@@ -67,23 +67,27 @@ def select_outside_sample(config: pytest.Config, items: Iterable[pytest.Item]) -
 
     `@pytest.mark.thorough(sample=N)` keeps N of the marked function's tests. The sample is the same in every run and on
     every worker: it is drawn with the function's id as the seed. With `--thorough`, all tests of the function run. A
-    mark with `part=N` limits them to N, and `--all` removes this limit.
+    mark with `part=N` limits them to N, one with `first=N` to the first N, and `--all` removes these limits.
     """
     thorough = config.getoption("--thorough")
     if config.getoption("--all") or config.getoption("keyword") or any("::" in word for word in config.args):
         return []
     of_function: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     sizes: dict[str, float] = {}
+    in_order: set[str] = set()
     for item in items:
         if mark := item.get_closest_marker("thorough"):
             function = item.nodeid.partition("[")[0]
             of_function[function].append(item)
-            part = mark.kwargs.get("part", math.inf)
+            if "first" in mark.kwargs:
+                in_order.add(function)
+            part = mark.kwargs.get("part", mark.kwargs.get("first", math.inf))
             sizes[function] = part if thorough else mark.kwargs.get("sample", 0)
     outside: list[pytest.Item] = []
     for function, tests in of_function.items():
-        tests.sort(key=lambda item: item.nodeid)
-        kept = set(random.Random(function).sample(tests, int(min(sizes[function], len(tests)))))
+        size = int(min(sizes[function], len(tests)))
+        by_name = sorted(tests, key=lambda item: item.nodeid)
+        kept = set(tests[:size] if function in in_order else random.Random(function).sample(by_name, size))
         outside += [item for item in tests if item not in kept]
     return outside
 

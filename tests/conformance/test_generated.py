@@ -26,7 +26,7 @@ from generated.triggers import LEVELS, find_level
 RIGHT = list(list_right())
 
 
-@pytest.mark.thorough(sample=0, part=12)
+@pytest.mark.thorough(sample=0, first=12)
 @pytest.mark.parametrize("seed", range(batches.BATCHES))
 def test_generated_mutants_are_judged(seed: int, record_property: Callable[[str, object], None]) -> None:
     found = batches.judge_batch(seed)

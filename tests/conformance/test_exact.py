@@ -282,6 +282,15 @@ def test_distances_of_many_elements_are_exact_at_the_edges_of_binades(dtype: str
         assert bulk.measure_distances(got, expected, dtype).tolist() == pytest.approx([result] * count, rel=1e-12)
 
 
+def test_distances_of_half_an_ulp_are_exact() -> None:
+    # A 49th of each element lies in the middle of two numbers of float32. In float64, each product is a little wrong.
+    lower = range(2**24 - 1001, 2**24 - 1)
+    values = DyadicArray([49 * (2 * number + 1) for number in lower], -1, [False] * len(lower))
+    got = np.array(lower, dtype="<f4").tobytes()
+
+    assert set(bulk.measure_distances(got, ExpectedArray(values, 1, 49), "float32").tolist()) == {0.5}
+
+
 @pytest.mark.parametrize("count", [3, bulk.MANY + 3])
 def test_distances_of_nan_infinity_and_zeros_are_zero_or_infinite(count: int) -> None:
     values = encode([math.nan, math.inf, -0.0] + [60000.0] * (count - 3), "float16")

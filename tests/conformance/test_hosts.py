@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 import sys
 import threading
 from collections.abc import Callable
@@ -17,10 +18,12 @@ import pytest
 
 from gradclip_adapters.contract import Array, Call, EntryPoint, Gradient
 from gradclip_adapters.registry import resolve
+from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.judge.model import Answer, Died, Replied, StartError, TimedOut
+from gradclip_conformance.run import runner
 from gradclip_conformance.run.host_process import HostProcess, build_host_command
 from gradclip_conformance.run.in_process import InProcess
-from gradclip_conformance.run.plan import Selection
+from gradclip_conformance.run.plan import Selection, plan_cells
 from gradclip_conformance.run.probing import Compilations
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import Run
@@ -358,6 +361,47 @@ def test_calls_that_were_begun_keep_their_answers() -> None:
 
     replies = [answer.reply for answer in answers if isinstance(answer, Replied)]
     assert [array.shape for reply in replies for array in reply.gradients if array is not None] == [(3,), (2,), (1,)]
+
+
+class Noting(InProcess):
+    """A connection that notes which calls are begun and asked, in their order."""
+
+    def __init__(self) -> None:
+        """Begin without notes."""
+        super().__init__(resolve("numpy"))
+        self.notes: list[tuple[str, Call]] = []
+
+    def begin(self, call: Call) -> None:
+        """Note the call."""
+        self.notes.append(("begin", call))
+
+    def ask(self, call: Call, timeout: float) -> Answer:
+        """Note the call, and answer it."""
+        self.notes.append(("ask", call))
+        return super().ask(call, timeout)
+
+
+@pytest.mark.parametrize(("calls", "size", "begun"), [(3, 1 << 20, 3), (100, 1, 1)])
+def test_so_many_calls_are_under_way(monkeypatch: pytest.MonkeyPatch, calls: int, size: int, begun: int) -> None:
+    monkeypatch.setattr(runner, "CALLS_UNDER_WAY", calls)
+    monkeypatch.setattr(runner, "BYTES_UNDER_WAY", size)
+    connection = Noting()
+    selection = Selection(rules=("global-norm.scaled-above",), dtypes=("float32",))
+    planned = [
+        cell
+        for cell in plan_cells(connection.description.subjects, list_all_cases(), selection)
+        if cell.missing is None and sum(math.prod(one.array.shape) for one in cell.case.gradients if one.array) < 100
+    ][:10]
+    connection.notes.clear()
+
+    cells = list(runner.run_cells(connection, planned, LONG))
+
+    assert {cell.status for cell in cells} == {"pass"}
+    words = [word for word, _ in connection.notes]
+    assert words[: begun + 1] == ["begin"] * begun + ["ask"]
+    asked = [call for word, call in connection.notes if word == "ask"]
+    assert asked == [call for word, call in connection.notes if word == "begin"]
+    assert len(asked) == len(planned) == 10
 
 
 def test_slow_cell_holds_up_only_its_own_job() -> None:

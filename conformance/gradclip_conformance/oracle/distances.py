@@ -96,7 +96,7 @@ def measure_distances_in_ulp_of(
 def _find_ulp_exponents(expected: ExpectedArray, dtype: str) -> npt.NDArray[np.int64]:
     """Return the exponent of the ulp at each expected element, rounded to the dtype."""
     form = FORMATS[dtype]
-    if len(expected.values) > MANY and form.precision <= 24:
+    if len(expected.values) > SHORT and form.precision <= 24:
         units, _ = _find_units(_compute_targets(expected), form)
     else:
         fractions = map(abs, expected.list_fractions())

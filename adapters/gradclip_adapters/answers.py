@@ -33,5 +33,7 @@ def answer_by(make_reply: Callable[[Call], Reply], message: Mapping[str, Any]) -
         raise
     except BadReply as error:
         return {"message": "mistake", "number": number, "text": read_text(error)}
-    except Exception:  # noqa: BLE001 - an adapter may raise anything, and the suite must be told
-        return {"message": "mistake", "number": number, "text": shorten(traceback.format_exc())}
+    except Exception as error:  # noqa: BLE001 - an adapter may raise anything, and the suite must be told
+        # A finding shows the beginning of a long text only, and a traceback ends with what was raised.
+        text = f"{type(error).__name__}: {read_text(error)}\n{traceback.format_exc()}"
+        return {"message": "mistake", "number": number, "text": shorten(text)}

@@ -22,7 +22,7 @@ from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from .contract import Array, Call, Gradient, Placement, Reply, Unsupported, find_numpy_dtype
+from .contract import DTYPES, Array, Call, Gradient, Placement, Reply, Unsupported, find_numpy_dtype
 from .copies import compare_copies, compare_norms
 
 __all__ = [
@@ -220,7 +220,26 @@ def _make_addend(array: Array, coordinates: Sequence[int]) -> Array:
         factor = 0
     else:
         factor = -1 if coordinates[0] else 2
-    return Array.of((array.numpy() * array.numpy().dtype.type(factor)), array.dtype)
+    numbers = _read_numbers(array.bits(), array.dtype)
+    bits = _round_to_bits(np.asarray(numbers * numbers.dtype.type(factor)), array.dtype)
+    return Array(array.dtype, array.shape, bits.tobytes())
+
+
+def _read_numbers(bits: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """Return the elements with these bits. A bfloat16 is the upper half of a float32, so no package is needed."""
+    if dtype == "bfloat16":
+        return np.asarray(bits.astype(np.uint32) << 16).view(np.float32)
+    return bits.view(find_numpy_dtype(dtype))
+
+
+def _round_to_bits(numbers: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """Return the bits of the elements, where float32 stands for bfloat16 and is rounded to nearest, ties to even."""
+    if dtype != "bfloat16":
+        return numbers.view(DTYPES[dtype])
+    bits = numbers.view(np.uint32)
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    # Rounding could make an infinity, or another sign, of the bits of a NaN.
+    return np.where(np.isnan(numbers), bits >> 16 | 0x40, rounded).astype(np.uint16)
 
 
 def list_gradients(call: Call, rank: int) -> list[int]:
@@ -358,9 +377,12 @@ def _join_parts(gradient: Gradient, mesh: Mesh, parts: Mapping[int, Array | None
         if isinstance(placement, int):
             return np.concatenate([join({**fixed, name: each}) for each in range(mesh.axes[name])], placement)
         if placement == "partial":
-            dtype = find_numpy_dtype(found[0].dtype)
-            addends = [join({**fixed, name: each}).view(dtype) for each in range(mesh.axes[name])]
-            return sum(addends[1:], addends[0]).view(found[0].bits().dtype)
+            dtype = found[0].dtype
+            total, *addends = (join({**fixed, name: each}) for each in range(mesh.axes[name]))
+            for addend in addends:
+                numbers = np.asarray(_read_numbers(total, dtype) + _read_numbers(addend, dtype))
+                total = _round_to_bits(numbers, dtype)
+            return total
         return join({**fixed, name: _find_owner(placement) or 0})
 
     whole = join({})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from gradclip_adapters.contract import Array, Call, Gradient, Reply
+from gradclip_adapters.contract import Array, Call, Gradient, Reply, find_numpy_dtype
 from gradclip_adapters.mesh import Mesh, check_placement, cut_call, find_part, join_replies, list_gradients, parse_mesh
 
 MESH = "replica=2,shard=2,tensor=2"
@@ -97,6 +99,33 @@ def test_parts_join_to_the_whole(placements: dict[str, int | str]) -> None:
 
     assert joined.gradients == tuple(g.array for g in call.gradients)
     assert joined.apart == ()
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float64"])
+def test_addends_are_exact_and_their_sum_is_rounded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dtype = find_numpy_dtype(name)
+    half = float(np.finfo("float16").eps if name == "float16" else 2.0**-7 if name == "bfloat16" else 2.0**-52) / 2
+    one, even, odd = np.array([1.0, half, 3 * half], "float64").astype(dtype)
+    values = np.array([one, -one, 2 * one], dtype)
+    call = Call("x", (Gradient("g", Array.of(values, name), placements={"shard": "partial"}),), {"mesh": MESH})
+    # A framework's process has no ml_dtypes.
+    monkeypatch.setattr("gradclip_adapters.mesh.find_numpy_dtype", np.dtype)
+
+    first, second = (cut_call(call, rank).gradients[0].array for rank in (0, 2))
+    assert first is not None
+    assert second is not None
+    assert [array.numpy().tolist() for array in (first, second)] == [[2.0, -2.0, 4.0], [-1.0, 1.0, -2.0]]
+
+    # Half a unit beyond a number is rounded to the even one of its neighbours.
+    replies = answer(call)
+    for rank, reply in enumerate(replies):
+        part = np.array(
+            [one, one, np.nan] if Mesh(parse_mesh(MESH)).find_coordinates(rank)["shard"] else [even, odd, one]
+        )
+        replies[rank] = replace(reply, gradients=(Array.of(part.astype(dtype), name),))
+    joined = join_replies(call, replies).gradients[0]
+    assert joined is not None
+    np.testing.assert_array_equal(joined.numpy().astype(float), [1.0, 1.0 + 4 * half, np.nan])
 
 
 def test_owned_gradients_are_left_out_or_none_elsewhere() -> None:

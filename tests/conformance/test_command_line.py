@@ -250,6 +250,12 @@ class TestExitCodes:
         assert result.exit_code == 2
         assert "norm.no-such-rule" in result.stderr
 
+    def test_case_on_the_mesh_of_an_engine_is_known(self) -> None:
+        case = "global-norm.shards-as-whole/split@shard:shard=2,tensor=3/float32"
+
+        assert "No rule and no case" not in run("check", RIGHT, "--case", case).stderr
+        assert "No rule and no case" in run("check", RIGHT, "--case", case.replace("@shard", "@stage")).stderr
+
     def test_message_about_a_missing_framework_names_the_venv_option(self) -> None:
         if importlib.util.find_spec("torch") is not None:
             pytest.skip("an environment without torch is missing")

@@ -23,7 +23,7 @@ from gradclip_reports.values import format_count
 
 from ..cases.catalogue import list_all_cases
 from ..cases.patterns import suggest_known, suggest_names
-from ..cases.shards import make_cases_on
+from ..cases.shards import find_case_on, make_cases_on
 from ..judge.model import Connection, StartError
 from ..known.claims import load_claims_of
 from ..known.failures import load_known_of
@@ -270,7 +270,7 @@ def _refuse_patterns_without_a_case(patterns: Sequence[str], mesh: Mapping[str, 
     cases = (*list_all_cases(), *list_all_rows(), *on_meshes)
     for pattern in patterns:
         # For a subject that lacks an ability, rows have other names.
-        if find_row(pattern) or any(Selection(rules=(pattern,)).holds(case) for case in cases):
+        if find_row(pattern) or find_case_on(pattern) or any(Selection(rules=(pattern,)).holds(case) for case in cases):
             continue
         words = {case.id if "/" in pattern else case.rule for case in cases}
         begun = sorted({word.partition(".")[0] for word in words if word.startswith(f"{pattern}.")})

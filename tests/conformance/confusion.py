@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in sys.path]
 
 from conditions import describe_conditions, write_conditions  # noqa: E402
-from mutants.defects import Defect, list_defects  # noqa: E402 - it lies beside this script
+from mutants import WRONG, Wrong  # noqa: E402 - it lies beside this script
 
 from gradclip_adapters import arrays  # noqa: E402
 from gradclip_adapters.plain import PlainFunction  # noqa: E402
@@ -41,6 +42,28 @@ FEW, FEW_SHARE = 3, 0.95
 
 #: Some defects show only in rows of the sampler. The first row with a wrong answer is enough.
 ROWS = "combinations"
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A mutant of one operation."""
+
+    wrong: Wrong
+    #: The rules that must catch it.
+    rules: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Return what the mutant does wrong, and its operation."""
+        return f"{self.wrong.does} ({self.wrong.operation})"
+
+
+def list_defects() -> list[Defect]:
+    """Return every mutant once for each operation."""
+    groups: dict[tuple[str, str], list[Wrong]] = {}
+    for wrong in WRONG:
+        groups.setdefault((wrong.does, wrong.operation), []).append(wrong)
+    return [Defect(same[0], tuple(wrong.rule for wrong in same)) for same in groups.values()]
 
 
 def find_findings(defect: Defect) -> list[Finding]:
@@ -71,18 +94,17 @@ def wait_for_interrupting_calls() -> None:
 
 
 def name_causes(number: int) -> dict[str, Any]:
-    """Return the causes of one mutant: those that `causes.toml` gives, and those that its findings name."""
+    """Return the causes of one mutant: those that its row gives, and those that its findings name."""
     defect = list_defects()[number]
     # Poor accuracy alone does not fail the check. Use such findings only if there are no others.
     every = find_findings(defect)
     findings = [finding for finding in every if finding.spoils] or every
     named = [finding.singles[0].cause for finding in findings]
     return {
-        "function": defect.name,
-        "defect": " ".join(str(defect.wrong.function.__doc__).split()),
-        "written": list(defect.causes),
+        "defect": defect.name,
+        "written": list(defect.wrong.causes),
         "named": named,
-        "is_named": bool(named) and named[0] in defect.causes,
+        "is_named": bool(named) and named[0] in defect.wrong.causes,
     }
 
 
@@ -98,7 +120,7 @@ def summarize(each: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "median_findings": counts[len(counts) // 2],
         "few_findings": sum(count <= FEW for count in counts),
         "unseen": len(unseen),
-        "unseen_named_falsely": [one["function"] for one in unseen if not one["is_named"]],
+        "unseen_named_falsely": [one["defect"] for one in unseen if not one["is_named"]],
         "confusion": [
             {"written": written, "named": named, "mutants": count}
             for (written, named), count in sorted(pairs.items(), key=lambda pair: (pair[0][0], -pair[1], pair[0][1]))
@@ -123,7 +145,7 @@ def write_markdown(result: dict[str, Any]) -> str:
     total, unseen = result["mutants"], result["unseen"]
     rows = [(one["written"], one["named"], one["mutants"]) for one in result["confusion"]]
     other = [
-        (one["function"], one["defect"], ", ".join(one["written"]), ", ".join(one["named"][:3]) or "no finding")
+        (one["defect"], ", ".join(one["written"]), ", ".join(one["named"][:3]) or "no finding")
         for one in result["misnamed"]
     ]
     falsely = len(result["unseen_named_falsely"])
@@ -132,7 +154,7 @@ def write_markdown(result: dict[str, Any]) -> str:
         "",
         f"Made by `nox -s mutation -- --findings` {write_conditions(result)}.",
         "",
-        "Each mutant has one defect, and `tests/conformance/mutants/causes.toml` holds its cause.",
+        "Each mutant has one defect, and its row in `tests/conformance/mutants/` holds its cause.",
         "The suite checks the mutant and names causes in its findings.",
         "",
         f"- Mutants whose first finding names the defect: {_write_share(result['named'], total)}",
@@ -146,7 +168,7 @@ def write_markdown(result: dict[str, Any]) -> str:
         "",
         "Several causes may describe a defect correctly. The first findings of these mutants name none of them:",
         "",
-        draw_markdown_table([("function", "defect", "correct causes", "named causes"), *other]),
+        draw_markdown_table([("defect", "correct causes", "named causes"), *other]),
     ]
     return "\n".join(line for number, line in enumerate(lines) if line or lines[number - 1 : number] != [""]) + "\n"
 

@@ -256,7 +256,7 @@ def main(arguments: Sequence[str]) -> int:
     result = score(outcomes)
     page = write_markdown(result)
     if options.output is None:
-        # Print only the summary. The page has the tables of a thousand mutants.
+        # Print only the summary. The tables of the page have hundreds of lines.
         print(page.partition("\n|")[0].rstrip())
     else:
         print(page)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mutants.abilities import Compiles
 from mutants.steps import Array, ByGlobalNorm, ByNorm, ByValue, ClipFunction
-from mutants.wrong_adapters import Compiles
 
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.run.in_process import InProcess
@@ -43,10 +43,10 @@ class LimitsOtherwise(ByValue):
 
     is_compiled = False
 
-    def clip(self, grad: Array, low: float, high: float) -> Array:
+    def limit(self, grad: Array, low: float, high: float) -> Array:
         """Clip one gradient."""
         if not self.is_compiled:
-            return super().clip(grad, low, high)
+            return super().limit(grad, low, high)
         limits = np.array([low, high], grad.dtype)
         return np.where(grad > limits[1], limits[1], np.where(grad < limits[0], limits[0], grad))
 

@@ -12,7 +12,7 @@ from textwrap import indent
 from typing import Any
 
 import pytest
-from mutants import WRONG, Wrong, wrong_scaling
+from mutants import WRONG, Wrong, of_norms
 from mutants.steps import ByNorm
 
 import gradclip_conformance
@@ -99,7 +99,7 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Example
         # A theme of cases is a generator, and the example is one of its statements.
         theme = dict(vars(zero))
         exec(f"def make_cases():\n{indent(case_, '    ')}", theme)
-        exec(function, {**vars(wrong_scaling), "ByNorm": ByNorm})
+        exec(function, dict(vars(of_norms)))
         yield Example(kind, *theme["make_cases"](), WRONG[-1])
     finally:
         del WRONG[table_length:]

@@ -43,7 +43,7 @@ def test_mutant_is_caught_by_its_rule(wrong: Wrong, monkeypatch: pytest.MonkeyPa
     cells = run_cells(wrong)
 
     statuses = Counter(cell.status for cell in cells)
-    assert statuses[wrong.caught_as] > 0, f"{wrong.function.__doc__} Its rule {wrong.rule} gave {dict(statuses)}."
+    assert statuses[wrong.caught_as] > 0, f"{wrong.name}. Its rule gave {dict(statuses)}."
     assert statuses["error"] == 0, [cell.detail for cell in cells if cell.status == "error"]
 
 

@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from mutants.abilities import InProcesses, TakesAxes, TakesTensors, WithAbilities
 from mutants.steps import ByGlobalNorm, ByNorm, ByValue, ClipFunction
-from mutants.wrong_adapters import WithAbilities
-from mutants.wrong_arguments import OverAxes, TakesAxes, TakesTensors
-from mutants.wrong_shards import InProcesses, Sharing
 
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
 from gradclip_conformance.run.runner import run_cell
-
-
-class SharesByValue(Sharing, ByValue):
-    """Clip by value in several processes."""
-
-
-class SharesByNorm(Sharing, ByNorm):
-    """Clip by norm in several processes."""
-
-
-class SharesByGlobalNorm(Sharing, ByGlobalNorm):
-    """Clip by global norm in several processes."""
 
 
 @pytest.mark.parametrize(
@@ -32,15 +18,15 @@ class SharesByGlobalNorm(Sharing, ByGlobalNorm):
         (ByValue, TakesTensors, "value.tensor-threshold"),
         (ByNorm, TakesTensors, "norm.tensor-threshold"),
         (ByGlobalNorm, TakesTensors, "global-norm.tensor-threshold"),
-        (OverAxes, TakesAxes, "norm.norm-over-axes"),
-        (SharesByValue, InProcesses, "value.shards-as-whole"),
-        (SharesByNorm, InProcesses, "norm.shards-as-whole"),
-        (SharesByGlobalNorm, InProcesses, "global-norm.shards-as-whole"),
+        (ByNorm, TakesAxes, "norm.norm-over-axes"),
+        (ByValue, InProcesses, "value.shards-as-whole"),
+        (ByNorm, InProcesses, "norm.shards-as-whole"),
+        (ByGlobalNorm, InProcesses, "global-norm.shards-as-whole"),
     ],
 )
 def test_right_function_passes(right: type[ClipFunction], adapter: type[WithAbilities], rule: str) -> None:
     dtypes = ("float16", "float32", "float64")
-    connection = InProcess(adapter(right(), right.operation, dtypes, None))
+    connection = InProcess(adapter(adapter.complete(right)(), right.operation, dtypes, None))
     planned = plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=(rule,), dtypes=dtypes))
 
     assert len(planned) > 8

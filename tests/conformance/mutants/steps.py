@@ -1,4 +1,4 @@
-"""Define right functions in steps. A mutant overrides a single step and names the rule that must catch it.
+"""Define right functions in steps. A mutant replaces one step.
 
 All are called like plain functions: as `fn(grads, *, clip_norm, need_clip, ...)` or `fn(grads, *, max, min,
 need_clip)`. The right functions compute the norm in float64 from values scaled by a power of two. So no square leaves
@@ -8,12 +8,13 @@ the range, and an exact norm stays exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 __all__ = [
+    "EVERY",
     "OTHERS",
     "Array",
     "ByAverage",
@@ -56,6 +57,11 @@ class ClipFunction:
     short: ClassVar[str] = ""
     operation: ClassVar[str] = ""
 
+    @property
+    def right(self) -> Any:
+        """Return the right steps. Only the class of a mutant has it: the class from which that one is derived."""
+        return super(type(self), self)
+
     def take(self, grads: Any) -> Gradients:
         """Return the argument as a list. It may be an iterator, which can be read once, or a single array."""
         return [grads] if isinstance(grads, np.ndarray) else list(grads)
@@ -95,13 +101,13 @@ class ByValue(ClipFunction):
         """Clip each element to [min, max]."""
         grads = self.take(grads)
         low, high = self.fill_bounds(min, max)
-        return self.clip_all(grads, need_clip, lambda i: self.clip(grads[i], low, high))
+        return self.clip_all(grads, need_clip, lambda i: self.limit(grads[i], low, high))
 
     def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
         """Return both bounds; the lower one defaults to minus the upper one."""
         return (-high if low is None else low), high
 
-    def clip(self, grad: Array, low: float, high: float) -> Array:
+    def limit(self, grad: Array, low: float, high: float) -> Array:
         """Clip one gradient and keep its dtype, also with bounds that are NumPy scalars of a wider dtype."""
         return np.asarray(np.clip(grad, low, high), dtype=grad.dtype)
 
@@ -370,8 +376,5 @@ class ByUnit(NormFunction):
 
 #: The operations beside the three main ones.
 OTHERS: tuple[type[ClipFunction], ...] = (ByBlockRms, ByAverageNorm, ByExample, ByUnit)
-
-
-def list_concrete(*, others: bool = False) -> Iterator[type[ClipFunction]]:
-    """Yield the right functions of the three main operations, or those of the other ones."""
-    yield from OTHERS if others else (ByValue, ByNorm, ByGlobalNorm)
+#: All operations.
+EVERY: tuple[type[ClipFunction], ...] = (ByValue, ByNorm, ByGlobalNorm, *OTHERS)

@@ -1,46 +1,52 @@
-"""Hold the table of mutants: each mutant occurs once for each rule that must catch it.
+"""Hold the table of mutants. A mutant is a right function of `steps.py` with one wrong step.
 
-Each judged rule needs one mutant. Add another one if at most three cells catch it, and no other function is
-caught by some of these cells only. The package `generated` makes all others.
+Each judged rule needs one mutant. Add another one if at most three cells catch it, and the package `generated` does not
+make its kind. That package makes all others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from gradclip_adapters.contract import Adapter
 from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance.cases.patterns import matches
+from gradclip_reports.statuses import UNEXPLAINED
 from gradclip_spec import rules
 
-from .steps import ClipFunction, list_concrete
+from .abilities import WithAbilities
+from .steps import EVERY, ClipFunction
 
-__all__ = ["WRONG", "Wrong", "caught_by"]
+__all__ = ["EVERY_DTYPE", "WRONG", "Wrong", "add_mutant", "refuse"]
 
 RULES = {rule.id: rule for rule in rules.load()}
-
-Mutation = TypeVar("Mutation", bound=type[ClipFunction])
+EVERY_DTYPE = ("float16", "float32", "float64")
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """A function with one defect, and the rule that must catch it."""
+    """A mutant of one operation, and one rule that must catch it."""
 
-    function: Callable[..., Any]
+    #: What the mutant does wrong.
+    does: str
+    function: ClipFunction
     operation: str
     rule: str
-    dtypes: tuple[str, ...] = ("float32",)
-    in_place: bool | None = None
-    #: A function that makes the adapter, for functions with abilities that their signature does not show.
-    adapter: Callable[..., Adapter] = PlainFunction
+    #: The causes that a finding may name. The first one is the defect; the others describe the same answers.
+    causes: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    in_place: bool | None
+    #: Makes the adapter. Some adapters have abilities that the function's signature does not show.
+    adapter: type[Adapter]
     #: Whether the error is too large for the dtype's arithmetic, although the rule is about accuracy.
-    inexcusable: bool = False
+    inexcusable: bool
 
     @property
     def name(self) -> str:
         """Return the name of the mutant and its rule."""
-        return f"{type(self.function).__name__}-{self.rule}"
+        return f"{self.rule}: {self.does}"
 
     @property
     def caught_as(self) -> str:
@@ -51,45 +57,41 @@ class Wrong:
 WRONG: list[Wrong] = []
 
 
-def caught_by(
-    *names: str,
+def add_mutant(
+    does: str,
+    *patterns: str,
+    causes: Sequence[str] = (UNEXPLAINED,),
     dtypes: Sequence[str] = ("float32",),
     in_place: bool | None = None,
-    adapter: Callable[..., Adapter] = PlainFunction,
+    adapter: type[Adapter] = PlainFunction,
     inexcusable: bool = False,
-    others: bool = False,
-) -> Callable[[Mutation], Mutation]:
-    """Add a mutant to the table, once for each rule.
+    **steps: Callable[..., Any],
+) -> None:
+    """Add a mutant to the table: what it does wrong, patterns of the rules that must catch it, and its wrong steps.
 
-    A name without an operation, such as `zero-gradient`, stands for several rules: one for each operation that the
-    base class of the mutant covers. `global-norm.zero-gradient` stands for that rule alone. With `others`, the
-    operations are those beside the three main ones.
+    A pattern such as `*.zero-gradient` stands for the rules of all operations that have the step. A step takes the
+    mutant and the arguments of the right step, which is `self.right.STEP`. If a defect belongs to different steps in
+    different operations, each operation takes those steps that it has.
     """
-
-    def register(mutation: Mutation) -> Mutation:
-        assert mutation.__doc__, f"{mutation.__name__} has no docstring that describes its defect"
-        covered = next(parent for parent in mutation.__mro__ if parent.__module__ == ClipFunction.__module__)
-        for name in names:
-            found = [
-                (_combine(mutation, base), base)
-                for base in list_concrete(others=others)
-                if issubclass(base, covered)
-                and (f"{base.short}.{name}" in RULES or (name in RULES and name.startswith(f"{base.short}.")))
-            ]
-            assert found, f"{mutation.__name__}: none of its operations has a rule {name!r}"
-            for function, base in found:
-                rule = name if "." in name else f"{base.short}.{name}"
-                wrong = Wrong(function, base.operation, rule, tuple(dtypes), in_place, adapter, inexcusable)  # type: ignore[arg-type]
-                WRONG.append(wrong)
-        return mutation
-
-    return register
+    for pattern in patterns:
+        found = [rule for rule in RULES.values() if matches(pattern, rule.id) and rule.level != "unspecified"]
+        made = [(rule.id, function) for rule in found if (function := make_mutant(rule.id, adapter, steps))]
+        assert made, f"{does}: no operation has a rule {pattern!r} and one of the steps {', '.join(steps)}"
+        for rule_id, function in made:
+            about = (function.operation, rule_id, tuple(causes), tuple(dtypes), in_place, adapter, inexcusable)
+            WRONG.append(Wrong(does, function, *about))
 
 
-def _combine(mutation: type[ClipFunction], base: type[ClipFunction]) -> ClipFunction:
-    """Combine a mutant with the right function of one operation. The instance is called like a function."""
-    if issubclass(mutation, base):
-        return mutation()
-    made = type(mutation.__name__, (mutation, base), {"__doc__": mutation.__doc__, "__module__": mutation.__module__})
-    instance: ClipFunction = made()
-    return instance
+def make_mutant(rule: str, adapter: type[Adapter], steps: dict[str, Callable[..., Any]]) -> ClipFunction | None:
+    """Return the right function of a rule's operation with the wrong steps, or None if it has none of them."""
+    right = next(base for base in EVERY if base.short == rule.partition(".")[0])
+    if issubclass(adapter, WithAbilities):
+        right = adapter.complete(right)
+    own = {name: step for name, step in steps.items() if hasattr(right, name)}
+    function: ClipFunction | None = type("Mutant", (right,), own)() if own else None
+    return function
+
+
+def refuse(said: str, kind: type[Exception] = ValueError) -> Any:
+    """Raise an error in an expression."""
+    raise kind(said)

@@ -1,0 +1,90 @@
+"""Add mutants whose defect shows only if several circumstances occur together, which rows combine."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .steps import Array, ClipFunction
+from .table import add_mutant
+
+
+@np.errstate(all="ignore")
+def _round_if_long(self: ClipFunction, grad: Array) -> Array:
+    return grad.astype(np.float32).astype(grad.dtype) if grad.size > 32 else grad
+
+
+add_mutant(
+    "returns an excluded float64 gradient of more than 32 elements with the digits of float32",
+    "value.combinations",
+    "*norm.combinations",
+    "block-rms.combinations",
+    "unitwise.combinations",
+    causes=["excluded-changed"],
+    dtypes=["float32", "float64"],
+    leave=_round_if_long,
+)
+
+
+def _write_whole_vectors(self: ClipFunction, grad: Array, result: Array) -> Array:
+    base = grad.base
+    if grad.flags.c_contiguous and base is not None and base.dtype == np.uint8:
+        end = grad.ctypes.data + grad.nbytes - base.ctypes.data
+        base[end : end + -grad.nbytes % 16] = 0
+    return result
+
+
+add_mutant(
+    "zeroes the bytes behind a gradient that lies within a buffer, up to the end of a vector of 16 bytes",
+    "value.combinations",
+    "norm.combinations",
+    "global-norm.combinations",
+    causes=["unexplained", "excluded-changed"],
+    dtypes=["float32", "float64"],
+    hand_back=_write_whole_vectors,
+)
+
+
+def _zero_what_overflows(self: ClipFunction, grad: Array, result: Array) -> Array:
+    largest = float(np.max(np.abs(grad), initial=0.0))
+    return result * 0 if grad.size > 4 and float(np.finfo(grad.dtype).max) ** 0.5 <= largest < np.inf else result
+
+
+add_mutant(
+    "returns zeros for more than four elements whose squares overflow",
+    "*.combinations-extreme",
+    causes=["gradients-zeroed", "squares-overflow"],
+    hand_back=_zero_what_overflows,
+)
+
+# Other operations.
+
+add_mutant(
+    "counts the elements of a gradient in 16 bits",
+    "*.combinations",
+    average=lambda self, norm, elements: self.right.average(norm, elements % 65536),
+)
+
+
+add_mutant(
+    "leaves all examples after the sixteenth out of the sum",
+    "*.combinations",
+    causes=["gradients-zeroed", "unexplained"],
+    add=lambda self, parts: self.right.add(parts[:16]),
+)
+add_mutant(
+    "divides the threshold equally among at most four layers",
+    "*.combinations",
+    list_shares=lambda self, grads, layers: [
+        max(share, 0.25) if layers == "equal" else share for share in self.right.list_shares(grads, layers)
+    ],
+)
+
+
+add_mutant(
+    "leaves the units after the eighth of a gradient as they are",
+    "*.combinations",
+    causes=["not-clipped", "unexplained"],
+    join_units=lambda self, grad, units: self.right.join_units(
+        grad, [*units[:8], *grad[8:]] if len(units) > 8 else units
+    ),
+)

@@ -1,0 +1,103 @@
+"""Add mutants of clips by averages, per example and unitwise. The other files hold defects of all operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .steps import Array, ByUnit, Gradients
+from .table import add_mutant
+
+# Averages.
+
+add_mutant(
+    "compares the Euclidean norm itself with the threshold",
+    "*.scaled-above",
+    "*.identity-below",
+    "*.each-tensor-alone",
+    causes=["other-average"],
+    average=lambda self, norm, elements: norm,
+)
+
+# Examples.
+
+
+def _measure_all_examples(self: Any, grads: Gradients) -> Any:
+    self.whole = self.compute_norm(grads, 2.0)
+    return self.right.split(grads)
+
+
+add_mutant(
+    "scales all examples by one coefficient, that of the norm over all of them",
+    "*.each-example-alone",
+    causes=["norm-of-all", "unexplained"],
+    split=_measure_all_examples,
+    compute_norms=lambda self, grads, counted, p: [self.whole] * len(grads),
+)
+add_mutant(
+    "clips each gradient of an example by its own norm",
+    "per-example.one-norm-over-all",
+    causes=["norm-of-each"],
+    compute_norms=lambda self, grads, counted, p: [self.compute_norm([grad], p) for grad in grads],
+)
+add_mutant(
+    "returns the clipped gradients of all examples, and not their sum",
+    "*.sum-of-examples",
+    causes=["malformed"],
+    add=lambda self, parts: np.stack(parts),
+)
+add_mutant(
+    "shares the threshold by size if the shares must be equal, and equally if they must be by size",
+    "*.layers-equal",
+    "*.layers-by-size",
+    list_shares=lambda self, grads, layers: self.right.list_shares(grads, "by size" if layers == "equal" else "equal"),
+)
+
+# Units.
+
+add_mutant(
+    "adds `eps` to the norm of the parameter",
+    "*.least-parameter-norm",
+    measure=lambda self, weight: self.compute_norm([weight], 2.0) + self.least,
+)
+
+
+@np.errstate(all="ignore")
+def _square_weights_in_the_dtype(self: ByUnit, weight: Array) -> float:
+    return max(float(np.sqrt(np.sum(weight * weight))), self.least)
+
+
+add_mutant(
+    "squares the elements of the parameter in their dtype",
+    "unitwise.overflow-of-squares",
+    "unitwise.underflow-of-squares",
+    causes=["squares-underflow", "squares-overflow"],
+    measure=_square_weights_in_the_dtype,
+)
+add_mutant(
+    "takes a matrix with one input for a vector, which is one unit",
+    "*.each-unit-alone",
+    causes=["other-units"],
+    split=lambda self, grad: [grad] if grad is not None and np.squeeze(grad).ndim < 2 else self.right.split(grad),
+    join_units=lambda self, grad, units: units[0] if len(units) == 1 else self.right.join_units(grad, units),
+)
+
+
+def _split_vectors(self: ByUnit, grad: Array | None) -> Any:
+    return np.split(grad, grad.size) if grad is not None and grad.ndim == 1 else self.right.split(grad)
+
+
+def _join_vectors(self: ByUnit, grad: Array | None, units: Sequence[Array]) -> Any:
+    is_vector = grad is not None and grad.ndim == 1
+    return np.concatenate(units) if is_vector else self.right.join_units(grad, units)
+
+
+add_mutant(
+    "clips each element of a vector by itself",
+    "*.vector-is-one-unit",
+    causes=["other-units"],
+    split=_split_vectors,
+    join_units=_join_vectors,
+)

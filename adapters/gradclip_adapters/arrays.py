@@ -21,6 +21,7 @@ from .contract import FEATURES, Array, Call, EntryPoint, Gradient, Reply, Unsupp
 
 __all__ = [
     "FEATURE_OF_LAYOUT",
+    "UNWRITABLE",
     "answer_in_threads",
     "build_parameters",
     "build_tensors",
@@ -28,6 +29,7 @@ __all__ = [
     "convert_thresholds",
     "find_dtype",
     "lay_out",
+    "list_parameters",
     "make_earlier_calls",
     "make_following_call",
     "read_axes",
@@ -71,6 +73,9 @@ FEATURE_OF_LAYOUT = {
     "read-only": "read_only",
     "unaligned": "unaligned",
 }
+
+#: The layouts of arrays that cannot be written.
+UNWRITABLE = ("broadcast", "read-only")
 
 #: The layouts that differ from "contiguous" only for arrays with axes.
 ALONG_AXES = ("strided", "sliced", "reversed", "broadcast")
@@ -228,8 +233,8 @@ def build_tensors(gradients: Sequence[Gradient], build: Callable[[Gradient], Ten
     the arrays of the layout "packed" into one buffer.
     """
     tensors: list[Tensor | None] = []
-    packed = (one.array for one in gradients if one.array is not None and one.layout == "packed")
-    packing.free = np.zeros(sum(len(array.data) + WIDEST for array in packed), np.uint8)
+    packed = [one.array for one in gradients if one.array is not None and one.layout == "packed"]
+    packing.free = _make_buffer(packed)
     try:
         for gradient in gradients:
             if gradient.same_as is not None:
@@ -241,10 +246,29 @@ def build_tensors(gradients: Sequence[Gradient], build: Callable[[Gradient], Ten
     return tensors
 
 
+def _make_buffer(arrays: Sequence[Array]) -> np.ndarray[Any, Any]:
+    """Return the bytes of a buffer for arrays, and of ones at its end. If they have one dtype, so has the buffer."""
+    size, dtypes = sum(len(array.data) + WIDEST for array in arrays), {array.dtype for array in arrays}
+    is_alike = len(dtypes) == 1 and "bfloat16" not in dtypes
+    dtype = np.dtype(dtypes.pop()) if is_alike else np.dtype(np.uint8)
+    return np.ones(-(-size // dtype.itemsize), dtype).view(np.uint8)
+
+
 def build_parameters(gradients: Sequence[Gradient], build: Callable[[Gradient], Tensor]) -> list[Tensor | None]:
     """Return the parameters of a unitwise clip, each made like a gradient."""
-    alike = [replace(gradient, array=gradient.parameter, layout="contiguous", same_as=None) for gradient in gradients]
-    return build_tensors(alike, build)
+    return build_tensors(list_parameters(gradients), build)
+
+
+def list_parameters(gradients: Sequence[Gradient]) -> list[Gradient]:
+    """Return the parameters as gradients. Every other one has the layout of its gradient, the others are contiguous."""
+    layouts = [
+        "contiguous" if place % 2 or gradient.layout == "broadcast" else gradient.layout
+        for place, gradient in enumerate(gradients)
+    ]
+    return [
+        replace(gradient, array=gradient.parameter, layout=layout, same_as=None)
+        for gradient, layout in zip(gradients, layouts)
+    ]
 
 
 def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
@@ -271,9 +295,11 @@ def _repeat(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.repeat(values, 2, axis=-1)[..., ::2]
 
 
-def _share_first(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return an array whose parts along the first axis share the memory of the first one."""
-    return np.broadcast_to(values[:1].copy(), values.shape)
+def _share_equal(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array whose equal parts share memory: along the first axis, or if they differ, along the last one."""
+    rows = np.broadcast_to(values[:1].copy(), values.shape)
+    same = rows.tobytes() == values.tobytes()
+    return rows if same else np.broadcast_to(values[..., :1].copy(), values.shape)
 
 
 def _reverse(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -332,7 +358,7 @@ _MAKERS: Mapping[str, Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]] = 
     "transposed": lambda values: values.copy(order="F"),
     "sliced": _surround,
     "reversed": _reverse,
-    "broadcast": _share_first,
+    "broadcast": _share_equal,
     "packed": _pack,
     "swapped": _swap_bytes,
     "read-only": _protect,

@@ -75,10 +75,10 @@ FEATURES = {
     "mixed_dtypes": "gradients of several dtypes in one call",
     "strided": "the `Gradient.layout` strided, transposed or sliced is honoured",
     "reversed": "the `Gradient.layout` reversed is honoured",
-    "broadcast": "the `Gradient.layout` broadcast is honoured",
+    "broadcast": "the `Gradient.layout` broadcast is honoured; such arrays cannot be written",
     "packed": "the `Gradient.layout` packed is honoured",
     "swapped": "the `Gradient.layout` swapped is honoured",
-    "read_only": "the `Gradient.layout` read-only is honoured",
+    "read_only": "the `Gradient.layout` read-only is honoured; such arrays cannot be written",
     "unaligned": "the `Gradient.layout` unaligned is honoured",
     "repeated": "`Gradient.same_as` is honoured: one tensor occurs twice in the list",
     "sparse": "`Gradient.rows` is honoured: a gradient holds only some rows, and may hold a row twice",
@@ -178,7 +178,8 @@ class Gradient:
     #: - "transposed": the axes of the buffer are in reverse order;
     #: - "sliced": the middle of a larger buffer;
     #: - "reversed": the elements of the buffer are in reverse order;
-    #: - "broadcast": all parts along the first axis share the memory of the first one, and cannot be written;
+    #: - "broadcast": all parts along the first axis share the memory of the first one, or all parts along the last axis
+    #:   do if those along the first one differ; they cannot be written;
     #: - "packed": all such gradients of the call lie in one buffer, one after another;
     #: - "swapped": the bytes of each element are in reverse order;
     #: - "read-only": row by row, without gaps, and cannot be written;

@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 import operator
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Callable, Mapping, Sequence
@@ -26,7 +26,9 @@ import numpy as np
 
 from .answer_size import count_answer_bytes
 from .arrays import (
+    FEATURE_OF_LAYOUT,
     FEATURE_OF_OPTION,
+    UNWRITABLE,
     answer_in_threads,
     build_parameters,
     build_tensors,
@@ -43,6 +45,7 @@ from .contract import (
     Array,
     Call,
     EntryPoint,
+    FrameworkRaised,
     Gradient,
     Reply,
     Unsupported,
@@ -52,6 +55,7 @@ from .contract import (
 from .limits import NAME, shorten
 from .paths import FILE_MODULE
 from .plain_results import pack, read_result, returned_no_list
+from .surroundings import watch_memory
 
 __all__ = ["DTYPES_OF_FUNCTIONS", "FEATURES_OF_EVERY_FUNCTION", "PlainFunction"]
 
@@ -192,7 +196,9 @@ class PlainFunction(Adapter):
         """
         keywords, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
         # A default for the flags must include all gradients. Leaving the flags out tests that.
-        if "need_clip" in self._taken and not (all(flags) and "optional_flags" in self._subject.features):
+        # A call that asks for flags of a kind passes them, even if all are true.
+        left_out = "optional_flags" in self._subject.features and all(flags) and "flags" not in call.options
+        if "need_clip" in self._taken and not left_out:
             keywords["need_clip"] = flags
         if "parameters" in self._taken:
             keywords["parameters"] = build_parameters(call.gradients, _make_array)
@@ -231,41 +237,81 @@ class PlainFunction(Adapter):
                 # A norm that a function keeps for a parameter is wrong after a step of training.
                 array[...] = 2 * other
         own.update({"parameters": parameters} if "parameters" in own else {})
-        self.ask(passed, own)
-        if flags is not None:
-            flags[:] = kept
-        for array, old in zip(parameters, values):
-            if array is not None:
-                array[...] = old
+        try:
+            self.ask(passed, own)
+        finally:
+            if flags is not None:
+                flags[:] = kept
+            for array, old in zip(parameters, values):
+                if array is not None:
+                    array[...] = old
 
     def _answer(self, call: Call, more: Mapping[str, Any] = MappingProxyType({})) -> Reply:
         """Answer a call. `more` holds keywords beside the options of the call, for the parameters `more`."""
         keywords = self.build_keywords(call, more)
         arrays = build_tensors(call.gradients, _make_array)
-        flags = list(keywords.get("need_clip", ()))
         # Pass a copy of the list, because changes to the list would hide changes to the arrays.
         passed = list(arrays)
-        allowed = count_answer_bytes(call)
-        with framework_call(lambda: pack(arrays, allowed)) as seen:
-            for earlier in make_earlier_calls(call) if "reused" in call.options else ():
-                self._ask_with_same_objects(earlier, passed, keywords, self.build_keywords(earlier, more))
-                _fill(arrays, call.gradients)
-                passed[:] = arrays
-            # Read the result inside the block: after the block, the call of another thread might change it first.
-            result = self.ask(passed, keywords)
-            if "followed" in call.options:
-                following = make_following_call(call)
-                self.ask(list(build_tensors(following.gradients, _make_array)), self.build_keywords(following, more))
-            reply = read_result(result, passed, arrays, allowed)
-            given = "in_place" in self._subject.features or returned_no_list(result)
-            kept = given or (len(passed) == len(arrays) and all(map(operator.is_, passed, arrays)))
-        disturbed: tuple[str, ...] = () if kept else ("the caller's list",)
-        given_flags = keywords.get("need_clip", flags)
-        if len(given_flags) != len(flags) or not all(map(operator.is_, given_flags, flags)):
-            disturbed += ("the caller's flags",)
-        if not _has_parameters(call, keywords.get("parameters")):
-            disturbed += ("a parameter",)
+        watch = _Watch(call, arrays, passed, keywords)
+        allowed, is_given = count_answer_bytes(call), "in_place" in self._subject.features
+        try:
+            with framework_call(lambda: pack(arrays, allowed)) as seen:
+                for earlier in make_earlier_calls(call) if "reused" in call.options else ():
+                    self._ask_with_same_objects(earlier, passed, keywords, self.build_keywords(earlier, more))
+                    _fill(arrays, call.gradients)
+                    passed[:] = arrays
+                # Read the result inside the block: after the block, the call of another thread might change it first.
+                result = self.ask(passed, keywords)
+                if "followed" in call.options:
+                    following = make_following_call(call)
+                    others = list(build_tensors(following.gradients, _make_array))
+                    self.ask(others, self.build_keywords(following, more))
+                reply = read_result(result, passed, arrays, allowed)
+                disturbed = watch.list_disturbed(is_given=is_given or returned_no_list(result))
+        except FrameworkRaised as error:
+            if "functional" not in self._subject.features and _is_about_unwritable(call, error):
+                message = f"{self._source} writes into the gradients that it gets, and some of these cannot be written"
+                raise Unsupported(message, "interface") from error
+            error.disturbed = watch.list_disturbed(is_given=is_given)
+            raise
         return replace(reply, inputs=pack(arrays, allowed), warnings=seen.warnings, disturbed=disturbed)
+
+
+@dataclass
+class _Watch:
+    """The objects that a call passes, and their contents before it."""
+
+    call: Call
+    arrays: Sequence[np.ndarray[Any, Any] | None]
+    passed: Sequence[Any]
+    keywords: Mapping[str, Any]
+    flags: Sequence[Any] = field(init=False)
+    look_again: Callable[[], tuple[str, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Look at the flags, and at the memory beside the gradients."""
+        self.flags = list(self.keywords.get("need_clip", ()))
+        self.look_again = watch_memory(self.arrays)
+
+    def list_disturbed(self, *, is_given: bool) -> tuple[str, ...]:
+        """Return the objects that the call has changed. `is_given` allows it to put its results into the list."""
+        disturbed: tuple[str, ...] = (
+            () if is_given or _has_same_items(self.passed, self.arrays) else ("the caller's list",)
+        )
+        if not _has_same_items(self.keywords.get("need_clip", self.flags), self.flags):
+            disturbed += ("the caller's flags",)
+        if not _has_parameters(self.call, self.keywords.get("parameters")):
+            disturbed += ("a parameter",)
+        return disturbed + self.look_again()
+
+
+def _is_about_unwritable(call: Call, error: FrameworkRaised) -> bool:
+    """Return whether a call has arrays that cannot be written, and its error says so in the words of NumPy."""
+    return "read-only" in error.text and any(gradient.layout in UNWRITABLE for gradient in call.gradients)
+
+
+def _has_same_items(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
 def _name_module(module: Any) -> str:
@@ -320,6 +366,8 @@ def _list_features(
         features.add("optional_flags")
     if in_place is not None:
         features.add("in_place" if in_place else "functional")
+    if in_place:
+        features -= {FEATURE_OF_LAYOUT[layout] for layout in UNWRITABLE}
     return tuple(sorted(features))
 
 

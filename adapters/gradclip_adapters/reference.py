@@ -18,7 +18,9 @@ import numpy as np
 import gradclip_spec
 
 from .arrays import (
+    FEATURE_OF_LAYOUT,
     FEATURE_OF_OPTION,
+    UNWRITABLE,
     answer_in_threads,
     build_parameters,
     build_tensors,
@@ -40,7 +42,7 @@ from .contract import (
     Reply,
     framework_call,
 )
-from .surroundings import find_shared
+from .surroundings import find_shared, watch_memory
 
 __all__ = ["Backend", "ReferenceAdapter", "array_api_strict", "cupy", "dask", "jax", "numpy", "torch"]
 
@@ -115,6 +117,7 @@ class ReferenceAdapter(Adapter):
         if call.options.get("compiled"):
             assert self._backend.compile is not None
             function = self._backend.compile(function)
+        look_again = watch_memory(arrays) if self._backend.views else tuple
         with framework_call(lambda: self._read(arrays)) as seen:
             for earlier in make_earlier_calls(call) if "reused" in call.options else ():
                 self._fill(arrays, earlier)
@@ -135,6 +138,7 @@ class ReferenceAdapter(Adapter):
             same_object=tuple(new is old for new, old in zip(clipped, arrays)),
             warnings=seen.warnings,
             shared=tuple(find_shared(clipped, arrays)) if self._backend.views else None,
+            disturbed=look_again(),
         )
 
     def _build_keywords(self, subject: EntryPoint, call: Call) -> dict[str, Any]:
@@ -204,7 +208,7 @@ def _list_subjects(backend: Backend) -> list[EntryPoint]:
         functional = ("functional", "differentiable") if backend.pull_back is not None else ("functional",)
         subjects.append(EntryPoint(name, operation, backend.dtypes, (*features, *functional), norm_types))
         if backend.writable and "inplace" in taken:
-            in_place = (*features, "in_place")
+            in_place = ("in_place", *(name for name in features if name not in map(FEATURE_OF_LAYOUT.get, UNWRITABLE)))
             subjects.append(EntryPoint(name + "[inplace=True]", operation, backend.dtypes, in_place, norm_types))
     return subjects
 

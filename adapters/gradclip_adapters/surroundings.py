@@ -1,8 +1,8 @@
 """Find the side effects of a call.
 
-These are results that share memory, and changes to the state of the process: NumPy's error state, random states and
-environment variables. A clip function has no reason to change this state. This module runs in the framework's Python,
-from 3.7 on.
+These are results that share memory, changes to the memory beside the gradients, and changes to the state of the
+process: NumPy's error state, random states and environment variables. A clip function has no reason to change these.
+This module runs in the framework's Python, from 3.7 on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ NUMPYS_RANDOM = "NumPy's random state"
 RANDOM = "the state of the module random"
 ENVIRONMENT = "an environment variable"
 
-__all__ = ["answer_in_watched_surroundings", "find_shared"]
+BESIDE = "the memory beside a gradient"
+READ_ONLY = "a read-only gradient"
+
+__all__ = ["answer_in_watched_surroundings", "find_shared", "watch_memory"]
 
 
 def answer_in_watched_surroundings(adapter: Adapter, call: Call) -> Any:
@@ -36,7 +39,7 @@ def answer_in_watched_surroundings(adapter: Adapter, call: Call) -> Any:
     except BaseException as error:
         changed = _restore(before, call)
         if isinstance(error, FrameworkRaised):
-            error.disturbed = tuple(changed)
+            error.disturbed = (*error.disturbed, *changed)
         raise
     changed = _restore(before, call)
     if not isinstance(reply, Reply):
@@ -106,6 +109,36 @@ _PUT_BACK: Mapping[str, Callable[[Any], Any]] = {
     RANDOM: random.setstate,
     ENVIRONMENT: _set_environment,
 }
+
+
+def watch_memory(arrays: Sequence[Any]) -> Callable[[], tuple[str, ...]]:
+    """Return a function that names the memory that has changed by then: of a read-only array, or beside an array."""
+    views = [one for one in arrays if one is not None and (isinstance(one.base, np.ndarray) or not one.flags.writeable)]
+    protected = {id(_find_buffer(one)) for one in views if not one.flags.writeable}
+    buffers = {id(buffer): buffer for buffer in map(_find_buffer, views)}
+    before = {}
+    for key, buffer in buffers.items():
+        mask = np.ones(buffer.nbytes, bool)
+        for one in views:
+            if one.flags.writeable and _find_buffer(one) is buffer:
+                start = one.__array_interface__["data"][0] - buffer.__array_interface__["data"][0]
+                strides = (*one.strides, 1)
+                np.ndarray((*one.shape, one.itemsize), bool, mask, start if one.size else 0, strides)[...] = False
+        # Most buffers hold a transposed or a reversed array, and nothing beside it.
+        if mask.any():
+            before[key] = mask, buffer.reshape(-1).view(np.uint8)[mask]
+
+    def look() -> tuple[str, ...]:
+        for key, (mask, old) in before.items():
+            if not np.array_equal(buffers[key].reshape(-1).view(np.uint8)[mask], old):
+                return (READ_ONLY if key in protected else BESIDE,)
+        return ()
+
+    return look
+
+
+def _find_buffer(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array.base if isinstance(array.base, np.ndarray) else array
 
 
 def find_shared(results: Sequence[Any], passed: Sequence[np.ndarray[Any, Any] | None]) -> Iterator[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gradclip_adapters.arrays import FEATURE_OF_LAYOUT, build_tensors, lay_out
+from gradclip_adapters.arrays import FEATURE_OF_LAYOUT, build_tensors, lay_out, list_parameters
 from gradclip_adapters.contract import Array, Gradient
 
 
@@ -27,6 +27,35 @@ def test_layout_keeps_the_values(layout: str, shape: tuple[int, ...]) -> None:
     if layout == "broadcast" and values.ndim:
         values = np.broadcast_to(values[:1], shape)
     assert np.array_equal(lay_out(values, layout), values)
+
+
+@pytest.mark.parametrize("values", [[[1.0, 2.0], [1.0, 2.0]], [[1.0, 1.0], [2.0, 2.0]]], ids=["rows", "columns"])
+def test_broadcast_shares_what_is_equal(values: list[list[float]]) -> None:
+    given = np.array(values)
+
+    made = lay_out(given, "broadcast")
+
+    assert np.array_equal(made, given)
+    assert 0 in made.strides
+    assert not made.flags.writeable
+
+
+def test_every_other_parameter_has_the_layout_of_its_gradient() -> None:
+    matrix = Array.of(np.array([[3.0, 4.0], [5.0, 6.0]], np.float32))
+    gradients = [Gradient(str(place), matrix, layout="transposed", parameter=matrix) for place in range(2)]
+
+    first, second = list_parameters(gradients)
+
+    assert (first.layout, second.layout) == ("transposed", "contiguous")
+    assert first.array == second.array == matrix
+
+
+def test_packed_gradients_of_one_dtype_lie_in_a_buffer_of_it() -> None:
+    values = np.array([3.0, 4.0], np.float32)
+
+    (made, _) = build([Gradient(name, Array.of(values), layout="packed") for name in "ab"])
+
+    assert made.base.dtype == values.dtype
 
 
 def test_packed_gradients_of_a_call_lie_in_one_buffer() -> None:

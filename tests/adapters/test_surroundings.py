@@ -10,13 +10,24 @@ import numpy as np
 import pytest
 
 from gradclip_adapters import host
-from gradclip_adapters.contract import About, Adapter, Array, Call, EntryPoint, Gradient
+from gradclip_adapters.contract import (
+    About,
+    Adapter,
+    Array,
+    Call,
+    EntryPoint,
+    FrameworkRaised,
+    Gradient,
+    Unsupported,
+)
 from gradclip_adapters.plain import PlainFunction
 from gradclip_adapters.surroundings import (
+    BESIDE,
     ENVIRONMENT,
     ERRORS,
     NUMPYS_RANDOM,
     RANDOM,
+    READ_ONLY,
     answer_in_watched_surroundings,
     find_shared,
 )
@@ -37,6 +48,62 @@ def test_environment_is_restored_after_a_call_that_changes_it(monkeypatch: pytes
     assert reply.disturbed == (ENVIRONMENT,)
     assert os.environ["GRADCLIP_TEST_KEPT"] == "before"
     assert "GRADCLIP_TEST_NEW" not in os.environ
+
+
+def _ask(clip: Any, layout: str, *, in_place: bool | None = None) -> tuple[str, ...] | None:
+    """Return what a call with one matrix of a layout has changed."""
+    matrix = Array.of(np.array([[3.0, 3.0], [4.0, 4.0]], np.float32))
+    call = Call("fn", (Gradient("a", matrix, layout=layout),), {"clip_norm": 1.0})
+    return PlainFunction(clip, "clip_by_norm", in_place=in_place, name="fn").call(call).disturbed
+
+
+@pytest.mark.parametrize("layout", ["strided", "sliced", "packed", "unaligned"])
+def test_changes_beside_a_gradient_in_its_buffer_are_found(layout: str) -> None:
+    def clip_all(grads: list[Any], *, clip_norm: float) -> list[Any]:
+        grads[0].base.view(np.uint8)[...] ^= 1
+        return grads
+
+    def clip(grads: list[Any], *, clip_norm: float) -> list[Any]:
+        grads[0][...] *= clip_norm / 8
+        return grads
+
+    assert _ask(clip_all, layout, in_place=True) == (BESIDE,)
+    assert _ask(clip, layout, in_place=True) == ()
+
+
+def test_changes_to_a_read_only_gradient_are_found() -> None:
+    def clip(grads: list[Any], *, clip_norm: float) -> list[Any]:
+        grads[0].flags.writeable = True
+        grads[0] *= clip_norm / 8
+        return list(grads)
+
+    assert _ask(clip, "read-only") == (READ_ONLY,)
+    assert _ask(lambda grads, clip_norm: [grads[0] * clip_norm], "read-only") == ()
+
+
+@pytest.mark.parametrize("layout", ["broadcast", "read-only"])
+def test_function_that_writes_gets_no_array_that_cannot_be_written(layout: str) -> None:
+    def clip(grads: list[Any], *, clip_norm: float) -> list[Any]:
+        grads[0] *= clip_norm / 8
+        return list(grads)
+
+    with pytest.raises(Unsupported, match="writes into the gradients"):
+        _ask(clip, layout)
+    with pytest.raises(FrameworkRaised, match="read-only"):
+        _ask(clip, layout, in_place=False)
+    with pytest.raises(Unsupported, match="does not"):
+        _ask(clip, layout, in_place=True)
+
+
+def test_error_shows_what_the_call_has_changed_before() -> None:
+    def clip(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[Any]:
+        need_clip.clear()
+        raise ValueError(clip_norm)
+
+    with pytest.raises(FrameworkRaised) as caught:
+        answer_in_watched_surroundings(PlainFunction(clip, "clip_by_norm", name="fn"), CALL)
+
+    assert caught.value.disturbed == ("the caller's flags",)
 
 
 def test_adapter_that_returns_no_reply_object_is_reported_as_mistaken() -> None:

@@ -13,10 +13,19 @@ from named_causes import find_causes, make_adapter
 
 import gradclip_spec
 from gradclip_adapters.contract import Array
-from gradclip_conformance.causes.facts import Tensor
+from gradclip_conformance.causes.facts import Tensor, raise_to_power
 from gradclip_conformance.oracle.arrays import decode
 
 Clip = Callable[..., Any]
+
+
+@pytest.mark.parametrize("exponent", [-1900, -301, 0, 7, 1203])
+def test_power_of_any_size_is_exact_or_nearly_so(exponent: int) -> None:
+    root = Fraction(3, 2) * Fraction(2) ** exponent
+
+    assert raise_to_power(root, 6.0) == root**6
+    assert abs(raise_to_power(root**2, 2.5) / root**5 - 1) < Fraction(1, 2**48)
+    assert raise_to_power(Fraction(0), 2.5) == 0
 
 
 def square_in_dtype(grads: Sequence[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,8 +32,10 @@ __all__ = [
     "list_makers",
     "make_case",
     "make_clipping_options",
+    "make_odd_nans",
     "make_scattered_tensor",
     "make_tensor",
+    "make_very_long",
     "number_groups",
     "round_to_tensor",
 ]
@@ -75,6 +78,19 @@ def round_to_tensor(values: np.ndarray[Any, Any], dtype: str) -> Gradient:
         # The upper 16 bits of a float32 are a bfloat16. This rounds towards zero, which does not matter here.
         values = (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
     return Gradient("", Array(dtype, values.shape, round_all(values.astype(np.float64), dtype)))
+
+
+@functools.cache
+def make_very_long(dtype: str) -> Gradient:
+    """Return a gradient with the norm 8, half of it in two elements beyond 2**20. All cases share its memory."""
+    values = np.zeros(2**20 + 3)
+    values[[0, 1, -2, -1]] = 4.0, -4.0, 4.0, -4.0
+    return round_to_tensor(values, dtype)
+
+
+def make_odd_nans() -> Gradient:
+    """Return an excluded gradient of two NaN in float32. Arithmetic changes their bits, or makes them quiet ones."""
+    return Gradient("", Array("float32", (2,), bytes.fromhex("010080ff 785634ff")), need_clip=False)
 
 
 def make_scattered_tensor(length: int, dtype: str) -> Gradient:
@@ -211,14 +227,16 @@ class Maker:
         yield from self.table("surroundings-kept", *rows, expectation=expect("surroundings-kept"))
         for variant, threshold in (("clipped", clipped), ("not-clipped", not_clipped)):
             yield self.case("results-survive", variant, gradients, threshold, needs=["follows"], followed=True)
+        yield from self.table("no-warnings", *rows, expectation=expect("no-warnings"))
         yield self.case("repeatable", "twice", gradients, clipped, expect("repeatable"))
         yield self.case("integer-threshold", "not-clipped", gradients, int(not_clipped))
+        if self.dtype != "float16":
+            yield self.case("integer-threshold", "beyond-64-bits", gradients, 2**64)
         if self.dtype == "float32":
             yield self.case("surroundings-kept", "refused", gradients, -1.0, expect("surroundings-kept"))
             yield self.case("repeatable", "reused", gradients, clipped, expect("repeatable", reused=True), ["reuses"])
             agrees = expect("repeatable", threads=8)
             yield self.case("threads-agree", "eight", gradients, clipped, agrees, ["threads"])
-            yield from self.table("no-warnings", *rows, expectation=expect("no-warnings"))
             for layout in ("strided", "reversed"):
                 laid_out = [replace(gradient, layout=layout) for gradient in gradients]
                 yield self.case("layout", layout, laid_out, clipped)
@@ -229,8 +247,19 @@ class Maker:
 
     def refused_thresholds(self, gradients: Sequence[Gradient]) -> Iterator[Case]:
         """Yield cases of negative thresholds."""
-        rows: list[Row] = [("minus-one", gradients, -1.0), ("minus-infinity", gradients, -math.inf)]
-        yield from self.table("negative-threshold-refused", *rows, expectation=expect("refused"))
+        yield from self.table(
+            "negative-threshold-refused",
+            ("minus-one", gradients, -1.0),
+            ("minus-infinity", gradients, -math.inf),
+            ("minus-one-as-integer", gradients, -1),
+            expectation=expect("refused"),
+        )
+
+    def large_scalars(self, gradients: Gradient | Sequence[Gradient]) -> Iterator[Case]:
+        """Yield a case of a NumPy scalar whose square is beyond its own range. The gradients have norms above 600."""
+        if self.dtype == "float16":
+            row: Row = ("square-beyond-range", gradients, 300.0, {"threshold_as": "numpy-float16"})
+            yield from self.table("numpy-threshold", row, needs=["threshold_kinds"])
 
 
 def list_makers(dtype: str, operations: Iterable[str] = OPERATIONS) -> list[Maker]:

@@ -50,6 +50,7 @@ __all__ = [
     "is_right_for_nonfinite",
     "list_excluded",
     "overflows",
+    "raise_to_power",
     "say_what_became",
     "underflows",
 ]
@@ -382,10 +383,6 @@ def _decode(array: Array) -> DyadicArray:
     return decode(array.data, array.dtype)
 
 
-def _has_powers(group: Group) -> bool:
-    return group.seen.order != math.inf and group.seen.order == int(group.seen.order)
-
-
 def is_right_for_nonfinite(group: Group) -> bool:
     """Return whether the results are right for a nonfinite norm: NaN everywhere, or each element times zero."""
     with np.errstate(invalid="ignore"):
@@ -401,23 +398,33 @@ def is_product_over_infinity(tensor: Tensor, threshold: float) -> bool:
     return bool(np.array_equal(np.isnan(tensor.after), beyond) and not tensor.after[~beyond].any())
 
 
+def raise_to_power(base: Fraction, order: float) -> Fraction:
+    """Return a power of a number that is not negative, with an error of few units of float64 if its order is no int."""
+    if order == int(order) or not base:
+        return base ** int(order) if base else base
+    exponent = base.numerator.bit_length() - base.denominator.bit_length()
+    whole = math.floor(exponent * order)
+    digits = float(base / compute_power_of_two(exponent)) ** order * 2.0 ** (exponent * order - whole)
+    return Fraction(digits) * compute_power_of_two(whole)
+
+
 def overflows(group: Group, form: Format) -> bool:
     """Return whether the sum of powers, or the norm itself, is beyond the range of a format."""
     limit = form.largest * (1 - compute_power_of_two(-form.precision))
     if group.norm > limit:
         return True
-    if not _has_powers(group):
+    if group.seen.order == math.inf:
         return False
-    return group.norm ** int(group.seen.order) * group.divisor > limit
+    return raise_to_power(group.norm, group.seen.order) * group.divisor > limit
 
 
 def underflows(group: Group, form: Format) -> bool:
     """Return whether the power of an element is below the normal numbers of a format, so that it loses digits."""
-    if not _has_powers(group):
+    if group.seen.order == math.inf:
         return False
     for tensor in group.distinct:
         sizes = np.abs(tensor.before[tensor.before != 0])
-        if len(sizes) and Fraction(float(sizes.min())) ** int(group.seen.order) < form.smallest_normal:
+        if len(sizes) and raise_to_power(Fraction(float(sizes.min())), group.seen.order) < form.smallest_normal:
             return True
     return False
 
@@ -464,10 +471,10 @@ def say_what_became(group: Group, factor: float) -> str:
 
 def _list_powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
     """Yield the power of each element that is not zero."""
-    order = int(group.seen.order)
+    order = group.seen.order
     for tensor in tensors:
-        unit = compute_power_of_two(order * tensor.exact.exponent)
-        yield from (abs(m) ** order * unit for m in tensor.exact.integers if m)
+        unit = raise_to_power(compute_power_of_two(tensor.exact.exponent), order)
+        yield from (raise_to_power(Fraction(abs(m)), order) * unit for m in tensor.exact.integers if m)
 
 
 def bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:
@@ -495,8 +502,8 @@ def _bound_long_norms(group: Group, form: Format) -> tuple[Fraction, Fraction]:
     The elements are scaled to a size near 1, and their powers are summed in float64.
     """
     sizes = np.concatenate([np.abs(tensor.before[tensor.before != 0]) for tensor in group.tensors])
-    order, (_, exponent) = int(group.seen.order), math.frexp(float(sizes.max()))
-    unit = compute_power_of_two(order * exponent)
+    order, (_, exponent) = group.seen.order, math.frexp(float(sizes.max()))
+    unit = raise_to_power(compute_power_of_two(exponent), order)
     powers = np.ldexp(sizes, -exponent) ** order
     kept = _select_from(powers, form.smallest_normal / unit * (1 + SUM_ERROR))
     every = _select_from(powers, form.smallest_subnormal / (2 * unit) * (1 - SUM_ERROR))

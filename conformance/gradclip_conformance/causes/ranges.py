@@ -29,6 +29,7 @@ from .facts import (
     compute_plain_coefficient,
     is_product_over_infinity,
     overflows,
+    raise_to_power,
     say_what_became,
     underflows,
 )
@@ -56,6 +57,7 @@ def list_ranges(group: Group, formulas: Sequence[Formula], barred: Collection[st
             models.append(("squares-underflow", partial(_explain_underflow, group, form, formulas)))
     models.append(("squares-overflow", lambda: _explain_limit(group, "squares-overflow")))
     models.append(("squares-underflow", lambda: _explain_limit(group, "squares-underflow")))
+    models.append(("norm-out-of-range", lambda: _explain_limit(group, "norm-out-of-range")))
     models.append(("norm-out-of-range", lambda: _explain_conversion(group)))
     models.append(("reciprocal-out-of-range", lambda: _explain_reciprocal(group, formulas)))
     models.append(("coefficient-underflow", lambda: _explain_coefficient(group, formulas)))
@@ -67,12 +69,16 @@ def list_ranges(group: Group, formulas: Sequence[Formula], barred: Collection[st
 
 
 def _explain_limit(group: Group, cause: str) -> Explanation | None:
-    """Explain results by the squares of a unit's parameter: they make the limit infinite, or zero."""
+    """Explain results by the parameter of a unit. Its squares, or its norm, make the limit infinite, or zero."""
     parameter = group.asked.parameter
     if parameter is None:
         return None
-    total, form = integers.compute_norm(group.asked.weights).middle ** 2, FORMATS[parameter.dtype]
-    if cause == "squares-overflow" and total > form.largest and group.kinds <= {Kind.SAME}:
+    norm, form = integers.compute_norm(group.asked.weights).middle, FORMATS[parameter.dtype]
+    total, narrowest = norm**2, min(own.largest for own in group.forms)
+    is_infinite = (cause == "squares-overflow" and total > form.largest) or (
+        cause == "norm-out-of-range" and narrowest < norm <= form.largest
+    )
+    if is_infinite and group.kinds <= {Kind.SAME}:
         return Explanation.of(cause, "unclipped", effect="unchanged")
     if cause == "squares-underflow" and 0 < total < form.smallest_normal and group.kinds <= {Kind.ZERO}:
         return Explanation.of(cause, "destroyed", effect="zeros")
@@ -107,7 +113,7 @@ def _explain_conversion(group: Group) -> Explanation | None:
 
 def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) -> Explanation | None:
     low, high = bound_norms_after_underflow(group, form)
-    order = int(group.seen.order)
+    order = group.seen.order
     if low == 0:
         if group.kinds <= {Kind.NAN}:
             return Explanation.of("squares-underflow", "destroyed", effect="nan")
@@ -132,7 +138,7 @@ def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) 
     for formula in formulas:
         # The common factor implies a norm. Powers that partly underflow must be able to give this norm.
         implied = Fraction(group.threshold) / factor - (formula.small if formula.kind == "coefficient" else 0)
-        if implied > 0 and low / slack <= implied**order <= high * slack:
+        if implied > 0 and low / slack <= raise_to_power(implied, order) <= high * slack:
             return Explanation.of("squares-underflow", effect="scaled")
     return None
 
@@ -146,12 +152,12 @@ def _is_multiplied_before(group: Group, low: Fraction, high: Fraction, slack: Fr
     # Zeros are rather flushed subnormal numbers.
     if not threshold or Kind.ZERO in group.kinds:
         return False
-    order = int(group.seen.order)
+    order = group.seen.order
     for norm in _list_implied_norms(group, threshold):
         if norm > threshold:
-            is_possible = low / slack <= norm**order <= high * slack
+            is_possible = low / slack <= raise_to_power(norm, order) <= high * slack
         else:
-            is_possible = group.norm > threshold and low <= threshold**order
+            is_possible = group.norm > threshold and low <= raise_to_power(threshold, order)
         divisor = 1 / max(norm, threshold)
         if is_possible and all(
             _is_rounded_between(tensor, threshold, divisor, group.compute_bound(tensor)) for tensor in group.distinct
@@ -238,12 +244,16 @@ def _explain_products(group: Group) -> Explanation | None:
 def _explain_threshold(group: Group) -> Explanation | None:
     """Explain results by `c / sqrt(max(n ** 2, c ** 2))`, if only the square of the threshold leaves the range.
 
-    An infinite square makes zeros. A subnormal square has few digits, so gradients below the threshold change.
+    An infinite square makes zeros. A subnormal square has few digits, so gradients below the threshold change. If the
+    threshold is a NumPy scalar whose square is infinite, no square of a norm is above it.
     """
     cause = "threshold-square-out-of-range"
     if not 0 < group.threshold < math.inf:
         return None
-    square = Fraction(group.threshold) ** 2
+    square, scalar = Fraction(group.threshold) ** 2, group.seen.case.options.get("threshold_as", "")
+    own = FORMATS.get(scalar.removeprefix("numpy-"))
+    if own is not None and square > own.largest and group.kinds <= {Kind.SAME}:
+        return Explanation.of(cause, "unclipped", effect="unchanged")
     for form in group.forms:
         if square > form.largest and not overflows(group, form) and group.kinds <= {Kind.ZERO}:
             return Explanation.of(cause, "destroyed", effect="zeros")

@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import replace
 
 from gradclip_adapters import registry
-from gradclip_adapters.arrays import convert_thresholds, read_axes
+from gradclip_adapters.arrays import convert_thresholds, list_parameters, read_axes
 from gradclip_adapters.contract import EntryPoint, Gradient
 
 from ..cases.literals import NoScript, write_array, write_literal
@@ -92,7 +92,7 @@ def _write_call(
         first, used = _write_call(alone, subject, source, function)
         again, more = _write_call(following, subject, source, function)
         return add_following_call(first, again), used | more
-    arguments = _list_arguments(case, subject, function)
+    arguments = _list_arguments(case, subject, function, source)
     if isinstance(function, Function):
         used = {"make", function.name, *function.names}
         clip = function.write_call("gradients", arguments)
@@ -150,7 +150,7 @@ def _is_plain_name(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
 
 
-def _list_arguments(case: Case, subject: EntryPoint, function: Function | str | None) -> list[str]:
+def _list_arguments(case: Case, subject: EntryPoint, function: Function | str | None, source: Source) -> list[str]:
     """Return the arguments of a call besides the gradients."""
     if unknown := sorted(set(case.options) - PASSED - HOW):
         msg = f"No script passes the option {unknown[0]!r}."
@@ -165,16 +165,13 @@ def _list_arguments(case: Case, subject: EntryPoint, function: Function | str | 
     if "axes" in case.options:
         options["axes"] = str(read_axes(case.options))
     included = all(gradient.need_clip for gradient in case.gradients)
-    if not included or (
-        not isinstance(function, Function)
-        and "excludes" in subject.features
-        and "optional_flags" not in subject.features
-    ):
+    passes_all = "optional_flags" not in subject.features or "flags" in case.options
+    if not included or (not isinstance(function, Function) and "excludes" in subject.features and passes_all):
         flag = FLAGS[case.options.get("flags", "bool")]
         options["need_clip"] = f"[{', '.join(flag.format(write_literal(one.need_clip)) for one in case.gradients)}]"
     if any(gradient.parameter is not None for gradient in case.gradients):
-        given = [replace(gradient, array=gradient.parameter, layout="contiguous") for gradient in case.gradients]
-        options["parameters"] = _list_gradients(replace(case, gradients=tuple(given)), None)
+        given = replace(case, gradients=tuple(list_parameters(case.gradients)))
+        options["parameters"] = _list_gradients(given, source)
     if isinstance(function, Function) and "form" in function.parameters:
         if case.options.get("as_single"):
             options["form"] = "lambda parameters: parameters[0]"
@@ -190,7 +187,7 @@ def write_gradients(case: Case, source: Source) -> str:
     return join_lines(f"gradients = {_list_gradients(case, source)}", *repeated)
 
 
-def _list_gradients(case: Case, source: Source | None) -> str:
+def _list_gradients(case: Case, source: Source) -> str:
     if any(gradient.rows is not None for gradient in case.gradients):
         msg = f"{case.id} passes a sparse gradient. No script does that."
         raise NoScript(msg)
@@ -204,7 +201,7 @@ def _list_gradients(case: Case, source: Source | None) -> str:
     raise NoScript(msg)
 
 
-def _write_gradient(gradient: Gradient, source: Source | None) -> str:
+def _write_gradient(gradient: Gradient, source: Source) -> str:
     if gradient.array is None:
         return "None"
     values = write_array(read_float64_values(gradient.array).reshape(gradient.array.shape))
@@ -214,7 +211,7 @@ def _write_gradient(gradient: Gradient, source: Source | None) -> str:
     if gradient.layout == "contiguous" or dimensions == 0 or (dimensions == 1 and gradient.layout == "transposed"):
         return contiguous
     function = f"make_{gradient.layout}"
-    if source is None or function not in source.definitions:
+    if function not in source.definitions:
         msg = f"The suite does not know how to make a gradient with the layout {gradient.layout!r}."
         raise NoScript(msg)
     return f"{function}({contiguous})"

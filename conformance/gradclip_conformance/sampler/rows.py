@@ -102,9 +102,6 @@ def _list_needs(levels: Mapping[str, str]) -> Iterator[str]:
     layout = {"fortran": "transposed", "gaps": "sliced"}.get(levels["layout"], levels["layout"])
     if layout in FEATURE_OF_LAYOUT:
         yield FEATURE_OF_LAYOUT[layout]
-    # Such an array cannot be written.
-    if layout in ("broadcast", "read-only"):
-        yield "functional"
     for axis, ordinary, feature in (
         ("excluded", "all-in", "excludes"),
         ("none", "all-there", "none_grads"),

@@ -12,6 +12,9 @@ from ..model import Case, expect
 
 __all__ = ["make_cases"]
 
+#: Orders of the norm, other than the Euclidean one.
+NORM_TYPES = {"half": 0.5, "one": 1.0, "two-and-a-half": 2.5, "three": 3.0, "six": 6.0, "infinity": math.inf}
+
 REFUSED = expect("refused")
 RECORDED = expect("recorded")
 
@@ -42,7 +45,7 @@ def _make_invalid_norms(make: Maker) -> Iterator[Case]:
         ("zero-gradient", make.tensor([0.0, 0.0]), -1.0),
         ("minus-infinity", tensors, -math.inf),
         ("minus-one-as-integer", tensors, -1),
-        *([("minus-one-norm-three", tensors, -1.0, {"norm_type": 3.0})] if make.operation.is_by_norm else []),
+        *((f"minus-one-norm-{name}", tensors, -1.0, {"norm_type": p}) for name, p in NORM_TYPES.items()),
         expectation=REFUSED,
     )
     yield make.case("nan-threshold", "nan", tensors, math.nan, RECORDED)
@@ -100,6 +103,7 @@ def _make_thresholds_of_other_kinds(make: Maker, gradients: list[Gradient]) -> I
     if make.dtype != "bfloat16":
         kind = f"numpy-{make.dtype}"
         yield make.case("numpy-threshold", "same-dtype", gradients, 2.0, needs=needs, threshold_as=kind)
+        yield from make.large_scalars(make.tensors([720.0], [-960.0]))
     if make.dtype != "float32":
         return
     for kind in ("numpy-float64", "array", "array-of-one", "text", "bool"):

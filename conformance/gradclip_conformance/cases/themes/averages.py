@@ -15,7 +15,18 @@ import numpy as np
 from gradclip_adapters.contract import Gradient
 
 from ...oracle.formats import FORMATS, next_down, next_up
-from ..build import AVERAGES, DTYPES, Maker, keep_all, keep_excluded, list_digits, list_makers, round_to_tensor
+from ..build import (
+    AVERAGES,
+    DTYPES,
+    Maker,
+    keep_all,
+    keep_excluded,
+    list_digits,
+    list_makers,
+    make_odd_nans,
+    make_very_long,
+    round_to_tensor,
+)
 from ..model import Case, expect
 from .range import HUGE, TINY
 
@@ -66,11 +77,14 @@ def _ask_formula(make: Maker) -> Iterator[Case]:
     if dtype in ("float32", "float64"):
         long = round_to_tensor(np.tile([1.0, -2.0, 2.0], 3367), dtype)
         yield make.case("scaled-above", "ten-thousand-elements", long, 2.0**-7)
+        yield make.case("scaled-above", "beyond-a-million", make_very_long(dtype), 2.0**-24)
     yield from make.table(
         "identity-below",
         ("three-four-five", triangle, _divide(make, 8.0)),
         # The Euclidean norm is above the threshold, and the average is below.
         ("norm-above", triangle, 3.0),
+        ("matrix", make.tensor([-0.0, 1.0, -0.75, -0.0], (2, 2)), 4.0),
+        ("zeros", make.tensor([0.0, -0.0]), 1.0),
         ("small", little, _divide(make, 8 * small)),
         ("every-digit", digits, 2.0),
         ("next-number", triangle, next_up(_divide(make, 5.0), dtype)),
@@ -116,7 +130,10 @@ def _ask_nonfinite(make: Maker) -> Iterator[Case]:
         some = make.tensor([3.0, value, -1.0, 0.0])
         yield make.case(rule, name, some, 1.0, visible)
         yield make.case(rule, f"{name}-beside-finite", [beside, some], _divide(make, 1.0), visible)
-    yield make.case("nan-not-silent", "threshold-zero", make.tensor([3.0, math.nan, -1.0, 0.0]), 0.0, visible)
+        yield make.case("infinite-threshold-nonfinite", name, some, math.inf, expect("not-silent", unchanged=True))
+    four = [3.0, math.nan, -1.0, 0.0]
+    yield make.case("nan-not-silent", "threshold-zero", make.tensor(four), 0.0, visible)
+    yield make.case("nan-not-silent", "threshold-zero-of-a-matrix", make.tensor(four, (2, 2)), 0.0, visible)
     yield make.case("infinite-threshold", "finite", beside, math.inf, keep_all)
 
 
@@ -159,11 +176,21 @@ def _ask_forms(make: Maker) -> Iterator[Case]:
     yield make.case("dtype-accepted", "alone", forms[0], threshold, dtype)
     finite = make.tensor([8.0, -0.0, 3.0, 1.0], need_clip=False)
     nonfinite = make.tensor([math.nan, -math.inf, 1.0, 0.0], need_clip=False)
-    yield make.case("excluded-untouched", "finite", [triangle, finite], threshold, keep_excluded)
-    yield make.case("excluded-untouched", "nonfinite", [triangle, nonfinite], threshold, keep_excluded)
+    yield from make.table(
+        "excluded-untouched",
+        ("finite", [triangle, finite], threshold),
+        ("first", [finite, triangle], threshold),
+        ("nonfinite", [triangle, nonfinite], threshold),
+        ("every", [finite, nonfinite], threshold),
+        ("after-none", [make.tensor(None), finite, triangle], threshold),
+        expectation=keep_excluded,
+    )
+    if make.dtype == "float32":
+        yield make.case("excluded-untouched", "bits-of-nan", [triangle, make_odd_nans()], threshold, keep_excluded)
 
 
 def _ask_effects(make: Maker) -> Iterator[Case]:
     gradients = [_make_triangle(make), make.tensor([2.0, -4.0, 4.0, 0.0], (2, 2))]
     yield from make.effects(gradients, clipped=_divide(make, 1.0), not_clipped=16.0)
     yield from make.refused_thresholds(gradients)
+    yield from make.large_scalars(_make_triangle(make, 960.0))

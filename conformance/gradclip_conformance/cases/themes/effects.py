@@ -50,11 +50,14 @@ def _repeat(make: Maker) -> Iterator[Case]:
         # These gradients are so long that another thread can run before the call has ended.
         long = [make_scattered_tensor(length, dtype) for length in (2**14, 2**13)]
         one_excluded = [long[0], replace(long[1], need_clip=False)]
+        orders = {"one": 1.0, "three": 3.0, "infinity": math.inf} if make.operation.is_by_norm else {}
         yield from make.table(
             "threads-agree",
             ("eight", long, 2.0**-7),
             ("excluded", one_excluded, 2.0**-7),
-            *([("norm-one", long, 1.0, {"norm_type": 1.0})] if make.operation.is_by_norm else []),
+            ("six-tensors", [make_scattered_tensor(64 + length, dtype) for length in range(6)], 2.0**-7),
+            ("scalars", [make.tensor([value], ()) for value in (3.0, -4.0, 0.5)], 2.0),
+            *((f"norm-{name}", long, 1.0, {"norm_type": p}) for name, p in orders.items()),
             expectation=expect("repeatable", threads=8),
             needs=["threads"],
         )
@@ -76,11 +79,24 @@ def _look_beside_the_results(make: Maker) -> Iterator[Case]:
     ):
         yield make.case("results-independent", name, gradients, threshold, expect("no-shared-memory"))
         yield make.case("results-survive", name, gradients, threshold, needs=["follows"], followed=True)
+        yield make.case("no-warnings", name, gradients, threshold, expect("no-warnings"))
         if make.dtype == "float32":
             yield make.case("surroundings-kept", name, gradients, threshold, expect("surroundings-kept"))
-            yield make.case("no-warnings", name, gradients, threshold, expect("no-warnings"))
     if make.dtype == "float32":
         yield make.case("surroundings-kept", "refused", tensors, -1.0, expect("surroundings-kept"))
+        if "error_if_nonfinite" in make.operation.parameters:
+            nonfinite = [*tensors, make.tensor([math.nan, math.inf])]
+            kept = expect("surroundings-kept")
+            yield make.case("surroundings-kept", "nonfinite-refused", nonfinite, 1.0, kept, error_if_nonfinite=True)
+    many = [make.tensor([(-1.0) ** k * (1 + k % 3)] * (1 + k % 5)) for k in range(40)]
+    long = [round_to_tensor(np.resize([4.0, -1.0, 2.0], shape), make.dtype) for shape in ((500,), (24, 25))]
+    rows: list[tuple[str, list[Gradient], float]] = [("many", many, 1.5), ("long", long, 1.5)]
+    if make.dtype == "float32":
+        wide, narrow = (replace(make, dtype=dtype).tensor([3.0, -4.0]) for dtype in ("float64", "float16"))
+        rows.append(("mixed-dtypes", [*tensors, wide, narrow], 1.0))
+    if make.dtype != "bfloat16":
+        # In bfloat16, the results of so many elements have no error bound.
+        yield from make.table("no-warnings", *rows, expectation=expect("no-warnings"))
     if make.operation.returns_norm:
         needs = ["follows", "returns_norm"]
         yield make.case("results-survive", "norm", tensors, 1.0, expect("returned-norm"), needs, followed=True)

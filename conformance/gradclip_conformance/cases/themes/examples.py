@@ -15,7 +15,17 @@ import numpy as np
 from gradclip_adapters.contract import Gradient
 
 from ...oracle.formats import FORMATS, next_down, next_up
-from ..build import DTYPES, VALUES, Maker, keep_all, list_digits, list_makers, number_groups, round_to_tensor
+from ..build import (
+    DTYPES,
+    VALUES,
+    Maker,
+    keep_all,
+    list_digits,
+    list_makers,
+    make_very_long,
+    number_groups,
+    round_to_tensor,
+)
 from ..model import Case, expect
 from ..stacking import NO_EXAMPLE
 from .range import HUGE, TINY
@@ -53,10 +63,12 @@ def _ask_formula(make: Maker) -> Iterator[Case]:
     if dtype in ("float32", "float64"):
         long = round_to_tensor(np.tile([1.0, -2.0, 2.0], 3367), dtype)
         yield make.case("scaled-above", "ten-thousand-elements", long, 1.0)
+        yield make.case("scaled-above", "beyond-a-million", make_very_long(dtype), 1.0)
     yield from make.table(
         "identity-below",
         ("three-four-five", triangle, 8.0),
         ("small", little, 8 * small),
+        ("matrix", make.tensor([-0.5, 1.0, -0.75, 0.0], (2, 2)), 4.0),
         ("every-digit", digits, 8.0),
         ("next-number", triangle, next_up(5.0, dtype)),
         *((f"threshold-of-digits-{place}", digits, 8 * abs(list_digits(dtype)[place])) for place in (2, 11, 20)),
@@ -186,9 +198,12 @@ def _ask_nonfinite(make: Maker) -> Iterator[Case]:
     ):
         yield make.case(rule, name, make.tensor([3.0, value, -1.0]), 1.0, visible)
         yield make.case(rule, f"{name}-in-another-tensor", make.tensors([3.0, 4.0], [value]), 1.0, visible)
+        unchanged = expect("not-silent", unchanged=True)
+        yield make.case("infinite-threshold-nonfinite", name, make.tensor([3.0, value, -1.0]), math.inf, unchanged)
         for layers in ("equal", "by size"):
             name_of_layer = f"{name}-in-a-layer-{layers.replace(' ', '-')}"
             yield make.case(rule, name_of_layer, make.tensors([3.0, 4.0], [value]), 1.0, visible, layers=layers)
+    yield make.case("nan-not-silent", "threshold-zero", make.tensor([3.0, math.nan], (1, 2)), 0.0, visible)
     yield make.case("infinite-threshold", "finite", make.tensor([3.0, -4.0]), math.inf, keep_all)
 
 
@@ -225,3 +240,4 @@ def _ask_effects(make: Maker) -> Iterator[Case]:
     examples = number_groups(make.tensors([3.0, -4.0, 0.0]), make.tensors([0.0, 0.0, 0.5]))
     yield from make.effects(examples, clipped=1.0, not_clipped=16.0)
     yield from make.refused_thresholds(examples)
+    yield from make.large_scalars(make.tensor([720.0, -960.0]))

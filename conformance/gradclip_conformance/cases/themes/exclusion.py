@@ -8,9 +8,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from gradclip_adapters.contract import Array, Gradient
+from gradclip_adapters.contract import Gradient
 
-from ..build import DTYPES, VALUES, Maker, keep, keep_all, keep_excluded, list_digits, list_makers, round_to_tensor
+from ..build import (
+    DTYPES,
+    VALUES,
+    Maker,
+    keep,
+    keep_all,
+    keep_excluded,
+    list_digits,
+    list_makers,
+    make_odd_nans,
+    round_to_tensor,
+)
 from ..model import Case, expect
 
 __all__ = ["make_cases"]
@@ -53,14 +64,12 @@ def _make_untouched(make: Maker) -> Iterator[Case]:
     )
     if make.dtype == "float32":
         long = round_to_tensor(np.tile(list_digits(make.dtype), 45), make.dtype)
-        # Arithmetic changes the lower bits of a NaN, or makes it a quiet one.
-        odd = Array("float32", (2,), bytes.fromhex("010080ff 785634ff"))
         thirty = [make.tensor([(-1.0) ** k * (k + 1)], need_clip=k % 3 > 0) for k in range(30)]
         yield from make.table(
             "excluded-untouched",
             ("long", [included, replace(long, need_clip=False)], 1.0),
             ("empty", [_make_excluded(make, [], (0, 2)), included], 1.0),
-            ("bits-of-nan", [included, Gradient("", odd, need_clip=False)], 1.0),
+            ("bits-of-nan", [included, make_odd_nans()], 1.0),
             ("many", thirty, 1.0),
             expectation=keep_excluded,
         )

@@ -6,7 +6,6 @@ and 4 is 5, and the norm of 2, 4 and 4 is 6. So only the arithmetic under test c
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -17,7 +16,16 @@ import numpy.typing as npt
 from gradclip_adapters.contract import Array, Gradient
 
 from ...oracle.formats import FORMATS, decode_doubles, next_down, next_up
-from ..build import DTYPES, NORM_OPERATIONS, Maker, keep_all, list_digits, list_makers, round_to_tensor
+from ..build import (
+    DTYPES,
+    NORM_OPERATIONS,
+    Maker,
+    keep_all,
+    list_digits,
+    list_makers,
+    make_very_long,
+    round_to_tensor,
+)
 from ..model import Case, expect
 from . import derivatives
 
@@ -40,14 +48,6 @@ SPREAD = [-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0]
 
 #: Dtypes in which the error bound of a long sum hides no missing block.
 WIDE = ("float32", "float64")
-
-
-@functools.cache
-def _make_very_long() -> Gradient:
-    """Return a gradient that is zero but for its first element, and one beyond 2**20. All cases share its memory."""
-    values = np.zeros(2**20 + 3)
-    values[0], values[2**20 + 1] = 3.0, -4.0
-    return round_to_tensor(values, "float32")
 
 
 def make_cases() -> Iterator[Case]:
@@ -101,6 +101,7 @@ def _make_value_cases(make: Maker) -> Iterator[Case]:
         ("three-and-four-dimensional", deep, 1.5),
         ("uneven-length", uneven, 1.5),
         ("min-and-max-of-every-form", forms, 2.0, {"min": -0.5}),
+        *([("beyond-a-million", make_very_long(dtype), 2.0)] if dtype in WIDE else []),
     )
     yield from _ask_one_bound(make, forms)
     two = [make.tensor([8.0, -8.0, 0.125]), make.tensor([0.5, 2.0, -2.0, 1.5], (2, 2))]
@@ -110,6 +111,7 @@ def _make_value_cases(make: Maker) -> Iterator[Case]:
         "inside-unchanged",
         ("max-only", inside, 4.0),
         ("min-and-max", inside, 4.0, {"min": -4.0}),
+        ("matrix", make.tensor([-0.0, 0.0, 1.5, -2.0, 4.0, -0.0], (2, 3)), 4.0),
         ("every-digit", make.tensor(list_digits(dtype)), 2.0, {"min": -2.0}),
         ("every-digit-long", round_to_tensor(np.tile(list_digits(dtype), 45), dtype), 2.0),
         expectation=keep_all,
@@ -192,6 +194,8 @@ def _make_norm_cases(make: Maker) -> Iterator[Case]:
         "identity-below",
         ("three-four-five", triangle, 8.0),
         ("far-below", make.tensor([-0.0, 1.0, -0.75]), 1024.0),
+        ("matrix", make.tensor([-0.0, 1.0, -0.75, -0.0], (2, 2)), 4.0),
+        ("zeros", make.tensor([0.0, -0.0]), 1.0),
         ("small", little, 8 * small),
         ("every-digit", digits, 8.0),
         # A product with a threshold that is not a power of two is rounded. The norm is between 7 and 8 for one tensor,
@@ -210,6 +214,7 @@ def _make_norm_cases(make: Maker) -> Iterator[Case]:
         # No common block size divides this length.
         long = round_to_tensor(np.tile([1.0, -2.0, 2.0], 3367), dtype)
         yield make.case("scaled-above", "ten-thousand-elements", long, 1.0)
+        yield make.case("scaled-above", "beyond-a-million", make_very_long(dtype), 1.0)
     if dtype != "bfloat16":
         # The only nonzero elements are where kernels cut long arrays, so that a lost part changes the result.
         values = np.zeros(EDGES[-1] + 1)
@@ -217,8 +222,6 @@ def _make_norm_cases(make: Maker) -> Iterator[Case]:
         at_edges = round_to_tensor(values, dtype)
         yield make.case("scaled-above", "mass-at-edges", at_edges, 2.0)
         yield make.case("identity-below", "mass-at-edges", at_edges, 32.0, keep_all)
-    if dtype == "float32":
-        yield make.case("scaled-above", "beyond-a-million", _make_very_long(), 1.0)
     yield from make.table(
         "at-threshold",
         ("three-four-five", triangle, 5.0),

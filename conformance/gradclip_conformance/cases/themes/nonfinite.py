@@ -113,6 +113,7 @@ def _ask_not_silent_anywhere(make: Maker) -> Iterator[Case]:
             ("last-of-many-elements", [beside, last], 1.0),
             *((name, one_of_two, 1.0, {"norm_type": p}) for name, p in NORM_TYPES.items()),
             ("threshold-zero", one_of_two, 0.0),
+            ("threshold-zero-of-a-matrix", [beside, make.tensor([3.0, value], (1, 2))], 0.0),
             expectation=NOT_SILENT,
         )
     both = make.tensors([3.0, math.inf], [math.nan, -2.0])
@@ -135,7 +136,12 @@ def _set_error_flag(make: Maker) -> Iterator[Case]:
     finite = make.tensors([3.0], [4.0])
     for name, value in NONFINITE.items():
         tensors = make.tensors([3.0, 4.0], [value, 1.0])
-        yield make.case(atomic, name, tensors, 1.0, RAISES_BEFORE_ANY_CHANGE, error_if_nonfinite=True)
+        yield from make.table(
+            atomic,
+            (name, tensors, 1.0, flag),
+            *((f"{name}-{norm}", tensors, 1.0, {**flag, "norm_type": p}) for norm, p in NORM_TYPES.items()),
+            expectation=RAISES_BEFORE_ANY_CHANGE,
+        )
         yield from make.table(
             rule,
             (name, tensors, 1.0, flag),
@@ -169,6 +175,7 @@ def _set_error_flag_elsewhere(make: Maker, rule: str) -> Iterator[Case]:
         ("nan-threshold-infinite", [triangle, nan], math.inf, flag),
         ("nan-threshold-zero", [triangle, nan], 0.0, flag),
         ("nan-first-of-many", [nan, *[triangle] * 31], 1.0, flag),
+        ("nan-last-of-many", [*[triangle] * 31, nan], 1.0, flag),
         expectation=RAISES,
     )
     yield from make.table(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..build import DTYPES, NORM_OPERATIONS, Maker, list_makers, make_tensor
+from ..build import DTYPES, NORM_OPERATIONS, VALUES, Maker, list_makers, make_tensor
 from ..model import Case, expect
 
 __all__ = ["make_cases"]
@@ -99,9 +99,11 @@ def _ask_layouts(make: Maker) -> Iterator[Case]:
     for layout in layouts:
         cube = make.tensor([*values, *reversed(values)], (2, 3, 2), layout=layout)
         yield make.case("layout", f"{layout}-three-dimensional", cube, 1.0)
-    # A broadcast array cannot be written, so only subjects that do not write in place get one.
+    # These cannot be written, so subjects that write in place do not declare the feature.
     rows = make.tensor(values[:3] * 2, (2, 3), layout="broadcast")
-    yield make.case("layout", "broadcast", rows, 1.0, needs=["functional"])
+    yield make.case("layout", "broadcast", rows, 1.0)
+    columns = make.tensor([2.0, 2.0, 2.0, -4.0, -4.0, -4.0], (2, 3), layout="broadcast")
+    yield make.case("layout", "broadcast-columns", columns, 1.0)
 
 
 def _ask_lists(make: Maker) -> Iterator[Case]:
@@ -172,7 +174,12 @@ def _mix_dtypes(make: Maker) -> Iterator[Case]:
         yield make_mixed.case(rule, "dtypes", mixed, 1.0, DTYPE)
     # In float16, this threshold would be infinite.
     wide = make_tensor([0.0, -0.0], "float16"), make_tensor([3 * 2.0**20, -4 * 2.0**20], "float32")
-    yield _join(make, "float16", "float32").case(rule, "threshold-beyond-the-first", wide, 5 * 2.0**19)
+    yield _join(make, "float16", "float32").case(rule, "threshold-beyond-the-first", wide, 2.0**18)
+    five = [
+        make_tensor([3.0, -4.0, 0.0, 0.0], dtype) for dtype in ("float32", "float64", "float16", "float32", "float64")
+    ]
+    for name, expectation in (("five-tensors", VALUES), ("five-tensors-dtypes", DTYPE)):
+        yield _join(make, "float32", "float64", "float16").case(rule, name, five, 1.0, expectation)
     three = [make_tensor([2.0], "float16"), make_tensor([-4.0], "float32"), make_tensor([4.0], "float64")]
     make_three = _join(make, "float16", "float32", "float64")
     yield make_three.case(rule, "values", three, 1.0)

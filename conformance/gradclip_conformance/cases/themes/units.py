@@ -16,7 +16,18 @@ import numpy as np
 from gradclip_adapters.contract import Gradient
 
 from ...oracle.formats import FORMATS, next_down, next_up
-from ..build import DTYPES, Maker, keep_all, keep_excluded, list_digits, list_makers, number_groups, round_to_tensor
+from ..build import (
+    DTYPES,
+    Maker,
+    keep_all,
+    keep_excluded,
+    list_digits,
+    list_makers,
+    make_odd_nans,
+    make_very_long,
+    number_groups,
+    round_to_tensor,
+)
 from ..model import Case, expect
 from .range import HUGE, TINY
 
@@ -75,12 +86,16 @@ def _ask_formula(make: Maker) -> Iterator[Case]:
         long = round_to_tensor(np.tile([1.0, -2.0, 2.0], 3367), dtype)
         weight = round_to_tensor(np.tile([2.0, 1.0, -2.0], 3367), dtype).array
         yield make.case("scaled-above", "ten-thousand-elements", replace(long, parameter=weight), 2.0**-7)
+        very_long = make_very_long(dtype)
+        yield make.case("scaled-above", "beyond-a-million", replace(very_long, parameter=very_long.array), 0.25)
     relative_to_eight = _make_unit(make, digits, 8.0)
     yield from make.table(
         "identity-below",
         ("three-four-five", triangle, 2.0),
         # The norm is above the factor, and the quotient of the norms is below it.
         ("norm-above", triangle, 1.5),
+        ("matrix", [_make_unit(make, [-0.0, value, -0.0], 5.0) for value in (1.0, -0.75)], 1.0),
+        ("zeros", _make_unit(make, [0.0, -0.0], 5.0), 1.0),
         ("small", little, 2 * small),
         ("every-digit", _make_unit(make, digits, 16.0), 1.0),
         ("next-number", relative_to_one, next_up(5.0, dtype)),
@@ -106,6 +121,9 @@ def _ask_units(make: Maker) -> Iterator[Case]:
     single = [_make_unit(make, [value], norm) for value, norm in ((6.0, 2.0), (-0.5, 8.0), (3.0, 1.0))]
     filters = [_make_unit(make, [2.0, -4.0, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0], norm, (2, 2, 2)) for norm in (2.0, 16.0)]
     kernels = [_make_unit(make, [3.0, -4.0], norm, (2, 1, 1)) for norm in (1.0, 5.0, 20.0)]
+    single_kernels = [
+        _make_unit(make, [value], norm, (1, 1, 1)) for value, norm in ((6.0, 2.0), (-0.5, 8.0), (3.0, 1.0))
+    ]
     yield from make.table(
         "each-unit-alone",
         ("above-and-below", [above, below], 0.25),
@@ -116,6 +134,7 @@ def _ask_units(make: Maker) -> Iterator[Case]:
         ("one-output", above, 0.25),
         ("filters", filters, 0.5),
         ("one-by-one-kernels", kernels, 0.5),
+        ("one-by-one-kernels-of-one-input", single_kernels, 0.5),
         ("two-tensors", number_groups([above, below], [little, large]), 0.5),
         ("matrix-and-vector", number_groups([above, little], [_make_unit(make, [6.0, 8.0], 5.0)]), 0.5),
     )
@@ -164,6 +183,9 @@ def _ask_nonfinite(make: Maker) -> Iterator[Case]:
         some = _make_unit(make, [3.0, value, -1.0], 5.0)
         yield make.case(rule, name, some, 1.0, visible)
         yield make.case(rule, f"{name}-beside-finite", [beside, some], 0.5, visible)
+        yield make.case("infinite-threshold-nonfinite", name, some, math.inf, expect("not-silent", unchanged=True))
+    nan = _make_unit(make, [3.0, math.nan, -1.0], 5.0)
+    yield make.case("nan-not-silent", "threshold-zero", [nan, nan], 0.0, visible)
     yield make.case("infinite-threshold", "finite", beside, math.inf, keep_all)
 
 
@@ -208,9 +230,18 @@ def _ask_forms(make: Maker) -> Iterator[Case]:
     yield make.case("dtype-accepted", "alone", rows, 0.5, dtype)
     finite = _make_unit(make, [8.0, -0.0, 3.0], 1.0, need_clip=False)
     nonfinite = _make_unit(make, [math.nan, -math.inf, 1.0], 1.0, need_clip=False)
-    yield make.case("excluded-untouched", "finite", number_groups([triangle], [finite]), 0.5, keep_excluded)
-    yield make.case("excluded-untouched", "nonfinite", number_groups([triangle], [nonfinite]), 0.5, keep_excluded)
-    yield make.case("excluded-untouched", "first", number_groups([finite], [triangle]), 0.5, keep_excluded)
+    yield from make.table(
+        "excluded-untouched",
+        ("finite", number_groups([triangle], [finite]), 0.5),
+        ("nonfinite", number_groups([triangle], [nonfinite]), 0.5),
+        ("first", number_groups([finite], [triangle]), 0.5),
+        ("every", number_groups([finite], [nonfinite]), 0.5),
+        ("after-none", number_groups([nothing], [finite], [triangle]), 0.5),
+        expectation=keep_excluded,
+    )
+    if make.dtype == "float32":
+        odd = replace(make_odd_nans(), parameter=triangle.parameter)
+        yield make.case("excluded-untouched", "bits-of-nan", number_groups([triangle], [odd]), 0.5, keep_excluded)
 
 
 def _mix_dtypes(make: Maker) -> Iterator[Case]:
@@ -218,10 +249,17 @@ def _mix_dtypes(make: Maker) -> Iterator[Case]:
     narrow, wide = replace(make, dtype="float16"), replace(make, dtype="float32")
     units = number_groups([_make_unit(narrow, [3.0, -4.0], 5.0)], [_make_unit(wide, [6.0, -8.0], 2.0)])
     yield replace(make, dtype="float16+float32").case("mixed-dtypes", "values", units, 0.5)
+    # The norm of the parameter is beyond the range of the gradient's dtype.
+    far = 2.0**20
+    parameter = wide.tensor([3 * far, -4 * far]).array
+    beyond = replace(narrow.tensor([3.0, -4.0]), parameter=parameter)
+    yield narrow.case("mixed-dtypes", "parameter-of-another-dtype", beyond, 0.25 / far)
+    yield narrow.case("mixed-dtypes", "parameter-of-another-dtype-below", beyond, 8 / far, keep_all)
 
 
 def _ask_effects(make: Maker) -> Iterator[Case]:
     rows = [_make_unit(make, [2.0, -4.0, 4.0, 0.0], norm) for norm in (2.0, 8.0)]
     gradients = number_groups([_make_unit(make, [3.0, -4.0], 5.0)], rows)
+    yield from make.large_scalars(_make_unit(make, [720.0, -960.0], 1.0))
     yield from make.effects(gradients, clipped=0.5, not_clipped=16.0)
     yield from make.refused_thresholds(gradients)

@@ -208,10 +208,9 @@ class SurroundingsKept(Expectation):
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
         """Judge what an error that is due leaves behind."""
-        answer = answers[0]
-        if not isinstance(answer, Raised) or get_clipping_threshold(context.case) >= 0:
-            return None
-        return self._judge(answer.disturbed)
+        case, answer = context.case, answers[0]
+        is_due = get_clipping_threshold(case) < 0 or case.options.get("error_if_nonfinite")
+        return self._judge(answer.disturbed) if isinstance(answer, Raised) and is_due else None
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Judge the changes that the host and the adapter have seen."""

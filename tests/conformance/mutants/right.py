@@ -16,7 +16,7 @@ import numpy as np
 from .right_norms import NORMS, Norm
 from .right_scalings import SCALINGS, Scaling
 from .right_values import LIMITS, Limit
-from .steps import OTHERS, ByGlobalNorm, ByNorm, ByValue, Gradients
+from .steps import EVERY, Gradients
 
 __all__ = ["RIGHT", "Right"]
 
@@ -38,7 +38,7 @@ class Right:
 #: Slow norms: they take seconds for a million elements, and the largest float32 case has as many.
 SLOW = "decimal_digits"
 #: Norms with running sums: over the whole length in the library's products and norms, or over a block of 512 elements.
-GROWING = ("dot_product", "folded", "library_norm_of_each", "matrix_product", "rows_of_blocks")
+GROWING = ("dot_product", "folded", "library_norm_of_each", "rows_of_blocks")
 
 
 def _read_threshold(clip_norm: Any) -> float:
@@ -252,7 +252,7 @@ def _list_right() -> Iterator[Right]:
     yield Right("p_norms_of_one_buffer", _clip_by_p_norm, "clip_by_global_norm")
     yield Right("p_norms_in_long_double", _clip_in_long_double, "clip_by_global_norm")
     yield Right("finite_norms_only", _clip_finite_norms_only, "clip_by_global_norm")
-    for base in (ByValue, ByNorm, ByGlobalNorm, *OTHERS):
+    for base in EVERY:
         yield Right(f"steps-{base.short}", base(), base.operation, False)
     yield from _list_averages()
     for norm, how in WAYS_OF_OTHERS:

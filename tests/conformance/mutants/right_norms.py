@@ -1,4 +1,4 @@
-"""Compute the norm over all elements of some tensors in many right ways.
+"""Compute the norm over all elements of some tensors in many right ways. The package `generated` has common ways.
 
 A way is right if no square leaves the range, no sum is kept in half precision, and a norm that can be exact is exact.
 Exactness matters at the threshold, where only one answer is right.
@@ -41,21 +41,43 @@ def _guard(tensors: Sequence[Array], compute_finite: Callable[[Array], float]) -
     return compute_finite(values) if np.isfinite(values).all() else math.inf
 
 
+def _scale_and_add(tensors: Sequence[Array], add_squares: Callable[[Array], float]) -> float:
+    """Scale the elements by a power of two, so that no square leaves the range, and add their squares."""
+
+    def compute_finite(values: Array) -> float:
+        exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
+        return multiply_by_power_of_two(math.sqrt(float(add_squares(np.ldexp(values, -exponent)))), exponent)
+
+    return _guard(tensors, compute_finite)
+
+
+def _add_blocks(unit: Array) -> float:
+    """Add the squares block by block, then add the sums of the blocks."""
+    blocks = np.pad(unit, (0, -unit.size % 512)).reshape(-1, 512)
+    return float(np.sum(np.einsum("ij,ij->i", blocks, blocks)))
+
+
+def _add_pairs(unit: Array) -> float:
+    """Put two elements into one complex number, and add the squared magnitudes."""
+    pairs = np.pad(unit, (0, unit.size % 2)).view(np.complex128)
+    return float(np.sum(pairs.real**2 + pairs.imag**2))
+
+
+#: Ways to add the squares of elements of at most 1.
+SUMS: dict[str, Callable[[Array], float]] = {
+    "exact_sum": lambda unit: math.fsum(unit * unit),
+    "dot_product": lambda unit: unit @ unit,
+    "sorted_squares": lambda unit: np.sum(np.sort(unit * unit)),
+    "complex_magnitudes": _add_pairs,
+    "rows_of_blocks": _add_blocks,
+}
+NORMS |= {name: functools.partial(_scale_and_add, add_squares=add_squares) for name, add_squares in SUMS.items()}
+
+
 @_register
 def long_double(tensors: Sequence[Array]) -> float:
     """Square in the platform's widest format, whose exponent range holds the squares of every float64."""
     return float(np.sqrt(sum((np.sum(np.square(t.astype(np.longdouble))) for t in tensors), np.longdouble(0))))
-
-
-@_register
-def exact_sum(tensors: Sequence[Array]) -> float:
-    """Scale by a power of two and add the squares without rounding."""
-
-    def compute_finite(values: Array) -> float:
-        exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
-        return multiply_by_power_of_two(math.sqrt(math.fsum(np.square(np.ldexp(values, -exponent)))), exponent)
-
-    return _guard(tensors, compute_finite)
 
 
 @_register
@@ -106,30 +128,6 @@ def library_norm_of_each(tensors: Sequence[Array]) -> float:
 
 
 @_register
-def dot_product(tensors: Sequence[Array]) -> float:
-    """Take the dot product of the scaled elements with themselves."""
-
-    def compute_finite(values: Array) -> float:
-        exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
-        unit = np.ldexp(values, -exponent)
-        return multiply_by_power_of_two(math.sqrt(float(unit @ unit)), exponent)
-
-    return _guard(tensors, compute_finite)
-
-
-@_register
-def rows_of_blocks(tensors: Sequence[Array]) -> float:
-    """Sum the squares block by block, then sum the blocks in float64."""
-
-    def compute_finite(values: Array) -> float:
-        exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
-        blocks = np.pad(np.ldexp(values, -exponent), (0, -values.size % 512)).reshape(-1, 512)
-        return multiply_by_power_of_two(math.sqrt(float(np.sum(np.einsum("ij,ij->i", blocks, blocks)))), exponent)
-
-    return _guard(tensors, compute_finite)
-
-
-@_register
 def pairs_of_halves(tensors: Sequence[Array]) -> float:
     """Split the elements into two halves repeatedly, and add the sums of squares of the halves."""
 
@@ -162,19 +160,6 @@ def three_ranges(tensors: Sequence[Array]) -> float:
 
 
 @_register
-def largest_first(tensors: Sequence[Array]) -> float:
-    """Divide by the largest magnitude in the widest format, and round once at the end."""
-
-    def compute_finite(values: Array) -> float:
-        largest = np.longdouble(np.max(np.abs(values), initial=0.0))
-        if largest == 0:
-            return 0.0
-        return float(largest * np.sqrt(np.sum(np.square(values.astype(np.longdouble) / largest))))
-
-    return _guard(tensors, compute_finite)
-
-
-@_register
 def folded(tensors: Sequence[Array]) -> float:
     """Add the tensors' sums of squares one after another."""
 
@@ -183,42 +168,6 @@ def folded(tensors: Sequence[Array]) -> float:
         return np.longdouble(total + np.vdot(wide, wide))
 
     return float(np.sqrt(functools.reduce(add_tensor, tensors, np.longdouble(0))))
-
-
-@_register
-def complex_magnitudes(tensors: Sequence[Array]) -> float:
-    """Scale, put two elements into one complex number, and add the squared magnitudes."""
-
-    def compute_finite(values: Array) -> float:
-        exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
-        pairs = np.pad(np.ldexp(values, -exponent), (0, values.size % 2)).view(np.complex128)
-        return multiply_by_power_of_two(math.sqrt(float(np.sum(pairs.real**2 + pairs.imag**2))), exponent)
-
-    return _guard(tensors, compute_finite)
-
-
-@_register
-def sorted_squares(tensors: Sequence[Array]) -> float:
-    """Add the squares in ascending order."""
-
-    def compute_finite(values: Array) -> float:
-        exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
-        squares = np.sort(np.square(np.ldexp(values, -exponent)))
-        return multiply_by_power_of_two(math.sqrt(float(np.sum(squares))), exponent)
-
-    return _guard(tensors, compute_finite)
-
-
-@_register
-def matrix_product(tensors: Sequence[Array]) -> float:
-    """Multiply the scaled elements as a row by themselves as a column."""
-
-    def compute_finite(values: Array) -> float:
-        exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
-        row = np.ldexp(values, -exponent).reshape(1, -1)
-        return multiply_by_power_of_two(math.sqrt(float((row @ row.T).item())), exponent)
-
-    return _guard(tensors, compute_finite)
 
 
 @_register

@@ -63,8 +63,6 @@ add_mutant(
     "*.combinations",
     average=lambda self, norm, elements: self.right.average(norm, elements % 65536),
 )
-
-
 add_mutant(
     "leaves all examples after the sixteenth out of the sum",
     "*.combinations",
@@ -78,8 +76,6 @@ add_mutant(
         max(share, 0.25) if layers == "equal" else share for share in self.right.list_shares(grads, layers)
     ],
 )
-
-
 add_mutant(
     "leaves the units after the eighth of a gradient as they are",
     "*.combinations",

@@ -55,7 +55,7 @@ def _lock(result: Any) -> Any:
 add_mutant(
     "returns arrays that cannot be written",
     "*.results-independent",
-    causes=["memory-shared"],
+    causes=["results-read-only"],
     hand_back=lambda self, grad, result: _lock(result),
     add=lambda self, parts: _lock(self.right.add(parts)),
     join_units=lambda self, grad, units: _lock(self.right.join_units(grad, units)),
@@ -109,7 +109,8 @@ def _differ_every_other_time(self: Any, grads: Gradients, **options: Any) -> Any
 
 add_mutant(
     "returns the next floating-point numbers on every other call",
-    "*.repeatable",
+    "per-example.repeatable",
+    "unitwise.repeatable",
     causes=["excluded-changed", "unexplained"],
     __call__=_differ_every_other_time,
 )

@@ -119,8 +119,6 @@ add_mutant(
     causes=["inputs-changed"],
     refuse_nonfinite=_zero_gradients_before_raising,
 )
-
-
 add_mutant(
     "returns infinity in place of NaN",
     "global-norm.returned-norm-nonfinite",

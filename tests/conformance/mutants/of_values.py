@@ -27,7 +27,7 @@ add_mutant(
 add_mutant(
     "treats a min of 0 as not passed",
     "value.bounds",
-    causes=["value-one-sided", "unexplained"],
+    causes=["value-bounds-mirrored", "value-one-sided", "unexplained"],
     fill_bounds=lambda self, low, high: (low or -high, high),
 )
 add_mutant(

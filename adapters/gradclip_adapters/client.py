@@ -28,8 +28,6 @@ class Client(Adapter):
         self._number = 0
         self._send({"message": "hello", "protocol": wire.PROTOCOL})
         message = self._receive()
-        while message["message"] == "loading":
-            message = self._receive()
         if message["message"] != "about":
             self.close()
             text = "the host does not start: {}".format(message.get("text", message))
@@ -82,4 +80,5 @@ class Client(Adapter):
             message = f"the host ended with the exit code {self._process.returncode}"
             raise HostDied(message)
         found: Mapping[str, Any] = json.loads(line.decode("utf-8"))
-        return found
+        # These concern limits of time only.
+        return self._receive() if found["message"] in ("loading", "starting", "started") else found

@@ -16,7 +16,7 @@ import traceback
 from pathlib import Path
 from typing import IO, Any, Mapping
 
-from . import registry, wire
+from . import processes, registry, wire
 from .answer_size import count_answer_bytes
 from .answers import answer_by
 from .contract import (
@@ -78,6 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
         _send(messages_out, {"message": "failed", "kind": kind, "text": shorten(text)})
         return 1
     _send(messages_out, about)
+    processes.announce = lambda message: _send(messages_out, {"message": message})
     # A framework keeps its objects until the process ends. The garbage collector need not examine them after each call.
     gc.freeze()
     return _serve(adapter, messages_in, messages_out)

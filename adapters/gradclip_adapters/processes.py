@@ -26,7 +26,7 @@ from .contract import Call, FrameworkRaised, Reply, Unsupported
 from .matching import GivenUp
 from .mesh import join_replies
 
-__all__ = ["PATIENCE", "Answer", "Ask", "Team", "serve"]
+__all__ = ["PATIENCE", "Answer", "Ask", "Team", "announce", "serve"]
 
 #: If a process raises, the others may wait for it forever. They get this many seconds.
 PATIENCE = 5.0
@@ -37,6 +37,14 @@ Answer = Callable[[Call], Reply]
 
 #: A function that sends a message to the :class:`Team` and returns what it answers.
 Ask = Callable[[Mapping[str, Any]], Dict[str, Any]]
+
+
+def _tell_nobody(message: str) -> None:
+    del message
+
+
+#: Tells the suite that processes are "starting" or have "started". The host puts a function here that does.
+announce: Callable[[str], None] = _tell_nobody
 
 
 class Team:
@@ -127,6 +135,8 @@ class Team:
     def start(self) -> None:
         """Start the processes if there are none.
 
+        An import of a framework may take longer than the time limit of a call. So the suite is told, and waits.
+
         Raises
         ------
         RuntimeError
@@ -134,6 +144,13 @@ class Team:
         """
         if self._launcher is not None:
             return
+        announce("starting")
+        try:
+            self._start()
+        finally:
+            announce("started")
+
+    def _start(self) -> None:
         self._answers = queue.Queue()
         self._folder = tempfile.mkdtemp(prefix="gradclip-")
         calls, answers = ([os.pipe() for _ in range(self.world)] for _ in range(2))

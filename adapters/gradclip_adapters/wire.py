@@ -8,6 +8,8 @@ loading     host           the target whose code is run next, Python, platform
 about       host           framework, version, Python, platform, environment, subjects
 failed      host           why the adapter could not start; the host then ends
 call        suite          a number, the subject, the gradients, the options
+starting    host           nothing: until `started`, the call's time stands still
+started     host           nothing: its processes have started, or could not
 reply       host           the number, the clipped gradients, the norm, the inputs afterwards
 raised      host           the number, what the framework raised, the inputs afterwards
 unsupported host           the number, what is missing, the kind (`contract.LACKS`; without one, "adapter")

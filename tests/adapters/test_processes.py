@@ -127,6 +127,19 @@ def test_processes_answer_together_and_are_kept(team: Team) -> None:
     assert team.pids == pids
 
 
+def test_suite_is_told_when_processes_start(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(processes, "announce", told.append)
+
+    team.call(make_call())
+    team.call(make_call())
+    assert told == ["starting", "started"]
+
+    team.stop()
+    team.call(make_call())
+    assert told == ["starting", "started"] * 2
+
+
 @pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize(
     ("subject", "error", "text"),
@@ -148,8 +161,11 @@ def test_processes_that_cannot_join_are_told(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "failing.py").write_text("def join(rank, world, folder):\n    raise SystemExit(0)\n", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
+    told: list[str] = []
+    monkeypatch.setattr(processes, "announce", told.append)
     with pytest.raises(RuntimeError, match="before it had joined"):
         Team("failing", 2).call(make_call())
+    assert told == ["starting", "started"]
 
 
 def test_processes_end_with_their_host(tmp_path: Path) -> None:

@@ -70,6 +70,9 @@ FUNCTIONS = {
 #: For each way to break the protocol: the status that the bad call must get, and a phrase of the detail.
 WAYS = {
     "nothing_wrong": ("pass", ""),
+    "start_slowly": ("pass", ""),
+    "start_and_hang": ("timeout", "No answer within 2 s"),
+    "start_again_and_again": ("crash", "answered call None"),
     "wrong_number": ("crash", "answered call 4711"),
     "rubbish": ("crash", "Loading weights"),
     "binary": ("crash", "not JSON"),
@@ -323,6 +326,28 @@ def test_new_host_process_compiles_again(monkeypatch: pytest.MonkeyPatch) -> Non
 
     # Starting the second process also receives two messages, with other limits. Leave those out.
     assert [limit for limit in limits if limit in (LONG, 4 * LONG)] == [4 * LONG, LONG, 4 * LONG]
+
+
+def ask_raw_host(way: str, seconds: float, load_seconds: float = LONG) -> Answer:
+    """Return the answer to the bad call of `raw_host.py`."""
+    host = HostProcess([sys.executable, str(HOSTS / "raw_host.py"), way], start_seconds=LONG)
+    host.load_seconds = load_seconds
+    try:
+        return host.ask(make_call(host.description.subjects[0].name, 2, clip_norm=5.0), seconds)
+    finally:
+        host.close()
+
+
+def test_start_of_processes_is_not_the_time_of_the_call() -> None:
+    # The start takes a second.
+    assert isinstance(ask_raw_host("start_slowly", 0.6), Replied)
+
+
+def test_processes_that_never_start_are_told() -> None:
+    answer = ask_raw_host("never_started", LONG, load_seconds=0.5)
+
+    assert isinstance(answer, TimedOut)
+    assert answer.text == "The processes of the framework did not start within 0.5 s."
 
 
 @pytest.mark.parametrize(("name", "bad"), [("hangs", TimedOut), ("exits", Died)])

@@ -3,9 +3,10 @@
 To start a host, the suite launches the process and sends `hello`. Within the start limit, the host must send `loading`,
 before it runs foreign code. Within the load limit, it must send `about` or `failed`.
 
-For each call, the suite sends one `call`, and the answer must come back within the time limit of a case. If anything
-else happens, the suite ends the process. The reason becomes the answer to this call, and the next call starts a new
-process.
+For each call, the suite sends one `call`, and the answer must come back within the time limit of a case. If the host
+says that processes are `starting`, they get the load limit. When they have `started`, the time of the call begins anew.
+If anything else happens, the suite ends the process. The reason becomes the answer to this call, and the next call
+starts a new process.
 
 A thread writes the messages, so the suite waits only for the answer, and the limits hold in both directions. Calls may
 be sent before the last answer is judged; the time limit of a call counts from the moment when the suite waits for its
@@ -36,7 +37,7 @@ from gradclip_adapters.limits import shorten
 from gradclip_adapters.recipes import VERSION as RECIPES
 
 from ..judge.model import Answer, Description, Died, LoadError, StartError, TimedOut
-from .messages import check_formulas, name_what_is_loaded, read_answer, read_loading, read_message
+from .messages import check_formulas, name_what_is_loaded, read_answer, read_loading, read_message, read_start
 from .pipes import LineReader, LineWriter, PipeFlooded, Tail
 from .probing import Compilations, EarlyAnswers, Patience, settle_abilities
 
@@ -63,6 +64,8 @@ START_BYTES = 16 << 20
 TURN_SECONDS = 0.25
 #: An event that says that the run was stopped. A run sets this variable for the hosts that it starts.
 run_stopped: ContextVar[threading.Event | None] = ContextVar("run_stopped", default=None)
+#: How often a host may start processes during a call. Paddle's adapter starts them up to six times.
+STARTS = 8
 SAME_VERSION = "install the same gradclip-spec on both sides."
 #: Python refuses to wait for more than about twice this time (300 years on common systems).
 LONGEST_SECONDS = threading.TIMEOUT_MAX / 2
@@ -78,6 +81,10 @@ def build_host_command(python: str | None = None, command: str | None = None) ->
 
 class _EarlierCallFailed(Exception):
     """A host did not answer a call that was sent before the one that is asked."""
+
+
+class _ProcessesLate(TimeoutError):
+    """The processes that a host starts take too long."""
 
 
 class HostProcess:
@@ -145,11 +152,16 @@ class HostProcess:
             # The host answers in the order in which the calls were sent.
             for earlier in [each for each in self._open if each < number and each not in self._received]:
                 self._received[earlier] = self._receive_earlier(timeout)
-            line = self._received.pop(number) if number in self._received else self._receive(timeout)
+            line = self._received.pop(number) if number in self._received else self._receive_answer(timeout)
         except _EarlierCallFailed:
             # The answer of that call is its own matter. Without it, a new process can answer this one.
             self._end()
             return self._ask_now(call, timeout)
+        except _ProcessesLate:
+            self._end()
+            return TimedOut(
+                self.load_seconds, f"The processes of the framework did not start within {self.load_seconds:g} s."
+            )
         except TimeoutError:
             self._end()
             return TimedOut(timeout)
@@ -170,7 +182,8 @@ class HostProcess:
         self._open[self._number] = call
         self._errors.begin()
         self._limits[self._number] = count_answer_line_bytes(call)
-        self._lines.allow(max(self._limits.values()), len(self._limits))
+        # An answer may have two lines more, about processes.
+        self._lines.allow(max(self._limits.values()), 3 * len(self._limits))
         self._send(wire.encode_call(call, self._number, self._knows_recipes))
         return self._number
 
@@ -183,7 +196,7 @@ class HostProcess:
             If no answer comes.
         """
         try:
-            line = self._receive(timeout)
+            line = self._receive_answer(timeout)
         except (TimeoutError, PipeFlooded):
             line = None
         if line is None:
@@ -296,6 +309,27 @@ class HostProcess:
     def _send(self, message: Mapping[str, Any]) -> None:
         """Queue a message for the writing thread. If the write fails, no answer comes."""
         self._sent.write(wire.dumps(message) + "\n")
+
+    def _receive_answer(self, timeout: float) -> str | None:
+        """Return the line of the next answer. The time in which the host starts processes does not count.
+
+        Raises
+        ------
+        TimeoutError
+            If no answer comes within the time, or if the processes do not start within the load limit.
+        """
+        line = self._receive(timeout)
+        for _ in range(2 * STARTS):
+            kind = None if line is None else read_start(line)
+            if kind is None:
+                break
+            try:
+                line = self._receive(self.load_seconds if kind == "starting" else timeout)
+            except TimeoutError:
+                if kind == "starting":
+                    raise _ProcessesLate from None
+                raise
+        return line
 
     def _receive(self, timeout: float) -> str | None:
         return self._lines.read(min(timeout, LONGEST_SECONDS))

@@ -23,6 +23,7 @@ __all__ = [
     "read_answer",
     "read_loading",
     "read_message",
+    "read_start",
 ]
 
 SCHEMAS = Path(gradclip_adapters.__file__).parent / "schemas"
@@ -55,6 +56,18 @@ def read_loading(line: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return message if message["message"] == "loading" else None
+
+
+def read_start(line: str) -> str | None:
+    """Return "starting" or "started" if a line holds such a message, or None if it holds anything else."""
+    # An answer may be long. It is parsed once.
+    if len(line) > SHOWN_CHARACTERS:
+        return None
+    try:
+        kind = read_message(line)["message"]
+    except ValueError:
+        return None
+    return kind if kind in ("starting", "started") else None
 
 
 def name_what_is_loaded(loading: Mapping[str, Any]) -> str:

@@ -54,6 +54,42 @@ def binary(right: dict[str, object]) -> None:
 
 
 @register_way
+def start_slowly(right: dict[str, object]) -> None:
+    """Start processes for a second, and then answer at once."""
+    send({"message": "starting"})
+    time.sleep(1)
+    send({"message": "started"})
+    send(right)
+
+
+@register_way
+def start_and_hang(right: dict[str, object]) -> None:
+    """Start processes, and never answer."""
+    del right
+    send({"message": "starting"})
+    send({"message": "started"})
+    time.sleep(3600)
+
+
+@register_way
+def never_started(right: dict[str, object]) -> None:
+    """Start processes for ever."""
+    del right
+    send({"message": "starting"})
+    time.sleep(3600)
+
+
+@register_way
+def start_again_and_again(right: dict[str, object]) -> None:
+    """Start processes without an end."""
+    del right
+    while True:
+        send({"message": "starting"})
+        send({"message": "started"})
+        time.sleep(0.01)
+
+
+@register_way
 def json_that_is_no_object(right: dict[str, object]) -> None:
     """Send a list instead of an object."""
     send([right])

@@ -4,7 +4,8 @@ Each rank runs in a thread of its own, but only one thread runs at a time: a ran
 returns. When no rank can run, each collective that all ranks of its group have entered takes place. If there is none,
 the ranks would wait for ever. The report names the ranks, the collectives and the lines that entered them.
 
-The order in which numbers are added changes from collective to collective, and depends on the seed alone.
+The order in which numbers are added changes from collective to collective, and depends on the seed alone. Groups along
+the same axes add in the same order, as parallel groups of a cluster do.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextvars
 import random
 import sys
 import threading
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
@@ -247,7 +249,9 @@ def simulate(
 
 class _Simulation:
     def __init__(self, mesh: Mesh, functions: Sequence[Callable[[RankMesh], Any]], seed: int) -> None:
-        self._random = random.Random(seed)
+        self._seed = seed
+        #: How many collectives each group has had.
+        self._times: Counter[tuple[int, ...]] = Counter()
         self._control = threading.Semaphore(0)
         self._may_run = [threading.Semaphore(0) for _ in functions]
         self._entered: dict[int, Request] = {}
@@ -325,21 +329,11 @@ class _Simulation:
         if not some.operation:
             return {rank: [_copy(request.value) for request in requests.values()] for rank in requests}
         values = [request.value for request in requests.values()]
-        total = self._reduce(OPERATIONS[some.operation], values)
+        self._times[some.group] += 1
+        # The kind names the axes.
+        order = random.Random(f"{self._seed} {some.kind} {self._times[some.group]}")
+        total = _reduce(OPERATIONS[some.operation], values, order)
         return {rank: _convert_like(total, each.value) for rank, each in requests.items()}
-
-    def _reduce(self, combine: Callable[[Any, Any], Any], values: Sequence[Any]) -> np.ndarray[Any, Any]:
-        """Combine the values in a random order: one after another, or as a tree."""
-        with_dtype = [value for value in values if not _is_number(value)]
-        dtype = np.asarray(with_dtype[0]).dtype if with_dtype else np.asarray(sum(values)).dtype
-        left = [np.asarray(value, dtype) for value in values]
-        self._random.shuffle(left)
-        is_tree = self._random.random() < 0.5
-        with np.errstate(all="ignore"):
-            while len(left) > 1:
-                combined = combine(left.pop(0), left.pop(0))
-                left.insert(len(left) if is_tree else 0, np.asarray(combined, dtype))
-        return left[0]
 
     def _describe(self) -> str:
         """Return a clause that says in which collective each rank is, and who does not come."""
@@ -358,6 +352,20 @@ class _Simulation:
             semaphore.release()
         for thread in self._threads:
             thread.join(ENDING_SECONDS)
+
+
+def _reduce(combine: Callable[[Any, Any], Any], values: Sequence[Any], order: random.Random) -> np.ndarray[Any, Any]:
+    """Combine the values in a random order: one after another, or as a tree."""
+    with_dtype = [value for value in values if not _is_number(value)]
+    dtype = np.asarray(with_dtype[0]).dtype if with_dtype else np.asarray(sum(values)).dtype
+    left = [np.asarray(value, dtype) for value in values]
+    order.shuffle(left)
+    is_tree = order.random() < 0.5
+    with np.errstate(all="ignore"):
+        while len(left) > 1:
+            combined = combine(left.pop(0), left.pop(0))
+            left.insert(len(left) if is_tree else 0, np.asarray(combined, dtype))
+    return left[0]
 
 
 def _convert_like(total: np.ndarray[Any, Any], value: Any) -> Any:

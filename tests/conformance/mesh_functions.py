@@ -71,9 +71,44 @@ def broadcast_from_first(grads: Gradients, placements: Placements, mesh: RankMes
     return float(mesh.broadcast(norm if mesh.rank == 0 else None, 0))
 
 
+def scale_by_largest(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Divide by the largest magnitude of all ranks before the squares, and add in the dtype of the gradients."""
+    arrays = [g for g in grads if g is not None and g.size]
+    largest = max([float(np.abs(g).max()) for g in arrays], default=0.0)
+    has_nan = any(np.isnan(g).any() for g in arrays)
+    bad, unit = mesh.all_reduce(np.array([float(has_nan), 0.0 if has_nan else largest]), "max")
+    if bad or unit in (0.0, math.inf):
+        return math.nan if bad else float(unit)
+    squares = 0.0
+    for g, p in zip(grads, placements, strict=True):
+        if g is not None:
+            wide = np.promote_types(g.dtype, np.float32).type
+            squares += float(np.sum((g.astype(wide) / wide(unit)) ** 2, dtype=wide)) / mesh.count_copies(p)
+    return float(unit) * math.sqrt(mesh.all_reduce(squares))
+
+
+def gather_norms(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Take the norm of the norms of all parts. Copies count on the first of their ranks."""
+    counted = [
+        g
+        for g, p in zip(grads, placements, strict=True)
+        if g is not None and all(mesh.coordinates[name] == 0 for name in mesh.axes if p[name] == "replicated")
+    ]
+    norms = [math.hypot(*g.astype(np.float64).ravel().tolist()) for g in counted]
+    return math.hypot(*mesh.all_gather(math.hypot(*norms)))
+
+
 RIGHT = {
     function.__name__: make_clip(function)
-    for function in (divide_by_copies, mask_copies, gather, reduce_axis_by_axis, broadcast_from_first)
+    for function in (
+        divide_by_copies,
+        mask_copies,
+        gather,
+        reduce_axis_by_axis,
+        broadcast_from_first,
+        scale_by_largest,
+        gather_norms,
+    )
 }
 
 
@@ -131,6 +166,76 @@ def count_copies_on_first(grads: Gradients, placements: Placements, mesh: RankMe
 def average_shares(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
     """Average the squares of the ranks, with a share of each copy."""
     return divide_by_copies(grads, placements, mesh) / math.sqrt(mesh.size)
+
+
+def divide_what_one_counts(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Count a replicated gradient on the first of its ranks only, and divide it by the number of copies, too."""
+    squares = 0.0
+    for gradient, placement in zip(grads, placements, strict=True):
+        replicated = [name for name in mesh.axes if placement[name] == "replicated"]
+        if all(mesh.coordinates[name] == 0 for name in replicated):
+            squares += sum_squares(gradient) / mesh.count_copies(placement)
+    return math.sqrt(mesh.all_reduce(squares))
+
+
+def leave_copies_out(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Count nothing that is replicated along all axes."""
+    pairs = [pair for pair in zip(grads, placements, strict=True) if set(pair[1].values()) != {"replicated"}]
+    return divide_by_copies([g for g, _ in pairs], [p for _, p in pairs], mesh)
+
+
+def average_experts(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Average the norms of the experts over the ranks that own different ones."""
+    pairs = list(zip(grads, placements, strict=True))
+    dense = [(g, p) for g, p in pairs if "owned" not in p.values()]
+    norm = divide_by_copies([g for g, _ in dense], [p for _, p in dense], mesh)
+    own = math.sqrt(sum(sum_squares(g) for g, p in pairs if "owned" in p.values()))
+    return math.hypot(norm, mesh.all_reduce(own) / mesh.size)
+
+
+def lose_nan(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Count a part that is not finite as zeros."""
+    kept = [g if g is not None and np.isfinite(g).all() else None for g in grads]
+    return divide_by_copies(kept, placements, mesh)
+
+
+def lose_nan_in_maximum(
+    grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh, norm_type: float = 2.0
+) -> Any:
+    norm = divide_by_copies(grads, placements, mesh)
+    if norm_type == math.inf:
+        largest = [float(np.fmax.reduce(np.abs(g).ravel())) for g in grads if g is not None and g.size]
+        norm = mesh.all_reduce(float(np.fmax.reduce([0.0, *largest])), "max")
+    elif norm_type != 2:
+        powers = [0.0 if g is None else float(np.sum(np.abs(g.astype(np.float64)) ** norm_type)) for g in grads]
+        shares = [power / mesh.count_copies(p) for power, p in zip(powers, placements, strict=True)]
+        norm = mesh.all_reduce(sum(shares)) ** (1 / norm_type)
+    return scale(grads, norm, clip_norm), norm
+
+
+def add_from_own_rank_on(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Add the gathered squares in another order on each rank."""
+    squares = sum(sum_squares(g) / mesh.count_copies(p) for g, p in zip(grads, placements, strict=True))
+    gathered = mesh.all_gather(squares)
+    total = 0.0
+    for place in range(mesh.size):
+        total += gathered[(mesh.rank + place) % mesh.size]
+    return math.sqrt(total)
+
+
+def average_coefficients(grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh) -> Any:
+    norm = reduce_nothing(grads, placements, mesh)
+    factor = mesh.all_reduce(1.0 if norm <= clip_norm else clip_norm / norm) / mesh.size
+    return [None if g is None else (g.astype(np.float64) * factor).astype(g.dtype) for g in grads]
+
+
+def clip_each_part(grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh) -> Any:
+    return [scale([g], math.sqrt(sum_squares(g)), clip_norm)[0] for g in grads]
+
+
+def return_square(grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh) -> Any:
+    norm = divide_by_copies(grads, placements, mesh)
+    return scale(grads, norm, clip_norm), norm**2
 
 
 def decide_alone(grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh) -> Any:
@@ -232,7 +337,16 @@ WRONG: dict[str, tuple[Callable[..., Any], str]] = {
     "take_norm_of_first": (make_clip(take_norm_of_first), "norm-of-one-rank"),
     "count_copies_on_first": (make_clip(count_copies_on_first), "shards-left-out"),
     "average_shares": (make_clip(average_shares), "rank-squares-averaged"),
-    "decide_alone": (decide_alone, "not-clipped"),
+    "decide_alone": (decide_alone, "ranks-decide-alone"),
+    "divide_what_one_counts": (make_clip(divide_what_one_counts), "copies-undercounted"),
+    "leave_copies_out": (make_clip(leave_copies_out), "copies-undercounted"),
+    "average_experts": (make_clip(average_experts), "rank-norms-averaged"),
+    "lose_nan": (make_clip(lose_nan), "nonfinite-silent"),
+    "lose_nan_in_maximum": (lose_nan_in_maximum, "nonfinite-silent"),
+    "add_from_own_rank_on": (make_clip(add_from_own_rank_on), "processes-differ"),
+    "average_coefficients": (average_coefficients, "coefficients-averaged"),
+    "clip_each_part": (clip_each_part, "norm-of-each"),
+    "return_square": (return_square, "no-root"),
     "sum_norms": (make_clip(sum_norms), "rank-norms-summed"),
     "return_own_norm": (return_own_norm, "part-of-norm-returned"),
     "drift": (drift, "processes-differ"),

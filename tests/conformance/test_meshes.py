@@ -21,6 +21,8 @@ MESHES: dict[str, dict[str, int]] = {
     "shard=2,tensor=2": {"shard": 2, "tensor": 2},
     "replica=2,shard=2,tensor=2": {"replica": 2, "shard": 2, "tensor": 2},
     "shard=4": {"shard": 4},
+    # Here, parallel groups add more than two numbers.
+    "replica=2,shard=4": {"replica": 2, "shard": 4},
 }
 
 
@@ -44,6 +46,22 @@ def test_wrong_function_is_found(name: str) -> None:
     results = check(function, "shard=2,tensor=2", dtypes=["float32", "float64"])
 
     assert cause in {finding["cause"] for finding in results.findings[:2]}, str(results)
+
+
+@pytest.mark.parametrize("mesh", [{"replica": 2, "shard": 2}, {"shard": 4}, {"replica": 2, "shard": 4}], ids=str)
+def test_order_of_each_rank_is_found(mesh: dict[str, int]) -> None:
+    function, cause = WRONG["add_from_own_rank_on"]
+    results = check_clipper(function, "clip_by_global_norm", mesh=mesh, isolated=False)
+
+    assert [finding["cause"] for finding in results.findings] == [cause], str(results)
+
+
+@pytest.mark.parametrize("name", ["average_coefficients", "return_square", "lose_nan", "reduce_nothing"])
+def test_wrong_function_has_one_cause(name: str) -> None:
+    function, cause = WRONG[name]
+    results = check_clipper(function, "clip_by_global_norm", mesh={"replica": 2, "shard": 2}, isolated=False)
+
+    assert [finding["cause"] for finding in results.findings] == [cause], str(results)
 
 
 @pytest.mark.parametrize("mesh", [{"shard": 2}, {"shard": 2, "tensor": 2}, {"replica": 2, "shard": 2, "tensor": 2}])

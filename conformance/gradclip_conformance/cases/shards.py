@@ -11,11 +11,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from gradclip_adapters.contract import Gradient, Placement
 from gradclip_adapters.mesh import Mesh, check_placement, parse_mesh
 from gradclip_adapters.operations import PREFIXES
 
-from .build import DTYPES, NORM_OPERATIONS, OPERATIONS, make_case, make_clipping_options, make_tensor
+from .build import (
+    DTYPES,
+    NORM_OPERATIONS,
+    OPERATIONS,
+    make_case,
+    make_clipping_options,
+    make_tensor,
+    round_to_tensor,
+)
 from .model import Case, Expect, expect
 from .themes.range import HUGE, TINY
 
@@ -26,6 +36,9 @@ AXIS, SIZE = "ranks", 2
 
 #: The cases whose arithmetic depends on the dtype. The others are asked in one dtype only, because engines are slow.
 IN_EVERY_DTYPE = ("split", "copied", "split-and-copied", "uneven", "empty-part", "norm-infinity", "partial")
+
+#: How many calls have sums that depend on their order. About one in eight shows the order: the others agree by chance.
+ROUNDED_SUMS = 16
 
 #: The names of axes along which every gradient is replicated, in the words of the frameworks.
 REPLICATING = ("replica", "replicas", "replicate", "dp_replicate", "data", "dp")
@@ -60,7 +73,8 @@ def make_cases_on(operation: str, axes: Mapping[str, int]) -> Iterator[Case]:
         for case in made:
             for gradient in case.gradients:
                 check_placement(gradient, mesh)
-            if dtype == "float32" or case.variant.partition("@")[0] in IN_EVERY_DTYPE:
+            form = case.variant.partition("@")[0]
+            if dtype == "float32" or form in IN_EVERY_DTYPE or form.startswith("rounded-sum"):
                 yield case
 
 
@@ -231,12 +245,43 @@ def _make_mixed(operation: str, dtype: str, axes: Mapping[str, int], free: Seque
             every = [copied, *(split([4.0, -2.0, 1.0], axis) for axis in free)]
             yield _make_case(operation, f"{name}-each-kind@all:{Mesh(axes)}", dtype, every, options)
         # The norm is the threshold, and the norms of the parts are irrational.
-        parts = [split([1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0], free[0])]
+        parts = [split([1.0, -1.0, 1.0, 1.0, 2.0, -2.0, 2.0, 3.0], free[0])]
         options = {"mesh": str(Mesh(axes)), "clip_norm": 5.0}
         yield _make_case(operation, f"at-threshold-of-parts@{free[0]}:{Mesh(axes)}", dtype, parts, options)
+        # A comparison with NaN is false, so a maximum may lose it.
+        for place, values in (("first", [math.nan, 1.0, 2.0, 3.0]), ("last", [3.0, 1.0, 2.0, math.nan])):
+            options = {"mesh": str(Mesh(axes)), "clip_norm": 1.0, "norm_type": math.inf}
+            name = f"norm-infinity-nan-in-{place}-process@{free[0]}:{Mesh(axes)}"
+            yield _make_case(operation, name, dtype, [split(values, free[0])], options, expect("not-silent"))
     for name, gradients in forms.items():
         options = {"mesh": str(Mesh(axes)), **make_clipping_options(operation, 1.0)}
         yield _make_case(operation, f"{name}@all:{Mesh(axes)}", dtype, gradients, options)
+    if operation in NORM_OPERATIONS:
+        yield from _make_rounded(operation, dtype, axes, free)
+
+
+def _make_rounded(operation: str, dtype: str, axes: Mapping[str, int], free: Sequence[str]) -> Iterator[Case]:
+    """Yield calls whose sums of squares are rounded, also in float64, so that their last bits depend on the order.
+
+    If the ranks add in different orders, their copies differ. The squares of float16 are too short for it.
+    """
+    if dtype not in ("float32", "float64"):
+        return
+    for number in range(1, ROUNDED_SUMS + 1):
+        gradients = [
+            _place(_make_rough(size, dtype, 100 * number + 10 * place), placements)
+            for place, (size, placements) in enumerate([(3, {}), *((8, {axis: 0}) for axis in free)])
+        ]
+        options = {"mesh": str(Mesh(axes)), **make_clipping_options(operation, 0.25)}
+        yield _make_case(operation, f"rounded-sum-{number}@all:{Mesh(axes)}", dtype, gradients, options)
+
+
+def _make_rough(size: int, dtype: str, start: int) -> Gradient:
+    """Return a gradient of numbers of many digits between 2^-6 and 1, of both signs."""
+    steps = np.arange(start, start + size)
+    # The multiples of an irrational number have fractions that are spread evenly.
+    fractions = (steps * math.sqrt(2)) % 1
+    return round_to_tensor((0.5 + fractions / 2) * 2.0 ** -(steps % 6) * (-1.0) ** steps, dtype)
 
 
 def _make_partial(operation: str, dtype: str, axes: Mapping[str, int], free: Sequence[str]) -> Iterator[Case]:

@@ -6,7 +6,9 @@ the models that fit, the one that explains most cells of an entry point is named
 
 from __future__ import annotations
 
+import copy
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -74,6 +76,7 @@ class _Parts:
         """Find the parts of a call. The placements are those of the call `shown`, or else of the same call."""
         self.mesh = get_mesh(call)
         self.order = order
+        self.threshold = float(call.options["clip_norm"])
         self.gradients = {place: (shown or call).gradients[place] for place in members}
         self.powers = [
             {
@@ -101,6 +104,20 @@ class _Parts:
 
     def _divide(self, place: int, axes: Sequence[str]) -> int:
         return 1 if self.order == math.inf else self.count_copies(place, axes)
+
+    def change(self, change: Callable[[int, float], float | None]) -> _Parts:
+        """Return the parts with other sums of powers, from each place and its sum. None leaves the part out."""
+        changed = copy.copy(self)
+        changed.powers = [
+            {place: new for place, power in held.items() if (new := change(place, power)) is not None}
+            for held in self.powers
+        ]
+        return changed
+
+    def is_owned(self, place: int) -> bool:
+        """Return whether only some ranks have a gradient."""
+        words = self.gradients[place].placements.values()
+        return any(str(word).startswith(("owned", "only")) for word in words)
 
 
 def _sum_powers(values: np.ndarray[Any, Any], order: float) -> float:
@@ -163,9 +180,58 @@ def _count_on_first_rank(parts: _Parts) -> Sequence[float]:
     return [_take_root(_combine(powers, parts.order), parts.order)] * parts.mesh.size
 
 
+def _average_coefficients(parts: _Parts) -> Sequence[float]:
+    """Average the coefficients that the ranks find from their own norms."""
+    norms, threshold = parts.reduce([], []), parts.threshold
+    average = sum(1.0 if norm <= threshold else threshold / norm for norm in norms) / len(norms)
+    return [np.float64(threshold) / average] * len(norms)
+
+
+def _decide_alone(parts: _Parts, is_above: Callable[[float, float], bool]) -> Sequence[float]:
+    """Clip by the right norm, but only on the ranks whose own norm is above the threshold."""
+    pairs = zip(_find_right(parts), parts.reduce([], []), strict=True)
+    return [right if is_above(own, parts.threshold) else 0.0 for right, own in pairs]
+
+
+def _undercount(parts: _Parts) -> Sequence[float]:
+    """Divide by the number of copies what one rank alone counts."""
+    every = list(parts.mesh.axes)
+    return _find_right(parts.change(lambda place, power: power / parts.count_copies(place, every)))
+
+
+def _leave_copies_out(parts: _Parts) -> Sequence[float]:
+    """Count nothing of what all ranks have."""
+    mesh = parts.mesh
+    return _find_right(
+        parts.change(lambda place, power: None if parts.count_copies(place, list(mesh.axes)) == mesh.size else power)
+    )
+
+
+def _skip_nonfinite_parts(parts: _Parts) -> Sequence[float]:
+    return _find_right(parts.change(lambda _, power: power if math.isfinite(power) else None))
+
+
+def _skip_nonfinite_ranks(parts: _Parts) -> Sequence[float]:
+    kept = copy.copy(parts)
+    kept.powers = [held if all(map(math.isfinite, held.values())) else {} for held in parts.powers]
+    return _find_right(kept)
+
+
+def _mistake_owned(parts: _Parts, find: FindNorms) -> Sequence[float]:
+    """Count right what is not owned, and by another model what is."""
+    dense = _find_right(parts.change(lambda place, power: None if parts.is_owned(place) else power))
+    owned = find(parts.change(lambda place, power: power if parts.is_owned(place) else None))
+    if parts.order == math.inf:
+        return [max(pair) for pair in zip(dense, owned, strict=True)]
+    pairs = zip(dense, owned, strict=True)
+    return [(one**parts.order + other**parts.order) ** (1 / parts.order) for one, other in pairs]
+
+
 def _list_models(mesh: Mesh) -> Iterator[tuple[str, FindNorms]]:
     """Yield the causes and their models. Of several that explain as many cells, the first is named."""
     every, none = list(mesh.axes), list[str]()
+    yield "nonfinite-silent", _skip_nonfinite_parts
+    yield "nonfinite-silent", _skip_nonfinite_ranks
     yield "ranks-not-reduced", _reduce_nothing
     yield "copies-counted", _count_all_copies
     for counted_once in (none, every):
@@ -173,6 +239,15 @@ def _list_models(mesh: Mesh) -> Iterator[tuple[str, FindNorms]]:
             yield cause, partial(_join_norms, join=join, counted_once=counted_once)
         yield "rank-squares-averaged", partial(_average_squares, counted_once=counted_once)
     yield "shards-left-out", _count_on_first_rank
+    yield "coefficients-averaged", _average_coefficients
+    yield "ranks-decide-alone", partial(_decide_alone, is_above=lambda norm, threshold: norm > threshold)
+    # This differs for NaN.
+    yield "ranks-decide-alone", partial(_decide_alone, is_above=lambda norm, threshold: not norm <= threshold)
+    yield "copies-undercounted", _undercount
+    yield "copies-undercounted", _leave_copies_out
+    yield "ranks-not-reduced", partial(_mistake_owned, find=_reduce_nothing)
+    for cause, join in OF_RANKS.items():
+        yield cause, partial(_mistake_owned, find=partial(_join_norms, join=join, counted_once=none))
     for count in range(1, len(every)):
         for axes in combinations(every, count):
             yield "copies-counted", partial(_Parts.reduce, axes=every, counted_once=axes)
@@ -241,7 +316,7 @@ def _fit_answer(case: Case, answer: Answer) -> list[str]:
     every = [_Parts(_reduce_partial(case.call("")), members, case.norm_type) for members in groups]
     right = [_find_right(parts) for parts in every]
     if any(_is_reproduced(case, reply, held, groups, right, eps) for eps in EPSILONS):
-        return _explain_rest(reply, every, right)
+        return _explain_rest(case, reply, held, groups, every, right)
     fitting = []
     smallest = float(FORMATS[case.dtype].smallest_normal)
     powers = [norm**case.norm_type for ranks in right for norm in ranks]
@@ -254,6 +329,8 @@ def _fit_answer(case: Case, answer: Answer) -> list[str]:
         if cause not in fitting and any(_is_reproduced(case, reply, held, groups, norms, eps) for eps in EPSILONS):
             fitting.append(cause)
     fitting += _fit_addends(case, reply, held, groups)
+    if OPERATIONS[case.operation].is_global and _is_clipped_alone(case, reply, held):
+        fitting.append("norm-of-each")
     size = get_mesh(case.call("")).size
     if any(_is_reproduced(case, reply, held, groups, right, size * eps) for eps in EPSILONS[1:]):
         fitting.append("epsilon-per-rank")
@@ -290,15 +367,48 @@ def _list_models_of_addends(call: Call, mesh: Mesh) -> Iterator[tuple[str, FindN
     yield "addends-counted", _count_on_first_rank
 
 
-def _explain_rest(reply: Reply, every: Sequence[_Parts], right: Sequence[Sequence[float]]) -> list[str]:
+def _is_clipped_alone(case: Case, reply: Reply, held: Held) -> bool:
+    """Return whether each rank clips its part of each gradient by the norm of this part."""
+    groups = [[place] for place in case.included]
+    call = _reduce_partial(case.call(""))
+    norms = [_reduce_nothing(_Parts(call, members, case.norm_type)) for members in groups]
+    return any(_is_reproduced(case, reply, held, groups, norms, eps) for eps in EPSILONS)
+
+
+def _explain_rest(
+    case: Case,
+    reply: Reply,
+    held: Held,
+    groups: Sequence[Sequence[int]],
+    every: Sequence[_Parts],
+    right: Sequence[Sequence[float]],
+) -> list[str]:
     """Explain an answer whose joined results are right: by the norm, or by copies that differ."""
-    norm_differs = [text for text in reply.apart or () if "the norm" in text]
     if len(every) == 1 and reply.norm is not None:
         norm = float(np.asarray(read_float64_values(reply.norm)).ravel()[0])
+        differs = _have_other_norms(reply)
         # A norm of zero on all ranks is no part: its powers have underflowed.
-        if norm_differs or (norm and not math.isclose(norm, right[0][0], rel_tol=1e-3)):
-            return ["part-of-norm-returned"]
+        if differs or (norm and not math.isclose(norm, right[0][0], rel_tol=1e-3)):
+            found = [(cause, find(every[0])) for cause, find in _list_models(get_mesh(case.call("")))]
+            fitting = [one for one in found if math.isclose(norm, one[1][0], rel_tol=1e-3)]
+            # The clip may be wrong, too, although this call does not show it.
+            causes = [cause for cause, norms in fitting if _is_reproduced(case, reply, held, groups, [norms], 0.0)]
+            return list(dict.fromkeys([*causes, *(["part-of-norm-returned"] if differs or fitting else [])]))
     return ["processes-differ"] if reply.apart else []
+
+
+def _have_other_norms(reply: Reply) -> bool:
+    """Return whether two ranks return norms that differ by more than a rounding error."""
+    said = "\n".join(reply.apart or ())
+    for found in re.finditer(r"the norm (\S+) in process \d+ and (\S+) in process", said):
+        try:
+            one, other = map(float, found.groups())
+        except ValueError:
+            # One of them is None, or a list.
+            return True
+        if not math.isclose(one, other, rel_tol=1e-3):
+            return True
+    return False
 
 
 def _group(case: Case) -> list[list[int]]:

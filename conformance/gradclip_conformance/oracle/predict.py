@@ -17,6 +17,7 @@ from importlib.metadata import version
 from types import ModuleType
 
 from gradclip_adapters.contract import Array
+from gradclip_adapters.mesh import Mesh, cut_array, parse_mesh
 from gradclip_adapters.operations import OPERATIONS
 
 from . import integers
@@ -295,7 +296,7 @@ def _predict_group(
                 and _is_number(Fraction(threshold), form)
             )
         )
-        near = near and not (shift == 0 and exact)
+        near = near and not (shift == 0 and exact and _have_exact_parts(group))
     count = len(tensors)
     return Prediction(gradients, (clipped.norm,) * max(count, 1), (near,) * count, (errors,) * count)
 
@@ -341,6 +342,20 @@ def _is_exact(norm: Enclosure, tensors: Sequence[DyadicArray], p: float, form: F
         return True
     alone = [integers.compute_norm([tensor]) for tensor in tensors]
     return all(one.lower == one.upper and _is_number(one.lower, form) for one in alone)
+
+
+def _have_exact_parts(group: Group) -> bool:
+    """Return whether the norm of each part is exact. On a mesh, a rank may take the norm of what it has."""
+    question = group.question
+    if "mesh" not in question.options or question.norm_type != 2:
+        return True
+    mesh = Mesh(parse_mesh(question.options["mesh"]))
+    gradients = [question.gradients[index] for index in group.members]
+    parts = [
+        cut_array(one.array, one, mesh, rank) for one in gradients if one.array is not None for rank in range(mesh.size)
+    ]
+    norms = [integers.compute_norm([decode(part.data, part.dtype)]) for part in parts]
+    return all(norm.lower == norm.upper and _is_number(norm.lower, group.form) for norm in norms)
 
 
 def _find_unit_exponent(tensor: DyadicArray) -> int:

@@ -30,6 +30,8 @@ from gradclip_conformance.oracle.formats import FORMATS, has_long_doubles
 from gradclip_conformance.oracle.long_doubles import DOUBT, WholeCall, measure_products, round_to_long_double
 from gradclip_conformance.oracle.model import ExpectedArray
 from gradclip_conformance.oracle.predict import predict
+from gradclip_conformance.run.plan import Selection
+from gradclip_conformance.run.runner import plan_rows
 from gradclip_conformance.sampler.axes import OPERATIONS, list_axes
 from gradclip_conformance.sampler.constraints import find_reason
 from gradclip_conformance.sampler.draw import draw_levels
@@ -44,6 +46,17 @@ DIGEST = "09a78a8d837b4130153ac4d45886ce6f0536e8b0785486287545b9825cb89aa6"
 
 #: Many rows of the clip by global norm.
 ROWS = [RowCase("global-norm", draw_levels("global-norm", number)) for number in range(2000)]
+
+
+def test_quick_check_leaves_out_long_lists_and_threads() -> None:
+    subject = EntryPoint("clip", "clip_by_norm", dtypes=("float32", "float64"), features=("threads",))
+    all_rows, quick = (
+        [cell.case for cell in plan_rows([subject], Selection(), quick=is_quick)] for is_quick in (False, True)
+    )
+
+    left_out = [case for case in all_rows if case not in quick]
+    assert quick == [case for case in all_rows if len(case.gradients) <= 32 and "threads" not in case.needs]
+    assert {len(case.gradients) > 32 for case in left_out} == {True, False}
 
 
 def test_the_same_seed_draws_the_same_rows_everywhere() -> None:

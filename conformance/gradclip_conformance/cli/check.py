@@ -115,7 +115,7 @@ _RUN_OPTIONS = (
         help=f"The number of random calls for each entry point: {ROWS} by default, {QUICK} with --quick.",
     ),
     click.option("--seed", default=0, show_default=True, type=int, help="The seed of the random calls."),
-    click.option("--quick", is_flag=True, help="Make only a few random calls, for quick answers."),
+    click.option("--quick", is_flag=True, help="Make only a few short random calls, for quick answers."),
     click.option(
         "--deep", is_flag=True, help=f"First search {DEEP} times as many random calls, and shrink those that fail."
     ),

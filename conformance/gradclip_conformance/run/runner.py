@@ -80,9 +80,11 @@ Started = TypeVar("Started")
 
 
 def plan_rows(
-    subjects: Sequence[EntryPoint], selection: Selection, rows: int = ROWS, seed: int = 0
+    subjects: Sequence[EntryPoint], selection: Selection, rows: int = ROWS, seed: int = 0, *, quick: bool = False
 ) -> list[PlannedCell]:
     """Return the cells of the sampler. Each subject gets only calls that its abilities allow.
+
+    With `quick`, rows that take much time are left out, unless the selection names them.
 
     The cells are sorted by row within an operation, so that the data of a row are made and measured once for all its
     subjects. If the selection names rows, these are planned, whatever seed drew them.
@@ -99,7 +101,7 @@ def plan_rows(
             for subject in subjects
             if subject.operation == operation
             for number, case in list_cases(subject, rows, seed)
-            if selection.holds(case)
+            if selection.holds(case) and not (quick and case.takes_long)
         ]
         found += [cell for _, cell in sorted(planned, key=lambda row: row[0])]
     return found
@@ -122,8 +124,8 @@ class RunRequest:
     more_rows: Sequence[PlannedCell] = ()
     #: The formula that the subjects are meant to have, if the command line names one.
     formula: Formula | None = None
-    #: Whether only rows are asked, and no written case.
-    only_rows: bool = False
+    #: Whether to ask no written case, and no row that takes much time.
+    quick: bool = False
     #: The part of this run that is there already, because the run was cut off.
     earlier: Run | None = None
 
@@ -171,12 +173,12 @@ def run_adapter(
         On Ctrl-C, after the hosts have been ended; nothing has been written then.
     """
     progress = progress or Progress()
-    first, written = start_and_list(request.connect, with_cases=not request.only_rows)
+    first, written = start_and_list(request.connect, with_cases=not request.quick)
     try:
         subjects = add_formula(first.description.subjects, request.formula)
         description = replace(first.description, subjects=tuple(subjects))
         planned = plan_cells(description.subjects, written, request.selection)
-        rows = plan_rows(description.subjects, request.selection, request.rows, request.seed)
+        rows = plan_rows(description.subjects, request.selection, request.rows, request.seed, quick=request.quick)
         planned += {(cell.subject.name, cell.case.id): cell for cell in (*rows, *request.more_rows)}.values()
         claims = load_claims_of(request.adapter, description.version, description.environment)
         known = load_known_of(request.adapter, description.version, description.environment)

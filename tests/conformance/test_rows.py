@@ -51,7 +51,7 @@ ROWS = [RowCase("global-norm", draw_levels("global-norm", number)) for number in
 def test_quick_check_leaves_out_long_lists_and_threads() -> None:
     subject = EntryPoint("clip", "clip_by_norm", dtypes=("float32", "float64"), features=("threads",))
     all_rows, quick = (
-        [cell.case for cell in plan_rows([subject], Selection(), quick=is_quick)] for is_quick in (False, True)
+        [cell.case for cell in plan_rows([subject], Selection(), 60, quick=is_quick)] for is_quick in (False, True)
     )
 
     left_out = [case for case in all_rows if case not in quick]

@@ -11,6 +11,7 @@ the same axes add in the same order, as parallel groups of a cluster do.
 from __future__ import annotations
 
 import contextvars
+import copy
 import random
 import sys
 import threading
@@ -94,7 +95,7 @@ class RankMesh:
         ValueError
             If there is no such operation or axis.
         """
-        if op not in OPERATIONS:
+        if not isinstance(op, str) or op not in OPERATIONS:
             message = f"there is no operation {op!r}: choose from {', '.join(OPERATIONS)}"
             raise ValueError(message)
         return self._request(f'all_reduce("{op}")', x, axes, operation=op)
@@ -105,7 +106,7 @@ class RankMesh:
         Parameters
         ----------
         x
-            A number, or an array of the same shape and dtype on each rank.
+            A number, an array of the same shape and dtype on each rank, or any other object.
         axes
             The axes of the mesh over which to gather; all axes by default.
 
@@ -145,8 +146,8 @@ class RankMesh:
             If there is no such axis, or if the group has no such rank.
         """
         group = self._mesh.find_group(self.rank, self._check_axes(axes))
-        if not 0 <= source < len(group):
-            message = f"the group has {len(group)} ranks, and no rank {source}"
+        if not isinstance(source, (int, np.integer)) or not 0 <= source < len(group):
+            message = f"the group has {len(group)} ranks, and no rank {source!r:.40}"
             raise ValueError(message)
         value = x if group[source] == self.rank else None
         return self._request(f"broadcast from {source}", value, axes, source=source)
@@ -179,6 +180,9 @@ class RankMesh:
         """Return the names of axes in the order of the mesh, or all of them for None."""
         if axes is None:
             return list(self.axes)
+        if not isinstance(axes, (str, list, tuple, set, frozenset, dict)):
+            message = f"axes are the names of axes, such as ({next(iter(self.axes))!r},), and not {axes!r:.40}"
+            raise TypeError(message)
         names = [axes] if isinstance(axes, str) else list(axes)
         unknown = [name for name in names if name not in self.axes]
         if unknown:
@@ -192,11 +196,15 @@ class RankMesh:
         names = self._check_axes(axes)
         if len(names) < len(self.axes):
             kind += f" over {', '.join(names) or 'no axis'}"
-        if value is not None and not isinstance(value, (bool, int, float, np.generic)):
-            # A copy, because the caller may change the array while other ranks have yet to enter.
-            value = np.array(value)
+        if operation and not _holds_numbers(value):
+            message = f"{kind} takes a number or an array of numbers, and not {value!r:.40}"
+            raise TypeError(message)
+        # A copy, because the caller may change the array while other ranks have yet to enter.
+        value = np.array(value) if _is_list(value) and _holds_numbers(value) else copy.deepcopy(value)
         form = _describe_form(value)
-        shown = form or ("nothing" if value is None else "a number")
+        shown = form or (
+            "nothing" if value is None else "a number" if _is_number(value) else f"a {type(value).__name__}"
+        )
         group = self._mesh.find_group(self.rank, names)
         request = Request(kind, group, _find_place(), form, shown, value=value, operation=operation, source=source)
         return self._enter(self.rank, request)
@@ -207,12 +215,24 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float))
 
 
+def _is_list(value: Any) -> bool:
+    return not _is_number(value) and not isinstance(value, np.generic)
+
+
+def _holds_numbers(value: Any) -> bool:
+    try:
+        # The other kinds of dtypes hold numbers. That of bfloat16 is "V".
+        return np.asarray(value).dtype.kind not in "OSUMm"
+    except ValueError:
+        # The value is a list of lists that differ in length.
+        return False
+
+
 def _describe_form(value: Any) -> str:
-    """Return the dtype and shape of a value. They are empty for a number of Python."""
-    if value is None or _is_number(value):
+    """Return the dtype and shape of an array. They are empty for a number of Python, and for other objects."""
+    if _is_number(value) or not isinstance(value, (np.ndarray, np.generic)):
         return ""
-    array = np.asarray(value)
-    return f"{array.dtype.name} of shape {array.shape}"
+    return f"{value.dtype.name} of shape {value.shape}"
 
 
 def _find_place() -> str:

@@ -62,6 +62,9 @@ class Mesh:
     """
 
     def __init__(self, axes: Mapping[str, int]) -> None:
+        if not isinstance(axes, Mapping):
+            message = f"{axes!r:.40} is no mesh: give the size of each axis, such as {{'replica': 2, 'shard': 2}}"
+            raise ValueError(message)
         for name, size in axes.items():
             if not isinstance(name, str) or re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,31}", name) is None:
                 message = f"{name!r:.40} is not the name of an axis of a mesh: write letters, digits and '_'"

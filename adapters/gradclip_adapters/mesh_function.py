@@ -157,15 +157,17 @@ def take_replies(outcomes: Sequence[Outcome], mismatch: str | None) -> list[Repl
         If the function cannot make the call.
     """
     errors = {rank: outcome.error for rank, outcome in enumerate(outcomes) if outcome.error is not None}
-    for error in errors.values():
-        if not isinstance(error, FrameworkRaised):
+    raised = {rank: error for rank, error in errors.items() if isinstance(error, FrameworkRaised)}
+    for rank, error in errors.items():
+        if rank not in raised:
             # The adapter itself failed, or refuses the call, or the user interrupts it.
             raise error
     if mismatch is not None or 0 < len(errors) < len(outcomes):
         text = mismatch or _describe_some_errors(errors, len(outcomes))
         raise FrameworkRaised(MISMATCH, text + _describe_first(errors))
-    if errors:
-        raise errors[0]
+    if raised:
+        # Its inputs are those of one rank only.
+        raise FrameworkRaised(raised[0].kind, raised[0].text) from raised[0]
     return [outcome.value for outcome in outcomes]
 
 

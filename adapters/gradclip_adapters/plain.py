@@ -351,6 +351,8 @@ def _read_parameters(
         message = "{} needs {}, which is not passed in every call: give it a default".format(
             source, ", ".join(unfilled)
         )
+        if "mesh" in unfilled:
+            message += ", or check it on a mesh such as {'shard': 2} (--mesh shard=2)"
         raise TypeError(message)
     return taken, required, with_default
 

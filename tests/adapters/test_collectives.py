@@ -59,6 +59,43 @@ def test_gather_and_broadcast() -> None:
     assert run(lambda mesh: mesh.broadcast(mesh.rank, 1, axes="shard")) == [1, 1, 3, 3]
 
 
+def test_other_objects_are_gathered_and_not_reduced() -> None:
+    gathered = run(lambda mesh: mesh.all_gather({"rank": mesh.rank, "kept": None}))
+
+    assert gathered[1][3] == {"rank": 3, "kept": None}
+    assert run(lambda mesh: mesh.all_gather(None if mesh.rank else "x")) == [["x", None, None, None]] * 4
+    assert run(lambda mesh: mesh.all_gather([[1], [2] * mesh.rank]))[0][2] == [[1], [2, 2]]
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda mesh: mesh.all_reduce({"x": 1}), "takes a number or an array of numbers, and not {'x': 1}"),
+        (lambda mesh: mesh.all_reduce(None), "and not None"),
+        (lambda mesh: mesh.all_reduce(1.0, ["sum"]), "there is no operation ['sum']"),
+        (lambda mesh: mesh.all_reduce(1.0, axes=3), "axes are the names of axes, such as ('replica',), and not 3"),
+        (lambda mesh: mesh.broadcast(1.0, "first"), "the group has 4 ranks, and no rank 'first'"),
+        (lambda mesh: mesh.broadcast(1.0, 4), "the group has 4 ranks, and no rank 4"),
+    ],
+)
+def test_mistaken_arguments_get_a_line(function: Any, words: str) -> None:
+    outcomes, _ = simulate(Mesh({"replica": 2, "shard": 2}), [function] * 4)
+
+    assert [words in str(outcome.error) for outcome in outcomes] == [True] * 4, outcomes
+
+
+def test_parallel_groups_add_in_the_same_order() -> None:
+    values = np.array([1.0, 2.0**53, 1.0, -(2.0**53)])
+
+    def add(mesh: RankMesh) -> list[float]:
+        return [mesh.all_reduce(float(values[mesh.rank % 4]), axes="shard") for _ in range(30)]
+
+    found = run(add, Mesh({"replica": 2, "shard": 4}))
+
+    assert found[0] == found[4]
+    assert len(set(found[0])) > 1
+
+
 def test_values_are_copied_when_a_rank_enters() -> None:
     def clip(mesh: RankMesh) -> Any:
         mine = np.array([float(mesh.rank)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,16 @@ pytestmark = pytest.mark.array_library("torch")
 MESH = {"replica": 2, "shard": 2}
 
 
-def check(name: str, **options: Any) -> Any:
+def check(name: str, dtypes: Sequence[str] = ("float32",), **options: Any) -> Any:
     import torch_mesh_functions
 
     function = getattr(torch_mesh_functions, name)
-    return check_clipper(function, op="clip_by_global_norm", mesh=MESH, arrays="torch", dtypes=["float32"], **options)
+    return check_clipper(function, op="clip_by_global_norm", mesh=MESH, arrays="torch", dtypes=dtypes, **options)
 
 
 def test_right_function_is_not_blamed() -> None:
-    results = check("reduce_sum")
+    # The function returns a float of Python. The norm of float64 must not become a float32 on its way.
+    results = check("reduce_sum", ["float32", "float64"])
 
     assert results.findings == [], str(results)
     assert results.isolated
@@ -43,8 +44,10 @@ def test_clip_of_torch_is_blamed_for_what_is_wrong_without_a_mesh_only() -> None
 
     statuses = {result["case"].partition("/")[2].partition("@")[0]: result["status"] for result in results}
     failed = {case for case, status in statuses.items() if status == "fail"}
-    # torch cannot take the largest element of an empty tensor. The other two leave the range of float32.
-    assert failed <= {"norm-infinity-empty-part", "huge-in-one-process", "tiny-in-one-process"}, str(results)
+    # torch cannot take the largest element of an empty tensor. Two calls leave the range of float32. In gloo, the
+    # maximum of a number and NaN is the number.
+    wrong = {"norm-infinity-empty-part", "huge-in-one-process", "tiny-in-one-process"}
+    assert failed <= wrong | {"norm-infinity-nan-in-last-process"}, str(results)
     assert sum(status in ("pass", "documented") for status in statuses.values()) > 20
     assert statuses["owned"] == "unsupported"
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradclip_adapters.collectives import RankMesh
 
-__all__ = ["RIGHT", "WITH_EPSILON", "WRONG", "sum_addends_first"]
+__all__ = ["RIGHT", "WITH_EPSILON", "WRONG", "reduce_nowhere", "sum_addends_first"]
 
 Gradients = Sequence[np.ndarray[Any, Any] | None]
 Placements = Sequence[Mapping[str, Any]]
@@ -229,8 +229,22 @@ def average_coefficients(grads: Gradients, *, clip_norm: float, placements: Plac
     return [None if g is None else (g.astype(np.float64) * factor).astype(g.dtype) for g in grads]
 
 
+def reduce_nowhere(grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh) -> Any:
+    """Raise on all ranks."""
+    del clip_norm, placements
+    return grads, mesh.all_reduce(1.0, axes="nowhere")
+
+
 def clip_each_part(grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh) -> Any:
     return [scale([g], math.sqrt(sum_squares(g)), clip_norm)[0] for g in grads]
+
+
+def count_excluded(
+    grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh, need_clip: Sequence[bool]
+) -> Any:
+    norm = divide_by_copies(grads, placements, mesh)
+    pairs = zip(grads, scale(grads, norm, clip_norm), need_clip, strict=True)
+    return [clipped if flag else given for given, clipped, flag in pairs], norm
 
 
 def return_square(grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh) -> Any:
@@ -347,6 +361,7 @@ WRONG: dict[str, tuple[Callable[..., Any], str]] = {
     "average_coefficients": (average_coefficients, "coefficients-averaged"),
     "clip_each_part": (clip_each_part, "norm-of-each"),
     "return_square": (return_square, "no-root"),
+    "count_excluded": (count_excluded, "excluded-counted"),
     "sum_norms": (make_clip(sum_norms), "rank-norms-summed"),
     "return_own_norm": (return_own_norm, "part-of-norm-returned"),
     "drift": (drift, "processes-differ"),

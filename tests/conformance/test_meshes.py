@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from mesh_functions import RIGHT, WITH_EPSILON, WRONG, sum_addends_first
+from mesh_functions import RIGHT, WITH_EPSILON, WRONG, reduce_nowhere, sum_addends_first
 
 from gradclip_adapters.mesh_function import MeshFunction
 from gradclip_conformance import check_clipper
@@ -56,7 +56,9 @@ def test_order_of_each_rank_is_found(mesh: dict[str, int]) -> None:
     assert [finding["cause"] for finding in results.findings] == [cause], str(results)
 
 
-@pytest.mark.parametrize("name", ["average_coefficients", "return_square", "lose_nan", "reduce_nothing"])
+@pytest.mark.parametrize(
+    "name", ["count_excluded", "average_coefficients", "return_square", "lose_nan", "reduce_nothing"]
+)
 def test_wrong_function_has_one_cause(name: str) -> None:
     function, cause = WRONG[name]
     results = check_clipper(function, "clip_by_global_norm", mesh={"replica": 2, "shard": 2}, isolated=False)
@@ -147,9 +149,11 @@ def test_function_in_a_process_of_its_own_and_from_the_shell(tmp_path: Any, monk
         ({"replica": 3, "shard": 3}, "at most 8 ranks"),
         ({"replica": 0}, "a size is a whole number above 0"),
         ({}, "at least one axis"),
+        ("shard=2", "'shard=2' is no mesh: give the size of each axis"),
+        (4, "4 is no mesh: give the size of each axis"),
     ],
 )
-def test_mistaken_mesh_gets_a_line(mesh: dict[str, int], words: str) -> None:
+def test_mistaken_mesh_gets_a_line(mesh: Any, words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
         check_clipper(next(iter(RIGHT.values())), op="clip_by_global_norm", mesh=mesh)
 
@@ -157,6 +161,29 @@ def test_mistaken_mesh_gets_a_line(mesh: dict[str, int], words: str) -> None:
 def test_function_without_mesh_gets_a_line() -> None:
     with pytest.raises(TypeError, match="takes no parameter 'mesh'"):
         check_clipper(lambda grads, *, clip_norm: grads, op="clip_by_global_norm", mesh={"shard": 2})
+
+
+def test_function_on_a_mesh_without_one_gets_a_line() -> None:
+    with pytest.raises(TypeError, match=re.escape("or check it on a mesh such as {'shard': 2} (--mesh shard=2)")):
+        check_clipper(next(iter(RIGHT.values())), op="clip_by_global_norm")
+
+
+def test_function_that_raises_on_all_ranks_fails_also_where_they_own_other_gradients() -> None:
+    # The answers of its own process are checked.
+    results = check_clipper(reduce_nowhere, "clip_by_global_norm", mesh={"replica": 2, "shard": 2}, isolated=True)
+
+    assert "crash" not in {result["status"] for result in results}
+    assert [finding["cause"] for finding in results.findings] == ["raises"]
+
+
+def test_norm_that_is_no_number_is_found() -> None:
+    def clip(grads: Any, *, clip_norm: float, mesh: Any, placements: Any) -> Any:
+        clipped, _ = RIGHT["divide_by_copies"](grads, clip_norm=clip_norm, mesh=mesh, placements=placements)
+        return clipped, np.array(["large"])
+
+    results = check_clipper(clip, "clip_by_global_norm", mesh={"shard": 2}, isolated=False, dtypes=["float32"])
+
+    assert "pass" not in {result["status"] for result in results}, str(results)
 
 
 def test_adapter_with_a_mesh_gets_a_line() -> None:

@@ -331,6 +331,8 @@ def _fit_answer(case: Case, answer: Answer) -> list[str]:
     fitting += _fit_addends(case, reply, held, groups)
     if OPERATIONS[case.operation].is_global and _is_clipped_alone(case, reply, held):
         fitting.append("norm-of-each")
+    if OPERATIONS[case.operation].is_global and _counts_excluded(case, reply, held):
+        fitting.append("excluded-counted")
     size = get_mesh(case.call("")).size
     if any(_is_reproduced(case, reply, held, groups, right, size * eps) for eps in EPSILONS[1:]):
         fitting.append("epsilon-per-rank")
@@ -375,6 +377,15 @@ def _is_clipped_alone(case: Case, reply: Reply, held: Held) -> bool:
     return any(_is_reproduced(case, reply, held, groups, norms, eps) for eps in EPSILONS)
 
 
+def _counts_excluded(case: Case, reply: Reply, held: Held) -> bool:
+    """Return whether all ranks clip by the norm of all gradients, although some are excluded."""
+    members = [place for place, gradient in enumerate(case.gradients) if gradient.array is not None]
+    if len(members) == len(case.included):
+        return False
+    norms = _find_right(_Parts(_reduce_partial(case.call("")), members, case.norm_type))
+    return any(_is_reproduced(case, reply, held, [case.included], [norms], eps) for eps in EPSILONS)
+
+
 def _explain_rest(
     case: Case,
     reply: Reply,
@@ -384,7 +395,7 @@ def _explain_rest(
     right: Sequence[Sequence[float]],
 ) -> list[str]:
     """Explain an answer whose joined results are right: by the norm, or by copies that differ."""
-    if len(every) == 1 and reply.norm is not None:
+    if len(every) == 1 and reply.norm is not None and reply.norm.dtype in FORMATS and len(reply.norm.data):
         norm = float(np.asarray(read_float64_values(reply.norm)).ravel()[0])
         differs = _have_other_norms(reply)
         # A norm of zero on all ranks is no part: its powers have underflowed.

@@ -14,7 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.nn import Parameter
 
-from ...contract import Call, Reply, framework_call, name_type, read_text
+from ...contract import Array, Call, Reply, framework_call, name_type, read_text
 from ...mesh import Mesh, cut_call
 from ...mesh_function import show_placements
 from ...processes import Answer, Ask
@@ -76,12 +76,18 @@ def _read_result(result: Any, parameters: Sequence[Parameter], before: Sequence[
         rest = [_take_own(tensor) for tensor in clipped[len(before) :]]
         return Reply(
             gradients=read_arrays([_take_own(_share_again(*pair)) for pair in zip(clipped, before)] + rest),
-            norm=None if norm is None else read_array(torch.as_tensor(_take_own(norm))),
+            norm=None if norm is None else _read_norm(_take_own(norm)),
             inputs=read_arrays([_take_own(tensor) for tensor in before]),
         )
     except Exception as error:  # noqa: BLE001 - the value may be of any class, whose methods may raise anything
         message = "returned a value of type {}, which cannot be read: {}"
         return Reply((), malformed=message.format(name_type(result), read_text(error)))
+
+
+def _read_norm(norm: Any) -> Array:
+    # A float of Python has 53 bits, but a tensor that is made of it has torch's default dtype.
+    is_number = isinstance(norm, (int, float))
+    return read_array(torch.as_tensor(norm, dtype=torch.float64 if is_number else None))
 
 
 def _split(result: Any, parameters: Sequence[Parameter]) -> tuple[Sequence[Any], Any]:

@@ -328,10 +328,10 @@ def test_new_host_process_compiles_again(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [limit for limit in limits if limit in (LONG, 4 * LONG)] == [4 * LONG, LONG, 4 * LONG]
 
 
-def ask_raw_host(way: str, seconds: float, load_seconds: float = LONG) -> Answer:
+def ask_raw_host(way: str, seconds: float, start_seconds: float = LONG) -> Answer:
     """Return the answer to the bad call of `raw_host.py`."""
     host = HostProcess([sys.executable, str(HOSTS / "raw_host.py"), way], start_seconds=LONG)
-    host.load_seconds = load_seconds
+    host.start_seconds = start_seconds
     try:
         return host.ask(make_call(host.description.subjects[0].name, 2, clip_norm=5.0), seconds)
     finally:
@@ -344,7 +344,7 @@ def test_start_of_processes_is_not_the_time_of_the_call() -> None:
 
 
 def test_processes_that_never_start_are_told() -> None:
-    answer = ask_raw_host("never_started", LONG, load_seconds=0.5)
+    answer = ask_raw_host("never_started", LONG, start_seconds=0.5)
 
     assert isinstance(answer, TimedOut)
     assert answer.text == "The processes of the framework did not start within 0.5 s."

@@ -248,6 +248,11 @@ def _make_mixed(operation: str, dtype: str, axes: Mapping[str, int], free: Seque
         parts = [split([1.0, -1.0, 1.0, 1.0, 2.0, -2.0, 2.0, 3.0], free[0])]
         options = {"mesh": str(Mesh(axes)), "clip_norm": 5.0}
         yield _make_case(operation, f"at-threshold-of-parts@{free[0]}:{Mesh(axes)}", dtype, parts, options)
+        # The square of the last number is infinite. The other rank has an ordinary number.
+        huge = [split([1.0, HUGE[dtype]], free[0])]
+        options = {"mesh": str(Mesh(axes)), "clip_norm": 1.0}
+        name = f"huge-beside-small@{free[0]}:{Mesh(axes)}"
+        yield _make_case(operation, name, dtype, huge, options, expect("values", wide=True))
         # A comparison with NaN is false, so a maximum may lose it.
         for place, values in (("first", [math.nan, 1.0, 2.0, 3.0]), ("last", [3.0, 1.0, 2.0, math.nan])):
             options = {"mesh": str(Mesh(axes)), "clip_norm": 1.0, "norm_type": math.inf}

@@ -403,7 +403,11 @@ def _explain_rest(
             found = [(cause, find(every[0])) for cause, find in _list_models(get_mesh(case.call("")))]
             fitting = [one for one in found if math.isclose(norm, one[1][0], rel_tol=1e-3)]
             # The clip may be wrong, too, although this call does not show it.
-            causes = [cause for cause, norms in fitting if _is_reproduced(case, reply, held, groups, [norms], 0.0)]
+            causes = [
+                cause
+                for cause, norms in fitting
+                if any(_is_reproduced(case, reply, held, groups, [norms], eps) for eps in EPSILONS)
+            ]
             return list(dict.fromkeys([*causes, *(["part-of-norm-returned"] if differs or fitting else [])]))
     return ["processes-differ"] if reply.apart else []
 

@@ -4,7 +4,7 @@ To start a host, the suite launches the process and sends `hello`. Within the st
 before it runs foreign code. Within the load limit, it must send `about` or `failed`.
 
 For each call, the suite sends one `call`, and the answer must come back within the time limit of a case. If the host
-says that processes are `starting`, they get the load limit. When they have `started`, the time of the call begins anew.
+says that processes are `starting`, they get the start limit. The time of the call begins anew when they have `started`.
 If anything else happens, the suite ends the process. The reason becomes the answer to this call, and the next call
 starts a new process.
 
@@ -160,7 +160,7 @@ class HostProcess:
         except _ProcessesLate:
             self._end()
             return TimedOut(
-                self.load_seconds, f"The processes of the framework did not start within {self.load_seconds:g} s."
+                self.start_seconds, f"The processes of the framework did not start within {self.start_seconds:g} s."
             )
         except TimeoutError:
             self._end()
@@ -316,7 +316,7 @@ class HostProcess:
         Raises
         ------
         TimeoutError
-            If no answer comes within the time, or if the processes do not start within the load limit.
+            If no answer comes within the time, or if the processes do not start within the start limit.
         """
         line = self._receive(timeout)
         for _ in range(2 * STARTS):
@@ -324,7 +324,7 @@ class HostProcess:
             if kind is None:
                 break
             try:
-                line = self._receive(self.load_seconds if kind == "starting" else timeout)
+                line = self._receive(self.start_seconds if kind == "starting" else timeout)
             except TimeoutError:
                 if kind == "starting":
                     raise _ProcessesLate from None

@@ -34,9 +34,14 @@ def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Exp
         if every <= {Kind.NAN} and all(formula.small == 0 for formula in formulas if formula != PLAIN):
             return Explanation.of("zero-over-zero" if threshold == 0 else "zero-norm-nan")
         return None
-    if math.isinf(threshold) and (group.kinds <= {Kind.NAN, Kind.PARTLY} or group.kinds <= {Kind.ZERO}):
+    if _is_infinite(group) and (group.kinds <= {Kind.NAN, Kind.PARTLY} or group.kinds <= {Kind.ZERO}):
         return Explanation.of("infinite-threshold-nan", effect=say_what_became(group, math.inf))
     return None
+
+
+def _is_infinite(group: Group) -> bool:
+    """Return whether the threshold is infinite, or becomes infinite in the dtype of a gradient."""
+    return any(group.threshold > FORMATS[tensor.given.dtype].largest for tensor in group.tensors)
 
 
 def _explain_negative(group: Group, formulas: Sequence[Formula]) -> Explanation:

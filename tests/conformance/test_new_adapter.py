@@ -101,12 +101,15 @@ def test_numbers_of_cells_are_those_of_the_plan(style: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("style", ["functional", "in-place"])
 def test_filled_in_adapter_honours_the_abilities_that_need_no_code(style: str, tmp_path: Path) -> None:
     text = write_files("filled", style, "clip_by_global_norm")["filled.py"]
+    in_place = style == "in-place"
     for comment, name in ABILITY.findall(text):
+        # A clip in place refuses gradients that cannot be written, so its adapter does not declare them.
+        if in_place and "cannot be written" in FEATURES[name]:
+            continue
         if not comment.startswith("    # 0 cells") and "To do" not in comment and "optimizer" not in comment:
             text = declare(text, name)
     start = text.index("    results, norm = gradclip_spec.")
     end = text.index("def make_tensor")
-    in_place = style == "in-place"
     body = (
         "    threshold, flags = options.pop('clip_norm'), options.pop('need_clip')\n"
         "    clipped, norm = gradclip_spec.clip_by_global_norm(\n"

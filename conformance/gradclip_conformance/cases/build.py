@@ -81,11 +81,14 @@ def round_to_tensor(values: np.ndarray[Any, Any], dtype: str) -> Gradient:
 
 
 @functools.cache
-def make_very_long(dtype: str) -> Gradient:
-    """Return a gradient with the norm 8, half of it in two elements beyond 2**20. All cases share its memory."""
+def make_very_long() -> Gradient:
+    """Return a float32 gradient with the norm 8, half of it in two elements beyond 2**20. All cases share its memory.
+
+    To pass it on and to judge it takes as long as hundreds of short gradients, so one dtype must do.
+    """
     values = np.zeros(2**20 + 3)
     values[[0, 1, -2, -1]] = 4.0, -4.0, 4.0, -4.0
-    return round_to_tensor(values, dtype)
+    return round_to_tensor(values, "float32")
 
 
 def make_odd_nans() -> Gradient:

@@ -101,7 +101,7 @@ def _make_value_cases(make: Maker) -> Iterator[Case]:
         ("three-and-four-dimensional", deep, 1.5),
         ("uneven-length", uneven, 1.5),
         ("min-and-max-of-every-form", forms, 2.0, {"min": -0.5}),
-        *([("beyond-a-million", make_very_long(dtype), 2.0)] if dtype in WIDE else []),
+        *([("beyond-a-million", make_very_long(), 2.0)] if dtype == "float32" else []),
     )
     yield from _ask_one_bound(make, forms)
     two = [make.tensor([8.0, -8.0, 0.125]), make.tensor([0.5, 2.0, -2.0, 1.5], (2, 2))]
@@ -214,7 +214,8 @@ def _make_norm_cases(make: Maker) -> Iterator[Case]:
         # No common block size divides this length.
         long = round_to_tensor(np.tile([1.0, -2.0, 2.0], 3367), dtype)
         yield make.case("scaled-above", "ten-thousand-elements", long, 1.0)
-        yield make.case("scaled-above", "beyond-a-million", make_very_long(dtype), 1.0)
+        if dtype == "float32":
+            yield make.case("scaled-above", "beyond-a-million", make_very_long(), 1.0)
     if dtype != "bfloat16":
         # The only nonzero elements are where kernels cut long arrays, so that a lost part changes the result.
         values = np.zeros(EDGES[-1] + 1)

@@ -1,7 +1,8 @@
 """Load the rule catalogue: each rule as data, from the TOML files in this folder.
 
 Each file holds one theme. Each entry defines one rule for each of its operations: a list of them, or a group, which is
-`"every"` operation, `"every norm"`, or `"every other norm"` than `norm` and `global-norm`. A rule id joins the
+`"every"` operation, `"every norm"`, or `"every but sums"`: each whose results have the form of its gradients. A group
+leaves out the operations for which another entry defines the rule by name, at another level. A rule id joins the
 operation and the rule's name, as in `global-norm.excluded-not-counted`. Ids are never reused.
 `python -m gradclip_spec.rules` prints the rule catalogue.
 """
@@ -42,14 +43,11 @@ LEVELS = {
     "unspecified": "not defined anywhere: recorded, never judged",
 }
 
-_NORMS = [prefix for prefix, operation in PREFIXES.items() if operation.is_by_norm]
-
 #: Names of groups of operations. A rule of a group needs cases as soon as an operation is added.
 _GROUPS = {
     "every": [*PREFIXES],
-    "every norm": _NORMS,
-    # The documents have rules for the first two norms, so that some of their rules have another level.
-    "every other norm": [prefix for prefix in _NORMS if prefix not in ("norm", "global-norm")],
+    "every norm": [prefix for prefix, operation in PREFIXES.items() if operation.is_by_norm],
+    "every but sums": [prefix for prefix, operation in PREFIXES.items() if not operation.sums_examples],
 }
 
 _KEYS = {"id", "operations", "level", "statement", "formula", "source"}
@@ -96,15 +94,20 @@ def load() -> tuple[Rule, ...]:
     ValueError
         If an entry is malformed or an id appears twice.
     """
-    rules: dict[str, Rule] = {}
+    made: list[tuple[bool, Rule]] = []
     for theme in THEMES:
         text = files(__name__).joinpath(f"{theme}.toml").read_text(encoding="utf-8")
         for entry in tomllib.loads(text)["rule"]:
-            for rule in _make_rules(entry, theme):
-                if rule.id in rules:
-                    message = f"the rule {rule.id} appears twice, in {rules[rule.id].theme}.toml and in {theme}.toml"
-                    raise ValueError(message)
-                rules[rule.id] = rule
+            made += [(isinstance(entry["operations"], str), rule) for rule in _make_rules(entry, theme)]
+    named = {rule.id for is_of_group, rule in made if not is_of_group}
+    rules: dict[str, Rule] = {}
+    for is_of_group, rule in made:
+        if is_of_group and rule.id in named:
+            continue
+        if rule.id in rules:
+            message = f"the rule {rule.id} appears twice, in {rules[rule.id].theme}.toml and in {rule.theme}.toml"
+            raise ValueError(message)
+        rules[rule.id] = rule
     return tuple(rules.values())
 
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gradclip_adapters.operations import PREFIXES
+
 from ..build import DTYPES, NORM_OPERATIONS, VALUES, Maker, list_makers, make_tensor
 from ..model import Case, expect
 
@@ -19,11 +21,11 @@ NORM_TYPES = {"norm-one": 1.0, "norm-infinity": math.inf}
 
 def make_cases() -> Iterator[Case]:
     """Yield all cases of this theme."""
-    for make in [*list_makers("float32"), *list_makers("float32", ["block-rms", "average-norm", "unitwise"])]:
+    for make in list_makers("float32", PREFIXES):
         # An empty list says nothing about the number of examples, so no clip per example gets one.
+        if make.operation.sums_examples:
+            continue
         yield make.case("empty-list", "nothing", [], 1.0, COUNT)
-    for make in list_makers("float32", ["block-rms", "average-norm", "per-example"]):
-        yield from _mix_dtypes(make)
     for dtype in DTYPES:
         for make in list_makers(dtype):
             yield from _ask_none(make)
@@ -33,8 +35,10 @@ def make_cases() -> Iterator[Case]:
             yield from _ask_lists(make)
             yield from _ask_sparse(make)
             yield from _ask_accepted(make)
-    for make in list_makers("float32"):
-        yield from _mix_dtypes(make)
+    for make in list_makers("float32", PREFIXES):
+        # A unit has one dtype, so the cases of units mix the dtypes of tensors themselves.
+        if not make.operation.divides_gradients:
+            yield from _mix_dtypes(make)
     for make in list_makers("float32", NORM_OPERATIONS):
         if make.operation.returns_norm:
             yield make.case("empty-list", "returned-norm", [], 1.0, expect("returned-norm"), ["returns_norm"])

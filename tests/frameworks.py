@@ -20,6 +20,7 @@ __all__ = [
     "ADAPTERS",
     "BACKENDS",
     "MODULES",
+    "RECIPES",
     "TORCH_BASED",
     "find_python",
     "has_framework",

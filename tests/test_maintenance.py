@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from frameworks import RECIPES
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -45,6 +47,21 @@ def test_actions_are_pinned_by_commit(workflow: str) -> None:
 
     assert used
     assert [line for line in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", line)] == []
+
+
+def test_weekly_workflow_lists_every_framework_with_its_python(tmp_path: Path) -> None:
+    text = (WORKFLOWS / "frameworks.yml").read_text(encoding="utf-8")
+    script = textwrap.dedent(text.partition("        run: |\n")[2].partition("\n\n  adapter:")[0])
+    output = tmp_path / "output"
+
+    subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env={**os.environ, "GITHUB_OUTPUT": str(output)}, check=True
+    )
+
+    name, _, value = output.read_text(encoding="utf-8").partition("=")
+    assert name == "frameworks"
+    found = {one["name"]: one["python"] for one in json.loads(value)}
+    assert found == {name: recipe.python or "3.11" for name, recipe in RECIPES.items()}
 
 
 def test_citation_names_the_version_that_is_released() -> None:

@@ -1,7 +1,7 @@
 """Find adapters: by a name, in a file, or as a function.
 
-`BUILT_IN` repeats the entry points of `pyproject.toml`, because a host in a framework's own Python (3.7, without this
-package) has no metadata to read. A test proves that the two agree.
+Adapters of other distributions have entry points. Ours are in a table of this module, because a host in a framework's
+own Python runs from these files, without the metadata of an installed package.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ __all__ = [
 #: The kinds of arrays that a function on a mesh can get.
 ARRAYS = ("numpy", "torch")
 
+#: Our adapters by name, as "module:object". Each has a table in `environments.toml`, too, which says what it needs.
 BUILT_IN = {
     "numpy": "gradclip_adapters.reference:numpy",
     "reference-array-api-strict": "gradclip_adapters.reference:array_api_strict",

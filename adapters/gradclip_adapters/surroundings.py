@@ -114,24 +114,28 @@ _PUT_BACK: Mapping[str, Callable[[Any], Any]] = {
 def watch_memory(arrays: Sequence[Any]) -> Callable[[], tuple[str, ...]]:
     """Return a function that names the memory that has changed by then: of a read-only array, or beside an array."""
     views = [one for one in arrays if one is not None and (isinstance(one.base, np.ndarray) or not one.flags.writeable)]
-    protected = {id(_find_buffer(one)) for one in views if not one.flags.writeable}
-    buffers = {id(buffer): buffer for buffer in map(_find_buffer, views)}
-    before = {}
-    for key, buffer in buffers.items():
+    # Grouped at once: a long list has as many buffers as arrays.
+    buffers: dict[int, tuple[np.ndarray[Any, Any], list[Any]]] = {}
+    for one in views:
+        buffer = _find_buffer(one)
+        buffers.setdefault(id(buffer), (buffer, []))[1].append(one)
+    before = []
+    for buffer, inside in buffers.values():
         mask = np.ones(buffer.nbytes, bool)
-        for one in views:
-            if one.flags.writeable and _find_buffer(one) is buffer:
+        for one in inside:
+            if one.flags.writeable:
                 start = one.__array_interface__["data"][0] - buffer.__array_interface__["data"][0]
                 strides = (*one.strides, 1)
                 np.ndarray((*one.shape, one.itemsize), bool, mask, start if one.size else 0, strides)[...] = False
         # Most buffers hold a transposed or a reversed array, and nothing beside it.
         if mask.any():
-            before[key] = mask, buffer.reshape(-1).view(np.uint8)[mask]
+            what = BESIDE if all(one.flags.writeable for one in inside) else READ_ONLY
+            before.append((what, buffer, mask, buffer.reshape(-1).view(np.uint8)[mask]))
 
     def look() -> tuple[str, ...]:
-        for key, (mask, old) in before.items():
-            if not np.array_equal(buffers[key].reshape(-1).view(np.uint8)[mask], old):
-                return (READ_ONLY if key in protected else BESIDE,)
+        for what, buffer, mask, old in before:
+            if not np.array_equal(buffer.reshape(-1).view(np.uint8)[mask], old):
+                return (what,)
         return ()
 
     return look

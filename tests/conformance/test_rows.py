@@ -59,6 +59,21 @@ def test_quick_check_leaves_out_long_lists_and_threads() -> None:
     assert {len(case.gradients) > 32 for case in left_out} == {True, False}
 
 
+def test_modes_of_a_function_share_its_rows() -> None:
+    names = ("clip[fast=True]", "clip[fast=False]", "clip", "other_clip")
+    subjects = [EntryPoint(name, "clip_by_norm", dtypes=("float32", "float64")) for name in names]
+    asked: dict[str, list[str]] = {name: [] for name in names}
+    for cell in plan_rows(subjects, Selection(), 60):
+        asked[cell.subject.name].append(cell.case.id)
+
+    all_rows = asked["clip[fast=True]"]
+    assert asked["other_clip"] == all_rows
+    for name in ("clip[fast=False]", "clip"):
+        assert set(asked[name]) < set(all_rows)
+        assert 0 < len(asked[name]) <= 15
+    assert set(asked["clip[fast=False]"]).isdisjoint(asked["clip"])
+
+
 def test_the_same_seed_draws_the_same_rows_everywhere() -> None:
     drawn = [draw_levels(operation, number, 7) for operation in ("value", "global-norm") for number in range(50)]
 

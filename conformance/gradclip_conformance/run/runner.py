@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
@@ -71,6 +71,9 @@ SIGNAL_SECONDS = 0.25
 #: host and suite wait for each other, and a run of NumPy takes half as long again.
 CALLS_UNDER_WAY, BYTES_UNDER_WAY = 128, 16 << 20
 
+#: Each mode of a function but the first gets one of so many rows.
+OF_MODES = 4
+
 #: The folders of an absolute path, alone or after a sign, such as in `--output=/data/runs/run.jsonl`.
 FOLDERS = re.compile(r"(?<![^\s=,:'\"])(?:[A-Za-z]:)?[\\/](?:[^\\/\s=]+[\\/])+")
 
@@ -83,6 +86,8 @@ def plan_rows(
     subjects: Sequence[EntryPoint], selection: Selection, rows: int = ROWS, seed: int = 0, *, quick: bool = False
 ) -> list[PlannedCell]:
     """Return the cells of the sampler. Each subject gets only calls that its abilities allow.
+
+    The modes of a function share its rows.
 
     With `quick`, rows that take much time are left out, unless the selection names them.
 
@@ -98,13 +103,24 @@ def plan_rows(
             continue
         planned = [
             (number, PlannedCell(subject, case, None))
-            for subject in subjects
-            if subject.operation == operation
+            for subject, every, first in _deal_rows([each for each in subjects if each.operation == operation])
             for number, case in list_cases(subject, rows, seed)
-            if selection.holds(case) and not (quick and case.takes_long)
+            if number % every == first and selection.holds(case) and not (quick and case.takes_long)
         ]
         found += [cell for _, cell in sorted(planned, key=lambda row: row[0])]
     return found
+
+
+def _deal_rows(subjects: Sequence[EntryPoint]) -> Iterator[tuple[EntryPoint, int, int]]:
+    """Yield each subject, with n and k: it gets the rows whose number is k modulo n.
+
+    The modes of a function share most of its code. So the first mode gets all rows, and each other one its own part.
+    """
+    modes: Counter[str] = Counter()
+    for subject in subjects:
+        function, _, _ = subject.name.partition("[")
+        yield (subject, OF_MODES, modes[function] % OF_MODES) if modes[function] else (subject, 1, 0)
+        modes[function] += 1
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
 from gradclip_adapters.contract import Array, Gradient
 from gradclip_adapters.operations import PREFIXES, Operation
+from gradclip_adapters.recipes import Recipe, expand
 
 from ..oracle.formats import FORMATS, encode, round_all
 from .literals import make_scattered
@@ -84,11 +85,11 @@ def round_to_tensor(values: np.ndarray[Any, Any], dtype: str) -> Gradient:
 def make_very_long() -> Gradient:
     """Return a float32 gradient with the norm 8, half of it in two elements beyond 2**20. All cases share its memory.
 
-    To pass it on and to judge it takes as long as hundreds of short gradients, so one dtype must do.
+    To pass it on and to judge it takes as long as hundreds of short gradients, so one dtype must do. The host makes it
+    from its recipe: zeros, and the number 4 in the two first and the two last places.
     """
-    values = np.zeros(2**20 + 3)
-    values[[0, 1, -2, -1]] = 4.0, -4.0, 4.0, -4.0
-    return round_to_tensor(values, "float32")
+    recipe, shape = Recipe("edges", exponent=2), (2**20 + 3,)
+    return Gradient("", Array("float32", shape, expand(recipe, "float32", shape), recipe))
 
 
 def make_odd_nans() -> Gradient:

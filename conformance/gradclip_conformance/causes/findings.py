@@ -23,7 +23,7 @@ __all__ = ["UNEXPLAINED", "Known", "find_findings", "find_origin", "keep_evidenc
 #: A cell is large if its gradients have more bytes than this.
 LARGE = 1 << 18
 #: The answers of large cells are kept for the models until the gradients of these cells have this many bytes in all.
-HELD = 1 << 25
+HELD = 1 << 23
 
 #: A finding leaves out a parameter that has more values than this.
 TOLD = 4

@@ -252,7 +252,9 @@ def _list_models(mesh: Mesh) -> Iterator[tuple[str, FindNorms]]:
         for axes in combinations(every, count):
             yield "copies-counted", partial(_Parts.reduce, axes=every, counted_once=axes)
             for counted_once in (list(axes), every, none):
-                yield "axes-left-out", partial(_Parts.reduce, axes=axes, counted_once=counted_once)
+                reduce = partial(_Parts.reduce, axes=axes, counted_once=counted_once)
+                yield "axes-left-out", reduce
+                yield "axes-left-out", partial(_mistake_owned, find=reduce)
 
 
 def explain_on_meshes(cells: Sequence[Judged], preferred: Sequence[str] = ()) -> list[Explanation | None]:

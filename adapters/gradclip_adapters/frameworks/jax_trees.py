@@ -22,6 +22,7 @@ from ..arrays import (
 )
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 from ..mesh import Mesh, get_mesh
+from ..operations import OPERATIONS
 from .answering import DeclaredAdapter, read_each
 from .jax_devices import Placement, choose_device, compare_devices
 
@@ -180,7 +181,8 @@ def _clip(entry: EntryPoint, call: Call, tree: Any) -> tuple[Any, Any]:
     # The compiler traces a threshold that is an array. A number is a constant to it.
     is_traced = "tensor_threshold" in call.options
     traced = {name: value for name, value in kept.items() if is_traced and name in THRESHOLDS}
-    traced.update(_build_parameters(call))
+    if OPERATIONS[entry.operation].divides_gradients:
+        traced.update(_build_parameters(call))
 
     def clip(values: Any, arguments: dict[str, Any]) -> tuple[Any, Any]:
         found: tuple[Any, Any] = entry.clip(values, **{**kept, **arguments})
@@ -192,9 +194,7 @@ def _clip(entry: EntryPoint, call: Call, tree: Any) -> tuple[Any, Any]:
 
 
 def _build_parameters(call: Call) -> dict[str, Any]:
-    """Return the parameters, if the gradients have any. In JAX, what has no gradient is no parameter."""
-    if all(gradient.parameter is None for gradient in call.gradients):
-        return {}
+    """Return the parameters. In JAX, what has no gradient is no parameter."""
     with_gradient = [replace(one, parameter=one.array and one.parameter) for one in call.gradients]
     every = build_parameters(with_gradient, _make_array)
     return {"parameters": every[0] if call.options.get("as_single") else every}

@@ -36,7 +36,19 @@ def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Exp
         return None
     if _is_infinite(group) and (group.kinds <= {Kind.NAN, Kind.PARTLY} or group.kinds <= {Kind.ZERO}):
         return Explanation.of("infinite-threshold-nan", effect=say_what_became(group, math.inf))
+    if _is_infinite_in_narrower(group):
+        return Explanation.of("infinite-threshold-nan", effect="nan in the narrower dtype")
     return None
+
+
+def _is_infinite_in_narrower(group: Group) -> bool:
+    """Return whether a finite threshold spoils only the gradients of dtypes that do not hold it."""
+    narrow = [tensor for tensor in group.tensors if group.threshold > FORMATS[tensor.given.dtype].largest]
+    others = [tensor for tensor in group.tensors if tensor not in narrow]
+    if not narrow or not others or not all(tensor.kind in (Kind.NAN, Kind.PARTLY) for tensor in narrow):
+        return False
+    factor = min(Fraction(1), Fraction(group.threshold) / group.norm) * group.seen.rate
+    return all(tensor.is_scaled_by(factor, group.compute_bound(tensor)) for tensor in others)
 
 
 def _is_infinite(group: Group) -> bool:

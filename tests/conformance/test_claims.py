@@ -18,7 +18,8 @@ from click.testing import CliRunner
 from gradclip_adapters.contract import EntryPoint
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cli import gradclip
-from gradclip_conformance.judge.model import Claim, select_claims
+from gradclip_conformance.judge.claims import select_claims
+from gradclip_conformance.judge.model import Claim
 from gradclip_conformance.known.claims import (
     CLAIMS,
     PREDICTIONS,

@@ -589,6 +589,13 @@ def test_missing_answer_has_its_own_status(answer: Answer, status: str) -> None:
     assert judge_answers(build_case(expect("values"), TRIANGLE, clip_norm=1.0), answer).status == status
 
 
+def test_answer_without_gradients_has_a_word_of_its_own() -> None:
+    asked = build_case(expect("values"), TRIANGLE, clip_norm=1.0)
+    found = judge_answers(asked, Replied(Reply((), malformed="returned 'no list'")))
+
+    assert (found.status, found.behaviour) == ("fail", "malformed")
+
+
 def test_undefined_behaviour_is_recorded() -> None:
     asked = build_case(expect("recorded"), TRIANGLE, clip_norm=nan)
 
@@ -721,6 +728,8 @@ class TestClaimedBehaviour:
         )
         elsewhere = replace(asked, rule="global-norm.scaled-above")
         assert judge_answers(elsewhere, Raised("ValueError", ""), claims=(claim,)).status == "fail"
+        changed = Raised("ValueError", "", inputs=(make_array([0.0, 0.0]),))
+        assert judge_answers(asked, changed, claims=(claim,)).status == "fail"
 
     def test_passing_answer_is_not_documented(self) -> None:
         claim = Claim("library.clip", ("*",), None, "all-zero", "gives zeros", "its page")

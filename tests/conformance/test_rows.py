@@ -294,7 +294,7 @@ def test_whole_call_measurement_equals_element_by_element_measurement(row: RowCa
         for g in case.gradients
     ]
     slow = measure(case, prediction, results, case.included)
-    fast = WholeCall(case, dict(case.expectation.parameters)["exact"]).measure(results)
+    fast = WholeCall(case).measure(results, exact=dict(case.expectation.parameters)["exact"])
     assert fast.grade == slow.grade
     assert fast.ulp == pytest.approx(slow.ulp, rel=1e-6, abs=0.1)
 

@@ -124,6 +124,18 @@ def test_missing_norm_is_named() -> None:
     assert found == {("fail", "global-norm.returned-norm")}
 
 
+def returns_a_rough_norm(grads: Any, *, clip_norm: float, norm_type: float = 2.0) -> Any:
+    clipped, norm = clip(grads, clip_norm, norm_type)
+    return clipped, norm * (1 + 3 * 2.0**-23)
+
+
+def test_poor_norm_is_of_poor_quality() -> None:
+    # The error is beyond the budget of 2 ulp, and within the error bound of a sum in float32.
+    levels = {**FINITE, "size": {"s33", "s513"}, "data": {"numbers"}, "dtype": {"float32"}, "norm": {"no-norm"}}
+
+    assert list_broken(judge_rows(returns_a_rough_norm, levels)) == {("quality", None)}
+
+
 def test_changed_input_is_named_only_if_the_function_must_not_change_it() -> None:
     levels = {**ABOVE, "layout": {"contiguous", "fortran", "strided", "reversed"}}
 

@@ -17,18 +17,8 @@ from gradclip_adapters.contract import DTYPES, Array, Call, EntryPoint, Gradient
 from gradclip_adapters.operations import OPERATIONS
 
 from ..judge.arrays import measure_norm_distance, read_norm
-from ..judge.model import (
-    Answer,
-    Claim,
-    Connection,
-    Died,
-    Mistaken,
-    NotSupported,
-    Raised,
-    Replied,
-    TimedOut,
-    select_claims,
-)
+from ..judge.claims import select_claims
+from ..judge.model import Answer, Claim, Connection, Died, Mistaken, NotSupported, Raised, Replied, TimedOut
 from ..oracle.bulk import compute_exact_norm, measure_largest_error, measure_largest_gap
 from ..oracle.formats import FORMATS, round_all
 from ..oracle.formula import PLAIN, Formula

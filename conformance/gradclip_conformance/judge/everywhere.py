@@ -8,7 +8,7 @@ If an answer breaks one of these rules, the cell fails, and names the broken rul
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gradclip_adapters.contract import Reply
@@ -18,33 +18,20 @@ from ..cases.model import Case, Expect, expect
 from ..oracle.predict import predict
 from ..oracle.question import get_clipping_threshold
 from .arrays import has_same_bits
+from .expectation import Expectation, resolve
 from .model import Context
 
 __all__ = ["list_also_expected", "make_case_of_broken_rule"]
 
-#: Expectations that judge every included element themselves, or whose calls have no defined result.
-JUDGE_ELEMENTS = (
-    "values",
-    "norm-over-axes",
-    "not-silent",
-    "recorded",
-    "refused",
-    "raises-on-nonfinite",
-    "rounded-bounds",
-    "scaled-once",
-    "sparse-sum",
-)
 
-#: Expectations of results that are not clipped gradients: parameters after several steps, and derivatives.
-OTHER_RESULTS = ("update", "derivative")
-
-
-def list_also_expected(context: Context, reply: Reply) -> Iterator[tuple[str, Case]]:
-    """Yield each rule that a reply must keep, and a case that makes the same call under this rule."""
-    case = context.case
-    operation = case.rule.partition(".")[0]
+def list_also_expected(context: Context, reply: Reply) -> Iterator[Case]:
+    """Yield a case that makes the same call under each other rule that a reply must keep."""
     for name, expectation in _list_rules(context, reply):
-        yield f"{operation}.{name}", replace(case, rule=f"{operation}.{name}", expectation=expectation)
+        yield _make_case(context.case, name, expectation)
+
+
+def _make_case(case: Case, rule: str, expectation: Expect) -> Case:
+    return replace(case, rule=f"{OPERATIONS[case.operation].prefix}.{rule}", expectation=expectation)
 
 
 def make_case_of_broken_rule(case: Case, rule: str) -> Case | None:
@@ -57,49 +44,28 @@ def make_case_of_broken_rule(case: Case, rule: str) -> Case | None:
         "inputs-not-mutated": expect("inputs-kept"),
         "in-place-written": expect("inputs-written"),
         "shards-as-whole": expect("processes-agree"),
-        **dict(() if _judges_elements(case) else _list_element_rules(case)),
+        **dict(_list_element_rules(case)),
     }
     expectation = known.get(rule.partition(".")[2])
     return None if expectation is None else replace(case, rule=rule, expectation=expectation)
 
 
 def _list_rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
-    case, expectation = context.case, context.case.expectation
+    case, expectation = context.case, resolve(context.case.expectation)
     # The norm and the copies are those of the first process. If they differ elsewhere, they need not be right here.
     if reply.apart:
         yield "shards-as-whole", expect("processes-agree")
-    if expectation.name in OTHER_RESULTS:
-        yield from _list_effect_rules(context, reply)
-        return
-    if expectation != expect("structure", aspect="dtype"):
-        yield "dtype-kept", expect("structure", aspect="dtype")
-    if case.excluded:
-        yield "excluded-untouched", expect("untouched", indices=case.excluded)
-    if not _judges_elements(case):
-        yield from _list_element_rules(case)
-    # The error bound for mixed dtypes is that of the coarsest dtype, because the norm may be rounded to it. Elements of
-    # finer dtypes must still keep the direction, because they are rounded only in their own dtype.
-    if OPERATIONS[case.operation].is_global and _has_several_dtypes(case) and None not in predict(case).norms:
-        yield "direction-kept", expect("metamorphic", relation="direction")
-    if reply.norm is not None and _has_a_norm(context):
-        finite = predict(case).norms[0] is not None
-        yield "returned-norm" if finite else "returned-norm-nonfinite", expect("returned-norm")
-    yield from _list_effect_rules(context, reply)
-
-
-def _has_a_norm(context: Context) -> bool:
-    """Return whether the norm of a case is defined, and is not judged by the case's own expectation."""
-    case = context.case
-    defined = OPERATIONS[case.operation].is_global and case.expectation.name not in ("returned-norm", "scaled-once")
-    # If a case excuses arithmetic that leaves the range, it also excuses the norm.
-    excused = dict(case.expectation.parameters).get("leaves_range", False)
-    return defined and not excused and not context.flushes_subnormals
-
-
-def _judges_elements(case: Case) -> bool:
-    expectation = case.expectation
-    indices: Sequence[int] = dict(expectation.parameters).get("indices", ())
-    return expectation.name in JUDGE_ELEMENTS or (bool(indices) and set(case.included) <= set(indices))
+    if expectation.gives_gradients:
+        if case.expectation != expect("structure", aspect="dtype"):
+            yield "dtype-kept", expect("structure", aspect="dtype")
+        if case.excluded:
+            yield "excluded-untouched", expect("untouched", indices=case.excluded)
+        if not (expectation.judges_elements and {*case.included} <= {*expectation.list_judged_gradients(case)}):
+            yield from _list_element_rules(case)
+        if OPERATIONS[case.operation].is_global and not expectation.is_about_all:
+            yield from _list_direction_rules(case)
+        yield from _list_norm_rules(context, expectation, reply)
+    yield from _list_effect_rules(context, expectation, reply)
 
 
 def _list_element_rules(case: Case) -> Iterator[tuple[str, Expect]]:
@@ -119,17 +85,37 @@ def _list_element_rules(case: Case) -> Iterator[tuple[str, Expect]]:
     yield "identity-below" if below else "scaled-above", expect("values")
 
 
-def _has_several_dtypes(case: Case) -> bool:
-    return len({array.dtype for i in case.included if (array := case.gradients[i].array) is not None}) > 1
+def _list_direction_rules(case: Case) -> Iterator[tuple[str, Expect]]:
+    # The error bound for mixed dtypes is that of the coarsest dtype, because the norm may be rounded to it. Elements of
+    # finer dtypes must still keep the direction, because they are rounded only in their own dtype.
+    dtypes = {array.dtype for i in case.included if (array := case.gradients[i].array) is not None}
+    if len(dtypes) > 1 and None not in predict(case).norms:
+        yield "direction-kept", expect("metamorphic", relation="direction")
 
 
-def _list_effect_rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
+def _list_norm_rules(context: Context, expectation: Expectation, reply: Reply) -> Iterator[tuple[str, Expect]]:
+    case = context.case
+    if not OPERATIONS[case.operation].is_global:
+        return
+    if expectation.is_about_all:
+        if "returns_norm" in context.subject.features:
+            yield "returned-norm", expect("returned-norm", quick=True)
+        return
+    # If a case excuses arithmetic that leaves the range, it also excuses the norm.
+    excused = context.flushes_subnormals or dict(case.expectation.parameters).get("leaves_range", False)
+    if reply.norm is not None and not excused and case.expectation.name not in ("returned-norm", "scaled-once"):
+        finite = predict(case).norms[0] is not None
+        yield "returned-norm" if finite else "returned-norm-nonfinite", expect("returned-norm")
+
+
+def _list_effect_rules(context: Context, expectation: Expectation, reply: Reply) -> Iterator[tuple[str, Expect]]:
     case = context.case
     if reply.inputs is not None and case.expectation.name not in ("inputs-kept", "inputs-written"):
         if "functional" in context.subject.features:
             yield "inputs-not-mutated", expect("inputs-kept")
         elif "in_place" in context.subject.features and _are_inputs_different(reply):
-            yield "in-place-written", expect("inputs-written")
+            by = case.expectation if expectation.is_about_all else None
+            yield "in-place-written", expect("inputs-written", by=by)
     if reply.shared:
         yield "results-independent", expect("no-shared-memory")
     if reply.disturbed:

@@ -19,7 +19,9 @@ from gradclip_reports.values import format_count
 from ..cases.literals import NoScript
 from ..cases.model import Case, Expect
 from ..cases.patterns import suggest_known
+from ..oracle.comparison import Comparison, compare_formulas
 from ..oracle.formats import FORMATS
+from ..oracle.formula import Formula
 from ..oracle.model import Prediction
 from ..oracle.question import find_narrowest
 from .model import Answer, Context, Script, Verdict
@@ -53,6 +55,12 @@ class Expectation:
     takes_malformed: ClassVar[bool] = False
     #: Whether results are compared with each other or with the input, and not with exact results.
     relates: ClassVar[bool] = False
+    #: Whether the results are clipped gradients, and not parameters or derivatives.
+    gives_gradients: ClassVar[bool] = True
+    #: Whether the class judges the elements of all gradients that it is about, or their results are not defined.
+    judges_elements: ClassVar[bool] = False
+    #: Whether the case is about all rules of a call, so that a poor answer under any of them counts.
+    is_about_all: ClassVar[bool] = False
     #: Whether the script of a case makes the call a second time inside the framework's compiler.
     compiles: ClassVar[bool] = False
     #: Whether a script passes the results to NumPy.
@@ -81,11 +89,6 @@ class Expectation:
         del context, answers
         return None
 
-    def judge_whole(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
-        """Return the final verdict, with claims and the answer's short word, or None if the parts must be judged."""
-        del context, answers
-        return None
-
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Judge replies. The first of them has the right form."""
         raise NotImplementedError
@@ -100,6 +103,14 @@ class Expectation:
     def list_judged_gradients(self, case: Case) -> list[int]:
         """Return the indices of the clipped gradients that the case is about."""
         return list(case.included)
+
+    def compare_formulas(self, context: Context, reply: Reply, formula: Formula) -> Comparison | None:
+        """Compare a reply with the results of two formulas, or return None if these results are alike."""
+        results = self.select_explained_results(reply)
+        if results is None or find_broken_form(context.case, replace(reply, gradients=tuple(results))) is not None:
+            return None
+        indices = self.list_judged_gradients(context.case)
+        return compare_formulas(context.case, formula, results, indices, must_differ=not self.relates)
 
     # The description.
 

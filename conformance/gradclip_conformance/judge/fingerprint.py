@@ -2,6 +2,7 @@
 
 ==================== =========================================================================
 `raises:<Name>`      the framework raised an exception of this name
+`malformed`          the framework returned something other than a list of gradients
 `unchanged`          every gradient came back bit for bit
 `all-nan`            every included element is NaN
 `all-zero`           every included element is zero
@@ -61,6 +62,8 @@ def describe_behaviour(case: Case, answer: Answer, about: str = "gradients") -> 
         return f"raises:{answer.kind}"
     if not isinstance(answer, Replied):
         return "none"
+    if answer.reply.malformed is not None:
+        return "malformed"
     if about == "norm":
         return _describe_norm(answer.reply.norm)
     if about == "warnings":

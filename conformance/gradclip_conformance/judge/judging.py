@@ -2,10 +2,9 @@
 
 1. If the process died or ran out of time, or the adapter made a mistake, the cell gets a special status.
 2. The expectation of the case decides between `pass`, `quality` and `fail` (see `expectation`).
-3. A claim about the framework's documentation turns an answer that it predicts into `documented`. A claim gives a
-   formula (see `formulas`), a behaviour, such as NaN everywhere, or the domain of an option: outside it, the
+3. A claim about the framework's documentation turns an answer that it predicts into `documented` (see `claims`). A
+   claim gives a formula, a behaviour, such as NaN everywhere, or the domain of an option: outside it, the
    documentation promises nothing. A formula that only the adapter declares counts, too, without a quotation.
-
 4. An answer that keeps the rule of its case may break another rule that every call must keep (see `everywhere`). Then
    the cell fails and names that rule.
 
@@ -24,16 +23,12 @@ from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
 from ..oracle.predict import OraclesDisagreeError, predict
+from .calls import Calls
+from .claims import judge_by_claims
 from .everywhere import list_also_expected
-from .expectation import Expectation, find_broken_form, find_first_changed, resolve, take_rows
+from .expectation import Expectation, find_broken_form, resolve
 from .expectations import load_expectations
-from .fingerprint import (
-    describe_behaviour,
-    describe_what_happened,
-    show_answer,
-    show_expected_arrays,
-)
-from .formulas import judge_by_claims, judge_by_formula
+from .fingerprint import describe_what_happened, show_answer, show_expected_arrays
 from .model import Answer, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict
 
 __all__ = ["EXPECTATIONS", "choose_expectation", "follow_up", "judge"]
@@ -67,48 +62,16 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
     for answer in answers:
         if (verdict := _judge_no_answer(answer)) is not None:
             return verdict
-    expectation = choose_expectation(context.case)
-    if (whole := expectation.judge_whole(context, answers)) is not None:
-        return whole
-    # The short word describes the first answer, unless a later call raised.
-    telling = answers[-1] if isinstance(answers[-1], Raised) else answers[0]
-    behaviour = describe_behaviour(context.case, telling, expectation.about)
+    calls = Calls(context, answers)
     try:
-        found = _judge_by_rule(context, expectation, answers)
-        found = _judge_by_claims(context, expectation, answers, replace(found, behaviour=behaviour))
+        found = _judge_under_rule(calls)
         if found.status in AGREEING:
-            also = _judge_the_rest(context, expectation, answers)
-            if also is not None:
-                return also
+            found = _judge_under_other_rules(calls, found)
     except OraclesDisagreeError as error:
-        return Verdict(Status.ERROR, str(error), behaviour=behaviour)
-    return replace(found, behaviour=behaviour)
-
-
-def _judge_the_rest(context: Context, expectation: Expectation, answers: Sequence[Answer]) -> Verdict | None:
-    """Return a failure if the answer breaks a rule other than the rule of its case, or None if it breaks none."""
-    for inner, answer in _list_other_rules(context, expectation, answers):
-        rule, judge_by = inner.case.rule, resolve(inner.case.expectation)
-        found = judge_by.judge_replies(inner, [take_rows(inner.case, answer.reply)])
-        if found.status != Status.FAIL:
-            continue
-        behaviour = describe_behaviour(inner.case, answer, judge_by.about)
-        found = _judge_by_claims(inner, judge_by, [answer], replace(found, behaviour=behaviour))
-        if found.status == Status.FAIL:
-            detail = f"The answer breaks {rule}: {found.detail}"
-            return replace(found, detail=detail, behaviour=behaviour, breaks=rule)
-    return None
-
-
-def _list_other_rules(
-    context: Context, expectation: Expectation, answers: Sequence[Answer]
-) -> Iterator[tuple[Context, Replied]]:
-    """Yield the cases of the other rules that each reply must keep, with the reply."""
-    following = expectation.follow_up(context.case, answers[0])
-    for case, answer in zip((context.case, following), answers, strict=False):
-        if case is not None and isinstance(answer, Replied):
-            for _, other in list_also_expected(replace(context, case=case), take_rows(case, answer.reply)):
-                yield replace(context, case=other), answer
+        return Verdict(Status.ERROR, str(error), behaviour=calls.behaviour)
+    if found.breaks is not None:
+        return replace(found, detail=f"The answer breaks {found.breaks}: {found.detail}")
+    return found
 
 
 def _judge_no_answer(answer: Answer) -> Verdict | None:
@@ -124,44 +87,52 @@ def _judge_no_answer(answer: Answer) -> Verdict | None:
     return None
 
 
-def _judge_by_rule(context: Context, expectation: Expectation, answers: Sequence[Answer]) -> Verdict:
-    """Compare the answers with the expectation."""
-    case = context.case
-    for each in answers:
-        if isinstance(each, Replied) and each.reply.malformed is not None and not expectation.takes_malformed:
-            detail = (
-                "A list of clipped gradients or an error was expected, "
-                f"but the call {describe_what_happened(case, each)}."
-            )
-            return Verdict(Status.FAIL, detail, observed=show_answer(each))
-        if isinstance(each, Raised) and each.kind == MISMATCH:
+def _judge_under_rule(calls: Calls) -> Verdict:
+    """Judge answers under the rule of their case and under the claims of the documentation."""
+    return judge_by_claims(calls, replace(_compare(calls), behaviour=calls.behaviour))
+
+
+def _compare(calls: Calls) -> Verdict:
+    """Compare the answers with the expectation of their case."""
+    context, expectation = calls.context, calls.expectation
+    for answer in calls.answers:
+        if isinstance(answer, Replied) and answer.reply.malformed is not None and not expectation.takes_malformed:
+            return _fail(context, answer, "A list of clipped gradients or an error was expected")
+        if isinstance(answer, Raised) and answer.kind == MISMATCH:
             # Some rules accept an error. On a cluster, this is none: the ranks wait for each other for ever.
-            detail = f"All ranks must enter the same collectives, but the call {describe_what_happened(case, each)}."
-            return Verdict(Status.FAIL, detail, observed=show_answer(each))
-    if (found := expectation.judge_answers(context, answers)) is not None:
+            return _fail(context, answer, "All ranks must enter the same collectives")
+    if (found := expectation.judge_answers(context, calls.answers)) is not None:
         return found
-    for each in answers:
-        if not isinstance(each, Replied):
-            expected = {"gradients": show_expected_arrays(case, predict(case).gradients)}
-            detail = f"A result was expected, but the call {describe_what_happened(case, each)}."
-            return Verdict(Status.FAIL, detail, expected=expected, observed=show_answer(each))
-    replies = [take_rows(case, each.reply) for each in answers if isinstance(each, Replied)]
-    if (broken := find_broken_form(case, replies[0])) is not None:
+    for answer in calls.answers:
+        if not isinstance(answer, Replied):
+            expected = {"gradients": show_expected_arrays(context.case, predict(context.case).gradients)}
+            return replace(_fail(context, answer, "A result was expected"), expected=expected)
+    if (broken := find_broken_form(context.case, calls.replies[0])) is not None:
         return broken
-    return expectation.judge_replies(context, replies)
+    return expectation.judge_replies(context, calls.replies)
 
 
-def _judge_by_claims(context: Context, expectation: Expectation, answers: Sequence[Answer], found: Verdict) -> Verdict:
-    """Compare the verdict with the claims about the documentation."""
-    if found.status in (Status.UNSUPPORTED, Status.UNSPECIFIED, Status.ERROR):
-        return found
-    # No documentation excuses an error that changes the inputs.
-    has_changed = any(
-        find_first_changed(context.case, answer.inputs) is not None for answer in answers if isinstance(answer, Raised)
-    )
-    return judge_by_claims(
-        context,
-        found,
-        lambda formula: judge_by_formula(context, expectation, answers, formula, found),
-        is_bounded=not has_changed,
-    )
+def _fail(context: Context, answer: Answer, wanted: str) -> Verdict:
+    detail = f"{wanted}, but the call {describe_what_happened(context.case, answer)}."
+    return Verdict(Status.FAIL, detail, observed=show_answer(answer))
+
+
+def _judge_under_other_rules(calls: Calls, found: Verdict) -> Verdict:
+    """Return the failure of a rule other than the rule of the case, or else the verdict that was found."""
+    for other in _list_other_rules(calls):
+        judged = _compare(other)
+        if judged.status == Status.FAIL:
+            judged = judge_by_claims(other, replace(judged, behaviour=other.behaviour))
+        if judged.status == Status.FAIL:
+            return replace(judged, breaks=other.context.case.rule)
+        if judged.status == Status.QUALITY and found.status == Status.PASS and calls.expectation.is_about_all:
+            found = replace(judged, behaviour=other.behaviour)
+    return found
+
+
+def _list_other_rules(calls: Calls) -> Iterator[Calls]:
+    """Yield each reply under each other rule that it must keep."""
+    for case, answer in zip(calls.cases, calls.answers, strict=False):
+        if isinstance(answer, Replied):
+            for other in list_also_expected(replace(calls.context, case=case), answer.reply):
+                yield Calls(replace(calls.context, case=other), [answer])

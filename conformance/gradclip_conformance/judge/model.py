@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -33,7 +33,6 @@ __all__ = [
     "TimedOut",
     "Verdict",
     "join_lines",
-    "select_claims",
 ]
 
 
@@ -195,16 +194,6 @@ class Claim:
         return (
             matches(self.subject, subject) and matches_any(self.rules, *names) and not matches_any(self.exclude, *names)
         )
-
-
-def select_claims(claims: Sequence[Claim], case: str, subject: EntryPoint) -> list[Claim]:
-    """Return the claims about a cell. A formula that the subject itself declares comes last."""
-    found = [claim for claim in claims if claim.speaks_of(case, subject.name)]
-    if subject.formula is not None:
-        phrase = str(subject.formula.get("phrase", ""))
-        where = str(subject.formula.get("where", "the adapter"))
-        found.append(Claim(subject.name, ("*",), Formula.of(subject.formula), None, phrase, where))
-    return found
 
 
 @dataclass(frozen=True)

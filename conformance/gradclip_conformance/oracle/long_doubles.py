@@ -66,8 +66,6 @@ class WholeCall:
     """A call, with quantities that several measurements share."""
 
     question: Question
-    #: Whether the norm is exact in any order of summation, so that only one side of the threshold is right.
-    exact: bool = False
     _values: dict[int, Doubles] = field(default_factory=dict, compare=False, repr=False)
     #: A cache of measurements, because several entry points of a framework often give the same bits.
     _known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -97,10 +95,12 @@ class WholeCall:
             found.append(_Sized(group, *known[key]))
         return tuple(found)
 
-    @property
-    def norm_errors(self) -> ErrorBounds:
-        """The bounds for the norm that is returned, over all included gradients."""
-        return self.groups[0].errors if self.groups else NOTHING
+    def find_norm(self) -> tuple[Fraction | float, ErrorBounds]:
+        """Return the norm of a call whose gradients share one, and its error bounds. NaN and infinity are floats."""
+        if not self.groups:
+            return Fraction(0), NOTHING
+        norm = self.groups[0].norm
+        return Fraction(*norm.as_integer_ratio()) if np.isfinite(norm) else float(norm), self.groups[0].errors
 
     def _find_dtype(self, index: int) -> str:
         array = self.question.gradients[index].array
@@ -127,15 +127,20 @@ class WholeCall:
         found.update(zip(filled, sums, strict=True))
         return found
 
-    def measure(self, results: Sequence[Array | None], formula: Formula = PLAIN, *, flushes: bool = False) -> Measured:
-        """Return the included element that is farthest from the formula. Skip groups whose norm is not finite."""
-        key = ("measure", tuple(results), formula, flushes)
+    def measure(
+        self, results: Sequence[Array | None], formula: Formula = PLAIN, *, exact: bool = False, flushes: bool = False
+    ) -> Measured:
+        """Return the included element that is farthest from the formula. Skip groups whose norm is not finite.
+
+        `exact` says that no order of the sum rounds the norm, so that only one side of the threshold is right.
+        """
+        key = ("measure", tuple(results), formula, exact, flushes)
         if key not in self._known:
-            self._known[key] = self._measure(results, formula, flushes=flushes)
+            self._known[key] = self._measure(results, formula, exact=exact, flushes=flushes)
         found: Measured = self._known[key]
         return found
 
-    def _measure(self, results: Sequence[Array | None], formula: Formula, *, flushes: bool) -> Measured:
+    def _measure(self, results: Sequence[Array | None], formula: Formula, *, exact: bool, flushes: bool) -> Measured:
         worst = Measured()
         got = self._read_results(results)
         # In a sum of examples, the NaN of one example may stand at the elements of all others.
@@ -147,7 +152,7 @@ class WholeCall:
             if np.isfinite(sized.norm):
                 key = (sized.norm, sized.threshold, sized.errors)
                 if key not in known:
-                    known[key] = self._compute_factor(sized, formula)
+                    known[key] = _compute_factor(sized, formula, exact=exact)
                 for i in sized.group.members:
                     by_dtype.setdefault(self._find_dtype(i), []).append((i, sized, *known[key]))
         for dtype, members in by_dtype.items():
@@ -163,28 +168,6 @@ class WholeCall:
         """Return the elements of results, in the dtypes of their gradients."""
         pairs = zip(self.question.gradients, results, strict=True)
         return _read([None if g.array is None else _convert_to_dtype(result, g.array) for g, result in pairs])
-
-    def _compute_factor(self, sized: _Sized, formula: Formula) -> tuple[Any, bool]:
-        """Return the coefficient, and whether rounding of the norm decides which side of the threshold is right."""
-        threshold = sized.threshold
-        norm, small = sized.norm, np.longdouble(formula.eps)
-        shift = small if formula.kind == "coefficient" else np.longdouble(0)
-        if np.isinf(threshold):
-            whole = formula.kind != "min-numerator" or norm + small == 0
-            return (np.longdouble(1) if whole else norm / (norm + small)), False
-        limit = threshold - shift
-        above = norm > limit
-        near = False
-        if not (self.exact and shift == 0):
-            spacing = float(_measure_spacing(np.array([float(abs(limit))]), sized.group.form)[0])
-            near = bool(abs(norm - limit) <= spacing * (sized.errors.norm_bound + DOUBT))
-        if formula.kind in ("plain", "coefficient"):
-            top, bottom = (threshold, norm + shift) if above else (np.longdouble(1), np.longdouble(1))
-        elif formula.kind == "max-denominator":
-            top, bottom = threshold, (norm if above else threshold) + small
-        else:
-            top, bottom = (threshold if above else norm), norm + small
-        return (top / bottom if bottom else np.longdouble(1)), near
 
     def _measure_some(
         self, members: Sequence[tuple[int, _Sized, Any, bool]], form: Format, got: dict[int, Doubles], flushes: bool
@@ -290,30 +273,26 @@ class WholeCall:
 class _Asked:
     """A call as a key of the cache: calls of one operation with the same gradients and equal options are one call."""
 
-    def __init__(self, question: Question, exact: bool) -> None:
-        self.question, self.exact = question, exact
+    def __init__(self, question: Question) -> None:
+        self.question = question
 
     def __hash__(self) -> int:
-        return hash((id(self.question.gradients), self.exact))
+        return hash(id(self.question.gradients))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Asked) or self.question.gradients is not other.question.gradients:
             return False
-        return (self.question.operation, self.question.options, self.exact) == (
-            other.question.operation,
-            other.question.options,
-            other.exact,
-        )
+        return (self.question.operation, self.question.options) == (other.question.operation, other.question.options)
 
 
-def make_whole_call(question: Question, exact: bool) -> WholeCall:
+def make_whole_call(question: Question) -> WholeCall:
     """Return the call. Cache it, because the next cell often makes the same call to another entry point."""
-    return _make_whole_call(_Asked(question, exact))
+    return _make_whole_call(_Asked(question))
 
 
 @lru_cache(maxsize=4)
 def _make_whole_call(asked: _Asked) -> WholeCall:
-    return WholeCall(asked.question, asked.exact)
+    return WholeCall(asked.question)
 
 
 #: The grades, from best to worst.
@@ -343,6 +322,29 @@ def _size(group: Group, total: Any, elements: int) -> tuple[Any, Any, ErrorBound
     with np.errstate(over="ignore", invalid="ignore"):
         size, threshold = float(norm), np.longdouble(group.factor) * round_to_long_double(multiple)
     return norm, threshold, group.bound_errors(elements, size)
+
+
+def _compute_factor(sized: _Sized, formula: Formula, *, exact: bool) -> tuple[Any, bool]:
+    """Return the coefficient, and whether rounding of the norm decides which side of the threshold is right."""
+    threshold = sized.threshold
+    norm, small = sized.norm, np.longdouble(formula.eps)
+    shift = small if formula.kind == "coefficient" else np.longdouble(0)
+    if np.isinf(threshold):
+        whole = formula.kind != "min-numerator" or norm + small == 0
+        return (np.longdouble(1) if whole else norm / (norm + small)), False
+    limit = threshold - shift
+    above = norm > limit
+    near = False
+    if not (exact and shift == 0):
+        spacing = float(_measure_spacing(np.array([float(abs(limit))]), sized.group.form)[0])
+        near = bool(abs(norm - limit) <= spacing * (sized.errors.norm_bound + DOUBT))
+    if formula.kind in ("plain", "coefficient"):
+        top, bottom = (threshold, norm + shift) if above else (np.longdouble(1), np.longdouble(1))
+    elif formula.kind == "max-denominator":
+        top, bottom = threshold, (norm if above else threshold) + small
+    else:
+        top, bottom = (threshold if above else norm), norm + small
+    return (top / bottom if bottom else np.longdouble(1)), near
 
 
 def round_to_long_double(value: Fraction | float) -> Any:

@@ -46,6 +46,7 @@ class Derivative(Expectation):
     """The reply holds vector-Jacobian products instead of results. The vectors are the cotangents of the call."""
 
     name: ClassVar[str] = "derivative"
+    gives_gradients: ClassVar[bool] = False
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Compare each element with the formula's derivative."""

@@ -96,6 +96,7 @@ class Refused(_ErrorIsDue):
     """The call raises an error before it changes anything, because an argument is invalid."""
 
     name: ClassVar[str] = "refused"
+    judges_elements: ClassVar[bool] = True
 
     def explain(self, case: Case) -> str:
         """Name the threshold."""
@@ -107,6 +108,7 @@ class RaisesOnNonfinite(_ErrorIsDue):
     """The call raises an error. If `atomic` is set, it raises before it changes anything."""
 
     name: ClassVar[str] = "raises-on-nonfinite"
+    judges_elements: ClassVar[bool] = True
     atomic: bool = False
 
     def explain(self, case: Case) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import Any, ClassVar
@@ -11,13 +11,23 @@ from gradclip_adapters.contract import Array, Reply
 from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import Status
 
-from ...cases.model import Case
+from ...cases.model import Case, Expect
 from ...cases.readable import SHOWN_ELEMENTS, show_array, show_gradients
+from ...oracle.comparison import Comparison
 from ...oracle.distances import measure
+from ...oracle.formula import Formula
 from ...oracle.predict import predict
 from ...oracle.question import list_norm_groups
 from ..arrays import describe_first_difference, differs_in_subnormals_only, has_same_bits
-from ..expectation import Expectation, Part, find_broken_form, find_first_changed, has_option_for_errors, may_raise
+from ..expectation import (
+    Expectation,
+    Part,
+    find_broken_form,
+    find_first_changed,
+    has_option_for_errors,
+    may_raise,
+    resolve,
+)
 from ..fingerprint import describe_results, describe_what_happened, show_answer, show_expected_arrays
 from ..model import NOT_READ_BACK, Answer, Context, Raised, Replied, Script, Verdict, join_lines
 from ..script_lines import (
@@ -37,7 +47,7 @@ from .special_values import (
     list_nonfinite_totals,
 )
 
-__all__ = ["InputsWritten", "NotSilent", "Untouched", "Values", "judge_written"]
+__all__ = ["InputsWritten", "NotSilent", "Untouched", "Values"]
 
 MAY_RAISE = """try:
 {clip}
@@ -69,6 +79,7 @@ class Values(_Elements):
     """
 
     name: ClassVar[str] = "values"
+    judges_elements: ClassVar[bool] = True
     wide: bool = False
     leaves_range: bool = False
     may_refuse: bool = False
@@ -120,6 +131,7 @@ class Untouched(_Elements):
     """The gradients at these indices come back bit for bit."""
 
     name: ClassVar[str] = "untouched"
+    judges_elements: ClassVar[bool] = True
     indices: tuple[int, ...]
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
@@ -160,6 +172,7 @@ class NotSilent(Expectation):
     """
 
     name: ClassVar[str] = "not-silent"
+    judges_elements: ClassVar[bool] = True
     unchanged: bool = False
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
@@ -216,9 +229,13 @@ def _is_same(case: Case, index: int, reply: Reply, through_optimizer: bool) -> b
 
 @dataclass(frozen=True)
 class InputsWritten(_Elements):
-    """The gradients that were passed hold the results afterwards."""
+    """The gradients that were passed hold the results afterwards.
+
+    `by`: the expectation that judges the elements. If there is none, the call decides.
+    """
 
     name: ClassVar[str] = "inputs-written"
+    by: Expect | None = None
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
         """Accept an error if the dtype cannot hold the norm."""
@@ -227,17 +244,27 @@ class InputsWritten(_Elements):
         return Verdict(Status.PASS, observed=show_answer(answers[0]))
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-        """Judge the values that the passed gradients hold after the call, in the same way as results."""
-        if replies[0].inputs is None:
+        """Judge the arrays that the passed gradients hold after the call, as if they had been returned."""
+        case, reply = context.case, replies[0]
+        if reply.inputs is None:
             return NOT_READ_BACK
-        expectation: Expectation = Values()
-        if OPERATIONS[context.case.operation].is_by_norm and None in predict(context.case).norms:
-            expectation = NotSilent()
-        return judge_written(context, replies[0], lambda written: expectation.judge_replies(context, [written]))
+        written = _take_written(reply)
+        if (broken := find_broken_form(case, written)) is not None:
+            return replace(broken, detail=f"In the gradients that were passed: {broken.detail}")
+        found = Untouched(case.excluded).judge_replies(context, [written])
+        return found if found.status != Status.PASS else self._choose(case).judge_replies(context, [written])
 
-    def select_explained_results(self, reply: Reply) -> Sequence[Array | None] | None:
-        """Return the arrays that the passed gradients hold after the call."""
-        return reply.inputs
+    def compare_formulas(self, context: Context, reply: Reply, formula: Formula) -> Comparison | None:
+        """Compare the arrays that the passed gradients hold after the call with the results of two formulas."""
+        expectation = _Elements() if self.by is None else resolve(self.by)
+        return expectation.compare_formulas(context, _take_written(reply), formula)
+
+    def _choose(self, case: Case) -> Expectation:
+        """Return the expectation that judges the elements."""
+        if self.by is not None:
+            return resolve(self.by)
+        is_finite = not OPERATIONS[case.operation].is_by_norm or None not in predict(case).norms
+        return Values() if is_finite else NotSilent()
 
     def write_script(self, script: Script) -> str:
         """Return lines that compare the passed gradients after the call with the formula's results."""
@@ -245,10 +272,6 @@ class InputsWritten(_Elements):
         return join_lines(script.clip_lines(), assert_equal(predict_values(case, script.subject, predict(case))))
 
 
-def judge_written(context: Context, reply: Reply, judge_included: Callable[[Reply], Verdict]) -> Verdict:
-    """Judge the arrays that the passed gradients hold after a call, as if they had been returned."""
-    written = replace(reply, gradients=tuple(reply.inputs or ()))
-    if (broken := find_broken_form(context.case, written)) is not None:
-        return replace(broken, detail=f"In the gradients that were passed: {broken.detail}")
-    found = Untouched(context.case.excluded).judge_replies(context, [written])
-    return judge_included(written) if found.status == Status.PASS else found
+def _take_written(reply: Reply) -> Reply:
+    """Return the reply as if the arrays that the passed gradients hold after the call had been returned."""
+    return replace(reply, gradients=tuple(reply.inputs or ()))

@@ -17,6 +17,7 @@ from gradclip_reports.statuses import Status
 from ...cases.model import Case
 from ...cases.readable import show_array
 from ...oracle.formats import FORMATS, divide_to_float
+from ...oracle.long_doubles import DOUBT, make_whole_call
 from ...oracle.model import ErrorBounds
 from ...oracle.predict import predict
 from ...oracle.question import find_narrowest, find_widest_range
@@ -28,7 +29,7 @@ from ..script_lines import assert_equal, format_tolerance, list_relative_ulps, p
 from .elements import Values
 from .special_values import list_nonfinite_totals
 
-__all__ = ["NormOverAxes", "ReturnedNorm", "judge_norm"]
+__all__ = ["NormOverAxes", "ReturnedNorm"]
 
 CUT = """# Each slice over the axes has a norm of its own.
 moved = [np.moveaxis(np.asarray(result), {kept}, range({count})) for result in results]
@@ -39,12 +40,13 @@ results = [part for result in moved for part in result.reshape(-1, np.prod(resul
 class ReturnedNorm(Expectation):
     """The returned norm is the norm of the included gradients before the clip.
 
-    `wide` means the same as in `Values`.
+    `wide` means the same as in `Values`. `quick`: the right norm is computed in long doubles, which suits long calls.
     """
 
     name: ClassVar[str] = "returned-norm"
     about: ClassVar[str] = "norm"
     wide: bool = False
+    quick: bool = False
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
         """Accept an error if the dtype cannot hold the norm."""
@@ -53,9 +55,12 @@ class ReturnedNorm(Expectation):
         return Verdict(Status.PASS, observed=show_answer(answers[0]))
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
-        """Compare the norm with the exact one."""
-        case = context.case
-        return judge_norm(case, replies[0].norm, _list_right_norms(case), predict(case).widest, wide=self.wide)
+        """Compare the norm with the right one."""
+        case, norm = context.case, replies[0].norm
+        if self.quick:
+            right, errors = make_whole_call(case).find_norm()
+            return _judge_norm(case, norm, [right], errors, doubt=DOUBT)
+        return _judge_norm(case, norm, _list_right_norms(case), predict(case).widest, wide=self.wide)
 
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the norm, and the largest error that an answer may have."""
@@ -82,7 +87,7 @@ class ReturnedNorm(Expectation):
         return f"np.testing.assert_allclose(float(norm), {expected!r}, rtol={format_tolerance(tolerance)})"
 
 
-def judge_norm(
+def _judge_norm(
     case: Case,
     norm: Array | None,
     rights: Sequence[Fraction | float],
@@ -144,6 +149,7 @@ class NormOverAxes(Expectation):
     """The elements are those of a clip by norm in which each slice over the axes is a gradient of its own."""
 
     name: ClassVar[str] = "norm-over-axes"
+    judges_elements: ClassVar[bool] = True
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Compare each slice with the formula's result for it."""

@@ -112,6 +112,7 @@ class Update(Expectation):
     """
 
     name: ClassVar[str] = "update"
+    gives_gradients: ClassVar[bool] = False
     #: The elements of each clipped gradient, which are exact.
     clipped: tuple[tuple[float, ...], ...]
 

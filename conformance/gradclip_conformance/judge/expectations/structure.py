@@ -72,6 +72,7 @@ class Recorded(Expectation):
     """No document defines the right answer, so the answer is recorded and not judged."""
 
     name: ClassVar[str] = "recorded"
+    judges_elements: ClassVar[bool] = True
     takes_malformed: ClassVar[bool] = True
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:

@@ -30,6 +30,7 @@ class RoundedBounds(Expectation):
     """An element beyond a bound becomes one of the two numbers next to the bound. Other elements are unchanged."""
 
     name: ClassVar[str] = "rounded-bounds"
+    judges_elements: ClassVar[bool] = True
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Compare the elements with the bounds."""
@@ -63,6 +64,7 @@ class ScaledOnce(Expectation):
     """A tensor that occurs twice in the list is scaled once. It may count once or twice in the norm."""
 
     name: ClassVar[str] = "scaled-once"
+    judges_elements: ClassVar[bool] = True
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Compare the elements with the results for each of the two norms."""
@@ -109,6 +111,7 @@ class SparseSum(Expectation):
     """Rows that are stored twice stand for their sum, in the gradients and in the results."""
 
     name: ClassVar[str] = "sparse-sum"
+    judges_elements: ClassVar[bool] = True
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Compare the results, as dense arrays, with the results for dense gradients."""

@@ -31,27 +31,23 @@ from ..judge.judging import follow_up
 from ..judge.model import Replied, Verdict
 from ..oracle.formats import read_float64_values
 from ..oracle.formula import PLAIN, Formula
+from . import laws, ranges
 from .choice import Options, choose, make_key
 from .facts import MANY, Group, Kind, Seen, is_right_for_nonfinite
 from .forms import explain_form, explain_refusal, list_norms, restore_form, strip_numbers
 from .laws import (
     BESIDE_EMPTY,
+    FITS,
     FORMULA_CAUSES,
     LAWS,
     Law,
     explain_by_formula,
-    fit_floor,
     fit_formula,
-    fit_multiple,
-    fit_under_root,
     follows_formula,
     is_partly_clipped,
     is_plain,
     leaves_some,
-    make_floor,
-    make_multiple,
     make_signed,
-    make_under_root,
 )
 from .meaning import counts_nonfinite_excluded, explain_excluded, explain_special
 from .meshes import PER_RANK, explain_on_meshes, name_epsilon_per_rank
@@ -117,16 +113,9 @@ class _Subject:
         return [law for law in (*fitted[:1], *LAWS, *fitted[1:], *signed) if law.cause not in barred]
 
     def list_barred(self, case: Case) -> set[str]:
-        """Return the causes that cannot explain a case. The rules that show it ask for the Euclidean norm."""
+        """Return the causes that cannot explain a case. Ordinary calls ask for the Euclidean norm only."""
         barred = self.barred.get(case.dtype, set())
-        return barred if case.norm_type == 2 else barred - EVERYWHERE
-
-
-#: For each cause with a fitted number, a function that returns its law.
-FITTED = {"multiple": make_multiple, "threshold-replaced": make_floor, "eps-under-root": make_under_root}
-
-#: The parameter of each of these causes.
-FITTED_PARAMETER = {"eps-under-root": "eps"}
+        return barred if case.norm_type == 2 else {cause for cause in barred if BROKEN.get(cause) != laws.ABOVE}
 
 
 def explain_cell(
@@ -148,8 +137,9 @@ def explain_cell(
         if one.cause in kinds and "eps" in one.parameters:
             formula = Formula(kinds[one.cause], float(one.parameters["eps"]))
             subject.formulas += [formula] if formula not in subject.formulas else []
-        elif one.cause in FITTED and (name := FITTED_PARAMETER.get(one.cause, "number")) in one.parameters:
-            subject.fitted = [*subject.fitted, FITTED[one.cause](float(one.parameters[name]))]
+        for fit in FITS:
+            if fit.cause == one.cause and fit.parameter in one.parameters:
+                subject.fitted = [*subject.fitted, fit.make(float(one.parameters[fit.parameter]))]
     if "mesh" in judged.context.case.options:
         (found,) = explain_on_meshes([judged], [one.cause for one in suspects])
         if found is not None:
@@ -230,7 +220,7 @@ def _is_unexplained_on_a_mesh(judged: Judged) -> bool:
 
 
 #: The causes of all laws. A long sum also has a model with an error bound, which one answer may show.
-ALL_LAWS = (frozenset(law.cause for law in LAWS) | {*FITTED}) - {BESIDE_EMPTY.cause, "long-sum"}
+ALL_LAWS = frozenset(one.cause for one in (*LAWS, *FITS)) - {BESIDE_EMPTY.cause, "long-sum"}
 
 #: Causes of special calls. Their models cannot agree with an answer by chance.
 SPECIAL = frozenset({"excluded-counted"} | {*FORMULA_CAUSES.values()})
@@ -248,14 +238,14 @@ DOUBTFUL = (
 
 
 def _list_barred(name: str, mine: Iterable[Judged], asked: Collection[tuple[str, str, str]]) -> dict[str, set[str]]:
-    """Return, for each dtype, the causes that cannot apply, because the entry point keeps the rule that they break."""
+    """Return, for each dtype, the causes that cannot apply, because of a rule that the entry point keeps or breaks."""
     cases = [judged.context.case for judged in mine if judged.verdict.status in BREAKING]
     broken = {(case.theme, case.dtype) for case in cases}
     barred: dict[str, set[str]] = {}
     for entry_point, rule, dtype in asked:
         if entry_point == name:
-            rules = REQUIRED if (rule, dtype) in broken else HOMES
-            barred.setdefault(dtype, set()).update(cause for cause, home in rules.items() if home == rule)
+            rules = KEPT if (rule, dtype) in broken else BROKEN
+            barred.setdefault(dtype, set()).update(cause for cause, own in rules.items() if own == rule)
     return barred
 
 
@@ -267,31 +257,11 @@ LIMITS = frozenset(
 #: Rules that forbid a simple sum in the dtype of the gradients.
 PRECISION = frozenset({"half-not-accumulated-in-half", "large-tensor-accuracy"})
 
-#: The causes of laws that change the results of almost every call above the threshold.
-EVERYWHERE = frozenset(
-    {"no-root", "mean-of-squares", "other-average", "sign-flipped", "scaled-twice", "coefficient-inverted", "unit-norm"}
-    | {"multiple", "count-off-by-one", "signs-lost", "coefficient-rounded", "other-order"}
-    | {"threshold-rounded", "signed-powers", "gradients-left-out"}
-)
-
-#: The causes of laws that change the results of almost every call with several gradients.
-OF_SEVERAL = frozenset(
-    {"sum-of-norms", "largest-of-norms", "mean-of-norms", "norm-of-each", "threshold-divided", "norm-divided"}
-)
-
 #: For some causes, the rule that the cause breaks. If an entry point keeps the rule, the cause cannot apply.
-HOMES = {
-    "squares-overflow": "overflow-of-squares",
-    "squares-underflow": "underflow-of-squares",
-    "coefficient-underflow": "coefficient-underflow",
-    "product-out-of-range": "intermediate-range",
-    "norm-of-all": "each-tensor-alone",
-    **dict.fromkeys(EVERYWHERE, "scaled-above"),
-    **dict.fromkeys(OF_SEVERAL, "one-norm-over-all"),
-}
+BROKEN = {**laws.BREAKS, **ranges.BREAKS}
 
-#: A function with one of these causes keeps that rule.
-REQUIRED = {"threshold-tolerance": "scaled-above", "memory-reused": "scaled-above"}
+#: A function with one of these causes keeps the rule. If an entry point breaks the rule, the cause cannot apply.
+KEPT = {**laws.KEEPS, "memory-reused": laws.ABOVE}
 
 
 def _list_declared(cells: Iterable[Judged]) -> list[Formula]:
@@ -323,8 +293,7 @@ def _fit(subject: _Subject, cells: Sequence[Judged]) -> None:
                 seen.append(Seen(judged.context.case, results))
     declared = _list_declared(cells)
     subject.formulas = [*declared, *(one for one in fit_formula(seen) if one not in declared)]
-    fits = ((make_floor, fit_floor), (make_multiple, fit_multiple), (make_under_root, fit_under_root))
-    subject.fitted = [make(number) for make, fit in fits if (number := fit(seen)) is not None]
+    subject.fitted = [fit.make(number) for fit in FITS if (number := fit.find(seen)) is not None]
 
 
 def _is_short(case: Case) -> bool:

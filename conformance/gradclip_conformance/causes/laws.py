@@ -33,23 +33,21 @@ from .facts import (
 from .model import Explanation
 
 __all__ = [
+    "ABOVE",
     "BESIDE_EMPTY",
+    "BREAKS",
+    "FITS",
     "FORMULA_CAUSES",
+    "KEEPS",
     "LAWS",
     "Law",
     "explain_by_formula",
-    "fit_floor",
     "fit_formula",
-    "fit_multiple",
-    "fit_under_root",
     "follows_formula",
     "is_partly_clipped",
     "is_plain",
     "leaves_some",
-    "make_floor",
-    "make_multiple",
     "make_signed",
-    "make_under_root",
 ]
 
 #: The causes of the formulas with an epsilon, by the kind of formula.
@@ -73,6 +71,11 @@ LARGEST_FIT = Fraction(2**1000)
 
 Factor = Callable[[Group], Fraction | None]
 
+#: The rule that a law breaks if it changes the results of almost every call above the threshold.
+ABOVE = "scaled-above"
+#: The rule that a law breaks if it changes the results of almost every call with several gradients.
+SEVERAL = "one-norm-over-all"
+
 
 @dataclass(frozen=True)
 class Law:
@@ -86,6 +89,11 @@ class Law:
     parameters: tuple[tuple[str, Any], ...] = ()
     #: Whether results are magnitudes.
     loses_signs: bool = False
+    #: The rule, without its operation, that every function with this law breaks, or an empty text. A function that
+    #: keeps the rule does not have the law.
+    breaks: str = ""
+    #: The rule that every function with this law keeps, or an empty text.
+    keeps: str = ""
 
     def reproduces(self, seen: Seen) -> bool:
         """Return whether the law gives every result of a call, and at least one that differs from the right one."""
@@ -311,7 +319,7 @@ def _raise(norm: Fraction, order: float) -> Fraction:
     return norm ** int(order) if order == int(order) else _raise_to(norm, order) or Fraction(0)
 
 
-def make_under_root(eps: float) -> Law:
+def _make_under_root(eps: float) -> Law:
     """Return the law that adds a number to the sum of powers before it takes the root."""
     return Law("eps-under-root", _make_law(_add_below_root(eps)), parameters=(("eps", eps),))
 
@@ -473,7 +481,7 @@ def make_signed(eps: float) -> Law:
             return Fraction(1)
         return Fraction(group.threshold) / Fraction(norm)
 
-    return Law("signed-powers", compute_factor)
+    return Law("signed-powers", compute_factor, breaks=ABOVE)
 
 
 def _take_magnitude_of_sum(group: Group) -> Fraction | None:
@@ -538,53 +546,53 @@ BESIDE_EMPTY = Law("empty-counted", _fit_beside_empty)
 #: The laws without a fitted number. Those that change the norm come first.
 LAWS: tuple[Law, ...] = (
     Law("excluded-counted", _make_law(_count_excluded)),
-    Law("norm-of-each", _make_law(_scale_each), is_of_each=True),
-    Law("norm-of-all", _make_law(_scale_all)),
-    Law("no-root", _make_law(_leave_out_root)),
-    Law("no-root", _make_law(_leave_out_root_of_scaled)),
-    Law("mean-of-squares", _make_law(_take_mean)),
-    Law("other-average", _make_law(_average_by(0.0))),
-    Law("other-average", _make_law(_average_by(0.5))),
-    Law("other-average", _make_law(_average_by(1.0))),
-    Law("count-off-by-one", _make_law(_count_otherwise(-1))),
-    Law("count-off-by-one", _make_law(_count_otherwise(1))),
-    Law("mean-of-squares", _make_law(_take_mean_of_one_less)),
+    Law("norm-of-each", _make_law(_scale_each), is_of_each=True, breaks=SEVERAL),
+    Law("norm-of-all", _make_law(_scale_all), breaks="each-tensor-alone"),
+    Law("no-root", _make_law(_leave_out_root), breaks=ABOVE),
+    Law("no-root", _make_law(_leave_out_root_of_scaled), breaks=ABOVE),
+    Law("mean-of-squares", _make_law(_take_mean), breaks=ABOVE),
+    Law("other-average", _make_law(_average_by(0.0)), breaks=ABOVE),
+    Law("other-average", _make_law(_average_by(0.5)), breaks=ABOVE),
+    Law("other-average", _make_law(_average_by(1.0)), breaks=ABOVE),
+    Law("count-off-by-one", _make_law(_count_otherwise(-1)), breaks=ABOVE),
+    Law("count-off-by-one", _make_law(_count_otherwise(1)), breaks=ABOVE),
+    Law("mean-of-squares", _make_law(_take_mean_of_one_less), breaks=ABOVE),
     Law("count-of-axis", _make_law(_count_along(0))),
     Law("count-of-axis", _make_law(_count_along(-1))),
-    Law("mean-of-norms", _make_law(_take_mean_of_norms)),
-    Law("gradients-left-out", _make_law(_leave_out(slice(1, None)))),
-    Law("gradients-left-out", _make_law(_leave_out(slice(-1)))),
-    Law("gradients-left-out", _make_law(_leave_out(slice(1)))),
-    Law("gradients-left-out", _make_law(_leave_out(slice(-1, None)))),
+    Law("mean-of-norms", _make_law(_take_mean_of_norms), breaks=SEVERAL),
+    Law("gradients-left-out", _make_law(_leave_out(slice(1, None))), breaks=ABOVE),
+    Law("gradients-left-out", _make_law(_leave_out(slice(-1))), breaks=ABOVE),
+    Law("gradients-left-out", _make_law(_leave_out(slice(1))), breaks=ABOVE),
+    Law("gradients-left-out", _make_law(_leave_out(slice(-1, None))), breaks=ABOVE),
     Law("examples-averaged", _average_examples),
     Law("examples-summed-first", _make_law(_sum_examples_first)),
-    Law("threshold-divided", _divide_threshold(1.0), is_of_each=True),
-    Law("threshold-divided", _divide_threshold(0.5), is_of_each=True),
-    Law("threshold-rounded", _round_threshold(math.floor)),
-    Law("threshold-rounded", _round_threshold(round)),
-    Law("threshold-rounded", _round_threshold(math.ceil)),
+    Law("threshold-divided", _divide_threshold(1.0), is_of_each=True, breaks=SEVERAL),
+    Law("threshold-divided", _divide_threshold(0.5), is_of_each=True, breaks=SEVERAL),
+    Law("threshold-rounded", _round_threshold(math.floor), breaks=ABOVE),
+    Law("threshold-rounded", _round_threshold(round), breaks=ABOVE),
+    Law("threshold-rounded", _round_threshold(math.ceil), breaks=ABOVE),
     Law("eps-in-limit", _limit_parameter(lambda norm, eps: norm + eps)),
     Law("eps-ignored", _limit_parameter(lambda norm, _: norm)),
-    Law("signs-lost", compute_coefficient, loses_signs=True),
-    Law("threshold-tolerance", _tolerate),
-    *(Law("coefficient-rounded", _change_above(_round_coefficient(digits))) for digits in (1, 2, 3, 4)),
-    Law("sum-of-norms", _make_law(_take_sum_of_norms)),
-    Law("largest-of-norms", _make_law(_take_largest_norm)),
-    Law("norm-divided", _make_law(_divide_norm(1.0))),
-    Law("norm-divided", _make_law(_divide_norm(0.5))),
+    Law("signs-lost", compute_coefficient, loses_signs=True, breaks=ABOVE),
+    Law("threshold-tolerance", _tolerate, keeps=ABOVE),
+    *(Law("coefficient-rounded", _change_above(_round_coefficient(digits)), breaks=ABOVE) for digits in (1, 2, 3, 4)),
+    Law("sum-of-norms", _make_law(_take_sum_of_norms), breaks=SEVERAL),
+    Law("largest-of-norms", _make_law(_take_largest_norm), breaks=SEVERAL),
+    Law("norm-divided", _make_law(_divide_norm(1.0)), breaks=SEVERAL),
+    Law("norm-divided", _make_law(_divide_norm(0.5)), breaks=SEVERAL),
     *(
-        Law("other-order", _make_law(_use_other_order(order)), parameters=(("order", f"{order:g}"),))
+        Law("other-order", _make_law(_use_other_order(order)), parameters=(("order", f"{order:g}"),), breaks=ABOVE)
         for order in (2.0, 1.0, math.inf, 3.0, 4.0)
     ),
-    Law("signed-powers", _make_law(_take_magnitude_of_sum)),
+    Law("signed-powers", _make_law(_take_magnitude_of_sum), breaks=ABOVE),
     make_signed(0.0),
     Law("long-sum", _make_law(_add_in_turn(np.float32))),
     Law("long-sum", _make_law(_add_in_turn(np.float16))),
     Law("always-scales", _scale_always),
-    Law("sign-flipped", _change_above(lambda right, _: -right)),
-    Law("scaled-twice", _change_above(lambda right, _: right * right)),
-    Law("coefficient-inverted", _change_above(_invert_coefficient)),
-    Law("unit-norm", _change_above(lambda _, group: 1 / group.norm)),
+    Law("sign-flipped", _change_above(lambda right, _: -right), breaks=ABOVE),
+    Law("scaled-twice", _change_above(lambda right, _: right * right), breaks=ABOVE),
+    Law("coefficient-inverted", _change_above(_invert_coefficient), breaks=ABOVE),
+    Law("unit-norm", _change_above(lambda _, group: 1 / group.norm), breaks=ABOVE),
     # MindSpore's `ClipByNorm` limits the sum of squares to 1e-6.
     Law("norm-replaced", _raise_norm(1e-3)),
     BESIDE_EMPTY,
@@ -671,7 +679,7 @@ def explain_by_formula(formula: Formula) -> Explanation:
     return Explanation.of(FORMULA_CAUSES[formula.kind], eps=formula.eps)
 
 
-def fit_under_root(views: Iterable[Seen]) -> float | None:
+def _fit_under_root(views: Iterable[Seen]) -> float | None:
     """Return the number that was added to the sum of squares, or None if no number was."""
     asked: dict[float, set[tuple[Fraction, float]]] = {}
     groups = (group for seen in views for group in _select_ordinary(seen) if seen.order == 2)
@@ -681,31 +689,32 @@ def fit_under_root(views: Iterable[Seen]) -> float | None:
         if not 0 < added < LARGEST_FIT:
             continue
         for eps in _list_candidates([(0.0, float(added))]):
-            if make_under_root(eps).reproduces(group.seen):
+            if _make_under_root(eps).reproduces(group.seen):
                 asked.setdefault(eps, set()).add((group.norm, group.threshold))
     best = max(asked, key=lambda eps: len(asked[eps]), default=None)
     return best if best is not None and len(asked[best]) > 1 else None
 
 
-def fit_multiple(views: Iterable[Seen]) -> float | None:
+def _fit_multiple(views: Iterable[Seen]) -> float | None:
     """Return the constant by which clipped gradients differ from the right results, or None if there is no constant."""
     asked: dict[float, set[tuple[Fraction, float]]] = {}
     groups = (group for seen in views for group in _select_ordinary(seen) if group.norm > Fraction(group.threshold))
     for group, _ in zip(groups, range(MANY_GROUPS), strict=False):
         ratio = Fraction(group.tensors[0].factor or 0.0) * group.norm / Fraction(group.threshold)
         number = float(f"{float(min(ratio, LARGEST_FIT)):.2g}")
-        if number != 1.0 and make_multiple(number).reproduces(group.seen):
+        if number != 1.0 and _make_multiple(number).reproduces(group.seen):
             asked.setdefault(number, set()).add((group.norm, group.threshold))
     best = max(asked, key=lambda number: len(asked[number]), default=None)
     return best if best is not None and len(asked[best]) > 1 else None
 
 
-def make_multiple(number: float) -> Law:
+def _make_multiple(number: float) -> Law:
     """Return the law that multiplies clipped gradients by a constant."""
-    return Law("multiple", _change_above(lambda right, _: right * Fraction(number)), parameters=(("number", number),))
+    factor = _change_above(lambda right, _: right * Fraction(number))
+    return Law("multiple", factor, parameters=(("number", number),), breaks=ABOVE)
 
 
-def fit_floor(views: Iterable[Seen]) -> float | None:
+def _fit_floor(views: Iterable[Seen]) -> float | None:
     """Return the number that replaces smaller thresholds, or None if no number does.
 
     Every wrong group with a smaller threshold and a larger norm must then have this number as its norm.
@@ -718,7 +727,7 @@ def fit_floor(views: Iterable[Seen]) -> float | None:
     ][:MANY_GROUPS]
     norms = (max(Fraction(group.tensors[0].factor or 0.0), Fraction(0)) * group.norm for group in asked)
     for number in dict.fromkeys(float(f"{float(min(norm, LARGEST_FIT)):.2g}") for norm in norms):
-        law = make_floor(number)
+        law = _make_floor(number)
         replaced = [group for group in asked if group.threshold < number < group.norm]
         different = {(group.norm, group.threshold) for group in replaced}
         # Many causes give calls with one threshold one norm. A threshold of zero gives them a norm of zero.
@@ -732,10 +741,35 @@ def fit_floor(views: Iterable[Seen]) -> float | None:
     return None
 
 
-def make_floor(number: float) -> Law:
+def _make_floor(number: float) -> Law:
     """Return the law that replaces smaller thresholds by a number."""
 
     def compute_factor(group: Group) -> Fraction | None:
         return compute_plain_coefficient(group.norm, max(group.threshold, number))
 
     return Law("threshold-replaced", compute_factor, parameters=(("number", number),))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A kind of law with a number, which is fitted to several answers."""
+
+    cause: str
+    make: Callable[[float], Law]
+    #: Return the number that several answers show, or None.
+    find: Callable[[Sequence[Seen]], float | None]
+    #: The parameter of the explanation that holds the number.
+    parameter: str = "number"
+
+
+FITS = (
+    Fit("threshold-replaced", _make_floor, _fit_floor),
+    Fit("multiple", _make_multiple, _fit_multiple),
+    Fit("eps-under-root", _make_under_root, _fit_under_root, "eps"),
+)
+
+_KINDS = (*LAWS, *(fit.make(1.0) for fit in FITS))
+
+#: The rules that functions with a law break or keep, by the law's cause.
+BREAKS: Mapping[str, str] = {law.cause: law.breaks for law in _KINDS if law.breaks}
+KEEPS: Mapping[str, str] = {law.cause: law.keeps for law in _KINDS if law.keeps}

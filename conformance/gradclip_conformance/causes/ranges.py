@@ -7,9 +7,9 @@ answer with the result of IEEE arithmetic.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -35,61 +35,69 @@ from .facts import (
 )
 from .model import Explanation
 
-__all__ = ["list_ranges", "list_roundings"]
+__all__ = ["BREAKS", "list_ranges", "list_roundings"]
 
 Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Range:
+    """A step of the formula that leaves the range of the dtype, with its cause in the catalogue."""
+
+    cause: str
+    #: Explain a group of finite gradients by the step. A function is meant to have one of the formulas.
+    explain: Callable[[Group, Sequence[Formula]], Explanation | None]
+    #: The rule, without its operation, that every function breaks whose arithmetic leaves the range in this step.
+    breaks: str = ""
 
 
 def list_ranges(group: Group, formulas: Sequence[Formula], barred: Collection[str] = frozenset()) -> list[Explanation]:
     """Return each explanation of a group of finite gradients by a step that leaves the range. Skip barred causes."""
     if group.total is not None or not group.threshold >= 0:
         return []
-    if group.is_long and not _is_uniform(group):
-        flushed = _explain_flush(group, formulas) if "subnormals-flushed" not in barred else None
-        return [] if flushed is None else [flushed]
-    models: list[tuple[str, Callable[[], Explanation | None]]] = []
-    for form in group.forms:
-        if overflows(group, form):
-            models.append(("squares-overflow", partial(_explain_overflow, group, "squares-overflow")))
-        if group.norm > form.largest:
-            models.append(("norm-out-of-range", partial(_explain_overflow, group, "norm-out-of-range")))
-        if underflows(group, form):
-            models.append(("squares-underflow", partial(_explain_underflow, group, form, formulas)))
-    models.append(("squares-overflow", lambda: _explain_limit(group, "squares-overflow")))
-    models.append(("squares-underflow", lambda: _explain_limit(group, "squares-underflow")))
-    models.append(("norm-out-of-range", lambda: _explain_limit(group, "norm-out-of-range")))
-    models.append(("norm-out-of-range", lambda: _explain_conversion(group)))
-    models.append(("reciprocal-out-of-range", lambda: _explain_reciprocal(group, formulas)))
-    models.append(("coefficient-underflow", lambda: _explain_coefficient(group, formulas)))
-    models.append(("product-out-of-range", lambda: _explain_products(group)))
-    models.append(("subnormals-flushed", lambda: _explain_flush(group, formulas)))
-    models.append(("threshold-square-out-of-range", lambda: _explain_threshold(group)))
-    found = (explain() for cause, explain in models if cause not in barred)
+    # In long groups with several kinds of results, only flushed numbers are recognised.
+    steps = RANGES if not group.is_long or len(group.kinds) == 1 else (FLUSHED,)
+    found = (step.explain(group, formulas) for step in steps if step.cause not in barred)
     return list(dict.fromkeys(one for one in found if one is not None))
 
 
-def _explain_limit(group: Group, cause: str) -> Explanation | None:
-    """Explain results by the parameter of a unit. Its squares, or its norm, make the limit infinite, or zero."""
+def _explain_squares_overflow(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+    """Explain results by squares or a sum of squares that become infinite, in the gradients or in a parameter."""
+    del formulas
+    if any(overflows(group, form) for form in group.forms) and (
+        found := _explain_infinite_norm(group, "squares-overflow")
+    ):
+        return found
     parameter = group.asked.parameter
-    if parameter is None:
-        return None
-    norm, form = integers.compute_norm(group.asked.weights).middle, FORMATS[parameter.dtype]
-    total, narrowest = norm**2, min(own.largest for own in group.forms)
-    is_infinite = (cause == "squares-overflow" and total > form.largest) or (
-        cause == "norm-out-of-range" and narrowest < norm <= form.largest
-    )
-    if is_infinite and group.kinds <= {Kind.SAME}:
-        return Explanation.of(cause, "unclipped", effect="unchanged")
-    if cause == "squares-underflow" and 0 < total < form.smallest_normal and group.kinds <= {Kind.ZERO}:
-        return Explanation.of(cause, "destroyed", effect="zeros")
+    if parameter is not None and _measure_parameter(group) ** 2 > FORMATS[parameter.dtype].largest:
+        return _explain_infinite_limit(group, "squares-overflow")
     return None
 
 
-def _is_uniform(group: Group) -> bool:
-    return len(group.kinds) == 1
+def _explain_norm_out_of_range(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+    """Explain results by a norm that the dtype cannot hold, although its squares may be."""
+    del formulas
+    parameter, narrowest = group.asked.parameter, min(form.largest for form in group.forms)
+    if any(group.norm > form.largest for form in group.forms) and (
+        found := _explain_infinite_norm(group, "norm-out-of-range")
+    ):
+        return found
+    if parameter is not None and narrowest < _measure_parameter(group) <= FORMATS[parameter.dtype].largest:
+        return _explain_infinite_limit(group, "norm-out-of-range")
+    return _explain_conversion(group)
 
 
-def _explain_overflow(group: Group, cause: str) -> Explanation | None:
+def _measure_parameter(group: Group) -> Fraction:
+    """Return the norm of the parameter of a unit."""
+    return integers.compute_norm(group.asked.weights).middle
+
+
+def _explain_infinite_limit(group: Group, cause: str) -> Explanation | None:
+    """Explain results by a parameter whose norm, or whose squares, make the limit of a unit infinite."""
+    return Explanation.of(cause, "unclipped", effect="unchanged") if group.kinds <= {Kind.SAME} else None
+
+
+def _explain_infinite_norm(group: Group, cause: str) -> Explanation | None:
     """Explain results by an infinite norm. A finite number divided by it is 0, and its product with 0 is NaN."""
     kinds = group.kinds
     if kinds <= {Kind.ZERO} or kinds <= {Kind.NAN}:
@@ -111,7 +119,19 @@ def _explain_conversion(group: Group) -> Explanation | None:
     return Explanation.of("norm-out-of-range", "destroyed", effect="zeros in the narrower dtype")
 
 
-def _explain_underflow(group: Group, form: Format, formulas: Sequence[Formula]) -> Explanation | None:
+def _explain_underflow(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+    """Explain results by squares that underflow, in the gradients or in a parameter, so that its limit is zero."""
+    for form in group.forms:
+        if underflows(group, form) and (found := _explain_underflow_in(group, form, formulas)) is not None:
+            return found
+    parameter = group.asked.parameter
+    if parameter is None or not group.kinds <= {Kind.ZERO}:
+        return None
+    is_lost = 0 < _measure_parameter(group) ** 2 < FORMATS[parameter.dtype].smallest_normal
+    return Explanation.of("squares-underflow", "destroyed", effect="zeros") if is_lost else None
+
+
+def _explain_underflow_in(group: Group, form: Format, formulas: Sequence[Formula]) -> Explanation | None:
     low, high = bound_norms_after_underflow(group, form)
     order = group.seen.order
     if low == 0:
@@ -226,8 +246,9 @@ def _explain_reciprocal(group: Group, formulas: Sequence[Formula]) -> Explanatio
     return None
 
 
-def _explain_products(group: Group) -> Explanation | None:
+def _explain_products(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain results by `(x c) / n` or `(x / n) c`, if the first product or quotient leaves the range."""
+    del formulas
     factor = compute_plain_coefficient(group.norm, group.threshold)
     if factor is None or not math.isfinite(group.threshold) or not group.norm:
         return None
@@ -241,12 +262,13 @@ def _explain_products(group: Group) -> Explanation | None:
     return None
 
 
-def _explain_threshold(group: Group) -> Explanation | None:
+def _explain_threshold(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain results by `c / sqrt(max(n ** 2, c ** 2))`, if only the square of the threshold leaves the range.
 
     An infinite square makes zeros. A subnormal square has few digits, so gradients below the threshold change. If the
     threshold is a NumPy scalar whose square is infinite, no square of a norm is above it.
     """
+    del formulas
     cause = "threshold-square-out-of-range"
     if not 0 < group.threshold < math.inf:
         return None
@@ -374,6 +396,24 @@ def _count_flushed(tensor: Tensor, factor: Fraction, bound: float) -> int | None
         wrong = ~(np.abs(tensor.after - right) <= allowed)
         is_small = (np.minimum(np.abs(tensor.before), np.abs(right)) < smallest) & (tensor.after == 0)
     return None if (wrong & ~is_small).any() else int(wrong.sum())
+
+
+FLUSHED = Range("subnormals-flushed", _explain_flush)
+
+#: The steps in the order of the formula.
+RANGES = (
+    Range("squares-overflow", _explain_squares_overflow, breaks="overflow-of-squares"),
+    Range("norm-out-of-range", _explain_norm_out_of_range),
+    Range("squares-underflow", _explain_underflow, breaks="underflow-of-squares"),
+    Range("reciprocal-out-of-range", _explain_reciprocal),
+    Range("coefficient-underflow", _explain_coefficient, breaks="coefficient-underflow"),
+    Range("product-out-of-range", _explain_products, breaks="intermediate-range"),
+    FLUSHED,
+    Range("threshold-square-out-of-range", _explain_threshold),
+)
+
+#: The rules that functions break whose arithmetic leaves the range in a step, by the step's cause.
+BREAKS: Mapping[str, str] = {step.cause: step.breaks for step in RANGES if step.breaks}
 
 
 #: For each format, the narrower formats, widest first.

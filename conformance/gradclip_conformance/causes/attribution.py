@@ -220,7 +220,7 @@ def _is_unexplained_on_a_mesh(judged: Judged) -> bool:
 
 
 #: The causes of all laws. A long sum also has a model with an error bound, which one answer may show.
-ALL_LAWS = frozenset(one.cause for one in (*LAWS, *FITS)) - {BESIDE_EMPTY.cause, "long-sum"}
+ALL_LAWS = frozenset([*(law.cause for law in LAWS), *(fit.cause for fit in FITS)]) - {BESIDE_EMPTY.cause, "long-sum"}
 
 #: Causes of special calls. Their models cannot agree with an answer by chance.
 SPECIAL = frozenset({"excluded-counted"} | {*FORMULA_CAUSES.values()})

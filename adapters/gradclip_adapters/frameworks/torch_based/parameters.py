@@ -250,7 +250,13 @@ def add_flags(call: Call) -> Mapping[str, Any]:
 
 
 def make_parameter(gradient: Gradient) -> Parameter:
-    """Return a parameter that carries a gradient. It is zero, unless the clip depends on its values."""
+    """Return a parameter that carries a gradient. It is zero, unless the clip depends on its values.
+
+    Raises
+    ------
+    Unsupported
+        If the two have different dtypes.
+    """
     assert gradient.array is not None
     tensor = make_tensor(gradient.array, gradient.layout)
     if gradient.rows is not None:
@@ -259,6 +265,9 @@ def make_parameter(gradient: Gradient) -> Parameter:
         tensor = make_rows(torch.tensor([gradient.rows], device=_device), tensor, shape)
     values = torch.zeros(tensor.shape, dtype=tensor.dtype, device=_device)
     parameter = Parameter(values if gradient.parameter is None else make_tensor(gradient.parameter))
+    if parameter.dtype != tensor.dtype:
+        message = f"torch refuses a gradient of {tensor.dtype} for a parameter of {parameter.dtype}"
+        raise Unsupported(message, "interface")
     parameter.grad = tensor
     return parameter
 

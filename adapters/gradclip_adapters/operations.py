@@ -80,6 +80,11 @@ class Operation:
         """Return whether a gradient holds several units, which are clipped one by one."""
         return self.group == UNIT
 
+    @property
+    def is_stacked(self) -> bool:
+        """Return whether a gradient holds several examples or units."""
+        return self.sums_examples or self.divides_gradients
+
 
 _EACH = (
     Operation(

@@ -1,9 +1,9 @@
 """Load the rule catalogue: each rule as data, from the TOML files in this folder.
 
-Each file holds one theme. Each entry defines one rule for each of its operations: a list of them, or a group, which is
-`"every"` operation, `"every norm"`, or `"every but sums"`: each whose results have the form of its gradients. A group
-leaves out the operations for which another entry defines the rule by name, at another level. A rule id joins the
-operation and the rule's name, as in `global-norm.excluded-not-counted`. Ids are never reused.
+Each file holds one theme. Each entry defines one rule for each of its operations: a list of them, or a group. The
+groups are `"every"` operation, `"every norm"`, `"every Euclidean norm"`, and `"every but sums"`, whose results have the
+form of the gradients. A group leaves out the operations for which another entry defines the rule by name, at another
+level. A rule id joins the operation and the name, as in `global-norm.excluded-not-counted`. Ids are never reused.
 `python -m gradclip_spec.rules` prints the rule catalogue.
 """
 
@@ -47,6 +47,9 @@ LEVELS = {
 _GROUPS = {
     "every": [*PREFIXES],
     "every norm": [prefix for prefix, operation in PREFIXES.items() if operation.is_by_norm],
+    "every Euclidean norm": [
+        prefix for prefix, operation in PREFIXES.items() if operation.is_by_norm and operation.norm_type == 2
+    ],
     "every but sums": [prefix for prefix, operation in PREFIXES.items() if not operation.sums_examples],
 }
 

@@ -11,7 +11,8 @@ import pytest
 
 from gradclip_adapters.contract import Array
 from gradclip_conformance import check_clipper
-from gradclip_conformance.cases.catalogue import list_all_cases, metamorphic
+from gradclip_conformance.cases.catalogue import list_all_cases
+from gradclip_conformance.cases.themes import metamorphic
 from gradclip_conformance.judge.relations import RELATIONS, multiply_by_power_of_two
 from gradclip_conformance.judge.single_call import OF_ONE
 

@@ -1,48 +1,33 @@
-"""Collect the cases of all themes. Each theme has a module in `themes`, and a file of rules of the same name.
+"""Collect the cases of all themes: each module in the folder `themes` has some.
 
-The cases of averages, those per example and unitwise are of several themes.
+A theme of rules has a module there, and a file of rules of the same name. Some operations have modules of their own,
+with cases of several themes.
 """
 
 from __future__ import annotations
 
+import pkgutil
 from functools import cache
+from importlib import import_module
+from types import ModuleType
 
+from gradclip_spec import rules
+
+from . import themes
 from .model import Case
-from .themes import (
-    arguments,
-    averages,
-    effects,
-    examples,
-    exclusion,
-    formula,
-    metamorphic,
-    nonfinite,
-    optimizer,
-    precision,
-    range,
-    structure,
-    units,
-    zero,
-)
 
 __all__ = ["THEMES", "list_all_cases"]
 
-THEMES = {
-    "formula": formula,
-    "exclusion": exclusion,
-    "structure": structure,
-    "zero": zero,
-    "nonfinite": nonfinite,
-    "range": range,
-    "precision": precision,
-    "arguments": arguments,
-    "effects": effects,
-    "optimizer": optimizer,
-    "metamorphic": metamorphic,
-    "averages": averages,
-    "examples": examples,
-    "units": units,
-}
+
+def _import_themes() -> dict[str, ModuleType]:
+    """Return the modules by name: those of the themes of rules in their order, and then the others."""
+    names = {module.name for module in pkgutil.iter_modules(themes.__path__)}
+    ordered = [*(name for name in rules.THEMES if name in names), *sorted(names.difference(rules.THEMES))]
+    return {name: import_module(f"{themes.__name__}.{name}") for name in ordered}
+
+
+#: The modules with cases.
+THEMES = _import_themes()
 
 
 @cache

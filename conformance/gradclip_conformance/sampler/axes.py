@@ -64,7 +64,7 @@ def _make_level(word: str, reason: str, weight: int) -> Level:
 
 BY_NORM = tuple(name for name, about in PREFIXES.items() if "norm_type" in about.parameters)
 #: The operations whose gradients are stacked from the gradients of examples, or from units.
-STACKED = tuple(name for name, about in PREFIXES.items() if about.sums_examples or about.divides_gradients)
+STACKED = tuple(name for name, about in PREFIXES.items() if about.is_stacked)
 #: The operations that can leave out a gradient, or take None for one. No function per example does.
 EXCLUDING = tuple(name for name, about in PREFIXES.items() if "need_clip" in about.parameters)
 CUT = "between two sizes at which kernels split their work"

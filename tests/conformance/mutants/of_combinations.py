@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .steps import Array, ClipFunction
-from .table import add_mutant
+from .table import add_mutant, list_rules
 
 
 @np.errstate(all="ignore")
@@ -15,10 +15,7 @@ def _round_if_long(self: ClipFunction, grad: Array) -> Array:
 
 add_mutant(
     "returns an excluded float64 gradient of more than 32 elements with the digits of float32",
-    "value.combinations",
-    "*norm.combinations",
-    "block-rms.combinations",
-    "unitwise.combinations",
+    *list_rules("combinations", lambda operation: "need_clip" in operation.parameters),
     causes=["excluded-changed"],
     dtypes=["float32", "float64"],
     leave=_round_if_long,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .steps import Array, ByValue, ClipFunction, Gradients
-from .table import add_mutant
+from .table import add_mutant, list_rules
 
 # Inputs and results.
 
@@ -94,9 +94,7 @@ def _remember_by_object(
 
 add_mutant(
     "repeats the first result for the same array objects, even if their elements have changed",
-    "value.repeatable",
-    "*norm.repeatable",
-    "block-rms.repeatable",
+    *list_rules("repeatable", lambda operation: not operation.is_stacked),
     clip_all=_remember_by_object,
 )
 
@@ -109,8 +107,7 @@ def _differ_every_other_time(self: Any, grads: Gradients, **options: Any) -> Any
 
 add_mutant(
     "returns the next floating-point numbers on every other call",
-    "per-example.repeatable",
-    "unitwise.repeatable",
+    *list_rules("repeatable", lambda operation: operation.is_stacked),
     causes=["excluded-changed", "unexplained"],
     __call__=_differ_every_other_time,
 )

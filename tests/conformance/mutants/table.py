@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradclip_adapters.contract import Adapter
+from gradclip_adapters.operations import PREFIXES, Operation
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.patterns import matches
 from gradclip_reports.statuses import UNEXPLAINED
@@ -19,7 +20,7 @@ from gradclip_spec import rules
 from .abilities import WithAbilities
 from .steps import EVERY, ClipFunction
 
-__all__ = ["EVERY_DTYPE", "WRONG", "Wrong", "add_mutant", "refuse"]
+__all__ = ["EVERY_DTYPE", "WRONG", "Wrong", "add_mutant", "list_rules", "refuse"]
 
 RULES = {rule.id: rule for rule in rules.load()}
 EVERY_DTYPE = ("float16", "float32", "float64")
@@ -82,9 +83,16 @@ def add_mutant(
             WRONG.append(Wrong(does, function, *about))
 
 
+def list_rules(name: str, has: Callable[[Operation], bool]) -> list[str]:
+    """Return the ids of the rules of a name, for the operations that have a property."""
+    return [f"{prefix}.{name}" for prefix, operation in PREFIXES.items() if has(operation)]
+
+
 def make_mutant(rule: str, adapter: type[Adapter], steps: dict[str, Callable[..., Any]]) -> ClipFunction | None:
     """Return the right function of a rule's operation with the wrong steps, or None if it has none of them."""
-    right = next(base for base in EVERY if base.short == rule.partition(".")[0])
+    short = rule.partition(".")[0]
+    right = next((base for base in EVERY if base.short == short), None)
+    assert right is not None, f"steps.py has no right function of the operation {short!r}"
     if issubclass(adapter, WithAbilities):
         right = adapter.complete(right)
     own = {name: step for name, step in steps.items() if hasattr(right, name)}

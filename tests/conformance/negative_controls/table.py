@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from gradclip_adapters.operations import OPERATIONS, Operation
+
 from . import special
 from .kinds import (
     Kind,
@@ -27,18 +29,18 @@ __all__ = ["TABLE", "replace"]
 
 FLEET = "paddle.distributed.fleet.meta_optimizers"
 
+
+def _choose_kind(operation: Operation) -> Kind:
+    """Return the kind of the reference's function."""
+    if operation.sums_examples:
+        return added
+    return with_norm if operation.returns_norm else returned
+
+
 #: For each adapter, the functions that are replaced, as "module:attribute", and their kinds. The script of Node that
 #: stands beside this file replaces the function of TensorFlow.js.
 TABLE: dict[str, list[tuple[str, Kind]]] = {
-    "numpy": [
-        ("gradclip_spec:clip_by_value", returned),
-        ("gradclip_spec:clip_by_norm", returned),
-        ("gradclip_spec:clip_by_global_norm", with_norm),
-        ("gradclip_spec:clip_by_block_rms", returned),
-        ("gradclip_spec:clip_by_average_norm", returned),
-        ("gradclip_spec:clip_unitwise", returned),
-        ("gradclip_spec:clip_per_example", added),
-    ],
+    "numpy": [(f"gradclip_spec:{name}", _choose_kind(operation)) for name, operation in OPERATIONS.items()],
     "torch": [
         ("torch.nn.utils:clip_grad_value_", parameters),
         ("torch.nn.utils:clip_grad_norm_", parameters),

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from gradclip_adapters.contract import Array, Gradient
 
 from ...oracle.formats import FORMATS, decode_doubles, next_down, next_up
+from .. import derivatives
 from ..build import (
     DTYPES,
     NORM_OPERATIONS,
@@ -27,7 +28,6 @@ from ..build import (
     round_to_tensor,
 )
 from ..model import Case, expect
-from . import derivatives
 
 __all__ = ["make_cases"]
 

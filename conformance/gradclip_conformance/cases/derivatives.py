@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from gradclip_adapters.contract import Gradient
 
-from ..build import NORM_OPERATIONS, Maker, list_makers
-from ..model import Case, expect
+from .build import NORM_OPERATIONS, Maker, list_makers
+from .model import Case, expect
 
 __all__ = ["make_cases"]
 

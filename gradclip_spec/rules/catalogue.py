@@ -31,7 +31,7 @@ gradient, which has $m_i$ elements. $c$ is `clip_norm` and $n$ is the norm. $l$ 
 For block RMS and average norm, *norm* means that average. For the clip per example, it means the norm of an example.
 The unitwise clip is adaptive gradient clipping (AGC). A *unit* is the part of a gradient that belongs to one output,
 $W[i]$ is its parameter, and $\lambda$ is `clip_factor`. Where a rule of several operations says clip_norm, it means
-clip_factor. These four operations have fewer rules than the first three. The rule `empty-list` is missing per example,
+clip_factor. The operations after the first three have fewer rules. The rule `empty-list` is missing per example,
 because an empty list does not say how many examples there are.
 
 A gradient is *excluded* when a flag, an attribute of its parameter or a predicate on that parameter says that it is not

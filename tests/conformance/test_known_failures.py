@@ -450,15 +450,15 @@ def clip_in_dtype(grads: Any, *, clip_norm: float) -> Any:
 @pytest.mark.parametrize("path", sorted(EXPECTATIONS.glob("*.toml")), ids=lambda path: path.stem)
 def test_shipped_entries_are_complete(path: Path) -> None:
     for one in load_known(path.stem):
-        assert one.reason.endswith((".", ")")), one
-        assert one.checked, one
+        assert one.reason.endswith((".", ")")), f"the reason is not a sentence: {one}"
+        assert one.checked, f"reproduce it without the suite, and write the day: {one}"
         assert one.url in ("none found", "no search was made") or one.url.startswith("https://github.com/"), one
-        # These causes alone would excuse any effect on the gradients, or any error. So their entries must name the
-        # effect, or the text of the error.
+        # These causes alone would excuse any effect on the gradients, or any error.
         lax = {"negative-threshold", "threshold-accepted", "infinite-threshold-nan", "inputs-changed", "count-changed"}
-        assert one.cause not in lax or "effect" in dict(one.parameters), one
-        assert one.cause != "raises" or "text" in dict(one.parameters), one
-        assert one.cause not in ("gradients-nan", "gradients-zeroed", "malformed"), one
+        assert one.cause not in lax or "effect" in dict(one.parameters), f"the parameters must name the effect: {one}"
+        assert one.cause != "raises" or "text" in dict(one.parameters), f"the parameters must name the text: {one}"
+        vague = ("gradients-nan", "gradients-zeroed", "malformed")
+        assert one.cause not in vague, f"this cause excuses too much; leave it out, and name rules or cases: {one}"
         for pattern in one.rules:
             is_on_mesh = find_case_on(pattern) is not None
             assert "combinations" in pattern or is_on_mesh or any(matches_any((pattern,), *names) for names in CASES), (

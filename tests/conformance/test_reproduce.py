@@ -76,8 +76,16 @@ PASSED = (
 EXPECTED, OBSERVED = re.compile("expected: |DESIRED: | y: "), re.compile("observed: |ACTUAL: | x: ")
 
 
+def find_published(adapter: str) -> Path:
+    """Return the published record. Skip the test of a framework that was added after the last release."""
+    path = PUBLISHED / f"{adapter}.jsonl.gz"
+    if not path.is_file():
+        pytest.skip(f"the next release publishes the first record of {adapter}")
+    return path
+
+
 def read_published(adapter: str) -> Run:
-    (run,) = read_runs(PUBLISHED / f"{adapter}.jsonl.gz")
+    (run,) = read_runs(find_published(adapter))
     return run
 
 
@@ -618,7 +626,7 @@ def test_each_layout_that_was_checked_has_a_script(adapter: str) -> None:
 @pytest.mark.parametrize("adapter", sorted({*MODULES} - {"tensorflow-js"}))
 def test_functions_of_each_entry_point_are_whole(adapter: str) -> None:
     """Check that the lines for each entry point in a record have all the names that they use."""
-    with gzip.open(PUBLISHED / f"{adapter}.jsonl.gz", "rt", encoding="utf-8") as file:
+    with gzip.open(find_published(adapter), "rt", encoding="utf-8") as file:
         header = json.loads(next(file))
     for subject in header["subjects"]:
         if "distributed" in subject["features"]:

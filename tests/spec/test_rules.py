@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -18,7 +19,8 @@ ROOT = Path(__file__).parents[2]
 
 #: The fields of the smallest valid entry.
 ENTRY: dict[str, Any] = {"id": "some-rule", "operations": ["value"], "level": "should", "statement": "It is so."}
-DOCUMENTS = {"000", "001", "002", "003", "004", "005", "006", "007", "008", "009"}
+#: The documents of the table in the page.
+DOCUMENTS = set(re.findall(r"^\| `(\d{3})` \|", write_catalogue(), flags=re.MULTILINE))
 SOURCE = {"document": "001", "where": "1", "phrase": "It is so."}
 
 

@@ -14,6 +14,7 @@ from gradclip_reports.statuses import Status
 from ...cases.model import Case
 from ...cases.readable import SHOWN_ELEMENTS, show_gradients
 from ...oracle.arrays import decode
+from ...oracle.bounds import compute_error_bounds
 from ...oracle.formats import FORMATS
 from ..expectation import Expectation, Part
 from ..model import Answer, Context, Script, Verdict, join_lines
@@ -96,9 +97,9 @@ class Repeatable(Expectation):
         )
 
 
-#: The rounding error of a clipped element, in units of roundoff. For so few elements it is at most 8.5 ulp (see
-#: `oracle.bounds`), and an ulp is at most two units of roundoff.
-CLIP_ROUNDINGS = 17
+#: The rounding error of a clipped element, in units of roundoff. An ulp is at most two of them, and a case has at most
+#: six elements.
+CLIP_ROUNDINGS = Fraction(2 * compute_error_bounds(FORMATS["float64"], 2.0, 6, 1.0).clip_bound)
 #: The number of roundings in a step: the decay, the sum, the product with the rate, and the difference.
 STEP_ROUNDINGS = 4
 

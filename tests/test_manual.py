@@ -43,6 +43,7 @@ from manual.pages import PARTS, fill_page, write_table
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 #: A code block: its fence, its language and its text.
@@ -117,7 +118,7 @@ def test_every_page_with_programs_has_a_test_that_runs_them() -> None:
 
 def find_links() -> Iterator[tuple[str, str, str]]:
     """Yield each link to a file: the page, the file, and the heading (empty if the link is to the whole file)."""
-    for path in PAGES:
+    for path in (*PAGES, CONTRIBUTING):
         for file, heading in sorted(set(LINK.findall(read_page(path)))):
             yield path.relative_to(ROOT).as_posix(), file, heading.removeprefix("#")
 
@@ -131,6 +132,15 @@ def test_link_leads_to_a_file_and_a_heading(page: str, file: str, heading: str) 
     if heading:
         headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), flags=re.MULTILINE)
         assert heading in {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for text in headings}
+
+
+def test_page_for_contributors_names_files_that_exist() -> None:
+    folders = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
+    # An angle bracket stands for a name that a contributor chooses.
+    named = re.findall(rf"`((?:{folders})/[\w./-]*)`", read_page(CONTRIBUTING))
+
+    assert len(named) > 20
+    assert [name for name in named if not name.startswith("build/") and not (ROOT / name).exists()] == []
 
 
 def find_commands() -> Iterator[str]:

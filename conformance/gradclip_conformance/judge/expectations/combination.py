@@ -20,7 +20,7 @@ from ...oracle.formats import has_long_doubles
 from ...oracle.formula import PLAIN, Formula
 from ...oracle.long_doubles import make_whole_call
 from ...oracle.predict import predict
-from ..expectation import Expectation, Part, has_option_for_errors
+from ..expectation import Expectation, Part, find_broken_form, has_option_for_errors
 from ..fingerprint import describe_results, describe_what_happened, show_answer
 from ..model import Answer, Context, Raised, Replied, Verdict
 
@@ -83,6 +83,8 @@ class Combination(Expectation):
 
     def compare_formulas(self, context: Context, reply: Reply, formula: Formula) -> Comparison | None:
         """Compare results that the neutral rule finds wrong or poor with those of another formula."""
+        if find_broken_form(context.case, reply) is not None:
+            return None
         neutral = self._measure(context, reply)
         if neutral.grade == Status.PASS or formula == PLAIN:
             return None

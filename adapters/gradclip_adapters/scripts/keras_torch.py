@@ -10,7 +10,7 @@ os.environ["KERAS_BACKEND"] = "torch"
 import keras
 import numpy as np
 
-from .torch import make, make_sliced, make_strided, make_transposed
+from .torch import make, make_broadcast, make_sliced, make_strided, make_transposed
 
 
 def read(tensor):

@@ -23,6 +23,11 @@ def make_sliced(tensor):
     return torch.nn.functional.pad(tensor, (1,) * 2 * tensor.ndim)[(slice(1, -1),) * tensor.ndim]
 
 
+def make_broadcast(tensor):
+    rows = tensor[:1].expand(tensor.shape)
+    return rows if torch.equal(rows, tensor) else tensor[..., :1].expand(tensor.shape)
+
+
 def read_bfloat16(tensor):
     return tensor.double()
 

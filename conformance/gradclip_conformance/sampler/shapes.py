@@ -19,8 +19,7 @@ NUMBERS = {
     "n65": (65, 81, 110),
     "n111": (111, 127, 128),
     "n129": (129, 273, 289, 320),
-    # Most are just long enough, to save time.
-    "n321": (321, 1049, 337, 323),
+    "n321": (1041, 1049, 1033, 321),
 }
 
 #: The sizes of each level, on both sides of the sizes at which kernels split work. Most are small, to save time. The
@@ -38,11 +37,11 @@ SIZES = {
     "s16385": (16385, 16401, 16387, 32767, 32785, 65535),
     "s65537": (65537, 65553, 65553, 65539, 98321, 131071),
     "s131073": (131073, 131089, 131089, 262143),
-    "s262145": (262145, 262161, 262147),
+    "s262145": (*(262145, 262161) * 10, 262147, 1048577),
 }
 
 #: The largest size that a shape of the last level may have.
-LARGEST = 262161 + 4096
+LARGEST = 1048577 + 4096
 
 #: The sizes of the tensors beside the longest one, used in turn. SMALL is for lists of equal shapes, MIXED for others.
 SMALL = (1, 2, 3, 5, 8, 13, 17, 40, 67, 131)

@@ -81,6 +81,15 @@ def make_gradients(dtype: str, layout: str = "contiguous") -> tuple[Gradient, ..
     return (first, Gradient("none", None), *rest)
 
 
+def test_gradient_of_another_dtype_than_its_parameter_is_refused() -> None:
+    gradient = Gradient("", Array.of(np.ones(2, np.float16)), parameter=Array.of(np.ones(2, np.float32)))
+
+    with pytest.raises(Unsupported, match="torch refuses a gradient of"):
+        parameters.make_parameter(gradient)
+    with pytest.raises(RuntimeError):
+        torch.nn.Parameter(torch.ones(2)).grad = torch.ones(2, dtype=torch.float16)
+
+
 def make_parameters(dtype: str) -> list[torch.nn.Parameter]:
     """Return torch parameters that carry the same gradients."""
     parameters = []

@@ -193,6 +193,15 @@ def average_experts(grads: Gradients, placements: Placements, mesh: RankMesh) ->
     return math.hypot(norm, mesh.all_reduce(own) / mesh.size)
 
 
+def reduce_experts_over_last_axis(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Reduce the norms of the experts over the last axis only, as if they were on a mesh of this axis."""
+    pairs = list(zip(grads, placements, strict=True))
+    dense = [(g, p) for g, p in pairs if "owned" not in p.values()]
+    norm = divide_by_copies([g for g, _ in dense], [p for _, p in dense], mesh)
+    experts = [(g, p) for g, p in pairs if "owned" in p.values()]
+    return math.hypot(norm, reduce_one_axis([g for g, _ in experts], [p for _, p in experts], mesh))
+
+
 def lose_nan(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
     """Count a part that is not finite as zeros."""
     kept = [g if g is not None and np.isfinite(g).all() else None for g in grads]
@@ -355,6 +364,7 @@ WRONG: dict[str, tuple[Callable[..., Any], str]] = {
     "divide_what_one_counts": (make_clip(divide_what_one_counts), "copies-undercounted"),
     "leave_copies_out": (make_clip(leave_copies_out), "copies-undercounted"),
     "average_experts": (make_clip(average_experts), "rank-norms-averaged"),
+    "reduce_experts_over_last_axis": (make_clip(reduce_experts_over_last_axis), "axes-left-out"),
     "lose_nan": (make_clip(lose_nan), "nonfinite-silent"),
     "lose_nan_in_maximum": (lose_nan_in_maximum, "nonfinite-silent"),
     "add_from_own_rank_on": (make_clip(add_from_own_rank_on), "processes-differ"),

@@ -406,6 +406,19 @@ def test_arithmetic_that_leaves_the_range_gets_its_cause(rule: str, cause: str) 
     assert named <= {cause, "squares-overflow"}
 
 
+def test_threshold_that_only_a_narrower_dtype_does_not_hold_gets_its_cause() -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in grads))
+        if norm <= clip_norm:
+            return list(grads)
+        with np.errstate(all="ignore"):
+            return [((g / norm).astype(g.dtype) * g.dtype.type(clip_norm)).astype(g.dtype) for g in grads]
+
+    found = find_causes(clip, "clip_by_global_norm", ("global-norm.mixed-dtypes",), "float16+float32")
+
+    assert {one[:2] for one in found if one} == {("infinite-threshold-nan", "nan in the narrower dtype")}
+
+
 def divide_each_example(grads: Any, *, clip_norm: float) -> Any:
     """Add the examples, each divided by the larger of 1 and norm / threshold. Zero divided by zero is NaN."""
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -24,6 +24,7 @@ from gradclip_adapters.operations import PREFIXES
 from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, decode_recipe, encode_recipe, expand
 from gradclip_adapters.wire import decode_call, decode_reply, encode_call, encode_reply
 from gradclip_conformance.cli import gradclip
+from gradclip_conformance.oracle import long_doubles
 from gradclip_conformance.oracle.arrays import decode
 from gradclip_conformance.oracle.distances import measure, measure_distances
 from gradclip_conformance.oracle.formats import FORMATS, has_long_doubles
@@ -297,6 +298,22 @@ def test_whole_call_measurement_equals_element_by_element_measurement(row: RowCa
     fast = WholeCall(case).measure(results, exact=dict(case.expectation.parameters)["exact"])
     assert fast.grade == slow.grade
     assert fast.ulp == pytest.approx(slow.ulp, rel=1e-6, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "factors", [Fraction(1, 3), np.linspace(0.1, 2.0, 100, dtype=np.longdouble)], ids=["one", "many"]
+)
+def test_distances_are_the_same_in_blocks(factors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = np.random.default_rng(5).standard_normal(100)
+    given[17] = 2.0**-1060
+    results = np.append(given[:-1] / 3, np.inf)
+    factor = round_to_long_double(factors) if isinstance(factors, Fraction) else factors
+    whole = [measure_products(given, results, factor, FORMATS[dtype], True) for dtype in ("float32", "float64")]
+
+    monkeypatch.setattr(long_doubles, "BLOCK", 7)
+
+    for before, dtype in zip(whole, ("float32", "float64"), strict=True):
+        np.testing.assert_array_equal(measure_products(given, results, factor, FORMATS[dtype], True), before)
 
 
 @pytest.mark.skipif(not has_long_doubles(), reason="long doubles have too few digits here")

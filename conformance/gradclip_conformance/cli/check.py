@@ -112,7 +112,7 @@ _RUN_OPTIONS = (
     click.option(
         "--rows",
         type=click.IntRange(0),
-        help=f"The number of random calls for each entry point: {ROWS} by default, {QUICK} with --quick.",
+        help=f"The number of random calls for each function: {ROWS} by default, {QUICK} with --quick.",
     ),
     click.option("--seed", default=0, show_default=True, type=int, help="The seed of the random calls."),
     click.option("--quick", is_flag=True, help="Make only a few short random calls, for quick answers."),

@@ -360,3 +360,10 @@ def test_hypercube_begins_at_zero() -> None:
 
     with pytest.raises(Unsupported, match="the lower bound of a hypercube is zero"):
         ADAPTER.call(Call("optax.projections.projection_hypercube[eager]", (gradient,), {"min": -1.0, "max": 1.0}))
+
+
+@pytest.mark.parametrize("mode", ["eager", "jit"])
+def test_empty_list_has_an_empty_list_of_parameters(mode: str) -> None:
+    reply = ADAPTER.call(Call(f"optax.adaptive_grad_clip[{mode}]", (), {"clip_factor": 1.0}))
+
+    assert reply.gradients == ()

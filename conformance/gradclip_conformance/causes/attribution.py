@@ -69,7 +69,10 @@ __all__ = ["EXPLAINED", "explain_all", "explain_cell"]
 #: Numbers are fitted to this many cells, evenly spaced: each number needs two different norms, and a case has few.
 FITTING = 200
 
-#: The explanation that most short calls share is likely if it explains one in so many of them. A gradient takes as
+#: At most so many short calls of each theme show which cause is likely.
+FEW = 3
+
+#: The explanation that most of these calls share is likely if it explains one in so many of them. A gradient takes as
 #: long as this many elements.
 LIKELY, ELEMENTS_OF_A_GRADIENT = 4, 32
 
@@ -186,19 +189,29 @@ def explain_all(
 
 
 def _list_options_of_all(subject: _Subject, cells: Sequence[Judged]) -> list[Options]:
-    """Return the explanations of the cells of one entry point, those of short calls first.
+    """Return the explanations of the cells of one entry point, those of a few short calls of each theme first.
 
-    To compare a long call with all models takes up to a second, and a wrong function may have hundreds of them.
+    To compare a short call with all models takes 10 ms, a long one up to a second, and a wrong function may have
+    hundreds of wrong cells. So the few show the likely cause, with which all other cells are compared first.
     """
-    short = [place for place, judged in enumerate(cells) if _is_short(judged.context.case)]
-    options = {place: _list_options(subject, cells[place]) for place in short}
+    few = _take_few_of_each_theme(cells)
+    options = {place: _list_options(subject, cells[place]) for place in few}
     subject.shown = frozenset(one.cause for cell in options.values() for one in cell.explanations)
     if subject.shown & (ZEROS_NAN | {"narrower-arithmetic"}):
         # These causes also explain parts of answers that show little on their own.
-        options = {place: _list_options(subject, cells[place]) for place in short}
+        options = {place: _list_options(subject, cells[place]) for place in few}
     times = Counter(one.cause for one in choose(list(options.values()), DOUBTFUL) if one is not None)
-    subject.likely = frozenset(cause for cause, count in times.most_common(1) if count > len(short) / LIKELY)
+    subject.likely = frozenset(cause for cause, count in times.most_common(1) if count > len(few) / LIKELY)
     return [options[place] if place in options else _list_options(subject, one) for place, one in enumerate(cells)]
+
+
+def _take_few_of_each_theme(cells: Sequence[Judged]) -> list[int]:
+    """Return the places of short calls, evenly spaced over those of their theme."""
+    themes: dict[str, list[int]] = {}
+    for place, judged in enumerate(cells):
+        if _is_short(judged.context.case):
+            themes.setdefault(judged.context.case.theme, []).append(place)
+    return [place for places in themes.values() for place in places[:: math.ceil(len(places) / FEW)]]
 
 
 def _prefer_shown(found: list[Explanation | None], options: Mapping[int, Options], cells: Sequence[Judged]) -> None:

@@ -116,7 +116,9 @@ class _Subject:
         return [law for law in (*fitted[:1], *LAWS, *fitted[1:], *signed) if law.cause not in barred]
 
     def list_barred(self, case: Case) -> set[str]:
-        """Return the causes that cannot explain a case. Ordinary calls ask for the Euclidean norm only."""
+        """Return the causes that cannot explain a case. Ordinary calls ask for one norm, the Euclidean one."""
+        if case.options.get("layers"):
+            return set()
         barred = self.barred.get(case.dtype, set())
         return barred if case.norm_type == 2 else {cause for cause in barred if BROKEN.get(cause) != laws.ABOVE}
 
@@ -540,8 +542,8 @@ def _explain_results(
     if has_dense_rows(case, results):
         return _list(explain_rows(case, results, subject.formulas))
     found = _explain_in_order(subject, case, results, barred)
-    if not found and "mesh" in case.options and _are_right(_multiply_thresholds(case), results):
-        return [Explanation.of("addends-clipped")]
+    if found != [RIGHT] and "mesh" in case.options and _are_right(_multiply_thresholds(case), results):
+        return [Explanation.of("addends-clipped"), *found]
     if found != [RIGHT] and (order := _explain_order(case, results)) is not None:
         return [order, *found]
     return found
@@ -743,7 +745,7 @@ def _explain_group(subject: _Subject, group: Group, barred: Collection[str] = ()
 
 def _explain_beside_empty(subject: _Subject, group: Group) -> list[Explanation]:
     """Explain results by old memory, which may make the norm infinite or NaN, and the gradients zero or unchanged."""
-    if BESIDE_EMPTY.cause not in subject.suspected or (factor := BESIDE_EMPTY.factor(group)) is None:
+    if BESIDE_EMPTY.cause not in subject.suspected or (factor := BESIDE_EMPTY.compute_factor(group)) is None:
         return []
     return [BESIDE_EMPTY.explain()] if group.is_scaled_by(factor * group.seen.rate) else []
 

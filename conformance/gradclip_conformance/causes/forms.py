@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
-
 from gradclip_adapters.contract import Array
 from gradclip_adapters.operations import OPERATIONS
 
@@ -17,7 +15,8 @@ from ..cases.model import Case
 from ..judge.arrays import read_norm
 from ..judge.model import Answer, Context, Died, Raised, TimedOut
 from ..oracle.formats import Format
-from .facts import Group, Seen, bound_norms_after_underflow, list_excluded, overflows, underflows
+from .facts import Group, Seen, bound_norms_after_underflow, overflows, underflows
+from .laws import LAWS
 from .model import Explanation
 
 __all__ = ["explain_form", "explain_refusal", "list_norms", "restore_form", "strip_numbers"]
@@ -108,23 +107,9 @@ def _list_other_norms(group: Group) -> Iterator[tuple[str, Fraction]]:
     if right and math.isfinite(group.threshold):
         yield "coefficient-returned", Fraction(group.threshold) / right
         yield "coefficient-returned", min(Fraction(1), Fraction(group.threshold) / right)
-    if group.count > 0:
-        exact = [tensor.exact for tensor in group.tensors]
-        excluded = list_excluded(group)
-        if excluded:
-            yield "excluded-counted", group.compute_norm_over([*exact, *excluded])
-        for order in (2.0, 1.0, math.inf, 3.0, 4.0):
-            if order != group.seen.order:
-                yield "other-order", group.compute_norm_over(exact, order)
-    if group.seen.order == math.inf:
-        return
-    if (order := group.seen.order) > 1 and order == int(order):
-        yield "no-root", right ** int(order)
-    if len(group.tensors) > 1:
-        yield "sum-of-norms", group.sum_of_norms
-        yield "largest-of-norms", group.largest_norm
-        yield "mean-of-norms", group.sum_of_norms / len(group.tensors)
-    yield "mean-of-squares", right / Fraction(float(np.float64(group.count)) ** (1 / group.seen.order))
+    for law in LAWS if group.count else ():
+        if law.norm is not None and not law.is_of_each and (found := law.norm(group)) is not None:
+            yield law.cause, found
 
 
 def _may_be_left(group: Group, form: Format, value: float) -> bool:

@@ -82,7 +82,9 @@ class Law:
     """A rule for the factor of a gradient, with its cause in the catalogue."""
 
     cause: str
-    factor: Factor
+    factor: Factor | None = None
+    #: The norm that takes the place of the right one, if the law gives no factor. A function may return it, too.
+    norm: Factor | None = None
     #: Whether each gradient has its own norm.
     is_of_each: bool = False
     #: The fitted numbers, which the explanation shows.
@@ -94,6 +96,13 @@ class Law:
     breaks: str = ""
     #: The rule that every function with this law keeps, or an empty text.
     keeps: str = ""
+
+    def compute_factor(self, group: Group) -> Fraction | None:
+        """Return the factor of a gradient with a finite norm, or None if the law does not speak of it."""
+        if self.factor is not None:
+            return self.factor(group)
+        norm = self.norm(group) if self.norm is not None else None
+        return None if norm is None else compute_plain_coefficient(norm, group.threshold)
 
     def reproduces(self, seen: Seen) -> bool:
         """Return whether the law gives every result of a call, and at least one that differs from the right one."""
@@ -107,20 +116,22 @@ class Law:
 
     def _reproduces_part(self, part: Group) -> bool:
         if part.total is not None:
-            return self.is_of_each and is_right_for_nonfinite(part)
+            return is_right_for_nonfinite(part)
         # A threshold below zero must be refused: another rule judges what else happens to it.
         if not part.threshold >= 0 or (self.loses_signs and any((one.after < 0).any() for one in part.distinct)):
             return False
-        factor = self.factor(part)
+        factor = self.compute_factor(part)
         if factor is None:
             return False
         return (part.take_magnitudes() if self.loses_signs else part).is_scaled_by(factor * part.seen.rate)
 
     def _differs(self, part: Group, group: Group) -> bool:
         """Return whether the factor differs from the right one by more than a rounding, or the signs are lost."""
-        if self.loses_signs or part.total is not None or group.total is not None:
+        if part.total is not None:
+            return False
+        if self.loses_signs or group.total is not None:
             return True
-        factor, right = self.factor(part), compute_coefficient(group)
+        factor, right = self.compute_factor(part), compute_coefficient(group)
         return factor is None or right is None or abs(factor - right) * 2**group.coarsest > abs(right) / 2
 
     def explain(self) -> Explanation:
@@ -135,7 +146,7 @@ class Law:
             for part in group.split() if self.is_of_each else [group]:
                 if part.total is not None:
                     continue
-                factor, right = self.factor(part), compute_coefficient(group)
+                factor, right = self.compute_factor(part), compute_coefficient(group)
                 if factor is not None and right is not None and abs(factor - right) > right * Fraction(1, 128):
                     return True
         return False
@@ -198,14 +209,6 @@ def follows_formula(group: Group, formula: Formula, *, careful: bool = False) ->
         budget = group.errors.clip_budget + 1
         return all(tensor.is_scaled_by(factor * group.seen.rate, budget) for tensor in group.distinct)
     return group.is_scaled_by(factor * group.seen.rate)
-
-
-def _make_law(norm: Factor) -> Factor:
-    def compute_factor(group: Group) -> Fraction | None:
-        found = norm(group)
-        return None if found is None else compute_plain_coefficient(found, group.threshold)
-
-    return compute_factor
 
 
 def _scale_each(group: Group) -> Fraction | None:
@@ -321,7 +324,7 @@ def _raise(norm: Fraction, order: float) -> Fraction:
 
 def _make_under_root(eps: float) -> Law:
     """Return the law that adds a number to the sum of powers before it takes the root."""
-    return Law("eps-under-root", _make_law(_add_below_root(eps)), parameters=(("eps", eps),))
+    return Law("eps-under-root", norm=_add_below_root(eps), parameters=(("eps", eps),))
 
 
 def _count_otherwise(more: int) -> Factor:
@@ -348,9 +351,65 @@ def _count_along(axis: int) -> Factor:
 
     def compute_norm(group: Group) -> Fraction | None:
         operation, shape = OPERATIONS[group.seen.case.operation], group.tensors[0].given.shape
-        if not operation.is_average or len(shape) < 2 or shape[axis] == group.count:
+        if not operation.is_average:
             return None
-        return group.norm * Fraction((group.count / shape[axis]) ** (operation.averaging_power / 2))
+        # A vector has one axis, and a scalar is one element.
+        counted = shape[axis] if len(shape) > 1 else group.count
+        return group.norm * Fraction((group.count / max(counted, 1)) ** (operation.averaging_power / 2))
+
+    return compute_norm
+
+
+def _count_nonzero(group: Group) -> Fraction | None:
+    operation = OPERATIONS[group.seen.case.operation]
+    counted = sum(int(np.count_nonzero(tensor.before)) for tensor in group.tensors)
+    if not operation.is_average:
+        return None
+    return group.norm * Fraction((group.count / max(counted, 1)) ** (operation.averaging_power / 2))
+
+
+def _subtract_mean(group: Group) -> Fraction | None:
+    """Return the standard deviation of the elements, or of a norm the same without the division."""
+    if group.seen.order != 2 or not group.count:
+        return None
+    values = np.concatenate([tensor.before for tensor in group.tensors])
+    largest = float(np.abs(values).max())
+    if not largest:
+        return Fraction(0)
+    exponent = math.frexp(largest)[1]
+    scaled = np.ldexp(values, -exponent).astype(np.longdouble)
+    power = Fraction(float(np.square(scaled - scaled.mean()).sum())) / group.divisor
+    return take_root(power) * compute_power_of_two(exponent)
+
+
+def _take_norms_of_matrices(group: Group) -> Fraction | None:
+    """Join the norms of the gradients, where a matrix has a norm of matrices: its largest singular value, for one."""
+    order = group.seen.order
+    if order not in (1, 2, math.inf) or group.divisor > 1:
+        return None
+    norms = []
+    for tensor in group.tensors:
+        largest = float(np.abs(tensor.before).max(initial=0.0))
+        if len(tensor.given.shape) == 2 and largest:
+            exponent = math.frexp(largest)[1]
+            matrix = np.ldexp(tensor.before, -exponent).reshape(tensor.given.shape)
+            norms.append(Fraction(float(np.linalg.norm(matrix, order))) * compute_power_of_two(exponent))
+        else:
+            norms.append(group.compute_norm_over([tensor.exact]))
+    return _join(norms, order)
+
+
+def _join(norms: Sequence[Fraction], order: float) -> Fraction:
+    if order == math.inf:
+        return max(norms)
+    return sum(norms, Fraction(0)) if order == 1 else take_root(sum((norm**2 for norm in norms), Fraction(0)))
+
+
+def _join_by(order: float) -> Factor:
+    """Return a function that joins the norms of several gradients by another order than that of each norm."""
+
+    def compute_norm(group: Group) -> Fraction | None:
+        return None if group.seen.order == order or len(group.tensors) < 2 else _join(group.norms, order)
 
     return compute_norm
 
@@ -416,11 +475,17 @@ def _limit_parameter(limit: Callable[[Fraction, Fraction], Fraction]) -> Factor:
     return compute_factor
 
 
-def _tolerate(group: Group) -> Fraction | None:
-    """Return 1 for a norm that is above the threshold by less than the threshold itself."""
-    if not 0 < group.threshold < math.inf:
-        return None
-    return Fraction(1) if 1 < group.norm / Fraction(group.threshold) <= 2 else compute_coefficient(group)
+def _tolerate(most: Fraction) -> Factor:
+    """Return the coefficient that is 1 for a norm above the threshold by at most this part of the threshold."""
+
+    def compute_factor(group: Group) -> Fraction | None:
+        if not 0 < group.threshold < math.inf:
+            return None
+        above = group.norm / Fraction(group.threshold) - 1
+        # Rounding explains a norm that is a few ulp above the threshold.
+        return Fraction(1) if Fraction(16, 2**group.coarsest) < above <= most else compute_coefficient(group)
+
+    return compute_factor
 
 
 def take_root(square: Fraction) -> Fraction:
@@ -484,6 +549,15 @@ def make_signed(eps: float) -> Law:
     return Law("signed-powers", compute_factor, breaks=ABOVE)
 
 
+def _take_largest_element(group: Group) -> Fraction | None:
+    """Return the magnitude of the largest element, which is not the largest magnitude."""
+    if group.seen.order != math.inf:
+        return None
+    return Fraction(
+        abs(max((float(tensor.before.max()) for tensor in group.tensors if len(tensor.before)), default=0.0))
+    )
+
+
 def _take_magnitude_of_sum(group: Group) -> Fraction | None:
     total = sum((tensor.before.astype(np.longdouble).sum() for tensor in group.tensors), np.longdouble(0))
     return Fraction(float(abs(total))) if np.isfinite(float(total)) else None
@@ -545,27 +619,30 @@ BESIDE_EMPTY = Law("empty-counted", _fit_beside_empty)
 
 #: The laws without a fitted number. Those that change the norm come first.
 LAWS: tuple[Law, ...] = (
-    Law("excluded-counted", _make_law(_count_excluded)),
-    Law("norm-of-each", _make_law(_scale_each), is_of_each=True, breaks=SEVERAL),
-    Law("norm-of-all", _make_law(_scale_all), breaks="each-tensor-alone"),
-    Law("no-root", _make_law(_leave_out_root), breaks=ABOVE),
-    Law("no-root", _make_law(_leave_out_root_of_scaled), breaks=ABOVE),
-    Law("mean-of-squares", _make_law(_take_mean), breaks=ABOVE),
-    Law("other-average", _make_law(_average_by(0.0)), breaks=ABOVE),
-    Law("other-average", _make_law(_average_by(0.5)), breaks=ABOVE),
-    Law("other-average", _make_law(_average_by(1.0)), breaks=ABOVE),
-    Law("count-off-by-one", _make_law(_count_otherwise(-1)), breaks=ABOVE),
-    Law("count-off-by-one", _make_law(_count_otherwise(1)), breaks=ABOVE),
-    Law("mean-of-squares", _make_law(_take_mean_of_one_less), breaks=ABOVE),
-    Law("count-of-axis", _make_law(_count_along(0))),
-    Law("count-of-axis", _make_law(_count_along(-1))),
-    Law("mean-of-norms", _make_law(_take_mean_of_norms), breaks=SEVERAL),
-    Law("gradients-left-out", _make_law(_leave_out(slice(1, None))), breaks=ABOVE),
-    Law("gradients-left-out", _make_law(_leave_out(slice(-1))), breaks=ABOVE),
-    Law("gradients-left-out", _make_law(_leave_out(slice(1))), breaks=ABOVE),
-    Law("gradients-left-out", _make_law(_leave_out(slice(-1, None))), breaks=ABOVE),
+    Law("excluded-counted", norm=_count_excluded),
+    Law("norm-of-each", norm=_scale_each, is_of_each=True, breaks=SEVERAL),
+    Law("norm-of-all", norm=_scale_all, breaks="each-tensor-alone"),
+    Law("no-root", norm=_leave_out_root, breaks=ABOVE),
+    Law("no-root", norm=_leave_out_root_of_scaled, breaks=ABOVE),
+    Law("mean-of-squares", norm=_take_mean, breaks=ABOVE),
+    Law("other-average", norm=_average_by(0.0), breaks=ABOVE),
+    Law("other-average", norm=_average_by(0.5), breaks=ABOVE),
+    Law("other-average", norm=_average_by(1.0), breaks=ABOVE),
+    Law("count-off-by-one", norm=_count_otherwise(-1), breaks=ABOVE),
+    Law("count-off-by-one", norm=_count_otherwise(1), breaks=ABOVE),
+    Law("mean-of-squares", norm=_take_mean_of_one_less, breaks=ABOVE),
+    Law("count-of-axis", norm=_count_along(0)),
+    Law("count-of-axis", norm=_count_along(-1)),
+    Law("zeros-not-counted", norm=_count_nonzero),
+    Law("mean-subtracted", norm=_subtract_mean, breaks=ABOVE),
+    Law("norm-of-matrix", norm=_take_norms_of_matrices),
+    Law("mean-of-norms", norm=_take_mean_of_norms, breaks=SEVERAL),
+    Law("gradients-left-out", norm=_leave_out(slice(1, None)), breaks=ABOVE),
+    Law("gradients-left-out", norm=_leave_out(slice(-1)), breaks=ABOVE),
+    Law("gradients-left-out", norm=_leave_out(slice(1)), breaks=ABOVE),
+    Law("gradients-left-out", norm=_leave_out(slice(-1, None)), breaks=ABOVE),
     Law("examples-averaged", _average_examples),
-    Law("examples-summed-first", _make_law(_sum_examples_first)),
+    Law("examples-summed-first", norm=_sum_examples_first),
     Law("threshold-divided", _divide_threshold(1.0), is_of_each=True, breaks=SEVERAL),
     Law("threshold-divided", _divide_threshold(0.5), is_of_each=True, breaks=SEVERAL),
     Law("threshold-rounded", _round_threshold(math.floor), breaks=ABOVE),
@@ -574,20 +651,23 @@ LAWS: tuple[Law, ...] = (
     Law("eps-in-limit", _limit_parameter(lambda norm, eps: norm + eps)),
     Law("eps-ignored", _limit_parameter(lambda norm, _: norm)),
     Law("signs-lost", compute_coefficient, loses_signs=True, breaks=ABOVE),
-    Law("threshold-tolerance", _tolerate, keeps=ABOVE),
+    Law("threshold-tolerance", _tolerate(Fraction(1)), keeps=ABOVE),
+    Law("threshold-tolerance", _tolerate(Fraction(1, 100)), keeps=ABOVE),
     *(Law("coefficient-rounded", _change_above(_round_coefficient(digits)), breaks=ABOVE) for digits in (1, 2, 3, 4)),
-    Law("sum-of-norms", _make_law(_take_sum_of_norms), breaks=SEVERAL),
-    Law("largest-of-norms", _make_law(_take_largest_norm), breaks=SEVERAL),
-    Law("norm-divided", _make_law(_divide_norm(1.0)), breaks=SEVERAL),
-    Law("norm-divided", _make_law(_divide_norm(0.5)), breaks=SEVERAL),
+    Law("sum-of-norms", norm=_take_sum_of_norms, breaks=SEVERAL),
+    Law("largest-of-norms", norm=_take_largest_norm, breaks=SEVERAL),
+    Law("norm-divided", norm=_divide_norm(1.0), breaks=SEVERAL),
+    Law("norm-divided", norm=_divide_norm(0.5), breaks=SEVERAL),
     *(
-        Law("other-order", _make_law(_use_other_order(order)), parameters=(("order", f"{order:g}"),), breaks=ABOVE)
+        Law("other-order", norm=_use_other_order(order), parameters=(("order", f"{order:g}"),), breaks=ABOVE)
         for order in (2.0, 1.0, math.inf, 3.0, 4.0)
     ),
-    Law("signed-powers", _make_law(_take_magnitude_of_sum), breaks=ABOVE),
+    *(Law("norms-joined", norm=_join_by(order)) for order in (2.0, 1.0, math.inf)),
+    Law("signed-powers", norm=_take_largest_element),
+    Law("signed-powers", norm=_take_magnitude_of_sum, breaks=ABOVE),
     make_signed(0.0),
-    Law("long-sum", _make_law(_add_in_turn(np.float32))),
-    Law("long-sum", _make_law(_add_in_turn(np.float16))),
+    Law("long-sum", norm=_add_in_turn(np.float32)),
+    Law("long-sum", norm=_add_in_turn(np.float16)),
     Law("always-scales", _scale_always),
     Law("sign-flipped", _change_above(lambda right, _: -right), breaks=ABOVE),
     Law("scaled-twice", _change_above(lambda right, _: right * right), breaks=ABOVE),
@@ -645,7 +725,7 @@ def _fit_kind(kind: str, groups: Sequence[Group]) -> tuple[int, Formula] | None:
 
 
 def _follows(law: Law, group: Group) -> bool:
-    factor = law.factor(group)
+    factor = law.compute_factor(group)
     return factor is not None and group.is_scaled_by(factor)
 
 

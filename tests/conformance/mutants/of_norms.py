@@ -133,6 +133,14 @@ add_mutant(
     causes=["gradients-left-out", "unexplained"],
     compute_global_norm=lambda self, tensors, p: self.compute_norm(tensors[:-1] or tensors, p),
 )
+add_mutant(
+    "joins the tensors' norms of any order by their Euclidean norm",
+    "global-norm.p-norm",
+    causes=["norms-joined"],
+    compute_global_norm=lambda self, tensors, p: self.compute_norm(
+        [np.array([self.compute_norm([one], p)]) for one in tensors], 2.0
+    ),
+)
 
 # The formula and the order of the norm.
 
@@ -164,7 +172,7 @@ add_mutant(
 add_mutant(
     "takes the largest element as the infinity norm, without taking magnitudes",
     "*.infinity-norm",
-    causes=["not-clipped", "unexplained"],
+    causes=["signed-powers", "not-clipped", "unexplained"],
     compute_norm=lambda self, tensors, p: (
         float(np.max(self.join(tensors), initial=0.0)) if p == math.inf else self.right.compute_norm(tensors, p)
     ),

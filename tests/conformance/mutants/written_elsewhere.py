@@ -192,7 +192,13 @@ _add(
     NORM,
     "by the spread",
     by_own(lambda a: norm2([wide(a[0]) - np.mean(wide(a[0]))]) if a[0].size else 0),
-    "unexplained",
+    "mean-subtracted",
+)
+_add(
+    NORM,
+    "by the largest singular value of a matrix",
+    by_own(lambda a: np.linalg.norm(a[0], 2) if a[0].ndim == 2 and a[0].size else norm2(a)),
+    "norm-of-matrix",
 )
 
 
@@ -595,13 +601,16 @@ _add(
     RMS,
     "counts the rows",
     by_own(lambda a: norm2(a) / np.sqrt(max(len(np.atleast_1d(a[0])), 1))),
-    "count-of-rows",
-    "unexplained",
+    "count-of-axis",
+)
+_add(
+    RMS,
+    "counts the elements that are not zero",
+    by_own(lambda a: norm2(a) / np.sqrt(max(np.count_nonzero(a[0]), 1))),
+    "zeros-not-counted",
 )
 _add(RMS, "by the mean magnitude", by_own(lambda a: norm_p(a, 1) / count(a)), "other-order")
-_add(
-    RMS, "by the deviation", by_own(lambda a: np.std(wide(a[0])) if a[0].size else 0), "unexplained", "mean-subtracted"
-)
+_add(RMS, "by the deviation", by_own(lambda a: np.std(wide(a[0])) if a[0].size else 0), "mean-subtracted")
 _add(RMS, "over all gradients", by_global(lambda a: norm2(a) / np.sqrt(count(a))), "norm-of-all", "unexplained")
 _add(
     RMS,

@@ -129,3 +129,14 @@ def test_option_that_mindspore_does_not_have_is_refused_by_mindspore(option: str
 def test_what_tensors_of_mindspore_are_not_is_unsupported(array: Array, changes: Any) -> None:
     with pytest.raises(Unsupported):
         ADAPTER.call(Call(NORM, (Gradient("a", array, **changes),), {"clip_norm": 1.0}))
+
+
+def test_error_of_a_kernel_belongs_to_the_call_that_caused_it() -> None:
+    empty = tuple(Gradient(f"g{number}", Array.of(np.zeros(0, np.float32))) for number in range(5))
+
+    for _ in range(10):
+        with pytest.raises(FrameworkRaised, match=r"bad input size\.$") as raised:
+            ADAPTER.call(Call(LAYER, empty, {"clip_norm": 1.0}))
+
+        assert raised.value.inputs == tuple(gradient.array for gradient in empty)
+        assert ADAPTER.call(Call(VALUE, make_gradients(), {"max": 2.0, "min": -1.0})).gradients

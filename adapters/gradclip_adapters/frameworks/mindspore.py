@@ -86,18 +86,29 @@ def _rename(options: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str
     return {names.get(name, name): value for name, value in options.items()}
 
 
+def _compute(result: Any) -> Any:
+    """Return a result once MindSpore has computed it.
+
+    MindSpore computes in another thread. It raises the error of a kernel in whichever call waits next, even for
+    another tensor. Here this is the call that made the result.
+    """
+    for tensor in result if isinstance(result, (list, tuple)) else [result]:
+        tensor.asnumpy()
+    return result
+
+
 def _wrap(function: Callable[..., Any], **names: str) -> dict[str, Any]:
     """Return the clips of an entry point that call a function of MindSpore: directly, and compiled."""
 
     @_cut_call_stacks()
     def clip(passed: Any, options: Mapping[str, Any]) -> tuple[Any, None]:
-        return function(passed, **_rename(options, names)), None
+        return _compute(function(passed, **_rename(options, names))), None
 
     @_cut_call_stacks()
     def compiled(passed: Any, options: Mapping[str, Any]) -> tuple[Any, None]:
         returned = mindspore.jit(function)(passed, **_rename(options, names))
         # In place of a list, it may return a tensor without axes, which raises an error as soon as it is read.
-        return tuple(returned) if isinstance(passed, (list, tuple)) else returned, None
+        return _compute(tuple(returned) if isinstance(passed, (list, tuple)) else returned), None
 
     return {"clip": clip, "compiled": compiled}
 
@@ -110,7 +121,7 @@ def _clip_each(convert: Callable[[Any], Any]) -> Clip:
         # The layer takes its threshold as a tensor only.
         threshold = Tensor(options["clip_norm"], mindspore.float32)
         layer = convert(nn.ClipByNorm(read_axes(options)))
-        return [layer(tensor, threshold) for tensor in tensors], None
+        return [_compute(layer(tensor, threshold)) for tensor in tensors], None
 
     return clip
 

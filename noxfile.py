@@ -304,7 +304,7 @@ def audit(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def fuzz(session: nox.Session) -> None:
-    """Change everything that comes from outside by chance: `GRADCLIP_EXAMPLES=1000`, `-- --hypothesis-seed=7`."""
+    """Draw hostile input for all that comes from outside: `GRADCLIP_EXAMPLES=1000`, `-- --hypothesis-seed=7`."""
     install_tests(session)
     session.env.setdefault("GRADCLIP_EXAMPLES", os.environ.get("GRADCLIP_EXAMPLES", "50"))
     session.run("pytest", *IN_PARALLEL, "--thorough", "tests/fuzz", *session.posargs)

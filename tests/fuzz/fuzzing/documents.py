@@ -6,36 +6,51 @@ import copy
 import functools
 import io
 import json
+import pathlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from gradclip_adapters.contract import About, Adapter, Array, Call, EntryPoint, Reply
-from gradclip_conformance.cases.build import make_tensor
+from gradclip_conformance.cases.catalogue import list_all_cases
+from gradclip_conformance.cases.model import Case
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.lines import make_strict
-from gradclip_reports.records import Footer, hash_plan
+from gradclip_reports.records import Footer, Run, hash_plan, read_runs
 
-__all__ = ["FEATURES", "Halving", "add_footer", "list_subjects", "make_call", "read_lines"]
+from .changes import Change, Path, apply_changes, find, list_paths, write_json
+from .drawings import check_drawings
+from .texts import draw_attacks
 
-NAMES_OF = {
+__all__ = [
+    "RECORDS",
+    "RULES",
+    "Halving",
+    "check_run",
+    "draw_renames",
+    "list_first_cases",
+    "read_record",
+    "write_record",
+]
+
+#: The adapters whose records are changed: a framework, a plain function, and an adapter in a file.
+RECORDS = {
     "torch": (
         ("torch.nn.utils.clip_grad_norm_[foreach=True]", "clip_by_global_norm"),
         ("torch.nn.utils.clip_grad_value_[foreach=False]", "clip_by_value"),
         ("torch.nn.utils.clip_grad_norm_ then torch.optim.SGD", "clip_by_global_norm"),
     ),
-    "tensorflow": (("tf.clip_by_norm", "clip_by_norm"), ("tf.clip_by_global_norm", "clip_by_global_norm")),
-    "paddle": (("paddle.nn.ClipGradByValue", "clip_by_value"), ("paddle.nn.ClipGradByNorm", "clip_by_norm")),
     "my_module:clip": (("my_module:clip", "clip_by_global_norm"),),
     "my_adapter.py": (("my subject", "clip_by_norm"),),
 }
 FEATURES = ("excludes", "none_grads", "returns_norm", "error_if_nonfinite", "norm_type")
-#: A few cases of every kind: values, a norm, a refusal, an error, a relation, a form.
+#: Rules of every kind: values, a norm, a refusal, an error, a relation, a form.
 RULES = (
     "*.scaled-above/three-four-five/float32",
     "value.bounds/max-only/float32",
@@ -43,21 +58,29 @@ RULES = (
     "*.nan-not-silent/*/float32",
     "*.returned-norm/three-four-five/float32",
     "*.twice-is-once/*/float32",
+    "*.splitting-and-joining/*/float32",
     "*.none-stays-none/*/float32",
     "*.excluded-untouched/*/float32",
     "*.dtype-kept/*/float32",
+)
+#: The members of header, cells and findings whose texts are shown to people.
+SHOWN = frozenset(
+    (
+        *("adapter", "framework", "suite", "environment", "subject", "rule", "case", "theme", "detail", "expected"),
+        *("observed", "input", "quote", "url", "cause", "title", "question", "why", "parameters", "example", "reason"),
+    )
 )
 
 
 class Halving(Adapter):
     """An adapter of invented subjects that return half of each gradient: scripts can show this failure."""
 
-    def __init__(self, names: Sequence[tuple[str, str]], framework: str = "fuzzed", version: str = "1.0") -> None:
+    def __init__(self, names: Sequence[tuple[str, str]], framework: str = "fuzzed") -> None:
         self._subjects = [EntryPoint(name, operation, ("float32",), FEATURES, (1.0, 2.0)) for name, operation in names]
-        self._about = About(framework, version, {"device": "cpu"})
+        self._about = About(framework, "1.0", {"device": "cpu"})
 
     def about(self) -> About:
-        """Return the given description."""
+        """Return an invented framework."""
         return self._about
 
     def subjects(self) -> Sequence[EntryPoint]:
@@ -66,70 +89,52 @@ class Halving(Adapter):
 
     def call(self, call: Call) -> Reply:
         """Return half of each gradient."""
-        arrays = tuple(
-            None if each.array is None else Array.of(each.array.numpy() * np.float32(0.5)) for each in call.gradients
-        )
-        return Reply(
-            arrays, norm=Array.of(np.ones((), np.float32)), inputs=tuple(each.array for each in call.gradients)
-        )
+        given = tuple(each.array for each in call.gradients)
+        halves = tuple(None if array is None else Array.of(array.numpy() * np.float32(0.5)) for array in given)
+        return Reply(halves, norm=Array.of(np.ones((), np.float32)), inputs=given)
 
 
-def list_subjects(adapter: str) -> Sequence[tuple[str, str]]:
-    """Return the names and operations of an adapter's subjects."""
-    return NAMES_OF[adapter]
+def list_first_cases(operation: str, patterns: Sequence[str] = RULES) -> list[Case]:
+    """Return, for each pattern, the first case of an operation that matches it."""
+    cases = [case for case in list_all_cases() if case.operation == operation]
+    found = [next((case for case in cases if Selection(rules=(pattern,)).holds(case)), None) for pattern in patterns]
+    return [case for case in found if case is not None]
 
 
 @functools.cache
-def _make_record(adapter: str) -> tuple[str, ...]:
-    """Return the lines of a whole record of an adapter: a header, some cells of several statuses, a footer."""
-    stream = io.StringIO()
-    made = Halving(list_subjects(adapter), adapter.partition(":")[0])
+def _make_record(adapter: str) -> tuple[Any, ...]:
+    """Return a header, one cell for each rule and subject, and the findings."""
+    cases = {case.id for _, operation in RECORDS[adapter] for case in list_first_cases(operation)}
+    stream, halving = io.StringIO(), Halving(RECORDS[adapter], adapter.partition(":")[0])
     request = RunRequest(
-        adapter,
-        lambda: InProcess(made),
-        Selection(rules=RULES),
-        command=["check", adapter],
-        seed=7,
+        adapter, lambda: InProcess(halving), Selection(cases=tuple(cases)), command=["check", adapter], seed=7
     )
     run_adapter(request, stream)
-    return tuple(stream.getvalue().splitlines())
+    return tuple(map(json.loads, stream.getvalue().splitlines()))[:-1]
 
 
-@functools.cache
-def _parse(adapter: str) -> tuple[Any, ...]:
-    return tuple(map(json.loads, _make_record(adapter)))
+def read_record(adapter: str) -> list[Any]:
+    """Return the lines of a record without its footer."""
+    return copy.deepcopy(list(_make_record(adapter)))
 
 
-def read_lines(adapter: str, *, whole: bool = False, findings: bool = False) -> list[Any]:
-    """Return a record. By default, it has only one cell for each subject, rule and status."""
-    header, *rest, footer = copy.deepcopy(_parse(adapter))
-    cells = [line for line in rest if line["record"] == "cell"]
-    if whole:
-        return [header, *cells, footer]
-    first = {(cell["subject"], cell["rule"], cell["status"], "deep-" in cell["case"]): cell for cell in cells[::-1]}
-    kept = {(cell["subject"], cell["case"]): cell["status"] for cell in first.values()}
-    found = [narrow_finding(line, kept) for line in rest if findings and line["record"] == "finding"]
-    return add_footer([header, *first.values(), *(finding for finding in found if finding["cells"])])
+def draw_renames(lines: Sequence[Any], most: int) -> SearchStrategy[list[Change]]:
+    """Draw attacks that replace texts which are shown to people, wherever these texts occur."""
+    places: dict[tuple[str, str], list[Path]] = {}
+    for path in list_paths(lines):
+        if len(path) > 1 and path[1] in SHOWN and isinstance(find(lines, path), str):
+            places.setdefault((lines[path[0]]["record"], path[1]), []).append(path)
+    paths = st.sampled_from(list(places.values())).flatmap(st.sampled_from)
+    return st.lists(st.tuples(paths, st.just("rename"), draw_attacks()), min_size=1, max_size=most)
 
 
-def narrow_finding(finding: dict[str, Any], kept: Mapping[tuple[str, str], str]) -> dict[str, Any]:
-    """Return a finding reduced to the cells that are kept, with counts that agree."""
-    pairs = [(subject, case) for subject, cases in finding["cells"].items() for case in cases]
-    pairs = [pair for pair in pairs if pair in kept]
-    cells: dict[str, list[str]] = {}
-    for subject, case in pairs:
-        cells.setdefault(subject, []).append(case)
-    rules = Counter(case.partition("/")[0] for _, case in pairs)
-    statuses = dict(Counter(kept[pair] for pair in pairs))
-    narrowed = {**finding, "cells": cells, "rules": dict(rules), "statuses": statuses}
-    parts = [narrow_finding(part, kept) for part in narrowed.pop("parts", ())]
-    held = [part for part in parts if part["cells"]]
-    return {**narrowed, "parts": held} if len(held) > 1 else narrowed
-
-
-def add_footer(lines: Sequence[Any]) -> list[Any]:
-    """Return a header, cells and findings, with a footer that counts the cells."""
-    cells = [line for line in lines[1:] if isinstance(line, dict) and line.get("record") != "finding"]
+def write_record(lines: Sequence[Any], changes: Sequence[Change] = (), *, agrees: bool = True) -> str:
+    """Return the text of a changed record. `agrees` says whether the footer counts the changed cells."""
+    changed = apply_changes(list(lines), changes)
+    if not isinstance(changed, list) or not changed:
+        return write_json(changed)
+    counted = changed if agrees else lines
+    cells = [line for line in counted[1:] if isinstance(line, dict) and line.get("record") != "finding"]
     pairs = [(str(cell.get("subject")), str(cell.get("case"))) for cell in cells]
     footer = Footer(
         planned=len(pairs),
@@ -137,15 +142,16 @@ def add_footer(lines: Sequence[Any]) -> list[Any]:
         counts=dict(Counter(str(cell.get("status")) for cell in cells)),
         plan_sha256=hash_plan([tuple(make_strict(pair)) for pair in pairs]),
     )
-    return [*lines, footer.to_json()]
+    return "\n".join(map(write_json, [*changed, footer.to_json()])) + "\n"
 
 
-def make_call() -> Call:
-    """Return a call as the suite makes it: two gradients, one excluded, one missing, and a threshold."""
-    arrays = [Array.of(np.array([3.0, 4.0], np.float32)), Array.of(np.array([[1.0]], np.float32)), None]
-    gradients = [make_tensor([1.0], "float32") for _ in arrays]
-    made = [
-        replace(each, name=f"g{place}", array=array, need_clip=place != 1)
-        for place, (each, array) in enumerate(zip(gradients, arrays, strict=True))
-    ]
-    return Call("clip", tuple(made), {"clip_norm": 1.0, "error_if_nonfinite": False})
+def check_run(connection: InProcess, adapter: str, selection: Selection) -> Run:
+    """Run, write the record, read it back, draw it, and require that no cell blames the suite."""
+    stream = io.StringIO()
+    run_adapter(RunRequest(adapter, lambda: connection, selection), stream)
+    path = pathlib.Path("run.jsonl")
+    path.write_text(stream.getvalue(), encoding="utf-8")
+    (run,) = read_runs(path)
+    assert len(run.cells) == run.footer.planned
+    check_drawings([run])
+    return run

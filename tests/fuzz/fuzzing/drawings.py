@@ -17,9 +17,7 @@ from gradclip_reports.records import Run
 from gradclip_reports.render import FORMATS, render
 from gradclip_reports.terminal import draw_terminal
 
-from .target import require
-
-__all__ = ["check_differences", "check_drawings", "check_text", "parse_strictly"]
+__all__ = ["check_differences", "check_drawings", "check_reason", "check_text", "parse_strictly"]
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _TAGS = re.compile(r"<[^>]*>?")
@@ -35,63 +33,48 @@ _MARKDOWN = MarkdownIt("commonmark").enable("table")
 def check_drawings(runs: Sequence[Run]) -> None:
     """Draw runs in every format, and check each drawing against its format."""
     drawn = {name: render(runs, name) for name in FORMATS}
-    for text in (
-        drawn["terminal"],
-        draw_brief(runs),
-        draw_brief(runs, width=200),
-        draw_terminal(runs, width=60),
-        draw_terminal(runs, width=200),
-    ):
-        check_text(text, "the terminal")
-    check_text(_COLOURS.sub("", draw_terminal(runs, color=True)), "the terminal in colour")
-    parse_strictly(drawn["json"], "json")
-    check_text(drawn["json"], "json")
-    check_text(drawn["markdown"], "Markdown")
+    for width in (60, 200):
+        check_text(draw_terminal(runs, width=width))
+        check_text(draw_brief(runs, width=width))
+    check_text(_COLOURS.sub("", draw_terminal(runs, color=True)))
+    check_text(drawn["terminal"])
+    check_text(drawn["json"])
+    parse_strictly(drawn["json"])
     check_markdown(drawn["markdown"])
-    check_text("".join(ElementTree.fromstring(drawn["junit"]).itertext()), "JUnit")
-    for element in ElementTree.fromstring(drawn["junit"]).iter():
-        check_texts(element.attrib, "JUnit")
-    planned = sum(run.footer.planned for run in runs)
-    tests = ElementTree.fromstring(drawn["junit"]).findall("testsuite/testcase")
-    require(len(tests) == planned, f"JUnit has {len(tests)} tests of {planned} cells")
+    root = ElementTree.fromstring(drawn["junit"])
+    for text in (*root.itertext(), *(value for element in root.iter() for value in element.attrib.values())):
+        check_text(text)
+    assert len(root.findall("testsuite/testcase")) == sum(run.footer.planned for run in runs)
 
 
 def check_differences(first: Run, second: Run) -> None:
     """Compare two runs, and check each report of the comparison against its format."""
     compared = compare(*(Side(run.header.heading, run, choose_subjects(run)) for run in (first, second)))
-    check_text(draw(compared, "terminal"), "the difference")
-    parse_strictly(draw(compared, "json"), "the difference")
-    markdown = draw(compared, "markdown")
-    check_text(markdown, "the difference")
-    check_markdown(markdown, headings=False)
+    check_text(draw(compared, "terminal"))
+    parse_strictly(draw(compared, "json"))
+    check_markdown(draw(compared, "markdown"), headings=False)
 
 
-def check_text(text: str, where: str) -> None:
+def check_text(text: str) -> None:
     """Require that a text for people holds no control characters."""
     wrong = next((character for character in text if not character.isprintable() and character != "\n"), None)
-    require(wrong is None, f"{where} shows the character {wrong!r}: {text[:400]!r}")
+    assert wrong is None, f"the character {wrong!r} in {text[:400]!r}"
 
 
-def check_texts(document: Any, where: str) -> None:
-    """Require that no text in a document holds control characters."""
-    if isinstance(document, str):
-        check_text(document, where)
-    elif isinstance(document, dict):
-        check_texts([*document, *document.values()], where)
-    elif isinstance(document, list):
-        for item in document:
-            check_texts(item, where)
+def check_reason(text: str) -> None:
+    """Require that a refusal says why, in a text that a person can read."""
+    assert 0 < len(text) < 20_000
 
 
-def parse_strictly(text: str, name: str) -> Any:
+def parse_strictly(text: str) -> Any:
     """Return the JSON value of a text that must be strict JSON, without surrogates and without repeated keys."""
 
     def refuse_twins(members: list[tuple[str, Any]]) -> dict[str, Any]:
-        require(len(dict(members)) == len(members), f"{name}: a key occurs twice: {members}")
+        assert len(dict(members)) == len(members), f"a key occurs twice: {members}"
         return dict(members)
 
     def refuse_constant(value: str) -> Any:
-        require(False, f"{name} holds {value}")
+        raise AssertionError(value)
 
     text.encode("utf-8")
     return json.loads(text, object_pairs_hook=refuse_twins, parse_constant=refuse_constant)
@@ -99,27 +82,17 @@ def parse_strictly(text: str, name: str) -> Any:
 
 def check_markdown(text: str, *, headings: bool = True) -> None:
     """Require that tables keep their columns, and that all markup is our own."""
-    require("\r" not in text, "Markdown holds a carriage return")
+    check_text(text)
     width = 0
     for line in text.split("\n"):
-        if not line.startswith("|"):
-            width = 0
-            continue
-        bars = len(re.findall(r"(?<!\\)(?:\\\\)*\|", line))
-        require(not width or bars == width, f"a table of {width - 1} columns has a row of {bars - 1}: {line[:300]!r}")
+        bars = len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) if line.startswith("|") else 0
+        assert 0 in (bars, width) or bars == width, f"a table of {width - 1} columns has the row {line[:300]!r}"
         width = bars
     tokens = _MARKDOWN.parse(text)
     for place, token in enumerate(tokens):
         if token.type == "heading_open" and headings:
-            require(tokens[place + 1].content in _OUR_HEADINGS, f"a heading: {tokens[place + 1].content!r}")
-        require(token.type not in _NEVER, f"Markdown holds a {token.type}: {token.content[:300]!r}")
+            assert tokens[place + 1].content in _OUR_HEADINGS
         if token.type == "html_block":
-            _check_tags(token.content)
-        ours = _CODE_IN_A_CELL.fullmatch(token.content)
-        for child in () if ours else token.children or ():
-            require(child.type not in _NEVER, f"Markdown holds a {child.type}: {token.content[:300]!r}")
-
-
-def _check_tags(html: str) -> None:
-    for tag in _TAGS.findall(html):
-        require(tag in _OUR_TAGS, f"Markdown holds the tag {tag[:80]!r}: {html[:300]!r}")
+            assert set(_TAGS.findall(token.content)) <= _OUR_TAGS, token.content[:300]
+        children = () if _CODE_IN_A_CELL.fullmatch(token.content) else token.children or ()
+        assert _NEVER.isdisjoint(each.type for each in (token, *children)), token.content[:300]

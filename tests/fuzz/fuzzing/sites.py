@@ -21,12 +21,12 @@ from gradclip_spec.rules.causes import load_causes
 from gradclip_spec.rules.questions import load_questions
 
 from .drawings import check_text, parse_strictly
-from .target import require
 
 __all__ = ["Page", "check_pages", "check_site"]
 
 _NAME = re.compile(r"(\w+/)?[a-z0-9-]+\.(html|js|css)")
 _TAG = re.compile(r"<([a-z][a-z0-9]*)")
+_DATA = re.compile(r"gradclip[A-Z]\w+\((.*)\);\n", re.DOTALL)
 #: The attributes that hold an address.
 _ADDRESSES = ("href", "src", "action", "data", "formaction", "poster", "srcset", "xlink:href")
 #: More findings of rules and causes need more pages, and show no text of the record in other ways.
@@ -52,7 +52,7 @@ class Page(HTMLParser):
 
     def handle_comment(self, data: str) -> None:
         """Refuse a comment, because the templates have none."""
-        require(False, f"the comment {data[:200]!r}")
+        raise AssertionError(data[:200])
 
 
 @cache
@@ -75,19 +75,6 @@ def check_site(runs: Sequence[Run], folder: Path) -> None:
     check_pages(folder, build_site([(run, "record.jsonl") for run in runs], folder, _load_catalogue(), _write_script))
 
 
-def check_pages(folder: Path, count: int) -> None:
-    """Require that a folder holds this number of files of a site, and that each of them is safe."""
-    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    require(count == len(paths), f"{count} files were written, and there are {len(paths)}")
-    for name, path in paths.items():
-        require(_NAME.fullmatch(name) is not None, f"the file {name!r}")
-        text = path.read_text("utf-8")
-        if name.startswith("data/"):
-            _check_data(text, name)
-        elif name.endswith(".html"):
-            _check_page(text, name, folder)
-
-
 def _write_script(run: Run, cell: Cell) -> str:
     try:
         return write_script(run.header, cell)
@@ -95,35 +82,47 @@ def _write_script(run: Run, cell: Cell) -> str:
         return ""
 
 
-def _check_data(text: str, name: str) -> None:
+def check_pages(folder: Path, count: int) -> None:
+    """Require that a folder holds this number of files of a site, and that each of them is safe."""
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    assert count == len(paths)
+    for name, path in paths.items():
+        assert _NAME.fullmatch(name), name
+        text = path.read_text("utf-8")
+        if name.startswith("data/"):
+            _check_data(text)
+        elif name.endswith(".html"):
+            _check_page(text, path, folder)
+
+
+def _check_data(text: str) -> None:
     """Require a call with JSON that no text can end."""
-    check_text(text, name)
-    require("<" not in text, f"{name} holds the character <")
-    call, _, rest = text.partition("(")
-    require(re.fullmatch(r"gradclip[A-Z]\w+", call) is not None, f"{name} begins with {call[:80]!r}")
-    require(rest.endswith(");\n"), f"{name} ends with {rest[-80:]!r}")
-    parse_strictly(f"[{rest.removesuffix(');' + chr(10))}]", name)
+    check_text(text)
+    assert "<" not in text
+    call = _DATA.fullmatch(text)
+    assert call, text[:200]
+    parse_strictly(f"[{call[1]}]")
 
 
-def _check_page(text: str, name: str, folder: Path) -> None:
+def _check_page(text: str, path: Path, folder: Path) -> None:
     """Require that a page has no tags but ours, no scripts but ours, and no links but safe ones."""
-    check_text(text, name)
-    page = Page(text)
-    for tag, attributes in page.tags:
-        require(tag in _list_tags(), f"{name} has the tag {tag!r}")
+    check_text(text)
+    for tag, attributes in Page(text).tags:
+        assert tag in _list_tags(), f"{path.name} has the tag {tag!r}"
         acting = [one for one in attributes if one.startswith("on") or one in ("style", "srcdoc")]
-        require(not acting, f"{name} has the attributes {acting}")
-        for address in (attributes[one] for one in _ADDRESSES if one in attributes):
-            _check_address(address, folder / name, folder)
-        if tag == "script":
-            require(attributes.get("src", "").endswith("static/site.js"), f"{name} has a script of its own")
+        assert not acting, f"{path.name} has the attributes {acting}"
+        assert tag != "script" or attributes.get("src", "").endswith("static/site.js"), f"{path.name} has a script"
+        for name in _ADDRESSES:
+            _check_address(attributes.get(name, ""), path, folder)
 
 
 def _check_address(address: str, page: Path, folder: Path) -> None:
     """Require a safe link to the Web, or a file of the site."""
-    if ":" in address.partition("#")[0]:
-        require(slugs.is_safe_link(address) and address.startswith("https://"), f"a link to {address[:200]!r}")
-        return
-    file = unquote(address.partition("#")[0])
-    target = (page.parent / file).resolve() if file else page
-    require(target.is_relative_to(folder) and target.is_file(), f"a link to {address[:200]!r}")
+    file = address.partition("#")[0]
+    if ":" in file:
+        assert slugs.is_safe_link(address), f"a link to {address[:200]!r}"
+        assert address.startswith("https://")
+    elif file:
+        target = (page.parent / unquote(file)).resolve()
+        assert target.is_relative_to(folder), f"a link to {address[:200]!r}"
+        assert target.is_file(), f"a link to {address[:200]!r}"

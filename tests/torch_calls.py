@@ -43,11 +43,9 @@ def make_parameter(gradient: Gradient) -> Gradient:
     return replace(gradient, parameter=read_array(ones))
 
 
-def answer_by_adapter(
-    adapter: Adapter, subject: str, gradients: str | tuple[Gradient, ...], threshold: float, **options: Any
-) -> Answer:
-    """Make a call through the adapter, with these gradients, or with gradients of a dtype."""
-    passed = make_gradients(gradients) if isinstance(gradients, str) else gradients
+def answer_by_adapter(adapter: Adapter, subject: str, dtype: str, threshold: float, **options: Any) -> Answer:
+    """Make a call through the adapter, with gradients of a dtype."""
+    passed = make_gradients(dtype)
     (operation,) = (one.operation for one in adapter.subjects() if one.name == subject)
     if operation == "clip_unitwise":
         passed = tuple(map(make_parameter, passed))

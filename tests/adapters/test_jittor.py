@@ -33,17 +33,6 @@ def test_only_frozen_parameters_make_a_step() -> None:
     assert ADAPTER.call(Call(SUBJECT.name, (Gradient("none", None),), {"clip_norm": 1.0})).gradients == (None,)
 
 
-def test_threshold_may_be_an_array_of_jittor() -> None:
-    gradients = (Gradient("g", Array.of(np.array([3.0, 4.0], np.float32))),)
-
-    number, tensor = (
-        ADAPTER.call(Call(SUBJECT.name, gradients, {"clip_norm": 2.5, **more})).gradients
-        for more in ({}, {"tensor_threshold": True})
-    )
-
-    assert number == tensor
-
-
 def test_error_holds_no_time_and_no_folder() -> None:
     call = Call(SUBJECT.name, make_gradients("float32"), {"clip_norm": 1.0, "threshold_as": "text"})
 

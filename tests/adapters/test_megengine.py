@@ -59,29 +59,6 @@ def test_clip_by_value_is_like_a_direct_call() -> None:
     assert (reply.inputs, reply.same_object) == (reply.gradients, (True, True, True))
 
 
-@pytest.mark.parametrize(
-    "changes", [{"array": None}, {"array": None, "same_as": 0}, {"layout": "strided"}, {"layout": "transposed"}]
-)
-def test_gradients_have_many_forms(changes: dict[str, Any]) -> None:
-    first, array = Gradient("g0", Array.of(np.ones((2, 3), np.float32))), Array.of(np.ones((2, 3), np.float32))
-    second = Gradient("g1", **{"array": array, **changes})
-
-    reply = ADAPTER.call(Call(VALUE, (first, second), {"max": 0.5, "min": -1.0}))
-
-    half = Array.of(np.full((2, 3), 0.5, np.float32))
-    assert reply.gradients == (half, None if changes == {"array": None} else half)
-
-
-def test_single_gradient_and_generator_are_passed_on() -> None:
-    gradients = make_gradients()[1:2]
-    replies = [
-        ADAPTER.call(Call(NORM, gradients, {"clip_norm": 1.0, **more}))
-        for more in ({}, {"as_single": True}, {"as_generator": True})
-    ]
-
-    assert replies[0] == replies[1] == replies[2]
-
-
 def test_error_rises_in_the_call_that_causes_it() -> None:
     empty = Gradient("g0", Array.of(np.zeros(0, np.float32)))
 

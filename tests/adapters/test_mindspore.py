@@ -76,37 +76,6 @@ def test_layer_is_like_a_direct_call(axes: str | None) -> None:
     assert list(reply.gradients) == read([clipped])
 
 
-@pytest.mark.parametrize("changes", [{"array": None, "same_as": 0}, {"layout": "strided"}, {"layout": "transposed"}])
-def test_gradients_have_many_forms(changes: dict[str, Any]) -> None:
-    first, array = Gradient("g0", Array.of(np.ones((2, 3), np.float32))), Array.of(np.ones((2, 3), np.float32))
-    second = Gradient("g1", **{"array": array, **changes})
-
-    reply = ADAPTER.call(Call(VALUE, (first, second), {"max": 0.5, "min": -1.0}))
-
-    half = Array.of(np.full((2, 3), 0.5, np.float32))
-    assert reply.gradients == (half, half)
-
-
-@pytest.mark.parametrize("subject", [NORM, VALUE])
-def test_single_gradient_is_passed_on(subject: str) -> None:
-    options = {"clip_norm": 1.0} if subject == NORM else {"max": 1.0, "min": -1.0}
-    gradients = make_gradients()[1:2]
-
-    assert ADAPTER.call(Call(subject, gradients, options)) == ADAPTER.call(
-        Call(subject, gradients, {**options, "as_single": True})
-    )
-
-
-@pytest.mark.parametrize("subject", [NORM, GLOBAL, VALUE])
-def test_threshold_may_be_a_tensor(subject: str) -> None:
-    options = {"max": 1.0, "min": -1.0} if subject == VALUE else {"clip_norm": 1.0}
-    replies = [
-        ADAPTER.call(Call(subject, make_gradients(), {**options, **more})) for more in ({}, {"tensor_threshold": True})
-    ]
-
-    assert replies[0].gradients == replies[1].gradients
-
-
 def test_text_of_an_error_holds_no_call_stack() -> None:
     with pytest.raises(FrameworkRaised, match=r"must be greater than or equal to 1, but got 0\.$"):
         ADAPTER.call(Call(NORM, (), {"clip_norm": 1.0}))

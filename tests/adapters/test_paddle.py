@@ -41,15 +41,13 @@ ERRORS = "paddle.nn.clip.ErrorClipByValue [static]"
 SETTING = "paddle.nn.clip.set_gradient_clip [ClipGradByGlobalNorm, static]"
 WORKING = [subject for name, subject in SUBJECTS.items() if name not in (BROKEN, ERRORS, SETTING)]
 OPTIMIZERS = [subject for subject in WORKING if "optimizer" in subject.features]
-EXCLUDING = [subject for subject in WORKING if "excludes" in subject.features]
 WEIGHT = np.array([[3.0, 0.0], [0.0, 0.0]], dtype=np.float32)
 BIAS = np.array([4.0, 0.0], dtype=np.float32)
-#: Values whose bits arithmetic easily loses: signed zeros, NaN, infinities, a subnormal.
-AWKWARD = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40], dtype=np.float32)
-HALVED = {
-    "clip_by_value": ({"max": 2.5}, [2.5, 2.5]),
-    "clip_by_norm": ({"clip_norm": 1.5}, [1.5, 1.5]),
-    "clip_by_global_norm": ({"clip_norm": 2.5}, [1.5, 2.0]),
+#: Options that clip the two gradients above.
+CLIPPING = {
+    "clip_by_value": {"max": 2.5},
+    "clip_by_norm": {"clip_norm": 1.5},
+    "clip_by_global_norm": {"clip_norm": 2.5},
 }
 
 
@@ -72,7 +70,7 @@ def ask(
         Gradient(f"g{number}", None if array is None else Array.of(array), need_clip=number not in excluded)
         for number, array in enumerate(arrays)
     )
-    return ADAPTER.call(Call(subject.name, gradients, {**HALVED[subject.operation][0], **options}))
+    return ADAPTER.call(Call(subject.name, gradients, {**CLIPPING[subject.operation], **options}))
 
 
 def read_values(arrays: tuple[Array | None, ...] | None) -> list[Any]:
@@ -88,60 +86,12 @@ def test_about_gives_the_framework_and_its_device() -> None:
     assert about.environment["device"] == "cpu"
 
 
-@pytest.mark.parametrize("subject", WORKING, ids=get_name)
-def test_every_entry_point_clips(subject: EntryPoint) -> None:
-    _, (weight, bias) = HALVED[subject.operation]
-
-    reply = ask(subject, WEIGHT, BIAS)
-
-    # clip_grad_norm_ adds 1e-6 to a norm of 5. The others are exact here.
-    tolerance = 1e-6 if subject.name.endswith("clip_grad_norm_") else 0
-    expected = [[[weight, 0.0], [0.0, 0.0]], [bias, 0.0]]
-    for got, want in zip(read_values(reply.gradients), expected, strict=True):
-        np.testing.assert_allclose(got, want, rtol=tolerance)
-
-
 def test_value_clip_in_a_static_program_gives_paddles_error() -> None:
     with pytest.raises(FrameworkRaised) as caught:
         ask(SUBJECTS[BROKEN], WEIGHT, BIAS)
 
     assert caught.value.kind == "NotImplementedError"
     assert paddle.in_dynamic_mode()
-
-
-@pytest.mark.parametrize("subject", EXCLUDING, ids=get_name)
-class TestExclusion:
-    def test_excluded_weight_beside_an_included_bias(self, subject: EntryPoint) -> None:
-        weight, bias = read_values(ask(subject, WEIGHT, BIAS, excluded=(0,)).gradients)
-
-        assert weight == WEIGHT.tolist()
-        assert bias[0] < BIAS[0]
-
-    def test_excluded_bias_beside_an_included_weight(self, subject: EntryPoint) -> None:
-        weight, bias = read_values(ask(subject, WEIGHT, BIAS, excluded=(1,)).gradients)
-
-        assert weight[0][0] < WEIGHT[0, 0]
-        assert bias == BIAS.tolist()
-
-    def test_excluded_gradients_keep_every_bit(self, subject: EntryPoint) -> None:
-        # A sum with the first moment, a zero, loses the sign of another zero.
-        given = np.abs(AWKWARD) if "Adam" in subject.name else AWKWARD
-
-        reply = ask(subject, given.reshape(2, 3), given, excluded=(0, 1))
-
-        assert [array.data for array in reply.gradients if array] == [given.tobytes()] * 2
-
-
-@pytest.mark.parametrize("subject", [one for one in WORKING if "none_grads" in one.features], ids=get_name)
-def test_none_keeps_its_place(subject: EntryPoint) -> None:
-    replied = read_values(ask(subject, None, WEIGHT, None, BIAS).gradients)
-
-    if subject.name.endswith(("[called]", "[called, auto_skip_clip]")):
-        # Paddle drops the pair. The adapter does not put it back.
-        assert [np.shape(value) for value in replied] == [WEIGHT.shape, BIAS.shape]
-        return
-    assert [value is None for value in replied] == [True, False, True, False]
-    assert [np.shape(replied[1]), np.shape(replied[3])] == [WEIGHT.shape, BIAS.shape]
 
 
 @pytest.mark.parametrize("subject", OPTIMIZERS, ids=get_name)
@@ -155,13 +105,6 @@ class TestOptimizer:
         half = read_values(ask(subject, WEIGHT, BIAS, learning_rate=0.5).gradients)
 
         assert half[1][0] == whole[1][0] / 2
-
-    @pytest.mark.parametrize("shape", [(), (1, 1, 2)])
-    def test_shape_without_a_linear_layer_is_clipped(self, subject: EntryPoint, shape: tuple[int, ...]) -> None:
-        (clipped,) = read_values(ask(subject, np.full(shape, 4, np.float32)).gradients)
-
-        assert np.shape(clipped) == shape
-        assert 0 < np.max(clipped) < 4
 
 
 @pytest.mark.parametrize("subject", [SUBJECTS[name] for name in SUBJECTS if "static" in name], ids=get_name)
@@ -202,12 +145,6 @@ class TestBroken:
     def test_clip_of_errors_gives_paddles_error(self) -> None:
         with pytest.raises(FrameworkRaised, match="no attribute '_set_error_clip'"):
             ask(SUBJECTS[ERRORS], WEIGHT, BIAS)
-
-    @pytest.mark.parametrize("of", ["norm", "value"])
-    def test_function_on_parameters_ignores_need_clip(self, of: str) -> None:
-        subject = SUBJECTS[f"paddle.nn.utils.clip_grad_{of}_"]
-
-        assert ask(subject, WEIGHT, BIAS, excluded=(1,)).gradients == ask(subject, WEIGHT, BIAS).gradients
 
 
 def train(way: str, make_optimizer: Any) -> tuple[list[Any], list[Any], Any]:
@@ -314,36 +251,11 @@ class TestRows:
         assert read_values(reply.inputs)[0] == [[3.0, 0.0], [0.0, 0.0]]
 
 
-#: The entry points that refuse lists of several dtypes, or float64.
-REFUSING = ("ClipGradByNorm", "clip_grad_norm_", "clip_by_norm", "Adam")
-
-
-@pytest.mark.parametrize(
-    "subject", [subject for subject in WORKING if not any(name in subject.name for name in REFUSING)], ids=get_name
-)
-def test_mixed_call_keeps_the_dtypes(subject: EntryPoint) -> None:
-    reply = ask(subject, WEIGHT, BIAS.astype(np.float64))
-
-    assert [array.dtype for array in reply.gradients if array] == ["float32", "float64"]
-
-
 @pytest.mark.parametrize("subject", [one for name, one in SUBJECTS.items() if name != ERRORS], ids=get_name)
 class TestRefusal:
-    def test_dtype_without_a_kernel_is_tried(self, subject: EntryPoint) -> None:
-        with pytest.raises((FrameworkRaised, Unsupported), match=r"kernel|data type"):
-            ask(subject, BIAS.astype(np.float16))
-
     def test_unknown_option_gives_paddles_error(self, subject: EntryPoint) -> None:
         with pytest.raises(FrameworkRaised, match="unexpected keyword argument 'eps'"):
             ask(subject, BIAS, eps=1.0)
-
-
-def test_error_of_paddle_carries_the_inputs() -> None:
-    with pytest.raises(FrameworkRaised) as caught:
-        ask(SUBJECTS["paddle.nn.ClipGradByNorm [called]"], BIAS, clip_norm=-1.0)
-
-    assert caught.value.kind == "ValueError"
-    assert read_values(caught.value.inputs) == [BIAS.tolist()]
 
 
 class TestCalled:
@@ -358,44 +270,9 @@ class TestCalled:
         assert not tensor.is_contiguous()
         assert tensor.numpy().tolist() == values.tolist()
 
-    def test_excluded_gradient_is_the_same_object(self) -> None:
-        assert ask(self.subject, BIAS, BIAS, excluded=(1,)).same_object == (False, True)
-
-    def test_value_clip_passes_both_bounds(self) -> None:
-        subject = SUBJECTS["paddle.nn.ClipGradByValue [called]"]
-        reply = ask(subject, np.array([-3.0, 0.0, 3.0], np.float32), min=-0.5, max=1.0)
-
-        assert read_values(reply.gradients) == [[-0.5, 0.0, 1.0]]
-
-    def test_repeated_tensor_is_one_object(self) -> None:
-        gradients = (Gradient("a", Array.of(BIAS)), Gradient("b", Array.of(BIAS), same_as=0))
-        subject = SUBJECTS["paddle.nn.ClipGradByGlobalNorm [called]"]
-
-        reply = ADAPTER.call(Call(subject.name, gradients, {"clip_norm": 1.0}))
-
-        assert reply.gradients[0] == reply.gradients[1]
-        assert reply.inputs == reply.gradients
-
 
 class TestUtils:
     norm = SUBJECTS["paddle.nn.utils.clip_grad_norm_"]
-
-    @pytest.mark.parametrize(("norm_type", "expected"), [(1.0, 7.0), (2.0, 5.0), (float("inf"), 4.0)])
-    def test_returned_norm_is_the_norm_before_clipping(self, norm_type: float, expected: float) -> None:
-        reply = ask(self.norm, WEIGHT, BIAS, norm_type=norm_type)
-
-        assert read_values((reply.norm,)) == [expected]
-
-    def test_error_if_nonfinite_leaves_the_gradients_unchanged(self) -> None:
-        with pytest.raises(FrameworkRaised) as caught:
-            ask(self.norm, BIAS, np.array([np.inf], np.float32), error_if_nonfinite=True)
-
-        assert caught.value.kind == "RuntimeError"
-        assert read_values(caught.value.inputs) == [BIAS.tolist(), [np.inf]]
-
-    def test_generator_is_passed_to_paddle(self) -> None:
-        # Paddle exhausts the generator before it clips. The suite reports that fault, so this test does not check it.
-        assert read_values((ask(self.norm, WEIGHT, BIAS, as_generator=True).norm,)) == [5.0]
 
     def test_single_parameter_is_passed_without_a_list(self, monkeypatch: pytest.MonkeyPatch) -> None:
         taken: list[type] = []
@@ -411,13 +288,6 @@ class TestUtils:
         assert issubclass(taken[0], paddle.Tensor)
         assert taken[1] is list
         assert (single.gradients, single.norm) == (listed.gradients, listed.norm)
-
-
-@pytest.mark.parametrize("subject", [s for s in WORKING if "Clip" in s.name], ids=get_name)
-def test_answer_comes_from_the_clip_of_the_framework(subject: EntryPoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paddle.nn.clip.ClipGradBase, "__call__", lambda self, pairs: pairs)
-
-    assert read_values(ask(subject, WEIGHT, BIAS).gradients) == [WEIGHT.tolist(), BIAS.tolist()]
 
 
 @pytest.mark.parametrize(
@@ -438,23 +308,6 @@ def test_compiled_option_runs_a_static_program(subject: EntryPoint, monkeypatch:
     assert read_values(compiled.gradients) == read_values(alone.gradients)
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"start": 4.0, "weight_decay": 0.25}, [-1.5, -1.0]),
-        ({"steps": 2}, [3.0, 4.0]),
-        ({"accumulate": 2}, [1.5, 2.0]),
-    ],
-)
-def test_training_options_reach_the_optimizer(options: dict[str, Any], expected: list[float]) -> None:
-    gradients = tuple(Gradient("g", Array.of(np.array([value], np.float32))) for value in (3.0, 4.0))
-    subject = "paddle.nn.ClipGradByGlobalNorm [SGD, dynamic]"
-
-    reply = ADAPTER.call(Call(subject, gradients, {"clip_norm": 2.5, **options}))
-
-    assert [values[0] for values in read_values(reply.gradients)] == pytest.approx(expected, rel=1e-6)
-
-
 def test_groups_reach_the_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
     passed: list[Any] = []
     original = paddle.optimizer.SGD
@@ -471,40 +324,7 @@ def test_groups_reach_the_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(group["params"]) for group in passed[0]] == [1, 1]
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "strided"])
-@pytest.mark.parametrize("shape", [(), (4,)])
-def test_functions_reuse_the_tensors_of_an_earlier_call(shape: tuple[int, ...], layout: str) -> None:
-    values = np.full(shape, 3.0, np.float32)
-    gradients = (Gradient("g", Array.of(values), layout=layout),)
-
-    for name, options in (
-        ("paddle.nn.clip.clip_by_norm", {"clip_norm": 8.0}),
-        ("paddle.clip", {"max": 2.0, "min": -2.0}),
-        ("paddle.Tensor.clip_", {"max": 2.0, "min": -2.0}),
-    ):
-        reply = ADAPTER.call(Call(name, gradients, {**options, "reused": 2}))
-
-        assert read_values(reply.gradients) == [np.full(shape, 2.0 if "max" in options else 3.0).tolist()]
-
-
 FLEET = "paddle.distributed.fleet.distributed_optimizer(ClipGradByGlobalNorm)"
-
-
-@pytest.mark.parametrize(("way", "copied"), [("pp", [3.0]), ("sharding", None), ("dp", [3.0, 4.0])])
-def test_processes_of_fleet_share_one_norm(way: str, copied: list[float] | None) -> None:
-    def make(values: list[float], **placements: int | str) -> Gradient:
-        return Gradient("g", Array.of(np.array(values, np.float32)), placements=placements)
-
-    owned = [] if way == "dp" else [make([2.0, 4.0], **{way: "owned by 0"}), make([6.0, 8.0], **{way: "owned by 1"})]
-    gradients = [*owned, *([make(copied)] if copied else [])]
-    norm = np.sqrt(sum(float(np.sum(g.array.numpy() ** 2)) for g in gradients if g.array is not None))
-    reply = ADAPTER.call(Call(f"{FLEET}[{way}]", tuple(gradients), {"clip_norm": 1.0, "mesh": f"{way}=2"}))
-
-    assert not reply.apart
-    for gradient, result in zip(gradients, reply.gradients, strict=True):
-        assert gradient.array is not None
-        assert result is not None
-        np.testing.assert_allclose(result.numpy(), gradient.array.numpy() / norm, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("way", "placements"), [("pp", {"pp": 0}), ("sharding", {}), ("dp", {"dp": 0})])

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_adapters import plain_results
 from gradclip_adapters.arrays import make_earlier_calls, make_following_call
 from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Unsupported
 from gradclip_adapters.plain import PlainFunction
@@ -173,17 +172,6 @@ class TestWhatIsPassed:
         with pytest.raises(Unsupported, match="without min"):
             adapter.call(make_call(THREE_FOUR, max=1.0))
 
-    @pytest.mark.parametrize("layout", ["contiguous", "strided", "transposed", "sliced", "reversed"])
-    @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0, 3)])
-    def test_layouts_hold_the_same_values(self, layout: str, shape: tuple[int, ...]) -> None:
-        values = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
-        adapter = PlainFunction(lambda grads, clip_norm: [grad.copy() for grad in grads], "clip_by_norm")
-        call = Call("fn", (Gradient("a", Array.of(values), layout=layout),), {"clip_norm": 1.0})
-
-        (result,) = adapter.call(call).gradients
-
-        np.testing.assert_array_equal(read_array(result), values, strict=True)
-
     def test_layouts_differ_in_memory(self) -> None:
         strides = []
 
@@ -229,8 +217,13 @@ class TestWhatIsPassed:
 
     @pytest.mark.parametrize(
         ("returned", "seen"),
-        [(lambda c: 5.0, True), (lambda c: 5.0 if c > 5 else None, True), (lambda c: None, False)],
-        ids=["always", "below-the-threshold", "never"],
+        [
+            (lambda c: 5.0, True),
+            (lambda c: 5.0 if c > 5 else None, True),
+            (lambda c: None, False),
+            (lambda c: c / 0, True),
+        ],
+        ids=["always", "below-the-threshold", "never", "raises-an-error"],
     )
     def test_first_calls_find_out_whether_a_norm_is_returned(
         self, returned: Callable[[float], float | None], seen: bool
@@ -242,15 +235,6 @@ class TestWhatIsPassed:
 
         assert ("returns_norm" in subject.features) is seen
         assert "may_return_norm" in subject.features
-
-    def test_function_that_raises_at_first_may_return_a_norm(self) -> None:
-        def clip(grads: Any, *, clip_norm: float) -> Any:
-            message = "never"
-            raise ArithmeticError(message)
-
-        (subject,) = InProcess(PlainFunction(clip, "clip_by_global_norm")).description.subjects
-
-        assert "returns_norm" in subject.features
 
     def test_first_answers_are_reused_for_the_same_calls(self) -> None:
         calls = []
@@ -389,43 +373,6 @@ class TestAnswer:
         assert f"of type {type(returned).__name__}" in reply.malformed
         assert "return the list of clipped gradients" in reply.malformed
 
-    @pytest.mark.parametrize("returned", [[[[1.0], [1.0, 2.0]]], ([THREE_FOUR], [[1.0], [1.0, 2.0]])])
-    def test_ragged_answer_is_malformed(self, returned: Any) -> None:
-        adapter = PlainFunction(lambda grads, clip_norm: returned, "clip_by_norm")
-
-        reply = adapter.call(make_call(THREE_FOUR, clip_norm=1.0))
-
-        assert reply.malformed is not None
-        assert "inhomogeneous" in reply.malformed
-
-    def test_answer_that_is_too_large_is_not_copied(self) -> None:
-        # In memory this array takes four bytes. A packed copy would take two gigabytes.
-        huge = np.broadcast_to(np.float32(1), (500_000_000,))
-        adapter = PlainFunction(lambda grads, clip_norm: [huge], "clip_by_norm")
-
-        reply = adapter.call(make_call(THREE_FOUR, clip_norm=1.0))
-
-        assert reply.gradients == ()
-        assert reply.malformed is not None
-        assert "an array of shape (500000000,) takes 2,000,000,000 bytes" in reply.malformed
-
-    def test_answers_that_are_too_large_together_are_not_copied(self) -> None:
-        large = np.broadcast_to(np.float32(1), (1 << 19,))
-        adapter = PlainFunction(lambda grads, clip_norm: [large] * 1000, "clip_by_norm")
-
-        reply = adapter.call(make_call(THREE_FOUR, clip_norm=1.0))
-
-        assert reply.malformed is not None
-        assert "takes 2,097,152 bytes, and " in reply.malformed
-
-    def test_list_that_is_too_long_is_not_read(self) -> None:
-        adapter = PlainFunction(lambda grads, clip_norm: [0.0] * 1_000_000, "clip_by_norm")
-
-        reply = adapter.call(make_call(THREE_FOUR, clip_norm=1.0))
-
-        assert reply.malformed is not None
-        assert "1,000,000 gradients in a message: the limit is 20,000" in reply.malformed
-
     def test_error_carries_the_inputs_after_the_call(self) -> None:
         def spoil(grads: Any, clip_norm: float) -> None:
             grads[0] *= 0
@@ -446,28 +393,6 @@ class TestAnswer:
         reply = PlainFunction(warn, "clip_by_norm").call(make_call(THREE_FOUR, clip_norm=1.0))
 
         assert reply.warnings == ("UserWarning: careful",)
-
-    def test_error_that_cannot_be_shown_is_described(self) -> None:
-        class Unshowable(Exception):
-            def __str__(self) -> str:
-                raise KeyError
-
-        def clip(grads: Any, clip_norm: float) -> Any:
-            raise Unshowable
-
-        with pytest.raises(FrameworkRaised) as raised:
-            PlainFunction(clip, "clip_by_norm").call(make_call(THREE_FOUR, clip_norm=1.0))
-
-        assert raised.value.kind == "Unshowable"
-        assert raised.value.text == "(Unshowable cannot be shown: its text raised KeyError)"
-
-
-def test_list_of_huge_arrays_is_not_copied() -> None:
-    """Check that views of a single number, which take no memory, are not copied into one array."""
-    huge = np.broadcast_to(np.zeros((), np.float64), (2**40,))
-
-    with pytest.raises(ValueError, match="a list of arrays takes more than the 1,000 bytes"):
-        plain_results.pack([[(huge, huge)]], 1_000)
 
 
 class EndlessList(list[Any]):
@@ -544,8 +469,18 @@ class TestHostileResults:
             ([Metaclass("Odd", (), {})()], "object"),
             (Metaclass("Odd", (), {})(), "returned a value of type Odd"),
             ((["x"], np.broadcast_to(np.longdouble(1), (1 << 30,))), "takes 17,179,869,184 bytes"),
+            # In memory, each of these arrays takes a few bytes. A packed copy of it would take gigabytes.
+            ([np.broadcast_to(np.float32(1), (500_000_000,))], "shape (500000000,) takes 2,000,000,000 bytes"),
+            ([np.broadcast_to(np.float32(1), (1 << 19,))] * 1000, "takes 2,097,152 bytes, and "),
+            ([[(np.broadcast_to(0.0, (2**40,)),) * 2]], "a list of arrays takes more than the"),
+            ([0.0] * 1_000_000, "1,000,000 gradients in a message: the limit is 20,000"),
+            ([[[1.0], [1.0, 2.0]]], "inhomogeneous"),
+            (([THREE_FOUR], [[1.0], [1.0, 2.0]]), "inhomogeneous"),
         ],
-        ids=["endless", "endless-inside", "holds-itself", "sequence", "text", "nameless", "nameless-whole", "norm"],
+        ids=[
+            *("endless", "endless-inside", "holds-itself", "sequence", "text", "nameless", "nameless-whole", "norm"),
+            *("large", "large-together", "list-of-large", "long-list", "ragged", "ragged-norm"),
+        ],
     )
     def test_hostile_value_is_read_within_limits(self, result: Any, said: str) -> None:
         reply = PlainFunction(lambda grads, clip_norm: result, "clip_by_norm").call(

@@ -16,7 +16,7 @@ from frameworks import MODULES, TORCH_BASED, has_library, is_required
 from torch.nn import Parameter
 from torch_calls import THRESHOLDS, answer_by_adapter, answer_by_hand
 
-from gradclip_adapters.contract import Array, EntryPoint, FrameworkRaised, Gradient, Unsupported
+from gradclip_adapters.contract import EntryPoint, FrameworkRaised, Unsupported
 from gradclip_adapters.registry import resolve
 
 # These functions call the function that an entry point names, without the adapter.
@@ -167,36 +167,10 @@ def test_adapter_answers_like_a_direct_call(name: str, subject: EntryPoint, dtyp
     assert answer_by_adapter(ADAPTERS[name], subject.name, dtype, threshold) == by_hand
 
 
-@pytest.mark.parametrize(("name", "subject"), select_pairs("norm_type"))
-def test_order_of_the_norm_reaches_the_package(name: str, subject: EntryPoint) -> None:
-    gradients, norm = answer_by_adapter(ADAPTERS[name], subject.name, "float32", 29.5 / 2, norm_type=1.0)
-
-    assert gradients[0] is not None
-    assert gradients[0].numpy()[0, 0] == pytest.approx(1.5, rel=1e-6)
-    assert (norm is not None) is ("returns_norm" in subject.features)
-    assert norm is None or norm.numpy() == 29.5
-
-
-@pytest.mark.parametrize(("name", "subject"), select_pairs("error_if_nonfinite"))
-def test_package_refuses_nan_if_it_is_asked_to(name: str, subject: EntryPoint) -> None:
-    nan = Gradient("a", Array.of(torch.tensor([float("nan")]).numpy()))
-
-    answer_by_adapter(ADAPTERS[name], subject.name, (nan,), 1.5, error_if_nonfinite=False)
-    with pytest.raises(FrameworkRaised, match="non-finite"):
-        answer_by_adapter(ADAPTERS[name], subject.name, (nan,), 1.5, error_if_nonfinite=True)
-
-
 @pytest.mark.parametrize(("name", "subject"), select_pairs("eps", has=False))
 def test_package_refuses_an_option_that_it_does_not_have(name: str, subject: EntryPoint) -> None:
     with pytest.raises(FrameworkRaised, match="unexpected keyword argument 'eps'"):
         answer_by_adapter(ADAPTERS[name], subject.name, "float32", 1.5, eps=1e-6)
-
-
-@pytest.mark.parametrize(("name", "subject"), select_pairs("generator"))
-def test_generator_gives_the_same_answer_as_a_list(name: str, subject: EntryPoint) -> None:
-    answer = answer_by_adapter(ADAPTERS[name], subject.name, "float32", 1.5, as_generator=True)
-
-    assert answer == answer_by_adapter(ADAPTERS[name], subject.name, "float32", 1.5)
 
 
 @pytest.mark.parametrize(

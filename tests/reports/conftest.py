@@ -1,113 +1,14 @@
-"""Make up runs with the size and the mixture of statuses that real frameworks give."""
+"""Make the runs that several tests draw."""
 
 from __future__ import annotations
 
-import io
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from sample_runs import make_cell, make_header, make_realistic_run, make_run
 
-from gradclip_reports.records import Cell, Footer, Header, Run, hash_plan, write_run
-
-RULES = {
-    "formula": ["scaled-above", "identity-below", "at-threshold", "neighbours-of-threshold", "infinity-norm"],
-    "exclusion": ["excluded-untouched", "excluded-not-counted", "all-excluded"],
-    "structure": ["none-stays-none", "empty-list", "zero-dimensional", "dtype-kept", "mixed-dtypes", "many-tensors"],
-    "zero": ["zero-gradient", "zero-gradient-zero-threshold"],
-    "nonfinite": ["nan-not-silent", "infinite-threshold", "error-if-nonfinite-atomic", "returned-norm-nonfinite"],
-    "range": ["overflow-of-squares", "underflow-of-squares", "subnormal"],
-    "arguments": ["negative-threshold-refused", "nan-threshold-refused"],
-}
-DTYPES = ["float16", "bfloat16", "float32", "float64"]
-OPERATIONS = {"clip_by_value": "value", "clip_by_norm": "norm", "clip_by_global_norm": "global-norm"}
-
-
-def build_header(adapter: str = "torch", version: str = "2.13.0", subjects: Sequence[tuple[str, str]] = ()) -> Header:
-    """Return a header. Each subject is (name, operation)."""
-    listed = [
-        {"name": name, "operation": operation, "dtypes": DTYPES, "features": [], "norm_types": ["0x1p+1"]}
-        | {"formula": None}
-        for name, operation in subjects or [("clip", "clip_by_norm")]
-    ]
-    return Header(
-        suite={"name": "gradclip-spec", "version": "0.1.0"},
-        adapter=adapter,
-        framework={"name": adapter, "version": version},
-        environment={"python": "3.11.9", "platform": "Linux x86_64"},
-        subjects=listed,
-        command=["check", adapter],
-        started="2026-11-21T02:38:27Z",
-        seed=0,
-    )
-
-
-def build_cell(**changed: Any) -> Cell:
-    """Return a cell that passed, with some members replaced."""
-    members: dict[str, Any] = {
-        "subject": "clip",
-        "operation": "clip_by_norm",
-        "rule": "norm.scaled-above",
-        "case": "norm.scaled-above/one-tensor/float32",
-        "level": "must",
-        "dtype": "float32",
-        "status": "pass",
-        "seconds": 0.0021,
-    }
-    detail = {} if changed.get("status", "pass") == "pass" else {"detail": "The result is half of what it must be."}
-    return Cell(**(members | detail | changed))
-
-
-def build_run(header: Header, cells: Sequence[Cell], not_run: Sequence[tuple[str, str]] = ()) -> Run:
-    """Return a run whose footer agrees with its cells."""
-    plan = [*((cell.subject, cell.case) for cell in cells), *not_run]
-    footer = Footer(
-        planned=len(plan),
-        finished=len(cells),
-        counts=dict(Counter(cell.status for cell in cells)),
-        plan_sha256=hash_plan(plan),
-        incomplete=bool(not_run),
-        not_run=not_run,
-    )
-    return Run(header, tuple(cells), footer)
-
-
-def choose_status(number: int) -> str:
-    """Return a status: mostly a pass, and others at fixed places."""
-    odd = {97: "fail", 131: "known", 61: "quality", 499: "timeout", 601: "crash", 43: "unspecified"}
-    return next((status for step, status in odd.items() if number % step == step - 1), "pass")
-
-
-def build_realistic_run(adapter: str, version: str, subjects: Sequence[tuple[str, str]], variants: int = 3) -> Run:
-    """Return a run of all made-up rules with every status except `error`."""
-    cells: list[Cell] = []
-    for subject, operation in subjects:
-        for theme, names in RULES.items():
-            for name in names:
-                for variant in range(variants):
-                    for dtype in DTYPES:
-                        status = choose_status(len(cells))
-                        status = "unsupported" if (dtype, theme) == ("bfloat16", "range") else status
-                        status = "documented" if name == "scaled-above" and "torch" in adapter else status
-                        rule = f"{OPERATIONS[operation]}.{name}"
-                        cell = build_cell(
-                            subject=subject,
-                            operation=operation,
-                            rule=rule,
-                            case=f"{rule}/variant-{variant}/{dtype}",
-                            dtype=dtype,
-                            theme=theme,
-                            status=status,
-                            level="should" if theme in ("zero", "range") else "must",
-                            input={"clip_norm": (2.0).hex(), "gradients": [[(3.0).hex(), (4.0).hex()]]},
-                            expected=[[(1.2).hex(), (1.6).hex()]],
-                            observed=[[(0.6).hex(), "nan"]],
-                        )
-                        cells.append(cell)
-    return build_run(build_header(adapter, version, subjects), cells)
-
+from gradclip_reports.records import Run
 
 TORCH = [
     ("torch.nn.utils.clip_grad_norm_ [foreach=None]", "clip_by_global_norm"),
@@ -120,33 +21,9 @@ TORCH = [
 
 
 @pytest.fixture
-def make_header() -> Callable[..., Header]:
-    """Return a function that makes a header."""
-    return build_header
-
-
-@pytest.fixture
-def make_cell() -> Callable[..., Cell]:
-    """Return a function that makes a cell."""
-    return build_cell
-
-
-@pytest.fixture
-def make_run() -> Callable[..., Run]:
-    """Return a function that makes a run."""
-    return build_run
-
-
-@pytest.fixture
-def record_of() -> Callable[[Sequence[Run]], str]:
-    """Return a function that makes the text of a record."""
-    return write_record_text
-
-
-@pytest.fixture
 def torch_run() -> Run:
     """Return a run of about 1,800 cells."""
-    return build_realistic_run("torch", "2.13.0", TORCH)
+    return make_realistic_run("torch", "2.13.0", TORCH)
 
 
 @pytest.fixture
@@ -156,8 +33,8 @@ def several_runs(torch_run: Run) -> list[Run]:
     paddle = [("ClipGradByGlobalNorm", "clip_by_global_norm"), ("ClipGradByValue", "clip_by_value")]
     return [
         torch_run,
-        build_realistic_run("tensorflow", "2.21.0", tensorflow),
-        build_realistic_run("paddle", "3.3.1", paddle),
+        make_realistic_run("tensorflow", "2.21.0", tensorflow),
+        make_realistic_run("paddle", "3.3.1", paddle),
     ]
 
 
@@ -172,20 +49,12 @@ def small_run() -> Run:
         "ulp": 4194304.0,
     }
     cells = [
-        build_cell(case=case("float32")),
-        build_cell(case=case("float64"), dtype="float64"),
-        build_cell(case=case("float16"), dtype="float16", status="fail", **failed),
-        build_cell(case=case("bfloat16"), dtype="bfloat16", status="unsupported", detail="No bfloat16 here."),
+        make_cell(case=case("float32")),
+        make_cell(case=case("float64"), dtype="float64"),
+        make_cell(case=case("float16"), dtype="float16", status="fail", **failed),
+        make_cell(case=case("bfloat16"), dtype="bfloat16", status="unsupported", detail="No bfloat16 here."),
     ]
-    return build_run(build_header(), cells, not_run=[("clip", "norm.identity-below/one-tensor/float32")])
-
-
-def write_record_text(runs: Sequence[Run]) -> str:
-    """Return the text of the record that holds the runs."""
-    stream = io.StringIO()
-    for run in runs:
-        write_run(stream, run)
-    return stream.getvalue()
+    return make_run(make_header(), cells, not_run=[("clip", "norm.identity-below/one-tensor/float32")])
 
 
 @pytest.fixture

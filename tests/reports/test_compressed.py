@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from sample_runs import write_record_text
 
 from gradclip_reports import limits, reading
 from gradclip_reports.records import RecordError, Run, read_runs
 
 
 @pytest.fixture
-def text(record_of: Callable[[Sequence[Run]], str], torch_run: Run) -> str:
+def text(torch_run: Run) -> str:
     """Return a whole record as JSON Lines."""
-    return record_of([torch_run])
+    return write_record_text([torch_run])
 
 
 def test_compressed_record_equals_the_plain_one(text: str, tmp_path: Path) -> None:

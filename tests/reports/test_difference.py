@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from sample_runs import make_cell, make_header, make_run
 
 from gradclip_reports.difference import Compared, Side, choose_on_meshes, choose_subjects, compare
 from gradclip_reports.difference_text import draw
-from gradclip_reports.records import Cell, Finding, Header, Run
+from gradclip_reports.records import Cell, Finding, Run
 from gradclip_spec.rules.questions import load_questions
 
 CASES = ("first", "second")
@@ -33,9 +34,7 @@ def make_finding(cell: Cell, cause: str, severity: str) -> Finding:
 
 
 @pytest.fixture
-def compare_with_right(
-    make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
-) -> Callable[..., Compared]:
+def compare_with_right() -> Callable[..., Compared]:
     """Return a function that compares a right run with one that answers with these behaviours and severities."""
 
     def find(*answers: tuple[str, str]) -> Compared:
@@ -96,9 +95,7 @@ class TestFormulas:
     """The table of both formulas, before the differences."""
 
     @pytest.fixture
-    def compared(
-        self, make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
-    ) -> Compared:
+    def compared(self) -> Compared:
         """Return the comparison of a plain formula with one that adds 1e-6 and knows one order of the norm only."""
         sides = []
         for name, status in (("plain", "pass"), ("small", "documented")):
@@ -150,9 +147,7 @@ class TestFormulas:
         formulas = json.loads(draw(compared, "json"))["formulas"]
         assert formulas[0] == {"what": "Factor above the threshold", "answers": ["c / n", "c / (n + 1e-06)"]}
 
-    def test_sides_without_a_common_operation_have_no_table(
-        self, make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
-    ) -> None:
+    def test_sides_without_a_common_operation_have_no_table(self) -> None:
         runs = [
             make_run(make_header(subjects=[("clip", operation)]), [make_cell(operation=operation)])
             for operation in ("clip_by_norm", "clip_by_value")
@@ -163,9 +158,7 @@ class TestFormulas:
         assert compared.formulas == ()
 
 
-def test_engines_with_other_meshes_are_compared_by_the_form_of_the_case(
-    make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
-) -> None:
+def test_engines_with_other_meshes_are_compared_by_the_form_of_the_case() -> None:
     def make(mesh: str, axes: list[str], failing: str) -> Run:
         cells = [
             make_cell(

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sample_runs import make_cell, make_header, make_run
 
 from gradclip_reports.brief import draw_brief
 from gradclip_reports.counting import count_explained, count_rules
 from gradclip_reports.finding_text import HEADING, list_lines, list_quotes, write_heading
-from gradclip_reports.records import Cell, Finding, Header, RecordError, Run, read_runs
+from gradclip_reports.records import Finding, RecordError, Run, read_runs
 from gradclip_reports.render import render
 from gradclip_spec.rules.causes import load_causes
-
-MakeCell = Callable[..., Cell]
-MakeHeader = Callable[..., Header]
-MakeRun = Callable[..., Run]
 
 
 def make_finding(run: Run, **changes: Any) -> Finding:
@@ -41,7 +37,7 @@ def make_finding(run: Run, **changes: Any) -> Finding:
 
 
 @pytest.fixture
-def failed_run(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> Run:
+def failed_run() -> Run:
     """Return a run of one failing cell, with a finding of an unknown cause."""
     expected = {"gradients": [{"dtype": "float32", "shape": [1], "values": ["0x1.99999ap-4"]}]}
     run = make_run(make_header(), [make_cell(status="fail", detail="It is black.", expected=expected)])
@@ -88,7 +84,7 @@ def test_cell_with_two_findings_is_refused(failed_run: Run, tmp_path: Path) -> N
 
 
 @pytest.fixture
-def combined_run(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> Run:
+def combined_run() -> Run:
     """Return a run of two failing cells, each in a part of one finding."""
     cells = [
         make_cell(status="fail", detail="It is black.", case=f"value.bounds/{variant}/float32", rule="value.bounds")
@@ -157,7 +153,7 @@ def test_failure_without_a_finding_is_shown(failed_run: Run) -> None:
     assert "Not as expected." in text
 
 
-def test_mistake_of_the_adapter_is_shown_instead_of_a_finding(failed_run: Run, make_cell: MakeCell) -> None:
+def test_mistake_of_the_adapter_is_shown_instead_of_a_finding(failed_run: Run) -> None:
     mistake = make_cell(
         case="norm.scaled-above/zero/float32", status="error", detail="The adapter itself failed: no bread"
     )
@@ -168,7 +164,7 @@ def test_mistake_of_the_adapter_is_shown_instead_of_a_finding(failed_run: Run, m
     assert "Nobody can eat it." not in text
 
 
-def test_green_run_takes_at_most_15_lines(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> None:
+def test_green_run_takes_at_most_15_lines() -> None:
     cells = [
         make_cell(
             status="known",
@@ -195,7 +191,7 @@ def test_green_run_takes_at_most_15_lines(make_cell: MakeCell, make_header: Make
     assert "As expected." in text
 
 
-def test_rules_are_counted_by_their_worst_cell(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> None:
+def test_rules_are_counted_by_their_worst_cell() -> None:
     def make_rule(name: str, *statuses: str) -> list[Any]:
         return [
             make_cell(status=status, detail="x", rule=f"value.{name}", case=f"value.{name}/{number}/float32")
@@ -219,9 +215,7 @@ def test_rules_are_counted_by_their_worst_cell(make_cell: MakeCell, make_header:
     )
 
 
-def test_sentence_says_how_many_findings_break_rules(
-    make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun
-) -> None:
+def test_sentence_says_how_many_findings_break_rules() -> None:
     cells = [
         make_cell(status=status, detail="x", rule=f"value.{status}", case=f"value.{status}/one/float32")
         for status in ("fail", "documented")
@@ -233,9 +227,7 @@ def test_sentence_says_how_many_findings_break_rules(
     assert "1 broken by 1 finding" in count_rules([replace(run, findings=(broken,))]).write_sentence()
 
 
-def test_finding_shows_the_phrase_of_each_entry_point(
-    make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun
-) -> None:
+def test_finding_shows_the_phrase_of_each_entry_point() -> None:
     cells = [
         make_cell(
             subject=name, status="documented", detail="x", quote=f"{name} may burn it.", url=f"docstring of {name}"
@@ -259,7 +251,7 @@ def test_finding_shows_the_phrase_of_each_entry_point(
     assert [text for name, text in alone if name in ("documented", "see")] == ['"fry may burn it."', "docstring of fry"]
 
 
-def test_explained_cells_are_counted(make_cell: MakeCell, make_header: MakeHeader, make_run: MakeRun) -> None:
+def test_explained_cells_are_counted() -> None:
     cells = [
         make_cell(status=status, detail="x", rule=f"value.{status}", case=f"value.{status}/one/float32")
         for status in ("pass", "unsupported", "unspecified", "fail", "known", "quality")

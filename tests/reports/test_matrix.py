@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
+from sample_runs import make_cell, make_header, make_run
 
 from gradclip_reports.failures import group_failures, group_not_run
 from gradclip_reports.matrix import Matrix, Tally, build_matrix
-from gradclip_reports.records import Cell, Header, Run
+from gradclip_reports.records import Run
 from gradclip_reports.statuses import CELL_STATUSES, NOT_RUN, STATUSES
 
 
@@ -87,9 +87,7 @@ class TestMatrix:
             "all-excluded",
         ]
 
-    def test_theme_is_one_section_for_several_runs(
-        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
-    ) -> None:
+    def test_theme_is_one_section_for_several_runs(self) -> None:
         def run(*rules: tuple[str, str]) -> Run:
             return make_run(
                 make_header(),
@@ -120,9 +118,7 @@ class TestFailures:
 
         assert Counter(map(id, grouped)) == Counter(map(id, spoiling))
 
-    def test_failures_are_grouped_by_rule_subject_and_status(
-        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
-    ) -> None:
+    def test_failures_are_grouped_by_rule_subject_and_status(self) -> None:
         cells = [
             make_cell(case=f"norm.scaled-above/{number}/float32", status=status)
             for number, status in enumerate(["fail", "pass", "crash", "fail", "documented"])
@@ -132,9 +128,7 @@ class TestFailures:
         assert (crashed.status.value, crashed.cells) == ("crash", (cells[2],))
         assert (failed.status.value, failed.cells, failed.first) == ("fail", (cells[0], cells[3]), cells[0])
 
-    def test_subjects_are_grouped_only_if_they_fail_alike(
-        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
-    ) -> None:
+    def test_subjects_are_grouped_only_if_they_fail_alike(self) -> None:
         subjects = [(name, "clip_by_norm") for name in ("a", "b", "c")]
         details = {"a": "It is half.", "b": "It is half.", "c": "It is NaN."}
         cells = [make_cell(subject=name, status="fail", detail=details[name]) for name, _ in subjects]

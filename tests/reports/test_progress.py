@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Callable
 
 import pytest
+from sample_runs import make_cell
 
 from gradclip_reports.progress import progress_bar, show_task
-from gradclip_reports.records import Cell
 
 
 class Terminal(io.StringIO):
@@ -46,7 +45,7 @@ def test_bar_says_what_the_task_does_and_fits_the_terminal(terminal: Terminal) -
     assert max(len(part) for line in lines for part in line.splitlines()) <= 80
 
 
-def test_bar_of_a_run_counts_unexpected_cells(terminal: Terminal, make_cell: Callable[..., Cell]) -> None:
+def test_bar_of_a_run_counts_unexpected_cells(terminal: Terminal) -> None:
     with contextlib.redirect_stderr(terminal), progress_bar() as progress:
         progress.note_start("./a_long_folder/of_adapters/my_adapter.py", "My framework of many words 2.1.0+cpu", 2)
         progress.note_finish(make_cell(status="fail"))
@@ -57,9 +56,7 @@ def test_bar_of_a_run_counts_unexpected_cells(terminal: Terminal, make_cell: Cal
     assert max(len(part) for line in lines for part in line.splitlines()) <= 80
 
 
-def test_dumb_terminal_gets_lines(
-    terminal: Terminal, make_cell: Callable[..., Cell], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dumb_terminal_gets_lines(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     with contextlib.redirect_stderr(terminal), show_task("measuring", 4) as task:
         task.note("something")

@@ -13,6 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from sample_runs import write_record_text
 
 import pages
 import publish
@@ -90,13 +91,13 @@ class TestRecords:
 
 class TestPages:
     @pytest.fixture
-    def folder(self, several_runs: Sequence[Run], record_of: Callable[..., str], tmp_path: Path) -> Path:
+    def folder(self, several_runs: Sequence[Run], tmp_path: Path) -> Path:
         """Return a folder with three current records, an older one, and measurements of nothing."""
         for run in several_runs:
-            write_compressed(tmp_path / f"{run.header.adapter}.jsonl.gz", record_of([run]))
+            write_compressed(tmp_path / f"{run.header.adapter}.jsonl.gz", write_record_text([run]))
         first = several_runs[0]
         older = replace(first, header=replace(first.header, framework={"name": "torch", "version": "1.7.1"}))
-        write_compressed(tmp_path / "older" / "torch-1.7.1.jsonl.gz", record_of([older]))
+        write_compressed(tmp_path / "older" / "torch-1.7.1.jsonl.gz", write_record_text([older]))
         (tmp_path / "accuracy.json").write_text('{"frameworks": []}', encoding="utf-8")
         (tmp_path / "benchmarks.json").write_text("[]", encoding="utf-8")
         return tmp_path
@@ -109,11 +110,9 @@ class TestPages:
         assert "## torch" in texts["versions.md"]
         assert texts["questions.md"].index("torch 2.13.0") < texts["questions.md"].index("tensorflow 2.21.0")
 
-    def test_records_of_two_releases_make_no_pages(
-        self, folder: Path, torch_run: Run, record_of: Callable[..., str]
-    ) -> None:
+    def test_records_of_two_releases_make_no_pages(self, folder: Path, torch_run: Run) -> None:
         header = replace(torch_run.header, suite={"name": "gradclip-spec", "version": "0.2.0"})
-        write_compressed(folder / "torch.jsonl.gz", record_of([replace(torch_run, header=header)]))
+        write_compressed(folder / "torch.jsonl.gz", write_record_text([replace(torch_run, header=header)]))
 
         with pytest.raises(ValueError, match=r"several versions of gradclip-spec: 0\.1\.0, 0\.2\.0"):
             pages.write_pages(folder)

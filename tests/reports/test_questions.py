@@ -9,23 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sample_runs import make_cell, make_header, make_run
 
-from gradclip_reports.records import Cell, Finding, Header, RecordError, Run
+from gradclip_reports.records import Cell, Finding, RecordError, Run
 from gradclip_reports.site.catalogue import Catalogue
 from gradclip_reports.site.measured import read_accuracy, read_speeds
 from gradclip_reports.site.questions import answer_run, write_answer
 from gradclip_spec.rules.questions import load_questions, parse_questions
 
-HOSTILE = '<script>alert(1)</script>|`\x1b[31m\u202e&"'
 SUBJECTS = [(name, "clip_by_global_norm") for name in ("f", "g", "h")]
 ROW = {"subject": "f", "dtype": "float32", "size": 10**7, "elements": 0.5, "problem": ""}
 SPEED = {"workload": "1 x 25,000,000", "dtype": "float32", "mode": "in place"}
 
 
 @pytest.fixture
-def answer(
-    make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
-) -> Callable[..., tuple[str, str]]:
+def answer() -> Callable[..., tuple[str, str]]:
     """Return a function that gives the standing and the words of an answer to cells of a rule."""
 
     def find(
@@ -192,9 +190,7 @@ class TestAnswers:
         assert answer("written", "in-place-written", {}, error, cause="raises") == ("right", "in place")
         assert answer("written", "in-place-written", error, cause="raises") == ("broken", "raises an error")
 
-    def test_error_answers_before_causes_of_other_questions(
-        self, make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
-    ) -> None:
+    def test_error_answers_before_causes_of_other_questions(self) -> None:
         rule = "global-norm.in-place-written"
         cells = [
             make_cell(subject="f", rule=rule, case=f"{rule}/{name}/float32", status="fail", behaviour=behaviour)
@@ -269,9 +265,7 @@ class TestMeasurements:
 
         assert answer.words == "3.2 passes"
 
-    def test_speed_of_the_reference_stands_beside_the_memory(
-        self, make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
-    ) -> None:
+    def test_speed_of_the_reference_stands_beside_the_memory(self) -> None:
         run = make_run(make_header("numpy"), [make_cell()])
         floor = {**SPEED, "peer": "memory floor (NumPy)", "ours": 1.0, "theirs": 0.5}
 

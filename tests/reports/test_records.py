@@ -13,6 +13,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from sample_runs import make_cell, make_header, make_run, write_record_text
 
 from gradclip_reports import limits, reading, schema
 from gradclip_reports.lines import make_strict
@@ -32,18 +33,17 @@ from gradclip_reports.writing import check_cell
 
 PLAN = [("clip", f"norm.scaled-above/one-tensor/{dtype}") for dtype in ("float32", "float64", "float16")]
 
+#: The lines of the record below: a header, three cells and a footer.
+EVERY = [0, 1, 2, 3, 4]
+(SUBJECT,) = make_header().subjects
+
 Write = Callable[[str], Path]
 
 
 @pytest.fixture
-def record(
-    make_header: Callable[..., Header],
-    make_cell: Callable[..., Cell],
-    make_run: Callable[..., Run],
-    record_of: Callable[..., str],
-) -> list[dict[str, Any]]:
+def record() -> list[dict[str, Any]]:
     """Return the lines of a whole record: a header, three cells and a footer."""
-    text = record_of([make_run(make_header(), [make_cell(case=case) for _, case in PLAN])])
+    text = write_record_text([make_run(make_header(), [make_cell(case=case) for _, case in PLAN])])
     return [json.loads(line) for line in text.splitlines()]
 
 
@@ -52,16 +52,14 @@ def write_text(record: list[dict[str, Any]]) -> str:
 
 
 class TestRoundTrip:
-    def test_runs_read_back_as_written(
-        self, several_runs: list[Run], record_of: Callable[..., str], write_record: Write
-    ) -> None:
-        read = read_runs(write_record(record_of(several_runs)))
+    def test_runs_read_back_as_written(self, several_runs: list[Run], write_record: Write) -> None:
+        read = read_runs(write_record(write_record_text(several_runs)))
 
         assert [run.cells for run in read] == [run.cells for run in several_runs]
         assert [run.header for run in read] == [run.header for run in several_runs]
         assert [run.footer.to_json() for run in read] == [run.footer.to_json() for run in several_runs]
 
-    def test_infinite_ulp_is_a_string_and_reads_back(self, make_cell: Callable[..., Cell]) -> None:
+    def test_infinite_ulp_is_a_string_and_reads_back(self) -> None:
         cell = make_cell(ulp=float("inf"))
 
         assert cell.to_json()["ulp"] == "inf"
@@ -72,13 +70,7 @@ class TestRoundTrip:
 
         assert make_strict(value) == {"a": ["inf", ["-inf", {"b": "nan"}]], "c": 1.5, "d": None, "e": True}
 
-    def test_line_separators_in_text_do_not_split_lines(
-        self,
-        make_header: Callable[..., Header],
-        make_cell: Callable[..., Cell],
-        make_run: Callable[..., Run],
-        write_record: Write,
-    ) -> None:
+    def test_line_separators_in_text_do_not_split_lines(self, write_record: Write) -> None:
         cell = make_cell(status="fail", detail="one\u2028two\x85three\nfour")
         stream = io.StringIO()
         write_run(stream, make_run(make_header(), [cell]))
@@ -118,9 +110,7 @@ class TestPlan:
 
 
 class TestWriting:
-    def test_cell_that_occurs_twice_is_refused(
-        self, make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
-    ) -> None:
+    def test_cell_that_occurs_twice_is_refused(self) -> None:
         with pytest.raises(RecordError, match=r"has the cell 'clip norm.*' 2 times"):
             write_run(io.StringIO(), make_run(make_header(), [make_cell(), make_cell()]))
 
@@ -133,27 +123,18 @@ class TestWriting:
             ({"ulp": -1.0}, r"its ulp is -1\.0"),
         ],
     )
-    def test_cell_that_would_not_read_back_is_refused(
-        self, make_cell: Callable[..., Cell], members: dict[str, Any], problem: str
-    ) -> None:
+    def test_cell_that_would_not_read_back_is_refused(self, members: dict[str, Any], problem: str) -> None:
         with pytest.raises(RecordError, match=problem):
             check_cell(make_cell(**members))
 
-    def test_text_that_utf8_cannot_hold_does_not_stop_the_run(
-        self,
-        make_header: Callable[..., Header],
-        make_cell: Callable[..., Cell],
-        make_run: Callable[..., Run],
-        record_of: Callable[..., str],
-        write_record: Write,
-    ) -> None:
+    def test_text_that_utf8_cannot_hold_does_not_stop_the_run(self, write_record: Write) -> None:
         written = make_cell(detail="\ud800 梯度", observed={"\ud800": 1})
 
-        (cell,) = read_runs(write_record(record_of([make_run(make_header(), [written])])))[0].cells
+        (cell,) = read_runs(write_record(write_record_text([make_run(make_header(), [written])])))[0].cells
 
         assert (cell.detail, cell.observed) == ("\\ud800 梯度", {"\\ud800": 1})
 
-    def test_footer_is_that_of_a_whole_run(self, make_cell: Callable[..., Cell]) -> None:
+    def test_footer_is_that_of_a_whole_run(self) -> None:
         cells = [make_cell(case=case) for _, case in PLAN]
         footer = make_footer(cells)
 
@@ -169,21 +150,57 @@ class TestDamaged:
         with pytest.raises(RecordError, match=r"record\.jsonl, line 5: not JSON .*cut short.*gradclip check"):
             read_runs(write_record(write_text(record)[: -1 - cut]))
 
-    def test_missing_footer_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
-        with pytest.raises(RecordError, match=r"line 4: the run of 'torch' has no footer: .* after 3 cells"):
-            read_runs(write_record(write_text(record[:-1])))
-
-    def test_missing_footer_before_the_next_run_is_refused(
-        self, record: list[dict[str, Any]], write_record: Write
+    @pytest.mark.parametrize(
+        ("lines", "changes", "problem"),
+        [
+            ([0, 1, 2, 3], {}, r"line 4: the run of 'torch' has no footer: .* after 3 cells"),
+            ([0, 1, 2, 3, 0, 1], {}, "line 5: a new run begins, but the run before it has no footer"),
+            ([1, 2, 3, 4], {}, "line 1: a cell is outside any run"),
+            ([4], {}, "line 1: a footer is outside any run"),
+            ([0, 1, 1, 2, 3, 4], {4: {"finished": 4}}, r"the cell clip norm\.scaled-above/one-tensor/float32 2 times"),
+            ([0, 2, 3, 4], {}, "lacks cells: its footer says 3 finished, and 2 are there"),
+            (
+                [0, 2, 3, 4],
+                {4: {"finished": 2, "counts": {"pass": 2}}},
+                "lacks cells: 3 were planned, 2 finished, and 0 are named as not run",
+            ),
+            (
+                [0, 2, 3, 4],
+                {4: {"finished": 2, "counts": {"pass": 2}, "incomplete": True}},
+                "0 are named as not run",
+            ),
+            (EVERY, {4: {"counts": {"pass": 2, "fail": 1}}}, "disagrees with its footer: found 3 cells, .*'pass': 3"),
+            (EVERY, {1: {"case": "norm.scaled-above/edited/float32"}}, "fingerprint of the plan differs"),
+            (EVERY, {1: {"subject": "other"}}, "a cell of 'other' for clip_by_norm, which its header does not list"),
+            # A newer schema is reported first.
+            (
+                EVERY,
+                {0: {"schema": 2, "members": "unknown here"}},
+                "line 1: written in record schema 2, .* 1 only. Upgr",
+            ),
+            (EVERY, {0: {"schema": 0}}, "line 1: written in record schema 0, .* 1 only. Make the record again"),
+            (EVERY, {0: {"subjects": [SUBJECT, SUBJECT]}}, "'clip' occurs 2 times"),
+            (
+                EVERY,
+                {0: {"subjects": [SUBJECT | {"name": f"clip{number}"} for number in range(257)]}},
+                r"\$\.subjects must contain less than or equal to 256 items",
+            ),
+        ],
+    )
+    def test_lines_that_make_no_whole_run_are_refused(
+        self,
+        record: list[dict[str, Any]],
+        write_record: Write,
+        lines: list[int],
+        changes: dict[int, dict[str, Any]],
+        problem: str,
     ) -> None:
-        with pytest.raises(RecordError, match="line 5: a new run begins, but the run before it has no footer"):
-            read_runs(write_record(write_text(record[:-1] + record)))
+        for line, members in changes.items():
+            record[line] |= members
+        path = write_record(write_text([record[line] for line in lines]))
 
-    def test_missing_header_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
-        with pytest.raises(RecordError, match="line 1: a cell is outside any run"):
-            read_runs(write_record(write_text(record[1:])))
-        with pytest.raises(RecordError, match="line 1: a footer is outside any run"):
-            read_runs(write_record(write_text(record[-1:])))
+        with pytest.raises(RecordError, match=problem):
+            read_runs(path, allow_incomplete=bool(record[-1]["incomplete"]))
 
     def test_former_names_of_statuses_are_read_as_the_present_ones(
         self, record: list[dict[str, Any]], write_record: Write
@@ -198,62 +215,10 @@ class TestDamaged:
         assert [cell.status for cell in run.cells] == ["known", "fail", "documented"]
         assert run.footer.counts == {"known": 1, "fail": 1, "documented": 1}
 
-    def test_duplicate_cell_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
-        record[-1]["finished"] += 1
-        with pytest.raises(RecordError, match=r"has the cell clip norm\.scaled-above/one-tensor/float32 2 times"):
-            read_runs(write_record(write_text([*record[:2], record[1], *record[2:]])))
-
-    def test_missing_cell_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
-        with pytest.raises(RecordError, match="lacks cells: its footer says 3 finished, and 2 are there"):
-            read_runs(write_record(write_text([record[0], *record[2:]])))
-
-    def test_missing_cell_with_agreeing_counts_is_refused(
-        self, record: list[dict[str, Any]], write_record: Write
-    ) -> None:
-        record[-1] |= {"finished": 2, "counts": {"pass": 2}}
-        with pytest.raises(RecordError, match="lacks cells: 3 were planned, 2 finished, and 0 are named as not run"):
-            read_runs(write_record(write_text([record[0], *record[2:]])))
-
-    def test_incomplete_run_that_names_too_few_cells_is_refused(
-        self, record: list[dict[str, Any]], write_record: Write
-    ) -> None:
-        record[-1] |= {"finished": 2, "counts": {"pass": 2}, "incomplete": True}
-        with pytest.raises(RecordError, match="0 are named as not run"):
-            read_runs(write_record(write_text([record[0], *record[2:]])), allow_incomplete=True)
-
-    def test_interrupted_run_that_claims_to_be_complete_is_refused(
-        self, small_run: Run, record_of: Callable[..., str], write_record: Write
-    ) -> None:
-        text = record_of([small_run]).replace('"incomplete": true', '"incomplete": false')
+    def test_interrupted_run_that_claims_to_be_complete_is_refused(self, small_run: Run, write_record: Write) -> None:
+        text = write_record_text([small_run]).replace('"incomplete": true', '"incomplete": false')
         with pytest.raises(RecordError, match="5 were planned, 4 finished, and 1 are named as not run"):
             read_runs(write_record(text))
-
-    def test_counts_that_disagree_are_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
-        record[-1]["counts"] = {"pass": 2, "fail": 1}
-        with pytest.raises(RecordError, match=r"disagrees with its footer: found 3 cells, .*'pass': 3"):
-            read_runs(write_record(write_text(record)))
-
-    def test_plan_that_disagrees_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
-        record[1]["case"] = "norm.scaled-above/edited/float32"
-        with pytest.raises(RecordError, match="fingerprint of the plan differs"):
-            read_runs(write_record(write_text(record)))
-
-    def test_subject_missing_from_the_header_is_refused(
-        self, record: list[dict[str, Any]], write_record: Write
-    ) -> None:
-        record[1]["subject"] = "other"
-        with pytest.raises(RecordError, match="a cell of 'other' for clip_by_norm, which its header does not list"):
-            read_runs(write_record(write_text(record)))
-
-    def test_newer_schema_is_reported_first(self, record: list[dict[str, Any]], write_record: Write) -> None:
-        record[0] |= {"schema": 2, "members": "unknown here"}
-        with pytest.raises(RecordError, match=r"line 1: written in record schema 2, .* 1 only. Upgrade gradclip-spec"):
-            read_runs(write_record(write_text(record)))
-
-    def test_nonexistent_schema_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
-        record[0] |= {"schema": 0}
-        with pytest.raises(RecordError, match=r"line 1: written in record schema 0, .* 1 only. Make the record again"):
-            read_runs(write_record(write_text(record)))
 
     @pytest.mark.parametrize(
         ("line", "members", "problem"),
@@ -306,10 +271,8 @@ class TestDamaged:
         with pytest.raises(RecordError, match=r"cannot be read: it is not text\. Name a record"):
             read_runs(path)
 
-    def test_each_lost_line_and_each_cut_is_refused(
-        self, small_run: Run, record_of: Callable[..., str], write_record: Write
-    ) -> None:
-        text = record_of([small_run])
+    def test_each_lost_line_and_each_cut_is_refused(self, small_run: Run, write_record: Write) -> None:
+        text = write_record_text([small_run])
         lines = text.splitlines(keepends=True)
         damaged = ["".join(lines[:place] + lines[place + 1 :]) for place in range(len(lines))]
         damaged += [text[:length] for length in range(0, len(text) - 1, 37)]
@@ -398,13 +361,6 @@ class TestLimits:
 
         assert read_runs(write_record(write_text(record)))
 
-    def test_too_many_subjects_are_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
-        (one,) = record[0]["subjects"]
-        record[0]["subjects"] = [one | {"name": f"clip{number}"} for number in range(10_000)]
-
-        with pytest.raises(RecordError, match=r"\$\.subjects must contain less than or equal to 256 items"):
-            read_runs(write_record(write_text(record)))
-
     @pytest.mark.parametrize(("name", "what"), [("FILE", "bytes"), ("VALUES", "values")])
     def test_size_above_its_limit_is_refused(
         self, monkeypatch: pytest.MonkeyPatch, record: list[dict[str, Any]], write_record: Write, name: str, what: str
@@ -424,13 +380,7 @@ class TestLimits:
         with pytest.raises(RecordError, match="10001 bytes in one file"):
             read_runs("/dev/zero")
 
-    def test_written_record_is_within_the_limits(
-        self,
-        make_header: Callable[..., Header],
-        make_cell: Callable[..., Cell],
-        make_run: Callable[..., Run],
-        write_record: Write,
-    ) -> None:
+    def test_written_record_is_within_the_limits(self, write_record: Write) -> None:
         cell = make_cell(
             status="crash",
             detail="\ud800" * 100_000,
@@ -446,12 +396,6 @@ class TestLimits:
 
 
 class TestContradictions:
-    def test_duplicate_subject_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
-        record[0]["subjects"] *= 2
-
-        with pytest.raises(RecordError, match="'clip' occurs 2 times"):
-            read_runs(write_record(write_text(record)))
-
     @pytest.mark.parametrize("norm_type", ["nan", "0x1p+99999", "-0x1p+0", "two"])
     def test_invalid_order_of_a_norm_is_refused(
         self, record: list[dict[str, Any]], write_record: Write, norm_type: str

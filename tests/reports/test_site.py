@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ from xml.etree import ElementTree
 
 import pytest
 from fuzzing.sites import Page, check_pages
+from sample_runs import make_cell, make_header, make_run
 
-from gradclip_reports.records import Cell, Finding, Header, RecordError, Run
+from gradclip_reports.records import Cell, Finding, RecordError, Run
 from gradclip_reports.site.build import LARGEST, build_site
 from gradclip_reports.site.catalogue import Catalogue
 from gradclip_reports.site.formulas import write_mathml
@@ -50,9 +51,7 @@ def make_finding(cell: Cell, text: str, **changed: Any) -> Finding:
 
 
 @pytest.fixture
-def hostile_run(
-    make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
-) -> Run:
+def hostile_run() -> Run:
     """Return a run in which every text is an attack."""
     header = make_header(HOSTILE, HOSTILE, [(HOSTILE, "clip_by_norm"), ("../../escape", "clip_by_norm")])
     subject = {**header.subjects[0], "dtypes": [HOSTILE], "features": [HOSTILE], "formula": {"kind": HOSTILE}}
@@ -182,7 +181,7 @@ class TestFormulas:
 
 
 class TestContents:
-    def test_first_load_is_small(self, torch_run: Run, make_run: Callable[..., Run], tmp_path: Path) -> None:
+    def test_first_load_is_small(self, torch_run: Run, tmp_path: Path) -> None:
         run = make_run(torch_run.header, torch_run.cells[:40])
         headers = [
             replace(run.header, framework={"name": f"framework {number}", "version": "2.13.0"}) for number in range(30)
@@ -192,13 +191,7 @@ class TestContents:
         first = ["index.html", "static/site.css", "static/site.js"]
         assert sum((tmp_path / name).stat().st_size for name in first) < 500_000
 
-    def test_history_names_what_appeared_and_what_went(
-        self,
-        make_cell: Callable[..., Cell],
-        make_header: Callable[..., Header],
-        make_run: Callable[..., Run],
-        tmp_path: Path,
-    ) -> None:
+    def test_history_names_what_appeared_and_what_went(self, tmp_path: Path) -> None:
         cell = make_cell(status="fail")
         runs = []
         for version, started, cause in [("1.0", "2026-01-01", "old"), ("2.0", "2026-02-01", "new")]:
@@ -213,9 +206,7 @@ class TestContents:
         assert "<b>Gone:</b> does the old thing" in text
         assert "since 2.0 (not in 1.0); checked: 1.0, 2.0" in text
 
-    def test_finding_with_another_effect_is_the_same_in_two_versions(
-        self, make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
-    ) -> None:
+    def test_finding_with_another_effect_is_the_same_in_two_versions(self) -> None:
         cell = make_cell(status="fail")
         runs = []
         for version, started in [("1.0", "2026-01-01"), ("2.0", "2026-02-01")]:
@@ -228,9 +219,7 @@ class TestContents:
         assert [(stage.appeared, stage.gone) for stage in views[1].history] == [([], []), ([], [])]
         assert [one.versions for one in views[1].findings] == ["in all; checked: 1.0, 2.0"]
 
-    def test_findings_stand_worst_first(
-        self, make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
-    ) -> None:
+    def test_findings_stand_worst_first(self) -> None:
         cell = make_cell(status="fail")
         findings = tuple(make_finding(cell, name, severity=name) for name in ("unheard-of", "rounding", "destroyed"))
         run = replace(make_run(make_header(), [cell]), findings=findings)
@@ -252,9 +241,7 @@ class TestContents:
             build_site([(torch_run, "a")] * number, tmp_path, CATALOGUE)
         assert not list(tmp_path.iterdir())
 
-    def test_combined_finding_names_equal_parts_once(
-        self, make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
-    ) -> None:
+    def test_combined_finding_names_equal_parts_once(self) -> None:
         cell = make_cell(status="fail")
         parts = tuple(make_finding(cell, reason, title="overflows", parameters={}) for reason in ("one", "another"))
         finding = replace(make_finding(cell, "text"), parts=parts)
@@ -264,13 +251,7 @@ class TestContents:
 
         assert view.findings[0].parts == [("overflows", "")]
 
-    def test_wrong_answer_to_a_question_has_an_example(
-        self,
-        make_cell: Callable[..., Cell],
-        make_header: Callable[..., Header],
-        make_run: Callable[..., Run],
-        tmp_path: Path,
-    ) -> None:
+    def test_wrong_answer_to_a_question_has_an_example(self, tmp_path: Path) -> None:
         rule = "global-norm.negative-threshold-refused"
         shown: dict[str, Any] = {"input": {"options": {"clip_norm": -1.0}}, "observed": {"gradients": ["flipped"]}}
         cell = make_cell(subject="f", operation="clip_by_global_norm", rule=rule, case=f"{rule}/minus-one/float32")
@@ -294,12 +275,7 @@ class TestContents:
     ],
 )
 def test_comparison_opens_with_torch_and_tensorflow_or_the_first_two(
-    adapters: list[str],
-    pair: tuple[str, str],
-    make_cell: Callable[..., Cell],
-    make_header: Callable[..., Header],
-    make_run: Callable[..., Run],
-    tmp_path: Path,
+    adapters: list[str], pair: tuple[str, str], tmp_path: Path
 ) -> None:
     runs = [(make_run(make_header(name, "1.0"), [make_cell()]), f"{name}.jsonl") for name in adapters]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
+from sample_runs import make_cell, make_header, make_run
 
-from gradclip_reports.records import Cell, Header, Run
+from gradclip_reports.records import Run
 from gradclip_reports.statuses import STATUSES
 from gradclip_reports.terminal import draw_terminal
 
@@ -90,9 +90,7 @@ def test_width_of_a_dumb_terminal_is_used(torch_run: Run, monkeypatch: pytest.Mo
     assert "".join(line.rstrip() + "\n" for line in text.splitlines()) == expected
 
 
-def test_many_subjects_are_split_over_tables(
-    make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
-) -> None:
+def test_many_subjects_are_split_over_tables() -> None:
     subjects = [(f"subject {number}", "clip_by_norm") for number in range(1, 41)]
     cells = [make_cell(subject=name) for name, _ in subjects]
     text = draw_terminal([make_run(make_header(subjects=subjects), cells)])
@@ -134,9 +132,7 @@ def test_every_failing_rule_and_subject_is_named(torch_run: Run) -> None:
     assert failing <= set(re.findall(r"[a-z-]+\.[a-z-]+", after_legend))
 
 
-def test_many_failures_of_one_rule_are_shown_once_with_a_count(
-    make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
-) -> None:
+def test_many_failures_of_one_rule_are_shown_once_with_a_count() -> None:
     cells = [make_cell(case=f"norm.scaled-above/case-{number}/float32", status="fail") for number in range(30)]
     text = draw_terminal([make_run(make_header(), cells)])
 
@@ -150,49 +146,28 @@ def test_many_failures_of_one_rule_are_shown_once_with_a_count(
 @pytest.mark.parametrize(
     ("status", "told"), [("known", True), ("documented", True), ("quality", False), ("unsupported", False)]
 )
-def test_command_that_lists_the_reasons_is_shown_if_there_are_any(
-    status: str,
-    told: bool,
-    make_header: Callable[..., Header],
-    make_cell: Callable[..., Cell],
-    make_run: Callable[..., Run],
-) -> None:
+def test_command_that_lists_the_reasons_is_shown_if_there_are_any(status: str, told: bool) -> None:
     name = f"a {'very ' * 20}long name.jsonl"
     text = draw_terminal([make_run(make_header(), [make_cell(status=status)])], record=name)
 
     assert (f"\n  gradclip summary --format json {name}\n" in text) == told
 
 
-def test_run_as_expected_says_so(
-    make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
-) -> None:
+def test_run_as_expected_says_so() -> None:
     cells = [make_cell(), make_cell(case="norm.scaled-above/b/float32", status="unsupported")]
     text = draw_terminal([make_run(make_header(), cells)])
 
     assert text.endswith("1 of 2 cells passed, 1 unsupported. As expected.\n")
 
 
-def test_escape_codes_of_a_framework_do_not_reach_the_terminal(
-    make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
-) -> None:
-    cell = make_cell(status="crash", detail="\x1b[2Jgone\x07", observed="\x1b[31m")
-
-    assert "\x1b" not in draw_terminal([make_run(make_header(), [cell])])
-    assert "\\x1b[2Jgone\\x07" in draw_terminal([make_run(make_header(), [cell])])
-
-
-def test_documentation_of_a_failure_is_quoted(
-    make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
-) -> None:
+def test_documentation_of_a_failure_is_quoted() -> None:
     cell = make_cell(status="fail", quote="nothing will be done", url="https://example.org/clip")
     text = draw_terminal([make_run(make_header(), [cell])])
 
     assert re.search(r'documented +"nothing will be done"\n +see +https://example.org/clip\n', text)
 
 
-def test_long_values_are_cut_and_say_so(
-    make_header: Callable[..., Header], make_cell: Callable[..., Cell], make_run: Callable[..., Run]
-) -> None:
+def test_long_values_are_cut_and_say_so() -> None:
     cell = make_cell(status="fail", observed="x" * 1000)
     text = draw_terminal([make_run(make_header(), [cell])])
 

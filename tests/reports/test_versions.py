@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from sample_runs import make_cell, make_header, make_run
 
 from gradclip_conformance.cli import gradclip
-from gradclip_reports.records import Cell, Finding, Header, Run, write_run
+from gradclip_reports.records import Finding, Run, write_run
 from gradclip_reports.versions import count_changes, describe_span, draw_versions, sort_versions, trace_findings
 
 #: The cause, the severity and the parameters of findings. The first one is shown by the first case, and so on.
@@ -21,9 +22,7 @@ FINDINGS = [("burns", "wrong", {"effect": "black"}), ("freezes", "destroyed", {}
 
 
 @pytest.fixture
-def make_version(
-    make_cell: Callable[..., Cell], make_header: Callable[..., Header], make_run: Callable[..., Run]
-) -> Callable[..., Run]:
+def make_version() -> Callable[..., Run]:
     """Return a function that makes a run of a version. It was asked cases by number, and shows some findings."""
 
     def make(version: str, asked: Mapping[int, bool], **changed: Any) -> Run:

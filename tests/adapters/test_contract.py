@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from dataclasses import replace
 from typing import Any
@@ -111,38 +110,6 @@ def test_right_reply_is_accepted() -> None:
     assert wire.decode_reply(wire.encode_reply(REPLY, 1)) == REPLY
     with pytest.raises(BadReply, match="and returned a list"):
         wire.check_reply([ARRAY])
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"shape": [-1]}, "-1 is not the length of an axis"),
-        ({"shape": [True]}, "True is not the length of an axis"),
-        ({"shape": [3]}, "shape"),
-        ({"data": base64.b64encode(bytes(7)).decode()}, "7 bytes"),
-        ({"data": "AAAAAAAAAA!="}, "base64"),
-    ],
-    ids=lambda value: str(value)[:30],
-)
-def test_wrong_array_is_refused(fields: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=f"(?i){said}"):
-        wire.decode_array({**(wire.encode_array(ARRAY) or {}), **fields})
-
-
-@pytest.mark.parametrize(
-    ("text", "said"), [(7, "a hexadecimal float must be a text"), ("0x1p2000", "beyond the range")]
-)
-def test_wrong_float_is_refused(text: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        wire.decode_value({"hex": text})
-
-
-def test_exception_whose_text_raises_is_described() -> None:
-    class Unprintable(Exception):
-        def __str__(self) -> str:
-            raise KeyError
-
-    assert read_text(Unprintable()) == "(Unprintable cannot be shown: its text raised KeyError)"
 
 
 @pytest.mark.parametrize(

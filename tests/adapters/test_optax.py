@@ -221,7 +221,7 @@ def test_mask_may_be_a_function(name: str, mode: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("mode", ["eager", "jit"])
 def test_arrays_of_64_bits_may_be_off(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, seen = optax.tree.norm, []
+    original, seen, before = optax.tree.norm, [], jax.config.jax_enable_x64
 
     def watch(tree: Any) -> Any:
         seen.append(jax.numpy.arange(1.0).dtype.name)
@@ -233,7 +233,7 @@ def test_arrays_of_64_bits_may_be_off(mode: str, monkeypatch: pytest.MonkeyPatch
         ADAPTER.call(Call(subject, make_gradients("float32"), {"clip_norm": 1.5}))
 
     assert seen == ["float64", "float32"]
-    assert jax.numpy.arange(1.0).dtype.name == "float32"
+    assert jax.config.jax_enable_x64 == before
     with pytest.raises(Unsupported, match="no arrays of 64 bits"):
         ADAPTER.call(Call(subject, make_gradients("float64"), {"clip_norm": 1.5}))
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gradclip_adapters import registry
-from gradclip_adapters.contract import Adapter, BadDeclaration, EntryPoint
+from gradclip_adapters.contract import Adapter, BadDeclaration
 from gradclip_adapters.plain import PlainFunction
 
 ADAPTER = """
@@ -163,19 +162,3 @@ def test_function_that_cannot_be_used_says_why(
 
 def test_entry_points_only_add_names() -> None:
     assert registry.BUILT_IN.items() <= registry.list_installed().items()
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ({"operation": "clip"}, "operation 'clip'"),
-        ({"dtypes": ("float31",)}, "dtype 'float31'"),
-        ({"features": ("exclude",)}, "feature 'exclude'"),
-    ],
-)
-def test_subject_with_a_misspelt_word_is_refused(words: dict[str, Any], said: str) -> None:
-    right = {"name": "f", "operation": "clip_by_norm", "dtypes": ("float32",), "features": ("excludes",)}
-    EntryPoint(**right)
-
-    with pytest.raises(ValueError, match=said):
-        EntryPoint(**{**right, **words})

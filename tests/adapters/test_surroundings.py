@@ -9,13 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradclip_adapters import host
 from gradclip_adapters.contract import (
-    About,
-    Adapter,
     Array,
     Call,
-    EntryPoint,
     FrameworkRaised,
     Gradient,
     Unsupported,
@@ -31,7 +27,6 @@ from gradclip_adapters.surroundings import (
     answer_in_watched_surroundings,
     find_shared,
 )
-from gradclip_adapters.wire import encode_call
 
 CALL = Call("fn", (Gradient("a", Array.of(np.array([3.0, 4.0], np.float32))),), {"clip_norm": 1.0})
 
@@ -104,23 +99,6 @@ def test_error_shows_what_the_call_has_changed_before() -> None:
         answer_in_watched_surroundings(PlainFunction(clip, "clip_by_norm", name="fn"), CALL)
 
     assert caught.value.disturbed == ("the caller's flags",)
-
-
-def test_adapter_that_returns_no_reply_object_is_reported_as_mistaken() -> None:
-    class ReturnsAList(Adapter):
-        def about(self) -> About:
-            return About("fake", "1")
-
-        def subjects(self) -> list[EntryPoint]:
-            return [EntryPoint("clip", "clip_by_norm", ("float32",), ("functional",))]
-
-        def call(self, call: Call) -> Any:
-            return [gradient.array for gradient in call.gradients]
-
-    message = host.answer(ReturnsAList(), encode_call(CALL, 7))
-
-    assert (message["message"], message["number"]) == ("mistake", 7)
-    assert "list" in message["text"]
 
 
 def test_results_that_share_memory_are_found() -> None:

@@ -124,6 +124,8 @@ def check_proposal(run: Run, text: str, *, is_new: bool) -> None:
     assert len(read_known(proposed, "proposal")) == len(entries)
     cases = {cell.case for cell in run.cells}
     for entry in entries if is_new else ():
+        # An entry would read such a name of a record as a pattern.
+        assert not [name for name in (*entry["subjects"], *entry.get("rules", ())) if "*" in name]
         assert set(entry["subjects"]) <= {cell.subject for cell in run.cells}
         assert set(entry.get("rules", ())) <= cases | {case.partition("/")[0] for case in cases}
 

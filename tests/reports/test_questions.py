@@ -20,6 +20,8 @@ from gradclip_spec.rules.questions import load_questions, parse_questions
 SUBJECTS = [(name, "clip_by_global_norm") for name in ("f", "g", "h")]
 ROW = {"subject": "f", "dtype": "float32", "size": 10**7, "elements": 0.5, "problem": ""}
 SPEED = {"workload": "1 x 25,000,000", "dtype": "float32", "mode": "in place"}
+FLOOR = {**SPEED, "peer": "memory floor (NumPy)", "ours": 1.0, "theirs": 0.5}
+CLIP = {**SPEED, "peer": "torch clip_grad_norm_ (foreach)", "ours": 1.0, "theirs": 1.6}
 
 
 @pytest.fixture
@@ -237,41 +239,27 @@ class TestMeasurements:
 
         assert (answer.standing, answer.words) == told
 
-    def test_speed_answers_in_passes_over_the_memory(self, torch_run: Run) -> None:
-        floor = {**SPEED, "peer": "memory floor (NumPy)", "ours": 1.0, "theirs": 0.5}
-        torch = {**SPEED, "peer": "torch clip_grad_norm_ (foreach)", "ours": 1.0, "theirs": 1.6}
+    @pytest.mark.parametrize(
+        ("adapter", "speeds", "words"),
+        [
+            ("torch", [FLOOR, CLIP], "3.2 passes"),
+            # The fastest measurement of the memory counts.
+            ("torch", [{**FLOOR, "peer": "memory floor (torch)", "theirs": 2.0}, FLOOR, CLIP], "3.2 passes"),
+            # A clip in place goes before others.
+            ("torch", [FLOOR, {**CLIP, "mode": "functional", "theirs": 4.0}, CLIP], "3.2 passes"),
+            # The speed of the reference stands beside each measurement.
+            ("numpy", [FLOOR], "2.0 passes"),
+        ],
+        ids=["one", "fastest", "in-place", "reference"],
+    )
+    def test_speed_answers_in_passes_over_the_memory(
+        self, adapter: str, speeds: list[dict[str, Any]], words: str
+    ) -> None:
+        run = make_run(make_header(adapter), [make_cell()])
 
-        (answer,) = answer_run(torch_run, Catalogue(load_questions(), speeds=[floor, torch]))["speed"]
+        (answer,) = answer_run(run, Catalogue(load_questions(), speeds=speeds))["speed"]
 
-        assert (answer.standing, answer.words) == ("measured", "3.2 passes")
-
-    def test_fastest_measurement_of_the_memory_counts(self, torch_run: Run) -> None:
-        floors = [
-            {**SPEED, "peer": f"memory floor ({name})", "ours": 1.0, "theirs": theirs}
-            for name, theirs in (("NumPy", 2.0), ("torch", 0.5))
-        ]
-        torch = {**SPEED, "peer": "torch clip_grad_norm_ (foreach)", "ours": 1.0, "theirs": 1.6}
-
-        (answer,) = answer_run(torch_run, Catalogue(load_questions(), speeds=[*floors, torch]))["speed"]
-
-        assert answer.words == "3.2 passes"
-
-    def test_speed_in_place_goes_before_others(self, torch_run: Run) -> None:
-        floor = {**SPEED, "peer": "memory floor (NumPy)", "ours": 1.0, "theirs": 0.5}
-        torch = {**SPEED, "peer": "torch clip_grad_norm_ (foreach)", "ours": 1.0}
-        speeds = [floor, {**torch, "mode": "functional", "theirs": 4.0}, {**torch, "theirs": 1.6}]
-
-        (answer,) = answer_run(torch_run, Catalogue(load_questions(), speeds=speeds))["speed"]
-
-        assert answer.words == "3.2 passes"
-
-    def test_speed_of_the_reference_stands_beside_the_memory(self) -> None:
-        run = make_run(make_header("numpy"), [make_cell()])
-        floor = {**SPEED, "peer": "memory floor (NumPy)", "ours": 1.0, "theirs": 0.5}
-
-        (answer,) = answer_run(run, Catalogue(load_questions(), speeds=[floor]))["speed"]
-
-        assert answer.words == "2.0 passes"
+        assert (answer.standing, answer.words) == ("measured", words)
 
     @pytest.mark.parametrize(
         "text", ["[]", "{}", '{"frameworks": [1]}', '{"frameworks": [{"rows": []}]}', "[" * 100, "\x00", '{"a": NaN}']

@@ -181,22 +181,6 @@ def check_large(backend: Any, array: np.ndarray[Any, Any]) -> None:
 
 
 @large
-def test_large_constant_gradients(backend: Any) -> None:
-    # Equal rows round in the same direction, so a sum in float32 has an error of several ulp.
-    for value in [0.1, 0.3, *np.random.default_rng(1).uniform(1, 2, 50)]:
-        check_large(backend, np.full(1 << 19, value, np.float32))
-
-
-@large
-def test_large_gradients_with_one_heavy_row(backend: Any) -> None:
-    # The rounding errors of the other rows do not cancel those of the heavy row.
-    array = np.random.default_rng(1).standard_normal(1 << 19).astype(np.float32)
-    for value in np.random.default_rng(1).uniform(1e4, 2e4, 50):
-        array[1 << 10 : 5 << 8] = value
-        check_large(backend, array)
-
-
-@large
 @pytest.mark.parametrize("place", range(0, 1 << 19, 1 << 16))
 def test_large_gradients_with_one_square_out_of_range(backend: Any, place: int) -> None:
     array = np.random.default_rng(1).standard_normal(1 << 19).astype(np.float32) * np.float32(1e17)
@@ -260,17 +244,6 @@ def measure_worst_element(backend: Any, array: np.ndarray[Any, Any], thresholds:
             errors = np.abs(backend.read(clipped) - exact) / units
             worst = max(worst, float(np.max(errors, where=array != 0, initial=0)))
     return worst
-
-
-@large
-def test_norm_if_every_eighth_row_rounds_differently(backend: Any) -> None:
-    # A sample of half as many rows would miss all of these rows. Then the norm has an error of 1.14 ulp, and an element
-    # has an error of 1.97 ulp.
-    array = np.repeat(np.where(np.arange(289) % 8 == 3, 1.0000205, 1.0000005), 2048).astype(np.float32)
-    norm = np.sqrt(np.sum(np.square(array.astype(np.longdouble))))
-
-    assert abs(float(backend.read(global_norm([backend.array(array)]))) - norm) <= np.spacing(np.float32(norm))
-    assert measure_worst_element(backend, array, np.linspace(0.5, 1, 20).tolist()) <= 1.5
 
 
 @large
@@ -524,14 +497,10 @@ def test_memory_layouts(dtype: str) -> None:
 
 
 @large
-@pytest.mark.parametrize(
-    ("seed", "threshold"),
-    [(7417, 406.1531885904258)],
-)
-def test_all_errors_of_an_element_together(backend: Any, seed: int, threshold: float) -> None:
+def test_all_errors_of_an_element_together(backend: Any) -> None:
     # Rounding the coefficient gives an error of nearly half an ulp, and the norm of the torch tensor has an error of an
     # eighth of one rounding.
-    random = np.random.default_rng(seed)
+    random, threshold = np.random.default_rng(7417), 406.1531885904258
     array = random.standard_t(3, int(random.integers(1 << 17, 1 << 18))).astype(np.float32)
     norm = float(np.sqrt(math.fsum((array.astype(np.float64) ** 2).tolist())))
     clipped = backend.read(clip_by_global_norm([backend.array(array)], threshold)[0][0])

@@ -104,12 +104,6 @@ def test_masked_arrays_are_refused() -> None:
             call()
 
 
-@pytest.mark.parametrize("flags", [[True], [[True], True], [{"a": True}, True], {"a": True}])
-def test_flags_of_another_structure(flags: Any) -> None:
-    with pytest.raises(ValueError, match="`need_clip` must have the structure of the gradients"):
-        clip_by_norm([np.ones(2), np.ones(2)], 1.0, need_clip=flags)
-
-
 def test_views_of_a_dict_are_gradients_and_flags() -> None:
     grads, flags = {"a": np.array([3.0]), "b": np.array([4.0])}, {"a": True, "b": False}
     clipped = clip_by_norm(grads.values(), 1.0, need_clip=flags.values())

@@ -277,19 +277,6 @@ def refusals(mesh: Any) -> None:
 
 
 @check
-def derivatives(mesh: Any) -> None:
-    """Check that a norm is differentiated through the processes."""
-    from torch.distributed.tensor import Shard
-
-    whole = make_gradients("float64")[0]
-    shards = shard_tensor(mesh, whole, Shard(0)).requires_grad_()
-    total = global_norm(shards)
-    total.backward()
-
-    np.testing.assert_allclose(shards.grad.full_tensor(), whole / global_norm(whole), rtol=1e-14)
-
-
-@check
 def derivatives_of_clips(mesh: Any) -> None:
     """Check that a coefficient scales every element of every shard, with empty shards and replicated tensors."""
     from torch.distributed.tensor import Replicate, Shard

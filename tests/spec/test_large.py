@@ -65,6 +65,8 @@ INPUTS: dict[str, Callable[[int], np.ndarray[Any, Any]]] = {
     # Each square is just above half of the last place of the sum of all earlier squares.
     "rounded up": lambda size: np.where(np.arange(size) == 0, 1.0, 1.01 * 2.0**-26.5),
     "large and small": lambda size: np.where(np.arange(size) % 2, 1e4, 1e-4),
+    # The rounding errors of the other rows do not cancel those of the heavy row.
+    "one heavy row": lambda size: np.where(np.arange(size) // ROW == 4, 1.5e4, draw_normal(size)),
     "one large": lambda size: np.where(np.arange(size) == size // 3, 6e4, 1e-2),
 }
 

@@ -211,7 +211,9 @@ def test_a_flag_for_a_single_array() -> None:
     assert clip_by_value(array, 1.0, need_clip=np.bool_(True)).tolist() == [1.0]
 
 
-@pytest.mark.parametrize("flags", [[True], [True, True, True], True, {"a": True}, "no"])
+@pytest.mark.parametrize(
+    "flags", [[True], [True, True, True], [[True], True], [{"a": True}, True], True, {"a": True}, "no"]
+)
 def test_flags_of_another_structure(flags: Any) -> None:
     with pytest.raises(ValueError, match="`need_clip` must have the structure of the gradients"):
         global_norm([make_three(), make_four()], need_clip=flags)

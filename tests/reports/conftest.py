@@ -20,13 +20,13 @@ TORCH = [
 ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def torch_run() -> Run:
     """Return a run of about 1,800 cells."""
     return make_realistic_run("torch", "2.13.0", TORCH)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def several_runs(torch_run: Run) -> list[Run]:
     """Return the runs of three adapters. One of them has an operation that the others lack."""
     tensorflow = [("tf.clip_by_global_norm", "clip_by_global_norm"), ("tf.clip_by_norm", "clip_by_norm")]
@@ -38,7 +38,7 @@ def several_runs(torch_run: Run) -> list[Run]:
     ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def small_run() -> Run:
     """Return a run of one subject: two cells pass, one fails, one is unsupported, and one did not run."""
     case = "norm.scaled-above/one-tensor/{}".format

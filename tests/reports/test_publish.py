@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from sample_runs import write_record_text
+from sample_runs import make_run, write_record_text
 
 import pages
 import publish
@@ -93,9 +93,10 @@ class TestPages:
     @pytest.fixture
     def folder(self, several_runs: Sequence[Run], tmp_path: Path) -> Path:
         """Return a folder with three current records, an older one, and measurements of nothing."""
-        for run in several_runs:
+        runs = [make_run(run.header, run.cells[:200]) for run in several_runs]
+        for run in runs:
             write_compressed(tmp_path / f"{run.header.adapter}.jsonl.gz", write_record_text([run]))
-        first = several_runs[0]
+        first = runs[0]
         older = replace(first, header=replace(first.header, framework={"name": "torch", "version": "1.7.1"}))
         write_compressed(tmp_path / "older" / "torch-1.7.1.jsonl.gz", write_record_text([older]))
         (tmp_path / "accuracy.json").write_text('{"frameworks": []}', encoding="utf-8")

@@ -50,7 +50,7 @@ def make_finding(cell: Cell, text: str, **changed: Any) -> Finding:
     return Finding(**(members | changed))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def hostile_run() -> Run:
     """Return a run in which every text is an attack."""
     header = make_header(HOSTILE, HOSTILE, [(HOSTILE, "clip_by_norm"), ("../../escape", "clip_by_norm")])
@@ -67,13 +67,13 @@ def hostile_run() -> Run:
     return replace(run, findings=tuple(make_finding(cell, HOSTILE) for cell in cells))
 
 
-@pytest.fixture
-def site(tmp_path: Path, torch_run: Run, hostile_run: Run) -> Path:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, torch_run: Run, hostile_run: Run) -> Path:
     """Return the folder of a site of an ordinary and a hostile run."""
     differing = next(cell for cell in torch_run.cells if cell.status == "fail")
     finding = make_finding(differing, "plain", cause=CATALOGUE.causes[0].id, url="https://example.org/1")
     runs = [replace(torch_run, findings=(finding,)), hostile_run]
-    folder = tmp_path / "made" / "site"
+    folder = tmp_path_factory.mktemp("made") / "made" / "site"
     count = build_site([(run, HOSTILE) for run in runs], folder, CATALOGUE, lambda run, cell: HOSTILE)
     check_pages(folder, count)
     return folder

@@ -27,8 +27,10 @@ import gradclip_reports
 import gradclip_spec
 from gradclip_adapters import registry, wire
 from gradclip_adapters.contract import Array, Call, Gradient
-from gradclip_adapters.operations import PREFIXES
+from gradclip_adapters.operations import OPERATIONS, PREFIXES
 from gradclip_conformance.cases.catalogue import THEMES, list_all_cases
+from gradclip_conformance.cases.patterns import matches_any
+from gradclip_conformance.cli.smoke import SMOKE_RULES
 from gradclip_conformance.judge.model import Raised, Replied
 from gradclip_conformance.run import environments
 from gradclip_conformance.run.environments.interpreters import find_interpreter
@@ -292,6 +294,12 @@ def test_cases_have_the_theme_of_their_rule() -> None:
     for theme in rules.THEMES:
         cases = list_all_rows() if theme == "combinations" else THEMES[theme].make_cases()
         assert {themes[case.rule] for case in cases} <= {theme}
+
+
+def test_smoke_has_a_case_of_every_operation() -> None:
+    asked = {case.operation for case in list_all_cases() if matches_any(SMOKE_RULES, case.id)}
+
+    assert asked == set(OPERATIONS), f"no case matches {SMOKE_RULES}"
 
 
 def test_registry_and_recipes_list_the_same_adapters() -> None:

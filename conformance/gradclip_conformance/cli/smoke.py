@@ -29,7 +29,7 @@ from .targets import (
     say_that_it_does_not_start,
 )
 
-__all__ = ["smoke"]
+__all__ = ["SMOKE_RULES", "smoke"]
 
 #: A simple case for each operation, above its threshold.
 SMOKE_RULES = ("value.bounds/max-only/*", "value.bounds/min-and-max/*", "*.scaled-above/three-four-five/*")

@@ -220,8 +220,13 @@ class Maker:
         for variant, gradients, threshold, *options in rows:
             yield self.case(rule, variant, gradients, threshold, expectation, needs, **dict(*options))
 
-    def effects(self, gradients: Sequence[Gradient], clipped: float, not_clipped: float) -> Iterator[Case]:
-        """Yield cases of the effects of a call on the passed gradients and on the state around it."""
+    def effects(
+        self, gradients: Sequence[Gradient], clipped: float, not_clipped: float, with_zeros: Sequence[Gradient]
+    ) -> Iterator[Case]:
+        """Yield cases of the effects of a call on the passed gradients and on the state around it.
+
+        `with_zeros` holds the gradients and zeros: NumPy warns of a quotient by a norm of 0, even of an unused one.
+        """
         rows: list[Row] = [("clipped", gradients, clipped), ("not-clipped", gradients, not_clipped)]
         yield from self.table("inputs-not-mutated", *rows, expectation=expect("inputs-kept"), needs=["functional"])
         if not self.operation.sums_examples:
@@ -231,9 +236,13 @@ class Maker:
         yield from self.table("surroundings-kept", *rows, expectation=expect("surroundings-kept"))
         for variant, threshold in (("clipped", clipped), ("not-clipped", not_clipped)):
             yield self.case("results-survive", variant, gradients, threshold, needs=["follows"], followed=True)
-        yield from self.table("no-warnings", *rows, expectation=expect("no-warnings"))
+        quiet = expect("no-warnings")
+        yield self.case("no-warnings", "clipped", with_zeros, clipped, quiet)
+        yield self.case("no-warnings", "not-clipped", with_zeros, not_clipped, quiet)
         yield self.case("repeatable", "twice", gradients, clipped, expect("repeatable"))
-        yield self.case("integer-threshold", "not-clipped", gradients, int(not_clipped))
+        # In 64 bits, the square of 2**32 is 0.
+        whole = 2**32 if self.dtype == "float32" else int(not_clipped)
+        yield self.case("integer-threshold", "not-clipped", gradients, whole)
         if self.dtype != "float16":
             yield self.case("integer-threshold", "beyond-64-bits", gradients, 2**64)
         if self.dtype == "float32":
@@ -259,10 +268,12 @@ class Maker:
             expectation=expect("refused"),
         )
 
-    def large_scalars(self, gradients: Gradient | Sequence[Gradient]) -> Iterator[Case]:
-        """Yield a case of a NumPy scalar whose square is beyond its own range. The gradients have norms above 600."""
+    def large_scalars(
+        self, gradients: Gradient | Sequence[Gradient], threshold: float = 300.0, variant: str = "square-beyond-range"
+    ) -> Iterator[Case]:
+        """Yield a case of a float16 scalar. Its square, or another product of it, is beyond the range of float16."""
         if self.dtype == "float16":
-            row: Row = ("square-beyond-range", gradients, 300.0, {"threshold_as": "numpy-float16"})
+            row: Row = (variant, gradients, threshold, {"threshold_as": "numpy-float16"})
             yield from self.table("numpy-threshold", row, needs=["threshold_kinds"])
 
 

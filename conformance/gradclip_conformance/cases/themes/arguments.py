@@ -13,7 +13,16 @@ from ..model import Case, expect
 __all__ = ["make_cases"]
 
 #: Orders of the norm, other than the Euclidean one.
-NORM_TYPES = {"half": 0.5, "one": 1.0, "two-and-a-half": 2.5, "three": 3.0, "six": 6.0, "infinity": math.inf}
+NORM_TYPES = {
+    "half": 0.5,
+    "one": 1.0,
+    "three-halves": 1.5,
+    "two-and-a-half": 2.5,
+    "three": 3.0,
+    "four": 4.0,
+    "six": 6.0,
+    "infinity": math.inf,
+}
 
 REFUSED = expect("refused")
 RECORDED = expect("recorded")
@@ -37,6 +46,8 @@ def make_cases() -> Iterator[Case]:
 
 def _make_invalid_norms(make: Maker) -> Iterator[Case]:
     tensors = make.tensors([3.0], [-4.0])
+    # The order matters where a function looks at the threshold. The dtype does not.
+    orders = NORM_TYPES if make.dtype == "float32" else {}
     yield from make.table(
         "negative-threshold-refused",
         ("minus-one", tensors, -1.0),
@@ -45,7 +56,7 @@ def _make_invalid_norms(make: Maker) -> Iterator[Case]:
         ("zero-gradient", make.tensor([0.0, 0.0]), -1.0),
         ("minus-infinity", tensors, -math.inf),
         ("minus-one-as-integer", tensors, -1),
-        *((f"minus-one-norm-{name}", tensors, -1.0, {"norm_type": p}) for name, p in NORM_TYPES.items()),
+        *((f"minus-one-norm-{name}", tensors, -1.0, {"norm_type": p}) for name, p in orders.items()),
         expectation=REFUSED,
     )
     yield make.case("nan-threshold", "nan", tensors, math.nan, RECORDED)
@@ -77,6 +88,9 @@ def _make_integer_thresholds(make: Maker, gradients: list[Gradient]) -> Iterator
     yield from make.table(rule, ("clipped", gradients, 2), ("not-clipped", gradients, 32))
     if not make.operation.is_by_norm:
         yield make.case(rule, "min-and-max", gradients, 2, min=-1)
+    if make.dtype == "float32":
+        # In 64 bits, the square of this threshold is 0.
+        yield make.case(rule, "beyond-32-bits-below", gradients, 2**32)
     if make.dtype != "float16":
         # These thresholds do not fit into 32 bits.
         large = make.tensor([3 * 2.0**31, -4 * 2.0**31])

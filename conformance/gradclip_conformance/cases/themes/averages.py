@@ -166,8 +166,9 @@ def _ask_forms(make: Maker) -> Iterator[Case]:
     none, shape, dtype = (expect("structure", aspect=aspect) for aspect in ("none", "shape", "dtype"))
     yield make.case("none-stays-none", "between", [triangle, make.tensor(None), triangle], threshold, none)
     yield make.case("empty-tensor", "alone", make.tensor([]), threshold, shape)
-    yield make.case("empty-tensor", "beside-others", [make.tensor([], (0, 2)), triangle], threshold)
-    scalars = [make.tensor([3.0], ()), make.tensor([-0.125], ())]
+    empty = [make.tensor([], form) for form in ((0, 2), (2, 0), (0, 2, 3))]
+    yield make.case("empty-tensor", "beside-others", [*empty, triangle], threshold)
+    scalars = [make.tensor([value], ()) for value in (3.0, -0.125, -6.0)]
     yield make.case("zero-dimensional", "values", scalars, 1.0)
     yield make.case("zero-dimensional", "shape", scalars, 1.0, shape)
     forms = [make.tensor([2.0, -4.0, 4.0, 0.0], form) for form in ((2, 2), (1, 2, 1, 2))]
@@ -188,10 +189,14 @@ def _ask_forms(make: Maker) -> Iterator[Case]:
     )
     if make.dtype == "float32":
         yield make.case("excluded-untouched", "bits-of-nan", [triangle, make_odd_nans()], threshold, keep_excluded)
+        columns = make.tensor([2.0, 2.0, -4.0, -4.0], (2, 2), layout="broadcast")
+        yield make.case("layout", "broadcast-columns", columns, threshold)
 
 
 def _ask_effects(make: Maker) -> Iterator[Case]:
     gradients = [_make_triangle(make), make.tensor([2.0, -4.0, 4.0, 0.0], (2, 2))]
-    yield from make.effects(gradients, clipped=_divide(make, 1.0), not_clipped=16.0)
+    with_zeros = [*gradients, make.tensor([0.0, -0.0])]
+    yield from make.effects(gradients, clipped=_divide(make, 1.0), not_clipped=16.0, with_zeros=with_zeros)
     yield from make.refused_thresholds(gradients)
-    yield from make.large_scalars(_make_triangle(make, 960.0))
+    # The square of the threshold is beyond the range of float16, and so are its products with 16 and the root of 16.
+    yield from make.large_scalars(make.tensor([2.0**15, -(2.0**15)] * 8), _divide(make, 2.0**16, 16))

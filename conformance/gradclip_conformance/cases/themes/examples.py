@@ -119,6 +119,24 @@ def _ask_several_examples(make: Maker) -> Iterator[Case]:
         ("two-examples", number_groups(apart, other), 1.0),
     )
     yield make.case("one-norm-over-all", "below", apart, 6.0, keep_all)
+    if make.dtype == "float32":
+        yield from _ask_many(make)
+
+
+def _ask_many(make: Maker) -> Iterator[Case]:
+    """Clip examples of a hundred tensors, and long examples. Rows of the sampler have at most 31 and 1,023."""
+    # The norms are 30 and 30 / 16.
+    hundred = [
+        make.tensors(*[[0.0] * 3 * number + [x * factor for x in (1.0, -2.0, 2.0)] + [0.0] * 3 * (1 - number)] * 100)
+        for number, factor in enumerate((1.0, 1 / 16))
+    ]
+    yield make.case("one-norm-over-all", "hundred-tensors", number_groups(*hundred), 15.0)
+    # The norms are 71 times the factors.
+    blocks = np.zeros((3, 3, 1701))
+    for number, factor in enumerate((1.0, 4.0, 0.25)):
+        blocks[number, number] = factor * np.tile([1.0, -2.0, 2.0], 567)
+    long = [[round_to_tensor(block.ravel(), make.dtype)] for block in blocks]
+    yield make.case("each-example-alone", "long", number_groups(*long), 64.0)
 
 
 def _ask_layers(make: Maker) -> Iterator[Case]:
@@ -228,17 +246,29 @@ def _ask_forms(make: Maker) -> Iterator[Case]:
     triangle, empty = make.tensors([3.0, -4.0], [])
     shape, dtype = (expect("structure", aspect=aspect) for aspect in ("shape", "dtype"))
     yield make.case("empty-tensor", "alone", empty, 1.0, shape)
-    yield make.case("empty-tensor", "beside-others", [empty, triangle], 1.0)
-    scalars = number_groups(*([make.tensor([value], ())] for value in (3.0, 0.0)))
+    every = [make.tensor([], form) for form in ((0,), (2, 0), (0, 2, 3))]
+    yield make.case("empty-tensor", "beside-others", [*every, triangle], 1.0)
+    scalars = number_groups(*([make.tensor([value], ())] for value in (-3.0, 0.0)))
     yield make.case("zero-dimensional", "two-examples", scalars, 1.0)
     matrix = make.tensor([2.0, -4.0, 4.0, 0.0], (2, 2))
     for name, limit in (("clipped", 1.0), ("not-clipped", 16.0)):
         yield make.case("dtype-kept", name, [matrix, triangle], limit, dtype)
     yield make.case("dtype-accepted", "alone", matrix, 1.0, dtype)
+    if make.dtype == "float32":
+        shared = make.tensor([3.0, -4.0], layout="broadcast")
+        yield make.case("layout", "broadcast-examples", number_groups([shared], [shared]), 2.5)
 
 
 def _ask_effects(make: Maker) -> Iterator[Case]:
-    examples = number_groups(make.tensors([3.0, -4.0, 0.0]), make.tensors([0.0, 0.0, 0.5]))
-    yield from make.effects(examples, clipped=1.0, not_clipped=16.0)
-    yield from make.refused_thresholds(examples)
+    examples = make.tensors([3.0, -4.0, 0.0]), make.tensors([0.0, 0.0, 0.5])
+    with_zeros = number_groups(*examples, make.tensors([0.0, 0.0, 0.0]))
+    yield from make.effects(number_groups(*examples), clipped=1.0, not_clipped=16.0, with_zeros=with_zeros)
+    yield from make.refused_thresholds(number_groups(*examples))
+    if make.dtype == "float32":
+        # The square of a layer's part of the threshold has no sign.
+        for layers in ("equal", "by size"):
+            variant, refused = f"minus-one-layers-{layers.replace(' ', '-')}", expect("refused")
+            yield make.case(
+                "negative-threshold-refused", variant, number_groups(*examples), -1.0, refused, layers=layers
+            )
     yield from make.large_scalars(make.tensor([720.0, -960.0]))

@@ -152,6 +152,7 @@ def _ask_rounded_bounds(make: Maker) -> Iterator[Case]:
         ("tenth", spread, 0.1),
         ("tenth-and-two-thirds", spread, 0.1, {"min": -2 / 3}),
         ("beyond-the-range", spread, 4 * float(form.largest)),
+        *([("integer-beyond-the-range", spread, 4 * int(form.largest))] if dtype == "float16" else []),
         ("below-the-subnormal", spread, float(form.smallest_subnormal) / 4),
         expectation=rounded,
     )

@@ -16,6 +16,13 @@ NONFINITE = {"nan": math.nan, "infinity": math.inf, "minus-infinity": -math.inf}
 
 #: Orders of the norm, other than the Euclidean one.
 NORM_TYPES = {"norm-one": 1.0, "norm-three": 3.0, "norm-infinity": math.inf}
+OTHER_NORM_TYPES = {
+    "norm-half": 0.5,
+    "norm-three-halves": 1.5,
+    "norm-two-and-a-half": 2.5,
+    "norm-four": 4.0,
+    "norm-six": 6.0,
+}
 
 #: The rule about each kind of number, with one such number.
 NOT_SILENT_RULES = {"nan-not-silent": math.nan, "infinity-not-silent": math.inf}
@@ -177,6 +184,11 @@ def _set_error_flag_elsewhere(make: Maker, rule: str) -> Iterator[Case]:
         ("nan-first-of-many", [nan, *[triangle] * 31], 1.0, flag),
         ("nan-last-of-many", [*[triangle] * 31, nan], 1.0, flag),
         expectation=RAISES,
+    )
+    yield from make.table(
+        "error-if-nonfinite-atomic",
+        *((f"nan-{norm}", [triangle, nan], 1.0, {**flag, "norm_type": p}) for norm, p in OTHER_NORM_TYPES.items()),
+        expectation=RAISES_BEFORE_ANY_CHANGE,
     )
     yield from make.table(
         rule,

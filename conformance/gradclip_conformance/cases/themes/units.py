@@ -140,11 +140,27 @@ def _ask_units(make: Maker) -> Iterator[Case]:
         ("matrix-and-vector", number_groups([above, little], [_make_unit(make, [6.0, 8.0], 5.0)]), 0.5),
     )
     yield make.case("each-unit-alone", "all-below", [above, below], 2.0, keep_all)
+    if make.dtype == "float32":
+        yield from _ask_many(make)
     yield from make.table(
         "vector-is-one-unit",
         # One element is below its own limit, and the whole vector is above.
         ("above-together", _make_unit(make, [3.0, -4.0], 5.0), 0.75),
         ("parameter-of-one-element", _make_unit(make, [3.0, -4.0], 4.0), 0.5),
+    )
+
+
+def _ask_many(make: Maker) -> Iterator[Case]:
+    """Clip a hundred tensors, many units and long units. Rows of the sampler have fewer and shorter ones."""
+    many = [_make_unit(make, [1.0, -2.0, 2.0], norm) for norm in (2.0, 8.0, 5.0) * 44]
+    long = round_to_tensor(np.tile([1.0, -2.0, 2.0], 1667), make.dtype)
+    # The norms of the units are 122.
+    weights = [round_to_tensor(np.bincount([0], [norm], 5001), make.dtype).array for norm in (64.0, 256.0, 16.0)]
+    yield from make.table(
+        "each-unit-alone",
+        ("hundred-tensors", number_groups(*([unit] for unit in many[:100])), 0.5),
+        ("many-units", many, 0.5),
+        ("long-units", [replace(long, parameter=weight) for weight in weights], 1.0),
     )
 
 
@@ -217,12 +233,13 @@ def _ask_forms(make: Maker) -> Iterator[Case]:
     none, shape, dtype = (expect("structure", aspect=aspect) for aspect in ("none", "shape", "dtype"))
     triangle, nothing = _make_unit(make, [3.0, -4.0], 5.0), _make_unit(make, None, 1.0)
     empty = replace(make.tensor([]), parameter=make.tensor([]).array)
-    scalars = number_groups(*([_make_unit(make, [value], 2.0, ())] for value in (3.0, -0.125)))
+    scalars = number_groups(*([_make_unit(make, [value], 2.0, ())] for value in (3.0, -0.125, -6.0)))
     rows = [_make_unit(make, [2.0, -4.0, 4.0, 0.0], norm) for norm in (2.0, 8.0)]
     filters = [_make_unit(make, [2.0, -4.0, 4.0, 0.0, 0.0, 0.0], norm, (3, 1, 2)) for norm in (2.0, 16.0)]
     yield make.case("none-stays-none", "between", number_groups([triangle], [nothing], [triangle]), 0.5, none)
     yield make.case("empty-tensor", "alone", empty, 1.0, shape)
-    yield make.case("empty-tensor", "beside-others", number_groups([empty], [triangle]), 0.5)
+    deep = replace(make.tensor([], (0, 3)), parameter=make.tensor([], (0, 3)).array)
+    yield make.case("empty-tensor", "beside-others", number_groups([empty], [empty] * 2, [deep], [triangle]), 0.5)
     yield make.case("zero-dimensional", "values", scalars, 0.5)
     yield make.case("zero-dimensional", "shape", scalars, 0.5, shape)
     for name, limit in (("clipped", 0.5), ("not-clipped", 16.0)):
@@ -243,6 +260,8 @@ def _ask_forms(make: Maker) -> Iterator[Case]:
     if make.dtype == "float32":
         odd = replace(make_odd_nans(), parameter=triangle.parameter)
         yield make.case("excluded-untouched", "bits-of-nan", number_groups([triangle], [odd]), 0.5, keep_excluded)
+        shared = [_make_unit(make, [3.0, -4.0, 0.0], norm, layout="broadcast") for norm in (5.0, 20.0)]
+        yield make.case("layout", "broadcast-units", shared, 0.5)
 
 
 def _mix_dtypes(make: Maker) -> Iterator[Case]:
@@ -256,11 +275,13 @@ def _mix_dtypes(make: Maker) -> Iterator[Case]:
     beyond = replace(narrow.tensor([3.0, -4.0]), parameter=parameter)
     yield narrow.case("mixed-dtypes", "parameter-of-another-dtype", beyond, 0.25 / far)
     yield narrow.case("mixed-dtypes", "parameter-of-another-dtype-below", beyond, 8 / far, keep_all)
+    yield from narrow.large_scalars(beyond, 0.25 / far, "parameter-beyond-range")
 
 
 def _ask_effects(make: Maker) -> Iterator[Case]:
     rows = [_make_unit(make, [2.0, -4.0, 4.0, 0.0], norm) for norm in (2.0, 8.0)]
-    gradients = number_groups([_make_unit(make, [3.0, -4.0], 5.0)], rows)
+    vector, zeros = _make_unit(make, [3.0, -4.0], 5.0), [_make_unit(make, [0.0] * 4, norm) for norm in (2.0, 0.0)]
+    gradients, with_zeros = number_groups([vector], rows), number_groups([vector], [*rows, *zeros])
     yield from make.large_scalars(_make_unit(make, [720.0, -960.0], 1.0))
-    yield from make.effects(gradients, clipped=0.5, not_clipped=16.0)
+    yield from make.effects(gradients, clipped=0.5, not_clipped=16.0, with_zeros=with_zeros)
     yield from make.refused_thresholds(gradients)

@@ -9,7 +9,7 @@ import pytest
 import tomlkit
 from click.testing import CliRunner
 from fuzzing.changes import Change, apply_changes, draw_changes
-from fuzzing.documents import Halving, check_run, read_record, write_record
+from fuzzing.documents import Halving, check_run, draw_renames, read_record, write_record
 from fuzzing.drawings import check_reason, check_text
 from fuzzing.guards import FUZZ, isolate
 from fuzzing.texts import draw_mostly, draw_texts
@@ -132,9 +132,10 @@ def check_proposal(run: Run, text: str, *, is_new: bool) -> None:
 
 @pytest.mark.thorough(sample=0)
 @FUZZ
-@given(draw_changes(RECORD, times=(2, 20, 5_000)))
+@given(draw_changes(RECORD, times=(2, 20, 5_000)) | draw_renames(RECORD, 3))
 @example([((0, "adapter"), "repeat", 20)]).via("OSError: File name too long")
 @example([((1, "case"), "set", " ")]).via("a case whose name is a space was refused")
+@example([((1, "subject"), "rename", "*")]).via("an entry of a subject `*` would excuse all subjects")
 def test_record_proposes_a_file_that_can_be_read(changes: list[Change]) -> None:
     with isolate() as folder:
         path = folder / "record.jsonl"

@@ -74,7 +74,7 @@ _errors = st.builds(
     lambda kind, text: kind(text),
     st.sampled_from((ValueError, KeyError, SystemExit, StopIteration, MemoryError, RecursionError, GeneratorExit)),
     draw_texts(),
-)
+) | st.builds(Evil.Refusal)
 
 
 def change_arguments(what: str, grads: list[Any]) -> None:
@@ -105,6 +105,7 @@ def change_arguments(what: str, grads: list[Any]) -> None:
     st.sampled_from((0, 0, 0, 1, 2, 5)),
 )
 @example("clip_by_global_norm", give(np.zeros((), "f2")), None, [], None, 2).via("a norm from the third call on")
+@example("clip_by_norm", give(None), None, [], Evil.Refusal(), 0).via("an exception whose text raises")
 @example(
     "clip_by_norm", give((np.zeros(0, "f4"),)), give(np.broadcast_to(np.longdouble(0), (2**27,))), ["zero"], None, 1
 ).via("hung with a norm of gigabytes")

@@ -55,7 +55,7 @@ _strange = st.sampled_from(
 _numbers = st.one_of(
     *(st.floats(), st.floats(width=16), st.integers(-2, 10**400), st.booleans(), st.none()),
     st.sampled_from(
-        ("text", np.array(1.0), np.longdouble(1), fractions.Fraction(1, 3), decimal.Decimal("1.5"), 1 + 0j)
+        ("text", 10**400, np.array(1.0), np.longdouble(1), fractions.Fraction(1, 3), decimal.Decimal("1.5"), 1 + 0j)
     ),
 )
 _OPTIONS: dict[str, SearchStrategy[Any]] = {
@@ -171,22 +171,38 @@ def test_tree_is_clipped_as_a_list(
         assert name == "clip_per_example" or all(one is other for one, other in excluded)
 
 
+def draw_hostile_calls() -> SearchStrategy[dict[str, Any]]:
+    """Draw the parts of a call. One of them is hostile, because a call is refused for its first fault."""
+    usual = {
+        "tree": draw_trees(_arrays),
+        "first": st.floats(0.0, 100.0),
+        "options": draw_options(st.nothing()),
+        "need_clip": st.none(),
+    }
+    hostile = {
+        "tree": draw_trees(draw_mostly(_arrays, _strange)),
+        "first": _numbers,
+        "options": draw_options(_numbers),
+        "need_clip": st.just(refuse) | _numbers | draw_trees(_arrays | _strange),
+    }
+    return st.one_of(*(st.fixed_dictionaries({**usual, part: drawn}) for part, drawn in hostile.items()))
+
+
+def make_call(tree: Any, first: Any, options: dict[str, Any] | None = None, need_clip: Any = None) -> dict[str, Any]:
+    """Return the parts of a call."""
+    return {"tree": tree, "first": first, "options": options or {}, "need_clip": need_clip}
+
+
 @FUZZ
-@given(
-    st.sampled_from(sorted(PARAMETERS)),
-    draw_trees(draw_mostly(_arrays, _strange)),
-    draw_mostly(st.floats(0.0, 100.0), _numbers),
-    draw_options(_numbers),
-    st.none() | st.just(refuse) | _numbers | draw_trees(_arrays | _strange),
-)
-@example("clip_by_norm", np.ones(2, "f2"), 0.0, {"norm_type": 2.313633322738296e-50}, None).via("decimal.Overflow")
-@example("clip_by_value", np.zeros((), "f2"), 0.0, {}, refuse).via("an error without a text")
-def test_arguments_are_accepted_or_refused_with_a_reason(
-    name: str, tree: Any, first: Any, options: dict[str, Any], need_clip: Any
-) -> None:
+@given(st.sampled_from(sorted(PARAMETERS)), draw_hostile_calls())
+@example("clip_by_norm", make_call(np.ones(2, "f2"), 0.0, {"norm_type": 2.3e-50})).via("decimal.Overflow")
+@example("clip_by_norm", make_call(np.ones(2, "f2"), 10**400)).via("a number that no float holds")
+@example("clip_by_value", make_call(np.zeros((), "f2"), 0.0, need_clip=refuse)).via("an error without a text")
+def test_arguments_are_accepted_or_refused_with_a_reason(name: str, call: dict[str, Any]) -> None:
+    tree, options = call["tree"], call["options"]
     arrays = [leaf for leaf in list_leaves(tree) if isinstance(leaf, np.ndarray)]
     before = [array.tobytes() for array in arrays]
-    result = attempt(name, tree, first, {**options, "need_clip": need_clip})
+    result = attempt(name, tree, call["first"], {**options, "need_clip": call["need_clip"]})
 
     if isinstance(result, Exception):
         assert str(result)

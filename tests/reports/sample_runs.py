@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from gradclip_reports.records import Cell, Footer, Header, Run, hash_plan, write_run
+from gradclip_reports.records import Cell, Finding, Footer, Header, Run, hash_plan, write_run
 
 RULES = {
     "formula": ["scaled-above", "identity-below", "at-threshold", "neighbours-of-threshold", "infinity-norm"],
@@ -69,6 +69,26 @@ def make_run(header: Header, cells: Sequence[Cell], not_run: Sequence[tuple[str,
         not_run=not_run,
     )
     return Run(header, tuple(cells), footer)
+
+
+def make_finding(*cells: Cell, **changed: Any) -> Finding:
+    """Return a finding that explains cells, with some members replaced."""
+    named: dict[str, list[str]] = {}
+    for cell in cells:
+        named.setdefault(cell.subject, []).append(cell.case)
+    members: dict[str, Any] = {
+        "cause": "burns-the-toast",
+        "title": "burns the toast",
+        "question": "What becomes of the toast?",
+        "severity": "wrong",
+        "why": "Nobody can eat it.",
+        "parameters": {"minutes": 2.5},
+        "cells": named,
+        "rules": dict(Counter(cell.rule for cell in cells)),
+        "statuses": dict(Counter(cell.status for cell in cells)),
+        "example": {"subject": cells[0].subject, "case": cells[0].case, "detail": cells[0].detail},
+    }
+    return Finding(**(members | changed))
 
 
 def write_record_text(runs: Sequence[Run]) -> str:

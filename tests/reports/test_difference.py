@@ -3,68 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from sample_runs import make_cell, make_header, make_run
+from sample_runs import make_cell, make_finding, make_header, make_run
 
 from gradclip_reports.difference import Compared, Side, choose_on_meshes, choose_subjects, compare
 from gradclip_reports.difference_text import draw
-from gradclip_reports.records import Cell, Finding, Run
+from gradclip_reports.records import Run
 from gradclip_spec.rules.questions import load_questions
 
 CASES = ("first", "second")
 
 
-def make_finding(cell: Cell, cause: str, severity: str) -> Finding:
-    """Return a finding that explains one cell. All findings answer the same question."""
-    return Finding(
-        cause=cause,
-        title=f"shows {cause}",
-        question="What happens?",
-        severity=severity,
-        why="Because.",
-        parameters={},
-        cells={cell.subject: [cell.case]},
-        rules={cell.rule: 1},
-        statuses={cell.status: 1},
-        example={"subject": cell.subject, "case": cell.case, "detail": "It is."},
-    )
-
-
-@pytest.fixture
-def compare_with_right() -> Callable[..., Compared]:
-    """Return a function that compares a right run with one that answers with these behaviours and severities."""
-
-    def find(*answers: tuple[str, str]) -> Compared:
-        cases = [f"norm.scaled-above/{name}/float32" for name in CASES]
-        right = make_run(make_header(), [make_cell(case=case) for case in cases])
-        wrong = [
-            make_cell(case=case, status="fail", behaviour=behaviour)
-            for case, (behaviour, _) in zip(cases, answers, strict=True)
-        ]
-        findings = [
-            make_finding(cell, f"cause-{number}", severity)
-            for number, (cell, (_, severity)) in enumerate(zip(wrong, answers, strict=True))
-        ]
-        other = replace(make_run(make_header(), wrong), findings=tuple(findings))
-        return compare(Side("a", right, ("clip",)), Side("b", other, ("clip",)))
-
-    return find
+def compare_with_right(*answers: tuple[str, str]) -> Compared:
+    """Compare a right run with one that answers with these behaviours and severities."""
+    cases = [f"norm.scaled-above/{name}/float32" for name in CASES]
+    right = make_run(make_header(), [make_cell(case=case) for case in cases])
+    wrong = [
+        make_cell(case=case, status="fail", behaviour=behaviour)
+        for case, (behaviour, _) in zip(cases, answers, strict=True)
+    ]
+    findings = [
+        make_finding(cell, cause=f"cause-{number}", severity=severity)
+        for number, (cell, (_, severity)) in enumerate(zip(wrong, answers, strict=True))
+    ]
+    other = replace(make_run(make_header(), wrong), findings=tuple(findings))
+    return compare(Side("a", right, ("clip",)), Side("b", other, ("clip",)))
 
 
 @pytest.mark.parametrize("severities", [("destroyed", "wrong"), ("wrong", "destroyed")])
-def test_contrast_is_as_severe_as_its_worst_case(
-    severities: tuple[str, str], compare_with_right: Callable[..., Compared]
-) -> None:
+def test_contrast_is_as_severe_as_its_worst_case(severities: tuple[str, str]) -> None:
     compared = compare_with_right(*(("all-nan", severity) for severity in severities))
 
     ((contrast,),) = [difference.contrasts for difference in compared.differences]
     assert (contrast.second, contrast.severity) == ("the gradients become NaN", "destroyed")
 
 
-def test_severities_are_those_of_all_contrasts(compare_with_right: Callable[..., Compared]) -> None:
+def test_severities_are_those_of_all_contrasts() -> None:
     compared = compare_with_right(("all-nan", "destroyed"), ("unchanged", "unclipped"))
 
     (difference,) = compared.differences
@@ -80,7 +56,7 @@ def test_severities_are_those_of_all_contrasts(compare_with_right: Callable[...,
         ({"gradients": [{"values": [3.0, 4.0]}], "options": {}}, "float32: gradients [3.0, 4.0]: "),
     ],
 )
-def test_example_names_the_call(given: object, told: str, compare_with_right: Callable[..., Compared]) -> None:
+def test_example_names_the_call(given: object, told: str) -> None:
     compared = compare_with_right(("all-nan", "destroyed"), ("unchanged", "unclipped"))
     contrast = compared.differences[0].contrasts[0]
     cells = tuple(replace(cell, input=given) for cell in contrast.cells)
@@ -115,12 +91,7 @@ class TestFormulas:
             ]
             run = make_run(header, cells)
             if status != "pass":
-                finding = make_finding(cells[0], "eps-in-coefficient", "wrong")
-                finding = replace(
-                    finding,
-                    parameters={"eps": 1e-6},
-                    cells={"clip": [cell.case for cell in cells]},
-                )
+                finding = make_finding(*cells, cause="eps-in-coefficient", parameters={"eps": 1e-6})
                 run = replace(run, findings=(finding,))
             sides.append(Side(f"{name} 1.0", run, ("clip",)))
         return compare(sides[0], sides[1], questions=load_questions())
@@ -175,7 +146,10 @@ def test_engines_with_other_meshes_are_compared_by_the_form_of_the_case() -> Non
         header = replace(make_header(), subjects=[{**subject, "name": name} for name in names])
         run = make_run(header, [*cells, *(make_cell(case=f"norm.scaled-above/{n}/float32") for n in "abc")])
         return replace(
-            run, findings=tuple(make_finding(cell, "nan", "destroyed") for cell in cells if cell.status == "fail")
+            run,
+            findings=tuple(
+                make_finding(cell, cause="nan", severity="destroyed") for cell in cells if cell.status == "fail"
+            ),
         )
 
     first, second = make("shard=2", ["shard"], ""), make("shard=2,tensor=2", ["shard", "tensor"], "tensor")

@@ -8,32 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_runs import make_cell, make_header, make_run
+from sample_runs import make_cell, make_finding, make_header, make_run
 
 from gradclip_reports.brief import draw_brief
 from gradclip_reports.counting import count_explained, count_rules
 from gradclip_reports.finding_text import HEADING, list_lines, list_quotes, write_heading
-from gradclip_reports.records import Finding, RecordError, Run, read_runs
+from gradclip_reports.records import RecordError, Run, read_runs
 from gradclip_reports.render import render
 from gradclip_spec.rules.causes import load_causes
-
-
-def make_finding(run: Run, **changes: Any) -> Finding:
-    """Return a finding of the first cell of a run."""
-    cell = run.cells[0]
-    members: dict[str, Any] = {
-        "cause": "burns-the-toast",
-        "title": "burns the toast",
-        "question": "What becomes of the toast?",
-        "severity": "wrong",
-        "why": "Nobody can eat it.",
-        "parameters": {"minutes": 2.5},
-        "cells": {cell.subject: [cell.case]},
-        "rules": {cell.rule: 1},
-        "statuses": {cell.status: 1},
-        "example": {"subject": cell.subject, "case": cell.case, "detail": cell.detail},
-    }
-    return Finding(**{**members, **changes})
 
 
 @pytest.fixture
@@ -41,8 +23,8 @@ def failed_run() -> Run:
     """Return a run of one failing cell, with a finding of an unknown cause."""
     expected = {"gradients": [{"dtype": "float32", "shape": [1], "values": ["0x1.99999ap-4"]}]}
     run = make_run(make_header(), [make_cell(status="fail", detail="It is black.", expected=expected)])
-    example = {**make_finding(run).example, "expected": expected}
-    return replace(run, findings=(make_finding(run, example=example),))
+    example = {**make_finding(run.cells[0]).example, "expected": expected}
+    return replace(run, findings=(make_finding(run.cells[0], example=example),))
 
 
 def write(run: Run, path: Path) -> Path:
@@ -70,7 +52,7 @@ def test_finding_is_read_back(failed_run: Run, tmp_path: Path) -> None:
 def test_finding_that_contradicts_the_cells_is_refused(
     failed_run: Run, changes: dict[str, Any], says: str, tmp_path: Path
 ) -> None:
-    run = replace(failed_run, findings=(make_finding(failed_run, **changes),))
+    run = replace(failed_run, findings=(make_finding(failed_run.cells[0], **changes),))
 
     with pytest.raises(RecordError, match=says):
         read_runs(write(run, tmp_path / "x.jsonl"))
@@ -92,18 +74,9 @@ def combined_run() -> Run:
     ]
     run = make_run(make_header(), cells)
     parts = tuple(
-        make_finding(replace(run, cells=(cell,)), title=f"burns {cell.case.split('/')[1]}", reason="It is too hot.")
-        for cell in run.cells
+        make_finding(cell, title=f"burns {cell.case.split('/')[1]}", reason="It is too hot.") for cell in run.cells
     )
-    cell = run.cells[0]
-    whole = make_finding(
-        run,
-        cells={cell.subject: [one.case for one in run.cells]},
-        rules={cell.rule: 2},
-        statuses={"fail": 2},
-        parameters={},
-        parts=parts,
-    )
+    whole = make_finding(*run.cells, parameters={}, parts=parts)
     return replace(run, findings=(whole,))
 
 
@@ -175,16 +148,8 @@ def test_green_run_takes_at_most_15_lines() -> None:
         for number in range(30)
     ]
     run = make_run(make_header(), cells)
-    findings = tuple(
-        make_finding(
-            run,
-            cells={cell.subject: [cell.case]},
-            example={"subject": cell.subject, "case": cell.case, "detail": cell.detail},
-        )
-        for cell in run.cells
-    )
 
-    text = draw_brief([replace(run, findings=findings)])
+    text = draw_brief([replace(run, findings=tuple(map(make_finding, cells)))])
 
     # No line is wasted: findings that do not fail the run take the rest of the room.
     assert len(text.splitlines()) == 15
@@ -221,7 +186,7 @@ def test_sentence_says_how_many_findings_break_rules() -> None:
         for status in ("fail", "documented")
     ]
     run = make_run(make_header(), cells)
-    broken, documented = (make_finding(replace(run, cells=(cell,))) for cell in run.cells)
+    broken, documented = (make_finding(cell) for cell in run.cells)
 
     assert "1 broken by 1 of 2 findings" in count_rules([replace(run, findings=(broken, documented))]).write_sentence()
     assert "1 broken by 1 finding" in count_rules([replace(run, findings=(broken,))]).write_sentence()
@@ -235,8 +200,7 @@ def test_finding_shows_the_phrase_of_each_entry_point() -> None:
         for name in ("fry", "toast", "boil")
     ]
     run = make_run(make_header(), cells)
-    shared = {"quote": cells[0].quote, "url": cells[0].url, "statuses": {"documented": 2}}
-    finding = make_finding(run, cells={cell.subject: [cell.case] for cell in cells[:2]}, **shared)
+    finding = make_finding(*cells[:2], quote=cells[0].quote, url=cells[0].url)
 
     assert list_quotes(finding, cells) == [
         ("fry may burn it.", "docstring of fry"),
@@ -258,8 +222,7 @@ def test_explained_cells_are_counted() -> None:
     ]
     run = make_run(make_header(), cells)
     known, unknown = (
-        make_finding(replace(run, cells=(cell,)), cause=cause)
-        for cell, cause in zip(run.cells[3:5], ("raises", "unexplained"), strict=True)
+        make_finding(cell, cause=cause) for cell, cause in zip(run.cells[3:5], ("raises", "unexplained"), strict=True)
     )
 
     # One of the cells is in no finding.
@@ -282,7 +245,7 @@ def test_explained_cells_are_counted() -> None:
 def test_heading_is_one_line_with_the_parameters_that_fit(
     title: str, parameters: dict[str, object], heading: str, failed_run: Run
 ) -> None:
-    assert write_heading(make_finding(failed_run, title=title, parameters=parameters)) == heading
+    assert write_heading(make_finding(failed_run.cells[0], title=title, parameters=parameters)) == heading
 
 
 def test_title_of_each_cause_fits_a_heading() -> None:

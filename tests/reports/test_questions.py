@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_runs import make_cell, make_header, make_run
+from sample_runs import make_cell, make_finding, make_header, make_run
 
-from gradclip_reports.records import Cell, Finding, RecordError, Run
+from gradclip_reports.records import RecordError, Run
 from gradclip_reports.site.catalogue import Catalogue
 from gradclip_reports.site.measured import read_accuracy, read_speeds
 from gradclip_reports.site.questions import answer_run, write_answer
@@ -24,51 +23,27 @@ FLOOR = {**SPEED, "peer": "memory floor (NumPy)", "ours": 1.0, "theirs": 0.5}
 CLIP = {**SPEED, "peer": "torch clip_grad_norm_ (foreach)", "ours": 1.0, "theirs": 1.6}
 
 
-@pytest.fixture
-def answer() -> Callable[..., tuple[str, str]]:
-    """Return a function that gives the standing and the words of an answer to cells of a rule."""
-
-    def find(
-        question: str, rule: str, *cells: dict[str, Any], cause: str = "", group: str = "", **parameters: Any
-    ) -> tuple[str, str]:
-        made = [
-            make_cell(
-                **{"subject": "f", "operation": "clip_by_global_norm", "rule": f"global-norm.{rule}"}
-                | {"case": f"global-norm.{rule}/case-{number}/float32"}
-                | cell
-            )
-            for number, cell in enumerate(cells)
-        ]
-        run = make_run(make_header(subjects=SUBJECTS), made)
-        differing = [cell for cell in made if cell.status not in ("pass", "unsupported")]
-        if cause:
-            finding = make_finding(cause, differing, parameters)
-            if group:
-                finding = replace(finding, cause=group, parameters={}, parts=(finding,))
-            run = replace(run, findings=(finding,))
-        answers = answer_run(run, Catalogue(load_questions()))[question]
-        return answers[0].standing, write_answer(answers)
-
-    return find
-
-
-def make_finding(cause: str, cells: list[Cell], parameters: dict[str, Any]) -> Finding:
-    """Return a finding that explains all cells."""
-    by_subject: dict[str, list[str]] = {}
-    for cell in cells:
-        by_subject.setdefault(cell.subject, []).append(cell.case)
-    return Finding(
-        cause=cause,
-        title="does something",
-        question="What?",
-        severity="wrong",
-        why="Because.",
-        parameters=parameters,
-        cells=by_subject,
-        rules={cell.rule: 1 for cell in cells},
-        statuses={"fail": len(cells)},
-        example={"subject": cells[0].subject, "case": cells[0].case, "detail": "It is."},
-    )
+def answer(
+    question: str, rule: str, *cells: dict[str, Any], cause: str = "", group: str = "", **parameters: Any
+) -> tuple[str, str]:
+    """Return the standing and the words of an answer to cells of a rule."""
+    made = [
+        make_cell(
+            **{"subject": "f", "operation": "clip_by_global_norm", "rule": f"global-norm.{rule}"}
+            | {"case": f"global-norm.{rule}/case-{number}/float32"}
+            | cell
+        )
+        for number, cell in enumerate(cells)
+    ]
+    run = make_run(make_header(subjects=SUBJECTS), made)
+    differing = [cell for cell in made if cell.status not in ("pass", "unsupported")]
+    if cause:
+        finding = make_finding(*differing, cause=cause, parameters=parameters)
+        if group:
+            finding = replace(finding, cause=group, parameters={}, parts=(finding,))
+        run = replace(run, findings=(finding,))
+    answers = answer_run(run, Catalogue(load_questions()))[question]
+    return answers[0].standing, write_answer(answers)
 
 
 def test_each_question_has_words_for_a_right_answer() -> None:
@@ -98,21 +73,21 @@ def test_malformed_question_is_refused_by_name(entry: str, says: str) -> None:
 
 
 class TestAnswers:
-    def test_right_cells_give_the_words_of_the_rule(self, answer: Callable[..., Any]) -> None:
+    def test_right_cells_give_the_words_of_the_rule(self) -> None:
         assert answer("above", "scaled-above", {}) == ("right", "c / n")
 
-    def test_parameters_of_a_finding_fill_the_words(self, answer: Callable[..., Any]) -> None:
+    def test_parameters_of_a_finding_fill_the_words(self) -> None:
         given = answer("above", "scaled-above", {"status": "documented"}, cause="eps-in-coefficient", eps=1e-6)
 
         assert given == ("documented", "c / (n + 1e-06)")
 
-    def test_part_of_a_finding_gives_the_words_of_its_cause(self, answer: Callable[..., Any]) -> None:
+    def test_part_of_a_finding_gives_the_words_of_its_cause(self) -> None:
         cell = {"status": "fail", "behaviour": "all-zero"}
         told = answer("overflow", "overflow-of-squares", {}, cell, cause="squares-overflow", group="arithmetic-limits")
         assert told == answer("overflow", "overflow-of-squares", {}, cell, cause="squares-overflow")
         assert told[0] == "broken"
 
-    def test_case_on_a_mesh_answers_by_its_name_without_the_mesh(self, answer: Callable[..., Any]) -> None:
+    def test_case_on_a_mesh_answers_by_its_name_without_the_mesh(self) -> None:
         case = "global-norm.shards-as-whole/two-parts@all:replica=2,shard=2/float32"
         cell = {"case": case, "status": "fail", "behaviour": "other"}
 
@@ -120,7 +95,7 @@ class TestAnswers:
 
         assert told == ("broken", "once per copy")
 
-    def test_right_cells_do_not_hide_an_error(self, answer: Callable[..., Any]) -> None:
+    def test_right_cells_do_not_hide_an_error(self) -> None:
         cells = [
             {"case": f"global-norm.shards-as-whole/{name}/float32", "status": status}
             for name, status in (("uneven", "pass"), ("empty-part", "fail"))
@@ -128,12 +103,12 @@ class TestAnswers:
 
         assert answer("uneven", "shards-as-whole", *cells, cause="rank-absent")[0] == "broken"
 
-    def test_behaviour_gives_words_where_the_cause_has_none(self, answer: Callable[..., Any]) -> None:
+    def test_behaviour_gives_words_where_the_cause_has_none(self) -> None:
         cell = {"status": "fail", "behaviour": "all-nan"}
 
         assert answer("overflow", "overflow-of-squares", cell, cause="squares-overflow") == ("broken", "all NaN")
 
-    def test_cell_of_another_question_is_left_out(self, answer: Callable[..., Any]) -> None:
+    def test_cell_of_another_question_is_left_out(self) -> None:
         cells = [{}, {"status": "documented", "behaviour": "other"}]
 
         assert answer("zero", "zero-gradient", *cells, cause="eps-in-coefficient") == ("right", "stay zero")
@@ -147,9 +122,7 @@ class TestAnswers:
             (("f", "g", "h"), "broken", "all zero"),
         ],
     )
-    def test_what_most_entry_points_do_stands_first(
-        self, zeros: tuple[str, ...], standing: str, words: str, answer: Callable[..., Any]
-    ) -> None:
+    def test_what_most_entry_points_do_stands_first(self, zeros: tuple[str, ...], standing: str, words: str) -> None:
         wrong = {"status": "fail", "behaviour": "all-zero"}
         cells = [{"subject": subject, **(wrong if subject in zeros else {})} for subject in ("f", "g", "h")]
 
@@ -157,26 +130,26 @@ class TestAnswers:
 
         assert told == (standing, words)
 
-    def test_worst_of_two_equally_frequent_answers_stands_first(self, answer: Callable[..., Any]) -> None:
+    def test_worst_of_two_equally_frequent_answers_stands_first(self) -> None:
         cells = [{}, {"subject": "g", "status": "fail", "behaviour": "all-zero"}]
 
         told = answer("overflow", "overflow-of-squares", *cells, cause="squares-overflow")
 
         assert told == ("broken", "all zero (✓ 1 of 2)")
 
-    def test_different_right_answers_are_joined(self, answer: Callable[..., Any]) -> None:
+    def test_different_right_answers_are_joined(self) -> None:
         rules = [{"rule": "global-norm.in-place-written"}, {"rule": "global-norm.inputs-not-mutated", "subject": "g"}]
 
         assert answer("written", "", *rules) == ("right", "in place or new arrays")
 
-    def test_unanswered_question_says_why(self, answer: Callable[..., Any]) -> None:
+    def test_unanswered_question_says_why(self) -> None:
         missing = {"status": "unsupported", "lacks": "interface"}
 
         assert answer("excluded", "excluded-untouched", missing) == ("unknown", "no such option")
         assert answer("excluded", "scaled-above", {}) == ("unknown", "not asked")
         assert answer("sharded", "scaled-above", {}) == ("unknown", "not asked")
 
-    def test_only_the_variant_of_a_question_answers(self, answer: Callable[..., Any]) -> None:
+    def test_only_the_variant_of_a_question_answers(self) -> None:
         rule = "negative-threshold-refused"
         case = f"global-norm.{rule}/minus-one/float32"
         cells = [
@@ -186,7 +159,7 @@ class TestAnswers:
 
         assert answer("negative-threshold", rule, *cells, cause="negative-threshold") == ("broken", "signs flip")
 
-    def test_error_answers_only_where_nothing_else_does(self, answer: Callable[..., Any]) -> None:
+    def test_error_answers_only_where_nothing_else_does(self) -> None:
         error = {"status": "fail", "behaviour": "raises:TypeError"}
 
         assert answer("written", "in-place-written", {}, error, cause="raises") == ("right", "in place")
@@ -200,14 +173,14 @@ class TestAnswers:
         ]
         run = make_run(make_header(subjects=SUBJECTS), cells)
         findings = [
-            make_finding(cause, [cell], {}) for cause, cell in zip(("wrong-dtype", "raises"), cells, strict=True)
+            make_finding(cell, cause=cause) for cause, cell in zip(("wrong-dtype", "raises"), cells, strict=True)
         ]
 
         answers = answer_run(replace(run, findings=tuple(findings)), Catalogue(load_questions()))["written"]
 
         assert write_answer(answers) == "raises an error"
 
-    def test_operation_that_answers_goes_before_one_that_cannot(self, answer: Callable[..., Any]) -> None:
+    def test_operation_that_answers_goes_before_one_that_cannot(self) -> None:
         rule = "norm.scaled-above"
         right = {"operation": "clip_by_norm", "rule": rule, "case": f"{rule}/one/float32"}
         unsupported = {"status": "unsupported", "lacks": "interface"}

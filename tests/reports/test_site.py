@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 from fuzzing.sites import Page, check_pages
-from sample_runs import make_cell, make_header, make_run
+from sample_runs import make_cell, make_finding, make_header, make_run
 
 from gradclip_reports.records import Cell, Finding, RecordError, Run
 from gradclip_reports.site.build import LARGEST, build_site
@@ -34,20 +34,15 @@ def read_site(folder: Path) -> Mapping[str, Page]:
     return {str(path.relative_to(folder)): Page(path.read_text("utf-8")) for path in folder.rglob("*.html")}
 
 
-def make_finding(cell: Cell, text: str, **changed: Any) -> Finding:
+def make_uniform(cell: Cell, text: str, **changed: Any) -> Finding:
     """Return a finding whose texts are all the same."""
     members: dict[str, Any] = {
-        **dict.fromkeys(("title", "question", "why", "reason", "quote", "url"), text),
-        "cause": changed.pop("cause", text),
-        "severity": "wrong",
+        **dict.fromkeys(("cause", "title", "question", "why", "reason", "quote", "url"), text),
         "parameters": {"effect": text, text: text, "text": text},
-        "cells": {cell.subject: [cell.case]},
-        "rules": {cell.rule: 1},
-        "statuses": {cell.status: 1},
         "example": {"subject": cell.subject, "case": cell.case, "detail": text}
         | {"input": {text: text}, "expected": text, "observed": [text]},
     }
-    return Finding(**(members | changed))
+    return make_finding(cell, **(members | changed))
 
 
 @pytest.fixture(scope="module")
@@ -64,14 +59,14 @@ def hostile_run() -> Run:
         make_cell(subject=HOSTILE, rule=RULES[0].id, case=f"{RULES[0].id}/{HOSTILE}", **texts),
     ]
     run = make_run(header, cells)
-    return replace(run, findings=tuple(make_finding(cell, HOSTILE) for cell in cells))
+    return replace(run, findings=tuple(make_uniform(cell, HOSTILE) for cell in cells))
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, torch_run: Run, hostile_run: Run) -> Path:
     """Return the folder of a site of an ordinary and a hostile run."""
     differing = next(cell for cell in torch_run.cells if cell.status == "fail")
-    finding = make_finding(differing, "plain", cause=CATALOGUE.causes[0].id, url="https://example.org/1")
+    finding = make_uniform(differing, "plain", cause=CATALOGUE.causes[0].id, url="https://example.org/1")
     runs = [replace(torch_run, findings=(finding,)), hostile_run]
     folder = tmp_path_factory.mktemp("made") / "made" / "site"
     count = build_site([(run, HOSTILE) for run in runs], folder, CATALOGUE, lambda run, cell: HOSTILE)
@@ -196,7 +191,7 @@ class TestContents:
         runs = []
         for version, started, cause in [("1.0", "2026-01-01", "old"), ("2.0", "2026-02-01", "new")]:
             header = replace(make_header("torch", version), started=f"{started}T00:00:00Z")
-            finding = make_finding(cell, "text", cause=cause, title=f"does the {cause} thing", parameters={})
+            finding = make_uniform(cell, "text", cause=cause, title=f"does the {cause} thing", parameters={})
             runs.append((replace(make_run(header, [cell]), findings=(finding,)), "record.jsonl"))
 
         build_site(runs[::-1], tmp_path, CATALOGUE)
@@ -211,7 +206,7 @@ class TestContents:
         runs = []
         for version, started in [("1.0", "2026-01-01"), ("2.0", "2026-02-01")]:
             header = replace(make_header("torch", version), started=f"{started}T00:00:00Z")
-            finding = make_finding(cell, "text", parameters={"effect": f"of {version}"})
+            finding = make_uniform(cell, "text", parameters={"effect": f"of {version}"})
             runs.append((replace(make_run(header, [cell]), findings=(finding,)), "record.jsonl"))
 
         views = make_views(runs, CATALOGUE, lambda run, cell: "")
@@ -221,7 +216,7 @@ class TestContents:
 
     def test_findings_stand_worst_first(self) -> None:
         cell = make_cell(status="fail")
-        findings = tuple(make_finding(cell, name, severity=name) for name in ("unheard-of", "rounding", "destroyed"))
+        findings = tuple(make_uniform(cell, name, severity=name) for name in ("unheard-of", "rounding", "destroyed"))
         run = replace(make_run(make_header(), [cell]), findings=findings)
 
         (view,) = make_views([(run, "record.jsonl")], CATALOGUE, lambda run, cell: "")
@@ -243,8 +238,8 @@ class TestContents:
 
     def test_combined_finding_names_equal_parts_once(self) -> None:
         cell = make_cell(status="fail")
-        parts = tuple(make_finding(cell, reason, title="overflows", parameters={}) for reason in ("one", "another"))
-        finding = replace(make_finding(cell, "text"), parts=parts)
+        parts = tuple(make_uniform(cell, reason, title="overflows", parameters={}) for reason in ("one", "another"))
+        finding = replace(make_uniform(cell, "text"), parts=parts)
         run = replace(make_run(make_header(), [cell]), findings=(finding,))
 
         (view,) = make_views([(run, "record.jsonl")], CATALOGUE, lambda run, cell: "")

@@ -4,62 +4,46 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from sample_runs import make_cell, make_header, make_run
+from sample_runs import make_cell, make_finding, make_header, make_run
 
 from gradclip_conformance.cli import gradclip
-from gradclip_reports.records import Finding, Run, write_run
+from gradclip_reports.records import Run, write_run
 from gradclip_reports.versions import count_changes, describe_span, draw_versions, sort_versions, trace_findings
 
 #: The cause, the severity and the parameters of findings. The first one is shown by the first case, and so on.
 FINDINGS = [("burns", "wrong", {"effect": "black"}), ("freezes", "destroyed", {}), ("raises", "refused", {"text": "a"})]
 
 
-@pytest.fixture
-def make_version() -> Callable[..., Run]:
-    """Return a function that makes a run of a version. It was asked cases by number, and shows some findings."""
-
-    def make(version: str, asked: Mapping[int, bool], **changed: Any) -> Run:
-        names = [f"norm.scaled-above/case-{number}/float32" for number in asked]
-        cells = [
-            make_cell(case=name, status="fail" if shown else "pass", behaviour="other" if shown else "agrees")
-            for name, shown in zip(names, asked.values(), strict=True)
-        ]
-        shown = [
-            Finding(
-                cause=FINDINGS[number][0],
-                title=FINDINGS[number][0],
-                question="What becomes of the toast?",
-                severity=FINDINGS[number][1],
-                why="Nobody can eat it.",
-                parameters={**FINDINGS[number][2], **changed},
-                cells={cell.subject: [cell.case]},
-                rules={cell.rule: 1},
-                statuses={cell.status: 1},
-                example={"subject": cell.subject, "case": cell.case, "detail": cell.detail},
-            )
-            for (number, is_shown), cell in zip(asked.items(), cells, strict=True)
-            if is_shown
-        ]
-        run = make_run(make_header("toaster", version), cells)
-        return Run(run.header, run.cells, run.footer, tuple(shown))
-
-    return make
+def make_version(version: str, asked: Mapping[int, bool], **changed: Any) -> Run:
+    """Return a run of a version. It was asked cases by number, and shows some findings."""
+    names = [f"norm.scaled-above/case-{number}/float32" for number in asked]
+    cells = [
+        make_cell(case=name, status="fail" if shown else "pass", behaviour="other" if shown else "agrees")
+        for name, shown in zip(names, asked.values(), strict=True)
+    ]
+    shown = [
+        make_finding(cell, cause=cause, title=cause, severity=severity, parameters={**parameters, **changed})
+        for (number, is_shown), cell in zip(asked.items(), cells, strict=True)
+        for cause, severity, parameters in [FINDINGS[number]]
+        if is_shown
+    ]
+    return replace(make_run(make_header("toaster", version), cells), findings=tuple(shown))
 
 
-def test_versions_are_sorted_by_their_numbers(make_version: Callable[..., Run]) -> None:
+def test_versions_are_sorted_by_their_numbers() -> None:
     runs = [make_version(version, {}) for version in ("1.10.0", "1.9", "2.0.0+cpu", "1.9.1")]
 
     assert [run.header.framework["version"] for run in sort_versions(runs)] == ["1.9", "1.9.1", "1.10.0", "2.0.0+cpu"]
 
 
-def test_version_that_was_not_asked_says_nothing(make_version: Callable[..., Run]) -> None:
+def test_version_that_was_not_asked_says_nothing() -> None:
     old = make_version("1.0", {0: True, 1: False})
     new = make_version("2.0", {0: False, 1: True, 2: True})
 
@@ -71,7 +55,7 @@ def test_version_that_was_not_asked_says_nothing(make_version: Callable[..., Run
     }
 
 
-def test_finding_is_the_same_with_another_effect_or_message(make_version: Callable[..., Run]) -> None:
+def test_finding_is_the_same_with_another_effect_or_message() -> None:
     old = make_version("1.0", {0: True, 2: True}, effect="red", text="b", bound=1)
     new = make_version("2.0", {0: True, 2: True}, bound=1)
     other = make_version("3.0", {0: True}, bound=2)
@@ -98,7 +82,7 @@ def test_span_names_the_versions_at_its_ends(shown: tuple[bool | None, ...], sai
     assert describe_span(shown, ["1", "2", "3", "4"]) == said
 
 
-def test_finding_that_depends_on_chance_has_no_dates(make_version: Callable[..., Run]) -> None:
+def test_finding_that_depends_on_chance_has_no_dates() -> None:
     old, new = make_version("1.0", {0: False, 1: False}), make_version("2.0", {0: True, 1: True})
     first, second = (one.pair for one in new.cells)
 
@@ -114,7 +98,7 @@ def test_finding_that_depends_on_chance_has_no_dates(make_version: Callable[...,
     ]
 
 
-def test_each_kind_of_error_has_its_own_dates(make_version: Callable[..., Run]) -> None:
+def test_each_kind_of_error_has_its_own_dates() -> None:
     def raise_kinds(run: Run, *kinds: str) -> Run:
         """Let each cell raise an error of one kind, and join all in one finding, as the suite does."""
         cells = [replace(cell, behaviour=f"raises:{kind}") for cell, kind in zip(run.cells, kinds, strict=True)]
@@ -133,14 +117,14 @@ def test_each_kind_of_error_has_its_own_dates(make_version: Callable[..., Run]) 
     assert trace_kinds(older, new) == {"TypeError": (True, True), "ValueError": (None, True)}
 
 
-def test_answers_of_both_versions_are_compared(make_version: Callable[..., Run]) -> None:
+def test_answers_of_both_versions_are_compared() -> None:
     old, new = make_version("1.0", {0: True, 1: True}), make_version("2.0", {0: False, 1: True, 2: True})
 
     assert count_changes(old, new) == {"norm.scaled-above": 1}
     assert count_changes(old, old) == {}
 
 
-def test_table_has_a_column_for_each_version(make_version: Callable[..., Run]) -> None:
+def test_table_has_a_column_for_each_version() -> None:
     table = draw_versions([make_version("2.0", {0: True, 2: True}), make_version("1.0", {0: False})])
 
     assert table.splitlines()[0] == "| finding | severity | 1.0 | 2.0 | shown |"
@@ -158,7 +142,6 @@ def test_table_has_a_column_for_each_version(make_version: Callable[..., Run]) -
     ids=["steady", "by chance"],
 )
 def test_site_names_the_versions_in_the_folder_older(
-    make_version: Callable[..., Run],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     is_by_chance: bool,

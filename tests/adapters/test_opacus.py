@@ -76,6 +76,19 @@ def test_layers_get_their_shares_of_the_threshold() -> None:
             torch.testing.assert_close(torch.from_numpy(got.numpy()), parameter.grad)
 
 
+@pytest.mark.parametrize("others", [(), ([[3.0, -4.0]],)])
+def test_layer_without_elements_needs_no_share(others: tuple[Any, ...]) -> None:
+    examples = [torch.zeros(1, 0), torch.zeros(1, 0), *map(torch.tensor, others)]
+    gradients = tuple(Gradient(f"g{number}", read_array(one)) for number, one in enumerate(examples))
+
+    reply = OpacusAdapter().call(Call(PER_LAYER, gradients, {"clip_norm": 2.0, "layers": "by size"}))
+
+    assert [None if one is None else one.shape for one in reply.gradients] == [(0,), (0,), *((2,) for _ in others)]
+    for got in reply.gradients[2:]:
+        assert got is not None
+        torch.testing.assert_close(torch.from_numpy(got.numpy()), torch.tensor([1.2, -1.6]))
+
+
 def test_call_that_opacus_has_no_form_for_is_unsupported() -> None:
     given = Gradient("g", read_array(torch.ones(3, 2)))
 

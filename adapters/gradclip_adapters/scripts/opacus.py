@@ -22,7 +22,8 @@ def clip_examples(gradients, *, clip_norm):
 
 def clip_layers(gradients, *, clip_norm, layers="equal"):
     sizes = [gradient[0].numel() if layers == "by size" else 1 for gradient in gradients]
-    return clip(DPPerLayerOptimizer, gradients, [clip_norm * (size / sum(sizes)) ** 0.5 for size in sizes])
+    shares = [(size / sum(sizes)) ** 0.5 if size else 1.0 for size in sizes]
+    return clip(DPPerLayerOptimizer, gradients, [clip_norm * share for share in shares])
 
 
 ENTRY_POINTS = {

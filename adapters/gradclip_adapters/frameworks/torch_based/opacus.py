@@ -64,8 +64,8 @@ def _clip_layers(passed: Callable[[], list[Parameter]], options: Mapping[str, An
         message = "each layer has a norm of its own"
         raise Unsupported(message, "interface")
     sizes = [one.numel() if options.get("layers") == "by size" else 1 for one in parameters]
-    # With one layer, this is a clip of the whole example.
-    shares = [math.sqrt(size / sum(sizes)) if len(sizes) > 1 else 1.0 for size in sizes]
+    # With one layer, this is a clip of the whole example. A layer without elements needs no share.
+    shares = [math.sqrt(size / sum(sizes)) if size and len(sizes) > 1 else 1.0 for size in sizes]
     thresholds = [options["clip_norm"] * share for share in shares]
     optimizer = torch.optim.SGD(parameters, lr=1.0)
     DPPerLayerOptimizer(optimizer, max_grad_norm=thresholds, **_make_others(options)).pre_step()

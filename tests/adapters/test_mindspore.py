@@ -109,3 +109,11 @@ def test_error_of_a_kernel_belongs_to_the_call_that_caused_it() -> None:
 
         assert raised.value.inputs == tuple(gradient.array for gradient in empty)
         assert ADAPTER.call(Call(VALUE, make_gradients(), {"max": 2.0, "min": -1.0})).gradients
+
+
+def test_tensor_without_elements_is_reused() -> None:
+    gradient = Gradient("g", Array.of(np.zeros((0, 3), np.float32)), layout="strided")
+
+    reply = ADAPTER.call(Call(VALUE, (gradient,), {"max": 2.0, "min": -1.0, "reused": True}))
+
+    assert reply.gradients == (gradient.array,)

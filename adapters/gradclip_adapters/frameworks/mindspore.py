@@ -79,7 +79,9 @@ class MindSporeAdapter(ListAdapter):
 
     def fill_tensor(self, tensor: Any, array: Array) -> None:
         """Write elements into a tensor."""
-        tensor[...] = Tensor(array.numpy())
+        # An assignment to a part of a tensor without elements raises an error.
+        if array.data:
+            tensor[...] = Tensor(array.numpy())
 
 
 def _rename(options: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:

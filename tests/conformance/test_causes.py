@@ -16,6 +16,7 @@ import pytest
 from gradclip_adapters.contract import Array
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance import causes
+from gradclip_conformance.cases.build import make_case, make_tensor
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.causes import ranges
 from gradclip_conformance.causes.attribution import explain_all
@@ -280,6 +281,28 @@ def test_right_norm_refutes_an_underflow() -> None:
 
     # The square of a small norm is below the threshold, too. But ordinary calls are right, so the root is not left out.
     assert set(found) == {("not-clipped",)}
+
+
+def test_subnormal_mean_explains_a_small_difference() -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        results = []
+        for g in grads:
+            mean = np.mean(np.square(g), dtype=np.float32).astype(g.dtype)
+            norm = float(np.sqrt(mean))
+            results.append((g.astype(np.float64) * (clip_norm / norm if norm > clip_norm else 1.0)).astype(g.dtype))
+        return results
+
+    # The error of this mean is a little above the error bound of the result.
+    gradients = [make_tensor([2.0**-6] * 2 + [0.0] * 688, "float16"), make_tensor([0.0, 2.0**-5], "float16")]
+    case = make_case("block-rms.scaled-above", "rare", "float16", gradients, {"clip_norm": 2.276897430419922e-05})
+    connection = InProcess(PlainFunction(clip, case.operation, dtypes=("float16",)))
+    (subject,) = connection.description.subjects
+    answer = ask_case(connection, case, subject, 30)
+    context = Context(case, subject)
+    (found,) = explain_all([Judged(context, [answer], judge(context, [answer]))])
+
+    assert found is not None
+    assert (found.cause, dict(found.parameters)) == ("squares-underflow", {"effect": "scaled"})
 
 
 def test_returned_norm_shows_gradients_that_are_left_out() -> None:

@@ -510,7 +510,8 @@ def _explain_small_difference(
             return [*found, Explanation.of("long-sum")]
         # A little beyond the error bound, a norm that lost its digits may explain what a sum does not.
         barred = subject.list_barred(calls[0][0])
-        each = [list_ranges(group, [PLAIN, *subject.formulas], barred) for group in groups]
+        differing = [group for group in groups if not follows_formula(group, PLAIN, careful=True)]
+        each = [list_ranges(group, [PLAIN, *subject.formulas], barred) for group in differing]
         return found + [one for one in _intersect([one for one in each if one]) if one.cause in LOST_NORMS]
     return [*found, Explanation.of("long-sum")]
 

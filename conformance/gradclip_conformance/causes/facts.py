@@ -419,9 +419,11 @@ def overflows(group: Group, form: Format) -> bool:
 
 
 def underflows(group: Group, form: Format) -> bool:
-    """Return whether the power of an element is below the normal numbers of a format, so that it loses digits."""
+    """Return whether a power or their mean is below the normal numbers of a format, so that it loses digits."""
     if group.seen.order == math.inf:
         return False
+    if group.norm and raise_to_power(group.norm, group.seen.order) < form.smallest_normal:
+        return True
     for tensor in group.distinct:
         sizes = np.abs(tensor.before[tensor.before != 0])
         if len(sizes) and raise_to_power(Fraction(float(sizes.min())), group.seen.order) < form.smallest_normal:
@@ -480,7 +482,10 @@ def _list_powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
 def bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:
     """Return the least and the greatest power of the norm that a format may give if small powers underflow in it."""
     low, high = _bound_long_norms(group, form) if group.is_long else _bound_short_norms(group, form)
-    return low / group.divisor, high / group.divisor
+    low, high = low / group.divisor, high / group.divisor
+    # A quotient may be subnormal where no power is.
+    step = form.smallest_subnormal if group.divisor > 1 and low < form.smallest_normal else Fraction(0)
+    return max(Fraction(0), low - step), high + step
 
 
 def _bound_short_norms(group: Group, form: Format) -> tuple[Fraction, Fraction]:

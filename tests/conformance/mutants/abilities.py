@@ -20,6 +20,7 @@ from .steps import Array, ByGlobalNorm, ByValue, ClipFunction, Gradients, NormFu
 __all__ = [
     "Clip",
     "Compiles",
+    "Differentiable",
     "InProcesses",
     "PullsBack",
     "Sharing",
@@ -29,6 +30,7 @@ __all__ = [
     "TakesRows",
     "TakesTensors",
     "Training",
+    "TrainingByGroup",
     "Trains",
     "TrainsByGroup",
     "WithAbilities",
@@ -210,6 +212,18 @@ class Training(ClipFunction):
         return [rate * one for one in update]
 
 
+class TrainingByGroup(Training):
+    """Train by gradient descent, with a norm of its own for each group of parameters."""
+
+    def clip_step(self, step: int, grads: Gradients, decay: Gradients, groups: list[int], clip: Clip) -> Gradients:
+        """Return the clipped gradients of one step, with the weight decay."""
+        found = dict[int, Array]()
+        for group in set(groups):
+            places = [i for i, one in enumerate(groups) if one == group]
+            found |= dict(zip(places, clip([grads[i] for i in places]), strict=True))
+        return [found[i] + more for i, more in enumerate(decay)]
+
+
 class Trains(WithAbilities):
     """Adapter that puts the function into an optimizer and trains."""
 
@@ -231,14 +245,35 @@ class TrainsByGroup(Trains):
     """Adapter that trains, and whose documentation gives each group its own norm."""
 
     features = ("optimizer", "norm_per_group")
+    steps = TrainingByGroup
 
 
 class Differentiable(ClipFunction):
-    """Compute derivatives. No mutant needs right ones."""
+    """Compute derivatives through a clip."""
 
-    def pull_back(self, grads: Gradients, cotangents: Gradients) -> Gradients:
+    #: At a kink, the weight of the derivative from above. Each weight of 0, 1/2 and 1 is right.
+    share = 0.0
+
+    def pull_back(self, grads: Gradients, cotangents: Gradients, threshold: float) -> Gradients:
         """Return the derivatives of the sum of all results times their cotangents."""
-        raise NotImplementedError
+        if isinstance(self, ByValue):
+            beyond = [np.sign(np.abs(x) - threshold) for x in grads]
+            parts = [np.where(side == 0, 1 - self.share, side < 0) for side in beyond]
+            return [np.asarray(part * v, v.dtype) for part, v in zip(parts, cotangents, strict=True)]
+        if isinstance(self, ByGlobalNorm):
+            return self.pull_back_together(grads, cotangents, threshold)
+        pairs = zip(grads, cotangents, strict=True)
+        return [self.pull_back_together([x], [v], threshold)[0] for x, v in pairs]
+
+    def pull_back_together(self, grads: Gradients, cotangents: Gradients, threshold: float) -> Gradients:
+        """Return the derivatives of gradients that share a norm."""
+        norm = np.sqrt(sum(float((x.astype(float) ** 2).sum()) for x in grads))
+        share = self.share if norm == threshold else float(norm > threshold)
+        if not share:
+            return cotangents
+        dot = sum(float((x.astype(float) * v).sum()) for x, v in zip(grads, cotangents, strict=True))
+        above = [threshold / norm * (v - x * dot / norm**2) for x, v in zip(grads, cotangents, strict=True)]
+        return [(share * new + (1 - share) * v).astype(v.dtype) for new, v in zip(above, cotangents, strict=True)]
 
 
 class PullsBack(WithAbilities):
@@ -250,7 +285,13 @@ class PullsBack(WithAbilities):
     def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
         """Return the derivatives."""
         cotangents = [None if each.cotangent is None else each.cotangent.numpy() for each in call.gradients]
-        return self._function.pull_back(grads, cotangents)
+        places = [i for i, each in enumerate(call.gradients) if each.need_clip]
+        chosen = ([each[i] for i in places] for each in (grads, cotangents))
+        threshold = options["max"] if "max" in options else options["clip_norm"]
+        # The derivative of an excluded gradient is its cotangent.
+        for i, found in zip(places, self._function.pull_back(*chosen, threshold), strict=True):
+            cotangents[i] = found
+        return cotangents
 
 
 class Sharing(ClipFunction):

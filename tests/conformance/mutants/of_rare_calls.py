@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from .abilities import (
-    Clip,
     Compiles,
     InProcesses,
     PullsBack,
@@ -19,11 +18,11 @@ from .abilities import (
     TakesOne,
     TakesRows,
     TakesTensors,
-    Training,
+    TrainingByGroup,
     Trains,
     TrainsByGroup,
 )
-from .steps import Array, Gradients
+from .steps import Array
 from .table import add_mutant
 
 # The kind of an argument.
@@ -153,20 +152,12 @@ add_mutant(
 )
 
 
-def _clip_groups(self: Training, step: int, grads: Gradients, decay: Gradients, groups: list[int], clip: Clip) -> Any:
-    found = dict[int, Array]()
-    for group in set(groups):
-        places = [i for i, one in enumerate(groups) if one == group]
-        found |= dict(zip(places, clip([grads[i] for i in places]), strict=True))
-    return [found[i] for i in range(len(grads))]
-
-
 add_mutant(
     "clips the gradients of each group by their own global norm",
     "*.one-norm-over-groups",
     causes=["norm-of-group"],
     adapter=Trains,
-    clip_step=_clip_groups,
+    clip_step=TrainingByGroup.clip_step,
 )
 add_mutant(
     "clips all groups by one global norm, although the documentation gives each its own",
@@ -174,11 +165,42 @@ add_mutant(
     adapter=TrainsByGroup,
     clip_step=lambda self, step, grads, decay, groups, clip: clip(grads),
 )
+
+# Derivatives.
+
 add_mutant(
     "returns derivatives as if nothing were clipped",
     "*.derivative",
     adapter=PullsBack,
-    pull_back=lambda self, grads, cotangents: cotangents,
+    pull_back=lambda self, grads, cotangents, threshold: cotangents,
+)
+add_mutant(
+    "takes a quarter of the derivative from above at the threshold",
+    "*.derivative",
+    adapter=PullsBack,
+    pull_back=lambda self, grads, cotangents, threshold: (
+        setattr(self, "share", 0.25) or self.right.pull_back(grads, cotangents, threshold)
+    ),
+)
+add_mutant(
+    "divides zero by zero in the derivative at a norm of zero",
+    "*norm.derivative",
+    causes=["derivative-nan"],
+    adapter=PullsBack,
+    pull_back_together=lambda self, grads, cotangents, threshold: (
+        self.right.pull_back_together(grads, cotangents, threshold)
+        if any(one.any() for one in grads)
+        else [np.full_like(one, np.nan) for one in cotangents]
+    ),
+)
+add_mutant(
+    "returns derivatives that have lost ten bits",
+    "*.derivative",
+    adapter=PullsBack,
+    pull_back=lambda self, grads, cotangents, threshold: [
+        one * one.dtype.type(1 + 2.0**10 * np.finfo(one.dtype).eps)
+        for one in self.right.pull_back(grads, cotangents, threshold)
+    ],
 )
 
 # Gradients that several processes share.

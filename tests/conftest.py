@@ -18,6 +18,8 @@ import pytest
 from frameworks import has_framework, has_library, is_required
 from hypothesis import settings
 
+pytest_plugins = ["pytester"]
+
 # By default, Hypothesis fails an example that takes longer than 0.2 s, which may happen on a busy machine. It also
 # draws different examples in each run.
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)

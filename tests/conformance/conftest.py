@@ -6,6 +6,9 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -58,3 +61,16 @@ def list_marked_processes(mark: str) -> list[psutil.Process]:
 def left_behind(mark: str) -> Callable[[], list[psutil.Process]]:
     """Return a function that finds the remaining processes, for tests that check them themselves."""
     return lambda: end_marked_processes(mark)
+
+
+@pytest.fixture
+def run_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Return a function that runs pytest in a folder. Only options of pytest-xdist start processes."""
+
+    def run(folder: Path, *arguments: str) -> Any:
+        monkeypatch.chdir(folder)
+        plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:randomly"]
+        done = pytester.runpytest_inprocess(*plugins, *arguments)
+        return SimpleNamespace(returncode=done.ret, stdout=done.stdout.str(), stderr=done.stderr.str())
+
+    return run

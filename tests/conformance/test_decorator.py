@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -42,13 +41,6 @@ def test_clip():
 """
 
 
-def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest in a new process."""
-    plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:randomly"]
-    command = [sys.executable, "-m", "pytest", "-q", *plugins, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, timeout=600)
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a folder with a clip function and a test file that names it."""
@@ -58,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.thorough(sample=1)
-def test_failing_finding_is_a_failed_test_that_explains_itself(folder: Path) -> None:
+def test_failing_finding_is_a_failed_test_that_explains_itself(folder: Path, run_pytest: Callable[..., Any]) -> None:
     done = run_pytest(folder, "--junitxml", "junit.xml", "-rA")
 
     assert done.returncode == 1
@@ -73,19 +65,19 @@ def test_failing_finding_is_a_failed_test_that_explains_itself(folder: Path) -> 
     assert "negative threshold" in str(failure.text)
 
 
-def test_example_of_the_manual_makes_a_test_for_each_finding(folder: Path) -> None:
+def test_example_of_the_manual_makes_a_test_for_each_finding(folder: Path, run_pytest: Callable[..., Any]) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "pytest.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     (folder / "test_mine.py").write_text(block, encoding="utf-8")
 
-    done = run_pytest(folder, "--collect-only")
+    done = run_pytest(folder, "--collect-only", "-q")
 
     assert "test_mine.py::test_my_clip[negative-threshold]" in done.stdout
     assert "test_mine.py::test_my_clip[anything-else]" in done.stdout
 
 
-def test_option_k_chooses_findings(folder: Path) -> None:
-    done = run_pytest(folder, "-k", "squares or returned", "-x", "--collect-only")
+def test_option_k_chooses_findings(folder: Path, run_pytest: Callable[..., Any]) -> None:
+    done = run_pytest(folder, "-k", "squares or returned", "-x", "--collect-only", "-q")
 
     assert done.returncode == 0, done.stdout
     assert "test_mine.py::test_clip[arithmetic-limits]" not in done.stdout
@@ -94,7 +86,9 @@ def test_option_k_chooses_findings(folder: Path) -> None:
 
 @pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("arguments", [("-x",), ("-n", "4")])
-def test_check_is_made_once_with_option_x_and_in_several_processes(arguments: tuple[str, ...], folder: Path) -> None:
+def test_check_is_made_once_with_option_x_and_in_several_processes(
+    arguments: tuple[str, ...], folder: Path, run_pytest: Callable[..., Any]
+) -> None:
     (folder / "my_clips.py").write_text(
         FUNCTION.format(cast=".astype('float64')") + "\nopen('checks.txt', 'a').write('x')\n", encoding="utf-8"
     )
@@ -108,14 +102,14 @@ def test_check_is_made_once_with_option_x_and_in_several_processes(arguments: tu
     assert (folder / "checks.txt").read_text() == "xx"
 
 
-def test_check_that_does_not_run_fails_once(folder: Path) -> None:
+def test_check_that_does_not_run_fails_once(folder: Path, run_pytest: Callable[..., Any]) -> None:
     (folder / "my_clips.py").unlink()
 
     done = run_pytest(folder, "-rs")
 
     assert done.returncode == 1
     assert "The check did not run: ModuleNotFoundError: No module named 'my_clips'" in done.stdout
-    assert re.search(r"\n1 failed, \d+ skipped in", done.stdout)
+    assert re.search(r"1 failed, \d+ skipped in", done.stdout)
     assert "the check did not run, and test_mine.py::test_clip[" in done.stdout
 
 
@@ -130,7 +124,7 @@ def test_only_a_clip_by_value_has_tests_of_its_causes() -> None:
 
 
 @pytest.mark.thorough(sample=0)
-def test_each_rule_is_one_test(folder: Path) -> None:
+def test_each_rule_is_one_test(folder: Path, run_pytest: Callable[..., Any]) -> None:
     (folder / "test_mine.py").write_text(TESTS.format(per="rule"), encoding="utf-8")
 
     done = run_pytest(folder, "-rA")
@@ -143,7 +137,7 @@ def test_each_rule_is_one_test(folder: Path) -> None:
 
 
 @pytest.mark.thorough(sample=0)
-def test_adapter_has_one_test_for_each_finding(tmp_path: Path) -> None:
+def test_adapter_has_one_test_for_each_finding(tmp_path: Path, run_pytest: Callable[..., Any]) -> None:
     arguments = ("--pyargs", "gradclip_conformance", "--gradclip-adapter", str(HOSTS / "wrong_count.py"))
 
     done = run_pytest(tmp_path, *arguments, "--gradclip-per", "finding", "-rfE")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -16,26 +18,22 @@ HOSTS = Path(__file__).with_name("hosts")
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
-def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest on the installed suite in a new process, in an empty folder."""
-    # These tests do not need Hypothesis' plugin, which takes longer to import than everything else.
-    plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
-    command = [sys.executable, "-m", "pytest", "--pyargs", "gradclip_conformance", *plugins, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, timeout=600)
+@pytest.fixture
+def run_suite(run_pytest: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+    """Return a function that runs pytest on the installed suite in an empty folder."""
+    return functools.partial(run_pytest, tmp_path, "--pyargs", "gradclip_conformance")
 
 
-def test_each_cell_is_one_test(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, "--gradclip-adapter", str(HOSTS / "right.py"), "-k", "each-tensor-alone", "-v")
+def test_each_cell_is_one_test(run_suite: Callable[..., Any]) -> None:
+    done = run_suite("--gradclip-adapter", str(HOSTS / "right.py"), "-k", "each-tensor-alone", "-v")
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "fake::norm.each-tensor-alone/both-above/float32] PASSED" in done.stdout
     assert "3 passed, 9 skipped" in done.stdout
 
 
-def test_failure_is_a_failed_test_that_says_why(tmp_path: Path) -> None:
-    done = run_pytest(
-        tmp_path, "--gradclip-adapter", str(HOSTS / "wrong_count.py"), "-k", "each-tensor-alone and float32"
-    )
+def test_failure_is_a_failed_test_that_says_why(run_suite: Callable[..., Any]) -> None:
+    done = run_suite("--gradclip-adapter", str(HOSTS / "wrong_count.py"), "-k", "each-tensor-alone and float32")
 
     assert done.returncode == 1
     assert "1 gradient came back for 2." in done.stdout
@@ -51,34 +49,36 @@ def test_failure_is_a_failed_test_that_says_why(tmp_path: Path) -> None:
     ],
     ids=["call", "module"],
 )
-def test_text_of_a_function_has_no_meaning_for_the_terminal(text: str, tmp_path: Path) -> None:
+def test_text_of_a_function_has_no_meaning_for_the_terminal(
+    text: str, tmp_path: Path, run_suite: Callable[..., Any]
+) -> None:
     (tmp_path / "my_clips.py").write_text(text, encoding="utf-8")
     narrow = ["-k", "each-tensor-alone and both-above and float32", "--gradclip-op", "clip_by_norm", "--color=no"]
 
-    done = run_pytest(tmp_path, "--gradclip-adapter", "my_clips:clip", *narrow)
+    done = run_suite("--gradclip-adapter", "my_clips:clip", *narrow)
 
     assert "ValueError: \\x1b[31m\\u202e" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_host_that_hangs_costs_one_test(tmp_path: Path) -> None:
+def test_host_that_hangs_costs_one_test(run_suite: Callable[..., Any]) -> None:
     narrow = ["-k", "each-tensor-alone and float32", "--gradclip-timeout", "1"]
 
-    done = run_pytest(tmp_path, "--gradclip-adapter", str(HOSTS / "hangs.py"), *narrow)
+    done = run_suite("--gradclip-adapter", str(HOSTS / "hangs.py"), *narrow)
 
     assert "timeout: No answer within 1 s" in done.stdout
     assert "1 failed, 2 passed" in done.stdout
 
 
 @pytest.mark.thorough(sample=0)
-def test_plain_function_needs_its_operation(tmp_path: Path) -> None:
+def test_plain_function_needs_its_operation(tmp_path: Path, run_suite: Callable[..., Any]) -> None:
     text = "def clip(grads, *, min, max):\n    return [None if g is None else g.clip(min, max) for g in grads]\n"
     (tmp_path / "my_clips.py").write_text(text, encoding="utf-8")
 
-    done = run_pytest(
-        tmp_path, "--gradclip-adapter", "my_clips:clip", "--gradclip-op", "clip_by_value", "-k", "bounds and float32"
+    done = run_suite(
+        "--gradclip-adapter", "my_clips:clip", "--gradclip-op", "clip_by_value", "-k", "bounds and float32"
     )
-    without = run_pytest(tmp_path, "--gradclip-adapter", "my_clips:clip")
+    without = run_suite("--gradclip-adapter", "my_clips:clip")
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert without.returncode == pytest.ExitCode.INTERRUPTED
@@ -88,24 +88,28 @@ def test_plain_function_needs_its_operation(tmp_path: Path) -> None:
 
 @pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("name", [str(HOSTS / "dies_at_start.py"), str(HOSTS / "defines_nothing.py"), "tensor-flow"])
-def test_adapter_that_does_not_start_ends_the_collection_without_a_traceback(name: str, tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, "--gradclip-adapter", name)
+def test_adapter_that_does_not_start_ends_the_collection_without_a_traceback(
+    name: str, run_suite: Callable[..., Any]
+) -> None:
+    done = run_suite("--gradclip-adapter", name)
 
     assert done.returncode == pytest.ExitCode.INTERRUPTED
     assert f"the adapter {name!r} does not start" in done.stdout
     assert "pytest_plugin.py" not in done.stdout
 
 
-def test_known_failures_apply_and_a_broken_file_ends_the_collection(tmp_path: Path) -> None:
+def test_known_failures_apply_and_a_broken_file_ends_the_collection(
+    tmp_path: Path, run_suite: Callable[..., Any]
+) -> None:
     text = "from gradclip_adapters.plain import PlainFunction\n\n\ndef clip(grads, *, clip_norm):\n    return grads\n"
     (tmp_path / "wrong.py").write_text(f"{text}\n\nadapter = PlainFunction(clip, 'clip_by_norm')\n", encoding="utf-8")
     beside = tmp_path / "wrong.expectations.toml"
     entry = '[[known]]\nsubjects = ["*"]\nrules = ["norm.each-tensor-alone"]\nreason = ""\nurl = "u"\nchecked = ""\n'
     arguments = ("--gradclip-adapter", str(tmp_path / "wrong.py"), "-k", "each-tensor-alone and both-above and float32")
     beside.write_text(entry, encoding="utf-8")
-    after = run_pytest(tmp_path, *arguments)
+    after = run_suite(*arguments)
     beside.write_text(entry.replace("rules", "rule"), encoding="utf-8")
-    broken = run_pytest(tmp_path, *arguments)
+    broken = run_suite(*arguments)
 
     # Without the entry, the cell would fail. An entry that excuses nothing is no "xfailed".
     assert after.returncode == 0
@@ -115,8 +119,8 @@ def test_known_failures_apply_and_a_broken_file_ends_the_collection(tmp_path: Pa
     assert "pytest_plugin.py" not in broken.stdout
 
 
-def test_forgotten_adapter_is_an_error(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path)
+def test_forgotten_adapter_is_an_error(run_suite: Callable[..., Any]) -> None:
+    done = run_suite()
 
     assert done.returncode == pytest.ExitCode.INTERRUPTED
     assert "no adapter is named: give --gradclip-adapter NAME" in done.stdout
@@ -125,16 +129,16 @@ def test_forgotten_adapter_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("seconds", ["nan", "0", "-1", "soon"])
-def test_invalid_time_limit_is_refused(seconds: str, tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, "--gradclip-adapter", str(HOSTS / "right.py"), "--gradclip-timeout", seconds)
+def test_invalid_time_limit_is_refused(seconds: str, run_suite: Callable[..., Any]) -> None:
+    done = run_suite("--gradclip-adapter", str(HOSTS / "right.py"), "--gradclip-timeout", seconds)
 
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "--gradclip-timeout" in done.stderr
 
 
 @pytest.mark.thorough(sample=0)
-def test_missing_framework_names_the_option_for_another_python(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, "--gradclip-adapter", str(HOSTS / "lacks_its_framework.py"))
+def test_missing_framework_names_the_option_for_another_python(run_suite: Callable[..., Any]) -> None:
+    done = run_suite("--gradclip-adapter", str(HOSTS / "lacks_its_framework.py"))
 
     assert done.returncode == pytest.ExitCode.INTERRUPTED
     assert "--gradclip-python EXE" in done.stdout

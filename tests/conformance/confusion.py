@@ -1,14 +1,13 @@
 """Run every mutant, and compare the defect written into it with the causes that its findings name.
 
 `python confusion.py [--part K/N] [--jobs J] [--output FOLDER]` prints the comparison. With `--output` it writes it to
-`findings.json` and `findings.md` in the folder. The exit code 1 means that a measure is not met. `--part 2/6` takes
+`findings.md` in the folder. The exit code 1 means that a measure is not met. `--part 2/6` takes
 every sixth mutant, beginning with the second.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 # In a test, pytest's `pythonpath` finds the modules beside the tests. A script must add their folders to the path.
 sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in sys.path]
 
-from conditions import describe_conditions, write_conditions  # noqa: E402
+from conditions import describe_conditions  # noqa: E402
 from mutants import WRONG, Wrong  # noqa: E402 - it lies beside this script
 
 from gradclip_adapters import arrays  # noqa: E402
@@ -114,7 +113,6 @@ def summarize(each: Sequence[dict[str, Any]]) -> dict[str, Any]:
     unseen = [one for one in each if one["written"] == [UNEXPLAINED]]
     pairs = Counter((one["written"][0], one["named"][0] if one["named"] else "no finding") for one in each)
     return {
-        **describe_conditions(),
         "mutants": len(each),
         "named": sum(one["is_named"] for one in each),
         "median_findings": counts[len(counts) // 2],
@@ -152,7 +150,7 @@ def write_markdown(result: dict[str, Any]) -> str:
     lines = [
         "# The causes of the mutants",
         "",
-        f"Made by `nox -s mutation -- --findings` {write_conditions(result)}.",
+        f"Made by `nox -s mutation -- --findings` {describe_conditions()}.",
         "",
         "Each mutant has one defect, and its row in `tests/conformance/mutants/` holds its cause.",
         "The suite checks the mutant and names causes in its findings.",
@@ -191,7 +189,6 @@ def main(arguments: Sequence[str]) -> int:
     page = write_markdown(result)
     sys.stdout.write(page)
     if options.output is not None:
-        (options.output / "findings.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         (options.output / "findings.md").write_text(page, encoding="utf-8")
     return 1 if list_faults(result) else 0
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from .right_norms import NORMS, Norm
 from .right_scalings import SCALINGS, Scaling
-from .right_values import LIMITS, Limit
-from .steps import EVERY, Gradients
+from .steps import EVERY, Array, Gradients
 
 __all__ = ["RIGHT", "Right"]
 
@@ -35,10 +34,29 @@ class Right:
     dtypes: tuple[str, ...] = ("float16", "float32", "float64")
 
 
-#: Slow norms: they take seconds for a million elements, and the largest float32 case has as many.
-SLOW = "decimal_digits"
 #: Norms with running sums: over the whole length in the library's products and norms, or over a block of 512 elements.
 GROWING = ("dot_product", "folded", "library_norm_of_each", "rows_of_blocks")
+
+
+#: A function that takes a gradient and both bounds, and returns the result.
+Limit = Callable[[Array, float, float], Array]
+
+
+def _limit_in_place(grad: Array, low: float, high: float) -> Array:
+    """Write only the elements beyond the bounds."""
+    np.copyto(grad, grad.dtype.type(high), where=grad > high)
+    np.copyto(grad, grad.dtype.type(low), where=grad < low)
+    return grad
+
+
+#: Ways to limit elements. NaN stays NaN, zeros keep their signs, and the dtype stays. Float64 holds all dtypes.
+LIMITS: dict[str, Limit] = {
+    "maximum_of_minimum": lambda grad, low, high: np.asarray(
+        np.maximum(np.minimum(grad, grad.dtype.type(high)), grad.dtype.type(low))
+    ),
+    "through_float64": lambda grad, low, high: np.clip(grad.astype(np.float64), low, high).astype(grad.dtype),
+    "in_place_by_mask": _limit_in_place,
+}
 
 
 def _read_threshold(clip_norm: Any) -> float:
@@ -238,7 +256,6 @@ def _clip_all_units_at_once(
 def _list_right() -> Iterator[Right]:
     scalings = list(SCALINGS.items())
     for number, (name, norm) in enumerate(NORMS.items()):
-        dtypes = ("float16", "float64") if name == SLOW else Right.dtypes
         # Each norm gets two partners, so that each way of scaling meets more than one norm.
         for function, operation, partner in (
             (_make_own_norm_function, "clip_by_norm", number),
@@ -246,7 +263,7 @@ def _list_right() -> Iterator[Right]:
         ):
             how, scale = scalings[partner % len(scalings)]
             in_place = True if how.startswith("in_place") else None
-            yield Right(f"{name}-{how}", function(norm, scale), operation, in_place, name in GROWING, dtypes)
+            yield Right(f"{name}-{how}", function(norm, scale), operation, in_place, name in GROWING)
     for name, limit in LIMITS.items():
         yield Right(name, _make_value_function(limit), "clip_by_value", True if name.startswith("in_place") else None)
     yield Right("p_norms_of_one_buffer", _clip_by_p_norm, "clip_by_global_norm")

@@ -6,11 +6,9 @@ Exactness matters at the threshold, where only one answer is right.
 
 from __future__ import annotations
 
-import decimal
 import functools
 import math
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 
 import numpy as np
 
@@ -57,18 +55,10 @@ def _add_blocks(unit: Array) -> float:
     return float(np.sum(np.einsum("ij,ij->i", blocks, blocks)))
 
 
-def _add_pairs(unit: Array) -> float:
-    """Put two elements into one complex number, and add the squared magnitudes."""
-    pairs = np.pad(unit, (0, unit.size % 2)).view(np.complex128)
-    return float(np.sum(pairs.real**2 + pairs.imag**2))
-
-
 #: Ways to add the squares of elements of at most 1.
 SUMS: dict[str, Callable[[Array], float]] = {
     "exact_sum": lambda unit: math.fsum(unit * unit),
     "dot_product": lambda unit: unit @ unit,
-    "sorted_squares": lambda unit: np.sum(np.sort(unit * unit)),
-    "complex_magnitudes": _add_pairs,
     "rows_of_blocks": _add_blocks,
 }
 NORMS |= {name: functools.partial(_scale_and_add, add_squares=add_squares) for name, add_squares in SUMS.items()}
@@ -81,41 +71,6 @@ def long_double(tensors: Sequence[Array]) -> float:
 
 
 @_register
-def hypotenuse(tensors: Sequence[Array]) -> float:
-    """Call `math.hypot`, which scales by itself. It prefers infinity to NaN, so the guard is needed."""
-    return _guard(tensors, lambda values: math.hypot(*values.tolist()))
-
-
-@_register
-def root_of_integers(tensors: Sequence[Array]) -> float:
-    """Turn the elements into integers times a power of two, and take the integer root of the sum of squares."""
-
-    def compute_finite(values: Array) -> float:
-        mantissas, exponents = np.frexp(values)
-        integers = [int(m) for m in np.ldexp(mantissas, 53).tolist()]
-        least = int(exponents.min(initial=0)) - 53
-        total = sum((n << (int(e) - 53 - least)) ** 2 for n, e in zip(integers, exponents, strict=True))
-        # The root gets enough digits to be rounded like the exact root.
-        shift = max(0, 64 - total.bit_length() // 2)
-        root = math.isqrt(total << (2 * shift))
-        exact = Fraction(root) * Fraction(2) ** (least - shift)
-        return float(exact) if exact < Fraction(2) ** 1024 else math.inf
-
-    return _guard(tensors, compute_finite)
-
-
-@_register
-def decimal_digits(tensors: Sequence[Array]) -> float:
-    """Square and add in decimal, with 50 digits and no limit on the exponent."""
-
-    def compute_finite(values: Array) -> float:
-        with decimal.localcontext(decimal.Context(prec=50, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)):
-            return float(sum((decimal.Decimal(v) ** 2 for v in values.tolist()), decimal.Decimal(0)).sqrt())
-
-    return _guard(tensors, compute_finite)
-
-
-@_register
 def library_norm_of_each(tensors: Sequence[Array]) -> float:
     """Take the library's norm of each scaled tensor, and the norm of these norms."""
 
@@ -125,23 +80,6 @@ def library_norm_of_each(tensors: Sequence[Array]) -> float:
         return multiply_by_power_of_two(float(np.sqrt(sum(squares, np.longdouble(0)))), exponent)
 
     return _guard(tensors, compute_finite)
-
-
-@_register
-def pairs_of_halves(tensors: Sequence[Array]) -> float:
-    """Split the elements into two halves repeatedly, and add the sums of squares of the halves."""
-
-    def add_squares(squares: Array) -> np.longdouble:
-        if squares.size < 3:
-            return np.longdouble(squares.sum())
-        middle = squares.size // 2
-        return (
-            np.longdouble(add_squares(squares[:middle]) + add_squares(squares[middle:]))
-            if squares.size < 4096
-            else (np.longdouble(squares.sum()))
-        )
-
-    return float(np.sqrt(add_squares(np.square(_flatten(tensors).astype(np.longdouble)))))
 
 
 @_register

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -86,15 +84,3 @@ def in_place_by_powers(grad: Array, clip_norm: float, norm: float) -> Array:
     (above, up), (below, down) = math.frexp(clip_norm), math.frexp(norm)
     grad[...] = np.ldexp(grad.astype(np.float64) * (above / below / 2), up - down + 1)
     return grad
-
-
-@_register
-def by_fractions(grad: Array, clip_norm: float, norm: float) -> Array:
-    """Multiply small gradients by an exact fraction, and round once."""
-    if norm <= clip_norm:
-        return grad.copy()
-    if not math.isfinite(norm) or grad.size > 64:
-        return branch(grad, clip_norm, norm)
-    factor = Fraction(clip_norm) / Fraction(norm)
-    values: list[Any] = [float(Fraction(value) * factor) for value in grad.astype(np.float64).ravel().tolist()]
-    return np.array(values, np.float64).reshape(grad.shape).astype(grad.dtype)

@@ -55,11 +55,6 @@ def norm_p(arrays: list[Any], p: float) -> Any:
     return sum((np.sum(np.abs(wide(a)) ** p) for a in arrays), np.longdouble(0)) ** (1 / np.longdouble(p))
 
 
-def largest(arrays: list[Any]) -> Any:
-    """Return the largest magnitude."""
-    return max((np.max(np.abs(wide(a)), initial=0) for a in arrays), default=np.longdouble(0))
-
-
 def shrink(g: Any, c: Any, n: Any) -> Any:
     """Return the gradient scaled down to the threshold, in its dtype."""
     if n <= c:
@@ -120,21 +115,16 @@ AVERAGE, EXAMPLE, UNIT = "clip_by_average_norm", "clip_per_example", "clip_unitw
 
 for operation, make in ((GLOBAL, by_global), (NORM, by_own)):
     _add(operation, "by the sum of magnitudes", make(lambda a: norm_p(a, 1)), "other-order")
-    _add(operation, "by the cubes", make(lambda a: norm_p(a, 3)), "other-order")
-    _add(operation, "by the root mean square", make(lambda a: norm2(a) / np.sqrt(count(a))), "mean-of-squares")
-    _add(operation, "by the square", make(lambda a: norm2(a) ** 2), "no-root")
     _add(
         operation,
         "adds 1e-6 inside the root",
         make(lambda a: np.sqrt(norm2(a) ** 2 + np.longdouble(1e-6))),
         "eps-under-root",
     )
-    _add(operation, "adds 1e-6 to the norm", make(lambda a: norm2(a) + np.longdouble(1e-6)), "eps-in-coefficient")
     _add(
         operation, "by the magnitude of the sum", make(lambda a: abs(sum(np.sum(wide(x)) for x in a))), "signed-powers"
     )
 
-_add(GLOBAL, "by the largest magnitude", by_global(largest), "other-order")
 _add(GLOBAL, "adds 1e-12 to the norm", by_global(lambda a: norm2(a) + np.longdouble(1e-12)), "eps-in-coefficient")
 _add(GLOBAL, "divides by the count", by_global(lambda a: norm2(a) / count(a)), "other-average")
 _add(
@@ -144,10 +134,6 @@ _add(
     "mean-of-squares",
     "count-off-by-one",
 )
-_add(GLOBAL, "adds the norms", by_global(lambda a: sum((norm2([x]) for x in a), np.longdouble(0))), "sum-of-norms")
-_add(
-    GLOBAL, "takes the largest norm", by_global(lambda a: max((norm2([x]) for x in a), default=0.0)), "largest-of-norms"
-)
 _add(GLOBAL, "averages the norms", by_global(lambda a: sum(norm2([x]) for x in a) / max(len(a), 1)), "mean-of-norms")
 _add(
     GLOBAL,
@@ -156,8 +142,6 @@ _add(
     "norm-divided",
 )
 _add(GLOBAL, "divides the norm by its root", by_global(lambda a: norm2(a) / max(len(a), 1) ** 0.5), "norm-divided")
-_add(GLOBAL, "leaves out the first", by_global(lambda a: norm2(a[1:])), "gradients-left-out")
-_add(GLOBAL, "leaves out the last", by_global(lambda a: norm2(a[:-1])), "gradients-left-out")
 _add(GLOBAL, "measures the first only", by_global(lambda a: norm2(a[:1])), "gradients-left-out")
 _add(
     GLOBAL,
@@ -165,13 +149,6 @@ _add(
     by_global(lambda a: np.longdouble(np.sqrt(np.float32(sum(np.sum(np.square(wide(x))) for x in a))))),
     "narrower-arithmetic",
     "squares-overflow",
-)
-_add(
-    GLOBAL,
-    "squares in the dtype",
-    by_global(lambda a: np.sqrt(sum((wide(np.sum(x * x, dtype=x.dtype)) for x in a), np.longdouble(0)))),
-    "squares-overflow",
-    "squares-underflow",
 )
 _add(
     GLOBAL,
@@ -205,7 +182,6 @@ _add(
 # Another scaling.
 
 for operation, make in ((GLOBAL, by_global), (NORM, by_own)):
-    _add(operation, "twice", make(scale=lambda g, c, n: shrink(shrink(g, c, n), c, n)), "scaled-twice")
     _add(
         operation, "halves", make(scale=lambda g, c, n: shrink(g, c, n) if n <= c else shrink(g, c / 2, n)), "multiple"
     )
@@ -241,28 +217,6 @@ _add(
     "uses isclose",
     by_global(scale=lambda g, c, n: g.copy() if np.isclose(float(n), c) else shrink(g, c, n)),
     "threshold-tolerance",
-)
-_add(
-    GLOBAL,
-    "scales up, too",
-    by_global(scale=lambda g, c, n: (wide(g) * (c / n)).astype(g.dtype) if n and np.isfinite(c) else g.copy()),
-    "always-scales",
-)
-_add(
-    GLOBAL,
-    "to a norm of one",
-    by_global(scale=lambda g, c, n: shrink(g, c, n) if n <= c else shrink(g, 1.0, n)),
-    "unit-norm",
-)
-_add(
-    GLOBAL,
-    "inverts",
-    by_global(
-        scale=lambda g, c, n: (
-            shrink(g, c, n) if n <= c or not c or not np.isfinite(n) else (wide(g) * (n / c)).astype(g.dtype)
-        )
-    ),
-    "coefficient-inverted",
 )
 _add(
     GLOBAL,
@@ -304,7 +258,6 @@ _add(
     "not-clipped",
     "unexplained",
 )
-_add(NORM, "never", by_own(scale=lambda g, c, n: g.copy()), "not-clipped")
 _add(
     NORM,
     "leaves matrices",
@@ -327,17 +280,8 @@ def budget(power: float) -> Function:
     return clip
 
 
-_add(GLOBAL, "each by its own norm", budget(0), "norm-of-each")
 _add(GLOBAL, "each by its own norm and a K-th of the threshold", budget(1), "threshold-divided")
 _add(GLOBAL, "each by its own norm and a root of the threshold", budget(0.5), "threshold-divided")
-
-
-def all_for_one(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
-    """Clip each gradient by the norm of all."""
-    return by_global()(grads, clip_norm=clip_norm, need_clip=need_clip)
-
-
-_add(NORM, "by the norm of all", all_for_one, "norm-of-all")
 
 
 def rows(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
@@ -360,17 +304,6 @@ _add(NORM, "each row alone", rows, "norm-of-rows", "unexplained")
 # Inputs, results and forms.
 
 
-def counts_excluded(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
-    """Count excluded gradients in the norm."""
-    grads = list(grads)
-    check(clip_norm)
-    n = norm2([g for g in grads if g is not None])
-    return [g if g is None or not k else shrink(g, clip_norm, n) for g, k in zip(grads, need_clip, strict=True)]
-
-
-_add(GLOBAL, "counts the excluded", counts_excluded, "excluded-counted")
-
-
 def scales_excluded(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
     """Scale excluded gradients, too."""
     grads = list(grads)
@@ -391,31 +324,11 @@ def around(change: Callable[[list[Any]], Any], inner: Function | None = None) ->
     return clip
 
 
-def freeze(results: list[Any]) -> list[Any]:
-    """Make the results read-only."""
-    for one in results:
-        if one is not None:
-            one.flags.writeable = False
-    return results
-
-
 def concatenate(results: list[Any]) -> Any:
     """Return one vector."""
     return np.concatenate([np.ravel(one) for one in results if one is not None] or [np.zeros(0)])
 
 
-_add(GLOBAL, "drops None", around(lambda r: [x for x in r if x is not None]), "count-changed", "none-changed")
-_add(GLOBAL, "makes None zero", around(lambda r: [np.zeros(1) if x is None else x for x in r]), "none-changed")
-_add(
-    GLOBAL,
-    "returns float64",
-    around(lambda r: [None if x is None else x.astype(np.float64) for x in r]),
-    "dtype-changed",
-)
-_add(GLOBAL, "squeezes", around(lambda r: [None if x is None else np.squeeze(x) for x in r]), "shape-changed")
-_add(GLOBAL, "flattens", around(lambda r: [None if x is None else x.reshape(-1) for x in r]), "shape-changed")
-_add(GLOBAL, "reverses", around(lambda r: r[::-1]), "order-changed")
-_add(GLOBAL, "freezes", around(freeze), "results-read-only")
 _add(GLOBAL, "joins", around(concatenate), "malformed", "count-changed")
 _add(GLOBAL, "returns a dict", around(lambda r: dict(enumerate(r))), "malformed")
 _add(
@@ -427,25 +340,6 @@ _add(
     "nonfinite-silent",
     "excluded-changed",
 )
-
-
-def make_pool() -> Function:
-    """Return a clip whose results lie in memory that the next call uses again."""
-    pool: dict[Any, Any] = {}
-
-    def clip(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
-        results = by_global()(grads, clip_norm=clip_norm, need_clip=need_clip)
-        for i, one in enumerate(results):
-            if one is not None:
-                memory = pool.setdefault((i, one.shape, one.dtype), np.empty_like(one))
-                memory[...] = one
-                results[i] = memory
-        return results
-
-    return clip
-
-
-_add(GLOBAL, "uses its memory again", make_pool(), "memory-reused", "memory-shared")
 
 
 def make_late() -> Function:
@@ -466,20 +360,6 @@ def make_late() -> Function:
 _add(GLOBAL, "by the norm of the call before", make_late(), "unexplained")
 
 
-def in_place(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
-    """Write the results over the gradients."""
-    check(clip_norm)
-    grads = list(grads)
-    for g, new in zip(grads, by_global()(grads, clip_norm=clip_norm, need_clip=need_clip), strict=True):
-        if g is not None and g is not new:
-            g[...] = new
-    return grads
-
-
-_add(GLOBAL, "overwrites", in_place, "inputs-changed", in_place=False)
-_add(GLOBAL, "writes nothing", by_global(), "not-written", in_place=True)
-
-
 def report(change: Callable[[Any, float], Any]) -> Function:
     """Return a clip by global norm that also returns a norm."""
 
@@ -491,8 +371,6 @@ def report(change: Callable[[Any, float], Any]) -> Function:
     return clip
 
 
-_add(GLOBAL, "reports the norm after the clip", report(min), "norm-after-clip")
-_add(GLOBAL, "reports the square", report(lambda n, _: n * n), "no-root")
 _add(
     GLOBAL,
     "reports the coefficient",
@@ -528,17 +406,6 @@ _add(
 )
 
 
-def forgives(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
-    """Return the gradients if their norm is not finite."""
-    grads = list(grads)
-    check(clip_norm)
-    n = norm2([g for g, k in zip(grads, need_clip, strict=True) if g is not None and k])
-    return grads if not np.isfinite(n) else by_global()(grads, clip_norm=clip_norm, need_clip=need_clip)
-
-
-_add(GLOBAL, "forgives infinity", forgives, "nonfinite-silent")
-
-
 def negative(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
     """Take the magnitude of the threshold."""
     return by_global()(grads, clip_norm=abs(clip_norm), need_clip=need_clip)
@@ -548,38 +415,20 @@ _add(GLOBAL, "accepts a negative threshold", negative, "negative-threshold")
 
 # By value.
 
-_add(VALUE, "above only", by_value(lambda g, _, high: np.minimum(g, high)), "value-one-sided")
 _add(VALUE, "below only", by_value(lambda g, low, _: np.maximum(g, low)), "value-one-sided")
 _add(VALUE, "takes the magnitude", by_value(lambda g, low, high: np.clip(np.abs(g), low, high)), "signs-lost")
 _add(VALUE, "ignores the lower bound", by_value(lambda g, _, high: np.clip(g, -high, high)), "value-bounds-mirrored")
-_add(
-    VALUE, "removes NaN", by_value(lambda g, low, high: np.clip(np.nan_to_num(g, nan=0.0), low, high)), "value-nan-lost"
-)
 _add(
     VALUE,
     "zeroes what is outside",
     by_value(lambda g, low, high: np.where((g < low) | (g > high), 0, g)),
     "value-outside-zeroed",
 )
-_add(
-    VALUE,
-    "in float16",
-    by_value(lambda g, low, high: np.clip(g.astype(np.float16), np.float16(low), np.float16(high))),
-    "narrower-arithmetic",
-    "value-bounds-rounded",
-)
-_add(
-    VALUE,
-    "rounds the bounds to whole numbers",
-    by_value(lambda g, low, high: np.clip(g, np.round(low), np.round(high))),
-    "threshold-rounded",
-    "value-bounds-rounded",
-)
 _add(VALUE, "by tanh", by_value(lambda g, _, high: high * np.tanh(wide(g) / high) if high else g * 0), "unexplained")
 _add(
     VALUE,
     "scales the whole gradient",
-    by_value(lambda g, _, high: wide(g) * min(1, high / largest([g])) if np.any(g) else g),
+    by_value(lambda g, _, high: wide(g) * min(1, high / np.max(np.abs(wide(g)))) if np.any(g) else g),
     "unexplained",
 )
 _add(
@@ -595,7 +444,6 @@ _add(
 
 _add(RMS, "counts one less", by_own(lambda a: norm2(a) / np.sqrt(max(count(a) - 1, 1))), "count-off-by-one")
 _add(RMS, "counts one more", by_own(lambda a: norm2(a) / np.sqrt(count(a) + 1)), "count-off-by-one")
-_add(RMS, "by the norm", by_own(), "other-average")
 _add(RMS, "divides by the count", by_own(lambda a: norm2(a) / count(a)), "other-average")
 _add(
     RMS,
@@ -619,7 +467,6 @@ _add(
     "eps-under-root",
 )
 _add(AVERAGE, "by the root mean square", by_own(lambda a: norm2(a) / np.sqrt(count(a))), "other-average")
-_add(AVERAGE, "counts one less", by_own(lambda a: norm2(a) / max(count(a) - 1, 1)), "count-off-by-one")
 _add(AVERAGE, "takes no root", by_own(lambda a: norm2(a) ** 2 / count(a)), "no-root", "other-average", "unexplained")
 
 
@@ -656,12 +503,6 @@ _add(
     "squeezes the sum",
     per_example(lambda parts, _: np.squeeze(np.sum(np.stack(parts), axis=0))),
     "shape-changed",
-)
-_add(
-    EXAMPLE,
-    "each gradient alone",
-    per_example(lambda parts, _: np.sum(np.stack(parts), axis=0), lambda mine, i: norm2([mine[i]])),
-    "norm-of-each",
 )
 _add(
     EXAMPLE,
@@ -741,7 +582,6 @@ def measure_columns(x: Any, _: str) -> Any:
 
 _add(UNIT, "columns", unitwise(measure_columns), "other-units")
 _add(UNIT, "whole tensors", unitwise(lambda x, _: norm2([x])), "other-units")
-_add(UNIT, "adds eps to the limit", unitwise(measure_rows, lambda w, eps: w + eps), "unexplained", "eps-in-limit")
 _add(UNIT, "has no eps", unitwise(measure_rows, lambda w, _: w), "unexplained", "eps-ignored")
 _add(
     UNIT,

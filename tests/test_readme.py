@@ -34,13 +34,6 @@ def run_program(program: str) -> str:
     return printed.getvalue()
 
 
-def test_quick_start_is_on_the_first_screen() -> None:
-    first_screen = "\n".join(README.splitlines()[:24])
-
-    for session in ("check", "tests"):
-        assert f"python3 -m pip install nox && python3 -m nox -s {session}\n" in first_screen
-
-
 @pytest.mark.parametrize("rule", ["overflow-of-squares", "negative-threshold-refused", "zero-gradient-zero-threshold"])
 def test_naive_clip_fails_the_rules_that_the_readme_names(rule: str) -> None:
     (program,) = [program for program in find_programs(README) if "check_clipper" in program]

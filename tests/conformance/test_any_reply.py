@@ -121,35 +121,26 @@ def test_every_expectation_is_sampled() -> None:
     assert {kind.name for kind in EXPECTATIONS} == {case.expectation.name for case in SAMPLED}
 
 
-@pytest.mark.thorough(sample=4)
+def make_wrong_answers(case: Case) -> Iterator[tuple[str, list[Answer]]]:
+    """Yield the answers to all calls of a case, the first or the second of them of a wrong form, each with a name."""
+    right = Replied(change_reply(case, CHANGES["the same"]))
+    for name, wrong in make_wrong_replies(case):
+        following = follow_up(case, wrong)
+        yield name, [wrong] if following is None else [wrong, Replied(change_reply(following, CHANGES["the same"]))]
+        if following is not None:
+            yield f"{name}, twice", [wrong, wrong]
+    if (following := follow_up(case, right)) is not None:
+        for name, wrong in make_wrong_replies(following):
+            yield f"second {name}", [right, wrong]
+
+
+@pytest.mark.thorough(sample=6)
 @pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.id)
 def test_reply_of_any_form_gets_a_verdict(case: Case) -> None:
-    right = Replied(change_reply(case, CHANGES["the same"]))
     claim = Claim("*", ("*",), Formula("coefficient", 1e-6), None, "adds 1e-6", "nowhere")
-    for number, (name, wrong) in enumerate(make_wrong_replies(case)):
-        following = follow_up(case, wrong)
-        seconds: list[list[Answer]] = [[]]
-        if following is not None:
-            seconds = [[Replied(change_reply(following, CHANGES["the same"]))], [wrong]]
-        after_right = follow_up(case, right)
-        pairs = [[wrong, *second] for second in seconds]
-        pairs += [[right, wrong]] if after_right is not None else []
-        for answers in pairs:
-            subject = EntryPoint("anyone", case.operation, ("float32",), FEATURES[number % len(FEATURES)])
-            verdict = judge(Context(case, subject, (claim,)), answers)
-
-            assert verdict.status != "error", f"{name}: {verdict.detail}"
-
-
-@pytest.mark.thorough(sample=25)
-@pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.id)
-def test_second_reply_of_any_form_gets_a_verdict(case: Case) -> None:
-    right = Replied(change_reply(case, CHANGES["the same"]))
-    following = follow_up(case, right)
-    if following is None:
-        return
-    for name, wrong in make_wrong_replies(following):
-        verdict = judge(Context(case, EntryPoint("anyone", case.operation, ("float32",))), [right, wrong])
+    for number, (name, answers) in enumerate(make_wrong_answers(case)):
+        subject = EntryPoint("anyone", case.operation, ("float32",), FEATURES[number % len(FEATURES)])
+        verdict = judge(Context(case, subject, (claim,)), answers)
 
         assert verdict.status != "error", f"{name}: {verdict.detail}"
 

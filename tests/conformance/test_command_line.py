@@ -40,54 +40,56 @@ def run(*arguments: str | Path) -> Result:
     return result
 
 
-def check_once(adapter: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return the text of the record of three cells."""
-    record = tmp_path_factory.mktemp("record") / "record.jsonl"
-    run("check", adapter, *NARROW, "-o", record)
-    return record.read_text(encoding="utf-8")
+def check_once(adapter: str, folder: Path, *options: str) -> tuple[Result, Path]:
+    """Return what the check of three cells prints, and its record. One run serves many tests."""
+    record = folder / "record.jsonl"
+    return run("check", adapter, *NARROW, *options, "-o", record), record
 
 
 @pytest.fixture(scope="module")
-def right_text(tmp_path_factory: pytest.TempPathFactory) -> str:
+def right(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    """Return the result of the check of a right adapter, and its record."""
+    return check_once(RIGHT, tmp_path_factory.mktemp("right"), "--timeout", "inf")
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    """Return the result of the check of a wrong adapter, and its record."""
+    return check_once(WRONG, tmp_path_factory.mktemp("wrong"))
+
+
+@pytest.fixture(scope="module")
+def right_text(right: tuple[Result, Path]) -> str:
     """Return the text of the record of a right adapter."""
-    return check_once(RIGHT, tmp_path_factory)
+    return right[1].read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def wrong_text(tmp_path_factory: pytest.TempPathFactory) -> str:
+def wrong_text(wrong: tuple[Result, Path]) -> str:
     """Return the text of the record of a wrong adapter."""
-    return check_once(WRONG, tmp_path_factory)
+    return wrong[1].read_text(encoding="utf-8")
 
 
 class TestExitCodes:
-    def test_exit_code_is_0_if_all_is_as_expected(self) -> None:
-        result = run("check", RIGHT, *NARROW)
+    def test_exit_code_is_0_if_all_is_as_expected(self, right: tuple[Result, Path]) -> None:
+        result, _ = right
 
         assert result.exit_code == 0, result.output
         assert "rules kept 1 of 1 tested." in result.stdout
 
-    @pytest.mark.thorough(sample=1)
-    @pytest.mark.parametrize("seconds", ["inf", "1e300"])
-    def test_infinite_time_limit_is_accepted(self, seconds: str) -> None:
-        result = run("check", RIGHT, *NARROW, "--timeout", seconds)
-
-        assert result.exit_code == 0, result.output
-
-    def test_exit_code_is_1_for_a_failure_and_its_input_is_shown(self) -> None:
-        result = run("check", WRONG, *NARROW)
+    def test_exit_code_is_1_for_a_failure_and_its_input_is_shown(self, wrong: tuple[Result, Path]) -> None:
+        result, _ = wrong
 
         assert result.exit_code == 1
         assert "came back as int32" in result.stdout
         assert "[6.0, 8.0]" in result.stdout
 
-    @pytest.mark.thorough(sample=2)
-    @pytest.mark.parametrize("format_", ["terminal", "json", "markdown", "junit"])
-    def test_exit_code_is_3_if_no_case_is_chosen(self, format_: str) -> None:
-        result = run("check", RIGHT, "--rule", "value.bounds", "--format", format_, "--op", "clip_by_norm")
+    def test_exit_code_is_3_if_no_case_is_chosen(self) -> None:
+        result = run("check", RIGHT, "--rule", "value.bounds", "--format", "json", "--op", "clip_by_norm")
 
         assert result.exit_code == 3
         assert "nothing was judged, because no chosen case is about" in result.stderr
-        assert not re.search(r" As expected\.|\"as_expected\": true|brightgreen", result.stdout)
+        assert '"as_expected": true' not in result.stdout
 
     @pytest.mark.thorough(sample=1)
     @pytest.mark.parametrize("rule", ["value.min-above-max", "*.sparse-*"])
@@ -112,9 +114,6 @@ class TestExitCodes:
         assert result.exit_code == 1
         assert "raised MemoryError" in result.stdout or "ArrayMemoryError" in result.stdout
         assert "rules kept 0 of 1 tested; 1 broken by 1 finding." in result.stdout
-
-    def test_exit_code_of_smoke_is_3_for_a_mistake_of_the_adapter(self, tmp_path: Path) -> None:
-        assert run("smoke", HOSTS / "always_mistaken.py").exit_code == 3
 
     @pytest.mark.thorough(sample=2)
     @pytest.mark.parametrize(
@@ -147,36 +146,12 @@ class TestExitCodes:
         assert result.exit_code == 2
         assert "holds a character that no file name can have" in result.stderr
 
-    @pytest.mark.parametrize("adapter", ["", "a/b", "../../../x"])
-    def test_drift_refuses_an_invalid_name_of_an_adapter(self, adapter: str) -> None:
-        result = run("expectations", "drift", adapter)
-
-        assert result.exit_code == 2
-        assert "is not the name of an adapter" in result.stderr
-
-    @pytest.mark.thorough(sample=1)
-    @pytest.mark.parametrize(
-        ("body", "status"), [("import os; os._exit(3)", "crash"), ("import time; time.sleep(3600)", "timeout")]
-    )
-    def test_function_that_fails_in_its_first_call_has_a_record(
-        self, body: str, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        (tmp_path / "fails_at_once.py").write_text(f"def clip(grads, *, clip_norm):\n    {body}\n", encoding="utf-8")
-        monkeypatch.chdir(tmp_path)
-        rule = "global-norm.negative-threshold-refused/minus-one/float32"
-        narrow = ["--rule", rule, "--timeout", "2", "-o", "record.jsonl"]
-
-        result = run("check", "fails_at_once:clip", "--op", "global_norm", *narrow)
-
-        assert result.exit_code == 1, result.output
-        (one,) = read_runs("record.jsonl")
-        assert [cell.status for cell in one.cells] == [status]
-
     def test_exit_code_is_3_for_a_mistake_of_the_adapter(self) -> None:
         result = run("check", HOSTS / "raises.py", *NARROW)
 
         assert result.exit_code == 3
         assert "a fault of the adapter" in result.stdout
+        assert run("smoke", HOSTS / "always_mistaken.py").exit_code == 3
 
     @pytest.mark.parametrize(
         ("arguments", "code", "said"),
@@ -233,6 +208,15 @@ class TestExitCodes:
             (["check", str(HOSTS)], 2, "is a folder: name an adapter's Python file in it. `gradclip summary"),
             (["diff", str(HOSTS), "numpy"], 2, "is a folder: name one record in it, or an adapter's Python file"),
             (["smoke", str(PUBLISHED)], 2, "is no adapter, whose name would end in .py. `gradclip summary"),
+            (["smoke", DEAD], 3, "with exit code 9"),
+            (["summary", str(HOSTS)], 3, "There is no record"),
+            (["report", str(HOSTS), "-o", "no-site"], 2, "There is no record"),
+            (["expectations", "drift", "../../../x"], 2, "is not the name of an adapter"),
+            (["check", "math:pi", "--op", "norm", "--formula", "plain:\x1b[m"], 2, "is not a formula such as"),
+            (["show", "at-threshold"], 2, "norm.at-threshold, global-norm.at-threshold, block-rms.at-threshold"),
+            (["show", "global-norm"], 2, "`gradclip rules global-norm` lists its"),
+            (["show", "global-norm.at-threshold/tree-four-five/float32"], 2, "Did you mean global-norm.at-threshold/"),
+            (["rules", "global-norm.at-treshold"], 2, "Did you mean global-norm.at-threshold"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else None,
     )
@@ -242,30 +226,14 @@ class TestExitCodes:
         assert result.exit_code == code, result.output
         assert result.stderr.count(said) == 1
         assert "Traceback" not in result.output
+        assert "\x1b" not in result.output
         assert not result.stdout
-
-    def test_pattern_that_matches_no_rule_is_wrong_usage(self) -> None:
-        result = run("check", RIGHT, "--rule", "norm.no-such-rule")
-
-        assert result.exit_code == 2
-        assert "norm.no-such-rule" in result.stderr
 
     def test_case_on_the_mesh_of_an_engine_is_known(self) -> None:
         case = "global-norm.shards-as-whole/split@shard:shard=2,tensor=3/float32"
 
         assert "No rule and no case" not in run("check", RIGHT, "--case", case).stderr
         assert "No rule and no case" in run("check", RIGHT, "--case", case.replace("@shard", "@stage")).stderr
-
-    def test_message_about_a_missing_framework_names_the_venv_option(self) -> None:
-        if importlib.util.find_spec("torch") is not None:
-            pytest.skip("an environment without torch is missing")
-
-        result = run("check", "torch")
-
-        assert result.exit_code == 3
-        assert "missing-framework" in result.stderr
-        assert "torch" in result.stderr
-        assert "'torch'. --venv makes" in result.stderr
 
     def test_module_in_the_working_directory_does_not_shadow_another(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -315,22 +283,26 @@ class TestExitCodes:
 
 
 class TestTargets:
-    def test_function_of_a_module_in_the_working_directory_is_checked(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("target", ["my_clips:clip", "folder/my clips.py:clip"])
+    def test_function_of_a_module_or_a_file_is_checked(
+        self, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         text = "def clip(grads, *, min, max):\n    return [None if g is None else g.clip(min, max) for g in grads]\n"
-        (tmp_path / "my_clips.py").write_text(text, encoding="utf-8")
+        (tmp_path / "folder").mkdir()
+        for name in ("my_clips.py", "folder/my clips.py"):
+            (tmp_path / name).write_text(text, encoding="utf-8")
         monkeypatch.chdir(tmp_path)
 
-        result = run("check", "my_clips:clip", "--op", "clip_by_value", "--rule", "value.bounds", "--dtype", "float32")
+        result = run("check", target, "--op", "clip_by_value", "--rule", "value.bounds", "--dtype", "float32")
 
         assert result.exit_code == 0, result.output
-        assert "\nmy_clips:clip\n  Python " in f"\n{result.stdout}"
-        assert re.match(r"my_clips:clip: \d+ cells\n", result.stderr)
+        name = Path(target).name
+        assert f"\n{name}\n  Python " in f"\n{result.stdout}"
+        assert re.match(rf".*{name}[:,] \d+ cells\n", result.stderr)
 
     def test_operation_and_dtype_narrow_the_run(self, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
-        narrow = ["--op", "clip_by_value", "--rule", "*.zero-threshold", "--dtype", "float16", "--dtype", "float64"]
+        narrow = ["--op", "Value", "--rule", "*.zero-threshold", "--dtype", "float16", "--dtype", "float64"]
 
         result = run("check", "numpy", *narrow, "-o", record)
 
@@ -339,21 +311,8 @@ class TestTargets:
         assert {cell.operation for cell in read.cells} == {"clip_by_value"}
         assert {cell.dtype for cell in read.cells} == {"float16", "float64"}
 
-    @pytest.mark.thorough(sample=2)
-    @pytest.mark.parametrize("spelling", ["norm", "clip-by-norm", "clip_by_norm", "Norm"])
-    def test_operation_is_known_by_its_short_names(self, spelling: str) -> None:
-        assert run("check", RIGHT, *NARROW, "--op", spelling).exit_code == 0
-
-    def test_function_of_a_file_is_checked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        text = "def clip(grads, *, min, max):\n    return [None if g is None else g.clip(min, max) for g in grads]\n"
-        (tmp_path / "my clips.py").write_text(text, encoding="utf-8")
-
-        result = run("check", f"{tmp_path / 'my clips.py'}:clip", "--op", "value", "--rule", "value.bounds")
-
-        assert result.exit_code == 0, result.output
-
     def test_python_is_named_for_each_adapter(self) -> None:
-        result = run("check", RIGHT, *NARROW, "--python", f"{RIGHT}={sys.executable}")
+        result = run("check", RIGHT, *NARROW, "--python", f"{RIGHT}={sys.executable}", "--timeout", "1e300")
 
         assert result.exit_code == 0, result.output
 
@@ -373,14 +332,6 @@ class TestRecords:
         assert [len(one.cells) for one in read_runs(record)] == [3, 3]
         assert f"{DEAD} does not start (no-host)" in result.stderr
         assert result.stdout.count("rules kept") == 2
-
-    def test_existing_file_is_replaced(self, tmp_path: Path) -> None:
-        record = tmp_path / "record.jsonl"
-
-        for _ in range(2):
-            assert run("check", RIGHT, *NARROW, "-o", record).exit_code == 0
-
-        assert len(read_runs(record)) == 1
 
     def test_existing_file_is_kept_if_no_adapter_starts(self, tmp_path: Path) -> None:
         record, other = tmp_path / "record.jsonl", tmp_path / "other.jsonl"
@@ -424,26 +375,6 @@ class TestRecords:
 
         assert result.exit_code == 3
         assert result.stderr.count("does not start") == 2
-
-    def test_exit_code_is_3_if_the_record_cannot_be_written(self, tmp_path: Path) -> None:
-        result = run("check", RIGHT, *NARROW, "-o", tmp_path / "no" / "such" / "folder.jsonl")
-
-        assert result.exit_code == 3
-        assert "Cannot write the record" in result.stderr
-
-    @pytest.mark.thorough(sample=0)
-    @pytest.mark.parametrize(
-        "arguments",
-        [
-            ["accuracy", RIGHT, "--op", "clip_by_norm", "--dtype", "float32", "--largest", "100"],
-            ["repro", str(PUBLISHED), "global-norm.negative-threshold-refused/minus-one/float32"],
-        ],
-    )
-    def test_command_that_cannot_write_shows_no_traceback(self, arguments: list[str], tmp_path: Path) -> None:
-        result = run(*arguments, "-o", tmp_path / "nowhere" / "x")
-
-        assert result.exit_code in (2, 3)
-        assert "nowhere" in result.stderr
 
     def test_accuracy_without_measurements_writes_no_file(self, tmp_path: Path) -> None:
         (tmp_path / "page.md").write_text("good", encoding="utf-8")
@@ -505,12 +436,6 @@ class TestRecords:
         assert "no judged cells" in result.stderr
         assert " As expected." not in result.stdout
 
-    def test_folder_without_records_is_reported(self, tmp_path: Path) -> None:
-        result = run("summary", tmp_path)
-
-        assert result.exit_code == 3
-        assert "There is no record" in result.stderr
-
     @pytest.mark.thorough(sample=0)
     def test_several_jobs_give_the_same_cells_in_the_same_order(self, tmp_path: Path) -> None:
         found = []
@@ -522,25 +447,6 @@ class TestRecords:
 
         assert found[0] == found[1]
         assert len(found[0]) > 20
-
-    @pytest.mark.thorough(sample=1)
-    @pytest.mark.parametrize("cut", ["footer", "middle", "half a line", "empty"])
-    def test_exit_code_is_3_for_a_record_that_is_cut_short(self, cut: str, right_text: str, tmp_path: Path) -> None:
-        record = tmp_path / "record.jsonl"
-        lines = right_text.splitlines(keepends=True)
-        kept = {
-            "footer": lines[:-1],
-            "middle": lines[:2] + lines[3:],
-            "half a line": [*lines[:-1], lines[-1][:20]],
-            "empty": [],
-        }
-        record.write_text("".join(kept[cut]), encoding="utf-8")
-
-        result = run("summary", record)
-
-        assert result.exit_code == 3, result.output
-        assert "record.jsonl" in result.stderr
-        assert "Traceback" not in result.output
 
     def test_good_records_are_shown_despite_a_bad_one(self, right_text: str, tmp_path: Path) -> None:
         good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
@@ -566,8 +472,9 @@ LONG = "a" * 300
         (["check", RIGHT, *NARROW, "-o", LONG], 3),
         (["check", RIGHT, *NARROW, "-o", f"{LONG}/"], 3),
         (["accuracy", RIGHT, "--largest", "100", "-o", f"{LONG}/x"], 2),
+        (["repro", str(PUBLISHED), "global-norm.negative-threshold-refused/minus-one/float32", "-o", f"{LONG}/x"], 3),
     ],
-    ids=["check", "diff-adapter", "diff-record", "output", "folder", "accuracy"],
+    ids=["check", "diff-adapter", "diff-record", "output", "folder", "accuracy", "repro"],
 )
 def test_name_that_is_too_long_for_a_file_shows_no_traceback(
     arguments: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -604,20 +511,6 @@ class TestDeclaredFormula:
 
         assert result.exit_code == 0, result.output
         assert "declared" in result.stdout
-
-    def test_other_formula_is_a_failure(self) -> None:
-        result = run("check", "ported:clip", *self.RULE, "--formula", "coefficient:1e-6")
-
-        assert result.exit_code == 1, result.output
-        assert "0.001" in result.stdout
-
-    @pytest.mark.parametrize("text", ["coefficient:", "coefficient:-1", "torch:1e-6", "coefficient:1e-6\x1b[31m"])
-    def test_invalid_formula_is_refused(self, text: str) -> None:
-        result = run("check", "ported:clip", *self.RULE, "--formula", text)
-
-        assert result.exit_code == 2
-        assert "is not a formula such as 'coefficient:1e-6'" in result.stderr
-        assert "\x1b" not in result.stderr
 
 
 class TestFilesBesideAnAdapter:
@@ -674,28 +567,16 @@ class TestFilesBesideAnAdapter:
         assert {cell["quote"] for cell in documented} == {"min raises"}
         assert all(cell["input"]["gradients"] for cell in documented)
 
-    @pytest.mark.parametrize(
-        ("kind", "text", "said"),
-        [
-            ("expectations", "[[known", "broken_0.expectations.toml is not TOML"),
-            (
-                "expectations",
-                "[[known]]",
-                " broken_1.expectations.toml, [[known]] 1: subjects: this field is missing",
-            ),
-            ("claims", "[[claim", "broken_2.claims.toml is not TOML"),
-            ("claims", "[[claim]]", "A claim in broken_3.claims.toml lacks 'subject'"),
-        ],
-    )
-    def test_unreadable_file_is_wrong_usage(self, kind: str, text: str, said: str, folder: Path) -> None:
-        name = said.partition(".")[0].rpartition(" ")[2]
-        (folder / f"{name}.{kind}.toml").write_text(text, encoding="utf-8")
-        (folder / f"{name}.py").write_bytes((folder / "my_adapter.py").read_bytes())
+    @pytest.mark.parametrize("kind", ["expectations", "claims"])
+    def test_unreadable_file_is_wrong_usage(self, kind: str, folder: Path) -> None:
+        # A process reads the files beside an adapter only once.
+        (folder / f"broken_{kind}.py").write_bytes((folder / "my_adapter.py").read_bytes())
+        (folder / f"broken_{kind}.{kind}.toml").write_text("[[known", encoding="utf-8")
 
-        result = run("check", f"{name}.py")
+        result = run("check", f"broken_{kind}.py")
 
         assert result.exit_code == 2
-        assert said in " ".join(result.stderr.split())
+        assert f"broken_{kind}.{kind}.toml is not TOML" in " ".join(result.stderr.split())
 
     def test_nothing_is_proposed_without_the_known_failures_of_the_record(self, folder: Path) -> None:
         entry = 'subjects = ["*"]\nrules = ["value.bounds/*"]\nreason = "r"\nurl = "u"\nchecked = ""'
@@ -736,37 +617,18 @@ class TestFormats:
         record.write_text(wrong_text, encoding="utf-8")
         return record
 
-    def test_output_without_a_terminal_has_no_escape_codes(self, record: Path) -> None:
-        result = run("summary", record)
-
-        assert result.exit_code == 1
-        assert "rules kept 0 of 1 tested; 1 broken by 1 finding." in result.stdout
-        assert "\x1b" not in result.stdout
-
-    def test_json_is_json(self, record: Path) -> None:
-        result = run("summary", record, "--format", "json")
-
-        assert result.exit_code == 1
-        assert isinstance(json.loads(result.stdout), dict | list)
-
     def test_junit_is_xml_with_the_failure(self, record: Path) -> None:
         root = ElementTree.fromstring(run("summary", record, "--format", "junit").stdout)
 
         assert len(list(root.iter("testcase"))) == 3
         assert len(list(root.iter("failure"))) == 1
 
-    def test_markdown_is_a_table(self, record: Path) -> None:
-        markdown = run("summary", record, "--format", "markdown").stdout
+    def test_check_prints_the_same_as_summary(self, wrong: tuple[Result, Path]) -> None:
+        checked, summed = wrong[0], run("summary", wrong[1])
 
-        assert re.search(r"^\|( *:?-+:? *\|)+$", markdown, re.MULTILINE)
-        assert "each-tensor-alone" in markdown
-
-    def test_check_prints_the_same_as_summary(self, tmp_path: Path) -> None:
-        record = tmp_path / "record.jsonl"
-
-        checked = run("check", WRONG, *NARROW, "-o", record, "--format", "markdown")
-
-        assert checked.stdout == run("summary", record, "--format", "markdown").stdout
+        assert checked.stdout.endswith(summed.stdout)
+        assert summed.exit_code == 1
+        assert "\x1b" not in summed.stdout
 
 
 class TestOtherVerbs:
@@ -777,28 +639,11 @@ class TestOtherVerbs:
         assert "Exit codes" in result.stdout
         assert set(VERBS) <= set(result.stdout.split())
 
-    @pytest.mark.parametrize("group", [[], ["expectations"]])
-    def test_help_does_not_cut_summaries(self, group: list[str]) -> None:
-        assert "..." not in run(*group, "--help").stdout.partition("\nCommands:\n")[2]
-
-    @pytest.mark.parametrize(
-        ("verb", "example"),
-        [
-            ([], "  gradclip check torch --venv     one framework, in an environment made for it"),
-            (["check"], "  gradclip check my.module:clip --op clip_by_norm --deep --seed 7"),
-        ],
-    )
-    def test_help_keeps_each_example_on_its_own_line(self, verb: list[str], example: str) -> None:
-        assert example in run(*verb, "--help").stdout.splitlines()
-
     @pytest.mark.parametrize("verb", [[], *([verb] for verb in VERBS), ["expectations", "update"]], ids=str)
     def test_help_fits_80_columns(self, verb: list[str]) -> None:
         result = CliRunner().invoke(gradclip, [*verb, "--help"], terminal_width=80)
 
         assert max(map(len, result.stdout.splitlines())) <= 80
-
-    def test_version_option_exists(self) -> None:
-        assert run("--version").exit_code == 0
 
     def test_package_runs_as_a_module(self) -> None:
         command = [sys.executable, "-m", "gradclip_conformance", "--version"]
@@ -859,39 +704,9 @@ class TestOtherVerbs:
 
         assert says in " ".join(result.stdout.partition("Expected:")[2].split())
 
-    def test_show_proposes_the_misspelt_rule(self) -> None:
-        result = run("show", "norm.zero-grad")
-
-        assert result.exit_code == 2
-        assert "norm.zero-gradient" in result.stderr
-
-    def test_show_proposes_cases_of_the_rule_that_was_meant(self) -> None:
-        result = run("show", "global-norm.at-threshold/tree-four-five/float32")
-
-        assert result.exit_code == 2
-        assert "Did you mean global-norm.at-threshold/three-four-five/float32" in result.stderr
-
-    @pytest.mark.parametrize(
-        ("arguments", "said"),
-        [
-            (["show", "at-threshold"], "norm.at-threshold, global-norm.at-threshold, block-rms.at-threshold"),
-            (["show", "global-norm"], "`gradclip rules global-norm` lists its"),
-            (["show", "at-treshold"], "global-norm.at-threshold"),
-            (["rules", "global-norm.at-treshold"], "Did you mean global-norm.at-threshold"),
-        ],
-    )
-    def test_misspelt_rule_is_found_across_operations(self, arguments: list[str], said: str) -> None:
-        result = run(*arguments)
-
-        assert result.exit_code == 2
-        assert said in " ".join(result.stderr.split())
-
     @pytest.mark.parametrize("name", ["global-norm", "global_norm", "clip_by_global_norm", "global-norm."])
     def test_rules_takes_an_operation_in_any_spelling(self, name: str) -> None:
         assert run("rules", name).stdout == run("rules", "global-norm.*").stdout
-
-    def test_rules_takes_the_name_of_a_rule_in_each_operation(self) -> None:
-        assert "\n6 rules, " in run("rules", "at-threshold").stdout
 
     def test_repro_of_a_rule_shows_its_first_failing_cell(self, tmp_path: Path) -> None:
         function, record = tmp_path / "half_module.py", tmp_path / "record.jsonl"
@@ -916,6 +731,7 @@ class TestOtherVerbs:
 
         assert all(rule.id in listed for rule in rules.load())
         assert "\n1 rule, " in run("rules", "value.bounds").stdout
+        assert "\n6 rules, " in run("rules", "at-threshold").stdout
         assert "value.bounds" in some
         assert "norm.at-threshold" not in some
 
@@ -926,34 +742,15 @@ class TestOtherVerbs:
         assert {"numpy", "optax", "torch", "paddle", "paddle-fluid", "tensorflow"} <= set(result.stdout.split())
         assert not re.search("-$", result.stdout, re.MULTILINE)
 
-    def test_adapters_lists_all_that_an_environment_gets(self) -> None:
-        listed = run("adapters").stdout
-
-        # npm installs the first. pip installs the second without its own requirements.
-        assert "numpy, @tensorflow/tfjs@4.22.0" in listed
-        assert "deepspeed==0.19.8" in listed
-
     def test_smoke_runs_one_case_for_each_subject(self) -> None:
         result = run("smoke", "numpy")
 
         assert result.exit_code == 0, result.output
         assert "pass" in result.stdout
 
-    def test_exit_code_of_smoke_is_3_if_the_adapter_does_not_start(self) -> None:
-        result = run("smoke", DEAD)
-
-        assert result.exit_code == 3
-        assert "does not start" in result.stderr
-
 
 class TestCompletion:
     """Check the completion that docs/how-to/ci.md shows."""
-
-    @pytest.mark.parametrize("shell", ["zsh", "fish"])
-    def test_script_names_the_command(self, shell: str) -> None:
-        done = complete(f"{shell}_source")
-
-        assert "_GRADCLIP_COMPLETE" in done or "gradclip_completion" in done
 
     @pytest.mark.parametrize(
         ("words", "offered"),

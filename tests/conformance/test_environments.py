@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import platformdirs
 import pytest
 from click.testing import CliRunner, Result
 from filelock import FileLock
@@ -49,16 +48,6 @@ def read_marks(process: subprocess.Popen[str]) -> str:
     assert process.returncode == 0
     subprocess.run([python.strip(), "-c", "import pip"], check=True)
     return Path(python.strip()).with_name("marks").read_text()
-
-
-def test_folder_is_in_the_users_cache_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GRADCLIP_VENVS", raising=False)
-    assert (
-        environments.find_environments_folder() == platformdirs.user_cache_path("gradclip", appauthor=False) / "venvs"
-    )
-
-    monkeypatch.setenv("GRADCLIP_VENVS", str(tmp_path))
-    assert environments.find_environments_folder() == tmp_path.resolve()
 
 
 @pytest.mark.thorough(sample=0)

@@ -80,12 +80,6 @@ class TestValues:
 
         assert (found.status, found.ulp) == ("pass", 0.0)
 
-    def test_unchanged_gradients_above_the_threshold_fail(self) -> None:
-        found = judge_answers(build_case(expect("values"), TRIANGLE, clip_norm=2.5), [make_array(TRIANGLE)])
-
-        assert (found.status, found.behaviour) == ("fail", "unchanged")
-        assert "gradient 0" in found.detail
-
     @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
     @pytest.mark.parametrize("order", ["coefficient", "product", "quotient"])
     def test_clip_in_the_dtype_itself_with_a_rounded_norm_passes(self, dtype: str, order: str) -> None:
@@ -316,9 +310,6 @@ class TestClipByValue:
 
         assert found.status == "fail"
 
-    def test_nan_that_became_a_bound_fails(self) -> None:
-        assert judge_answers(self.build_bounded_case(nan, max=1.0), [make_array([1.0])]).status == "fail"
-
 
 class TestSubnormals:
     unit = 2.0**-149
@@ -374,9 +365,6 @@ class TestReturnedNorm:
         assert self.judge_norm(None, TRIANGLE) == "fail"
         assert self.judge_norm(make_array([5.0, 5.0]), TRIANGLE) == "fail"
         assert self.judge_norm(Array("complex64", (), b"\0" * 8), TRIANGLE) == "fail"
-
-    def test_norm_after_the_clip_fails(self) -> None:
-        assert self.judge_norm(make_array([1.0], shape=()), TRIANGLE) == "fail"
 
     def test_integer_zero_as_the_norm_of_no_gradients_passes(self) -> None:
         assert self.judge_norm(Array.of(np.array(0))) == "pass"
@@ -459,9 +447,6 @@ class TestForm:
         assert found.status == "fail"
         assert said in found.detail
 
-    def test_kept_form_passes(self) -> None:
-        assert judge_answers(self.asked, [round_array([0.6, 0.8]), None]).status == "pass"
-
     def test_sparse_gradient_may_come_back_dense(self) -> None:
         sparse = replace(make_tensor([3.0, 4.0], "float32", (2, 1)), rows=(0, 2), height=4)
         asked = make_case(
@@ -500,26 +485,6 @@ class TestNotSilent:
 
         assert judge_answers(asked, [make_array([nan]), make_array([1.5, 2.0])]).status == "pass"
         assert judge_answers(asked, [make_array([nan]), make_array([nan, nan])]).status == "fail"
-
-
-class TestRaises:
-    unchanged = (make_array([nan]),)
-
-    @pytest.mark.parametrize("atomic", [False, True])
-    def test_requested_error_is_required(self, atomic: bool) -> None:
-        asked = build_case(expect("raises-on-nonfinite", atomic=atomic), [nan], clip_norm=1.0, error_if_nonfinite=True)
-
-        assert judge_answers(asked, Raised("RuntimeError", "", self.unchanged)).status == "pass"
-        assert judge_answers(asked, [make_array([nan])]).status == "fail"
-        changed = "fail" if atomic else "pass"
-        assert judge_answers(asked, Raised("RuntimeError", "", (make_array([0.0]),))).status == changed
-
-    def test_negative_threshold_is_refused(self) -> None:
-        asked = build_case(expect("refused"), TRIANGLE, clip_norm=-1.0)
-
-        assert judge_answers(asked, Raised("ValueError", "negative")).status == "pass"
-        found = judge_answers(asked, [round_array([-0.6, -0.8])])
-        assert (found.status, found.behaviour) == ("fail", "sign-flipped")
 
 
 class TestEffects:

@@ -30,6 +30,7 @@ def check(function: Any, mesh: str, **options: Any) -> Any:
     return check_clipper(function, op="clip_by_global_norm", mesh=MESHES[mesh], isolated=False, **options)
 
 
+@pytest.mark.thorough(sample=6)
 @pytest.mark.parametrize("mesh", MESHES)
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_function_is_not_blamed(name: str, mesh: str) -> None:
@@ -87,6 +88,7 @@ def test_right_clip_of_partial_gradients_is_not_blamed(mesh: str) -> None:
     assert sum(result["status"] == "pass" for result in results) > 5
 
 
+@pytest.mark.thorough(sample=6)
 @pytest.mark.parametrize("mesh", MESHES)
 @pytest.mark.parametrize("name", RIGHT)
 def test_clip_that_takes_addends_for_parts_is_found(name: str, mesh: str) -> None:

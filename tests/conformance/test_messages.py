@@ -43,8 +43,13 @@ def test_answers_are_read() -> None:
         ({**RAISED, "inputs": encode_arrays([ARRAY])}, "1 `inputs` for a call of 2 gradients"),
         (encode_reply(Reply((ARRAY, None), inputs=(ARRAY,)), 7), "1 `inputs` for a call of 2 gradients"),
         ("no JSON", "The host's answer is not a message"),
+        ({"message": "thought", "number": 7}, "it has no known `message`"),
+        ({"message": "reply", "number": 7}, "gradients"),
+        ({"message": "bye"}, "answered call None"),
+        ({**RAISED, "text": None, "inputs": None}, "$.text must be string"),
+        ({**encode_reply(Reply((ARRAY, None)), 7), "warnings": ["x"] * 10_000}, "10,000 warnings in a message"),
     ],
-    ids=["other-call", "no-answer", "inputs-of-an-error", "inputs-of-a-reply", "no-json"],
+    ids=lambda value: str(value)[:30],
 )
 def test_answer_that_breaks_the_protocol_counts_as_a_death(message: dict[str, Any] | str, says: str) -> None:
     answer = read(message)

@@ -198,12 +198,6 @@ def test_second_oracle_supports_other_norms(p: float) -> None:
     assert float(gradient.list_fractions()[0] * bounds.middle) == 3.0
 
 
-def test_invalid_orders_of_a_norm_are_refused() -> None:
-    for p in (0.0, -2.0, math.nan):
-        with pytest.raises(ValueError, match="no norm of order"):
-            arbitrary_precision.compute_norm([decode_exactly([1.0])], p)
-
-
 def _tamper_with(clipped: Clipped) -> list[tuple[str, Clipped]]:
     """Return answers with the smallest errors that an oracle could make, each with a phrase of its message."""
     (gradient,) = clipped.gradients

@@ -26,12 +26,13 @@ def clip(grads: Any, *, clip_norm: float) -> Any:
     [
         ({"op": "clip_by_norms"}, "Unknown `op` 'clip_by_norms'; choose one of clip_by_value, "),
         ({"dtypes": ["float32", "float23"]}, "Unknown dtype float23; choose among float16, "),
-        ({"timeout": 0}, "`timeout` is a number of seconds above 0; got 0"),
+        *(({"timeout": timeout}, "`timeout` is a number of seconds above 0") for timeout in (0, -1, float("nan"))),
         ({"memory": "4G", "isolated": False}, "leave out `isolated=False`"),
         ({"memory": "much"}, "'much' is not a size of memory; write 4G"),
+        *(({"memory": memory}, "of memory") for memory in ("4X", "-1G", "1", "9" * 400, 0)),
         ({"formula": "eps:1"}, "is not a formula such as"),
     ],
-    ids=["op", "dtypes", "timeout", "memory-here", "memory", "formula"],
+    ids=lambda value: str(value)[:30],
 )
 def test_invalid_argument_is_refused_with_what_to_give(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
@@ -54,11 +55,14 @@ from gradclip_conformance import check_clipper
 def clip(grads, *, max):
     return [grad.clip(-max, max) for grad in grads]
 
-try:
-    print(check_clipper(clip, op="clip_by_value", dtypes=["float32"], rule="value.zero-threshold", isolated=True))
-except Exception as error:
-    print(f"{type(error).__name__}: {error}")
-    raise
+for isolated in (None, True):
+    try:
+        made = check_clipper(
+            clip, op="clip_by_value", dtypes=["float32"], rule="value.zero-threshold/*", isolated=isolated
+        )
+        print(made.isolated, made.note)
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}")
 """
 
 
@@ -76,9 +80,10 @@ def test_error_names_a_module_that_starts_a_check_when_imported(tmp_path: Path) 
         timeout=600,
     )
 
-    assert done.returncode == 1
-    assert "while the process of another check imports it." in done.stdout
-    assert "Put the call under `if __name__ == '__main__':`." in done.stdout
+    here, isolated = done.stdout.splitlines()
+    assert here.startswith("False The function ran in this process")
+    assert all("while the process of another check imports it" in one for one in (here, isolated))
+    assert "Put the call under `if __name__ == '__main__':`." in isolated
 
 
 @pytest.mark.parametrize(

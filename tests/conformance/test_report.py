@@ -25,15 +25,6 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def break_off(lines: list[str]) -> list[str]:
-    """Return the lines of a record as if the run had been broken off before its last cell."""
-    *kept, last, end = lines
-    cell, footer = json.loads(last), json.loads(end)
-    counts = {status: count - (status == cell["status"]) for status, count in footer["counts"].items()}
-    footer |= {"finished": footer["finished"] - 1, "counts": {name: count for name, count in counts.items() if count}}
-    return [*kept, json.dumps({**footer, "incomplete": True, "not_run": [[cell["subject"], cell["case"]]]})]
-
-
 def report(*arguments: object) -> Result:
     """Run the verb."""
     return CliRunner().invoke(gradclip, ["report", *map(str, arguments)])
@@ -51,44 +42,6 @@ def test_site_of_a_folder_names_the_file_to_open(record: Path, tmp_path: Path) -
 def join_lines(result: Result) -> str:
     """Return the output on one line, because long lines are wrapped."""
     return " ".join(result.output.split())
-
-
-@pytest.mark.parametrize(
-    ("damage", "says"),
-    [
-        (lambda lines: lines[:-1], "has no footer"),
-        (break_off, "was broken off"),
-        (lambda lines: [json.dumps({**json.loads(lines[0]), "schema": 2}), *lines[1:]], "Upgrade gradclip-spec"),
-        (lambda lines: [lines[0], *lines[2:]], "lacks cells"),
-        (lambda lines: ["[" * 1000], "recursion"),
-    ],
-    ids=["cut", "broken off", "newer", "lacking", "deep"],
-)
-def test_damaged_record_is_refused_by_name(damage: object, says: str, record: Path, tmp_path: Path) -> None:
-    assert callable(damage)
-    broken = tmp_path / "broken.jsonl"
-    broken.write_text("\n".join(damage(record.read_text("utf-8").splitlines())), encoding="utf-8")
-
-    result = report(record, broken, "-o", tmp_path / "site")
-
-    assert result.exit_code == 3
-    assert says in join_lines(result)
-    assert "broken.jsonl" in join_lines(result)
-    assert not (tmp_path / "site").exists()
-
-
-def test_run_that_is_given_twice_is_refused(record: Path, tmp_path: Path) -> None:
-    result = report(record, record, "-o", tmp_path / "site")
-
-    assert result.exit_code == 2
-    assert "is given twice" in join_lines(result)
-
-
-def test_folder_without_records_is_wrong_usage(tmp_path: Path) -> None:
-    result = report(tmp_path, "-o", tmp_path / "site")
-
-    assert result.exit_code == 2
-    assert "There is no record" in join_lines(result)
 
 
 @pytest.mark.parametrize("named", ["the folder", "the record"])

@@ -21,13 +21,14 @@ from gradclip_reports.render import FORMATS
 
 Lines = list[dict[str, Any]]
 
-#: Each verb that reads a record, with the record and its case as `{0}` and `{1}`.
+#: Each verb that reads a record, with the record, its case and a folder to write as `{0}`, `{1}` and `{2}`.
 VERBS = [
     *(["summary", "{0}", "--format", name] for name in FORMATS),
     ["summary", "-v", "{0}"],
     *(["diff", "{0}", "{0}", "--format", name] for name in ("terminal", "markdown", "json")),
     ["repro", "{0}", "{1}"],
     ["expectations", "update", "{0}"],
+    ["report", "{0}", "-o", "{2}"],
 ]
 CASE = "norm.at-threshold/three-four-five/float32"
 
@@ -60,7 +61,7 @@ def lines(record: str) -> Lines:
 
 def run(verb: list[str], path: Path) -> Result:
     """Run a verb on a record, and require that it ends without a traceback and without a control character."""
-    result = CliRunner().invoke(gradclip, [word.format(path, CASE) for word in verb], color=True)
+    result = CliRunner().invoke(gradclip, [word.format(path, CASE, path.parent / "site") for word in verb], color=True)
     assert isinstance(result.exception, SystemExit | None), result.exception
     assert "Traceback" not in result.output
     for text in (result.stdout, result.stderr):
@@ -122,6 +123,7 @@ def test_record_that_cannot_be_trusted_is_refused_by_name(
     assert "record.jsonl" in result.stderr
     assert re.search(says, result.stderr), result.stderr
     assert result.stdout == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["record.jsonl"]
 
 
 @pytest.mark.thorough(sample=6)
@@ -144,7 +146,7 @@ def test_hostile_texts_act_nowhere(
     if "markdown" in verb:
         outside_code = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", result.stdout)
         assert "<script" not in outside_code.replace(r"\<", "")
-    assert [path.name for path in tmp_path.iterdir()] == ["record.jsonl"]
+    assert {path.name for path in tmp_path.iterdir()} <= {"record.jsonl", "site"}
 
 
 @pytest.mark.thorough(sample=6)

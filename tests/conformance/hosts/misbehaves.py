@@ -55,16 +55,6 @@ def return_nothing(right: Reply) -> None:
     """Forget the return statement."""
 
 
-def return_a_list(right: Reply) -> list[Any]:
-    """Return a list instead of a reply."""
-    return list(right.gradients)
-
-
-def hold_numpy_arrays(right: Reply) -> Reply:
-    """Put NumPy arrays into the reply, a common mistake in a first adapter."""
-    return Reply(tuple(array.numpy() for array in right.gradients if array is not None))  # type: ignore[misc]
-
-
 def return_gigabytes(right: Reply) -> Reply:
     """Return an array far larger than the input."""
     return Reply((Array("float32", (1 << 24,), bytes(1 << 26)),))
@@ -83,25 +73,6 @@ def raise_in_the_framework(right: Reply) -> Reply:
         message = "not implemented on this device"
         raise NotImplementedError(message)
     return right
-
-
-def add_an_axis(right: Reply) -> Reply:
-    """Return gradients with a wrong shape."""
-    values = [array.numpy().reshape(1, -1) for array in right.gradients if array is not None]
-    return replace(right, gradients=tuple(Array.of(one) for one in values))
-
-
-def return_none_first(right: Reply) -> Reply:
-    """Return None instead of the first gradient."""
-    return replace(right, gradients=(None, *right.gradients[1:]))
-
-
-def send_other_bytes(right: Reply) -> Reply:
-    """Send float64 bytes and declare them float32."""
-    arrays = [array for array in right.gradients if array is not None]
-    wide = [array.numpy().astype("<f8").tobytes() for array in arrays]
-    lies = [Array(array.dtype, array.shape, data) for array, data in zip(arrays, wide, strict=True)]
-    return replace(right, gradients=tuple(lies))
 
 
 def send_too_few_bytes(right: Reply) -> Reply:

@@ -267,6 +267,14 @@ class Maker:
             ("minus-one-as-integer", gradients, -1),
             expectation=expect("refused"),
         )
+        yield from self.refused_scalar(gradients)
+
+    def refused_scalar(self, gradients: Sequence[Gradient]) -> Iterator[Case]:
+        """Yield a case of a negative threshold that is a NumPy scalar. `float` is a base of float64's scalars only."""
+        if self.dtype == "float32":
+            row: Row = ("minus-one-as-scalar", gradients, -1.0, {"threshold_as": "numpy-float32"})
+            refused, needs = expect("refused"), ["threshold_kinds"]
+            yield from self.table("negative-threshold-refused", row, expectation=refused, needs=needs)
 
     def large_scalars(
         self, gradients: Gradient | Sequence[Gradient], threshold: float = 300.0, variant: str = "square-beyond-range"

@@ -59,6 +59,7 @@ def _make_invalid_norms(make: Maker) -> Iterator[Case]:
         *((f"minus-one-norm-{name}", tensors, -1.0, {"norm_type": p}) for name, p in orders.items()),
         expectation=REFUSED,
     )
+    yield from make.refused_scalar(tensors)
     yield make.case("nan-threshold", "nan", tensors, math.nan, RECORDED)
 
 

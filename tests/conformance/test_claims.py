@@ -69,16 +69,6 @@ def test_claim_applies_to_its_subjects_and_rules_only() -> None:
     )
 
 
-def test_claim_may_name_a_subject_with_brackets() -> None:
-    name = "torch.nn.utils.clip_grad_norm_[foreach=True]"
-
-    assert change_claim(subject=name).speaks_of("global-norm.scaled-above/small/float32", name)
-    assert not change_claim(subject=name).speaks_of("global-norm.scaled-above/small/float32", name[:-1])
-    assert not change_claim(subject=name).speaks_of(
-        "norm.scaled-above/small/float32", "torch.nn.utils.clip_grad_norm_f"
-    )
-
-
 def test_claim_does_not_apply_to_excluded_rules() -> None:
     claim = change_claim(rules=("norm.*",), exclude=("norm.nan-*", "norm.zero-gradient/one/*"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from gradclip_conformance.oracle.formats import (
     FORMATS,
     compute_power_of_two,
     decode_bits,
-    decode_doubles,
     encode,
     measure_distance,
     next_up,
@@ -76,16 +74,6 @@ def test_norm_that_is_irrational_is_enclosed(p: float) -> None:
     halves = int(2 * p)
     assert bounds.lower**halves <= power**2 <= bounds.upper**halves
     assert bounds.upper - bounds.lower <= bounds.lower / 2**255
-
-
-def test_norm_of_several_tensors_is_the_norm_of_all_elements() -> None:
-    tensors = [decode_exactly(1.0), decode_exactly(), decode_exactly(2.0**-30, -7.0), decode_exactly(2.0**40)]
-    together = decode_exactly(1.0, 2.0**-30, -7.0, 2.0**40)
-
-    for p in (0.5, 1.0, 2.0, 2.5, 3.0, math.inf):
-        apart, whole = exact.compute_norm(iter(tensors), p), exact.compute_norm([together], p)
-        assert max(apart.lower, whole.lower) <= min(apart.upper, whole.upper)
-        assert abs(apart.middle - whole.middle) <= whole.middle / 2**250
 
 
 @pytest.mark.parametrize("p", [0.0, -1.0, 0.3, math.pi, math.nan, -math.inf])
@@ -291,15 +279,3 @@ def test_distances_of_nan_infinity_and_zeros_are_zero_or_infinite(count: int) ->
 
 def test_largest_distance_of_no_elements_is_zero() -> None:
     assert bulk.measure_largest_distance(b"", ExpectedArray(decode_exactly()), "float32") == (0.0, -1)
-
-
-@pytest.mark.parametrize("dtype", FORMATS)
-def test_rounded_number_is_at_most_half_an_ulp_away(dtype: str) -> None:
-    values = decode_exactly(*(float(k) for k in range(-20, 21)), dtype=dtype)
-    expected = get_only(exact.clip_by_norm(values, 3.0))
-
-    answer = round_elements(expected, dtype)
-
-    assert bulk.measure_largest_distance(answer, expected, dtype)[0] <= 0.5
-    doubles = decode_doubles(answer, dtype).tolist()
-    assert all(low < high for low, high in pairwise(doubles))

@@ -23,7 +23,6 @@ from gradclip_conformance.oracle.formats import (
     measure_distance,
     next_down,
     next_up,
-    read_bits,
     round_to,
     ulp,
 )
@@ -162,20 +161,6 @@ def test_round_to_overflows_at_the_middle_above_the_largest(dtype: str) -> None:
     assert round_to(-middle, form) == form.infinity_bits | form.sign_bit
     assert round_to(middle - compute_power_of_two(-3000), form) == form.infinity_bits - 1
     assert round_to(Fraction(10) ** 5000, form) == form.infinity_bits
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_round_to_agrees_with_numpy_from_float64(dtype: str) -> None:
-    generator = np.random.default_rng(21)
-    values = generator.standard_normal(5000) * 2.0 ** generator.integers(-40, 17, 5000)
-    with np.errstate(over="ignore"):
-        narrow = values.astype(DTYPES[dtype])
-    # ml_dtypes converts float64 to bfloat16 through float32, which rounds twice.
-    agree = [
-        round_to(Fraction(value), FORMATS[dtype]) == bits
-        for value, bits in zip(values.tolist(), read_bits(narrow.tobytes(), dtype).tolist(), strict=True)
-    ]
-    assert all(agree) or (dtype == "bfloat16" and sum(agree) >= 4990)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)

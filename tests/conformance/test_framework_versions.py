@@ -96,15 +96,6 @@ def test_version_that_is_not_known_gets_the_requirements_of_its_neighbour(
     assert recipe.requirements == requirements
 
 
-def test_version_may_be_in_a_package_of_another_name() -> None:
-    recipe = environments.find_recipe("tensorflow@1.15.5")
-
-    assert recipe is not None
-    assert recipe.framework == "tensorflow==1.15.5"
-    assert recipe.requirements[0] == recipe.framework
-    assert not any("tensorflow-cpu" in one for one in recipe.requirements)
-
-
 @pytest.mark.parametrize(
     ("name", "package"),
     [
@@ -136,15 +127,6 @@ def test_every_older_version_is_older_and_names_its_python() -> None:
         assert known_versions[1:] == list(recipe.others)
         assert all(one.python for one in recipe.others.values())
         assert all(is_version_within(one, f"<{recipe.version}") for one in recipe.others)
-
-
-def test_older_version_is_installed_without_its_own_requirements() -> None:
-    older = environments.read_recipes()["fastai"].others["2.7.19"]
-
-    assert older.alone == ("fastai==2.7.19",)
-    # It would require an older torch.
-    assert any(one.startswith("torch==") for one in older.requirements)
-    assert not any(one.startswith("fastai") for one in older.requirements)
 
 
 def test_package_to_install_alone_must_be_required() -> None:

@@ -162,6 +162,7 @@ def test_host_that_does_not_start_says_why(name: str) -> None:
     with pytest.raises(StartError, match=phrase.replace("`", ".")) as raised:
         HostProcess([*build_host_command(), str(HOSTS / f"{name}.py")], start_seconds=2 if "hangs" in name else LONG)
     assert raised.value.kind == kind
+    assert kind != "broken-adapter" or "Traceback" not in str(raised.value)
 
 
 @pytest.mark.thorough(sample=1)
@@ -174,13 +175,6 @@ def test_greeting_that_breaks_the_protocol_is_refused(name: str) -> None:
 
     assert raised.value.kind == kind
     assert phrase in str(raised.value)
-
-
-def test_error_in_a_declaration_shows_no_traceback() -> None:
-    with pytest.raises(StartError) as raised:
-        HostProcess([*build_host_command(), str(HOSTS / "misspelt_feature.py")], start_seconds=LONG)
-
-    assert "Traceback" not in str(raised.value)
 
 
 def test_every_fake_host_has_an_expected_status() -> None:
@@ -203,12 +197,6 @@ def test_host_that_never_reads_is_ended_in_time() -> None:
 
     assert host.ask(call, 1.0) == TimedOut(1.0)
     host.close()
-
-
-def test_launcher_that_does_not_exist_is_named() -> None:
-    with pytest.raises(StartError, match="Cannot run 'no-such-launcher'") as raised:
-        HostProcess(["no-such-launcher", "fake"])
-    assert raised.value.kind == "no-host"
 
 
 def test_host_that_cannot_be_started_again_costs_the_remaining_cells(tmp_path: Path) -> None:

@@ -62,12 +62,6 @@ def wait_for_cells(record: Path, count: int) -> None:
     pytest.fail(f"{record} did not reach {count} cells")
 
 
-def wait_for_progress(process: subprocess.Popen[str], words: str) -> None:
-    """Wait until the run reports this progress on standard error."""
-    assert process.stderr is not None
-    assert any(words in line for line in process.stderr), f"the run ended and never said {words!r}"
-
-
 def read_lines(record: Path) -> list[dict[str, Any]]:
     """Return the lines of a record."""
     return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
@@ -171,20 +165,6 @@ def test_hosts_that_start_while_a_run_is_stopped_are_ended(
     left = left_behind()
     assert process.returncode == 3, said
     assert not left
-
-
-@pytest.mark.thorough(sample=0)
-def test_several_jobs_are_all_ended(tmp_path: Path) -> None:
-    record = tmp_path / "record.jsonl"
-    process = start(str(HOSTS / "hangs.py"), "-o", str(record), "--jobs", "3")
-    wait_for_progress(process, "2 of 3")
-    time.sleep(0.5)
-
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=LONG)
-
-    assert process.returncode == 3, said
-    assert len(read_partial(record.with_name("record.jsonl.part")).cells) == 2
 
 
 #: A function that is wrong above the threshold, so that some cells pass and others have findings.

@@ -7,11 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any
 
 import pytest
-
-from gradclip_conformance.pytest_plugin import pytest_addoption
 
 HOSTS = Path(__file__).with_name("hosts")
 
@@ -134,30 +132,6 @@ def test_invalid_time_limit_is_refused(seconds: str, run_suite: Callable[..., An
 
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "--gradclip-timeout" in done.stderr
-
-
-@pytest.mark.thorough(sample=0)
-def test_missing_framework_names_the_option_for_another_python(run_suite: Callable[..., Any]) -> None:
-    done = run_suite("--gradclip-adapter", str(HOSTS / "lacks_its_framework.py"))
-
-    assert done.returncode == pytest.ExitCode.INTERRUPTED
-    assert "--gradclip-python EXE" in done.stdout
-
-
-def test_every_option_has_the_prefix_of_the_plugin() -> None:
-    class Group:
-        names: ClassVar[list[str]] = []
-
-        def getgroup(self, *_: str) -> Group:
-            return self
-
-        def addoption(self, name: str, **_: Any) -> None:
-            self.names.append(name)
-
-    pytest_addoption(cast("pytest.Parser", Group()))
-
-    assert Group.names
-    assert all(name.startswith("--gradclip-") for name in Group.names)
 
 
 def test_plugin_imports_the_suite_only_when_used(tmp_path: Path) -> None:

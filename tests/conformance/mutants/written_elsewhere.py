@@ -111,160 +111,146 @@ def by_value(change: Callable[[Any, float, float], Any]) -> Function:
 GLOBAL, NORM, VALUE, RMS = "clip_by_global_norm", "clip_by_norm", "clip_by_value", "clip_by_block_rms"
 AVERAGE, EXAMPLE, UNIT = "clip_by_average_norm", "clip_per_example", "clip_unitwise"
 
-# Another norm.
+#: Other norms: the operation, what is wrong, the causes, and the norm of some gradients.
+NORMS: list[tuple[str, str, str, Norm]] = [
+    (GLOBAL, "by the sum of magnitudes", "other-order", lambda a: norm_p(a, 1)),
+    (GLOBAL, "adds 1e-6 inside the root", "eps-under-root", lambda a: np.sqrt(norm2(a) ** 2 + np.longdouble(1e-6))),
+    (GLOBAL, "by the magnitude of the sum", "signed-powers", lambda a: abs(sum(np.sum(wide(x)) for x in a))),
+    (GLOBAL, "adds 1e-12 to the norm", "eps-in-coefficient", lambda a: norm2(a) + np.longdouble(1e-12)),
+    (GLOBAL, "divides by the count", "other-average", lambda a: norm2(a) / count(a)),
+    (GLOBAL, "counts one less", "mean-of-squares count-off-by-one", lambda a: norm2(a) / np.sqrt(max(count(a) - 1, 1))),
+    (GLOBAL, "averages the norms", "mean-of-norms", lambda a: sum(norm2([x]) for x in a) / max(len(a), 1)),
+    (GLOBAL, "divides the norm by the number of gradients", "norm-divided", lambda a: norm2(a) / max(len(a), 1)),
+    (GLOBAL, "divides the norm by its root", "norm-divided", lambda a: norm2(a) / max(len(a), 1) ** 0.5),
+    (GLOBAL, "measures the first only", "gradients-left-out", lambda a: norm2(a[:1])),
+    (
+        GLOBAL,
+        "sums in float32",
+        "narrower-arithmetic squares-overflow",
+        lambda a: np.longdouble(np.sqrt(np.float32(sum(np.sum(np.square(wide(x))) for x in a)))),
+    ),
+    (
+        GLOBAL,
+        "converts to float16 for the norm",
+        "narrower-arithmetic squares-overflow",
+        lambda a: norm2([np.asarray(x).astype(np.float16) for x in a]),
+    ),
+    (
+        NORM,
+        "by the largest row",
+        "largest-of-norms other-units unexplained",
+        lambda a: max(norm2([r]) for r in np.atleast_2d(a[0])) if a[0].size else 0,
+    ),
+    (NORM, "by the spread", "mean-subtracted", lambda a: norm2([wide(a[0]) - np.mean(wide(a[0]))]) if a[0].size else 0),
+    (
+        NORM,
+        "by the largest singular value of a matrix",
+        "norm-of-matrix",
+        lambda a: np.linalg.norm(a[0], 2) if a[0].ndim == 2 and a[0].size else norm2(a),
+    ),
+    (RMS, "counts one less", "count-off-by-one", lambda a: norm2(a) / np.sqrt(max(count(a) - 1, 1))),
+    (RMS, "counts one more", "count-off-by-one", lambda a: norm2(a) / np.sqrt(count(a) + 1)),
+    (RMS, "divides by the count", "other-average", lambda a: norm2(a) / count(a)),
+    (RMS, "counts the rows", "count-of-axis", lambda a: norm2(a) / np.sqrt(max(len(np.atleast_1d(a[0])), 1))),
+    (
+        RMS,
+        "counts the elements that are not zero",
+        "zeros-not-counted",
+        lambda a: norm2(a) / np.sqrt(max(np.count_nonzero(a[0]), 1)),
+    ),
+    (RMS, "by the mean magnitude", "other-order", lambda a: norm_p(a, 1) / count(a)),
+    (RMS, "by the deviation", "mean-subtracted", lambda a: np.std(wide(a[0])) if a[0].size else 0),
+    (RMS, "adds 1e-6 to the mean", "eps-under-root", lambda a: np.sqrt(norm2(a) ** 2 / count(a) + np.longdouble(1e-6))),
+    (AVERAGE, "by the root mean square", "other-average", lambda a: norm2(a) / np.sqrt(count(a))),
+    (AVERAGE, "takes no root", "no-root other-average unexplained", lambda a: norm2(a) ** 2 / count(a)),
+]
+for operation, name, causes, norm in NORMS:
+    _add(operation, name, by_global(norm) if operation == GLOBAL else by_own(norm), *causes.split())
 
-for operation, make in ((GLOBAL, by_global), (NORM, by_own)):
-    _add(operation, "by the sum of magnitudes", make(lambda a: norm_p(a, 1)), "other-order")
-    _add(
-        operation,
-        "adds 1e-6 inside the root",
-        make(lambda a: np.sqrt(norm2(a) ** 2 + np.longdouble(1e-6))),
-        "eps-under-root",
-    )
-    _add(
-        operation, "by the magnitude of the sum", make(lambda a: abs(sum(np.sum(wide(x)) for x in a))), "signed-powers"
-    )
-
-_add(GLOBAL, "adds 1e-12 to the norm", by_global(lambda a: norm2(a) + np.longdouble(1e-12)), "eps-in-coefficient")
-_add(GLOBAL, "divides by the count", by_global(lambda a: norm2(a) / count(a)), "other-average")
-_add(
-    GLOBAL,
-    "counts one less",
-    by_global(lambda a: norm2(a) / np.sqrt(max(count(a) - 1, 1))),
-    "mean-of-squares",
-    "count-off-by-one",
-)
-_add(GLOBAL, "averages the norms", by_global(lambda a: sum(norm2([x]) for x in a) / max(len(a), 1)), "mean-of-norms")
-_add(
-    GLOBAL,
-    "divides the norm by the number of gradients",
-    by_global(lambda a: norm2(a) / max(len(a), 1)),
-    "norm-divided",
-)
-_add(GLOBAL, "divides the norm by its root", by_global(lambda a: norm2(a) / max(len(a), 1) ** 0.5), "norm-divided")
-_add(GLOBAL, "measures the first only", by_global(lambda a: norm2(a[:1])), "gradients-left-out")
-_add(
-    GLOBAL,
-    "sums in float32",
-    by_global(lambda a: np.longdouble(np.sqrt(np.float32(sum(np.sum(np.square(wide(x))) for x in a))))),
-    "narrower-arithmetic",
-    "squares-overflow",
-)
-_add(
-    GLOBAL,
-    "converts to float16 for the norm",
-    by_global(lambda a: norm2([np.asarray(x).astype(np.float16) for x in a])),
-    "narrower-arithmetic",
-    "squares-overflow",
-)
-_add(
-    NORM,
-    "by the largest row",
-    by_own(lambda a: max(norm2([r]) for r in np.atleast_2d(a[0])) if a[0].size else 0),
-    "largest-of-norms",
-    "other-units",
-    "unexplained",
-)
-_add(
-    NORM,
-    "by the spread",
-    by_own(lambda a: norm2([wide(a[0]) - np.mean(wide(a[0]))]) if a[0].size else 0),
-    "mean-subtracted",
-)
-_add(
-    NORM,
-    "by the largest singular value of a matrix",
-    by_own(lambda a: np.linalg.norm(a[0], 2) if a[0].ndim == 2 and a[0].size else norm2(a)),
-    "norm-of-matrix",
-)
-
-
-# Another scaling.
-
-for operation, make in ((GLOBAL, by_global), (NORM, by_own)):
-    _add(
-        operation, "halves", make(scale=lambda g, c, n: shrink(g, c, n) if n <= c else shrink(g, c / 2, n)), "multiple"
-    )
-    _add(operation, "loses the signs", make(scale=lambda g, c, n: np.abs(shrink(g, c, n))), "signs-lost")
-    _add(
-        operation,
+#: Other scalings: the operation, what is wrong, the causes, and the result for a gradient, a threshold and a norm.
+SCALINGS: list[tuple[str, str, str, Scale]] = [
+    (GLOBAL, "halves", "multiple", lambda g, c, n: shrink(g, c, n) if n <= c else shrink(g, c / 2, n)),
+    (GLOBAL, "loses the signs", "signs-lost", lambda g, c, n: np.abs(shrink(g, c, n))),
+    (
+        GLOBAL,
         "tolerates a tenth of a percent",
-        make(scale=lambda g, c, n: g.copy() if n <= c * 1.001 else shrink(g, c, n)),
         "threshold-tolerance",
-    )
-    _add(
-        operation,
+        lambda g, c, n: g.copy() if n <= c * 1.001 else shrink(g, c, n),
+    ),
+    (
+        GLOBAL,
         "cuts the threshold to a whole number",
-        make(scale=lambda g, c, n: shrink(g, int(c) if np.isfinite(c) else c, n)),
         "threshold-rounded",
-    )
+        lambda g, c, n: shrink(g, int(c) if np.isfinite(c) else c, n),
+    ),
+    (GLOBAL, "flips the signs", "sign-flipped", lambda g, c, n: shrink(g, c, n) if n <= c else -shrink(g, c, n)),
+    (
+        GLOBAL,
+        "starts at twice the threshold",
+        "threshold-tolerance not-clipped",
+        lambda g, c, n: g.copy() if n <= 2 * c else shrink(g, c, n),
+    ),
+    (
+        GLOBAL,
+        "uses isclose",
+        "threshold-tolerance",
+        lambda g, c, n: g.copy() if np.isclose(float(n), c) else shrink(g, c, n),
+    ),
+    (
+        GLOBAL,
+        "rounds the coefficient to two digits",
+        "coefficient-rounded unexplained",
+        lambda g, c, n: g.copy() if n <= c else (wide(g) * np.round(c / n, 2)).astype(g.dtype),
+    ),
+    (GLOBAL, "softly", "unexplained", lambda g, c, n: (wide(g) * np.tanh(c / n) if n else wide(g)).astype(g.dtype)),
+    (
+        GLOBAL,
+        "by c / (c + n)",
+        "unexplained threshold-added",
+        lambda g, c, n: (wide(g) * (c / (n + c)) if np.isfinite(c) and n + c else wide(g)).astype(g.dtype),
+    ),
+    (GLOBAL, "by n - c", "unexplained", lambda g, c, n: shrink(g, c, n) if n <= c else shrink(g, n - c, n)),
+    (
+        GLOBAL,
+        "through float32",
+        "narrower-arithmetic",
+        lambda g, c, n: shrink(g, c, n) if n <= c else shrink(g, c, n).astype(np.float32).astype(g.dtype),
+    ),
+    (GLOBAL, "to zero", "gradients-zeroed", lambda g, c, n: g.copy() if n <= c else np.zeros_like(g)),
+    (
+        GLOBAL,
+        "only what is large",
+        "not-clipped unexplained",
+        lambda g, c, n: shrink(g, c, n) if norm2([g]) > c else g.copy(),
+    ),
+    (NORM, "leaves matrices", "not-clipped unexplained", lambda g, c, n: g.copy() if g.ndim > 1 else shrink(g, c, n)),
+]
+for operation, name, causes, scale in SCALINGS:
+    _add(operation, name, by_global(scale=scale) if operation == GLOBAL else by_own(scale=scale), *causes.split())
 
-_add(
-    GLOBAL,
-    "flips the signs",
-    by_global(scale=lambda g, c, n: shrink(g, c, n) if n <= c else -shrink(g, c, n)),
-    "sign-flipped",
-)
-_add(
-    GLOBAL,
-    "starts at twice the threshold",
-    by_global(scale=lambda g, c, n: g.copy() if n <= 2 * c else shrink(g, c, n)),
-    "threshold-tolerance",
-    "not-clipped",
-)
-_add(
-    GLOBAL,
-    "uses isclose",
-    by_global(scale=lambda g, c, n: g.copy() if np.isclose(float(n), c) else shrink(g, c, n)),
-    "threshold-tolerance",
-)
-_add(
-    GLOBAL,
-    "rounds the coefficient to two digits",
-    by_global(scale=lambda g, c, n: g.copy() if n <= c else (wide(g) * np.round(c / n, 2)).astype(g.dtype)),
-    "coefficient-rounded",
-    "unexplained",
-)
-_add(
-    GLOBAL,
-    "softly",
-    by_global(scale=lambda g, c, n: (wide(g) * np.tanh(c / n) if n else wide(g)).astype(g.dtype)),
-    "unexplained",
-)
-_add(
-    GLOBAL,
-    "by c / (c + n)",
-    by_global(scale=lambda g, c, n: (wide(g) * (c / (n + c)) if np.isfinite(c) and n + c else wide(g)).astype(g.dtype)),
-    "unexplained",
-    "threshold-added",
-)
-_add(
-    GLOBAL,
-    "by n - c",
-    by_global(scale=lambda g, c, n: shrink(g, c, n) if n <= c else shrink(g, n - c, n)),
-    "unexplained",
-)
-_add(
-    GLOBAL,
-    "through float32",
-    by_global(scale=lambda g, c, n: shrink(g, c, n) if n <= c else shrink(g, c, n).astype(np.float32).astype(g.dtype)),
-    "narrower-arithmetic",
-)
-_add(GLOBAL, "to zero", by_global(scale=lambda g, c, n: g.copy() if n <= c else np.zeros_like(g)), "gradients-zeroed")
-_add(
-    GLOBAL,
-    "only what is large",
-    by_global(scale=lambda g, c, n: shrink(g, c, n) if norm2([g]) > c else g.copy()),
-    "not-clipped",
-    "unexplained",
-)
-_add(
-    NORM,
-    "leaves matrices",
-    by_own(scale=lambda g, c, n: g.copy() if g.ndim > 1 else shrink(g, c, n)),
-    "not-clipped",
-    "unexplained",
-)
+#: Other clips by value: what is wrong, the causes, and the result for a gradient and its bounds.
+VALUES: list[tuple[str, str, Callable[[Any, float, float], Any]]] = [
+    ("below only", "value-one-sided", lambda g, low, _: np.maximum(g, low)),
+    ("takes the magnitude", "signs-lost", lambda g, low, high: np.clip(np.abs(g), low, high)),
+    ("ignores the lower bound", "value-bounds-mirrored", lambda g, _, high: np.clip(g, -high, high)),
+    ("zeroes what is outside", "value-outside-zeroed", lambda g, low, high: np.where((g < low) | (g > high), 0, g)),
+    ("by tanh", "unexplained", lambda g, _, high: high * np.tanh(wide(g) / high) if high else g * 0),
+    (
+        "scales the whole gradient",
+        "unexplained",
+        lambda g, _, high: wide(g) * min(1, high / np.max(np.abs(wide(g)))) if np.any(g) else g,
+    ),
+    (
+        "swaps the bounds",
+        "value-bounds-swapped value-bounds-mirrored unexplained",
+        lambda g, low, high: np.clip(g, -high, -low),
+    ),
+]
+for name, causes, limit in VALUES:
+    _add(VALUE, name, by_value(limit), *causes.split())
+
+
+# Another threshold.
 
 
 def budget(power: float) -> Function:
@@ -315,11 +301,11 @@ def scales_excluded(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
 _add(GLOBAL, "scales the excluded", scales_excluded, "excluded-changed")
 
 
-def around(change: Callable[[list[Any]], Any], inner: Function | None = None) -> Function:
+def around(change: Callable[[list[Any]], Any]) -> Function:
     """Return a clip by global norm whose results are changed."""
 
     def clip(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
-        return change((inner or by_global())(grads, clip_norm=clip_norm, need_clip=need_clip))
+        return change(by_global()(grads, clip_norm=clip_norm, need_clip=need_clip))
 
     return clip
 
@@ -412,62 +398,7 @@ def negative(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
 
 
 _add(GLOBAL, "accepts a negative threshold", negative, "negative-threshold")
-
-# By value.
-
-_add(VALUE, "below only", by_value(lambda g, low, _: np.maximum(g, low)), "value-one-sided")
-_add(VALUE, "takes the magnitude", by_value(lambda g, low, high: np.clip(np.abs(g), low, high)), "signs-lost")
-_add(VALUE, "ignores the lower bound", by_value(lambda g, _, high: np.clip(g, -high, high)), "value-bounds-mirrored")
-_add(
-    VALUE,
-    "zeroes what is outside",
-    by_value(lambda g, low, high: np.where((g < low) | (g > high), 0, g)),
-    "value-outside-zeroed",
-)
-_add(VALUE, "by tanh", by_value(lambda g, _, high: high * np.tanh(wide(g) / high) if high else g * 0), "unexplained")
-_add(
-    VALUE,
-    "scales the whole gradient",
-    by_value(lambda g, _, high: wide(g) * min(1, high / np.max(np.abs(wide(g)))) if np.any(g) else g),
-    "unexplained",
-)
-_add(
-    VALUE,
-    "swaps the bounds",
-    by_value(lambda g, low, high: np.clip(g, -high, -low)),
-    "value-bounds-swapped",
-    "value-bounds-mirrored",
-    "unexplained",
-)
-
-# Averages.
-
-_add(RMS, "counts one less", by_own(lambda a: norm2(a) / np.sqrt(max(count(a) - 1, 1))), "count-off-by-one")
-_add(RMS, "counts one more", by_own(lambda a: norm2(a) / np.sqrt(count(a) + 1)), "count-off-by-one")
-_add(RMS, "divides by the count", by_own(lambda a: norm2(a) / count(a)), "other-average")
-_add(
-    RMS,
-    "counts the rows",
-    by_own(lambda a: norm2(a) / np.sqrt(max(len(np.atleast_1d(a[0])), 1))),
-    "count-of-axis",
-)
-_add(
-    RMS,
-    "counts the elements that are not zero",
-    by_own(lambda a: norm2(a) / np.sqrt(max(np.count_nonzero(a[0]), 1))),
-    "zeros-not-counted",
-)
-_add(RMS, "by the mean magnitude", by_own(lambda a: norm_p(a, 1) / count(a)), "other-order")
-_add(RMS, "by the deviation", by_own(lambda a: np.std(wide(a[0])) if a[0].size else 0), "mean-subtracted")
 _add(RMS, "over all gradients", by_global(lambda a: norm2(a) / np.sqrt(count(a))), "norm-of-all", "unexplained")
-_add(
-    RMS,
-    "adds 1e-6 to the mean",
-    by_own(lambda a: np.sqrt(norm2(a) ** 2 / count(a) + np.longdouble(1e-6))),
-    "eps-under-root",
-)
-_add(AVERAGE, "by the root mean square", by_own(lambda a: norm2(a) / np.sqrt(count(a))), "other-average")
-_add(AVERAGE, "takes no root", by_own(lambda a: norm2(a) ** 2 / count(a)), "no-root", "other-average", "unexplained")
 
 
 # Per example.

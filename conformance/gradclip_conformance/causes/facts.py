@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gradclip_adapters.contract import DTYPES, Array
-from gradclip_adapters.operations import OPERATIONS
+from gradclip_adapters.operations import OPERATIONS, Operation
 
 from ..cases.model import Case
 from ..oracle import groups, integers
@@ -44,15 +44,9 @@ __all__ = [
     "Seen",
     "Tensor",
     "bound_norms_after_underflow",
-    "compute_coefficient",
     "compute_plain_coefficient",
     "is_product_over_infinity",
-    "is_right_for_nonfinite",
-    "list_excluded",
-    "overflows",
     "raise_to_power",
-    "say_what_became",
-    "underflows",
 ]
 
 Doubles = npt.NDArray[np.float64]
@@ -218,7 +212,7 @@ class Group:
         divisor = count_divisor(self.seen.case.operation, count)
         if order is not None and divisor > 1:
             # A mean of powers is divided by the number of elements, and a norm outside its root.
-            is_mean = OPERATIONS[self.seen.case.operation].averaging_power == 1
+            is_mean = self.seen.operation.averaging_power == 1
             divisor = 1 if order == math.inf else count if is_mean else count ** int(order)
         return _compute_norm([self.seen.get_values(one) for one in tensors], wanted, divisor)
 
@@ -298,6 +292,94 @@ class Group:
         """Return whether each element is within the error bound of the exact product."""
         return all(tensor.is_scaled_by(factor, self.compute_bound(tensor)) for tensor in self.distinct)
 
+    def compute_coefficient(self, formula: Formula = PLAIN) -> Fraction | None:
+        """Return the coefficient of a formula.
+
+        Return None if an element is not finite, or the threshold is NaN or negative.
+        """
+        if self.total is not None or math.isnan(self.threshold) or self.threshold < 0:
+            return None
+        if formula == PLAIN:
+            return compute_plain_coefficient(self.norm, self.threshold)
+        known = self.seen.prediction.norms[self.tensors[0].index]
+        return None if known is None else integers.compute_coefficient(known, self.threshold, formula)
+
+    def follows(self, formula: Formula, *, careful: bool = False) -> bool:
+        """Return whether the results follow a formula within the error bound. If `careful` is true, use the budget.
+
+        The budget is the error of a careful computation, which is smaller than the bound.
+        """
+        factor = self.compute_coefficient(formula)
+        if factor is None:
+            return False
+        if careful:
+            budget = self.errors.clip_budget + 1
+            return all(tensor.is_scaled_by(factor * self.seen.rate, budget) for tensor in self.distinct)
+        return self.is_scaled_by(factor * self.seen.rate)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether finite gradients are right by the neutral rule, within the error bound."""
+        factor = self.compute_coefficient()
+        if factor is None:
+            return False
+        near = self.seen.prediction.near[self.tensors[0].index]
+        if factor == 1 and not near and self.seen.rate == 1:
+            return all(tensor.kind == "same" or tensor.is_scaled_by(factor, 0.0) for tensor in self.distinct)
+        return self.is_scaled_by(factor * self.seen.rate)
+
+    @cached_property
+    def is_right_for_nonfinite(self) -> bool:
+        """Whether the results are right for a norm that is not finite: NaN everywhere, or each element times zero."""
+        with np.errstate(invalid="ignore"):
+            zeros = all(np.array_equal(tensor.before * 0.0, tensor.after, equal_nan=True) for tensor in self.distinct)
+        return zeros or all(bool(np.isnan(tensor.after).all()) for tensor in self.distinct)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the results are right."""
+        if self.total is None:
+            return self.is_plain
+        # With an infinite threshold, gradients that are not finite may come back unchanged, too.
+        unchanged = self.threshold == math.inf and {tensor.kind for tensor in self.tensors} == {Kind.SAME}
+        return unchanged or (self.threshold >= 0 and self.is_right_for_nonfinite)
+
+    def overflows(self, form: Format) -> bool:
+        """Return whether the sum of powers, or the norm itself, is beyond the range of a format."""
+        limit = form.largest * (1 - compute_power_of_two(-form.precision))
+        if self.norm > limit:
+            return True
+        if self.seen.order == math.inf:
+            return False
+        return raise_to_power(self.norm, self.seen.order) * self.divisor > limit
+
+    def underflows(self, form: Format) -> bool:
+        """Return whether a power or their mean is below the normal numbers of a format, so that it loses digits."""
+        if self.seen.order == math.inf:
+            return False
+        if self.norm and raise_to_power(self.norm, self.seen.order) < form.smallest_normal:
+            return True
+        for tensor in self.distinct:
+            sizes = np.abs(tensor.before[tensor.before != 0])
+            if len(sizes) and raise_to_power(Fraction(float(sizes.min())), self.seen.order) < form.smallest_normal:
+                return True
+        return False
+
+    def describe_effect(self, factor: float) -> str:
+        """Return a word for the effect on the gradients: `unchanged`, `nan`, `zeros`, `infinite` or `other`."""
+        kinds = {tensor.kind for tensor in self.tensors}
+        if kinds == {Kind.SAME}:
+            return "unchanged"
+        if kinds == {Kind.NAN}:
+            return "nan"
+        if self.kinds == {Kind.ZERO}:
+            return "zeros"
+        with np.errstate(all="ignore"):
+            products = all(
+                np.array_equal(tensor.before * factor, tensor.after, equal_nan=True) for tensor in self.distinct
+            )
+        return "infinite" if products and math.isinf(factor) else "other"
+
     @cached_property
     def kinds(self) -> set[Kind]:
         """The kinds of results of the gradients that were not zero or empty."""
@@ -306,15 +388,22 @@ class Group:
 
 @dataclass
 class Seen:
-    """One call that clips by norm, its results, and the exact values that models compare with them."""
+    """One call, its results, and the exact values that models compare with them. All models read these facts."""
 
     case: Case
     results: Sequence[Array | None]
-    prediction: Prediction = field(init=False)
+    #: Whether the answer also holds the right norm.
+    has_right_norm: bool = False
 
-    def __post_init__(self) -> None:
-        """Compute the expected results."""
-        self.prediction = predict(self.case)
+    @cached_property
+    def prediction(self) -> Prediction:
+        """The expected results."""
+        return predict(self.case)
+
+    @property
+    def operation(self) -> Operation:
+        """The kind of clip."""
+        return OPERATIONS[self.case.operation]
 
     @property
     def order(self) -> float:
@@ -355,6 +444,18 @@ class Seen:
         return np.array([float(one) for one in exact.list_fractions()]) if known is None else known
 
     @cached_property
+    def excluded(self) -> list[DyadicArray]:
+        """The excluded gradients, or an empty list if one is not finite or they have more than `MANY` elements."""
+        gradients = zip(self.case.gradients, self.prediction.gradients, strict=True)
+        excluded = [known.values for gradient, known in gradients if known is not None and not gradient.need_clip]
+        return excluded if all(one.is_finite for one in excluded) and sum(map(len, excluded)) <= MANY else []
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a group has too many elements for further exact sums."""
+        return any(group.is_long for group in self.groups)
+
+    @cached_property
     def groups(self) -> list[Group]:
         """The groups of these gradients that share a norm. Groups without gradients are left out."""
         found = [
@@ -383,13 +484,6 @@ def _decode(array: Array) -> DyadicArray:
     return decode(array.data, array.dtype)
 
 
-def is_right_for_nonfinite(group: Group) -> bool:
-    """Return whether the results are right for a nonfinite norm: NaN everywhere, or each element times zero."""
-    with np.errstate(invalid="ignore"):
-        zeros = all(np.array_equal(tensor.before * 0.0, tensor.after, equal_nan=True) for tensor in group.distinct)
-    return zeros or all(bool(np.isnan(tensor.after).all()) for tensor in group.distinct)
-
-
 def is_product_over_infinity(tensor: Tensor, threshold: float) -> bool:
     """Return whether each element is `(x c) / inf`: NaN where the product overflows, too, and zero elsewhere."""
     largest = float(tensor.form.largest)
@@ -408,67 +502,11 @@ def raise_to_power(base: Fraction, order: float) -> Fraction:
     return Fraction(digits) * compute_power_of_two(whole)
 
 
-def overflows(group: Group, form: Format) -> bool:
-    """Return whether the sum of powers, or the norm itself, is beyond the range of a format."""
-    limit = form.largest * (1 - compute_power_of_two(-form.precision))
-    if group.norm > limit:
-        return True
-    if group.seen.order == math.inf:
-        return False
-    return raise_to_power(group.norm, group.seen.order) * group.divisor > limit
-
-
-def underflows(group: Group, form: Format) -> bool:
-    """Return whether a power or their mean is below the normal numbers of a format, so that it loses digits."""
-    if group.seen.order == math.inf:
-        return False
-    if group.norm and raise_to_power(group.norm, group.seen.order) < form.smallest_normal:
-        return True
-    for tensor in group.distinct:
-        sizes = np.abs(tensor.before[tensor.before != 0])
-        if len(sizes) and raise_to_power(Fraction(float(sizes.min())), group.seen.order) < form.smallest_normal:
-            return True
-    return False
-
-
 def compute_plain_coefficient(norm: Fraction, threshold: float) -> Fraction | None:
     """Return the coefficient of the neutral rule, or None for a threshold that is NaN or negative."""
     if math.isnan(threshold) or threshold < 0:
         return None
     return integers.compute_coefficient(Enclosure(norm, norm), threshold)
-
-
-def compute_coefficient(group: Group, formula: Formula = PLAIN) -> Fraction | None:
-    """Return the coefficient of a formula, or None if an element is not finite, or the threshold is NaN or negative."""
-    if group.total is not None or math.isnan(group.threshold) or group.threshold < 0:
-        return None
-    if formula == PLAIN:
-        return compute_plain_coefficient(group.norm, group.threshold)
-    known = group.seen.prediction.norms[group.tensors[0].index]
-    return None if known is None else integers.compute_coefficient(known, group.threshold, formula)
-
-
-def list_excluded(group: Group) -> list[DyadicArray]:
-    """Return the excluded gradients, or an empty list if one is not finite or they have more than `MANY` elements."""
-    gradients = zip(group.seen.case.gradients, group.seen.prediction.gradients, strict=True)
-    excluded = [known.values for gradient, known in gradients if known is not None and not gradient.need_clip]
-    return excluded if all(one.is_finite for one in excluded) and sum(map(len, excluded)) <= MANY else []
-
-
-def say_what_became(group: Group, factor: float) -> str:
-    """Return a word for the effect on the gradients: `unchanged`, `nan`, `zeros`, `infinite` or `other`."""
-    kinds = {tensor.kind for tensor in group.tensors}
-    if kinds == {Kind.SAME}:
-        return "unchanged"
-    if kinds == {Kind.NAN}:
-        return "nan"
-    if group.kinds == {Kind.ZERO}:
-        return "zeros"
-    with np.errstate(all="ignore"):
-        products = all(
-            np.array_equal(tensor.before * factor, tensor.after, equal_nan=True) for tensor in group.distinct
-        )
-    return "infinite" if products and math.isinf(factor) else "other"
 
 
 def _list_powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -15,18 +15,18 @@ from ..cases.model import Case
 from ..judge.arrays import read_norm
 from ..judge.model import Answer, Context, Died, Raised, TimedOut
 from ..oracle.formats import Format
-from .facts import Group, Seen, bound_norms_after_underflow, overflows, underflows
+from .facts import Group, Seen, bound_norms_after_underflow
 from .laws import LAWS
 from .model import Explanation
 
 __all__ = ["explain_form", "explain_refusal", "list_norms", "restore_form", "strip_numbers"]
 
 
-def explain_form(case: Case, results: Sequence[Array | None]) -> Explanation | None:
+def explain_form(seen: Seen) -> Explanation | None:
     """Return the cause of a wrong form of the results, or None if the form is right."""
-    if len(results) != len(case.gradients):
+    if len(seen.results) != len(seen.case.gradients):
         return Explanation.of("count-changed")
-    for gradient, got in zip(case.gradients, results, strict=True):
+    for gradient, got in zip(seen.case.gradients, seen.results, strict=True):
         given = gradient.array
         if (given is None) != (got is None):
             return Explanation.of("none-changed")
@@ -40,11 +40,12 @@ def explain_form(case: Case, results: Sequence[Array | None]) -> Explanation | N
     return None
 
 
-def restore_form(case: Case, results: Sequence[Array | None]) -> tuple[str, list[Array | None]] | None:
+def restore_form(seen: Seen) -> tuple[str, Seen] | None:
     """Return a word for the wrong form, and the same numbers in the right form, or None if numbers are lost.
 
     Results that only leave out None, and results of another shape with as many elements, keep all numbers.
     """
+    case, results = seen.case, seen.results
     held = [gradient.array is not None for gradient in case.gradients]
     if len(results) == len(held):
         placed, effect = list(results), "shape"
@@ -64,7 +65,7 @@ def restore_form(case: Case, results: Sequence[Array | None]) -> tuple[str, list
             return None
         else:
             restored.append(got if given.shape == got.shape else replace(got, shape=given.shape))
-    return effect, restored
+    return effect, replace(seen, results=restored)
 
 
 def list_norms(case: Case, norm: Array | None) -> list[Explanation]:
@@ -81,7 +82,7 @@ def list_norms(case: Case, norm: Array | None) -> list[Explanation]:
     (group,) = seen.groups
     if group.total is not None:
         return [Explanation.of("nonfinite-silent", effect="norm")] if math.isfinite(value) else []
-    if math.isinf(value) and any(overflows(group, form) for form in group.forms):
+    if math.isinf(value) and any(group.overflows(form) for form in group.forms):
         return [Explanation.of("squares-overflow", effect="norm")]
     return _explain_finite(group, value) if math.isfinite(value) else []
 
@@ -93,7 +94,7 @@ def _explain_finite(group: Group, value: float) -> list[Explanation]:
     # Allow for the rounding errors of a sum of a few terms, a quotient and a root: a few units in the last place.
     slack = 16 * 2.0**-form.precision
     found = []
-    if any(underflows(group, one) and _may_be_left(group, one, value) for one in group.forms):
+    if any(group.underflows(one) and _may_be_left(group, one, value) for one in group.forms):
         found.append(Explanation.of("squares-underflow", effect="norm"))
     found += [Explanation.of(cause) for cause, norm in _list_other_norms(group) if _is_close(value, norm, slack)]
     return list(dict.fromkeys(found))
@@ -144,7 +145,7 @@ def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
         return Explanation.of("inputs-changed")
     if case.options.get("error_if_nonfinite") and OPERATIONS[case.operation].is_by_norm:
         seen = Seen(case, [gradient.array for gradient in case.gradients])
-        if any(group.total is None and any(overflows(group, form) for form in group.forms) for group in seen.groups):
+        if any(group.total is None and any(group.overflows(form) for form in group.forms) for group in seen.groups):
             return Explanation.of("squares-overflow", "refused", effect="error")
     return Explanation.of("raises", error=answer.kind, text=strip_numbers(answer.text))
 

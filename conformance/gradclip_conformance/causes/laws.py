@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from gradclip_adapters.operations import OPERATIONS
-
 from ..oracle import integers
 from ..oracle.arrays import decode
 from ..oracle.formats import compute_power_of_two
@@ -23,12 +21,8 @@ from ..oracle.formula import Formula
 from ..oracle.question import get_clipping_threshold
 from .facts import (
     Group,
-    Kind,
     Seen,
-    compute_coefficient,
     compute_plain_coefficient,
-    is_right_for_nonfinite,
-    list_excluded,
 )
 from .model import Explanation
 
@@ -43,10 +37,6 @@ __all__ = [
     "Law",
     "explain_by_formula",
     "fit_formula",
-    "follows_formula",
-    "is_partly_clipped",
-    "is_plain",
-    "leaves_some",
     "make_signed",
 ]
 
@@ -116,7 +106,7 @@ class Law:
 
     def _reproduces_part(self, part: Group) -> bool:
         if part.total is not None:
-            return is_right_for_nonfinite(part)
+            return part.is_right_for_nonfinite
         # A threshold below zero must be refused: another rule judges what else happens to it.
         if not part.threshold >= 0 or (self.loses_signs and any((one.after < 0).any() for one in part.distinct)):
             return False
@@ -131,7 +121,7 @@ class Law:
             return False
         if self.loses_signs or group.total is not None:
             return True
-        factor, right = self.compute_factor(part), compute_coefficient(group)
+        factor, right = self.compute_factor(part), group.compute_coefficient()
         return factor is None or right is None or abs(factor - right) * 2**group.coarsest > abs(right) / 2
 
     def explain(self) -> Explanation:
@@ -146,77 +136,18 @@ class Law:
             for part in group.split() if self.is_of_each else [group]:
                 if part.total is not None:
                     continue
-                factor, right = self.compute_factor(part), compute_coefficient(group)
+                factor, right = self.compute_factor(part), group.compute_coefficient()
                 if factor is not None and right is not None and abs(factor - right) > right * Fraction(1, 128):
                     return True
         return False
 
 
-def is_plain(group: Group) -> bool:
-    """Return whether a group is right by the neutral rule, within the error bound."""
-    factor = compute_coefficient(group)
-    if factor is None:
-        return False
-    near = group.seen.prediction.near[group.tensors[0].index]
-    if factor == 1 and not near and group.seen.rate == 1:
-        return all(tensor.kind == "same" or tensor.is_scaled_by(factor, 0.0) for tensor in group.distinct)
-    return group.is_scaled_by(factor * group.seen.rate)
-
-
-def is_partly_clipped(group: Group) -> bool:
-    """Return whether each element is right or unchanged, and elements of both kinds occur."""
-    factor = compute_coefficient(group)
-    if factor is None or factor == 1 or group.seen.rate != 1:
-        return False
-    right = kept = 0
-    for tensor in group.distinct:
-        scaled = tensor.before * float(factor)
-        # Allow for two roundings in float64 beside the error bound of the dtype.
-        bound = (group.compute_bound(tensor) + 1) * 2.0 ** (1 - tensor.form.precision)
-        near = np.abs(tensor.after - scaled) <= np.abs(scaled) * bound + float(tensor.form.smallest_subnormal)
-        same = tensor.after == tensor.before
-        if not (near | same).all():
-            return False
-        right, kept = right + int((near & ~same).sum()), kept + int((same & ~near).sum())
-    return right > 0 and kept > 0
-
-
-def leaves_some(group: Group) -> bool:
-    """Return whether some gradients are unchanged, and the others are clipped by the norm of the others alone."""
-    kept = [tensor for tensor in group.tensors if tensor.kind is Kind.SAME and not tensor.is_zero]
-    rest = [tensor for tensor in group.tensors if tensor.kind is not Kind.SAME]
-    if group.total is not None or group.is_long or not kept or not rest:
-        return False
-    factor = compute_plain_coefficient(group.compute_norm_over([tensor.exact for tensor in rest]), group.threshold)
-    return (
-        factor is not None
-        and factor < 1
-        and all(tensor.is_scaled_by(factor * group.seen.rate, group.compute_bound(tensor)) for tensor in rest)
-    )
-
-
-def follows_formula(group: Group, formula: Formula, *, careful: bool = False) -> bool:
-    """Return whether a group follows a formula within the error bound. If `careful` is true, use the budget.
-
-    The budget is the error of a careful computation, which is smaller than the bound.
-    """
-    if group.total is not None:
-        return False
-    factor = compute_coefficient(group, formula)
-    if factor is None:
-        return False
-    if careful:
-        budget = group.errors.clip_budget + 1
-        return all(tensor.is_scaled_by(factor * group.seen.rate, budget) for tensor in group.distinct)
-    return group.is_scaled_by(factor * group.seen.rate)
-
-
 def _scale_each(group: Group) -> Fraction | None:
-    return group.norms[0] if OPERATIONS[group.seen.case.operation].shares_norms else None
+    return group.norms[0] if group.seen.operation.shares_norms else None
 
 
 def _scale_all(group: Group) -> Fraction | None:
-    operation = OPERATIONS[group.seen.case.operation]
+    operation = group.seen.operation
     if operation.is_global or operation.is_average or operation.divides_gradients:
         return None
     exact = [one.exact for one in group.seen.tensors.values()]
@@ -224,7 +155,7 @@ def _scale_all(group: Group) -> Fraction | None:
 
 
 def _count_excluded(group: Group) -> Fraction | None:
-    excluded = list_excluded(group)
+    excluded = group.seen.excluded
     return group.compute_norm_over([*(one.exact for one in group.tensors), *excluded]) if excluded else None
 
 
@@ -263,7 +194,7 @@ def _average_by(power: float) -> Factor:
     """Return a function that divides the Euclidean norm by a power of the number of elements."""
 
     def compute_norm(group: Group) -> Fraction | None:
-        own = OPERATIONS[group.seen.case.operation].averaging_power / 2
+        own = group.seen.operation.averaging_power / 2
         if not own or own == power:
             return None
         return group.norm * Fraction(float(max(group.count, 1)) ** (own - power))
@@ -297,7 +228,7 @@ def _leave_out(choose: slice) -> Factor:
 
     def compute_norm(group: Group) -> Fraction | None:
         included = group.seen.case.included
-        if not OPERATIONS[group.seen.case.operation].shares_norms or not group.is_whole:
+        if not group.seen.operation.shares_norms or not group.is_whole:
             return None
         chosen = set(included[choose])
         left = [tensor.exact for tensor in group.tensors if tensor.index in chosen]
@@ -331,7 +262,7 @@ def _count_otherwise(more: int) -> Factor:
     """Return a function that averages over another number of elements."""
 
     def compute_norm(group: Group) -> Fraction | None:
-        operation = OPERATIONS[group.seen.case.operation]
+        operation = group.seen.operation
         counted = max(group.count + more, 1)
         if not operation.is_average or counted == group.count:
             return None
@@ -350,7 +281,7 @@ def _count_along(axis: int) -> Factor:
     """Return a function that averages over the length of one axis."""
 
     def compute_norm(group: Group) -> Fraction | None:
-        operation, shape = OPERATIONS[group.seen.case.operation], group.tensors[0].given.shape
+        operation, shape = group.seen.operation, group.tensors[0].given.shape
         if not operation.is_average:
             return None
         # A vector has one axis, and a scalar is one element.
@@ -361,7 +292,7 @@ def _count_along(axis: int) -> Factor:
 
 
 def _count_nonzero(group: Group) -> Fraction | None:
-    operation = OPERATIONS[group.seen.case.operation]
+    operation = group.seen.operation
     counted = sum(int(np.count_nonzero(tensor.before)) for tensor in group.tensors)
     if not operation.is_average:
         return None
@@ -418,7 +349,7 @@ def _divide_threshold(power: float) -> Factor:
     """Return the coefficient for a threshold that is divided by a power of the number of gradients."""
 
     def compute_factor(part: Group) -> Fraction | None:
-        case, operation = part.seen.case, OPERATIONS[part.seen.case.operation]
+        case, operation = part.seen.case, part.seen.operation
         mine = case.gradients[part.tensors[0].index].group
         many = [i for i in case.included if not operation.sums_examples or case.gradients[i].group == mine]
         if not operation.shares_norms or len(many) < 2 or not 0 <= part.threshold < math.inf:
@@ -430,14 +361,14 @@ def _divide_threshold(power: float) -> Factor:
 
 
 def _average_examples(group: Group) -> Fraction | None:
-    case, right = group.seen.case, compute_coefficient(group)
+    case, right = group.seen.case, group.compute_coefficient()
     many = len({gradient.group for gradient in case.gradients})
-    return right / many if OPERATIONS[case.operation].sums_examples and right is not None and many > 1 else None
+    return right / many if group.seen.operation.sums_examples and right is not None and many > 1 else None
 
 
 def _sum_examples_first(group: Group) -> Fraction | None:
     # In a case, each element is zero in all examples but one. So the sum has the norm of all examples together.
-    if not OPERATIONS[group.seen.case.operation].sums_examples:
+    if not group.seen.operation.sums_examples:
         return None
     exact = [one.exact for one in group.seen.tensors.values()]
     return group.compute_norm_over(exact) if all(one.is_finite for one in exact) else None
@@ -446,7 +377,7 @@ def _sum_examples_first(group: Group) -> Fraction | None:
 def _round_threshold(round_off: Callable[[float], float]) -> Factor:
     def compute_factor(group: Group) -> Fraction | None:
         threshold = group.threshold
-        if not 0 <= threshold < math.inf or OPERATIONS[group.seen.case.operation].is_relative:
+        if not 0 <= threshold < math.inf or group.seen.operation.is_relative:
             return None
         return compute_plain_coefficient(group.norm, float(round_off(threshold)))
 
@@ -483,7 +414,7 @@ def _tolerate(most: Fraction) -> Factor:
             return None
         above = group.norm / Fraction(group.threshold) - 1
         # Rounding explains a norm that is a few ulp above the threshold.
-        return Fraction(1) if Fraction(16, 2**group.coarsest) < above <= most else compute_coefficient(group)
+        return Fraction(1) if Fraction(16, 2**group.coarsest) < above <= most else group.compute_coefficient()
 
     return compute_factor
 
@@ -595,7 +526,7 @@ def _change_above(change: Callable[[Fraction, Group], Fraction]) -> Factor:
     """Return a function that gives the right coefficient below the threshold, and a changed one above."""
 
     def compute_factor(group: Group) -> Fraction | None:
-        right = compute_coefficient(group)
+        right = group.compute_coefficient()
         if right is None or group.norm <= Fraction(group.threshold if math.isfinite(group.threshold) else 0):
             return right
         return change(right, group)
@@ -650,7 +581,7 @@ LAWS: tuple[Law, ...] = (
     Law("threshold-rounded", _round_threshold(math.ceil), breaks=ABOVE),
     Law("eps-in-limit", _limit_parameter(lambda norm, eps: norm + eps)),
     Law("eps-ignored", _limit_parameter(lambda norm, _: norm)),
-    Law("signs-lost", compute_coefficient, loses_signs=True, breaks=ABOVE),
+    Law("signs-lost", Group.compute_coefficient, loses_signs=True, breaks=ABOVE),
     Law("threshold-tolerance", _tolerate(Fraction(1)), keeps=ABOVE),
     Law("threshold-tolerance", _tolerate(Fraction(1, 100)), keeps=ABOVE),
     *(Law("coefficient-rounded", _change_above(_round_coefficient(digits)), breaks=ABOVE) for digits in (1, 2, 3, 4)),
@@ -708,7 +639,7 @@ def _select_ordinary(seen: Seen) -> list[Group]:
 
 def _is_rounded(group: Group) -> bool:
     """Return whether a group is right within the error bound, even if a result below the threshold has changed."""
-    factor = compute_coefficient(group)
+    factor = group.compute_coefficient()
     return factor is not None and group.is_scaled_by(factor * group.seen.rate)
 
 
@@ -717,7 +648,7 @@ def _fit_kind(kind: str, groups: Sequence[Group]) -> tuple[int, Formula] | None:
     best: tuple[int, Formula] | None = None
     for eps in _list_candidates(estimates):
         formula = Formula(kind, eps)
-        asked = {(group.norm, group.threshold) for group in groups if follows_formula(group, formula)}
+        asked = {(group.norm, group.threshold) for group in groups if group.follows(formula)}
         # The first pair may give the number. Another one must confirm it.
         if len(asked) > 1 and (best is None or len(asked) > best[0]):
             best = len(asked), formula

@@ -8,12 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from gradclip_adapters.contract import Array
-
-from ..cases.model import Case
 from ..oracle.formats import FORMATS, read_float64_values
 from ..oracle.formula import PLAIN, Formula
-from .facts import Group, Kind, is_product_over_infinity, is_right_for_nonfinite, say_what_became
+from .facts import Group, Kind, Seen, is_product_over_infinity
 from .model import Explanation
 
 __all__ = ["counts_nonfinite_excluded", "explain_excluded", "explain_special"]
@@ -23,7 +20,7 @@ def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Exp
     """Explain a group with a special threshold, norm or element. `effect` names the effect on the gradients."""
     threshold = group.threshold
     if math.isnan(threshold):
-        return Explanation.of("threshold-accepted", effect=say_what_became(group, math.nan))
+        return Explanation.of("threshold-accepted", effect=group.describe_effect(math.nan))
     if threshold < 0:
         return _explain_negative(group, formulas)
     if group.total is not None:
@@ -35,7 +32,7 @@ def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Exp
             return Explanation.of("zero-over-zero" if threshold == 0 else "zero-norm-nan")
         return None
     if _is_infinite(group) and (group.kinds <= {Kind.NAN, Kind.PARTLY} or group.kinds <= {Kind.ZERO}):
-        return Explanation.of("infinite-threshold-nan", effect=say_what_became(group, math.inf))
+        return Explanation.of("infinite-threshold-nan", effect=group.describe_effect(math.inf))
     if _is_infinite_in_narrower(group):
         return Explanation.of("infinite-threshold-nan", effect="nan in the narrower dtype")
     return None
@@ -58,7 +55,7 @@ def _is_infinite(group: Group) -> bool:
 
 def _explain_negative(group: Group, formulas: Sequence[Formula]) -> Explanation:
     """Return the explanation with the effect on the gradients, which decides the severity."""
-    effect = say_what_became(group, group.threshold)
+    effect = group.describe_effect(group.threshold)
     if effect == "other" and _is_flipped(group, formulas):
         effect = "flipped"
     if group.total is None and not group.norm:
@@ -124,12 +121,12 @@ def counts_nonfinite_excluded(group: Group) -> bool:
     excluded = [one.array for one in group.seen.case.gradients if not one.need_clip and one.array is not None]
     if not group.kinds or all(np.isfinite(read_float64_values(one)).all() for one in excluded):
         return False
-    return is_right_for_nonfinite(group)
+    return group.is_right_for_nonfinite
 
 
-def explain_excluded(case: Case, results: Sequence[Array | None]) -> Explanation | None:
+def explain_excluded(seen: Seen) -> Explanation | None:
     """Explain excluded gradients that came back changed."""
-    for gradient, got in zip(case.gradients, results, strict=True):
+    for gradient, got in zip(seen.case.gradients, seen.results, strict=True):
         given = gradient.array
         if given is None or gradient.need_clip or got is None or got.dtype != given.dtype:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,24 +12,25 @@ from gradclip_adapters.contract import Array
 
 from ..cases.model import Case
 from ..oracle.formats import read_float64_values
+from .facts import Seen
 
 __all__ = ["restore_orders"]
 
 
-def restore_orders(case: Case, results: Sequence[Array | None]) -> Iterator[list[Array | None]]:
+def restore_orders(seen: Seen) -> Iterator[Seen]:
     """Yield the results in the order of the gradients, for each order in which a function may have returned them."""
-    count = len(results)
-    if count != len(case.gradients) or count < 2:
+    count = len(seen.results)
+    if count != len(seen.case.gradients) or count < 2:
         return
-    seen = {tuple(range(count))}
-    for order in _list_orders(case):
-        if tuple(order) in seen:
+    tried = {tuple(range(count))}
+    for order in _list_orders(seen.case):
+        if tuple(order) in tried:
             continue
-        seen.add(tuple(order))
+        tried.add(tuple(order))
         restored: list[Array | None] = [None] * count
         for place, index in enumerate(order):
-            restored[index] = results[place]
-        yield restored
+            restored[index] = seen.results[place]
+        yield replace(seen, results=restored)
 
 
 def _list_orders(case: Case) -> Iterator[Sequence[int]]:

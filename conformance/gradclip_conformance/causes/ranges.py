@@ -14,8 +14,6 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from gradclip_adapters.operations import OPERATIONS
-
 from ..oracle import integers
 from ..oracle.bounds import compute_error_bounds
 from ..oracle.formats import FORMATS, Format, compute_power_of_two, decode_doubles, has_long_doubles, round_all
@@ -25,13 +23,9 @@ from .facts import (
     Kind,
     Tensor,
     bound_norms_after_underflow,
-    compute_coefficient,
     compute_plain_coefficient,
     is_product_over_infinity,
-    overflows,
     raise_to_power,
-    say_what_became,
-    underflows,
 )
 from .model import Explanation
 
@@ -64,7 +58,7 @@ def list_ranges(group: Group, formulas: Sequence[Formula], barred: Collection[st
 def _explain_squares_overflow(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain results by squares or a sum of squares that become infinite, in the gradients or in a parameter."""
     del formulas
-    if any(overflows(group, form) for form in group.forms) and (
+    if any(group.overflows(form) for form in group.forms) and (
         found := _explain_infinite_norm(group, "squares-overflow")
     ):
         return found
@@ -122,7 +116,7 @@ def _explain_conversion(group: Group) -> Explanation | None:
 def _explain_underflow(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain results by squares that underflow, in the gradients or in a parameter, so that its limit is zero."""
     for form in group.forms:
-        if underflows(group, form) and (found := _explain_underflow_in(group, form, formulas)) is not None:
+        if group.underflows(form) and (found := _explain_underflow_in(group, form, formulas)) is not None:
             return found
     parameter = group.asked.parameter
     if parameter is None or not group.kinds <= {Kind.ZERO}:
@@ -137,7 +131,7 @@ def _explain_underflow_in(group: Group, form: Format, formulas: Sequence[Formula
     if low == 0:
         if group.kinds <= {Kind.NAN}:
             return Explanation.of("squares-underflow", "destroyed", effect="nan")
-        if say_what_became(group, math.inf) == "infinite":
+        if group.describe_effect(math.inf) == "infinite":
             return Explanation.of("squares-underflow", "destroyed", effect="infinite")
         for formula in formulas:
             # The formula gives this coefficient for a norm of zero.
@@ -213,7 +207,7 @@ def _find_common_factor(group: Group) -> Fraction | None:
 def _explain_coefficient(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain results by a coefficient that is rounded to a subnormal number, or to zero."""
     for formula in formulas:
-        factor = compute_coefficient(group, formula)
+        factor = group.compute_coefficient(formula)
         for form in group.forms:
             if factor is None or not 0 < factor < form.smallest_normal:
                 continue
@@ -236,7 +230,7 @@ def _explain_reciprocal(group: Group, formulas: Sequence[Formula]) -> Explanatio
         divisor = group.norm + formula.small
         if divisor <= 0 or 1 / divisor <= form.largest:
             continue
-        effect = say_what_became(group, math.inf)
+        effect = group.describe_effect(math.inf)
         # The threshold is multiplied by infinity. The product of zero and infinity is NaN.
         # Without an epsilon, an underflow of the norm would also leave the gradients unchanged.
         expected = ("nan",) if group.threshold == 0 else ("unchanged", "infinite") if formula.eps else ("infinite",)
@@ -277,7 +271,7 @@ def _explain_threshold(group: Group, formulas: Sequence[Formula]) -> Explanation
     if own is not None and square > own.largest and group.kinds <= {Kind.SAME}:
         return Explanation.of(cause, "unclipped", effect="unchanged")
     for form in group.forms:
-        if square > form.largest and not overflows(group, form) and group.kinds <= {Kind.ZERO}:
+        if square > form.largest and not group.overflows(form) and group.kinds <= {Kind.ZERO}:
             return Explanation.of(cause, "destroyed", effect="zeros")
         if square >= form.smallest_normal or group.norm > Fraction(group.threshold):
             continue
@@ -372,7 +366,7 @@ def _make_wide(number: Fraction) -> np.longdouble:
 def _explain_flush(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain results by subnormal numbers that become zero, in the gradients or in the results."""
     for formula in formulas:
-        factor = compute_coefficient(group, formula)
+        factor = group.compute_coefficient(formula)
         if factor is None:
             continue
         counts = [_count_flushed(tensor, factor, group.compute_bound(tensor)) for tensor in group.distinct]
@@ -426,7 +420,7 @@ def list_roundings(group: Group, formulas: Sequence[Formula], *, is_narrow: bool
     `is_narrow` says that the arithmetic is known to be narrower. Then it also explains zeros.
     """
     for formula in formulas:
-        factor = compute_coefficient(group, formula)
+        factor = group.compute_coefficient(formula)
         if factor is None:
             return
         factor *= group.seen.rate
@@ -477,7 +471,7 @@ def _is_computed_in(group: Group, factor: Fraction, narrow: str) -> bool:
     form = FORMATS[narrow]
     if group.kinds <= {Kind.SAME} or group.kinds <= {Kind.ZERO}:
         return False
-    size, is_average = float(min(group.norm, Fraction(2) ** 1000)), OPERATIONS[group.seen.case.operation].is_average
+    size, is_average = float(min(group.norm, Fraction(2) ** 1000)), group.seen.operation.is_average
     bounds = compute_error_bounds(form, group.seen.order, group.count, size, is_average=is_average)
     slack = (bounds.clip_bound + 2) * 2.0 ** (1 - form.precision)
     if slack < 0.125 and all(_is_rounded_to(tensor, factor, narrow, slack) for tensor in group.distinct):

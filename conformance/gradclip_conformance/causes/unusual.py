@@ -9,14 +9,13 @@ from dataclasses import replace
 import numpy as np
 
 from gradclip_adapters.contract import Array, Gradient
-from gradclip_adapters.operations import OPERATIONS
 
 from ..cases.model import Case
 from ..oracle.arrays import decode
 from ..oracle.formats import read_float64_values, round_all
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.question import get_clipping_threshold
-from .facts import Group, Seen, Tensor, compute_coefficient
+from .facts import Group, Seen, Tensor
 from .model import Explanation
 
 __all__ = [
@@ -29,14 +28,15 @@ __all__ = [
 ]
 
 
-def explain_repeated(case: Case, results: Sequence[Array | None], formulas: Sequence[Formula]) -> Explanation | None:
+def explain_repeated(seen: Seen, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain a gradient that occurs several times in the list, and is scaled once for each occurrence."""
+    case = seen.case
     apart = replace(case, gradients=tuple(replace(gradient, same_as=None) for gradient in case.gradients))
-    groups = Seen(apart, results).groups
+    groups = Seen(apart, seen.results).groups
     times = Counter(_find_first(case, i) for i in range(len(case.gradients)))
 
     def is_scaled_so_often(group: Group, formula: Formula) -> bool:
-        factor = compute_coefficient(group, formula)
+        factor = group.compute_coefficient(formula)
         return factor is not None and all(
             tensor.is_scaled_by(factor ** times[_find_first(case, tensor.index)], 2 * group.compute_bound(tensor))
             for tensor in group.tensors
@@ -53,14 +53,15 @@ def _find_first(case: Case, index: int) -> int:
     return index if same is None else same
 
 
-def explain_derivative(results: Sequence[Array | None]) -> Explanation | None:
+def explain_derivative(seen: Seen) -> Explanation | None:
     """Explain a NaN in the derivative through a clip."""
-    values = [read_float64_values(one) for one in results if one is not None]
+    values = [read_float64_values(one) for one in seen.results if one is not None]
     return Explanation.of("derivative-nan") if any(np.isnan(one).any() for one in values) else None
 
 
-def explain_groups(case: Case, results: Sequence[Array | None]) -> Explanation | None:
+def explain_groups(seen: Seen) -> Explanation | None:
     """Explain an optimizer that clips each of its parameter groups by the group's own norm."""
+    case, results = seen.case, seen.results
     numbers = {gradient.group for gradient in case.gradients}
     if len(numbers) < 2 or len(results) != len(case.gradients):
         return None
@@ -68,7 +69,7 @@ def explain_groups(case: Case, results: Sequence[Array | None]) -> Explanation |
         mine = [i for i, gradient in enumerate(case.gradients) if gradient.group == number]
         alone = replace(case, gradients=tuple(case.gradients[i] for i in mine))
         for group in Seen(alone, [results[i] for i in mine]).groups:
-            factor = compute_coefficient(group)
+            factor = group.compute_coefficient()
             if factor is None or not group.is_scaled_by(factor * group.seen.rate):
                 return None
     return Explanation.of("norm-of-group")
@@ -76,7 +77,7 @@ def explain_groups(case: Case, results: Sequence[Array | None]) -> Explanation |
 
 def is_clipped_by_rows(seen: Seen) -> bool:
     """Return whether each row of a matrix, along its last axis, is clipped by its own norm."""
-    operation = OPERATIONS[seen.case.operation]
+    operation = seen.operation
     if operation.is_average or operation.is_relative or operation.sums_examples or seen.order != 2:
         return False
     tensors = list(seen.tensors.values())
@@ -94,31 +95,32 @@ def _is_clipped_in_rows(tensor: Tensor, threshold: float) -> bool:
     return bool((np.abs(tensor.after - right) <= allowed).all())
 
 
-def has_dense_rows(case: Case, results: Sequence[Array | None]) -> bool:
+def has_dense_rows(seen: Seen) -> bool:
     """Return whether the result for a row-sparse gradient is dense. Such a result does not count as another shape."""
-    return len(results) == len(case.gradients) and any(
+    return len(seen.results) == len(seen.case.gradients) and any(
         gradient.rows is not None
         and gradient.array is not None
         and got is not None
         and got.shape == (gradient.height, *gradient.array.shape[1:]) != gradient.array.shape
-        for gradient, got in zip(case.gradients, results, strict=True)
+        for gradient, got in zip(seen.case.gradients, seen.results, strict=True)
     )
 
 
-def explain_rows(case: Case, results: Sequence[Array | None], formulas: Sequence[Formula]) -> Explanation | None:
+def explain_rows(seen: Seen, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain row-sparse gradients that were clipped before stored rows of the same index were added."""
-    stored = replace(case, gradients=tuple(replace(one, rows=None, height=None) for one in case.gradients))
-    if not OPERATIONS[case.operation].is_by_norm:
+    case, results = seen.case, seen.results
+    if not seen.operation.is_by_norm:
         fits = _are_clipped_apart(case, results)
     else:
-        seen = Seen(stored, [gradient.array for gradient in stored.gradients])
-        fits = any(_are_scaled_apart(case, seen, results, formula) for formula in (PLAIN, *formulas))
+        stored = replace(case, gradients=tuple(replace(one, rows=None, height=None) for one in case.gradients))
+        unclipped = Seen(stored, [gradient.array for gradient in stored.gradients])
+        fits = any(_are_scaled_apart(case, unclipped, results, formula) for formula in (PLAIN, *formulas))
     return Explanation.of("rows-clipped-apart") if fits else None
 
 
 def _are_scaled_apart(case: Case, seen: Seen, results: Sequence[Array | None], formula: Formula) -> bool:
     for group in seen.groups:
-        factor = compute_coefficient(group, formula)
+        factor = group.compute_coefficient(formula)
         if factor is None:
             return False
         for tensor in group.tensors:

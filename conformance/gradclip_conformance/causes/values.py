@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from gradclip_adapters.contract import DTYPES, Array
+from gradclip_adapters.contract import DTYPES
 
-from ..cases.model import Case
 from ..oracle.formats import FORMATS, decode_doubles, read_float64_values, round_all
+from .facts import Seen
 from .model import Explanation
 
 __all__ = ["is_right_value", "list_values"]
@@ -21,8 +21,9 @@ __all__ = ["is_right_value", "list_values"]
 Doubles = npt.NDArray[np.float64]
 
 
-def list_values(case: Case, results: Sequence[Array | None], barred: Collection[str] = ()) -> list[Explanation]:
+def list_values(seen: Seen, barred: Collection[str] = ()) -> list[Explanation]:
     """Return each cause that reproduces the result of every included gradient. Leave out barred causes."""
+    case, results = seen.case, seen.results
     high = float(case.options["max"])
     low = float(case.options.get("min", -high))
     pairs = [
@@ -53,8 +54,9 @@ def _is_partly_clipped(before: Doubles, after: Doubles, right: Doubles) -> bool:
     return bool(((after == right) | (after == before) | (np.isnan(after) & np.isnan(before))).all())
 
 
-def is_right_value(case: Case, results: Sequence[Array | None]) -> bool:
+def is_right_value(seen: Seen) -> bool:
     """Return whether the included gradients hold the right numbers."""
+    case, results = seen.case, seen.results
     high = float(case.options["max"])
     low = float(case.options.get("min", -high))
     return all(

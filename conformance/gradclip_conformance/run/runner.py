@@ -34,9 +34,10 @@ from gradclip_spec import rules
 from ..cases.catalogue import list_all_cases
 from ..cases.model import Case
 from ..cases.readable import show_input
-from ..causes.attribution import EXPLAINED, explain_all, explain_cell
+from ..causes.attribution import explain_all, explain_cell
 from ..causes.findings import find_findings, keep_evidence, list_asked_rules
 from ..causes.model import Evidence, Judged
+from ..causes.subject import EXPLAINED
 from ..judge.judging import follow_up
 from ..judge.model import Claim, Connection, Context, Description, Verdict
 from ..known.claims import load_claims_of

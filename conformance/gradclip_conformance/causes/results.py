@@ -1,0 +1,205 @@
+"""Explain the wrong results of one call: compare them with the models of all causes, the most specific ones first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from gradclip_adapters.contract import Array
+
+from ..cases.build import make_tensor
+from ..oracle.formats import read_float64_values
+from ..oracle.formula import PLAIN
+from .choice import make_key
+from .facts import Group, Seen
+from .forms import explain_form, restore_form
+from .laws import BESIDE_EMPTY, FORMULA_CAUSES, explain_by_formula
+from .meaning import counts_nonfinite_excluded, explain_excluded, explain_special
+from .model import Explanation, combine, unite
+from .ranges import list_ranges, list_roundings
+from .right import are_addends_clipped, has_other_units, is_in_other_order, is_right
+from .subject import LIMITS, Subject
+from .symptoms import describe_symptom
+from .unusual import explain_rows, has_dense_rows, is_clipped_by_rows
+from .values import list_values
+
+__all__ = ["LONG_SUM", "ZEROS_NAN", "explain_results", "intersect"]
+
+#: Results that are right within the error bound of a sum in the dtype.
+LONG_SUM = Explanation.of("long-sum")
+
+#: Results that are right in another order.
+OTHER_ORDER = Explanation.of("order-changed")
+
+#: Causes of special calls. Their models cannot agree with an answer by chance.
+SPECIAL = frozenset({"excluded-counted"} | {*FORMULA_CAUSES.values()})
+
+#: Causes that make gradients of zeros NaN.
+ZEROS_NAN = frozenset({"zero-over-zero", "zero-norm-nan"})
+
+
+def explain_results(subject: Subject, seen: Seen) -> list[Explanation]:
+    """Return each explanation of the wrong results of one call."""
+    if has_dense_rows(seen):
+        return _list(explain_rows(seen, subject.formulas))
+    if (form := explain_form(seen)) is not None:
+        return _explain_form(subject, seen, form)
+    found = _explain_numbers(subject, seen)
+    if are_addends_clipped(seen):
+        return [Explanation.of("addends-clipped"), *found]
+    return [OTHER_ORDER, *found] if is_in_other_order(seen) else found
+
+
+def _list(found: Explanation | None) -> list[Explanation]:
+    return [] if found is None else [found]
+
+
+def _explain_form(subject: Subject, seen: Seen, form: Explanation) -> list[Explanation]:
+    """Explain results of a wrong form. `effect` names the difference if the numbers themselves are right.
+
+    If the numbers are wrong, too, and the entry point is known to return such a form, the explanation has both causes.
+    """
+    if is_in_other_order(seen):
+        return [OTHER_ORDER, form]
+    if (restored := restore_form(seen)) is None:
+        return [form]
+    effect, right = restored
+    found = Explanation.of(form.cause, form.severity, **dict(form.parameters), effect=effect)
+    if is_right(right):
+        return [found]
+    numbers = explain_results(subject, right)
+    if LONG_SUM in numbers:
+        return [found]
+    if not numbers or form.cause not in subject.suspected:
+        return [form]
+    return [replace(one, others=(*one.others, found)) for one in numbers]
+
+
+def _explain_numbers(subject: Subject, seen: Seen) -> list[Explanation]:
+    """Explain results of the right form, if each belongs to the gradient at the same place."""
+    if (excluded := explain_excluded(seen)) is not None:
+        return [excluded]
+    if not seen.operation.is_by_norm:
+        return list_values(seen, subject.list_barred(seen))
+    if seen.operation.sums_examples:
+        seen = _share_nan(seen)
+    has_limits = seen.case.theme in LIMITS
+    subject.remember(seen)
+    if not has_limits and (found := _explain_by_likely(subject, seen)):
+        return found
+    each = [_explain_group(subject, group) for group in seen.groups if not group.is_right]
+    if not each:
+        return []
+    laws = _list_laws(subject, seen)
+    common = intersect(each)
+    special = [one for one in common if one.cause in SPECIAL]
+    others = [one for one in common if one not in special]
+    # At the limits of the range, a step that leaves it is more likely than a law that is wrong everywhere. A single
+    # gradient that is left out of the norm is rather not clipped.
+    late = [one for one in laws if has_limits or (one.cause == "gradients-left-out" and len(seen.tensors) == 1)]
+    return [*special, *(law for law in laws if law not in late), *others, *late] or _mix(subject, seen, each)
+
+
+def _list_laws(subject: Subject, seen: Seen) -> list[Explanation]:
+    """Return the explanations by models of a whole call."""
+    found = [law.explain() for law in subject.list_laws(seen) if law.reproduces(seen)]
+    if seen.operation.divides_gradients and has_other_units(seen):
+        found.append(Explanation.of("other-units"))
+    if is_clipped_by_rows(seen):
+        found.append(Explanation.of("norm-of-rows"))
+    return found
+
+
+def _explain_by_likely(subject: Subject, seen: Seen) -> list[Explanation]:
+    """Return an explanation of a call by a likely cause if its formula or its law gives the results."""
+    if not subject.likely:
+        return []
+    for formula in subject.formulas:
+        found = explain_by_formula(formula)
+        if found.cause in subject.likely and all(group.is_plain or group.follows(formula) for group in seen.groups):
+            return [] if all(group.is_plain for group in seen.groups) else [found]
+    laws = (law for law in subject.list_laws(seen) if law.cause in subject.likely)
+    return [law.explain() for law in laws if law.reproduces(seen)]
+
+
+def _explain_group(subject: Subject, group: Group) -> list[Explanation]:
+    """Return each explanation of the results of gradients that share a norm."""
+    formulas = [PLAIN, *subject.formulas]
+    if (found := explain_special(group, formulas)) is not None:
+        return [found]
+    if group.total is not None or not group.threshold >= 0:
+        return []
+    if counts_nonfinite_excluded(group):
+        return [Explanation.of("excluded-counted")]
+    every = [
+        *(explain_by_formula(formula) for formula in subject.formulas if group.follows(formula)),
+        *_explain_beside_empty(subject, group),
+        *list_ranges(group, formulas, subject.list_barred(group.seen)),
+        *list_roundings(group, formulas, is_narrow="narrower-arithmetic" in subject.suspected | subject.shown),
+        *_list(describe_symptom(group)),
+    ]
+    return list(dict.fromkeys(every))
+
+
+def _explain_beside_empty(subject: Subject, group: Group) -> list[Explanation]:
+    """Explain results by old memory, which may make the norm infinite or NaN, and the gradients zero or unchanged."""
+    if BESIDE_EMPTY.cause not in subject.suspected or (factor := BESIDE_EMPTY.compute_factor(group)) is None:
+        return []
+    return [BESIDE_EMPTY.explain()] if group.is_scaled_by(factor * group.seen.rate) else []
+
+
+def intersect(each: Sequence[Sequence[Explanation]]) -> list[Explanation]:
+    """Return the explanations that all parts of an answer share."""
+    found = []
+    for one in each[0] if each else ():
+        same = [next((other for other in others if make_key(other) == make_key(one)), None) for others in each]
+        if None not in same and (united := unite(same)) is not None:
+            found.append(united)
+    return found
+
+
+def _mix(subject: Subject, seen: Seen, each: Sequence[Sequence[Explanation]]) -> list[Explanation]:
+    """Explain an answer whose gradients have different causes, of which the entry point has each."""
+    rest = {found[0] if found else None for found in each}
+    # Leave out the cause "nonfinite-silent" if there is another one, too.
+    silent = {one for one in rest if one is not None and one.cause == "nonfinite-silent"}
+    rest = (rest - silent) if len(rest) > 1 else rest
+    if seen.operation.sums_examples and any(one is not None and _spoils_sum(subject, one) for one in rest):
+        # The results are sums over the examples, so NaN in one of them is in all.
+        rest = {one for one in rest if one is None or one.cause != "gradients-nan"}
+    return _list(unite(rest) or _combine_suspected(subject, rest))
+
+
+def _spoils_sum(subject: Subject, found: Explanation) -> bool:
+    """Return whether the cause of one example makes the sum of all examples NaN.
+
+    `_share_nan` gives NaN to examples of zeros. So their cause counts only if other cells show it, too.
+    """
+    return ("effect", "nan") in found.parameters or (found.cause in ZEROS_NAN and found.cause in subject.shown)
+
+
+def _combine_suspected(subject: Subject, found: Collection[Explanation | None]) -> Explanation | None:
+    """Return several causes of one answer, if the entry point is known to have each of them."""
+    causes = {one.cause if one is not None else "" for one in found}
+    return combine([one for one in found if one is not None]) if causes and causes <= subject.suspected else None
+
+
+def _share_nan(seen: Seen) -> Seen:
+    """Return NaN for examples of zeros, too, if finite ones became NaN. In a sum, nobody can tell whose NaN it is."""
+    values = [None if one.array is None else read_float64_values(one.array) for one in seen.case.gradients]
+    spoilt = (
+        given is not None and got is not None and np.isfinite(given).all() and np.isnan(read_float64_values(got)).any()
+        for given, got in zip(values, seen.results, strict=True)
+    )
+    if not any(spoilt):
+        return seen
+    shared: list[Array | None] = [
+        got
+        if given is None or given.any() or got is None
+        else make_tensor([math.nan] * given.size, got.dtype, got.shape).array
+        for given, got in zip(values, seen.results, strict=True)
+    ]
+    return replace(seen, results=shared)

@@ -1,0 +1,170 @@
+"""Find out what the wrong cells of one entry point have in common: its formulas, fitted numbers, and impossible causes.
+
+A single cell is explained with what is known about its entry point, such as the causes of known failures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gradclip_adapters.operations import OPERATIONS
+from gradclip_reports.statuses import DIFFERING, Status
+
+from ..cases.model import Case
+from ..cases.patterns import matches
+from ..judge.calls import Calls
+from ..oracle.formula import PLAIN, Formula
+from . import laws, ranges
+from .facts import MANY, Seen
+from .forms import explain_form
+from .laws import FITS, FORMULA_CAUSES, LAWS, Law, fit_formula, make_signed
+from .model import Judged, Suspect
+
+__all__ = ["BREAKING", "EXPLAINED", "LIMITS", "LOST_NORMS", "Subject", "count_elements", "learn", "suspect"]
+
+#: The statuses of cells that are explained.
+EXPLAINED = DIFFERING - {Status.ERROR, Status.NOT_RUN}
+
+#: The statuses of cells that break a rule. Documented answers differ for another reason.
+BREAKING = EXPLAINED - {Status.DOCUMENTED}
+
+#: Numbers are fitted to this many cells, evenly spaced: each number needs two different norms, and a case has few.
+FITTING = 200
+
+#: For some causes, the rule that the cause breaks. If an entry point keeps the rule, the cause cannot apply.
+BROKEN = {**laws.BREAKS, **ranges.BREAKS}
+
+#: A function with one of these causes keeps the rule. If an entry point breaks the rule, the cause cannot apply.
+KEPT = {**laws.KEEPS, "memory-reused": laws.ABOVE}
+
+#: Rules about calls in which the arithmetic may leave the range. They refute no law.
+LIMITS = frozenset(
+    {"overflow-of-squares", "underflow-of-squares", "coefficient-underflow", "intermediate-range", "subnormal"}
+)
+
+#: Causes that make the norm zero, infinite or inaccurate. A right norm in the same answer refutes them.
+LOST_NORMS = frozenset({"squares-overflow", "squares-underflow", "norm-out-of-range"})
+
+
+@dataclass
+class Subject:
+    """The knowledge about one entry point."""
+
+    #: The causes that cannot apply in each dtype, because the entry point keeps the rules that they break.
+    barred: dict[str, set[str]] = field(default_factory=dict)
+    #: The formulas that explain cells, other than the neutral rule.
+    formulas: list[Formula] = field(default_factory=list)
+    #: The laws with a fitted number.
+    fitted: Sequence[Law] = ()
+    #: The causes that the entry point is known to have.
+    suspected: frozenset[str] = frozenset()
+    #: The causes of whole answers, which may explain a part of others.
+    shown: frozenset[str] = frozenset()
+    #: The causes that answers are compared with before all others: those that are known, or that of most short calls.
+    likely: frozenset[str] = frozenset()
+    #: Small calls, in which laws may be refuted, by the number of the case.
+    small: dict[int, Seen] = field(default_factory=dict)
+
+    def list_laws(self, seen: Seen) -> list[Law]:
+        """Return the laws that may explain a call."""
+        added = [formula.eps for formula in self.formulas if formula.kind == "coefficient"]
+        # MindSpore rounds the epsilon to float32, too.
+        signed = [make_signed(number) for eps in added for number in (eps, float(np.float32(eps)))]
+        barred = self.list_barred(seen)
+        # A norm of 1 instead of 0 shows a replaced threshold sooner than a norm that is always 1.
+        fitted = sorted(self.fitted, key=lambda law: law.cause != "threshold-replaced")
+        return [law for law in (*fitted[:1], *LAWS, *fitted[1:], *signed) if law.cause not in barred]
+
+    def list_barred(self, seen: Seen) -> set[str]:
+        """Return the causes that cannot explain a call. Ordinary calls ask for one norm, the Euclidean one."""
+        barred = set() if seen.case.options.get("layers") else self.barred.get(seen.case.dtype, set())
+        if seen.case.norm_type != 2:
+            barred = {cause for cause in barred if BROKEN.get(cause) != laws.ABOVE}
+        return barred | LOST_NORMS if seen.has_right_norm else barred
+
+    def remember(self, seen: Seen) -> None:
+        """Keep a small call, so that laws which predict another wrong answer to it can be refuted."""
+        if not seen.is_long:
+            self.small[id(seen.case)] = seen
+
+
+def suspect(judged: Judged, suspects: Collection[Suspect], barred: Collection[str]) -> Subject:
+    """Return the knowledge about an entry point of which only one cell and its known failures are known."""
+    causes = frozenset(one.cause for one in suspects)
+    subject = Subject(
+        barred={judged.context.case.dtype: set(barred)},
+        formulas=_list_declared([judged]),
+        suspected=causes,
+        likely=causes,
+    )
+    kinds = {cause: kind for kind, cause in FORMULA_CAUSES.items()}
+    for one in suspects:
+        if one.cause in kinds and "eps" in one.parameters:
+            formula = Formula(kinds[one.cause], float(one.parameters["eps"]))
+            subject.formulas += [formula] if formula not in subject.formulas else []
+        for fit in FITS:
+            if fit.cause == one.cause and fit.parameter in one.parameters:
+                subject.fitted = [*subject.fitted, fit.make(float(one.parameters[fit.parameter]))]
+    return subject
+
+
+def learn(name: str, cells: Sequence[Judged], asked: Collection[tuple[str, str, str]]) -> Subject:
+    """Return what the wrong cells of an entry point show. `asked` holds the rules that were tested."""
+    subject = Subject(barred=_list_barred(name, cells, asked))
+    if OPERATIONS[cells[0].context.subject.operation].is_by_norm:
+        with np.errstate(all="ignore"):
+            _fit(subject, cells)
+    return subject
+
+
+def _list_barred(name: str, cells: Iterable[Judged], asked: Collection[tuple[str, str, str]]) -> dict[str, set[str]]:
+    """Return, for each dtype, the causes that cannot apply, because of a rule that the entry point keeps or breaks."""
+    cases = [judged.context.case for judged in cells if judged.verdict.status in BREAKING]
+    broken = {(case.theme, case.dtype) for case in cases}
+    barred: dict[str, set[str]] = {}
+    for entry_point, rule, dtype in asked:
+        if entry_point == name:
+            rules = KEPT if (rule, dtype) in broken else BROKEN
+            barred.setdefault(dtype, set()).update(cause for cause, own in rules.items() if own == rule)
+    return barred
+
+
+def _list_declared(cells: Iterable[Judged]) -> list[Formula]:
+    """Return the formulas that claims or adapters give for these cells, except the neutral rule."""
+    found: dict[Formula, None] = {}
+    for judged in cells:
+        subject = judged.context.subject
+        # The formula of a claim holds for the whole function, whatever rules the claim is about.
+        found |= dict.fromkeys(
+            claim.formula
+            for claim in judged.context.claims
+            if claim.formula is not None and matches(claim.subject, subject.name)
+        )
+        if subject.formula is not None:
+            found[Formula.of(subject.formula)] = None
+    return [formula for formula in found if formula != PLAIN]
+
+
+def _fit(subject: Subject, cells: Sequence[Judged]) -> None:
+    """Find the numbers of formulas and laws that several answers show. Whether they are named is decided later."""
+    every = []
+    # The exact elements of long calls would take much memory.
+    short = [one for one in cells if count_elements(one.context.case) <= MANY]
+    for judged in short[:: max(1, len(short) // FITTING)]:
+        replies = Calls(judged.context, judged.answers).replies
+        if len(replies) == len(judged.answers) == 1 and judged.verdict.status in EXPLAINED:
+            seen = Seen(judged.context.case, replies[0].gradients)
+            if explain_form(seen) is None:
+                every.append(seen)
+    declared = _list_declared(cells)
+    subject.formulas = [*declared, *(one for one in fit_formula(every) if one not in declared)]
+    subject.fitted = [fit.make(number) for fit in FITS if (number := fit.find(every)) is not None]
+
+
+def count_elements(case: Case) -> int:
+    """Return the number of elements of all gradients."""
+    return sum(math.prod(one.array.shape) for one in case.gradients if one.array is not None)

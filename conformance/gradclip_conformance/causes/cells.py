@@ -32,18 +32,6 @@ from .unusual import explain_derivative, explain_groups, explain_repeated, has_d
 
 __all__ = ["explain"]
 
-#: For some expectations, the rule about the part of the answer that the expectation judges.
-ABOUT = {
-    "raises-on-nonfinite": "error-if-nonfinite",
-    "inputs-kept": "inputs-not-mutated",
-    "inputs-written": "in-place-written",
-    "returned-norm": "returned-norm",
-    "no-warnings": "no-warnings",
-    "no-shared-memory": "results-independent",
-    "processes-agree": "shards-as-whole",
-    "surroundings-kept": "surroundings-kept",
-}
-
 #: Rules that forbid a simple sum in the dtype of the gradients.
 PRECISION = frozenset({"half-not-accumulated-in-half", "large-tensor-accuracy"})
 
@@ -83,7 +71,7 @@ class _Wrong:
     @cached_property
     def part(self) -> str:
         """The rule about the part of the answer that is wrong. It may differ from the rule of the case."""
-        return (self.verdict.breaks or "").partition(".")[2] or ABOUT.get(self.case.expectation.name, "")
+        return (self.verdict.breaks or "").partition(".")[2] or self.calls.expectation.rule
 
     @property
     def returns_norm(self) -> bool:

@@ -51,6 +51,8 @@ class Expectation:
     name: ClassVar[str]
     #: The short word for an answer describes this part of a reply: "gradients" or "norm".
     about: ClassVar[str] = "gradients"
+    #: The rule, without its operation, about the part of an answer that the class judges. It is empty for the elements.
+    rule: ClassVar[str] = ""
     #: Whether the class judges a reply that is not a list of arrays. Otherwise such a reply fails.
     takes_malformed: ClassVar[bool] = False
     #: Whether results are compared with each other or with the input, and not with exact results.

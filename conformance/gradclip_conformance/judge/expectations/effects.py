@@ -108,6 +108,7 @@ class RaisesOnNonfinite(_ErrorIsDue):
     """The call raises an error. If `atomic` is set, it raises before it changes anything."""
 
     name: ClassVar[str] = "raises-on-nonfinite"
+    rule: ClassVar[str] = "error-if-nonfinite"
     judges_elements: ClassVar[bool] = True
     atomic: bool = False
 
@@ -122,6 +123,7 @@ class InputsKept(Expectation):
     """The call leaves the gradients that it gets as they are."""
 
     name: ClassVar[str] = "inputs-kept"
+    rule: ClassVar[str] = "inputs-not-mutated"
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
         """Let an error pass if the dtype cannot hold the norm, and the call changed nothing."""
@@ -160,6 +162,7 @@ class NoSharedMemory(Expectation):
     """Each result has its own memory, or the memory of its gradient, and can be written."""
 
     name: ClassVar[str] = "no-shared-memory"
+    rule: ClassVar[str] = "results-independent"
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Judge the side effects that the adapter has seen."""
@@ -180,6 +183,7 @@ class ProcessesAgree(Expectation):
     """All processes get the same copies and the same norm."""
 
     name: ClassVar[str] = "processes-agree"
+    rule: ClassVar[str] = "shards-as-whole"
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
         """Judge the differences that the adapter has seen."""
@@ -207,6 +211,7 @@ class SurroundingsKept(Expectation):
     """The caller's list, NumPy's error and random state, and the environment are as they were."""
 
     name: ClassVar[str] = "surroundings-kept"
+    rule: ClassVar[str] = "surroundings-kept"
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
         """Judge what an error that is due leaves behind."""
@@ -237,6 +242,7 @@ class NoWarnings(Expectation):
     """An ordinary call issues no warning."""
 
     name: ClassVar[str] = "no-warnings"
+    rule: ClassVar[str] = "no-warnings"
     about: ClassVar[str] = "warnings"
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:

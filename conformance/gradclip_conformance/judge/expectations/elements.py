@@ -235,6 +235,7 @@ class InputsWritten(_Elements):
     """
 
     name: ClassVar[str] = "inputs-written"
+    rule: ClassVar[str] = "in-place-written"
     by: Expect | None = None
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:

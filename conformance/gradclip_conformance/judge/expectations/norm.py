@@ -44,6 +44,7 @@ class ReturnedNorm(Expectation):
     """
 
     name: ClassVar[str] = "returned-norm"
+    rule: ClassVar[str] = "returned-norm"
     about: ClassVar[str] = "norm"
     wide: bool = False
     quick: bool = False

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from ..oracle import integers
 from ..oracle.arrays import decode
 from ..oracle.formats import compute_power_of_two
-from ..oracle.formula import Formula
+from ..oracle.formula import PLAIN, Formula
 from ..oracle.question import get_clipping_threshold
 from .facts import (
     Group,
@@ -96,13 +97,12 @@ class Law:
 
     def reproduces(self, seen: Seen) -> bool:
         """Return whether the law gives every result of a call, and at least one that differs from the right one."""
-        parts = [part for group in seen.groups for part in (group.split() if self.is_of_each else [group])]
-        return all(self._reproduces_part(part) for part in parts) and any(
-            self._differs(part, group)
-            for group in seen.groups
-            for part in parts
-            if part.tensors[0].index in {tensor.index for tensor in group.tensors}
-        )
+        pairs = self._list_parts(seen)
+        return all(self._reproduces_part(part) for part, _ in pairs) and any(self._differs(*pair) for pair in pairs)
+
+    def _list_parts(self, seen: Seen) -> list[tuple[Group, Group]]:
+        """Return the gradients that share a norm under this law, each with the group that shares the right norm."""
+        return [(part, group) for group in seen.groups for part in (group.split() if self.is_of_each else [group])]
 
     def _reproduces_part(self, part: Group) -> bool:
         if part.total is not None:
@@ -132,11 +132,10 @@ class Law:
         """Return whether the law gives a result of a call that differs from the right one by more than rounding."""
         if self.loses_signs:
             return any((tensor.before < 0).any() for group in seen.groups for tensor in group.distinct)
-        for group in seen.groups:
-            for part in group.split() if self.is_of_each else [group]:
-                if part.total is not None:
-                    continue
+        for part, group in self._list_parts(seen):
+            if part.total is None:
                 factor, right = self.compute_factor(part), group.compute_coefficient()
+                # A rounding to bfloat16, the coarsest format, changes a number by at most 1 / 256 of it.
                 if factor is not None and right is not None and abs(factor - right) > right * Fraction(1, 128):
                     return True
         return False
@@ -613,7 +612,7 @@ LAWS: tuple[Law, ...] = (
 def fit_formula(views: Iterable[Seen]) -> list[Formula]:
     """Return the formulas with an epsilon that reproduce enough answers with different norms or thresholds."""
     # Results that rounding explains are no evidence of an epsilon.
-    groups = [group for seen in views for group in _select_ordinary(seen) if not _is_rounded(group)][:MANY_GROUPS]
+    groups = [group for seen in views for group in _select_ordinary(seen) if not group.follows(PLAIN)][:MANY_GROUPS]
     found = []
     for kind in FORMULA_CAUSES:
         best = _fit_kind(kind, groups)
@@ -635,12 +634,6 @@ def _select_ordinary(seen: Seen) -> list[Group]:
         and group.norm
         and (group.tensors[0].factor or 0) > 0
     ]
-
-
-def _is_rounded(group: Group) -> bool:
-    """Return whether a group is right within the error bound, even if a result below the threshold has changed."""
-    factor = group.compute_coefficient()
-    return factor is not None and group.is_scaled_by(factor * group.seen.rate)
 
 
 def _fit_kind(kind: str, groups: Sequence[Group]) -> tuple[int, Formula] | None:
@@ -692,29 +685,40 @@ def explain_by_formula(formula: Formula) -> Explanation:
 
 def _fit_under_root(views: Iterable[Seen]) -> float | None:
     """Return the number that was added to the sum of squares, or None if no number was."""
-    asked: dict[float, set[tuple[Fraction, float]]] = {}
     groups = (group for seen in views for group in _select_ordinary(seen) if seen.order == 2)
-    for group, _ in zip(groups, range(MANY_GROUPS), strict=False):
-        factor = Fraction(group.tensors[0].factor or 0.0)
-        added = (Fraction(group.threshold) / factor) ** 2 - group.norm**2 if factor < 1 else Fraction(0)
-        if not 0 < added < LARGEST_FIT:
-            continue
-        for eps in _list_candidates([(0.0, float(added))]):
-            if _make_under_root(eps).reproduces(group.seen):
-                asked.setdefault(eps, set()).add((group.norm, group.threshold))
-    best = max(asked, key=lambda eps: len(asked[eps]), default=None)
-    return best if best is not None and len(asked[best]) > 1 else None
+    return _find_shown_number(groups, _estimate_under_root, _make_under_root)
+
+
+def _estimate_under_root(group: Group) -> list[float]:
+    factor = Fraction(group.tensors[0].factor or 0.0)
+    added = (Fraction(group.threshold) / factor) ** 2 - group.norm**2 if factor < 1 else Fraction(0)
+    return _list_candidates([(0.0, float(added))]) if 0 < added < LARGEST_FIT else []
 
 
 def _fit_multiple(views: Iterable[Seen]) -> float | None:
     """Return the constant by which clipped gradients differ from the right results, or None if there is no constant."""
-    asked: dict[float, set[tuple[Fraction, float]]] = {}
     groups = (group for seen in views for group in _select_ordinary(seen) if group.norm > Fraction(group.threshold))
-    for group, _ in zip(groups, range(MANY_GROUPS), strict=False):
-        ratio = Fraction(group.tensors[0].factor or 0.0) * group.norm / Fraction(group.threshold)
-        number = float(f"{float(min(ratio, LARGEST_FIT)):.2g}")
-        if number != 1.0 and _make_multiple(number).reproduces(group.seen):
-            asked.setdefault(number, set()).add((group.norm, group.threshold))
+    return _find_shown_number(groups, _estimate_multiple, _make_multiple)
+
+
+def _estimate_multiple(group: Group) -> list[float]:
+    ratio = Fraction(group.tensors[0].factor or 0.0) * group.norm / Fraction(group.threshold)
+    number = float(f"{float(min(ratio, LARGEST_FIT)):.2g}")
+    return [] if number == 1.0 else [number]
+
+
+def _find_shown_number(
+    groups: Iterable[Group], estimate: Callable[[Group], list[float]], make: Callable[[float], Law]
+) -> float | None:
+    """Return the number with which a law reproduces most answers, or None if it does not reproduce two.
+
+    `estimate` returns the numbers that one answer may show. Another norm or another threshold must confirm it.
+    """
+    asked: dict[float, set[tuple[Fraction, float]]] = {}
+    for group in islice(groups, MANY_GROUPS):
+        for number in estimate(group):
+            if make(number).reproduces(group.seen):
+                asked.setdefault(number, set()).add((group.norm, group.threshold))
     best = max(asked, key=lambda number: len(asked[number]), default=None)
     return best if best is not None and len(asked[best]) > 1 else None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 import numpy as np
@@ -20,10 +20,9 @@ from .cells import explain
 from .choice import Options, choose
 from .facts import MANY
 from .laws import BESIDE_EMPTY, FITS, FORMULA_CAUSES, LAWS
-from .meshes import PER_RANK, explain_on_meshes, name_epsilon_per_rank
 from .model import Explanation, Judged, Suspect
-from .results import LONG_SUM, ZEROS_NAN
-from .subject import BREAKING, EXPLAINED, LIMITS, Subject, count_elements, learn, suspect
+from .results import ZEROS_NAN
+from .subject import BREAKING, LIMITS, Subject, count_elements, learn, suspect
 
 __all__ = ["explain_all", "explain_cell"]
 
@@ -58,10 +57,6 @@ def explain_cell(
     cells, and they are preferred if several models reproduce the answer. `barred` holds causes that are left out.
     """
     subject = suspect(judged, suspects, barred)
-    if "mesh" in judged.context.case.options:
-        (found,) = explain_on_meshes([judged], [one.cause for one in suspects])
-        if found is not None:
-            return found
     every = explain(subject, judged)
     known = [one for one in every if one.cause in subject.suspected]
     # A law that nothing else shows may agree with one answer by chance.
@@ -86,17 +81,6 @@ def explain_all(
         options = _list_options_of_all(subject, mine)
         for place, explanation in zip(places, choose(options, DOUBTFUL), strict=True):
             found[place] = explanation
-        _prefer_shown(found, dict(zip(places, options, strict=True)), cells)
-        on_meshes = [place for place in places if _is_unexplained_on_a_mesh(cells[place])]
-        explained = dict(zip(on_meshes, explain_on_meshes([cells[place] for place in on_meshes]), strict=True))
-        times = Counter(one.cause for place in on_meshes for one in (explained[place], found[place]) if one is not None)
-        for place, explanation in explained.items():
-            other = found[place]
-            # A single answer may agree with a model by chance.
-            if explanation is None or (other is not None and times[other.cause] > times[explanation.cause]):
-                found[place] = name_epsilon_per_rank(cells[place].context.case, other)
-            else:
-                found[place] = explanation
     return found
 
 
@@ -124,24 +108,6 @@ def _take_few_of_each_theme(cells: Sequence[Judged]) -> list[int]:
         if _is_short(judged.context.case):
             themes.setdefault(judged.context.case.theme, []).append(place)
     return [place for places in themes.values() for place in places[:: math.ceil(len(places) / FEW)]]
-
-
-def _prefer_shown(found: list[Explanation | None], options: Mapping[int, Options], cells: Sequence[Judged]) -> None:
-    """On meshes, replace the error of a long sum by a formula that explains the cell and is shown by another one.
-
-    The sums of these calls are short. But an epsilon of each rank, which the number of ranks multiplies, may be as
-    small as the error bound of float32. Then float64 shows which of the two it is.
-    """
-    on_meshes = [place for place in options if _is_unexplained_on_a_mesh(cells[place])]
-    formulas = {found[place] for place in on_meshes} - {None, LONG_SUM}
-    for place in on_meshes:
-        if found[place] == LONG_SUM:
-            others = (one for one in options[place].explanations if one in formulas and one.cause in PER_RANK)
-            found[place] = next(others, found[place])
-
-
-def _is_unexplained_on_a_mesh(judged: Judged) -> bool:
-    return "mesh" in judged.context.case.options and judged.explanation is None and judged.verdict.status in EXPLAINED
 
 
 def _is_short(case: Case) -> bool:

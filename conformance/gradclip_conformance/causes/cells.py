@@ -23,6 +23,7 @@ from .effects import explain_effect
 from .facts import Seen
 from .forms import explain_form, explain_refusal, list_norms
 from .laws import explain_by_formula
+from .meshes import list_on_mesh
 from .model import Explanation, Judged
 from .ranges import list_ranges
 from .results import LONG_SUM, explain_results, intersect
@@ -92,7 +93,8 @@ def explain(subject: Subject, judged: Judged) -> list[Explanation]:
     wrong = _Wrong(subject, judged)
     # Models may compute with any numbers, so their arithmetic may overflow.
     with np.errstate(all="ignore"):
-        return next(found for stage in STAGES if (found := stage(wrong)) is not None)
+        every = next(found for stage in STAGES if (found := stage(wrong)) is not None)
+        return list_on_mesh(judged, every) if "mesh" in wrong.case.options else every
 
 
 def _explain_by_formula(wrong: _Wrong) -> list[Explanation] | None:

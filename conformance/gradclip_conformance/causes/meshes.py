@@ -1,7 +1,6 @@
 """Explain wrong answers on a mesh: each model is a way in which the norm of the whole comes wrongly from the ranks.
 
-A model explains a cell if it reproduces the answer within the rounding of the dtype, and the right answer does not. Of
-the models that fit, the one that explains most cells of an entry point is named.
+A model explains a cell if it reproduces the answer within the rounding of the dtype, and the right answer does not.
 """
 
 from __future__ import annotations
@@ -9,10 +8,9 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any
 
@@ -24,11 +22,11 @@ from gradclip_adapters.mesh import Mesh, cut_call, find_placement, get_mesh, joi
 from gradclip_adapters.operations import OPERATIONS
 
 from ..cases.model import Case
-from ..judge.model import Answer, Raised, Replied
+from ..judge.model import Raised, Replied
 from ..oracle.formats import FORMATS, read_float64_values
 from .model import Explanation, Judged
 
-__all__ = ["PER_RANK", "explain_on_meshes", "name_epsilon_per_rank"]
+__all__ = ["list_on_mesh"]
 
 #: For each rank, the places of its gradients and its parts of them in float64.
 Held = Sequence[Sequence[tuple[int, "np.ndarray[Any, Any] | None"]]]
@@ -52,21 +50,6 @@ def _cut(call: Call) -> Held:
         ]
         for rank in range(get_mesh(call).size)
     ]
-
-
-def _reduce_partial(call: Call) -> Call:
-    """Return the call after partial gradients are summed: each rank of the axis has a copy of the sum."""
-    summed = [
-        replace(
-            gradient,
-            placements={
-                name: "replicated" if placement == "partial" else placement
-                for name, placement in gradient.placements.items()
-            },
-        )
-        for gradient in call.gradients
-    ]
-    return replace(call, gradients=tuple(summed))
 
 
 class _Parts:
@@ -257,37 +240,33 @@ def _list_models(mesh: Mesh) -> Iterator[tuple[str, FindNorms]]:
                 yield "axes-left-out", partial(_mistake_owned, find=reduce)
 
 
-def explain_on_meshes(cells: Sequence[Judged], preferred: Sequence[str] = ()) -> list[Explanation | None]:
-    """Return the explanation of each cell on a mesh, or None if no model explains it.
-
-    `cells` are those of one entry point. `preferred` holds causes that it is known to have.
-    """
-    fitting = [_list_fitting(judged) for judged in cells]
-    found: list[Explanation | None] = [None] * len(cells)
-    left = {place for place, causes in enumerate(fitting) if causes}
-    while left:
-        times = Counter(cause for place in left for cause in fitting[place])
-        order = list(dict.fromkeys(cause for place in sorted(left) for cause in fitting[place]))
-        best = max(order, key=lambda cause: (cause in preferred, times[cause]))
-        for place in [place for place in left if best in fitting[place]]:
-            found[place] = Explanation.of(best)
-            left.remove(place)
-    return found
-
-
 #: The causes of an epsilon that each rank adds, by the cause of one that is added once.
 PER_RANK = {
     "eps-in-coefficient": "epsilon-per-rank",
     "eps-under-root": "epsilon-under-root-per-rank",
 }
 
+EPSILON_CAUSES = frozenset([*PER_RANK, *PER_RANK.values()])
 
-def name_epsilon_per_rank(case: Case, found: Explanation | None) -> Explanation | None:
+
+def list_on_mesh(judged: Judged, others: Sequence[Explanation]) -> list[Explanation]:
+    """Return each explanation of a cell on a mesh. `others` holds those by models that know nothing of ranks."""
+    found = [Explanation.of(cause) for cause in _list_fitting(judged)]
+    size = get_mesh(judged.context.case.call("")).size
+    known = [_name_epsilon_per_rank(one, size) for one in others]
+    if any(one.cause in EPSILON_CAUSES for one in known):
+        # The sums of these calls are short. An epsilon of each rank may be as small as the error bound of float32.
+        known = [one for one in known if one.cause != "long-sum"]
+    # A norm of zero may be that of a rank with zeros, but the squares underflow on any rank.
+    is_lost = any(one.cause == "squares-underflow" for one in known)
+    return list(dict.fromkeys([*known, *found] if is_lost else [*found, *known]))
+
+
+def _name_epsilon_per_rank(one: Explanation, size: int) -> Explanation:
     """Return the explanation. If an epsilon is the size of the mesh times a power of ten, each rank has added it."""
-    eps = 0.0 if found is None else float(dict(found.parameters).get("eps") or 0.0)
-    if found is None or found.cause not in PER_RANK or eps <= 0:
-        return found
-    return Explanation.of(PER_RANK[found.cause]) if _is_power_of_ten(eps / get_mesh(case.call("")).size) else found
+    eps = float(dict(one.parameters).get("eps") or 0.0)
+    is_per_rank = one.cause in PER_RANK and eps > 0 and _is_power_of_ten(eps / size)
+    return Explanation.of(PER_RANK[one.cause]) if is_per_rank else one
 
 
 def _is_power_of_ten(number: float) -> bool:
@@ -301,11 +280,7 @@ def _list_fitting(judged: Judged) -> list[str]:
     case = judged.context.case
     if len(judged.answers) != 1 or not OPERATIONS[case.operation].is_by_norm:
         return []
-    with np.errstate(all="ignore"):
-        return _fit_answer(case, judged.answers[0])
-
-
-def _fit_answer(case: Case, answer: Answer) -> list[str]:
+    (answer,) = judged.answers
     if isinstance(answer, Raised):
         if answer.kind != MISMATCH:
             return []
@@ -313,48 +288,124 @@ def _fit_answer(case: Case, answer: Answer) -> list[str]:
         return ["rank-absent" if "returned" in answer.text else "collectives-differ"]
     if not isinstance(answer, Replied) or answer.reply.malformed is not None:
         return []
-    reply = answer.reply
-    groups, held = _group(case), _cut(case.call(""))
-    every = [_Parts(_reduce_partial(case.call("")), members, case.norm_type) for members in groups]
-    right = [_find_right(parts) for parts in every]
-    if any(_is_reproduced(case, reply, held, groups, right, eps) for eps in EPSILONS):
-        return _explain_rest(case, reply, held, groups, every, right)
-    fitting = []
-    smallest = float(FORMATS[case.dtype].smallest_normal)
-    powers = [norm**case.norm_type for ranks in right for norm in ranks]
-    underflows = case.norm_type < math.inf and max(powers, default=0.0) < smallest
-    for cause, find in _list_models(get_mesh(case.call(""))):
-        norms = [find(parts) for parts in every]
-        if underflows and not any(norm for ranks in norms for norm in ranks):
-            # A norm of zero may be that of a rank with zeros, but the squares underflow on any rank.
-            continue
-        if cause not in fitting and any(_is_reproduced(case, reply, held, groups, norms, eps) for eps in EPSILONS):
-            fitting.append(cause)
-    fitting += _fit_addends(case, reply, held, groups)
-    if OPERATIONS[case.operation].is_global and _is_clipped_alone(case, reply, held):
-        fitting.append("norm-of-each")
-    if OPERATIONS[case.operation].is_global and _counts_excluded(case, reply, held):
-        fitting.append("excluded-counted")
-    size = get_mesh(case.call("")).size
-    if any(_is_reproduced(case, reply, held, groups, right, size * eps) for eps in EPSILONS[1:]):
-        fitting.append("epsilon-per-rank")
-    return fitting or (["processes-differ"] if reply.apart else [])
+    found = _Answer(case, answer.reply)
+    if found.is_clipped_by(_find_right):
+        return _explain_rest(found)
+    return _list_wrong_norms(found) or (["processes-differ"] if answer.reply.apart else [])
 
 
-def _fit_addends(case: Case, reply: Reply, held: Held, groups: Sequence[Sequence[int]]) -> list[str]:
-    """Return the cause if the norm of an answer comes from the addends of partial gradients, and not from their sum."""
-    call = case.call("")
-    if call == _reduce_partial(call):
-        return []
-    mesh = get_mesh(call)
-    every = [_Parts(call, members, case.norm_type) for members in groups]
+@dataclass(frozen=True)
+class _Answer:
+    """The results of a call on a mesh, and what each rank had of the gradients."""
+
+    case: Case
+    reply: Reply
+
+    @cached_property
+    def call(self) -> Call:
+        """The call."""
+        return self.case.call("")
+
+    @cached_property
+    def summed(self) -> Call:
+        """The call after partial gradients are summed: each rank of the axis has a copy of the sum."""
+        return replace(self.call, gradients=tuple(map(_sum_partial, self.call.gradients)))
+
+    @cached_property
+    def mesh(self) -> Mesh:
+        """The mesh."""
+        return get_mesh(self.call)
+
+    @cached_property
+    def held(self) -> Held:
+        """The parts that each rank clips."""
+        return _cut(self.call)
+
+    @cached_property
+    def groups(self) -> list[list[int]]:
+        """The indices of the gradients that share a norm, for each norm."""
+        included = list(self.case.included)
+        return [included] if OPERATIONS[self.case.operation].is_global else [[place] for place in included]
+
+    @cached_property
+    def parts(self) -> list[_Parts]:
+        """The parts of each group."""
+        return self.find_parts(self.summed, self.groups)
+
+    def find_parts(self, call: Call, groups: Sequence[Sequence[int]], shown: Call | None = None) -> list[_Parts]:
+        """Return the parts of some groups of a call."""
+        return [_Parts(call, members, self.case.norm_type, shown) for members in groups]
+
+    def is_clipped_by(
+        self, find: FindNorms, parts: Sequence[_Parts] | None = None, epsilons: Sequence[float] = EPSILONS
+    ) -> bool:
+        """Return whether the results are those of ranks that clip by the norms that a model finds."""
+        chosen = self.parts if parts is None else parts
+        pairs = [(one, find(one)) for one in chosen]
+        norms = {place: ranks for one, ranks in pairs for place in one.gradients if place in self.case.included}
+        return any(self._has_results_of(norms, eps) for eps in epsilons)
+
+    def _has_results_of(self, norms: Mapping[int, Sequence[float]], eps: float) -> bool:
+        threshold = float(self.case.options["clip_norm"])
+        replies = []
+        for rank, of_rank in enumerate(self.held):
+            results: list[Array | None] = []
+            for place, values in of_rank:
+                norm = norms[place][rank] + eps if place in norms else 0.0
+                factor = 1.0 if norm <= threshold else threshold / norm
+                results.append(None if values is None else Array.of(values * factor))
+            replies.append(Reply(tuple(results)))
+        expected = join_replies(self.call, replies).gradients
+        pairs = zip(self.reply.gradients, expected, strict=False)
+        return len(expected) == len(self.reply.gradients) and all(_are_close(one, other) for one, other in pairs)
+
+
+def _sum_partial(gradient: Gradient) -> Gradient:
+    summed = {name: "replicated" if one == "partial" else one for name, one in gradient.placements.items()}
+    return replace(gradient, placements=summed)
+
+
+def _are_close(observed: Array | None, expected: Array | None) -> bool:
+    if observed is None or expected is None:
+        return observed is expected
+    if observed.shape != expected.shape or observed.dtype not in FORMATS:
+        return False
+    found, wanted = read_float64_values(observed), expected.numpy().ravel()
+    form = FORMATS[observed.dtype]
+    relative = ROUNDINGS * 2.0 ** (1 - form.precision)
+    absolute = float(form.smallest_normal) * relative
+    return bool(np.allclose(np.asarray(found).ravel(), wanted, rtol=relative, atol=absolute, equal_nan=True))
+
+
+def _list_wrong_norms(answer: _Answer) -> list[str]:
+    """Return the causes whose models find the norms by which the ranks have clipped."""
+    case, is_global = answer.case, OPERATIONS[answer.case.operation].is_global
+    found: dict[str, None] = {}
+    for cause, find in _list_models(answer.mesh):
+        if cause not in found and answer.is_clipped_by(find):
+            found[cause] = None
+    if answer.call != answer.summed:
+        found |= dict.fromkeys(_list_mistakes_with_addends(answer))
+    alone = answer.find_parts(answer.summed, [[place] for place in case.included])
+    if is_global and answer.is_clipped_by(_reduce_nothing, alone):
+        found["norm-of-each"] = None
+    every = [place for place, gradient in enumerate(case.gradients) if gradient.array is not None]
+    has_excluded = len(every) > len(case.included)
+    if is_global and has_excluded and answer.is_clipped_by(_find_right, answer.find_parts(answer.summed, [every])):
+        found["excluded-counted"] = None
+    if answer.is_clipped_by(_find_right, epsilons=[answer.mesh.size * eps for eps in EPSILONS[1:]]):
+        found["epsilon-per-rank"] = None
+    return list(found)
+
+
+def _list_mistakes_with_addends(answer: _Answer) -> list[str]:
+    """Return the cause if the norm comes from the addends of partial gradients, and not from their sum."""
     # They may be taken for parts of the whole, or for copies.
-    as_copies = [_Parts(call, members, case.norm_type, _reduce_partial(call)) for members in groups]
-    for cause, find in _list_models_of_addends(call, mesh):
-        for parts in (every, as_copies):
-            norms = [find(one) for one in parts]
-            if any(_is_reproduced(case, reply, held, groups, norms, eps) for eps in EPSILONS):
-                return [cause]
+    as_parts = answer.find_parts(answer.call, answer.groups)
+    as_copies = answer.find_parts(answer.call, answer.groups, shown=answer.summed)
+    for cause, find in _list_models_of_addends(answer.call, answer.mesh):
+        if answer.is_clipped_by(find, as_parts) or answer.is_clipped_by(find, as_copies):
+            return [cause]
     return []
 
 
@@ -371,45 +422,19 @@ def _list_models_of_addends(call: Call, mesh: Mesh) -> Iterator[tuple[str, FindN
     yield "addends-counted", _count_on_first_rank
 
 
-def _is_clipped_alone(case: Case, reply: Reply, held: Held) -> bool:
-    """Return whether each rank clips its part of each gradient by the norm of this part."""
-    groups = [[place] for place in case.included]
-    call = _reduce_partial(case.call(""))
-    norms = [_reduce_nothing(_Parts(call, members, case.norm_type)) for members in groups]
-    return any(_is_reproduced(case, reply, held, groups, norms, eps) for eps in EPSILONS)
-
-
-def _counts_excluded(case: Case, reply: Reply, held: Held) -> bool:
-    """Return whether all ranks clip by the norm of all gradients, although some are excluded."""
-    members = [place for place, gradient in enumerate(case.gradients) if gradient.array is not None]
-    if len(members) == len(case.included):
-        return False
-    norms = _find_right(_Parts(_reduce_partial(case.call("")), members, case.norm_type))
-    return any(_is_reproduced(case, reply, held, [case.included], [norms], eps) for eps in EPSILONS)
-
-
-def _explain_rest(
-    case: Case,
-    reply: Reply,
-    held: Held,
-    groups: Sequence[Sequence[int]],
-    every: Sequence[_Parts],
-    right: Sequence[Sequence[float]],
-) -> list[str]:
+def _explain_rest(answer: _Answer) -> list[str]:
     """Explain an answer whose joined results are right: by the norm, or by copies that differ."""
-    if len(every) == 1 and reply.norm is not None and reply.norm.dtype in FORMATS and len(reply.norm.data):
-        norm = float(np.asarray(read_float64_values(reply.norm)).ravel()[0])
+    reply = answer.reply
+    if len(answer.parts) == 1 and reply.norm is not None and reply.norm.dtype in FORMATS and len(reply.norm.data):
+        (parts,) = answer.parts
+        norm, right = float(read_float64_values(reply.norm)[0]), _find_right(parts)[0]
         differs = _have_other_norms(reply)
         # A norm of zero on all ranks is no part: its powers have underflowed.
-        if differs or (norm and not math.isclose(norm, right[0][0], rel_tol=1e-3)):
-            found = [(cause, find(every[0])) for cause, find in _list_models(get_mesh(case.call("")))]
-            fitting = [one for one in found if math.isclose(norm, one[1][0], rel_tol=1e-3)]
+        if differs or (norm and not math.isclose(norm, right, rel_tol=1e-3)):
+            models = _list_models(answer.mesh)
+            fitting = [(cause, find) for cause, find in models if math.isclose(norm, find(parts)[0], rel_tol=1e-3)]
             # The clip may be wrong, too, although this call does not show it.
-            causes = [
-                cause
-                for cause, norms in fitting
-                if any(_is_reproduced(case, reply, held, groups, [norms], eps) for eps in EPSILONS)
-            ]
+            causes = [cause for cause, find in fitting if answer.is_clipped_by(find)]
             return list(dict.fromkeys([*causes, *(["part-of-norm-returned"] if differs or fitting else [])]))
     return ["processes-differ"] if reply.apart else []
 
@@ -426,51 +451,3 @@ def _have_other_norms(reply: Reply) -> bool:
         if not math.isclose(one, other, rel_tol=1e-3):
             return True
     return False
-
-
-def _group(case: Case) -> list[list[int]]:
-    """Return the indices of the gradients that share a norm, for each norm."""
-    if OPERATIONS[case.operation].is_global:
-        return [list(case.included)]
-    return [[place] for place in case.included]
-
-
-def _is_reproduced(
-    case: Case,
-    reply: Reply,
-    held: Held,
-    groups: Sequence[Sequence[int]],
-    norms: Sequence[Sequence[float]],
-    eps: float,
-) -> bool:
-    """Return whether the results are those of ranks that clip by these norms."""
-    call = case.call("")
-    threshold = float(case.options["clip_norm"])
-    norm_of = {place: ranks for members, ranks in zip(groups, norms, strict=True) for place in members}
-    replies = []
-    for rank, of_rank in enumerate(held):
-        results: list[Array | None] = []
-        for place, values in of_rank:
-            if values is None:
-                results.append(None)
-                continue
-            norm = norm_of[place][rank] if place in norm_of else 0.0
-            factor = 1.0 if norm + eps <= threshold else threshold / (norm + eps)
-            results.append(Array.of(values * factor))
-        replies.append(Reply(tuple(results)))
-    expected = join_replies(call, replies).gradients
-    if len(expected) != len(reply.gradients):
-        return False
-    return all(_are_close(one, other) for one, other in zip(reply.gradients, expected, strict=True))
-
-
-def _are_close(observed: Array | None, expected: Array | None) -> bool:
-    if observed is None or expected is None:
-        return observed is expected
-    if observed.shape != expected.shape or observed.dtype not in FORMATS:
-        return False
-    found, wanted = read_float64_values(observed), expected.numpy().ravel()
-    form = FORMATS[observed.dtype]
-    relative = ROUNDINGS * 2.0 ** (1 - form.precision)
-    absolute = float(form.smallest_normal) * relative
-    return bool(np.allclose(np.asarray(found).ravel(), wanted, rtol=relative, atol=absolute, equal_nan=True))

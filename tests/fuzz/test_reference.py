@@ -148,6 +148,9 @@ def are_same(first: Any, second: Any) -> bool:
     st.lists(st.booleans(), min_size=1, max_size=8),
     st.booleans(),
 )
+@example(
+    "clip_by_norm", {"a": [np.ones(2), np.full(2, 3.0)], "b": np.ones(1)}, 0.5, {}, [True, False, False], False
+).via("flags of another order")
 def test_tree_is_clipped_as_a_list(
     name: str, tree: Any, first: float, options: dict[str, Any], included: Sequence[bool], by_function: bool
 ) -> None:

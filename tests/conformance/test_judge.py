@@ -561,6 +561,13 @@ def test_answer_without_gradients_has_a_word_of_its_own() -> None:
     assert (found.status, found.behaviour) == ("fail", "malformed")
 
 
+def test_threshold_that_must_be_refused_gives_no_norm() -> None:
+    asked = build_case(expect("surroundings-kept"), TRIANGLE, clip_norm=-1.0)
+    reply = Reply((make_array(TRIANGLE),), norm=make_array([5.0], shape=()), disturbed=())
+
+    assert judge_answers(asked, Replied(reply)).status == "pass"
+
+
 def test_undefined_behaviour_is_recorded() -> None:
     asked = build_case(expect("recorded"), TRIANGLE, clip_norm=nan)
 

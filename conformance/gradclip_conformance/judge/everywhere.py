@@ -95,7 +95,8 @@ def _list_direction_rules(case: Case) -> Iterator[tuple[str, Expect]]:
 
 def _list_norm_rules(context: Context, expectation: Expectation, reply: Reply) -> Iterator[tuple[str, Expect]]:
     case = context.case
-    if not OPERATIONS[case.operation].is_global:
+    # A threshold that must be refused gives no norm. Another rule judges a call that returns one.
+    if not OPERATIONS[case.operation].is_global or not get_clipping_threshold(case) >= 0:
         return
     if expectation.is_about_all:
         if "returns_norm" in context.subject.features:

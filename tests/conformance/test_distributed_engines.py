@@ -16,7 +16,7 @@ from gradclip_reports.statuses import SPOILING
 ENGINES = {
     "torch": ("DTensor]", "DTensor, two axes", "FSDP2]", "FSDP2, tensor parallel", "HSDP", "DDP"),
     "accelerate": ("DTensor, two axes", "FSDP2, tensor parallel", "HSDP"),
-    "torchtitan": ("DTensor, two axes", "FSDP2, tensor parallel", "HSDP"),
+    "torchtitan": ("DTensor, two axes", "FSDP2, tensor parallel", "HSDP", "ep_enabled"),
     "fabric": ("DTensor, two axes", "FSDP2, tensor parallel", "HSDP"),
     "transformers": ("DTensor, two axes", "FSDP2, tensor parallel", "HSDP"),
     "optax": ("eager, sharded", "jit, sharded", "jit, replica=2,shard=2,tensor=2", "shard_map"),

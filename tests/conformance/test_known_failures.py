@@ -442,7 +442,7 @@ def test_shipped_entries_are_complete(path: Path) -> None:
 
 
 #: The meshes whose cases entries name.
-MESHES = ({"shard": 2, "tensor": 2}, {"replica": 2, "expert": 2})
+MESHES = ({"shard": 2, "tensor": 2}, {"replica": 2, "expert": 2}, {"shard": 2, "expert": 2})
 
 #: The id and the rule of each case.
 CASES = [

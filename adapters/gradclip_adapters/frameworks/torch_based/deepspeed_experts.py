@@ -13,7 +13,7 @@ from typing import Any, Callable, Mapping, Sequence
 import torch
 from torch.nn import Module, Parameter
 
-from ...contract import Call, EntryPoint, Gradient, Reply, Unsupported
+from ...contract import Call, EntryPoint, Reply, Unsupported
 from ...mesh import Mesh, cut_array, find_placement, find_sharded_axis, get_mesh, list_gradients
 from ...processes import Answer, Ask
 from ...watched_team import WatchedTeam
@@ -24,7 +24,7 @@ from .deepspeed_engine import (
     split_params_into_different_moe_groups_for_optimizer,
     take_step,
 )
-from .dtensors import is_owned
+from .dtensors import has_equal_experts, is_owned
 from .given_gradients import GivenGradients
 from .parameters import answer_call
 from .watched_collectives import WatchedCollectives
@@ -53,11 +53,11 @@ _TEAMS: dict[str, WatchedTeam] = {}
 def answer_with_experts(call: Call) -> Reply:
     """Return the answer of the processes of the call's mesh. They are kept for later calls."""
     mesh = get_mesh(call)
-    _refuse_parts(call, mesh)
+    _refuse_parts(call)
     return _TEAMS.setdefault(str(mesh), WatchedTeam(__name__, mesh.size, {"mesh": mesh.axes})).call(call)
 
 
-def _refuse_parts(call: Call, mesh: Mesh) -> None:
+def _refuse_parts(call: Call) -> None:
     """Refuse gradients that the engine does not have.
 
     Raises
@@ -65,21 +65,12 @@ def _refuse_parts(call: Call, mesh: Mesh) -> None:
     Unsupported
         If experts differ in their shapes from rank to rank, or if ranks share out a gradient without ZeRO.
     """
-    shapes = [
-        [gradient.array and gradient.array.shape for gradient in _list_experts(call, rank)]
-        for rank in range(mesh.axes["expert"])
-    ]
-    if any(one != shapes[0] for one in shapes):
+    if not has_equal_experts(call):
         message = "every rank of DeepSpeed's expert-parallel group has as many experts, of the same shapes"
         raise Unsupported(message, "interface")
     if "ZeRO 0" in call.subject and any(find_sharded_axis(gradient) is not None for gradient in call.gradients):
         message = "without ZeRO, each process has a copy of each gradient"
         raise Unsupported(message, "interface")
-
-
-def _list_experts(call: Call, rank: int) -> list[Gradient]:
-    gradients = [call.gradients[place] for place in list_gradients(call, rank)]
-    return [gradient for gradient in gradients if is_owned(gradient, "expert")]
 
 
 def load(mesh: Mapping[str, int]) -> Callable[[int, int, str, Ask], Answer]:

@@ -8,12 +8,13 @@ from ...contract import EntryPoint
 from .installed_torch import HAS_MESH, SENT_DTYPES
 from .parameters import NORM_TYPES, Clip
 
-__all__ = ["DTENSOR", "HYBRID", "MESHES", "TENSOR_PARALLEL", "list_on_meshes"]
+__all__ = ["DTENSOR", "EXPERTS", "EXPERT_MESHES", "HYBRID", "MESHES", "TENSOR_PARALLEL", "list_on_meshes"]
 
 #: The names of the engines.
 DTENSOR = "DTensor, two axes"
 HYBRID = "HSDP"
 TENSOR_PARALLEL = "FSDP2, tensor parallel"
+EXPERTS = "ep_enabled"
 
 #: The mesh of each engine. Older torch has no such meshes.
 MESHES: Mapping[str, Mapping[str, int]] = {
@@ -21,9 +22,17 @@ MESHES: Mapping[str, Mapping[str, int]] = {
     HYBRID: {"replica": 2, "shard": 2},
     TENSOR_PARALLEL: {"shard": 2, "tensor": 2},
 }
+#: The engine of torchtitan's option for models with experts.
+EXPERT_MESHES: Mapping[str, Mapping[str, int]] = {EXPERTS: {"shard": 2, "expert": 2}}
 
 
-def list_on_meshes(name: str, clip: Clip, features: Sequence[str], dtypes: Sequence[str]) -> list[EntryPoint]:
+def list_on_meshes(
+    name: str,
+    clip: Clip,
+    features: Sequence[str],
+    dtypes: Sequence[str],
+    meshes: Mapping[str, Mapping[str, int]] = MESHES,
+) -> list[EntryPoint]:
     """Return an entry point for each engine. The processes of the engine import the clip by its name."""
     if not HAS_MESH:
         return []
@@ -40,5 +49,5 @@ def list_on_meshes(name: str, clip: Clip, features: Sequence[str], dtypes: Seque
             mesh=mesh,
             clip=clip,
         )
-        for engine, mesh in MESHES.items()
+        for engine, mesh in meshes.items()
     ]

@@ -1,10 +1,13 @@
-"""Call clips of torch parameters on engines with meshes of two axes: DTensor, HSDP, FSDP2 with tensor parallelism.
+"""Call clips of torch parameters on engines with meshes of two axes.
+
+The engines are DTensor, HSDP, FSDP2 with tensor parallelism, and DTensors of torchtitan's models with experts.
 
 Their processes announce the collectives of a clip (see `watched_team`), so ranks that do not match are told at once.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any, Callable, Mapping, Sequence
 
@@ -24,8 +27,8 @@ from .distributed import (
     list_tensors,
     make_fully_sharded,
 )
-from .dtensors import convert_placement, is_owned, make_dtensors
-from .engine_meshes import DTENSOR, HYBRID, TENSOR_PARALLEL
+from .dtensors import convert_placement, has_equal_experts, is_owned, make_dtensors, make_with_experts
+from .engine_meshes import DTENSOR, EXPERTS, HYBRID, TENSOR_PARALLEL
 from .parameters import Clip
 from .process_group import join_group, set_variables
 from .watched_collectives import WatchedCollectives
@@ -52,9 +55,15 @@ def _refuse_parts(call: Call, mesh: Mesh) -> None:
     Raises
     ------
     Unsupported
-        If only some ranks have a gradient of FSDP2, or if FSDP2 does not split a gradient as the call says.
+        If only some ranks have a gradient of FSDP2, if FSDP2 does not split a gradient as the call says, or if ranks
+        have experts of different shapes.
     """
     if DTENSOR in call.subject:
+        return
+    if EXPERTS in call.subject:
+        if not has_equal_experts(call) or any(is_owned(gradient, "shard") for gradient in call.gradients):
+            message = "torchtitan's ranks have as many experts, of the same shapes, along the axis of experts only"
+            raise Unsupported(message, "interface")
         return
     for gradient in call.gradients:
         if any(is_owned(gradient, name) for name in mesh.axes):
@@ -126,6 +135,21 @@ def _make_tensor_parallel(call: Call, rank: int, device_mesh: Any) -> list[Param
     return list(module.listed)
 
 
+def _make_with_experts(call: Call, rank: int, device_mesh: Any) -> list[Parameter]:
+    """Return the parameters of a model with experts, on the meshes that torchtitan makes for it.
+
+    The mesh of experts has an axis `ep`, by which the clip knows them. The mesh of all others has the same ranks.
+    """
+    shape = tuple(device_mesh.shape)
+    return make_with_experts(call, rank, _make_mesh(shape, ("fsdp", "tp")), _make_mesh(shape, ("efsdp", "ep")))
+
+
+# Each new mesh makes groups of processes.
+@functools.lru_cache(None)
+def _make_mesh(shape: tuple[int, ...], names: tuple[str, ...]) -> Any:
+    return init_device_mesh("cpu", shape, mesh_dim_names=names)
+
+
 def _distribute(tensor: Any, gradient: Gradient, mesh: Any) -> Any:
     # Without a source, each process takes its part of its own copy.
     return distribute_tensor(tensor, mesh, [convert_placement(gradient, "tensor")], src_data_rank=None)
@@ -136,4 +160,5 @@ BUILDERS: dict[str, Callable[[Call, int, Any], Sequence[Parameter]]] = {
     DTENSOR: make_dtensors,
     HYBRID: make_fully_sharded,
     TENSOR_PARALLEL: _make_tensor_parallel,
+    EXPERTS: _make_with_experts,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
+import inspect
 import sys
 import warnings
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import torch
 from torch.nn import Parameter, ParameterList
 
 from ...contract import EntryPoint
-from .engine_meshes import list_on_meshes
+from .engine_meshes import EXPERT_MESHES, EXPERTS, list_on_meshes
 from .engines_adapter import EnginesAdapter
 from .parameters import (
     ANY_NORM,
@@ -54,8 +55,8 @@ class Wrapper:
     entry_points: Sequence[EntryPoint]
     #: Does what the package needs before the first call.
     prepare: Callable[[], None] = lambda: None
-    #: Returns whether this version clips on meshes.
-    has_meshes: Callable[[], bool] = lambda: True
+    #: Returns whether this version has an entry point.
+    offers: Callable[[EntryPoint], bool] = lambda _: True
 
     def __call__(self) -> EnginesAdapter:
         """Import the package, and return its adapter.
@@ -73,7 +74,7 @@ class Wrapper:
         package = self.module.partition(".")[0]
         # torchtitan has no such attribute.
         version = getattr(sys.modules[package], "__version__", None) or importlib.metadata.version(package)
-        entry_points = [entry for entry in self.entry_points if entry.mesh is None or self.has_meshes()]
+        entry_points = [entry for entry in self.entry_points if self.offers(entry)]
         return EnginesAdapter(self.framework, version, entry_points)
 
 
@@ -207,6 +208,16 @@ def _clip_by_torchtitan_on_meshes(passed: Callable[[], Parameters], options: Map
     return _clip_by_torchtitan(None)(passed, options)
 
 
+def _clip_by_torchtitan_with_experts(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> Any:
+    return _clip_by_torchtitan(None)(passed, {**options, "ep_enabled": True})
+
+
+def _is_in_this_torchtitan(entry: EntryPoint) -> bool:
+    from torchtitan.distributed import utils
+
+    return EXPERTS not in entry.name or "ep_enabled" in inspect.signature(utils.clip_grad_norm_).parameters
+
+
 # The table
 
 IN_PLACE = (*COMMON, "in_place")
@@ -244,7 +255,7 @@ use_fabric = Wrapper(
             DTYPES,
         ),
     ),
-    has_meshes=_has_model_parallel,
+    offers=lambda entry: entry.mesh is None or _has_model_parallel(),
 )
 
 # Its optimizer shards its state over a group of processes.
@@ -328,5 +339,13 @@ use_torchtitan = Wrapper(
             ("norm_type", "error_if_nonfinite"),
             DTYPES,
         ),
+        *list_on_meshes(
+            "torchtitan.distributed.utils.clip_grad_norm_",
+            _clip_by_torchtitan_with_experts,
+            ("norm_type", "error_if_nonfinite"),
+            DTYPES,
+            EXPERT_MESHES,
+        ),
     ),
+    offers=_is_in_this_torchtitan,
 )

@@ -22,6 +22,7 @@ NAMED, MISLED = 0.6, 0.03
 MISNAMED = {
     "clip_by_global_norm uses isclose": "not-clipped",
     "clip_by_global_norm divides by the count": "not-clipped",
+    "clip_by_average_norm takes no root": "scaled-twice",
     "clip_per_example squeezes the sum": "malformed",
     "clip_per_example clips the sum": "norm-of-all",
 }

@@ -212,9 +212,9 @@ SCALINGS: list[tuple[str, str, str, Scale]] = [
     (GLOBAL, "by n - c", "unexplained", lambda g, c, n: shrink(g, c, n) if n <= c else shrink(g, n - c, n)),
     (
         GLOBAL,
-        "through float32",
+        "through float16",
         "narrower-arithmetic",
-        lambda g, c, n: shrink(g, c, n) if n <= c else shrink(g, c, n).astype(np.float32).astype(g.dtype),
+        lambda g, c, n: shrink(g, c, n) if n <= c else shrink(g, c, n).astype(np.float16).astype(g.dtype),
     ),
     (GLOBAL, "to zero", "gradients-zeroed", lambda g, c, n: g.copy() if n <= c else np.zeros_like(g)),
     (

@@ -33,19 +33,7 @@ def list_statuses(adapter: type[WithAbilities], rule: str, **members: object) ->
     return [run_cell(connection, cell, 1.0).status for cell in planned if cell.missing is None]
 
 
-#: Right functions that the suite blames, and the reason.
-BLAMED = {
-    "global-norm.sparse-duplicate-rows-TakesRows": "the judge expects the norm of the rows before they are added",
-}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=BLAMED[name])) if name in BLAMED else name
-        for name in ABLE
-    ],
-)
+@pytest.mark.parametrize("name", ABLE)
 def test_right_function_passes(name: str) -> None:
     adapter, rule = ABLE[name]
     statuses = list_statuses(adapter, rule)

@@ -93,6 +93,10 @@ def _list_direction_rules(case: Case) -> Iterator[tuple[str, Expect]]:
         yield "direction-kept", expect("metamorphic", relation="direction")
 
 
+#: Expectations that judge the norm themselves, or whose norm is that of other elements than those in the call.
+WITH_OTHER_NORMS = ("returned-norm", "scaled-once", "sparse-sum")
+
+
 def _list_norm_rules(context: Context, expectation: Expectation, reply: Reply) -> Iterator[tuple[str, Expect]]:
     case = context.case
     # A threshold that must be refused gives no norm. Another rule judges a call that returns one.
@@ -104,7 +108,7 @@ def _list_norm_rules(context: Context, expectation: Expectation, reply: Reply) -
         return
     # If a case excuses arithmetic that leaves the range, it also excuses the norm.
     excused = context.flushes_subnormals or dict(case.expectation.parameters).get("leaves_range", False)
-    if reply.norm is not None and not excused and case.expectation.name not in ("returned-norm", "scaled-once"):
+    if reply.norm is not None and not excused and case.expectation.name not in WITH_OTHER_NORMS:
         finite = predict(case).norms[0] is not None
         yield "returned-norm" if finite else "returned-norm-nonfinite", expect("returned-norm")
 

@@ -55,14 +55,11 @@ from gradclip_conformance import check_clipper
 def clip(grads, *, max):
     return [grad.clip(-max, max) for grad in grads]
 
-for isolated in (None, True):
-    try:
-        made = check_clipper(
-            clip, op="clip_by_value", dtypes=["float32"], rule="value.zero-threshold/*", isolated=isolated
-        )
-        print(made.isolated, made.note)
-    except Exception as error:
-        print(f"{type(error).__name__}: {error}")
+try:
+    print(check_clipper(clip, op="clip_by_value", dtypes=["float32"], rule="value.zero-threshold", isolated=True))
+except Exception as error:
+    print(f"{type(error).__name__}: {error}")
+    raise
 """
 
 
@@ -80,10 +77,9 @@ def test_error_names_a_module_that_starts_a_check_when_imported(tmp_path: Path) 
         timeout=600,
     )
 
-    here, isolated = done.stdout.splitlines()
-    assert here.startswith("False The function ran in this process")
-    assert all("while the process of another check imports it" in one for one in (here, isolated))
-    assert "Put the call under `if __name__ == '__main__':`." in isolated
+    assert done.returncode == 1
+    assert "while the process of another check imports it." in done.stdout
+    assert "Put the call under `if __name__ == '__main__':`." in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,9 @@ def draw_faults() -> SearchStrategy[tuple[int, bytes] | None]:
 @example(("expectations", [(("known",), "set", [])]), None).via("TOMLDecodeError: cannot mutate immutable namespace")
 @example(("expectations", [(("known",), "set", "")]), None).via("a text was taken for no known failures")
 @example(("expectations", [(("known", 0, "subjects"), "set", "*")]), None).via("letters were taken for subjects")
+@example(("expectations", [(("known", 0, "parameters", "number"), "set", "2*")]), None).via(
+    "a pattern for a number was an error of every cell"
+)
 @example(
     ("expectations", [(("known", 0, "subjects", 0), "set", " "), (("known", 0, "rules", 0), "set", "\U00018cd6")]), None
 ).via("a fault of an entry showed a character that nobody has assigned")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -67,6 +68,12 @@ class Suspect:
 
     cause: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def get_number(self, name: str) -> float | None:
+        """Return a parameter, or None where an entry gives a pattern or several numbers, or no number above zero."""
+        number = self.parameters.get(name)
+        is_number = isinstance(number, int | float) and 0 < number <= sys.float_info.max
+        return float(number) if is_number else None  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -103,12 +103,12 @@ def suspect(judged: Judged, suspects: Collection[Suspect], barred: Collection[st
     )
     kinds = {cause: kind for kind, cause in FORMULA_CAUSES.items()}
     for one in suspects:
-        if one.cause in kinds and "eps" in one.parameters:
-            formula = Formula(kinds[one.cause], float(one.parameters["eps"]))
+        if one.cause in kinds and (eps := one.get_number("eps")) is not None:
+            formula = Formula(kinds[one.cause], eps)
             subject.formulas += [formula] if formula not in subject.formulas else []
         for fit in FITS:
-            if fit.cause == one.cause and fit.parameter in one.parameters:
-                subject.fitted = [*subject.fitted, fit.make(float(one.parameters[fit.parameter]))]
+            if fit.cause == one.cause and (number := one.get_number(fit.parameter)) is not None:
+                subject.fitted = [*subject.fitted, fit.make(number)]
     return subject
 
 

@@ -49,6 +49,7 @@ from gradclip_conformance.run.host_process import HostProcess, build_host_comman
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
+from gradclip_conformance.sampler.rows import list_all_rows
 from gradclip_reports.records import Cell, Run, read_runs, write_run
 
 DRIVER = Path(__file__).with_name("run_scripts.py")
@@ -577,3 +578,15 @@ def test_row_that_breaks_another_rule_has_a_script() -> None:
             scripts.append(write_script(run.header, cell))
     assert scripts
     assert all('"""global-norm.scaled-above (must): ' in script for script in scripts), scripts[0]
+
+
+def test_script_of_a_followed_call_stacks_units_once() -> None:
+    rows = (row for row in list_all_rows() if row.operation == "clip_unitwise" and "followed" in row.options)
+    plain = (row for row in rows if {one.layout for one in row.gradients} == {"contiguous"})
+    row = next(row for row in plain if len({one.group for one in row.gradients}) < len(row.gradients))
+    subject = EntryPoint("timm.utils.adaptive_clip_grad", row.operation, ("float32",), ("in_place",))
+
+    calls = direct.write_calls("timm", row.make(), subject, compiles=False)
+
+    # The function is called with the gradients of the row, and then with others.
+    assert calls.call.clip.count("adaptive_clip_grad(") == 2

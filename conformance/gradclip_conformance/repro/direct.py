@@ -85,13 +85,13 @@ def _write_call(
     case: Case, subject: EntryPoint, source: Source, function: Function | str | None
 ) -> tuple[ScriptCall, set[str]]:
     """Return the lines of a call, and of the call that follows if the case has one, and the names that they use."""
-    asked, case = case, pass_case(case, subject)
     if "followed" in case.options:
         following = make_following_case(case)
         alone = replace(case, options={name: value for name, value in case.options.items() if name != "followed"})
         first, used = _write_call(alone, subject, source, function)
         again, more = _write_call(following, subject, source, function)
         return add_following_call(first, again), used | more
+    asked, case = case, pass_case(case, subject)
     arguments = _list_arguments(case, subject, function, source)
     if isinstance(function, Function):
         used = {"make", function.name, *function.names}

@@ -57,4 +57,5 @@ def test_parts_take_ten_minutes_at_most(tmp_path: Path) -> None:
         "tests of the reference on cupy",
         "suite on reference-jax",
         "suite on torch",
+        "suite on Megatron Core",
     }

@@ -1,10 +1,11 @@
 """Test, check and measure the reference on a GPU: `nox -s gpu` runs this program, with what the system has installed.
 
 `python tools/gpu.py --device cuda --out build/gpu` runs these parts, each with a time limit of its own, in ten minutes
-at most on 16 cores: the tests of the reference on CuPy, torch and JAX; the suite on the reference on each of them; the
-suite on torch itself; and the benchmarks, when nothing else runs. A part whose library, tool or device is missing is
-not run, and the table at the end says what is missing. The folder gets a log of each part, records, numbers and the
-table. Without an installation, PYTHONPATH must name the packages that are not installed.
+at most on 16 cores: the tests of the reference on CuPy, torch and JAX; the suite on the reference on each of them, on
+torch itself, and on Megatron Core on a mesh of four processes, which needs CUDA; and the benchmarks, when nothing else
+runs. A part whose library, tool or device is missing is not run, and the table at the end says what is missing. The
+folder gets a log of each part, records, numbers and the table. Without an installation, PYTHONPATH must name the
+packages that are not installed.
 
 `--quick` runs a small piece of each part, to prove that the program works; with `--device cpu`, no GPU is needed.
 """
@@ -35,7 +36,17 @@ __all__ = ["Part", "Result", "list_parts", "main", "run_part"]
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = [str(ROOT / folder) for folder in (".", "conformance", "adapters", "reports")]
 #: The packages whose versions the table names.
-VERSIONS = ("torch", "triton", "jax", "optax", "cupy-cuda13x", "cupy-cuda12x", "numpy", "array-api-compat")
+VERSIONS = (
+    "torch",
+    "megatron-core",
+    "triton",
+    "jax",
+    "optax",
+    "cupy-cuda13x",
+    "cupy-cuda12x",
+    "numpy",
+    "array-api-compat",
+)
 #: For each library, a program that fails if the library or its device is missing.
 PROBES = {
     "numpy": "import numpy",
@@ -108,6 +119,12 @@ def list_parts(device: str, out: Path, quick: bool) -> list[Part]:
         command += ["--rule", "global-norm.at-threshold/three-four-five/float32"] if quick else []
         command += ["--jobs", str(max(1, cores // 8)), "--timeout", "120"]
         parts.append(Part(f"suite on {adapter}", needs, command, 330, {}, finds=adapter == "torch"))
+    command = [sys.executable, "-m", "gradclip_conformance", "check", "tools.megatron_clip:clip"]
+    command += ["--op", "clip_by_global_norm", "--mesh", "data=2,tensor=2", "--arrays", "torch", "--dtype", "float32"]
+    command += ["--formula", "coefficient:1e-6", "-o", str(out / "megatron-core.jsonl")]
+    command += ["--case", "*/split@tensor:*"] if quick else []
+    needs = "import gradclip_conformance.cli, torch; torch.zeros(1, device='cuda'); import tools.megatron_clip"
+    parts.append(Part("suite on Megatron Core", needs, command, 330, {}, finds=True))
     command = [sys.executable, "benchmarks/gpu.py", str(out / "benchmarks.json"), "--device", device]
     command += ["--quick"] if quick else []
     needs = ANY_PEER.format(

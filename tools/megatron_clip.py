@@ -33,8 +33,8 @@ def clip(
 ) -> float:
     """Clip gradients in place as the optimizers of Megatron Core do, and return the norm.
 
-    The norm is that over the ranks of the axis "tensor". A parameter that is sharded or owned along it has the attribute
-    `tensor_model_parallel`. Of the copies of any other parameter, Megatron Core counts the one on the first rank.
+    The norm is that over the ranks of the axis "tensor". A parameter that is sharded or owned along this axis has the
+    attribute `tensor_model_parallel`. Of the copies of any other one, Megatron Core counts that on the first rank.
     """
     group = mesh["tensor"].get_group()
     parts, copies = [], []

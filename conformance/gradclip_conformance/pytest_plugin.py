@@ -9,7 +9,6 @@ used.
 
 from __future__ import annotations
 
-import io
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -128,7 +127,7 @@ def _list_parts_of_adapter(config: pytest.Config, target: str, per: str) -> list
     def make() -> Run:
         # The run ends the connection.
         del config.stash[_CONNECTION]
-        return run_adapter(RunRequest(target, lambda: connection, timeout=timeout), io.StringIO())
+        return run_adapter(RunRequest(target, lambda: connection, timeout=timeout))
 
     return list_parts(target, per, make, {subject.operation for subject in connection.description.subjects})
 

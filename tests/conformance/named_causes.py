@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from gradclip_reports.records import Run
 
 def run(adapter: Adapter, *rules: str) -> Run:
     """Return the run of an adapter on some rules."""
-    return run_adapter(RunRequest("x", lambda: InProcess(adapter), Selection(rules=rules)), io.StringIO())
+    return run_adapter(RunRequest("x", lambda: InProcess(adapter), Selection(rules=rules)))
 
 
 def find_causes(adapter: Adapter, *rules: str) -> dict[tuple[Any, ...], str]:

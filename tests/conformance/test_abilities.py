@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -120,7 +119,7 @@ class ClipsByNorm(Adapter):
 def check(adapter: Adapter, *rules: str, dtype: str = "float32") -> list[Cell]:
     """Return the cells of some rules."""
     request = RunRequest("fake", lambda: InProcess(adapter), Selection(rules=rules, dtypes=(dtype,)))
-    return list(run_adapter(request, io.StringIO()).cells)
+    return list(run_adapter(request).cells)
 
 
 def read_verdicts(cells: Sequence[Cell]) -> set[tuple[str, str | None]]:
@@ -285,7 +284,7 @@ def test_probe_that_crashes_or_hangs_shows_a_missing_ability(tmp_path: Path) -> 
     command = [*build_host_command(), str(path)]
     selection = Selection(rules=("value.dtype-kept", "value.single-tensor"), dtypes=("float16", "float32"))
 
-    run = run_adapter(RunRequest("x", lambda: HostProcess(command), selection, timeout=2), io.StringIO())
+    run = run_adapter(RunRequest("x", lambda: HostProcess(command), selection, timeout=2))
 
     lacking = {cell.lacks: cell.detail for cell in run.cells if cell.status == "unsupported"}
     assert "A call that asks for it ended the process: The host process ended with exit code 7" in lacking["kernel"]
@@ -313,7 +312,7 @@ def test_report_says_what_is_missing() -> None:
         "fake", lambda: InProcess(DeclaresLittle("none_grads")), Selection(rules=("value.n*", "value.e*"))
     )
 
-    run = run_adapter(request, io.StringIO())
+    run = run_adapter(request)
 
     kinds = [cell.lacks for cell in run.cells if cell.status == "unsupported"]
     assert "interface" in kinds

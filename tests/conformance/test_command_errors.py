@@ -16,11 +16,13 @@ from gradclip_conformance.cli import gradclip
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
+from gradclip_reports.writing import write_run
 
 MISSING = """
 import no_such_framework
 
 from gradclip_adapters.contract import Adapter
+from gradclip_reports.writing import write_run
 """
 
 
@@ -38,7 +40,7 @@ def record(tmp_path: Path) -> Path:
     adapter = PlainFunction(clip_right, "clip_by_value", dtypes=("float32",))
     stream = io.StringIO()
     selection = Selection(rules=("value.inside-unchanged",))
-    run_adapter(RunRequest("clips:clip", lambda: InProcess(adapter), selection), stream)
+    write_run(stream, run_adapter(RunRequest("clips:clip", lambda: InProcess(adapter), selection)))
     path = tmp_path / "right.jsonl"
     path.write_text(stream.getvalue(), encoding="utf-8")
     return path

@@ -18,6 +18,7 @@ from gradclip_conformance.cli import gradclip
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
+from gradclip_reports.writing import write_run
 
 
 def run(*arguments: object) -> Result:
@@ -57,7 +58,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         adapter = PlainFunction(function, "clip_by_global_norm", dtypes=("float32",))
         paths[name] = folder / f"{name}.jsonl"
         stream = io.StringIO()
-        run_adapter(RunRequest(name, lambda adapter=adapter: InProcess(adapter), selection), stream)
+        write_run(stream, run_adapter(RunRequest(name, lambda adapter=adapter: InProcess(adapter), selection)))
         paths[name].write_text(stream.getvalue(), encoding="utf-8")
     return paths
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 from frameworks import find_python
 
@@ -37,7 +35,7 @@ def test_every_cell_of_an_engine_is_as_expected(framework: str) -> None:
     selection = Selection(rules=("*.shards-as-whole",), dtypes=("float32",))
     request = RunRequest(framework, lambda: HostProcess(command), selection, timeout=120.0)
 
-    run = run_adapter(request, io.StringIO())
+    run = run_adapter(request)
 
     assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in run.cells if cell.status in SPOILING] == []
     answered = {cell.subject for cell in run.cells if cell.status in ("pass", "documented")}

@@ -17,6 +17,7 @@ from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import read_runs
+from gradclip_reports.writing import write_run
 
 #: Rules that are enough to fit a formula, and few enough to be quick.
 RULES = "global-norm.scaled-above"
@@ -125,7 +126,8 @@ def test_findings_are_in_the_record_and_name_each_cell_once(tmp_path: Path) -> N
     adapter = PlainFunction(never_clip, "clip_by_global_norm", dtypes=("float32",))
     stream = io.StringIO()
 
-    run = run_adapter(RunRequest("x", lambda: InProcess(adapter), Selection(rules=("global-norm.*-above",))), stream)
+    run = run_adapter(RunRequest("x", lambda: InProcess(adapter), Selection(rules=("global-norm.*-above",))))
+    write_run(stream, run)
 
     path = tmp_path / "record.jsonl"
     path.write_text(stream.getvalue(), encoding="utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import io
 import os
 import re
 import sys
@@ -59,9 +58,7 @@ def parts() -> Parts:
         return [np.asarray(grad * 0.75, grad.dtype) for grad in grads]
 
     adapter = PlainFunction(clip, "clip_by_global_norm", name="clip_module:clip")
-    run = run_adapter(
-        RunRequest("clip_module:clip", lambda: InProcess(adapter), Selection(cases=(CASE,))), io.StringIO()
-    )
+    run = run_adapter(RunRequest("clip_module:clip", lambda: InProcess(adapter), Selection(cases=(CASE,))))
     return run.header, run.cells[0]
 
 
@@ -298,7 +295,7 @@ def test_callable_of_any_kind_has_a_script_that_shows_its_failure(
     target = f"callables:{name}"
     adapter = resolve(target, "clip_by_global_norm", ["float32"])
     request = RunRequest(target, lambda: InProcess(adapter), Selection(cases=(CASE,)))
-    run = run_adapter(request, io.StringIO())
+    run = run_adapter(request)
     script = write_script(run.header, run.cells[0])
 
     with pytest.raises(AssertionError):

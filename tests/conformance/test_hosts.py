@@ -5,7 +5,6 @@ A bad call affects only its own cell, which gets the status listed here. No proc
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 import sys
@@ -116,7 +115,7 @@ class _Patient(HostProcess):
 def run_host(command: list[str], jobs: int = 1, timeout: float = LONG) -> Run:
     """Return the run of a host over the three cells."""
     request = RunRequest("fake", lambda: _Patient(command, start_seconds=LONG), SELECTION, timeout=timeout, jobs=jobs)
-    return run_adapter(request, io.StringIO())
+    return run_adapter(request)
 
 
 def choose_limit(status: str) -> float:
@@ -388,7 +387,7 @@ def test_slow_cell_holds_up_only_its_own_job() -> None:
     selection = Selection(rules=("global-norm.scaled-above",), dtypes=("float32",))
 
     def run_with(connect: Callable[[], InProcess], jobs: int) -> int:
-        return len(run_adapter(RunRequest("numpy", connect, selection, jobs=jobs), io.StringIO()).cells)
+        return len(run_adapter(RunRequest("numpy", connect, selection, jobs=jobs)).cells)
 
     count = run_with(lambda: InProcess(resolve("numpy")), 1)
     lock, others_are_done, places = threading.Lock(), threading.Event(), itertools.count(1)

@@ -16,7 +16,8 @@ from click.testing import CliRunner, Result
 
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.run.record_file import RecordFile
-from gradclip_reports.records import Header, RecordError, read_partial, read_runs
+from gradclip_reports.records import Header, RecordError, Run, make_footer, read_partial, read_runs
+from gradclip_reports.writing import write_line
 
 #: A limit in seconds for steps that end by themselves. It is far above the time that any machine needs.
 LONG = 200
@@ -34,6 +35,9 @@ HEADER = Header(
     command=[],
     started="2026-11-21T02:38:27Z",
 )
+RUN = Run(HEADER, (), make_footer(()))
+#: The record of this run.
+TEXT = write_line(RUN.header) + write_line(RUN.footer)
 
 pytestmark = [
     pytest.mark.usefixtures("nothing_left_behind"),
@@ -301,9 +305,9 @@ class TestRecordFile:
         for appends in (False, True):
             with RecordFile(path, appends=appends) as record:
                 record.note(HEADER)
-                record.text.write("new\n")
+                record.finish(RUN)
 
-        assert path.read_text(encoding="utf-8") == "new\nnew\n"
+        assert path.read_text(encoding="utf-8") == 2 * TEXT
         assert list(tmp_path.iterdir()) == [path]
 
     def test_two_runs_do_not_write_one_record(self, tmp_path: Path) -> None:
@@ -311,9 +315,9 @@ class TestRecordFile:
         with RecordFile(path) as first:
             with pytest.raises(OSError, match=r"another run is writing record\.jsonl"), RecordFile(path):
                 pass
-            first.text.write("first\n")
+            first.finish(RUN)
 
-        assert path.read_text(encoding="utf-8") == "first\n"
+        assert path.read_text(encoding="utf-8") == TEXT
 
     def test_link_stays_a_link(self, tmp_path: Path) -> None:
         real, link = tmp_path / "real.jsonl", tmp_path / "link.jsonl"
@@ -321,14 +325,14 @@ class TestRecordFile:
         link.symlink_to(real)
 
         with RecordFile(link) as record:
-            record.text.write("new\n")
+            record.finish(RUN)
 
         assert link.is_symlink()
-        assert real.read_text(encoding="utf-8") == "new\n"
+        assert real.read_text(encoding="utf-8") == TEXT
 
     def test_device_is_written_and_never_replaced(self) -> None:
         with RecordFile(Path("/dev/null")) as record:
             record.note(HEADER)
-            record.text.write("new\n")
+            record.finish(RUN)
 
         assert Path("/dev/null").is_char_device()

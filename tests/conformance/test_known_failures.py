@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -235,7 +234,7 @@ def run_known(monkeypatch: pytest.MonkeyPatch, *known: KnownFailure) -> Run:
 
 
 def run_once(adapter: PlainFunction) -> Run:
-    return run_adapter(RunRequest("x", lambda: InProcess(adapter), Selection(rules=(RULE,))), io.StringIO())
+    return run_adapter(RunRequest("x", lambda: InProcess(adapter), Selection(rules=(RULE,))))
 
 
 @dataclass
@@ -306,7 +305,7 @@ def run_with_file(adapter: PlainFunction, text: str, folder: Path, *rules: str) 
         patch.setattr("gradclip_conformance.known.failures.EXPECTATIONS", folder)
         (folder / "lib.toml").write_text(text, encoding="utf-8")
         request = RunRequest("lib", lambda: InProcess(adapter), Selection(rules=rules or (RULE,)))
-        return run_adapter(request, io.StringIO())
+        return run_adapter(request)
 
 
 def test_proposal_names_causes_without_a_reason(tmp_path: Path) -> None:

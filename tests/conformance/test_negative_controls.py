@@ -9,7 +9,6 @@ installed; its absence is an error.
 from __future__ import annotations
 
 import functools
-import io
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -66,7 +65,7 @@ def run_target(adapter: str, target: str, environment: Mapping[str, str] | None 
     python = sys.executable if adapter == "numpy" else find_python(adapter)
     command = [*build_host_command(python), target]
     open_host = lambda: HostProcess(command, environment)  # noqa: E731
-    return run_adapter(RunRequest(adapter, open_host, SELECTION, timeout=120.0), io.StringIO())
+    return run_adapter(RunRequest(adapter, open_host, SELECTION, timeout=120.0))
 
 
 def read_values(arrays: Any) -> list[list[float]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import sys
 import tomllib
@@ -121,9 +120,7 @@ def test_filled_in_adapter_honours_the_abilities_that_need_no_code(style: str, t
     (tmp_path / "filled.py").write_text(text)
     adapter = registry.resolve(str(tmp_path / "filled.py"))
 
-    record = run_adapter(
-        RunRequest("filled", lambda: InProcess(adapter), Selection(dtypes=("float32",)), rows=20), io.StringIO()
-    )
+    record = run_adapter(RunRequest("filled", lambda: InProcess(adapter), Selection(dtypes=("float32",)), rows=20))
 
     assert [f"{one.case}: {one.detail}" for one in record.cells if one.status in SPOILING] == []
     assert sum(one.status == "pass" for one in record.cells) > 100

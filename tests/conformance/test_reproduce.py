@@ -10,7 +10,6 @@ import ast
 import builtins
 import contextlib
 import gzip
-import io
 import itertools
 import json
 import math
@@ -195,7 +194,7 @@ def check(function: Callable[..., Any], *rules: str, dtype: str = "float32", op:
     adapter = PlainFunction(function, op, dtypes=(dtype,), name="clip_module:clip")
     request = RunRequest("clip_module:clip", lambda: InProcess(adapter), Selection(rules=rules))
     with np.errstate(all="ignore"):
-        return run_adapter(request, io.StringIO())
+        return run_adapter(request)
 
 
 def run_script(text: str, function: Callable[..., Any]) -> str:

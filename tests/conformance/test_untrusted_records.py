@@ -18,6 +18,7 @@ from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.render import FORMATS
+from gradclip_reports.writing import write_run
 
 Lines = list[dict[str, Any]]
 
@@ -47,7 +48,8 @@ def record() -> str:
 
     adapter = PlainFunction(clip, "clip_by_norm", dtypes=("float32",), name="clips.py:clip")
     stream = io.StringIO()
-    run_adapter(RunRequest("clips.py:clip", lambda: InProcess(adapter), Selection(rules=("norm.at-*",))), stream)
+    request = RunRequest("clips.py:clip", lambda: InProcess(adapter), Selection(rules=("norm.at-*",)))
+    write_run(stream, run_adapter(request))
     return stream.getvalue()
 
 

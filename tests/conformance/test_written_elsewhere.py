@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
@@ -35,7 +34,7 @@ def find_cause(number: int) -> str:
     """Return the cause that explains most cells that fail, or `UNEXPLAINED`."""
     wrong = ELSEWHERE[number]
     adapter = PlainFunction(wrong.function, wrong.operation, ("float32",), wrong.in_place)
-    run = run_adapter(RunRequest("written-elsewhere", lambda: InProcess(adapter), rows=ROWS), io.StringIO())
+    run = run_adapter(RunRequest("written-elsewhere", lambda: InProcess(adapter), rows=ROWS))
     times: Counter[str] = Counter()
     for finding in run.singles:
         times[finding.cause] += sum(count for status, count in finding.statuses.items() if status in SPOILING)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
 import math
 import os
 import sys
@@ -248,11 +247,13 @@ def _run(
     )
     if output is None:
         with progress_bar() as progress:
-            return run_adapter(request, io.StringIO(), progress)
+            return run_adapter(request, progress)
     appends = not first and not _is_folder(output)
     file = RecordFile(_choose_path(output, target), appends=appends, earlier=earlier)
     with file as record, progress_bar() as progress:
-        return run_adapter(request, record.text, progress, record.note)
+        run = run_adapter(request, progress, record.note)
+        record.finish(run)
+    return run
 
 
 def _describe_unjudged(run: Run) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -106,7 +105,7 @@ def _run(name: str, options: TargetOptions) -> Run:
     try:
         with progress_bar() as progress:
             request = RunRequest(target.name, target.connect, options.select_cells())
-            return run_adapter(request, io.StringIO(), progress)
+            return run_adapter(request, progress)
     except StartError as error:
         say_that_it_does_not_start(target, error)
         sys.exit(3)

@@ -57,7 +57,7 @@ class Ability:
     name: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PlannedCell:
     """One case for one subject.
 

@@ -7,7 +7,8 @@ run that is cut off leaves the journal and the old record. The journal is read b
 
 from __future__ import annotations
 
-import io
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
@@ -15,7 +16,7 @@ from typing import Self, TextIO
 import filelock
 
 from gradclip_reports.records import Cell, Header, Run
-from gradclip_reports.writing import write_line
+from gradclip_reports.writing import write_line, write_run
 
 __all__ = ["RecordFile", "name_journal"]
 
@@ -40,7 +41,6 @@ class RecordFile:
 
     def __init__(self, path: Path, *, appends: bool = False, earlier: Run | None = None) -> None:
         self.path = path.resolve()
-        self.text = io.StringIO()
         self._appends = appends
         self._earlier = earlier
         self._journal: TextIO | None = None
@@ -67,13 +67,11 @@ class RecordFile:
                 raise OSError(message) from error
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
-        """Put the whole record into its place. After an exception, leave the journal and the old record."""
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        """Let other runs write this record."""
         try:
             if self._journal is not None:
                 self._journal.close()
-            if kind is None:
-                self._finish()
         finally:
             if self._is_regular:
                 Path(self._lock.lock_file).unlink(missing_ok=True)
@@ -96,29 +94,34 @@ class RecordFile:
             if self._earlier is not None:
                 lines = [self._earlier.header, *self._earlier.cells]
             if lines:
-                _replace(journal, "".join(write_line(each) for each in lines))
+                with _replace(journal) as stream:
+                    stream.writelines(write_line(each) for each in lines)
             self._journal = journal.open("a" if lines else "w", encoding="utf-8")
             if lines:
                 return
         self._journal.write(write_line(line))
         self._journal.flush()
 
-    def _finish(self) -> None:
-        text = self.text.getvalue()
+    def finish(self, run: Run) -> None:
+        """Put the whole record into its place. Without this, the journal and the old record stay."""
         if not self._is_regular:
             with self.path.open("a" if self._appends else "w", encoding="utf-8") as stream:
-                stream.write(text)
+                write_run(stream, run)
             return
-        before = self.path.read_text(encoding="utf-8") if self._appends and self.path.is_file() else ""
-        _replace(self.path, before + text)
+        with _replace(self.path) as stream:
+            if self._appends and self.path.is_file():
+                stream.write(self.path.read_text(encoding="utf-8"))
+            write_run(stream, run)
         name_journal(self.path).unlink(missing_ok=True)
 
 
-def _replace(path: Path, text: str) -> None:
-    """Write a file beside its place, and put it there when it is whole."""
+@contextlib.contextmanager
+def _replace(path: Path) -> Iterator[TextIO]:
+    """Give a file beside a file, and put it there when it is whole."""
     beside = path.with_name(f"{path.name}.new")
     try:
-        beside.write_text(text, encoding="utf-8")
+        with beside.open("w", encoding="utf-8") as stream:
+            yield stream
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import heapq
 import re
 import sys
 import threading
@@ -19,14 +20,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
+from operator import itemgetter
 from queue import Empty, SimpleQueue
-from typing import TextIO, TypeVar
+from typing import TypeVar
 
 from gradclip_adapters.contract import EntryPoint
 from gradclip_adapters.wire import encode_subject
 from gradclip_reports.limits import shorten
 from gradclip_reports.progress import Progress
-from gradclip_reports.records import Cell, Finding, Header, Run, make_footer, write_run
+from gradclip_reports.records import Cell, Finding, Header, Run, make_footer
 from gradclip_reports.statuses import DIFFERING, Status
 from gradclip_reports.writing import check_cell
 from gradclip_spec import rules
@@ -45,7 +47,7 @@ from ..known.failures import KnownFailure, load_known_of
 from ..known.recognition import find_entry, is_known_to_end, judge_with_known
 from ..oracle.formula import Formula
 from ..oracle.predict import name_second_oracle
-from ..sampler.rows import ROWS, find_row, list_cases
+from ..sampler.rows import ROWS, RowCase, find_row, list_cases
 from .abilities import AbilityProbes
 from .asking import ask_case, begin_case
 from .host_process import CASE_SECONDS, run_stopped
@@ -102,26 +104,33 @@ def plan_rows(
     for operation in dict.fromkeys(subject.operation for subject in subjects):
         if selection.operations and operation not in selection.operations:
             continue
-        planned = [
-            (number, PlannedCell(subject, case, None))
-            for subject, every, first in _deal_rows([each for each in subjects if each.operation == operation])
-            for number, case in list_cases(subject, rows, seed)
-            if number % every == first and selection.holds(case) and not (quick and case.takes_long)
+        alike = [subject for subject in subjects if subject.operation == operation]
+        dealt = [_deal_rows(subject, place, rows, seed) for subject, place in _number_modes(alike)]
+        found += [
+            PlannedCell(subject, case, None)
+            for _, subject, case in heapq.merge(*dealt, key=itemgetter(0))
+            if selection.holds(case) and not (quick and case.takes_long)
         ]
-        found += [cell for _, cell in sorted(planned, key=lambda row: row[0])]
     return found
 
 
-def _deal_rows(subjects: Sequence[EntryPoint]) -> Iterator[tuple[EntryPoint, int, int]]:
-    """Yield each subject, with n and k: it gets the rows whose number is k modulo n.
-
-    The modes of a function share most of its code. So the first mode gets all rows, and each other one its own part.
-    """
+def _number_modes(subjects: Sequence[EntryPoint]) -> Iterator[tuple[EntryPoint, int]]:
+    """Yield each subject with its place among the modes of its function."""
     modes: Counter[str] = Counter()
     for subject in subjects:
         function, _, _ = subject.name.partition("[")
-        yield (subject, OF_MODES, modes[function] % OF_MODES) if modes[function] else (subject, 1, 0)
+        yield subject, modes[function]
         modes[function] += 1
+
+
+def _deal_rows(subject: EntryPoint, place: int, rows: int, seed: int) -> Iterator[tuple[int, EntryPoint, RowCase]]:
+    """Yield the rows of a mode, with their numbers.
+
+    The modes of a function share most of its code. So the first mode gets all rows, and each other one its own part.
+    """
+    for number, case in list_cases(subject, rows, seed):
+        if place == 0 or number % OF_MODES == place % OF_MODES:
+            yield number, subject, case
 
 
 @dataclass(frozen=True)
@@ -173,21 +182,18 @@ def start_and_list(start: Callable[[], Started], *, with_cases: bool = True) -> 
 
 
 def run_adapter(
-    request: RunRequest,
-    stream: TextIO,
-    progress: Progress | None = None,
-    note: Callable[[Header | Cell], None] | None = None,
+    request: RunRequest, progress: Progress | None = None, note: Callable[[Header | Cell], None] | None = None
 ) -> Run:
-    """Run one adapter, and write its record when it is whole. `note` gets the header and each cell at once.
+    """Run one adapter. `note` gets the header and each cell at once.
 
     Raises
     ------
     CannotResumeError
         If the part that is there already is of another run.
     StartError
-        If the adapter does not start; nothing has been written then.
+        If the adapter does not start.
     KeyboardInterrupt
-        On Ctrl-C, after the hosts have been ended; nothing has been written then.
+        On Ctrl-C, after the hosts have been ended.
     """
     progress = progress or Progress()
     first, written = start_and_list(request.connect, with_cases=not request.quick)
@@ -196,7 +202,9 @@ def run_adapter(
         description = replace(first.description, subjects=tuple(subjects))
         planned = plan_cells(description.subjects, written, request.selection)
         rows = plan_rows(description.subjects, request.selection, request.rows, request.seed, quick=request.quick)
-        planned += {(cell.subject.name, cell.case.id): cell for cell in (*rows, *request.more_rows)}.values()
+        more = {(cell.subject.name, cell.case.id): cell for cell in request.more_rows}
+        planned += [cell for cell in rows if not more or (cell.subject.name, cell.case.id) not in more]
+        planned += more.values()
         claims = load_claims_of(request.adapter, description.version, description.environment)
         known = load_known_of(request.adapter, description.version, description.environment)
         state = _RunState(claims, known, description, [first])
@@ -225,14 +233,13 @@ def run_adapter(
         _run_all(request, state, waiting, finish)
     finally:
         first.close()
-    # Several jobs finish the cells in any order. The record has the order of the plan.
-    order = {(cell.subject.name, cell.case.id): place for place, cell in enumerate(planned)}
-    cells.sort(key=lambda cell: order[cell.pair])
-    state.evidence.sort(key=lambda one: order[one.cell.pair])
+    if request.jobs > 1 or done:
+        # Several jobs finish the cells in any order. A run has the order of the plan.
+        order = {(cell.subject.name, cell.case.id): place for place, cell in enumerate(planned)}
+        cells.sort(key=lambda cell: order[cell.pair])
+        state.evidence.sort(key=lambda one: order[one.cell.pair])
     findings = tuple(explain_findings(state.evidence, list_asked_rules(cells), state.known))
-    run = Run(header, tuple(cells), make_footer(cells), findings)
-    write_run(stream, run)
-    return run
+    return Run(header, tuple(cells), make_footer(cells), findings)
 
 
 def _choose_cells_that_stay(

@@ -10,7 +10,7 @@ from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
 from gradclip_adapters.contract import EntryPoint, Gradient
 from gradclip_adapters.operations import OPERATIONS, PREFIXES
 
-from ..cases.model import Case, expect
+from ..cases.model import Case, Expect, expect
 from .arrays import RowCall, make_call
 from .axes import CROWDED, Axis, list_axes
 from .constraints import list_clashes
@@ -39,38 +39,70 @@ ALWAYS = ("size", "number")
 class RowCase(Case):
     """The case of one row.
 
-    Its gradients are made whenever they are needed, because the gradients of all rows take much memory.
+    It holds one word for each axis. Everything else is made when it is needed, because a run may have a hundred
+    thousand rows.
     """
 
     def __init__(self, operation: str, levels: Mapping[str, str]) -> None:
+        words = tuple(levels[axis.name] for axis in list_axes(operation))
+        object.__setattr__(self, "prefix", operation)
+        object.__setattr__(self, "words", words)
+
+    #: The operation as the ids of rules name it.
+    prefix: str
+    #: The levels, in the order of the axes.
+    words: tuple[str, ...]
+
+    @property
+    def levels(self) -> dict[str, str]:
+        """The words of the levels, by the names of their axes."""
+        return {axis.name: word for axis, word in zip(list_axes(self.prefix), self.words, strict=True)}
+
+    @property
+    def operation(self) -> str:
+        """The function that is called."""
+        return PREFIXES[self.prefix].function
+
+    @property
+    def rule(self) -> str:
+        """The id of the rule."""
+        levels = self.levels
         extreme = (
             levels["magnitude"] != "ordinary"
             or levels["data"] == "subnormals"
             or levels["data"].startswith(("nan", "infinity"))
         )
-        words = [
-            levels[axis.name]
-            for axis in list_axes(operation)
-            if axis.name != "dtype" and (axis.name in ALWAYS or levels[axis.name] != axis.levels[0].word)
-        ]
-        exact = PREFIXES[operation].is_by_norm and levels["relation"] in NEAR
-        for name, value in (
-            ("rule", f"{operation}.{RULE_OF_EXTREMES if extreme else RULE}"),
-            ("variant", "_".join(words)),
-            ("dtype", levels["dtype"]),
-            ("operation", PREFIXES[operation].function),
-            ("expectation", EXPECTATIONS[exact]),
-            ("needs", _find_needs(tuple(_list_needs(levels)))),
-            ("levels", levels),
-        ):
-            object.__setattr__(self, name, value)
+        return f"{self.prefix}.{RULE_OF_EXTREMES if extreme else RULE}"
 
-    levels: Mapping[str, str]
+    @property
+    def variant(self) -> str:
+        """The levels that are not ordinary ones."""
+        return "_".join(
+            word
+            for axis, word in zip(list_axes(self.prefix), self.words, strict=True)
+            if axis.name != "dtype" and (axis.name in ALWAYS or word != axis.levels[0].word)
+        )
+
+    @property
+    def dtype(self) -> str:
+        """The dtypes of the gradients."""
+        return self.levels["dtype"]
+
+    @property
+    def expectation(self) -> Expect:
+        """What the rule expects."""
+        return EXPECTATIONS[PREFIXES[self.prefix].is_by_norm and self.levels["relation"] in NEAR]
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The features that a subject must have."""
+        return frozenset(_list_needs(self.levels))
 
     @property
     def takes_long(self) -> bool:
         """Whether the row has a long list, or several threads. One row in six takes 60 % of the time of all rows."""
-        return self.levels.get("number") in CROWDED or self.levels["repeated"] == "threaded"
+        levels = self.levels
+        return levels["number"] in CROWDED or levels["repeated"] == "threaded"
 
     @property
     def gradients(self) -> tuple[Gradient, ...]:
@@ -89,17 +121,12 @@ class RowCase(Case):
         return Case(*fields, self.needs)
 
     def _make(self) -> RowCall:
-        return _make(OPERATIONS[self.operation].prefix, tuple(self.levels.items()))
+        return _make(self.prefix, self.words)
 
 
 @lru_cache(maxsize=8)
-def _make(operation: str, levels: tuple[tuple[str, str], ...]) -> RowCall:
-    return make_call(operation, dict(levels))
-
-
-@cache
-def _find_needs(features: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(features)
+def _make(operation: str, words: tuple[str, ...]) -> RowCall:
+    return make_call(operation, {axis.name: word for axis, word in zip(list_axes(operation), words, strict=True)})
 
 
 def _list_needs(levels: Mapping[str, str]) -> Iterator[str]:
@@ -138,9 +165,9 @@ def list_all_rows() -> tuple[RowCase, ...]:
     return tuple({row.id: row for row in rows}.values())
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=64)
 def _draw_once(operation: str, number: int, seed: int) -> Mapping[str, str]:
-    """Return the levels of a row. Several entry points of an operation share them."""
+    """Return the levels of a row. The entry points of an operation, which are planned side by side, share them."""
     return draw_levels(operation, number, seed)
 
 

@@ -23,6 +23,7 @@ from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.lines import make_strict
 from gradclip_reports.records import Footer, Run, hash_plan, read_runs
+from gradclip_reports.writing import write_run
 
 from .changes import Change, Path, apply_changes, find, list_paths, write_json
 from .drawings import check_drawings
@@ -109,7 +110,7 @@ def _make_record(adapter: str) -> tuple[Any, ...]:
     request = RunRequest(
         adapter, lambda: InProcess(halving), Selection(cases=tuple(cases)), command=["check", adapter], seed=7
     )
-    run_adapter(request, stream)
+    write_run(stream, run_adapter(request))
     return tuple(map(json.loads, stream.getvalue().splitlines()))[:-1]
 
 
@@ -148,7 +149,7 @@ def write_record(lines: Sequence[Any], changes: Sequence[Change] = (), *, agrees
 def check_run(connection: InProcess, adapter: str, selection: Selection) -> Run:
     """Run, write the record, read it back, draw it, and require that no cell blames the suite."""
     stream = io.StringIO()
-    run_adapter(RunRequest(adapter, lambda: connection, selection), stream)
+    write_run(stream, run_adapter(RunRequest(adapter, lambda: connection, selection)))
     path = pathlib.Path("run.jsonl")
     path.write_text(stream.getvalue(), encoding="utf-8")
     (run,) = read_runs(path)

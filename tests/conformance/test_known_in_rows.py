@@ -82,10 +82,10 @@ def judge_rows(
     cases = (
         case
         for _, case in list_cases(subject, 6000)
-        if case.levels["magnitude"] == magnitude
-        and case.levels["size"] in sizes
-        and (case.levels["relation"] != "zero" or "relation" in levels)
-        and all(case.levels[axis] in words for axis, words in levels.items())
+        if (row := case.levels)["magnitude"] == magnitude
+        and row["size"] in sizes
+        and (row["relation"] != "zero" or "relation" in levels)
+        and all(row[axis] in words for axis, words in levels.items())
     )
     planned = [PlannedCell(subject, case, None) for case in itertools.islice(cases, 4)]
     cells = [run_cell(connection, one, 1.0, known=known) for one in planned]

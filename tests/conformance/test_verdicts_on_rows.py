@@ -5,6 +5,7 @@ Each wrong function here is wrong in one part only. A few small rows suffice, be
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import warnings
@@ -45,15 +46,15 @@ def judge_rows(
     """Return the cells of at most ten rows that have one of the given levels on each axis."""
     connection = InProcess(PlainFunction(function, operation, dtypes=("float32", "float64"), in_place=in_place))
     (subject,) = connection.description.subjects
-    rows = [
-        row
-        for _, row in list_cases(subject, 4000)
-        if row.levels["repeated"] != "threaded" and all(row.levels[axis] in words for axis, words in levels.items())
-    ]
+    rows = list(itertools.islice((row for _, row in list_cases(subject, 4000) if has_levels(row.levels, levels)), 10))
     assert len(rows) > 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        return [run_cell(connection, PlannedCell(subject, row, None), 30, claims) for row in rows[:10]]
+        return [run_cell(connection, PlannedCell(subject, row, None), 30, claims) for row in rows]
+
+
+def has_levels(row: Mapping[str, str], levels: Mapping[str, Collection[str]]) -> bool:
+    return row["repeated"] != "threaded" and all(row[axis] in words for axis, words in levels.items())
 
 
 def list_broken(cells: Sequence[Cell]) -> set[tuple[str, str | None]]:
@@ -219,11 +220,8 @@ def flushes_subnormals(grads: Any, *, max: float) -> Any:
 def test_flushing_in_a_clip_by_value_is_excused_if_it_is_declared(declared: bool) -> None:
     connection = InProcess(PlainFunction(flushes_subnormals, "clip_by_value", dtypes=("float32", "float64")))
     (subject,) = connection.description.subjects
-    rows = [
-        row
-        for _, row in list_cases(subject, 4000)
-        if row.levels["data"] == "subnormals" and row.levels["size"] in ("s9", "s33", "s513")
-    ]
+    levels = {"data": ["subnormals"], "size": ["s9", "s33", "s513"]}
+    rows = [row for _, row in list_cases(subject, 4000) if has_levels(row.levels, levels)]
     if declared:
         subject = replace(subject, features=(*subject.features, "flushes_subnormals"))
 

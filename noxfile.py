@@ -93,7 +93,7 @@ def check(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests that need no framework, and a sample of the mutation tests; `-- -k norm` narrows them."""
+    """Run the tests that need no framework, and a sample of the slow ones; `-- -k norm` narrows them."""
     install_tests(session)
     session.run("pytest", *IN_PARALLEL, *session.posargs)
 
@@ -120,7 +120,7 @@ def lowest(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def mutation(session: nox.Session) -> None:
-    """Prove that the suite judges correctly: all mutants and right functions, hosts, negative controls, 16-bit numbers.
+    """Run the slow tests: all mutants and right functions, hosts, negative controls, meshes, 16-bit numbers.
 
     It runs a random sample of the generated mutants, and asks each right function a part of the rows; with `-- --all`,
     it runs all of them and asks all rows. A variable such as GRADCLIP_PYTHON_TORCH names the Python of a framework

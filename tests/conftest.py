@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out tests whose library is missing here, and tests marked `thorough` that are outside the sample."""
     reasons = {item: f"of {name}" for item in items if (name := find_missing(item))}
     left = [item for item in items if item not in reasons]
-    reasons |= dict.fromkeys(select_outside_sample(config, left), "of the mutation tests")
+    reasons |= dict.fromkeys(select_outside_sample(config, left), "of the slow tests")
     config.hook.pytest_deselected(items=list(reasons))
     config.stash[LEFT_OUT].update(reasons.values())
     items[:] = [item for item in items if item not in reasons]

@@ -83,6 +83,7 @@ def list_allowed(module: str) -> tuple[str, ...]:
     return (module.partition(".")[0], *MAY_IMPORT[rule])
 
 
+@pytest.mark.thorough(sample=0)
 def test_modules_import_only_allowed_packages() -> None:
     bad = [
         f"{module} imports {name}, but may import only {list_allowed(module)}"
@@ -246,6 +247,7 @@ assert check_clipper(clip, 'clip_by_value', dtypes=['float32'], rule='value.n*')
 """
 
 
+@pytest.mark.thorough(sample=0)
 def test_core_runs_without_extras() -> None:
     code = WITHOUT_EXTRAS.format(extras=EXTRAS, program=PROGRAMS)
 

@@ -308,6 +308,7 @@ def test_function_is_checked_as_the_page_says() -> None:
     assert {result["status"] for result in namespace["results"]} == {"pass", "unsupported"}
 
 
+@pytest.mark.thorough(sample=0)
 def test_function_on_a_mesh_is_right_as_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = choose_blocks("python", "docs/how-to/check-a-mesh.md")
 

@@ -278,6 +278,7 @@ class Fragile(Adapter):
 """
 
 
+@pytest.mark.thorough(sample=0)
 def test_probe_that_crashes_or_hangs_shows_a_missing_ability(tmp_path: Path) -> None:
     path = tmp_path / "fragile.py"
     path.write_text(FRAGILE, encoding="utf-8")

@@ -348,6 +348,7 @@ def test_results_in_another_order_are_recognised(fn: Clip, rule: str) -> None:
     assert set(found) == {("order-changed",)}
 
 
+@pytest.mark.thorough(sample=0)
 def test_wrong_results_in_another_order_are_not_called_right() -> None:
     def clip(grads: Any, *, clip_norm: float) -> Any:
         return [g / (2 + i) for i, g in enumerate(reverse_order(grads, clip_norm=clip_norm))]

@@ -146,6 +146,7 @@ class TestExitCodes:
         assert result.exit_code == 2
         assert "holds a character that no file name can have" in result.stderr
 
+    @pytest.mark.thorough(sample=0)
     def test_exit_code_is_3_for_a_mistake_of_the_adapter(self) -> None:
         result = run("check", HOSTS / "raises.py", *NARROW)
 
@@ -229,6 +230,7 @@ class TestExitCodes:
         assert "\x1b" not in result.output
         assert not result.stdout
 
+    @pytest.mark.thorough(sample=0)
     def test_case_on_the_mesh_of_an_engine_is_known(self) -> None:
         case = "global-norm.shards-as-whole/split@shard:shard=2,tensor=3/float32"
 
@@ -283,6 +285,7 @@ class TestExitCodes:
 
 
 class TestTargets:
+    @pytest.mark.thorough(sample=0)
     @pytest.mark.parametrize("target", ["my_clips:clip", "folder/my clips.py:clip"])
     def test_function_of_a_module_or_a_file_is_checked(
         self, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -300,6 +303,7 @@ class TestTargets:
         assert f"\n{name}\n  Python " in f"\n{result.stdout}"
         assert re.match(rf".*{name}[:,] \d+ cells\n", result.stderr)
 
+    @pytest.mark.thorough(sample=0)
     def test_operation_and_dtype_narrow_the_run(self, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
         narrow = ["--op", "Value", "--rule", "*.zero-threshold", "--dtype", "float16", "--dtype", "float64"]
@@ -316,6 +320,7 @@ class TestTargets:
 
         assert result.exit_code == 0, result.output
 
+    @pytest.mark.thorough(sample=0)
     def test_launcher_may_be_any_command(self) -> None:
         command = f"{sys.executable} -m gradclip_adapters.host"
 
@@ -323,6 +328,7 @@ class TestTargets:
 
 
 class TestRecords:
+    @pytest.mark.thorough(sample=0)
     def test_one_file_holds_all_adapters_that_start(self, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
 
@@ -333,6 +339,7 @@ class TestRecords:
         assert f"{DEAD} does not start (no-host)" in result.stderr
         assert result.stdout.count("rules kept") == 2
 
+    @pytest.mark.thorough(sample=0)
     def test_existing_file_is_kept_if_no_adapter_starts(self, tmp_path: Path) -> None:
         record, other = tmp_path / "record.jsonl", tmp_path / "other.jsonl"
         record.write_text("an earlier run", encoding="utf-8")
@@ -463,6 +470,7 @@ class TestRecords:
 LONG = "a" * 300
 
 
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -550,6 +558,7 @@ class TestFilesBesideAnAdapter:
             assert "known;" in result.stdout
         assert run("expectations", "update", "known.jsonl").exit_code == 0
 
+    @pytest.mark.thorough(sample=0)
     def test_claims_apply_and_documented_cells_show_their_input(self, folder: Path) -> None:
         claim = '[[claim]]\nsubject = "*"\npredicts = "raises"\nphrase = "min raises"\nwhere = "there"\n'
         text = (folder / "my_adapter.py").read_text(encoding="utf-8").replace("g.clip(None, max)", "1 / 0")
@@ -578,6 +587,7 @@ class TestFilesBesideAnAdapter:
         assert result.exit_code == 2
         assert f"broken_{kind}.{kind}.toml is not TOML" in " ".join(result.stderr.split())
 
+    @pytest.mark.thorough(sample=0)
     def test_nothing_is_proposed_without_the_known_failures_of_the_record(self, folder: Path) -> None:
         entry = 'subjects = ["*"]\nrules = ["value.bounds/*"]\nreason = "r"\nurl = "u"\nchecked = ""'
         (folder / "my_adapter.expectations.toml").write_text(f"[[known]]\n{entry}\n", encoding="utf-8")
@@ -590,6 +600,7 @@ class TestFilesBesideAnAdapter:
         assert result.exit_code == 2
         assert "there are none in my_adapter.expectations.toml" in " ".join(result.stderr.split())
 
+    @pytest.mark.thorough(sample=0)
     def test_plain_function_has_no_known_failures(self, folder: Path) -> None:
         arguments = ["--op", "clip_by_value", "--rule", "value.bounds", "-o", "record.jsonl"]
         assert run("check", "my_adapter:clip", *arguments).exit_code == 1
@@ -599,6 +610,7 @@ class TestFilesBesideAnAdapter:
         assert result.exit_code == 2
         assert "adapter = gradclip_adapters.plain.PlainFunction(fn, OP)" in " ".join(result.stderr.split())
 
+    @pytest.mark.thorough(sample=0)
     def test_script_of_a_file_calls_its_adapter(self, folder: Path) -> None:
         run("check", "./my_adapter.py", "--rule", "value.bounds", "-o", "record.jsonl")
         (failed, *_) = [cell.case for one in read_runs("record.jsonl") for cell in one.cells if cell.status == "fail"]
@@ -708,6 +720,7 @@ class TestOtherVerbs:
     def test_rules_takes_an_operation_in_any_spelling(self, name: str) -> None:
         assert run("rules", name).stdout == run("rules", "global-norm.*").stdout
 
+    @pytest.mark.thorough(sample=0)
     def test_repro_of_a_rule_shows_its_first_failing_cell(self, tmp_path: Path) -> None:
         function, record = tmp_path / "half_module.py", tmp_path / "record.jsonl"
         function.write_text("def clip(grads, *, clip_norm):\n    return [g * g.dtype.type(0.75) for g in grads]\n")

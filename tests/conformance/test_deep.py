@@ -53,6 +53,7 @@ def search(function: Any, rows: int = ROWS) -> Searched:
     )
 
 
+@pytest.mark.thorough(sample=0)
 def test_failing_row_is_shrunk_to_the_levels_that_matter() -> None:
     searched = search(zeroes_what_follows_an_excluded_one)
 
@@ -69,6 +70,7 @@ def test_failing_row_is_shrunk_to_the_levels_that_matter() -> None:
     assert min(others, key=len) <= {"size", "number", "place", "relation"}
 
 
+@pytest.mark.thorough(sample=0)
 def test_right_function_has_no_failing_row() -> None:
     searched = search(clip_right, 100)
 

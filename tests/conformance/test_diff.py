@@ -63,6 +63,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return paths
 
 
+@pytest.mark.thorough(sample=0)
 def test_difference_is_shown_with_question_answers_and_example(records: dict[str, Path]) -> None:
     result = run(records["right"], records["never"])
 

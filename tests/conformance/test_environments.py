@@ -192,6 +192,7 @@ def test_removal_must_be_told_what_to_remove(arguments: tuple[str, ...], folder:
     assert not folder.exists()
 
 
+@pytest.mark.thorough(sample=0)
 @pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")
 def test_first_import_that_compiles_is_a_part_of_making(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

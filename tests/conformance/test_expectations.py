@@ -147,6 +147,7 @@ def find_questions(path: Path) -> Iterator[str]:
             yield f"{path.name}:{node.lineno}: {ast.unparse(node)}"
 
 
+@pytest.mark.thorough(sample=0)
 def test_no_module_depends_on_the_type_of_an_expectation() -> None:
     assert [found for path in SUITE.rglob("*.py") for found in find_questions(path)] == []
 

@@ -37,6 +37,7 @@ def never_clip(grads: Any, *, clip_norm: float) -> Any:
     return list(grads)
 
 
+@pytest.mark.thorough(sample=0)
 def test_function_gets_a_finding_for_each_cause() -> None:
     results = check_clipper(add_eps, **OPTIONS)
 
@@ -72,6 +73,7 @@ def test_example_has_ordinary_numbers_even_if_infinities_do_worse() -> None:
     assert finding["example"]["case"] == "global-norm.negative-threshold-refused/minus-one/float32"
 
 
+@pytest.mark.thorough(sample=0)
 def test_large_cells_are_in_findings_even_if_their_answers_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gradclip_conformance.causes.findings.HELD", 0)
     results = check_clipper(never_clip, **OPTIONS)
@@ -122,6 +124,7 @@ def test_invalid_formula_is_refused(text: str) -> None:
         Formula.parse(text)
 
 
+@pytest.mark.thorough(sample=0)
 def test_findings_are_in_the_record_and_name_each_cell_once(tmp_path: Path) -> None:
     adapter = PlainFunction(never_clip, "clip_by_global_norm", dtypes=("float32",))
     stream = io.StringIO()

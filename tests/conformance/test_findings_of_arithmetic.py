@@ -128,6 +128,7 @@ def test_step_that_leaves_the_range_is_named(function: Clip, rule: str, cause: s
     assert {name for name, *_ in found} <= {cause, "squares-overflow"}
 
 
+@pytest.mark.thorough(sample=0)
 def test_square_of_the_threshold_that_leaves_the_range_is_named() -> None:
     def compare_squares(grads: Any, *, clip_norm: float) -> Any:
         # The norm is right. Only the threshold is squared in the dtype of the gradients.
@@ -268,6 +269,7 @@ def test_dropped_none_is_named_beside_right_and_wrong_numbers(factor: int, cause
     assert set(find_causes(make_adapter(clip), "global-norm.none-stays-none")) == causes
 
 
+@pytest.mark.thorough(sample=0)
 def test_element_that_a_clip_by_value_leaves_is_named() -> None:
     def clip(grads: Any, *, max: float, min: float) -> Any:
         clipped = [np.clip(g, min, max).astype(g.dtype) for g in grads]

@@ -189,6 +189,7 @@ def test_greeting_that_is_not_a_message_is_refused() -> None:
         HostProcess([sys.executable, str(HOSTS / "raw_host.py"), "not_a_greeting"])
 
 
+@pytest.mark.thorough(sample=0)
 def test_host_that_never_reads_is_ended_in_time() -> None:
     host = HostProcess([sys.executable, str(HOSTS / "raw_host.py"), "never_reads_again"], start_seconds=LONG)
     # The call is larger than a pipe's buffer.
@@ -211,6 +212,7 @@ def test_host_that_cannot_be_started_again_costs_the_remaining_cells(tmp_path: P
     assert "could not be started again" in run.cells[2].detail
 
 
+@pytest.mark.thorough(sample=0)
 def test_each_job_has_its_own_host() -> None:
     run = run_host([*build_host_command(), str(HOSTS / "exits.py")], jobs=2)
 
@@ -292,6 +294,7 @@ def ask_raw_host(way: str, seconds: float, start_seconds: float = LONG) -> Answe
         host.close()
 
 
+@pytest.mark.thorough(sample=0)
 def test_start_of_processes_is_not_the_time_of_the_call() -> None:
     # The start takes a second.
     assert isinstance(ask_raw_host("start_slowly", 0.6), Replied)
@@ -304,6 +307,7 @@ def test_processes_that_never_start_are_told() -> None:
     assert answer.text == "The processes of the framework did not start within 0.5 s."
 
 
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize(("name", "bad"), [("hangs", TimedOut), ("exits", Died)])
 def test_call_that_was_begun_costs_no_other_call(name: str, bad: type[Answer]) -> None:
     host = HostProcess([*build_host_command(), str(HOSTS / f"{name}.py")], start_seconds=LONG)
@@ -383,6 +387,7 @@ def test_so_many_calls_are_under_way(monkeypatch: pytest.MonkeyPatch, calls: int
     assert len(asked) == len(planned) == 10
 
 
+@pytest.mark.thorough(sample=0)
 def test_slow_cell_holds_up_only_its_own_job() -> None:
     selection = Selection(rules=("global-norm.scaled-above",), dtypes=("float32",))
 

@@ -95,6 +95,7 @@ def test_interrupted_run_is_incomplete_and_says_so(number: signal.Signals, host:
     assert [cell.status for cell in read_partial(journal).cells] == ["pass"]
 
 
+@pytest.mark.thorough(sample=0)
 def test_complete_runs_are_kept_and_shown(tmp_path: Path) -> None:
     process = start(str(HOSTS / "right.py"), str(HOSTS / "hangs.py"), "-o", str(tmp_path) + "/")
     wait_for_cells(tmp_path / "hangs.jsonl", 1)
@@ -139,6 +140,7 @@ def wait_for_file(path: Path) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.thorough(sample=0)
 def test_interruption_while_an_adapter_starts_ends_the_host(
     starts_once: Path, left_behind: Callable[[], list[Any]]
 ) -> None:
@@ -155,6 +157,7 @@ def test_interruption_while_an_adapter_starts_ends_the_host(
     assert not left
 
 
+@pytest.mark.thorough(sample=0)
 def test_hosts_that_start_while_a_run_is_stopped_are_ended(
     starts_once: Path, left_behind: Callable[[], list[Any]]
 ) -> None:
@@ -233,6 +236,7 @@ class TestResume:
         assert self.read_without_times(cut.read_text(encoding="utf-8")) == self.read_without_times(finished)
         assert list(tmp_path.glob("*.jsonl*")) == [cut]
 
+    @pytest.mark.thorough(sample=0)
     def test_other_options_and_other_runs_are_refused(
         self, finished: str, function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -71,6 +71,7 @@ def run_script(text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.thorough(sample=0)
 def test_text_shows_a_fault_without_the_suite(path: Path) -> None:
 
     done = call(str(path), "negative-threshold", "--issue")
@@ -106,6 +107,7 @@ def test_case_stands_for_its_finding(path: Path) -> None:
     assert "belongs to no finding: its status is pass" in " ".join(refused.output.split())
 
 
+@pytest.mark.thorough(sample=0)
 def test_text_says_which_versions_give_the_wrong_answer(path: Path) -> None:
     new, old = path, record("old.jsonl", "clip_norm / norm if clip_norm >= 0 else 1 / 0")
     for one, version in ((old, "1.0"), (new, "2.0")):

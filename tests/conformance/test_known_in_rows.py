@@ -111,6 +111,7 @@ def test_norm_that_underflows_is_recognised_if_threshold_is_zero() -> None:
     assert {cell.status for cell in cells} == {"known"}
 
 
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("sizes", [SHORT, LONG], ids=["short", "long"])
 def test_gradients_after_an_overflow_are_recognised(sizes: Sequence[str]) -> None:
     assert "known" in {cell.status for cell in judge_rows(overflow, "squares-over", sizes, KNOWN)}

@@ -126,6 +126,7 @@ def test_filled_in_adapter_honours_the_abilities_that_need_no_code(style: str, t
     assert sum(one.status == "pass" for one in record.cells) > 100
 
 
+@pytest.mark.thorough(sample=0)
 def test_error_that_rises_when_a_result_is_read_is_the_answer_of_the_framework(tmp_path: Path) -> None:
     text = write_files("lazy", "functional", "clip_by_value")["lazy.py"]
     late = "class Late:\n    def __array__(self, *_, **__):\n        raise ArithmeticError('computed too late')\n\n\n"
@@ -146,6 +147,7 @@ def test_tutorial_names_the_choices_of_each_option() -> None:
     assert named["op"] <= set(OPERATIONS)
 
 
+@pytest.mark.thorough(sample=0)
 def test_other_files_are_written_as_documents_of_their_kinds() -> None:
     texts = write_files("fresh", "functional", "clip_by_norm")
 

@@ -157,6 +157,7 @@ def test_side_agrees_if_only_thousands_of_bits_decide(large: float, p: float) ->
     assert arbitrary_precision.clip_by_norm(values, large, p).side == 1
 
 
+@pytest.mark.thorough(sample=0)
 @fixed
 @given(draw_gradients(), st.fractions(-4, 4), st.fractions(-4, 4))
 def test_clips_by_value_agree(call: tuple[list[DyadicArray], float], low: Fraction, high: Fraction) -> None:

@@ -194,6 +194,7 @@ def test_closure_runs_in_this_process_and_says_why() -> None:
         check_clipper(clip_nothing, "clip_by_norm", memory="1G")
 
 
+@pytest.mark.thorough(sample=0)
 def test_both_processes_give_the_same_cells(misbehaving: Any) -> None:
     found = [
         check_clipper(
@@ -278,6 +279,7 @@ print(sorted({result["status"] for result in results}), np.geterr() == strict)
 """
 
 
+@pytest.mark.thorough(sample=0)
 def test_function_may_make_floating_point_errors_raise() -> None:
     # This needs a new process, because a process builds the cases only once.
     command = [sys.executable, "-W", "error", "-c", STRICT]

@@ -227,6 +227,7 @@ class TestOracles:
 ANSWERED = [each for each in list_all_cases() if each.norm_type > 0]
 
 
+@pytest.mark.thorough(sample=0)
 def test_every_case_has_a_prediction_with_an_error_bound() -> None:
     assert len(ANSWERED) > 1000
     for each in ANSWERED:

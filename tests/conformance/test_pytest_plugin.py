@@ -22,6 +22,7 @@ def run_suite(run_pytest: Callable[..., Any], tmp_path: Path) -> Callable[..., A
     return functools.partial(run_pytest, tmp_path, "--pyargs", "gradclip_conformance")
 
 
+@pytest.mark.thorough(sample=0)
 def test_each_cell_is_one_test(run_suite: Callable[..., Any]) -> None:
     done = run_suite("--gradclip-adapter", str(HOSTS / "right.py"), "-k", "each-tensor-alone", "-v")
 
@@ -59,6 +60,7 @@ def test_text_of_a_function_has_no_meaning_for_the_terminal(
     assert "\x1b" not in done.stdout + done.stderr
 
 
+@pytest.mark.thorough(sample=0)
 def test_host_that_hangs_costs_one_test(run_suite: Callable[..., Any]) -> None:
     narrow = ["-k", "each-tensor-alone and float32", "--gradclip-timeout", "1"]
 
@@ -96,6 +98,7 @@ def test_adapter_that_does_not_start_ends_the_collection_without_a_traceback(
     assert "pytest_plugin.py" not in done.stdout
 
 
+@pytest.mark.thorough(sample=0)
 def test_known_failures_apply_and_a_broken_file_ends_the_collection(
     tmp_path: Path, run_suite: Callable[..., Any]
 ) -> None:

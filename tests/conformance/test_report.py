@@ -30,6 +30,7 @@ def report(*arguments: object) -> Result:
     return CliRunner().invoke(gradclip, ["report", *map(str, arguments)])
 
 
+@pytest.mark.thorough(sample=0)
 def test_site_of_a_folder_names_the_file_to_open(record: Path, tmp_path: Path) -> None:
     result = report(record.parent, "-o", tmp_path / "site")
 

@@ -310,6 +310,7 @@ def reuse_buffers(grads: Any, *, clip_norm: float) -> Any:
     return [KEPT[place, result.shape] for place, result in enumerate(results)]
 
 
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize(
     ("wrong", "case"),
     [
@@ -432,6 +433,7 @@ def test_script_accepts_a_refusal_only_if_it_keeps_the_inputs(before: str, passe
         exec(f"{calls.top}\n{lines}", {"np": np})
 
 
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("status", ["pass", "fail"])
 def test_script_accepts_a_refusal_only_if_the_judge_did(status: str) -> None:
     run = read_published("paddle-fluid")
@@ -465,6 +467,7 @@ def clip_nothing_by_default(grads: Any, *, max: float, min: float | None = None,
     return [grad.clip(-max if min is None else min, max) if flag else grad for grad, flag in pairs]
 
 
+@pytest.mark.thorough(sample=0)
 def test_script_leaves_out_the_same_arguments_as_the_suite() -> None:
     run = check(clip_nothing_by_default, "value.bounds", op="clip_by_value")
     cell = next(cell for cell in run.cells if cell.status == "fail")

@@ -49,6 +49,7 @@ DIGEST = "09a78a8d837b4130153ac4d45886ce6f0536e8b0785486287545b9825cb89aa6"
 ROWS = [RowCase("global-norm", draw_levels("global-norm", number)) for number in range(2000)]
 
 
+@pytest.mark.thorough(sample=0)
 def test_quick_check_leaves_out_long_lists_and_threads() -> None:
     subject = EntryPoint("clip", "clip_by_norm", dtypes=("float32", "float64"), features=("threads",))
     all_rows, quick = (
@@ -193,6 +194,7 @@ def test_rows_with_excluded_tensors_have_excluded_and_included_long_tensors() ->
         assert all(max(sizes) >= 513 for sizes in sides.values() if sizes), row.id
 
 
+@pytest.mark.thorough(sample=0)
 def test_tails_of_long_tensors_have_one_element_or_more() -> None:
     sizes = {math.prod(g.array.shape) for row in ROWS[::2] for g in row.gradients if g.array is not None}
     for chunk in (4096, 16_384, 65_536):

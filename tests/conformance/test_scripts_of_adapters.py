@@ -90,6 +90,7 @@ def test_script_fails_only_with_the_wrong_adapter(case: str, through: str, adapt
     assert right.returncode == 0, right.stderr
 
 
+@pytest.mark.thorough(sample=0)
 def test_adapter_that_is_not_here_needs_a_command(tmp_path: Path, adapter: Path) -> None:
     record = tmp_path / "mine.jsonl"
     case = "global-norm.scaled-above/three-four-five/float32"

@@ -121,6 +121,7 @@ def returns_a_rough_norm(grads: Any, *, clip_norm: float, norm_type: float = 2.0
     return clipped, norm * (1 + 3 * 2.0**-23)
 
 
+@pytest.mark.thorough(sample=0)
 def test_poor_norm_is_of_poor_quality() -> None:
     # The error is beyond the budget of 2 ulp, and within the error bound of a sum in float32.
     levels = {**FINITE, "size": {"s33", "s513"}, "data": {"numbers"}, "dtype": {"float32"}, "norm": {"no-norm"}}
@@ -191,6 +192,7 @@ def divide(grads: Any, clip_norm: float, formula: str) -> Any:
     return [(g.astype(np.longdouble) * divisors[formula]).astype(g.dtype) for g in grads]
 
 
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("formula", ["coefficient", "max-denominator", "min-numerator"])
 def test_answer_of_a_claimed_formula_is_documented(formula: str) -> None:
     def clip_by_formula(grads: Any, *, clip_norm: float) -> Any:
@@ -216,6 +218,7 @@ def flushes_subnormals(grads: Any, *, max: float) -> Any:
     ]
 
 
+@pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("declared", [True, False])
 def test_flushing_in_a_clip_by_value_is_excused_if_it_is_declared(declared: bool) -> None:
     connection = InProcess(PlainFunction(flushes_subnormals, "clip_by_value", dtypes=("float32", "float64")))

@@ -194,6 +194,15 @@ def test_rows_with_excluded_tensors_have_excluded_and_included_long_tensors() ->
         assert all(max(sizes) >= 513 for sizes in sides.values() if sizes), row.id
 
 
+def test_rows_of_several_subjects_stand_side_by_side() -> None:
+    """Otherwise, the arrays of a row would be made once for each subject."""
+    one, other = (EntryPoint(name, "clip_by_norm", dtypes=("float32", "float64")) for name in ("one", "other"))
+    planned = plan_rows([one, other], Selection(), 20)
+
+    assert [cell.subject for cell in planned] == [one, other] * (len(planned) // 2)
+    assert all(first.case.id == second.case.id for first, second in zip(planned[::2], planned[1::2], strict=True))
+
+
 @pytest.mark.thorough(sample=0)
 def test_tails_of_long_tensors_have_one_element_or_more() -> None:
     sizes = {math.prod(g.array.shape) for row in ROWS[::2] for g in row.gradients if g.array is not None}

@@ -117,7 +117,7 @@ class RecordFile:
 
 @contextlib.contextmanager
 def _replace(path: Path) -> Iterator[TextIO]:
-    """Give a file beside a file, and put it there when it is whole."""
+    """Yield a stream that writes a file beside its place, and put the file there when it is whole."""
     beside = path.with_name(f"{path.name}.new")
     try:
         with beside.open("w", encoding="utf-8") as stream:

@@ -98,6 +98,16 @@ def gather_norms(grads: Gradients, placements: Placements, mesh: RankMesh) -> fl
     return math.hypot(*mesh.all_gather(math.hypot(*norms)))
 
 
+def divide_norms_by_root(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Divide the norm of each part by the root of its copies, where both are rounded to the dtype of the part."""
+    norms = [
+        float(g.dtype.type(math.hypot(*g.astype(np.float64).ravel().tolist())) / np.sqrt(g.dtype.type(copies)))
+        for g, copies in zip(grads, map(mesh.count_copies, placements), strict=True)
+        if g is not None
+    ]
+    return math.hypot(*mesh.all_gather(math.hypot(*norms)))
+
+
 RIGHT = {
     function.__name__: make_clip(function)
     for function in (
@@ -108,6 +118,7 @@ RIGHT = {
         broadcast_from_first,
         scale_by_largest,
         gather_norms,
+        divide_norms_by_root,
     )
 }
 

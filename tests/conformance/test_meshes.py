@@ -199,3 +199,13 @@ def test_adapter_with_a_mesh_gets_a_line() -> None:
 
     assert done.exit_code == 2
     assert "--mesh is for a function" in done.output
+
+
+def test_rounding_at_the_threshold_is_not_taken_for_lost_signs() -> None:
+    def clip(grads: Any, *, clip_norm: float, mesh: Any, placements: Any) -> Any:
+        clipped, norm = RIGHT["gather"](grads, clip_norm=clip_norm, mesh=mesh, placements=placements)
+        return [np.nextafter(g, g.dtype.type(0)) if norm == clip_norm else g for g in clipped if g is not None], norm
+
+    results = check_clipper(clip, op="clip_by_global_norm", mesh={"shard": 2}, isolated=False, rule="*threshold*")
+
+    assert {finding["cause"] for finding in results.findings} == {"not-exact-below"}, str(results)

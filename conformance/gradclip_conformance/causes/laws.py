@@ -119,7 +119,9 @@ class Law:
         """Return whether the factor differs from the right one by more than a rounding, or the signs are lost."""
         if part.total is not None:
             return False
-        if self.loses_signs or group.total is not None:
+        if self.loses_signs:
+            return any((one.before < 0).any() for one in part.distinct)
+        if group.total is not None:
             return True
         factor, right = self.compute_factor(part), group.compute_coefficient()
         return factor is None or right is None or abs(factor - right) * 2**group.coarsest > abs(right) / 2

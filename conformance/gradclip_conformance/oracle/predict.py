@@ -17,7 +17,7 @@ from importlib.metadata import version
 from types import ModuleType
 
 from gradclip_adapters.contract import Array
-from gradclip_adapters.mesh import Mesh, cut_array, parse_mesh
+from gradclip_adapters.mesh import Mesh, cut_array, find_placement, parse_mesh
 from gradclip_adapters.operations import OPERATIONS
 
 from . import integers
@@ -345,17 +345,26 @@ def _is_exact(norm: Enclosure, tensors: Sequence[DyadicArray], p: float, form: F
 
 
 def _have_exact_parts(group: Group) -> bool:
-    """Return whether the norm of each part is exact. On a mesh, a rank may take the norm of what it has."""
+    """Return whether the parts of a mesh give the norm without any rounding.
+
+    A rank may take the norm of each of its parts, and divide it by the number of copies, or by its root.
+    """
     question = group.question
-    if "mesh" not in question.options or question.norm_type != 2:
+    if "mesh" not in question.options or question.norm_type not in (1.0, 2.0):
         return True
     mesh = Mesh(parse_mesh(question.options["mesh"]))
-    gradients = [question.gradients[index] for index in group.members]
-    parts = [
-        cut_array(one.array, one, mesh, rank) for one in gradients if one.array is not None for rank in range(mesh.size)
-    ]
-    norms = [integers.compute_norm([decode(part.data, part.dtype)]) for part in parts]
-    return all(norm.lower == norm.upper and _is_number(norm.lower, group.form) for norm in norms)
+    for gradient in (question.gradients[index] for index in group.members):
+        if gradient.array is None or not any(decode(gradient.array.data, gradient.array.dtype).integers):
+            continue
+        copies = math.prod(size for name, size in mesh.axes.items() if find_placement(gradient, name) == "replicated")
+        # A division by a power of two rounds nothing, and its root is a power of two, too, if it is one of four.
+        if copies & (copies - 1) or (question.norm_type == 2 and copies.bit_length() % 2 == 0):
+            return False
+        parts = [cut_array(gradient.array, gradient, mesh, rank) for rank in range(mesh.size)]
+        norms = [integers.compute_norm([decode(part.data, part.dtype)], question.norm_type) for part in parts]
+        if not all(norm.lower == norm.upper and _is_number(norm.lower, group.form) for norm in norms):
+            return False
+    return True
 
 
 def _find_unit_exponent(tensor: DyadicArray) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,6 @@ from gradclip_adapters.contract import Array, Gradient, Reply
 from gradclip_conformance.cases.build import make_tensor
 from gradclip_conformance.cases.stacking import (
     NO_EXAMPLE,
-    has_separable_examples,
     regroup_units,
     split_inputs,
     split_sums,
@@ -21,6 +21,8 @@ from gradclip_conformance.cases.stacking import (
     stack_units,
 )
 from gradclip_conformance.cases.themes.examples import make_cases
+from gradclip_conformance.oracle.arrays import decode
+from gradclip_conformance.oracle.integers import compute_norm
 
 
 def make_examples() -> list[Gradient]:
@@ -75,9 +77,37 @@ def test_inputs_of_another_form_are_not_taken_apart() -> None:
     assert split_inputs(make_examples(), None) is None
 
 
-def test_each_element_of_a_case_belongs_to_one_example() -> None:
-    assert all(has_separable_examples(case.gradients) for case in make_cases())
-    assert not has_separable_examples([make_tensor([1.0], "float32"), replace(make_tensor([2.0], "float32"), group=1)])
+def are_separable(gradients: Sequence[Gradient]) -> bool:
+    """Return whether several examples that have an element have the same one and the same norm, in equal parts."""
+    groups = sorted({one.group for one in gradients})
+    examples = {group: [one.array for one in gradients if one.group == group] for group in groups}
+    norms: dict[int, object] = {}
+    for group, arrays in examples.items():
+        tensors = [decode(array.data, array.dtype) for array in arrays if array is not None]
+        # Examples that are not finite must be equal.
+        norms[group] = compute_norm(tensors) if all(one.is_finite for one in tensors) else tuple(arrays)
+    for arrays in zip(*examples.values(), strict=True):
+        # -0.0 is no element to share, too.
+        every = [(array.bits() * (array.bits() << 1 != 0)).ravel().tolist() for array in arrays if array is not None]
+        for column in zip(*every, strict=True):
+            having = [group for group, bits in zip(groups, column, strict=True) if bits]
+            same = {(bits, norms[group]) for group, bits in zip(groups, column, strict=True) if bits}
+            if len(having) & (len(having) - 1) or len(same) > 1:
+                return False
+    return True
+
+
+def test_each_element_of_a_case_belongs_to_examples_in_equal_parts() -> None:
+    assert all(are_separable(case.gradients) for case in make_cases())
+    assert not are_separable([make_tensor([1.0], "float32"), replace(make_tensor([2.0], "float32"), group=1)])
+
+
+def test_element_of_several_examples_is_divided() -> None:
+    examples = [make_tensor([3.0, 4.0, 0.0], "float32"), make_tensor([3.0, 0.0, 4.0], "float32")]
+    sums = Reply((Array.of(np.array([3.0, 2.0, 2.0], np.float32)),))
+    reply = split_sums([examples[0], replace(examples[1], group=1)], sums)
+
+    assert read_values(reply.gradients) == [[1.5, 2.0, 0.0], [1.5, 0.0, 2.0]]
 
 
 def make_unit(values: list[float] | None, parameter: list[float], group: int) -> Gradient:

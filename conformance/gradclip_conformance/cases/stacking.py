@@ -2,8 +2,8 @@
 
 A case of a clip per example holds the gradients of each example (`Gradient.group` is its number). A function gets them
 stacked: the first axis of an array counts the examples. It returns the sum of the clipped gradients. In a case, each
-element is zero in all examples but one, or several examples are equal, and their number is a power of two. So no sum
-rounds, and each element of a sum belongs to one example, or in equal parts to equal ones. A batch without examples, as
+element is zero in all examples but one, or several examples of the same norm have it, and their number is a power of
+two. So each element of a sum belongs to one example, or in equal parts to several. A batch without examples, as
 Poisson sampling draws, has tensors of zeros with the number `NO_EXAMPLE`, which are the sum that is expected.
 
 A case of a unitwise clip holds each unit as a gradient of its own, with the parameter's unit. `Gradient.group` is
@@ -31,7 +31,6 @@ __all__ = [
     "NO_EXAMPLE",
     "Stacking",
     "count_examples",
-    "has_separable_examples",
     "list_tensors",
     "regroup_units",
     "split_inputs",
@@ -132,26 +131,19 @@ def split_sums(gradients: Sequence[Gradient], reply: Reply) -> Reply:
 
 
 def _split_sum(parts: Sequence[Gradient], total: Array) -> list[Array]:
-    """Return the share of each example in a sum: its own elements, or an equal part of those of equal examples."""
-    owners = np.zeros(total.shape, dtype=int)
+    """Return the share of each example in a sum: its own elements, or an equal part of those that several have."""
     every = [part.array.bits() for part in parts if part.array is not None]
-    for number, bits in reversed(list(enumerate(every))):
-        # All bits but the sign: an element that is not zero.
-        owners[(bits << 1).astype(bits.dtype) != 0] = number
+    # All bits but the sign: an element that is not zero.
+    held = np.stack([(bits << 1).astype(bits.dtype) != 0 for bits in every])
+    # What is zero in all examples belongs to the first one.
+    held[0] |= ~held.any(0)
+    with np.errstate(invalid="ignore"):
+        quotients = read_float64_values(total) / held.sum(0).ravel()
+    divided = replace(total, data=round_all(quotients, total.dtype)).bits() if held.sum(0).max(initial=1) > 1 else total.bits()
     given = parts[0].array
     same = given is not None and given.dtype == total.dtype
-    shares = []
-    for own in every:
-        equal = [number for number, bits in enumerate(every) if np.array_equal(bits, own)]
-        divided = total if len(equal) == 1 else _divide(total, len(equal))
-        shares.append(np.where(owners == equal[0], divided.bits(), own if same else 0))
+    shares = [np.where(mine, divided, own if same else 0) for mine, own in zip(held, every, strict=True)]
     return [Array(total.dtype, total.shape, _pack(share, total.dtype)) for share in shares]
-
-
-def _divide(array: Array, number: int) -> Array:
-    """Return the array divided by a power of two."""
-    with np.errstate(invalid="ignore"):
-        return replace(array, data=round_all(read_float64_values(array) / number, array.dtype))
 
 
 def _pack(bits: np.ndarray[Any, Any], dtype: str) -> bytes:
@@ -178,22 +170,6 @@ def split_inputs(
             data = array.data[example * size : (example + 1) * size]
             shares[example, number] = Array(array.dtype, array.shape[1:], data)
     return tuple(shares[key] for key in sorted(shares))
-
-
-def has_separable_examples(gradients: Sequence[Gradient]) -> bool:
-    """Return whether each element is zero in all examples but one, or but equal ones, as many as a power of two."""
-    for parts in _list_tensors_of_examples(gradients):
-        every = [part.array.bits() for part in parts if part.array]
-        different: dict[bytes, int] = {}
-        for bits in every:
-            different[bits.tobytes()] = different.get(bits.tobytes(), 0) + 1
-        kinds = {bits.tobytes(): (bits << 1).astype(bits.dtype) != 0 for bits in every}
-        held = list(kinds.values())
-        if held and held[0].size and np.sum(held, axis=0).max() > 1:
-            return False
-        if any(kinds[data].any() and number & (number - 1) for data, number in different.items()):
-            return False
-    return True
 
 
 # The units of a gradient, which are clipped one by one.

@@ -368,7 +368,7 @@ def _average_examples(group: Group) -> Fraction | None:
 
 
 def _sum_examples_first(group: Group) -> Fraction | None:
-    # In a case, each element is zero in all examples but one. So the sum has the norm of all examples together.
+    # Where examples share no element, their sum has the norm of all examples together.
     if not group.seen.operation.sums_examples:
         return None
     exact = [one.exact for one in group.seen.tensors.values()]

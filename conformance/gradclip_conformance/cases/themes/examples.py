@@ -1,7 +1,7 @@
 """Make the cases of clips per example.
 
-Each example holds the gradients of some tensors. Each element is zero in all examples but one, or the examples are
-equal (see `stacking`).
+Each example holds the gradients of some tensors. Each element is zero in all examples but one, or several examples of
+the same norm have it (see `stacking`).
 """
 
 from __future__ import annotations
@@ -88,6 +88,8 @@ def _ask_several_examples(make: Maker) -> Iterator[Case]:
     three = [make.tensor([4.0 * (place == number) for place in range(3)]) for number in range(3)]
     six = [make.tensor([4.0 * (place == number) for place in range(6)]) for number in range(6)]
     pair = make.tensor([3.0, -4.0])
+    # Each has the norm 5, so their shares of the common element are equal.
+    sharing = [make.tensor([3.0, *(-4.0 * (place == number) for place in range(4))]) for number in range(4)]
     blocks = [make.tensor(values, (2, 2)) for values in ([0.0, 0.0, 0.0, 2.0], [2.0, 0.0, 0.0, 0.0])]
     apart, other = make.tensors([3.0], [4.0, 0.0]), make.tensors([0.0], [0.0, -0.5])
     yield from make.table(
@@ -107,6 +109,8 @@ def _ask_several_examples(make: Maker) -> Iterator[Case]:
         ("two-equal", number_groups([pair], [pair]), 2.5),
         ("four-equal", number_groups(*([pair, make.tensor([8.0])] for _ in range(4))), 0.5),
         ("two-equal-beside-another", number_groups([above], [far], [above]), 2.5),
+        ("two-sharing-an-element", number_groups(*([one] for one in sharing[:2])), 2.5),
+        ("four-sharing-an-element", number_groups(*([one] for one in sharing)), 1.25),
     )
     nothing = [replace(make.tensor([0.0] * size), group=NO_EXAMPLE) for size in (3, 2)]
     # A function may refuse such a batch. If it returns sums, they are zeros.

@@ -139,7 +139,11 @@ def _split_sum(parts: Sequence[Gradient], total: Array) -> list[Array]:
     held[0] |= ~held.any(0)
     with np.errstate(invalid="ignore"):
         quotients = read_float64_values(total) / held.sum(0).ravel()
-    divided = replace(total, data=round_all(quotients, total.dtype)).bits() if held.sum(0).max(initial=1) > 1 else total.bits()
+    divided = (
+        replace(total, data=round_all(quotients, total.dtype)).bits()
+        if held.sum(0).max(initial=1) > 1
+        else total.bits()
+    )
     given = parts[0].array
     same = given is not None and given.dtype == total.dtype
     shares = [np.where(mine, divided, own if same else 0) for mine, own in zip(held, every, strict=True)]

@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "gradclip_spec": (),
     # The records of the operations import nothing. They are beside the contract, because they run on Python 3.7.
     "gradclip_spec.rules": ("gradclip_adapters.operations",),
-    "gradclip_reports": ("gradclip_adapters.operations",),
+    "gradclip_reports": ("gradclip_adapters.operations", "gradclip_spec.rules"),
     "gradclip_adapters": (),
     "gradclip_adapters.reference": ("gradclip_spec",),
     # The oracle shares no code with the reference: the suite imports only the rules of `gradclip_spec`.

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from gradclip_reports.lines import Run
-from gradclip_reports.site.catalogue import Question
 from gradclip_reports.site.questions import STANDINGS, Answer, write_answer
 from gradclip_reports.values import escape_line, shorten_text
+from gradclip_spec.rules.questions import Question
 
 __all__ = ["draw_picture"]
 

@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from gradclip_spec.rules.questions import Question
+
 from .finding_text import write_heading
 from .formula_table import FormulaRow, compare_formulas
 from .lines import Cell, Finding, Run
-from .site.catalogue import Question
 from .statuses import UNEXPLAINED, UNJUDGED, Status, rank_severity
 from .values import escape_line
 

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gradclip_adapters.operations import OPERATIONS
+from gradclip_spec.rules.questions import Question
 
 from .lines import Run
-from .site.catalogue import Catalogue, Question
+from .site.catalogue import Catalogue
 from .site.questions import PREFIXES, answer_run, write_answer
 from .statuses import UNJUDGED, Status
 from .values import escape_line, shorten_text

@@ -1,5 +1,4 @@
 """Make a static site from records: pages that people open without a server, a network or a framework.
 
-`questions` answers the questions of the matrix from a run, and `build` writes the pages. The
-rules, the causes and the questions belong to another package, which hands them over as a `Catalogue`.
+`questions` answers the questions of the matrix from a run, and `build` writes the pages.
 """

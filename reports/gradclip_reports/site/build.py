@@ -14,12 +14,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradclip_spec.rules import Rule
+
 from ..counting import choose_verdict
 from ..lines import Cell, RecordError, Run
 from ..matrix import Tally
 from ..statuses import NOT_RUN, SEVERITIES, Status
 from ..values import escape_text
-from .catalogue import Catalogue, Rule
+from .catalogue import Catalogue
 from .formulas import write_mathml
 from .questions import PREFIXES, STANDING_OF, STANDINGS, Answer, find_others, write_answer
 from .slugs import Slugs

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradclip_adapters.operations import OPERATIONS
+from gradclip_spec.rules.questions import Question, Words
 
 from ..lines import Cell, Finding, Run
 from ..statuses import STATUSES, UNEXPLAINED, Status, rank_severity
 from ..values import escape_line, shorten_text
-from .catalogue import Catalogue, Question, Words
+from .catalogue import Catalogue
 from .measured import is_ordinary_clip
 from .words import OPERATION_LABELS, OTHER_LABELS
 

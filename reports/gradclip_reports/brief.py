@@ -159,7 +159,7 @@ def _draw_verdict(runs: Sequence[Run], record: str, hints: bool) -> Iterator[Lin
     counts = count_rules(runs)
     if counts.without_reason:
         yield Line(f"{format_count(counts.without_reason, 'known failure')} without a reason.", "yellow")
-    as_expected = not group_failures(runs) and all(run.is_judged and not run.footer.not_run for run in runs)
+    as_expected = all(run.is_as_expected for run in runs)
     yield Line("As expected.", "good") if as_expected else Line("Not as expected.", "bad")
     if hints and record:
         yield Line("Add -v for the table of all rules. To list every cell that did not pass:", "dim")

@@ -62,9 +62,10 @@ def group_failures(runs: Sequence[Run]) -> list[FailureGroup]:
     severity = list(STATUSES)
     groups = []
     for run in runs:
-        told = [_merge(run.header, cells) for cells in _group_by(_get_key, _select_spoiling(run)).values()]
-        same = _group_by(lambda group: (group.first.rule, group.first.status, group.first.detail), told)
-        merged = [_merge(run.header, [cell for group in alike for cell in group.cells]) for alike in same.values()]
+        spoiling = [cell for cell in run.cells if STATUSES[cell.status].spoils]
+        told = _group_by(lambda cell: (cell.rule, cell.subject, cell.status), spoiling).values()
+        same = _group_by(lambda cells: (cells[0].rule, cells[0].status, cells[0].detail), told).values()
+        merged = [FailureGroup(run.header, tuple(cell for cells in alike for cell in cells)) for alike in same]
         groups += sorted(merged, key=lambda group: severity.index(group.status))
     return groups
 
@@ -76,22 +77,6 @@ def leave_out_findings(run: Run) -> Run:
     """
     explained = {pair for one in run.findings for pair in one.pairs}
     return replace(run, cells=tuple(cell for cell in run.cells if cell.pair not in explained))
-
-
-def _select_spoiling(run: Run) -> list[Cell]:
-    return [cell for cell in run.cells if STATUSES[cell.status].spoils]
-
-
-def _get_key(cell: Cell) -> tuple[str, str, str]:
-    return cell.rule, cell.subject, cell.status
-
-
-def _merge(header: Header, cells: Sequence[Cell]) -> FailureGroup:
-    return FailureGroup(header, tuple(cells))
-
-
-def _get_first(pair: Sequence[str]) -> str:
-    return pair[0]
 
 
 def _group_by(key: Callable[[Item], Key], items: Iterable[Item]) -> dict[Key, list[Item]]:
@@ -107,5 +92,5 @@ def group_not_run(runs: Sequence[Run]) -> list[NotRun]:
     return [
         NotRun(run.header, subject, dict(Counter(case.partition("/")[0] for _, case in pairs)))
         for run in runs
-        for subject, pairs in _group_by(_get_first, run.footer.not_run).items()
+        for subject, pairs in _group_by(lambda pair: pair[0], run.footer.not_run).items()
     ]

@@ -274,6 +274,11 @@ class Run:
         return any(cell.status not in UNJUDGED for cell in self.cells)
 
     @property
+    def is_as_expected(self) -> bool:
+        """Return whether any cell was judged, all planned cells did run, and none of them fails the run."""
+        return self.is_judged and not self.footer.not_run and not any(STATUSES[one.status].spoils for one in self.cells)
+
+    @property
     def singles(self) -> tuple[Finding, ...]:
         """Return the findings without parts, and the parts of the others."""
         return tuple(single for finding in self.findings for single in finding.singles)

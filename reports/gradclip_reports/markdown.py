@@ -27,7 +27,8 @@ def draw_markdown(runs: Sequence[Run], *, failures: bool = True) -> str:
     matrix = build_matrix(runs)
     blocks: list[str] = []
     if failures:
-        blocks.append(_format_verdict(matrix))
+        as_expected = all(run.is_as_expected for run in runs)
+        blocks.append("✅ **As expected.**" if as_expected else "❌ **Not as expected.**")
         blocks += [line for run in runs for line in _draw_findings(run)]
         blocks += _format_failures([leave_out_findings(run) for run in runs])
     blocks.append(_format_runs(runs))
@@ -84,10 +85,6 @@ def _format_legend(matrix: Matrix) -> str:
     shown = [STATUSES[name] for name in matrix.tally.counts]
     signs = [f"{status.emoji} {status.value}: {matrix.find_meaning(status)}" for status in shown]
     return "; ".join([*signs, "blank: no case of this rule in this column"]) + "."
-
-
-def _format_verdict(matrix: Matrix) -> str:
-    return "✅ **As expected.**" if matrix.is_as_expected else "❌ **Not as expected.**"
 
 
 def _draw_findings(run: Run) -> Iterator[str]:

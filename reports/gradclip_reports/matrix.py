@@ -36,11 +36,6 @@ class Tally:
         """Return the most severe status, or `not-run` for an empty tally."""
         return STATUSES[next(iter(self.counts), NOT_RUN)]
 
-    @property
-    def spoiled(self) -> bool:
-        """Return whether anything is not as expected, or whether there are no cells."""
-        return not self.counts or any(STATUSES[name].spoils for name in self.counts)
-
 
 @dataclass(frozen=True)
 class Column:
@@ -99,8 +94,6 @@ class Matrix:
     columns: tuple[Column, ...]
     tables: tuple[Table, ...]
     tally: Tally
-    #: Whether no run fails, and something was judged in each.
-    is_as_expected: bool
     #: The number of unsupported cells for each word of `statuses.LACKS`. Older records lack these words.
     lacks: dict[str, int]
 
@@ -141,9 +134,8 @@ def build_matrix(runs: Sequence[Run]) -> Matrix:
         shown = tuple(column for column in columns if len(runs) > 1 or column.number - 1 in present)
         tables.append(Table(operation, shown, tuple(_build_sections(mine, shown))))
     tally = Tally(entry.status for entry in entries)
-    is_as_expected = not tally.spoiled and all(run.is_judged for run in runs)
     lacks = Counter(cell.lacks for run in runs for cell in run.cells)
-    return Matrix(columns, tuple(tables), tally, is_as_expected, {name: lacks[name] for name in LACKS if name in lacks})
+    return Matrix(columns, tuple(tables), tally, {name: lacks[name] for name in LACKS if name in lacks})
 
 
 def _name_columns(runs: Sequence[Run]) -> list[tuple[str, str]]:

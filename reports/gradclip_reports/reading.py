@@ -7,16 +7,18 @@ import os
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
 from gradclip_adapters.operations import OPERATIONS
 
-from .limits import FILE, OverLimit, check_size, parse_json
+from .limits import FILE, OverLimit, check_size, parse_json, shorten
 from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, hash_plan
 from .schema import find_violation
 from .values import escape_text
+from .writing import make_footer
 
 __all__ = ["read_partial", "read_runs"]
 
@@ -25,6 +27,9 @@ _AGAIN = "Make the record again with `gradclip check`"
 
 #: The former names of statuses, in records that an older suite wrote, and the present ones.
 _RENAMED = {"deviation": "known", "declared": "documented", "changed": "fail"}
+
+#: The greatest length of a value in a message.
+_LENGTH = 200
 
 #: The longest time that a cell may have taken: a century.
 _SECONDS = 3.2e9
@@ -109,10 +114,7 @@ def read_partial(path: str | os.PathLike[str]) -> Run:
             cells[item.pair] = item
     if header is None:
         place.refuse("the file holds no header")
-    finished = len(cells)
-    counts = dict(Counter(cell.status for cell in cells.values()))
-    footer = Footer(planned=finished, finished=finished, counts=counts, plan_sha256=hash_plan(cells), incomplete=True)
-    return Run(header, tuple(cells.values()), footer)
+    return Run(header, tuple(cells.values()), replace(make_footer([*cells.values()]), incomplete=True))
 
 
 class Place:
@@ -171,7 +173,7 @@ def _parse(line: str, place: Place) -> Header | Cell | Finding | Footer:
         place.refuse(f"not JSON ({error}): the line is damaged, or the file was cut short here")
     kind = members.get("record") if isinstance(members, dict) else None
     if not isinstance(kind, str) or kind not in _KINDS:
-        got = _shorten(repr(kind))
+        got = shorten(repr(kind), _LENGTH)
         place.refuse(f'not a line of a record: "record" must be "header", "cell", "finding" or "footer", got {got}')
     if kind == "header":
         _refuse_other_schema(members.get("schema"), place)
@@ -229,10 +231,10 @@ def _find_faults(kind: str, members: dict[str, Any]) -> Iterator[str]:
         for norm_type in subject["norm_types"]:
             number = _parse_hex(norm_type)
             if number is None or not number > 0:
-                yield f"$.subjects: {_shorten(repr(norm_type))} is not an order of a norm"
+                yield f"$.subjects: {shorten(repr(norm_type), _LENGTH)} is not an order of a norm"
         for value in (subject["formula"] or {}).values():
             if isinstance(value, dict) and _parse_hex(value.get("hex")) is None:
-                yield f"$.subjects: {_shorten(repr(value))} is not a number of a formula"
+                yield f"$.subjects: {shorten(repr(value), _LENGTH)} is not a number of a formula"
 
 
 def _parse_hex(text: Any) -> float | None:
@@ -241,10 +243,6 @@ def _parse_hex(text: Any) -> float | None:
         return float.fromhex(text)
     except (ValueError, OverflowError, TypeError):
         return None
-
-
-def _shorten(text: str, length: int = 200) -> str:
-    return text if len(text) <= length else f"{text[: length // 2]} ... {text[-length // 2 :]}"
 
 
 def _check(run: Run, place: Place, allow_incomplete: bool) -> None:
@@ -293,13 +291,13 @@ def _find_wrong_findings(run: Run) -> Iterator[str]:
         for pair in named:
             if pair not in statuses or pair in explained:
                 what = "another finding explains already" if pair in explained else "the run does not have"
-                yield f"has a finding {_shorten(finding.cause)!r} of the cell {' '.join(pair)}, which {what}"
+                yield f"has a finding {finding.cause!r} of the cell {' '.join(pair)}, which {what}"
             explained.add(pair)
         counts = Counter(statuses.get(pair, "") for pair in named)
         if dict(counts) != dict(finding.statuses) or Counter(case.partition("/")[0] for _, case in named) != Counter(
             dict(finding.rules)
         ):
-            yield f"has a finding {_shorten(finding.cause)!r} whose counts disagree with its cells"
+            yield f"has a finding {finding.cause!r} whose counts disagree with its cells"
         if finding.parts:
             yield from _find_wrong_parts(finding)
 
@@ -310,4 +308,4 @@ def _find_wrong_parts(finding: Finding) -> Iterator[str]:
     rules = sum((Counter(part.rules) for part in finding.parts), Counter[str]())
     statuses = sum((Counter(part.statuses) for part in finding.parts), Counter[str]())
     if sorted(cells) != sorted(finding.pairs) or (rules, statuses) != (finding.rules, finding.statuses):
-        yield f"has a finding {_shorten(finding.cause)!r} whose parts do not hold each of its cells once"
+        yield f"has a finding {finding.cause!r} whose parts do not hold each of its cells once"

@@ -227,5 +227,5 @@ def _draw_verdict(runs: Sequence[Run], matrix: Matrix, groups: Sequence[FailureG
             yield Text(f"No cell of {framework} was judged: none is both supported and specified.", "bold")
     others = [f"{count} {name}" for name, count in tally.counts.items() if name != "pass"]
     text = Text(f"{tally.passed} of {tally.total} cells passed" + "".join(f", {other}" for other in others) + ". ")
-    verdict = ("As expected.", "bold green") if matrix.is_as_expected else ("Not as expected.", "bold red")
-    yield text.append(*verdict)
+    as_expected = all(run.is_as_expected for run in runs)
+    yield text.append(*("As expected.", "bold green") if as_expected else ("Not as expected.", "bold red"))

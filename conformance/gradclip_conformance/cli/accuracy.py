@@ -19,7 +19,7 @@ from rich.text import Text
 from gradclip_adapters.operations import OPERATIONS
 from gradclip_adapters.paths import folder_exists
 from gradclip_reports.lines import RecordError
-from gradclip_reports.progress import show_task
+from gradclip_reports.progress import say_line, show_task
 from gradclip_reports.site.measured import read_accuracy
 from gradclip_reports.values import escape_line
 from gradclip_spec import rules as rule_book
@@ -42,7 +42,6 @@ from .targets import (
     add_target_options,
     choose_targets,
     complete_target,
-    say,
     say_that_it_does_not_start,
 )
 
@@ -96,7 +95,7 @@ def accuracy(
         _print(framework["rows"])
     if not any(framework["rows"] for framework in measured):
         # The message about an adapter that does not start has been printed.
-        say(
+        say_line(
             "Nothing was measured"
             + (", because clips by value round nothing." if measured else ", and nothing is written.")
         )
@@ -107,7 +106,7 @@ def accuracy(
         try:
             write_files(made, output)
         except OSError as problem:
-            say(f"Cannot write the measurements: {problem}")
+            say_line(f"Cannot write the measurements: {problem}")
             problems += 1
     sys.exit(3 if problems else 0)
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
 from gradclip_adapters.operations import PREFIXES
 from gradclip_adapters.paths import file_exists, folder_exists
-from gradclip_reports.progress import progress_bar
+from gradclip_reports.progress import progress_bar, say_line
 from gradclip_reports.records import Cell, RecordError, Run, read_partial
 from gradclip_reports.render import FORMATS
 from gradclip_reports.values import format_count
@@ -42,7 +40,8 @@ from .targets import (
     add_target_options,
     choose_targets,
     complete_target,
-    say,
+    parse_with,
+    pass_together,
     say_that_it_does_not_start,
 )
 
@@ -64,15 +63,6 @@ def _refuse_nan(context: click.Context, parameter: click.Parameter, value: float
     return value
 
 
-def _parse_formula(context: click.Context, parameter: click.Parameter, value: str | None) -> Formula | None:
-    if value is None:
-        return None
-    try:
-        return Formula.parse(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error), context, parameter) from error
-
-
 @dataclass(frozen=True)
 class RunOptions:
     """The options that choose the cases and how to run them."""
@@ -80,11 +70,17 @@ class RunOptions:
     rules: tuple[str, ...]
     jobs: int
     timeout: float
-    rows: int
+    #: The number of random calls that the user asks for, if any.
+    rows: int | None
     seed: int
     quick: bool
     deep: bool
     formula: Formula | None
+
+    @property
+    def row_count(self) -> int:
+        """The number of random calls for each function."""
+        return self.rows if self.rows is not None else QUICK if self.quick else ROWS
 
 
 _RUN_OPTIONS = (
@@ -121,33 +117,16 @@ _RUN_OPTIONS = (
     click.option(
         "--formula",
         metavar="KIND:EPS",
-        callback=_parse_formula,
+        callback=parse_with(Formula.parse),
         help="The formula that the functions are meant to have: coefficient:1e-6.",
     ),
 )
 
 
-def _add_run_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add these options to a command, which gets them as one argument `how`."""
-    names = tuple(RunOptions.__dataclass_fields__)
-
-    @functools.wraps(function)
-    def run_command(*arguments: Any, **given: Any) -> Any:
-        if given["rows"] is None:
-            given["rows"] = QUICK if given["quick"] else ROWS
-        how = RunOptions(**{name: given.pop(name) for name in names})
-        return function(*arguments, how=how, **given)
-
-    decorated: Callable[..., Any] = run_command
-    for option in reversed(_RUN_OPTIONS):
-        decorated = option(decorated)
-    return decorated
-
-
 @click.command(short_help="Check adapters against every case.")
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...", shell_complete=complete_target)
 @add_target_options
-@_add_run_options
+@pass_together(RunOptions, "how", _RUN_OPTIONS)
 @click.option("-o", "--output", metavar="FILE", help="Write the record (JSON Lines). FILE may be a folder.")
 @click.option("--resume", metavar="FILE", help="Go on with a run that was cut off while it wrote the record FILE.")
 @click.option(
@@ -201,7 +180,7 @@ def check(
             run = _run(target, selection, how, output, first=not runs, earlier=earlier)
             runs.append(run)
             # A narrowed run, or one with other rows, leaves out cells, so it cannot judge what is known.
-            if selection == Selection() and not how.quick and how.rows >= ROWS and how.seed == 0:
+            if selection == Selection() and not how.quick and how.row_count >= ROWS and how.seed == 0:
                 faults += find_faults(run, target.version)
         except StartError as error:
             problems += 1
@@ -211,17 +190,17 @@ def check(
             print_runs(runs, format_)
             sys.exit(3)
         except CannotResumeError as error:
-            say(f"The run of {target.label} cannot go on from {name_journal(Path(str(output)))}: {error}.")
+            say_line(f"The run of {target.label} cannot go on from {name_journal(Path(str(output)))}: {error}.")
             problems += 1
         except OSError as error:
-            say(f"Cannot write the record of {target.label}: {error}")
+            say_line(f"Cannot write the record of {target.label}: {error}")
             problems += 1
     print_runs(runs, format_, [output] if output else [], verbose=verbose)
     for run in runs:
         if not run.is_judged:
-            say(_describe_unjudged(run))
+            say_line(_describe_unjudged(run))
     for fault in faults:
-        say(fault)
+        say_line(fault)
     sys.exit(max(choose_exit_code(runs, problems), 1 if faults else 0))
 
 
@@ -238,7 +217,7 @@ def _run(
         how.timeout,
         how.jobs,
         sys.argv[1:],
-        how.rows,
+        how.row_count,
         how.seed,
         _search(target, selection, how) if how.deep else (),
         how.formula,
@@ -304,20 +283,22 @@ def _search(target: Target, selection: Selection, how: RunOptions) -> list[Plann
             return run_cell(connection, planned, how.timeout, claims, known, probes)
 
         subjects = connection.description.subjects
-        searched = search_rows(subjects, selection, how.rows * DEEP, how.seed, ask, target.label)
+        searched = search_rows(subjects, selection, how.row_count * DEEP, how.seed, ask, target.label)
     finally:
         connection.close()
-    say(f"{target.label}: {format_count(searched.asked, 'row')} asked; different failures: {len(searched.failing)}")
+    say_line(
+        f"{target.label}: {format_count(searched.asked, 'row')} asked; different failures: {len(searched.failing)}"
+    )
     for cell in searched.failing:
-        say(f"  {cell.subject.name}: --case {cell.case.id}")
+        say_line(f"  {cell.subject.name}: --case {cell.case.id}")
     return searched.failing
 
 
 def _say_how_to_go_on(target: Target, output: str | None) -> None:
-    say(f"Interrupted: the run of {target.label} is incomplete.")
+    say_line(f"Interrupted: the run of {target.label} is incomplete.")
     if output is not None:
         path = _choose_path(output, target)
-        say(f"To go on where it stopped, repeat the command with --resume {path} instead of -o.")
+        say_line(f"To go on where it stopped, repeat the command with --resume {path} instead of -o.")
 
 
 def _read_earlier(resume: str, output: str | None, adapters: Sequence[str]) -> Run:

@@ -20,17 +20,24 @@ from gradclip_spec.rules.questions import load_questions
 from ..cases.patterns import matches, suggest_known
 from ..judge.model import StartError
 from ..run.runner import RunRequest, run_adapter
-from .targets import TargetOptions, add_target_options, choose_targets, complete_target, say_that_it_does_not_start
+from .targets import (
+    TargetOptions,
+    add_target_options,
+    choose_targets,
+    complete_target,
+    parse_with,
+    say_that_it_does_not_start,
+)
 
 __all__ = ["diff"]
 
 
-def _parse_severities(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in value.split(",") if name.strip())
+def _parse_severities(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
         if name not in SEVERITIES:
             msg = f"There is no severity {name!r}.{suggest_known(name, SEVERITIES)}"
-            raise click.BadParameter(msg, context, parameter)
+            raise ValueError(msg)
     return names
 
 
@@ -40,7 +47,10 @@ def _parse_severities(context: click.Context, parameter: click.Parameter, value:
 @add_target_options
 @click.option("--format", "format_", default="terminal", type=click.Choice(["terminal", "markdown", "json"]))
 @click.option(
-    "--fail-on", default="", callback=_parse_severities, help="Exit with 1 on such a difference: wrong,destroyed."
+    "--fail-on",
+    default="",
+    callback=parse_with(_parse_severities),
+    help="Exit with 1 on such a difference: wrong,destroyed.",
 )
 def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on: tuple[str, ...]) -> None:
     """Compare two adapters or records: first their formulas, then their differences, the severest first.

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from gradclip_reports.layout import find_width, wrap_text
+from gradclip_reports.progress import say_line
 from gradclip_reports.values import escape_line
 
 from ..cases.patterns import suggest_known
@@ -21,7 +22,6 @@ from ..run.environments import (
     list_environments,
     remove_environment,
 )
-from .targets import say
 
 __all__ = ["env"]
 
@@ -89,7 +89,7 @@ def remove(names: tuple[str, ...], everything: bool, stale: bool) -> None:
         try:
             remove_environment(one)
         except EnvironmentProblem as problem:
-            say(str(problem))
+            say_line(str(problem))
             failed = True
         else:
             click.echo(f"removed {escape_line(one.folder.name)}, {show_size(size)}")

@@ -10,6 +10,7 @@ import click
 from gradclip_adapters import registry
 from gradclip_adapters.paths import file_exists
 from gradclip_adapters.wire import decode_subject
+from gradclip_reports.progress import say_line
 from gradclip_reports.records import RecordError, Run, read_runs
 from gradclip_reports.statuses import Status
 from gradclip_reports.values import escape_line, escape_text, format_count
@@ -19,7 +20,6 @@ from ..known.claims import find_drift, load_claims, read_docstrings
 from ..known.failures import find_known_file, load_known
 from ..known.propose import propose_known
 from ..run.plan import Selection, plan_cells
-from .targets import say
 
 __all__ = ["expectations"]
 
@@ -48,7 +48,7 @@ def update(file: Path, write: bool) -> None:
     try:
         runs = read_runs(file)
     except RecordError as problem:
-        say(str(problem))
+        say_line(str(problem))
         sys.exit(3)
     proposals = []
     for run in runs:
@@ -87,9 +87,9 @@ def _replace(path: Path, text: str) -> None:
             stream.write(text)
         beside.replace(path)
     except OSError as problem:
-        say(f"Cannot write the known failures: {problem}")
+        say_line(f"Cannot write the known failures: {problem}")
         sys.exit(3)
-    say(escape_line(f"Written: {path}"))
+    say_line(escape_line(f"Written: {path}"))
 
 
 def _find_place(run: Run) -> Path:
@@ -150,7 +150,7 @@ def drift_command(adapter: str, python: str) -> None:
     try:
         found = read_docstrings(names, python)
     except (OSError, ValueError) as problem:
-        say(f"{python} cannot read the documentation of {adapter!r}: {problem}")
+        say_line(f"{python} cannot read the documentation of {adapter!r}: {problem}")
         sys.exit(3)
     sentences = find_drift(claims, found)
     click.echo(escape_text("\n".join(sentences)) or f"As quoted: {format_count(len(claims), 'claim')}.")

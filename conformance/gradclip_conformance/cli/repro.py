@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
-from gradclip_reports.records import Cell, Finding, Header, RecordError, Run, read_runs
+from gradclip_reports.progress import say_line
+from gradclip_reports.records import Cell, Finding, RecordError, Run, read_runs
 from gradclip_reports.statuses import SPOILING
 from gradclip_reports.values import escape_line, format_count
 
 from ..repro.issue import choose_cell, find_thread, write_issue
 from ..repro.script import NoScript, write_script
 from .rules import complete_rule, find_rules, suggest_rules
-from .targets import say
 
 __all__ = ["repro"]
 
@@ -57,11 +57,9 @@ def repro(
         msg = "--other needs --issue."
         raise click.UsageError(msg)
     try:
-        text = (
-            _write_issue(file, name, subject, command, others) if issue else _write_script(file, name, subject, command)
-        )
+        text = _write(file, name, subject, command, issue, others)
     except RecordError as problem:
-        say(str(problem))
+        say_line(str(problem))
         sys.exit(3)
     except NoScript as problem:
         raise click.UsageError(escape_line(str(problem))) from problem
@@ -71,36 +69,28 @@ def repro(
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as problem:
-        say(f"Cannot write the script: {problem}")
+        say_line(f"Cannot write the script: {problem}")
         sys.exit(3)
 
 
-def _write_script(file: Path, name: str, subject: str, command: str | None) -> str:
-    """Return the script of a case, a rule or a finding."""
+def _write(file: Path, name: str, subject: str, command: str | None, issue: bool, others: Sequence[Path]) -> str:
+    """Return the script of a case, a rule or a finding, or the text of an issue about its finding."""
     runs = read_runs(file)
+    finding: Finding | None
     if found := _find_finding(runs, name, subject):
-        run, finding = found
-        return write_script(run.header, choose_cell(run, finding, subject, command), command)
-    header, cell = _find_cell(file, runs, name, subject)
-    return write_script(header, cell, command)
-
-
-def _write_issue(file: Path, name: str, subject: str, command: str | None, others: Sequence[Path]) -> str:
-    """Return the text of an issue about a finding, or about the finding that a case or a rule belongs to."""
-    runs = read_runs(file)
-    found = _find_finding(runs, name, subject)
-    if found is not None:
-        run, finding = found[0], found[1].singles[0]
+        # A thread is about one cause.
+        run, finding = found[0], found[1].singles[0] if issue else found[1]
         cell = choose_cell(run, finding, subject, command)
     else:
-        header, cell = _find_cell(file, runs, name, subject)
-        run = next(run for run in runs if run.header is header)
-        if cell.pair not in run.map_singles():
-            msg = f"The cell {cell.case} of {cell.subject} belongs to no finding: its status is {cell.status}."
-            raise click.UsageError(escape_line(msg))
-        finding = run.map_singles()[cell.pair]
+        run, cell = _find_cell(file, runs, name, subject)
+        finding = run.map_singles().get(cell.pair)
+    if not issue:
+        return write_script(run.header, cell, command)
+    if finding is None:
+        msg = f"The cell {cell.case} of {cell.subject} belongs to no finding: its status is {cell.status}."
+        raise click.UsageError(escape_line(msg))
     if thread := find_thread(finding):
-        say(f"A thread about this exists: {escape_line(thread)}")
+        say_line(f"A thread about this exists: {escape_line(thread)}")
     older = [each for other in others for each in read_runs(other)]
     return write_issue(run, finding, cell, older, command)
 
@@ -118,17 +108,17 @@ def _find_finding(runs: Sequence[Run], name: str, subject: str) -> tuple[Run, Fi
     return named[0] if named else None
 
 
-def _find_cell(file: Path, runs: Sequence[Run], name: str, subject: str) -> tuple[Header, Cell]:
+def _find_cell(file: Path, runs: Sequence[Run], name: str, subject: str) -> tuple[Run, Cell]:
     """Return the cell of a case, or the first cell of a rule that is not as expected."""
-    cells = [(run.header, cell) for run in runs for cell in run.cells]
+    cells = [(run, cell) for run in runs for cell in run.cells]
     rules = {name, *find_rules(name)}
-    of_case = [(header, cell) for header, cell in cells if cell.case == name]
-    found = of_case or [(header, cell) for header, cell in cells if cell.rule in rules]
+    of_case = [(run, cell) for run, cell in cells if cell.case == name]
+    found = of_case or [(run, cell) for run, cell in cells if cell.rule in rules]
     if not found:
         near = suggest_rules(name, [one for _, cell in cells for one in (cell.rule, cell.case)])
         msg = f"{file} has no case, rule or finding {name!r}.{near}"
         raise click.UsageError(escape_line(msg))
-    named = [(header, cell) for header, cell in found if subject in cell.subject]
+    named = [(run, cell) for run, cell in found if subject in cell.subject]
     if not named:
         subjects = ", ".join(dict.fromkeys(cell.subject for _, cell in found))
         msg = f"No subject's name contains {subject!r}. The subjects with this case or rule are: {subjects}."

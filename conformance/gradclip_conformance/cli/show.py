@@ -31,15 +31,9 @@ __all__ = ["show"]
 @click.argument("name", metavar="RULE|CASE", shell_complete=complete_rule)
 def show(name: str) -> None:
     """Show a rule with its source and its cases, or a case with its input and the exact results that it expects."""
-    for case in list_all_cases():
-        if case.id == name:
-            click.echo(_write_case(case))
-            return
-    if (on_mesh := find_case_on(name)) is not None:
-        click.echo(_write_case(on_mesh))
-        return
-    if (row := find_row(name)) is not None:
-        click.echo(_write_case(row.make()))
+    case = next((one for one in list_all_cases() if one.id == name), None) or find_case_on(name) or find_row(name)
+    if case is not None:
+        click.echo(_write_case(case.make()))
         return
     # A pattern is refused, because this verb shows one rule.
     named = [rule for rule in rule_book.load() if rule.id in find_rules(name) and "*" not in name]

@@ -9,6 +9,7 @@ from itertools import groupby
 import click
 
 from gradclip_reports.layout import find_width, wrap_text
+from gradclip_reports.progress import say_line
 from gradclip_reports.statuses import SPOILING
 from gradclip_reports.values import escape_line
 
@@ -25,7 +26,6 @@ from .targets import (
     add_target_options,
     choose_targets,
     complete_target,
-    say,
     say_that_it_does_not_start,
 )
 
@@ -69,7 +69,7 @@ def _ask_target(target: Target, selection: Selection) -> int:
             for line in cell.detail.splitlines():
                 click.echo("\n".join(wrap_text(escape_line(line), find_width(), *["      "] * 2)))
     if not any(cell.status != "unsupported" for cell in cells):
-        say(f"{target.label} supports none of the cases that were asked.")
+        say_line(f"{target.label} supports none of the cases that were asked.")
         return 3
     if any(cell.status == "error" for cell in cells):
         return 3

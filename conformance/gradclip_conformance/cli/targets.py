@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from gradclip_adapters import registry
 from gradclip_adapters.contract import DTYPES, OPERATIONS
 from gradclip_adapters.mesh import parse_mesh
 from gradclip_adapters.paths import file_exists, folder_exists
-from gradclip_reports.values import escape_text
+from gradclip_reports.progress import say_line
 
 from ..cases.patterns import suggest_known
 from ..judge.model import Connection, StartError
@@ -42,7 +41,8 @@ __all__ = [
     "add_target_options",
     "choose_targets",
     "complete_target",
-    "say",
+    "parse_with",
+    "pass_together",
     "say_that_it_does_not_start",
 ]
 
@@ -128,20 +128,16 @@ class _Operation(_Choice):
         return super().convert(full if full in OPERATIONS else value, param, ctx)
 
 
-def _parse_size(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    """Return a size of memory as a number of bytes."""
-    try:
-        return None if value is None else parse_size(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error), context, parameter) from error
+def parse_with(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    """Return a callback of click that parses the value of an option, if there is one. A ValueError is wrong usage."""
 
+    def parse_value(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
+        try:
+            return None if value is None else parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), context, parameter) from error
 
-def _parse_mesh(context: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, int] | None:
-    """Return a mesh as the size of each axis by its name."""
-    try:
-        return None if value is None else parse_mesh(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error), context, parameter) from error
+    return parse_value
 
 
 _OPTIONS = (
@@ -169,13 +165,13 @@ _OPTIONS = (
     click.option("--device", metavar="DEVICE", help='The device on which the named frameworks work: "cuda".'),
     click.option(
         "--memory",
-        callback=_parse_size,
+        callback=parse_with(parse_size),
         metavar="SIZE",
         help="Memory that a host may allocate, such as 4G (Linux only).",
     ),
     click.option(
         "--mesh",
-        callback=_parse_mesh,
+        callback=parse_with(parse_mesh),
         metavar="AXIS=SIZE,...",
         help="Call MODULE:FN on each rank of this mesh, such as replica=2,shard=2.",
     ),
@@ -189,19 +185,27 @@ _OPTIONS = (
 )
 
 
-def add_target_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add these options to a command, which gets them as one argument `options`."""
-    names = tuple(TargetOptions.__dataclass_fields__)
+def pass_together(
+    kind: Any, argument: str, options: Sequence[Callable[..., Any]]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds options to a command, which gets them as one argument, a dataclass of this kind."""
 
-    @functools.wraps(function)
-    def run_command(*arguments: Any, **given: Any) -> Any:
-        options = TargetOptions(**{name: given.pop(name) for name in names})
-        return function(*arguments, options=options, **given)
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def run_command(*arguments: Any, **given: Any) -> Any:
+            together = kind(**{name: given.pop(name) for name in kind.__dataclass_fields__})
+            return function(*arguments, **{argument: together}, **given)
 
-    decorated: Callable[..., Any] = run_command
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+        decorated: Callable[..., Any] = run_command
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+#: Adds these options to a command, which gets them as one argument `options`.
+add_target_options = pass_together(TargetOptions, "options", _OPTIONS)
 
 
 def choose_targets(names: Sequence[str], options: TargetOptions) -> list[Target]:
@@ -368,13 +372,4 @@ def say_that_it_does_not_start(target: Target, error: StartError) -> None:
         recipe = find_recipe(target.label)
         venv = "--venv makes an environment for it; " if recipe is not None and recipe.requirements else ""
         text = f"{text.rstrip('.')}. {venv}--python EXE names a Python that has it."
-    say(text)
-
-
-def say(text: str) -> None:
-    """Print a line on standard error, for the person at the terminal.
-
-    Control characters are escaped, because the line may quote a host, a record or a file name.
-    """
-    click.echo(escape_text(text), err=True)
-    sys.stderr.flush()
+    say_line(text)

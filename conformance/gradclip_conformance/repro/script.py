@@ -23,7 +23,7 @@ from ..judge.everywhere import make_case_of_broken_rule
 from ..judge.judging import choose_expectation
 from ..judge.model import Script
 from ..run.plan import Selection, plan_cells
-from ..sampler.rows import RowCase, find_row
+from ..sampler.rows import find_row
 from . import contract, direct
 from .replay import choose_shown_case
 
@@ -124,4 +124,4 @@ def _find_case(cell: Cell, subject: EntryPoint) -> Case:
         raise NoScript(msg)
     # The case of a row makes its gradients when they are needed. If the answer breaks another rule, the script shows a
     # case of that rule with the same gradients, so the gradients must be held.
-    return planned.case.make() if isinstance(planned.case, RowCase) else planned.case
+    return planned.case.make()

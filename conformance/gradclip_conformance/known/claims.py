@@ -42,10 +42,10 @@ from gradclip_reports.records import Run
 from gradclip_reports.values import escape_line
 
 from ..cases.patterns import matches, matches_any, suggest_known
-from ..cases.toml_files import add_place_to_errors, check_document, read_toml
+from ..cases.toml_files import read_toml
 from ..judge.model import Claim, Domain
 from ..oracle.formula import Formula
-from .files import SCHEMAS, find_sidecar_file
+from .files import find_sidecar_file, read_entries
 from .scope import holds, is_version_within
 
 __all__ = [
@@ -88,17 +88,7 @@ def load_claims(adapter: str) -> tuple[Claim, ...]:
     path = find_sidecar_file(adapter, "claims", CLAIMS)
     if path is None or not file_exists(path):
         return ()
-    document = read_toml(path)
-    entries = document.get("claim", [])
-    for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
-        with add_place_to_errors(f"{path.name}, [[claim]] {number}"):
-            _refuse_incomplete(entry, path.name)
-    check_document(document, SCHEMAS / "claims.json", path.name)
-    found = []
-    for number, entry in enumerate(entries, start=1):
-        with add_place_to_errors(f"{path.name}, [[claim]] {number}"):
-            found.append(_make_claim(entry))
-    return tuple(found)
+    return read_entries(read_toml(path), "claim", path.name, "claims.json", _refuse_incomplete, _make_claim)
 
 
 def load_claims_of(adapter: str, version: str, environment: Mapping[str, str]) -> tuple[Claim, ...]:
@@ -106,25 +96,25 @@ def load_claims_of(adapter: str, version: str, environment: Mapping[str, str]) -
     return tuple(claim for claim in load_claims(adapter) if holds(claim, version, environment))
 
 
-def _refuse_incomplete(entry: Any, file: str) -> None:
+def _refuse_incomplete(entry: Any) -> None:
     """Refuse a claim with missing or unknown keys. The message is clearer than the schema's message."""
     if not isinstance(entry, dict):
         return
     known = [field.name for field in fields(Claim)]
     for name in entry:
         if name not in known:
-            msg = f"A claim in {file} has the unknown key {name!r}.{suggest_known(name, known)}"
+            msg = f"there is no key {name!r}.{suggest_known(name, known)}"
             raise ValueError(msg)
     for name in ("subject", "phrase", "where"):
         if name not in entry:
-            msg = f"A claim in {file} lacks {name!r}."
+            msg = f"a claim needs {name!r}."
             raise ValueError(msg)
     formula, predicts = entry.get("formula"), entry.get("predicts")
     if sum(entry.get(name) is not None for name in ("formula", "predicts", "domain")) != 1:
-        msg = f"A claim in {file} must give one of: a formula, `predicts`, a domain."
+        msg = "a claim must give one of: a formula, `predicts`, a domain."
         raise ValueError(msg)
     if isinstance(predicts, str):
-        _refuse_unknown_prediction(predicts, file)
+        _refuse_unknown_prediction(predicts)
     if isinstance(formula, dict):
         Formula.of(formula)
 
@@ -140,11 +130,11 @@ def _make_claim(entry: Mapping[str, Any]) -> Claim:
     return Claim(**{**entry, **lists, "formula": own, "predicts": predicts, "domain": domain})
 
 
-def _refuse_unknown_prediction(predicts: str, file: str) -> None:
+def _refuse_unknown_prediction(predicts: str) -> None:
     word, colon, _ = predicts.partition(":")
     if word not in PREDICTIONS or (colon and word != "raises"):
         known = [*PREDICTIONS, "raises:<Name>"]
-        msg = f"A claim in {file} predicts {predicts!r}, which is not a behaviour.{suggest_known(predicts, known)}"
+        msg = f"a claim predicts {predicts!r}, which is not a behaviour.{suggest_known(predicts, known)}"
         raise ValueError(msg)
 
 

@@ -34,9 +34,9 @@ from gradclip_reports.records import Run
 from gradclip_spec.rules.causes import load_cause_groups, load_causes
 
 from ..cases.patterns import matches, matches_any, suggest_known
-from ..cases.toml_files import add_place_to_errors, check_document, parse_toml, read_toml
+from ..cases.toml_files import parse_toml, read_toml
 from ..causes.model import Explanation, Suspect
-from .files import SCHEMAS, find_sidecar_file
+from .files import find_sidecar_file, read_entries
 from .scope import holds, is_version_within
 
 __all__ = [
@@ -120,7 +120,7 @@ def load_known(adapter: str) -> tuple[KnownFailure, ...]:
     path = find_known_file(adapter)
     if path is None or not file_exists(path):
         return ()
-    return _make_entries(read_toml(path), path.name)
+    return _read_entries(read_toml(path), path.name)
 
 
 def load_known_of(adapter: str, version: str, environment: Mapping[str, str]) -> tuple[KnownFailure, ...]:
@@ -136,7 +136,7 @@ def read_known(text: str, file: str) -> tuple[KnownFailure, ...]:
     ValueError
         If an entry is not well-formed.
     """
-    return _make_entries(parse_toml(text, file), file)
+    return _read_entries(parse_toml(text, file), file)
 
 
 def depends_on_chance(run: Run, pair: tuple[str, str]) -> bool:
@@ -157,17 +157,8 @@ def _list_by_chance(adapter: str) -> tuple[KnownFailure, ...]:
         return ()
 
 
-def _make_entries(document: dict[str, Any], file: str) -> tuple[KnownFailure, ...]:
-    entries = document.get("known", [])
-    for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
-        with add_place_to_errors(f"{file}, [[known]] {number}"):
-            _refuse_misspelt(entry)
-    check_document(document, SCHEMAS / "expectations.json", file)
-    found = []
-    for number, entry in enumerate(entries, start=1):
-        with add_place_to_errors(f"{file}, [[known]] {number}"):
-            found.append(_make_entry(entry))
-    return tuple(found)
+def _read_entries(document: dict[str, Any], file: str) -> tuple[KnownFailure, ...]:
+    return read_entries(document, "known", file, "expectations.json", _refuse_misspelt, _make_entry)
 
 
 #: The fields that each entry must have.

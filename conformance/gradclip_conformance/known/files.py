@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from gradclip_adapters import registry
 from gradclip_adapters.paths import file_exists
 
-__all__ = ["SCHEMAS", "find_module_file", "find_sidecar_file"]
+from ..cases.toml_files import add_place_to_errors, check_document
+
+__all__ = ["find_module_file", "find_sidecar_file", "read_entries"]
 
 #: A JSON Schema for each kind of file.
 SCHEMAS = Path(__file__).parent / "schemas"
+
+Entry = TypeVar("Entry")
 
 
 def find_sidecar_file(adapter: str, kind: str, folder: Path) -> Path | None:
@@ -60,3 +65,36 @@ def find_module_file(name: str) -> str | None:
             return None
         path, origin = spec.submodule_search_locations, spec.origin
     return origin
+
+
+def read_entries(
+    document: dict[str, Any],
+    kind: str,
+    file: str,
+    schema: str,
+    refuse: Callable[[Any], None],
+    make: Callable[[Mapping[str, Any]], Entry],
+) -> tuple[Entry, ...]:
+    """Return what the entries [[kind]] of a document stand for. Each error names the file, and most name the entry.
+
+    Parameters
+    ----------
+    document, kind, file
+        The document, the name of its entries, and the name of its file.
+    schema
+        The name of the JSON Schema of the document.
+    refuse
+        A function that refuses an entry, which may hold anything, with a clearer message than that of the schema.
+    make
+        A function that returns what an entry that satisfies the schema stands for.
+    """
+    entries = document.get(kind, [])
+    for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
+        with add_place_to_errors(f"{file}, [[{kind}]] {number}"):
+            refuse(entry)
+    check_document(document, SCHEMAS / schema, file)
+    found = []
+    for number, entry in enumerate(entries, start=1):
+        with add_place_to_errors(f"{file}, [[{kind}]] {number}"):
+            found.append(make(entry))
+    return tuple(found)

@@ -19,10 +19,26 @@ from gradclip_adapters.wire import check_subjects
 from ..judge.model import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied
 from .probing import EarlyAnswers, settle_abilities
 
-__all__ = ["InProcess"]
+__all__ = ["InProcess", "WithoutProcess"]
 
 
-class InProcess:
+class WithoutProcess:
+    """The base of connections that have no process of their own to start, to renew or to end."""
+
+    def begin(self, call: Call) -> None:
+        """Do nothing: the answer comes when it is asked for."""
+
+    def renew(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def kill(self) -> None:
+        """Do nothing."""
+
+
+class InProcess(WithoutProcess):
     """A connection that calls its adapter directly."""
 
     def __init__(self, adapter: Adapter) -> None:
@@ -33,9 +49,6 @@ class InProcess:
         found = Description(about.framework, about.version, environment, check_subjects(adapter.subjects()))
         self._early = EarlyAnswers()
         self.description = settle_abilities(found, self._call, self._early)
-
-    def begin(self, call: Call) -> None:
-        """Do nothing, because the function runs in this thread."""
 
     def ask(self, call: Call, timeout: float) -> Answer:
         """Return the answer to one call. `timeout` cannot be kept here."""
@@ -59,12 +72,3 @@ class InProcess:
             raise
         except BaseException as error:  # noqa: BLE001 - nor may it end this process, as by SystemExit
             return Died(f"The call would have ended a host process: {type(error).__name__}: {read_text(error)}")
-
-    def renew(self) -> None:
-        """Do nothing, because all calls run in this process."""
-
-    def close(self) -> None:
-        """Do nothing, because there is no process to end."""
-
-    def kill(self) -> None:
-        """Do nothing, because there is no process to end."""

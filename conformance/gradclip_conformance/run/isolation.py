@@ -23,6 +23,7 @@ from gradclip_adapters.wire import check_subjects
 from ..judge.model import Answer, Connection, Description, Died, LoadError, StartError, TimedOut
 from ..known.files import find_module_file
 from .host_process import HostProcess, build_host_command
+from .in_process import WithoutProcess
 from .probing import FOUND
 
 __all__ = [
@@ -83,7 +84,7 @@ class PlainOptions:
         return words
 
 
-class NeverLoaded:
+class NeverLoaded(WithoutProcess):
     """A connection to a function whose module hangs or ends the process while it is loaded.
 
     The hang or the exit is the answer to each call, so that the run has a record. The signature is unknown, so
@@ -102,22 +103,10 @@ class NeverLoaded:
         text = str(error)
         self._answer: Answer = TimedOut(timeout, text) if error.kind == "start-timeout" else Died(text)
 
-    def begin(self, call: Call) -> None:
-        """Do nothing, because the answer is known."""
-
     def ask(self, call: Call, timeout: float) -> Answer:
         """Return the hang or the exit of the module as the answer to any call."""
         del call, timeout
         return self._answer
-
-    def close(self) -> None:
-        """Do nothing, because there is no process to end."""
-
-    def renew(self) -> None:
-        """Do nothing, because there is no process to end."""
-
-    def kill(self) -> None:
-        """Do nothing, because there is no process to end."""
 
 
 def connect_named_function(command: Sequence[str], target: str, options: PlainOptions, timeout: float) -> Connection:

@@ -121,26 +121,6 @@ def test_claims_that_match_nothing_are_reported() -> None:
     assert "'global-norm.*'" in other
 
 
-@pytest.mark.parametrize(
-    ("entry", "said"),
-    [
-        ('predicts = "all-zeros"', "Did you mean all-zero"),
-        ('predicts = "unchanged:1"', "which is not a behaviour"),
-        ('predicst = "all-zero"', "Did you mean predicts"),
-        ('formula = { kind = "coeficient" }', "choose among plain"),
-        ("formula = { eps = 1e-6 }", "has no `kind`"),
-        ('formula = { kind = "plain" }\npredicts = "all-zero"', "one of: a formula, `predicts`, a domain"),
-        ("", "one of: a formula, `predicts`, a domain"),
-    ],
-)
-def test_misspelt_claim_is_refused(entry: str, said: str, tmp_path: Path) -> None:
-    lines = ["[[claim]]", 'subject = "*"', 'phrase = "It clips."', 'where = "there"', entry]
-    (tmp_path / "lib.claims.toml").write_text("\n".join(lines), encoding="utf-8")
-
-    with pytest.raises(ValueError, match=re.escape(said)):
-        load_claims(str(tmp_path / "lib.py"))
-
-
 def test_docstrings_are_read_by_another_python() -> None:
     assert read_docstrings(["numpy.clip"], sys.executable) == {"numpy.clip": TEXT}
 
@@ -203,26 +183,23 @@ def test_claim_may_be_about_some_devices_only(tmp_path: Path, device: str, count
     assert find_claim_faults(run, [change_claim(subject="lib.gone", devices="cuda*")]) == []
 
 
-def test_true_claim_does_not_drift() -> None:
-    assert find_drift([TRUE], {"numpy.clip": TEXT}) == []
+@pytest.mark.parametrize(
+    ("claim", "docstring", "said"),
+    [
+        (TRUE, TEXT, []),
+        (change_claim(docstring=None), "", []),
+        (change_claim(phrase="Anything goes."), TEXT, ["no longer says 'Anything goes.'"]),
+        (TRUE, f"{TEXT} And more.", ["has changed", hashlib.sha256(f"{TEXT} And more.".encode()).hexdigest()]),
+        # Line breaks within the phrase do not matter.
+        (TRUE, TEXT.replace("limit) the", "limit)\n    the"), ["has changed"]),
+    ],
+    ids=["true", "no docstring", "gone", "changed", "line break"],
+)
+def test_missing_phrase_and_changed_docstring_are_noticed(claim: Claim, docstring: str, said: list[str]) -> None:
+    sentences = find_drift([claim], {"numpy.clip": docstring})
 
-
-def test_line_breaks_in_a_phrase_do_not_matter() -> None:
-    assert find_drift([TRUE], {"numpy.clip": TEXT.replace("limit) the", "limit)\n    the")})[0].endswith(".")
-    assert "no longer" not in find_drift([TRUE], {"numpy.clip": TEXT.replace("limit) the", "limit)\n    the")})[0]
-
-
-def test_missing_phrase_and_changed_docstring_are_noticed() -> None:
-    (gone,) = find_drift([change_claim(phrase="Anything goes.")], {"numpy.clip": TEXT})
-    (other,) = find_drift([TRUE], {"numpy.clip": TEXT + " And more."})
-
-    assert "no longer says 'Anything goes.'" in gone
-    assert "has changed" in other
-    assert hashlib.sha256((TEXT + " And more.").encode()).hexdigest() in other
-
-
-def test_claim_outside_docstrings_is_not_compared() -> None:
-    assert find_drift([change_claim(docstring=None)], {}) == []
+    assert len(sentences) == bool(said)
+    assert all(words in sentence for sentence in sentences for words in said)
 
 
 @pytest.mark.parametrize(("claim", "code"), [(TRUE, 0), (change_claim(docstring_sha256="0"), 1)])

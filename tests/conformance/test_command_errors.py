@@ -87,13 +87,6 @@ def test_folder_of_environments_that_is_a_file_stops_the_adapter(
     assert "GRADCLIP_VENVS names another folder" in " ".join(result.stderr.split())
 
 
-def test_drift_needs_a_claim_with_a_docstring() -> None:
-    result = run("expectations", "drift", "numpy")
-
-    assert result.exit_code == 2
-    assert "No claim quotes a docstring of 'numpy'." in result.stderr
-
-
 ADAPTER = """
 import numpy as np
 

@@ -259,15 +259,6 @@ def test_missing_interpreter_is_named_with_what_to_do(tmp_path: Path, monkeypatc
         find_interpreter("3.2", "library")
 
 
-def test_unwritable_folder_is_reported_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("GRADCLIP_VENVS", str(tmp_path / "file"))
-    monkeypatch.setattr(versions, "read_recipes", lambda: {"library": environments.Recipe("library", None, ("pip",))})
-
-    with pytest.raises(environments.EnvironmentProblem, match="GRADCLIP_VENVS names another folder"):
-        environments.make_environment("library")
-
-
 @pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")
 def test_npm_installs_packages_of_node_into_the_environment(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -129,32 +128,3 @@ def test_new_expectation_is_described_and_has_no_script(example: Example) -> Non
     assert choose_expectation(example.case).describe(example.case) == ("the sum of all elements is kept",)
     with pytest.raises(NoScript, match="sum-kept"):
         choose_expectation(example.case).write_script(script)
-
-
-#: Names of parameters and variables that hold an expectation in the suite, and the type that `expect` returns.
-HOLDERS = {"expectation", "Expectation", "Expect", *(kind.__name__ for kind in EXPECTATIONS)}
-
-
-def find_questions(path: Path) -> Iterator[str]:
-    """Yield each place in a module that asks which type an expectation has."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        asked: list[ast.expr | ast.pattern] = []
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
-            asked = [*node.args]
-        elif isinstance(node, ast.Match):
-            asked = [node.subject, *(each.pattern for each in node.cases)]
-        if {name for part in asked for inner in ast.walk(part) for name in list_names(inner)} & HOLDERS:
-            yield f"{path.name}:{node.lineno}: {ast.unparse(node)}"
-
-
-@pytest.mark.thorough(sample=0)
-def test_no_module_depends_on_the_type_of_an_expectation() -> None:
-    assert [found for path in SUITE.rglob("*.py") for found in find_questions(path)] == []
-
-
-def list_names(node: ast.AST) -> set[str]:
-    """Return the name that a node of a syntax tree uses, alone or as an attribute."""
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return {name}
-    return set()

@@ -124,15 +124,3 @@ def test_proof_is_exact() -> None:
     assert find_wrong(work, Answer([same], None, None, [same])) is None
     # At the threshold the result is the input, bit for bit.
     assert find_wrong(work, Answer([other], None, None, [same])) is not None
-
-
-def test_score_of_batches_names_survivors() -> None:
-    made = [
-        {"counts": {"caught": 1, "equivalent": 2}, "survivors": {}},
-        {"counts": {"survives": 4}, "survivors": {"a/b/c/d": "long"}},
-    ]
-    result = batches.score_batches(made)
-
-    assert (result["proven"], result["share"]) == (5, 0.2)
-    assert batches.list_faults(result) == ["only 1 of 5 generated mutants were caught"]
-    assert any("a/b/c/d" in line for line in batches.write_lines(result))

@@ -176,14 +176,6 @@ def test_greeting_that_breaks_the_protocol_is_refused(name: str) -> None:
     assert phrase in str(raised.value)
 
 
-def test_every_fake_host_has_an_expected_status() -> None:
-    # Some of these modules are imported by hosts. The others belong to other tests.
-    helpers = {"lacks_its_device", "misbehaves", "one_bad_call", "raw_host", "takes_memory"}
-    helpers |= {"always_mistaken", "plain_values"}
-
-    assert {path.stem for path in HOSTS.glob("*.py")} - helpers == (set(ADAPTERS) | set(STARTS)) - {"no_such_file"}
-
-
 def test_greeting_that_is_not_a_message_is_refused() -> None:
     with pytest.raises(StartError, match=r"not an `about`.*Welcome to the framework"):
         HostProcess([sys.executable, str(HOSTS / "raw_host.py"), "not_a_greeting"])

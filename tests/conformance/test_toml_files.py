@@ -25,7 +25,9 @@ KNOWN = {
     "url": '"u"',
     "checked": '"2026-11-23"',
 }
-CLAIM = {"subject": '"*"', "predicts": '"all-zero"', "phrase": '"It clips."', "where": '"there"'}
+CAUSED = {**KNOWN, "cause": '"squares-overflow"'}
+FORMULA = {"subject": '"*"', "phrase": '"It clips."', "where": '"there"'}
+CLAIM = {**FORMULA, "predicts": '"all-zero"'}
 
 
 def write_entry(kind: str, usual: dict[str, str], **changes: str) -> str:
@@ -66,9 +68,25 @@ def test_file_that_cannot_be_read_is_named(kind: str, content: bytes, said: str,
         (write_entry("known", KNOWN, checked='"2027-13-31"'), r"\[\[known\]\] 1: month must be"),
         (write_entry("known", KNOWN, versions='"~=2"'), r"\[\[known\]\] 1: The version specifier '~=2'"),
         (write_entry("known", KNOWN, by_chance='"yes"'), r"\$\.known\[0\]\.by_chance"),
+        (write_entry("known", KNOWN, subject='["*"]'), r"there is no field 'subject'\. Did you mean subjects\?"),
+        (
+            write_entry("known", KNOWN, cause='"square-overflow"'),
+            r"\[\[known\]\] 1: cause: there is no cause 'square-overflow'\. Did you mean",
+        ),
+        (
+            write_entry("known", KNOWN, cause='"arithmetic-limits"'),
+            "no cause 'arithmetic-limits'. It is a group: write .* squares-over",
+        ),
+        (
+            write_entry("known", {name: KNOWN[name] for name in KNOWN if name != "rules"}),
+            "cause: this field is missing; an entry without a cause names the rules",
+        ),
+        (write_entry("known", KNOWN, parameters="{ eps = 1e-6 }"), "cause: this field is missing"),
+        (write_entry("known", CAUSED, parameters='{ eps = "x" }'), "could not convert string to float"),
+        (write_entry("known", CAUSED, parameters="{ eps = [] }"), r"parameters\.eps"),
     ],
 )
-def test_known_failure_with_wrong_types_is_refused(text: str, said: str) -> None:
+def test_wrong_known_failure_is_refused(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=rf"^lib\.toml.*{said}"):
         read_known(text, "lib.toml")
 
@@ -82,9 +100,16 @@ def test_known_failure_with_wrong_types_is_refused(text: str, said: str) -> None
         (write_entry("claim", CLAIM, predicts="1"), r"\$\.claim\[0\]\.predicts"),
         (write_entry("claim", CLAIM, docstring="[]"), r"\$\.claim\[0\]\.docstring"),
         (write_entry("claim", CLAIM, versions='"~=2"'), r"\[\[claim\]\] 1: The version specifier '~=2'"),
+        (write_entry("claim", CLAIM, predicts='"all-zeros"'), "Did you mean all-zero"),
+        (write_entry("claim", CLAIM, predicts='"unchanged:1"'), "which is not a behaviour"),
+        (write_entry("claim", CLAIM, predicst='"all-zero"'), "Did you mean predicts"),
+        (write_entry("claim", FORMULA, formula='{ kind = "coeficient" }'), "choose among plain"),
+        (write_entry("claim", FORMULA, formula="{ eps = 1e-6 }"), "has no `kind`"),
+        (write_entry("claim", CLAIM, formula='{ kind = "plain" }'), "one of: a formula, `predicts`, a domain"),
+        (write_entry("claim", FORMULA), "one of: a formula, `predicts`, a domain"),
     ],
 )
-def test_claim_with_wrong_types_is_refused(text: str, said: str, tmp_path: Path) -> None:
+def test_wrong_claim_is_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "lib.claims.toml").write_text(text, encoding="utf-8")
 
     with pytest.raises(ValueError, match=rf"^lib\.claims\.toml.*{said}"):

@@ -91,26 +91,14 @@ def break_off(lines: Lines) -> None:
     }
 
 
+#: A fault that only complete runs lack, and one that no record may have. tests/reports/test_records.py has the others.
 FAULTS: dict[str, tuple[Callable[[Lines], object], str]] = {
     "incomplete": (break_off, r"the run of 'clips\.py:clip' was broken off: 1 of \d+ cells did not run"),
-    "newer schema": (
-        lambda lines: lines[0].update(schema=2, new=[]),
-        r"written in record schema 2, and this version reads schema 1 only\. Upgrade gradclip-spec",
-    ),
-    "deep": (
-        lambda lines: lines[1].update(observed=json.loads("[" * 60 + "]" * 60)),
-        "more than 32 levels of nesting",
-    ),
-    "huge number": (lambda lines: lines[1].update(ulp=10**400), "characters in one number, and the limit is 40"),
-    "long text": (
-        lambda lines: lines[1].update(detail="x" * 10**5),
-        r"\$\.detail must be shorter than or equal",
-    ),
     "no footer": (lambda lines: lines.pop(), "has no footer: it was cut short"),
 }
 
 
-@pytest.mark.thorough(sample=12)
+@pytest.mark.thorough(sample=6)
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_record_that_cannot_be_trusted_is_refused_by_name(

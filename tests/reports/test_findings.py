@@ -100,13 +100,6 @@ def test_parts_must_hold_each_cell_once(combined_run: Run, tmp_path: Path) -> No
         read_runs(write(twice, tmp_path / "x.jsonl"))
 
 
-@pytest.mark.parametrize("format_", ["markdown", "junit", "json"])
-def test_unknown_cause_is_shown_by_its_own_words(failed_run: Run, format_: str) -> None:
-    text = render([failed_run], format_)
-
-    assert "burns the toast" in text or "burns-the-toast" in text
-
-
 def test_red_run_ends_with_its_worst_finding(failed_run: Run) -> None:
     text = draw_brief([failed_run])
 

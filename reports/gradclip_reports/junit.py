@@ -1,4 +1,4 @@
-"""Write JUnit XML, which every service of continuous integration reads."""
+"""Write JUnit XML, which every service of continuous integration reads. Each planned cell is one test."""
 
 from __future__ import annotations
 
@@ -6,57 +6,88 @@ from collections import Counter
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from .lines import Run
-from .outcomes import Outcome, describe_outcome, list_outcomes
-from .values import escape_text
+from .finding_text import write_short_line
+from .lines import Cell, Finding, Run
+from .statuses import NOT_RUN
+from .values import escape_text, format_value, shorten_text
 
-__all__ = ["draw_junit"]
+__all__ = ["TAGS", "draw_junit"]
 
-_TAGS = {"failed": "failure", "error": "error", "skipped": "skipped"}
+#: The element that says what became of a test, for each status. A test that passed has none. A known failure is
+#: skipped, with its reason.
+TAGS = {
+    "pass": "",
+    "quality": "",
+    "documented": "",
+    "known": "skipped",
+    "unsupported": "skipped",
+    "unspecified": "skipped",
+    "fail": "failure",
+    "crash": "error",
+    "timeout": "error",
+    "error": "error",
+    NOT_RUN: "error",
+}
+
+#: The numbers of a suite: the attribute and the element that it counts.
+_COUNTS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+
+#: A longer reason is cut.
+_DETAIL = 4000
 
 
 def draw_junit(runs: Sequence[Run]) -> str:
     """Return one test suite for each run, with one test case for each cell."""
     root = ElementTree.Element("testsuites", name="gradclip")
-    totals: Counter[str] = Counter()
-    for run in runs:
-        found = list(list_outcomes(run))
-        counts = _count_outcomes(found)
-        totals += counts
-        root.append(_make_suite(run, found, counts))
-    root.attrib.update({name: str(totals[name]) for name in ("tests", "failures", "errors", "skipped")})
+    root.extend(map(_make_suite, runs))
+    for name in ("tests", *_COUNTS):
+        root.set(name, str(sum(int(suite.attrib[name]) for suite in root)))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _count_outcomes(found: Sequence[Outcome]) -> Counter[str]:
-    by = Counter(item.outcome for item in found)
-    return Counter(tests=len(found), failures=by["failed"], errors=by["error"], skipped=by["skipped"])
-
-
-def _make_suite(run: Run, found: Sequence[Outcome], counts: Counter[str]) -> ElementTree.Element:
-    header = run.header
+def _make_suite(run: Run) -> ElementTree.Element:
+    header, findings = run.header, run.map_singles()
+    tests = [_make_test_of_cell(run, cell, findings.get(cell.pair)) for cell in run.cells]
+    tests += [
+        _make_test(run, subject, case, NOT_RUN, f"{NOT_RUN}: planned, and did not run")
+        for subject, case in run.footer.not_run
+    ]
     suite = ElementTree.Element(
         "testsuite", name=escape_text(f"{header.adapter} {header.framework['version']}".rstrip())
     )
-    suite.attrib.update({name: str(counts[name]) for name in ("tests", "failures", "errors", "skipped")})
-    suite.attrib["timestamp"] = header.started
-    suite.attrib["time"] = f"{sum(item.seconds for item in found):.3f}"
+    counts = Counter(child.tag for test in tests for child in test)
+    suite.set("tests", str(len(tests)))
+    for name, tag in _COUNTS.items():
+        suite.set(name, str(counts[tag]))
+    suite.set("timestamp", header.started)
+    suite.set("time", f"{sum(cell.seconds for cell in run.cells):.3f}")
     properties = ElementTree.SubElement(suite, "properties")
     versions = {named["name"]: named["version"] for named in (header.suite, header.framework)}
     for name, value in {**versions, **header.environment}.items():
         ElementTree.SubElement(properties, "property", name=escape_text(name), value=escape_text(value))
-    suite.extend(_make_test(run, item) for item in found)
+    suite.extend(tests)
     return suite
 
 
-def _make_test(run: Run, item: Outcome) -> ElementTree.Element:
-    name = f"{escape_text(run.header.adapter)}.{escape_text(item.subject)}"
-    test = ElementTree.Element("testcase", classname=name, name=escape_text(item.case), time=f"{item.seconds:.3f}")
-    if item.outcome in _TAGS:
-        ElementTree.SubElement(
-            test, _TAGS[item.outcome], type=item.status, message=item.message
-        ).text = describe_outcome(item)
-    elif item.status != "pass":
-        ElementTree.SubElement(test, "system-out").text = f"{item.message}\n{describe_outcome(item)}"
+def _make_test_of_cell(run: Run, cell: Cell, finding: Finding | None) -> ElementTree.Element:
+    """Return a test that shows the input, the expected and the observed value of a cell, and its cause."""
+    detail = f"{cell.status}: {shorten_text(cell.detail, _DETAIL)}" if cell.detail else cell.status
+    values = {"input": cell.input, "expected": cell.expected, "observed": cell.observed}
+    lines = [f"{name}: {format_value(value)}" for name, value in values.items() if value is not None]
+    lines += [f'documented: "{escape_text(cell.quote)}"'] if cell.quote else []
+    lines += [f"see: {escape_text(cell.url)}"] if cell.url else []
+    lines += [f"finding: {write_short_line(finding)}"] if finding else []
+    return _make_test(run, *cell.pair, cell.status, escape_text(detail), "\n".join(lines), cell.seconds)
+
+
+def _make_test(
+    run: Run, subject: str, case: str, status: str, message: str, text: str = "", seconds: float = 0.0
+) -> ElementTree.Element:
+    name = f"{escape_text(run.header.adapter)}.{escape_text(subject)}"
+    test = ElementTree.Element("testcase", classname=name, name=escape_text(case), time=f"{seconds:.3f}")
+    if TAGS[status]:
+        ElementTree.SubElement(test, TAGS[status], type=status, message=message).text = text
+    elif status != "pass":
+        ElementTree.SubElement(test, "system-out").text = f"{message}\n{text}"
     return test

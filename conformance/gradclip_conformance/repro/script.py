@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from gradclip_adapters.contract import EntryPoint
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_adapters.wire import decode_subject
 from gradclip_reports.records import Cell, Header
 from gradclip_spec import rules
@@ -17,15 +20,18 @@ from gradclip_spec import rules
 from ..cases.catalogue import list_all_cases
 from ..cases.literals import NoScript, write_docstring
 from ..cases.model import Case
-from ..cases.readable import show_input
+from ..cases.readable import read_shown_array, show_input
 from ..cases.shards import find_case_on
 from ..judge.everywhere import make_case_of_broken_rule
+from ..judge.expectation import Expectation
 from ..judge.judging import choose_expectation
 from ..judge.model import Script
+from ..oracle.distances import measure
+from ..oracle.formats import FORMATS
+from ..oracle.predict import predict
 from ..run.plan import Selection, plan_cells
 from ..sampler.rows import find_row
 from . import contract, direct
-from .replay import choose_shown_case
 
 __all__ = ["NoScript", "write_script"]
 
@@ -57,7 +63,7 @@ def write_script(header: Header, cell: Cell, command: str | None = None, *, expl
             msg = f"the answer breaks {cell.breaks}, which no script can show"
             raise NoScript(msg)
         asked = broken
-    case = choose_shown_case(asked, choose_expectation(asked), cell)
+    case = _choose_shown_case(asked, choose_expectation(asked), cell)
     expectation = choose_expectation(case)
     raised = isinstance(cell.observed, Mapping) and "raised" in cell.observed
     # The record of a cell that passed shows no answer, but its behaviour.
@@ -125,3 +131,36 @@ def _find_case(cell: Cell, subject: EntryPoint) -> Case:
     # The case of a row makes its gradients when they are needed. If the answer breaks another rule, the script shows a
     # case of that rule with the same gradients, so the gradients must be held.
     return planned.case.make()
+
+
+def _choose_shown_case(case: Case, expectation: Expectation, cell: Cell) -> Case:
+    """Return the case that a script uses to show a cell: the case itself, unless its expectation names another.
+
+    A clip by value works element by element, so its case is cut to the elements in the record, if these are wrong.
+
+    Raises
+    ------
+    NoScript
+        If a script cannot show a wrong answer.
+    """
+    instead = expectation.choose_case_to_show(case, cell)
+    if instead is not None:
+        return instead
+    return _cut(case, expectation.show_first(cell)) if not OPERATIONS[case.operation].is_by_norm else case
+
+
+def _cut(case: Case, shown: Any) -> Case:
+    """Return the case with only the elements that the record shows, if they show the failure."""
+    answers = shown.get("gradients") if isinstance(shown, Mapping) else None
+    if len(case.gradients) != 1 or not isinstance(answers, list) or len(answers) != 1:
+        return case
+    (gradient,), (answered,) = case.gradients, answers
+    if gradient.array is None or not isinstance(answered, Mapping) or "elements" not in answered:
+        return case
+    result = read_shown_array(answered)
+    if result is None or result.dtype != gradient.array.dtype or len(result.data) > len(gradient.array.data):
+        return case
+    width = FORMATS[result.dtype].width // 8
+    first = replace(result, data=gradient.array.data[: result.shape[0] * width])
+    fewer = replace(case, gradients=(replace(gradient, array=first),))
+    return fewer if measure(fewer, predict(fewer), [result], fewer.included).grade == "fail" else case

@@ -211,7 +211,7 @@ def adapter(session: nox.Session, name: str) -> None:
         "--thorough",
         *adapters,
         "tests/documents",
-        "tests/test_readme.py",
+        "tests/test_manual.py::test_command_of_the_readme_with_a_framework_runs",
         "tests/conformance/test_reproduce.py",
         "tests/conformance/test_negative_controls.py",
     )

@@ -6,6 +6,7 @@ Sphinx checks the directives, the references to names and the form of the pages 
 from __future__ import annotations
 
 import ast
+import gzip
 import json
 import os
 import re
@@ -24,6 +25,7 @@ import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from frameworks import find_python
 
 import gradclip_adapters
 import gradclip_conformance
@@ -34,6 +36,7 @@ from gradclip_conformance.cli import gradclip
 from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.failures import read_known
 from gradclip_reports.records import read_runs
+from gradclip_reports.statuses import CELL_STATUSES
 from gradclip_spec.rules import load
 from gradclip_spec.rules.causes import load_causes
 from manual.commands import keep_columns
@@ -57,12 +60,12 @@ OTHER_PROGRAMS = ("npm install", "python3 -m venv", ". .venv/bin/activate", "eva
 
 #: For each page with Python blocks, the tests that run them.
 RUN_BY = {
-    "README.md": "tests/test_readme.py",
+    "README.md": "test_reference_prints_what_the_page_shows and test_naive_clip_fails_the_rules_that_the_readme_names",
     "docs/how-to/check-a-function.md": "test_function_is_checked_as_the_page_says",
     "docs/how-to/check-a-mesh.md": "test_function_on_a_mesh_is_right_as_the_page_says",
     "docs/how-to/pytest.md": "tests/conformance/test_decorator.py",
     "docs/how-to/new-expectation.md": "tests/conformance/test_expectations.py",
-    "docs/how-to/use-the-reference.md": "tests/test_readme.py and tests/spec/test_documentation.py",
+    "docs/how-to/use-the-reference.md": "test_reference_excludes_by_path and tests/spec/test_documentation.py",
     "docs/how-to/own-collectives.md": "tests/spec/test_documentation.py",
     "docs/tutorial/adapter.md": "test_tutorial_prints_what_it_shows",
     "docs/tutorial/function.md": "test_tutorial_prints_what_it_shows",
@@ -427,3 +430,134 @@ def test_page_of_functions_lists_every_public_name() -> None:
 
     # A name that goes, or comes, changes what users can rely on: the page and the changelog must say so.
     assert named - {"Results"} == {*gradclip_spec.__all__, *gradclip_conformance.__all__}
+
+
+# The programs and commands of the README.
+
+
+@pytest.mark.parametrize("rule", ["overflow-of-squares", "negative-threshold-refused", "zero-gradient-zero-threshold"])
+def test_naive_clip_fails_the_rules_that_the_readme_names(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = [block.text for block in choose_blocks("python", "README.md") if "check_clipper" in block.text]
+    every_rule = 'op="clip_by_global_norm")'
+    # The whole check takes ten times as long as one rule.
+    one_rule = program.replace(every_rule, f'op="clip_by_global_norm", rule="global-norm.{rule}")')
+    assert one_rule != program
+
+    exec(compile(one_rule, "README.md", "exec"), {"__name__": "readme"})
+    assert f"global-norm.{rule}/" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/use-the-reference.md"])
+def test_reference_prints_what_the_page_shows(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = [block.text for block in choose_blocks("python", page) if "print(norm" in block.text]
+
+    exec(compile(program, page, "exec"), {})
+    assert capsys.readouterr().out == "5.0 [0.6 0. ]\n"
+
+
+def test_reference_excludes_by_path() -> None:
+    namespace: dict[str, Any] = {}
+    for block in choose_blocks("python", "docs/how-to/use-the-reference.md"):
+        if "gradclip_spec import" in block.text:
+            exec(compile(block.text, block.page, "exec"), namespace)
+
+    assert namespace["norm"] == 3.0
+    ((_, weight), (_, bias)) = namespace["pairs"]
+    assert weight.tolist() == pytest.approx([0.6, 0.0], rel=2**-52)
+    assert bias.tolist() == pytest.approx([0.8], rel=2**-52)
+
+
+#: The command that `nox -s check` runs after an installation.
+CHECK = "gradclip check numpy --venv"
+
+
+@pytest.mark.parametrize("page", ["README.md", "SPEC.md"])
+def test_page_names_each_status_of_a_cell(page: str) -> None:
+    (table,) = re.findall(r"\| status \|.*\n((?:\|.*\n)+)", (ROOT / page).read_text(encoding="utf-8"))
+    named = [name for row in table.splitlines()[1:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+
+    assert sorted(named) == sorted(CELL_STATUSES)
+
+
+#: Each command of the README, with its exit code and something that it prints. Commands that check are limited to one
+#: rule.
+README_COMMANDS = {
+    "gradclip diff reports/published/torch.jsonl.gz reports/published/tensorflow.jsonl.gz": (
+        0,
+        "zero.*TensorFlow.*NaN",
+    ),
+    "gradclip check": (0, "gradclip_spec on NumPy"),
+    CHECK: (0, "gradclip_spec on NumPy"),
+    "gradclip check ./my_adapter.py": (1, r"tinyframe 1\.0.*a negative threshold is not refused"),
+    "gradclip show global-norm.at-threshold/three-four-five/float32": (0, r"clip_norm: 5\.0"),
+    "gradclip repro torch.jsonl global-norm.negative-threshold-refused/minus-one/float32": (0, "import torch"),
+    'gradclip check ./my_adapter.py -o record.jsonl --format markdown >> "$GITHUB_STEP_SUMMARY"': (
+        1,
+        r"\*\*Not as exp",
+    ),
+}
+#: The command that needs a framework.
+WITH_TORCH = "gradclip check torch --venv -o torch.jsonl"
+
+
+def test_every_command_of_the_readme_is_run() -> None:
+    lines = [line for block in choose_blocks("sh", "README.md") for line in block.text.splitlines()]
+    run_by_continuous_integration = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    install = "python3 -m pip install nox && python3 -m nox -s"
+
+    assert f"{install} tests" in run_by_continuous_integration
+    assert {re.sub(r" +# .*", "", line) for line in lines} == {
+        f"{install} tests",
+        f"{install} check",  # its session runs CHECK
+        "python3 -m pip install '.[check]'",
+        *(command for command in README_COMMANDS if command != CHECK),
+        WITH_TORCH,
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the files that the commands of the README name."""
+    for block in choose_blocks("python", "docs/tutorial/adapter.md"):
+        if block.file:
+            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+    (tmp_path / "reports").symlink_to(ROOT / "reports")
+    (tmp_path / "torch.jsonl").write_bytes(gzip.decompress((ROOT / "reports/published/torch.jsonl.gz").read_bytes()))
+    return tmp_path
+
+
+def run_command(command: str, folder: Path) -> tuple[int, str]:
+    """Run a command in a folder with one rule. Return its exit code and everything that it prints or writes."""
+    narrowed = command.replace("gradclip check", "gradclip check --rule global-norm.negative-threshold-refused")
+    summary = folder / "summary.md"
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
+        "GITHUB_STEP_SUMMARY": str(summary),
+    }
+    done = subprocess.run(
+        ["bash", "-c", narrowed], cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False
+    )
+    written = summary.read_text(encoding="utf-8") if summary.exists() else ""
+    return done.returncode, " ".join((done.stdout + written + done.stderr).split())
+
+
+@pytest.mark.thorough(sample=0)
+@pytest.mark.parametrize("command", README_COMMANDS)
+def test_command_of_the_readme_runs(command: str, folder: Path) -> None:
+    expected, shown = README_COMMANDS[command]
+
+    code, printed = run_command(command, folder)
+
+    assert code == expected, printed
+    assert re.search(shown, printed), printed
+
+
+@pytest.mark.framework("torch")
+def test_command_of_the_readme_with_a_framework_runs(folder: Path) -> None:
+    """Run the command in an environment that exists, so that the test needs no network."""
+    code, printed = run_command(WITH_TORCH.replace("--venv", f"--python {find_python('torch')}"), folder)
+
+    assert code == 0, printed
+    assert "PyTorch" in printed
+    assert (folder / "torch.jsonl").read_text(encoding="utf-8").startswith('{"record": "header"')

@@ -128,7 +128,7 @@ def _find_place(run: Run) -> Path:
 def _count_missing(run: Run) -> int:
     """Return the number of cells that a complete run of the same subjects has, and that this run lacks."""
     planned = plan_cells([*map(decode_subject, run.header.subjects)], list_all_cases(), Selection())
-    return len({(one.subject.name, one.case.id) for one in planned} - {(one.subject, one.case) for one in run.cells})
+    return len({one.pair for one in planned} - {one.pair for one in run.cells})
 
 
 @expectations.command("drift", short_help="Compare quotations with the documentation.")

@@ -69,6 +69,11 @@ class PlannedCell:
     missing: str | None
     lacking: tuple[Ability, ...] = ()
 
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The subject and the case, which together name one cell of a run."""
+        return self.subject.name, self.case.id
+
 
 def add_formula(subjects: Sequence[EntryPoint], formula: Formula | None) -> list[EntryPoint]:
     """Return the subjects. Those that clip by a norm declare the given formula, unless it is None."""

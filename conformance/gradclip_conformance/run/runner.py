@@ -202,8 +202,8 @@ def run_adapter(
         description = replace(first.description, subjects=tuple(subjects))
         planned = plan_cells(description.subjects, written, request.selection)
         rows = plan_rows(description.subjects, request.selection, request.rows, request.seed, quick=request.quick)
-        more = {(cell.subject.name, cell.case.id): cell for cell in request.more_rows}
-        planned += [cell for cell in rows if not more or (cell.subject.name, cell.case.id) not in more]
+        more = {cell.pair: cell for cell in request.more_rows}
+        planned += [cell for cell in rows if not more or cell.pair not in more]
         planned += more.values()
         claims = load_claims_of(request.adapter, description.version, description.environment)
         known = load_known_of(request.adapter, description.version, description.environment)
@@ -229,13 +229,13 @@ def run_adapter(
 
         for cell in done.values():
             finish(cell)
-        waiting = [cell for cell in planned if (cell.subject.name, cell.case.id) not in done]
+        waiting = [cell for cell in planned if cell.pair not in done]
         _run_all(request, state, waiting, finish)
     finally:
         first.close()
     if request.jobs > 1 or done:
         # Several jobs finish the cells in any order. A run has the order of the plan.
-        order = {(cell.subject.name, cell.case.id): place for place, cell in enumerate(planned)}
+        order = {cell.pair: place for place, cell in enumerate(planned)}
         cells.sort(key=lambda cell: order[cell.pair])
         state.evidence.sort(key=lambda one: order[one.cell.pair])
     findings = tuple(explain_findings(state.evidence, list_asked_rules(cells), state.known))
@@ -262,7 +262,7 @@ def _choose_cells_that_stay(
                 f"it was made with another {name}: {shorten(repr(before), 100)}, and now {shorten(repr(now), 100)}"
             )
             raise CannotResumeError(message)
-    pairs = {(cell.subject.name, cell.case.id) for cell in planned}
+    pairs = {cell.pair for cell in planned}
     if any(cell.pair not in pairs for cell in earlier.cells):
         message = "it was made with other options; repeat the command with the same ones"
         raise CannotResumeError(message)

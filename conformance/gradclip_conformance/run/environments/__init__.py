@@ -4,7 +4,7 @@ from .folders import Environment, State, find_environments_folder, list_environm
 from .interpreters import EnvironmentProblem
 from .making import describe_fault, make_environment
 from .recipes import Recipe, is_framework_here, read_recipes
-from .versions import choose_version, find_recipe, is_version, list_versions, matches_version, split_version
+from .versions import choose_version, find_recipe, list_versions, matches_version, split_version
 
 __all__ = [
     "Environment",
@@ -16,7 +16,6 @@ __all__ = [
     "find_environments_folder",
     "find_recipe",
     "is_framework_here",
-    "is_version",
     "list_environments",
     "list_versions",
     "make_environment",

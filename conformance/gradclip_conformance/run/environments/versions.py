@@ -13,7 +13,10 @@ from itertools import zip_longest
 
 from .recipes import Recipe, read_recipes, split_requirement
 
-__all__ = ["choose_version", "find_recipe", "is_version", "list_versions", "matches_version", "split_version"]
+__all__ = ["choose_version", "find_recipe", "list_versions", "matches_version", "split_version"]
+
+#: A version that can be chosen, or the beginning of one, such as "2.6".
+RELEASE = r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}"
 
 
 def split_version(name: str) -> tuple[str, str]:
@@ -21,18 +24,13 @@ def split_version(name: str) -> tuple[str, str]:
 
     The version is empty if there is none. A sign `@` in a path begins no version.
     """
-    found = re.fullmatch(r"([A-Za-z0-9._-]+)@([0-9.]+)", name)
-    return (found[1], found[2]) if found is not None and is_version(found[2]) else (name, "")
-
-
-def is_version(text: str) -> bool:
-    """Return whether a text is a version that can be chosen, or the beginning of one, such as "2.6"."""
-    return re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}", text) is not None
+    found = re.fullmatch(rf"([A-Za-z0-9._-]+)@({RELEASE})", name)
+    return (name, "") if found is None else (found[1], found[2])
 
 
 def matches_version(wanted: str, version: str) -> bool:
     """Return whether a version begins as wanted: "2.6" stands for 2.6.2 and for 2.6.0+cpu, and "2.6.0" also for 2.6."""
-    release = re.match(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}", version)
+    release = re.match(RELEASE, version)
     if release is None:
         return False
     asked, numbers = _read_numbers(wanted), _read_numbers(release[0])

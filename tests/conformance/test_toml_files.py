@@ -58,12 +58,12 @@ def test_file_that_cannot_be_read_is_named(kind: str, content: bytes, said: str,
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('known = ""', r"\$\.known: '' is not of type 'array'"),
-        ("known = [1]", r"\$\.known\[0\]: 1 is not of type 'object'"),
-        ("deviation = []", "'deviation' was unexpected"),
-        (write_entry("known", KNOWN, subjects='"*"'), r"\$\.known\[0\]\.subjects"),
+        ('known = ""', r"\$\.known must be array"),
+        ("known = [1]", r"\$\.known\[0\] must be object, got 1"),
+        ("deviation = []", "must not contain {'deviation'} properties"),
+        (write_entry("known", KNOWN, subjects='"*"'), r"\$\.known\[0\]\.subjects must be array, got '\*'"),
         (write_entry("known", KNOWN) + write_entry("known", KNOWN, rules="[1]"), r"\$\.known\[1\]\.rules\[0\]"),
-        (write_entry("known", KNOWN, reason="1"), r"\$\.known\[0\]\.reason: 1 is not of type 'string'"),
+        (write_entry("known", KNOWN, reason="1"), r"\$\.known\[0\]\.reason must be string, got 1"),
         (write_entry("known", KNOWN, checked="2027-01-31"), r"\$\.known\[0\]\.checked"),
         (write_entry("known", KNOWN, checked='"2027-13-31"'), r"\[\[known\]\] 1: month must be"),
         (write_entry("known", KNOWN, versions='"~=2"'), r"\[\[known\]\] 1: The version specifier '~=2'"),
@@ -83,7 +83,10 @@ def test_file_that_cannot_be_read_is_named(kind: str, content: bytes, said: str,
         ),
         (write_entry("known", KNOWN, parameters="{ eps = 1e-6 }"), "cause: this field is missing"),
         (write_entry("known", CAUSED, parameters='{ eps = "x" }'), "could not convert string to float"),
-        (write_entry("known", CAUSED, parameters="{ eps = [] }"), r"parameters\.eps"),
+        (
+            write_entry("known", CAUSED, parameters="{ eps = [] }"),
+            r"\$\.known\[0\]\.parameters\.eps must contain at least 1 items",
+        ),
     ],
 )
 def test_wrong_known_failure_is_refused(text: str, said: str) -> None:
@@ -94,8 +97,8 @@ def test_wrong_known_failure_is_refused(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('claim = ""', r"\$\.claim: '' is not of type 'array'"),
-        (write_entry("claim", CLAIM, subject="1"), r"\$\.claim\[0\]\.subject: 1 is not of type 'string'"),
+        ('claim = ""', r"\$\.claim must be array"),
+        (write_entry("claim", CLAIM, subject="1"), r"\$\.claim\[0\]\.subject must be string, got 1"),
         (write_entry("claim", CLAIM, rules='"norm.*"'), r"\$\.claim\[0\]\.rules"),
         (write_entry("claim", CLAIM, predicts="1"), r"\$\.claim\[0\]\.predicts"),
         (write_entry("claim", CLAIM, docstring="[]"), r"\$\.claim\[0\]\.docstring"),
@@ -129,8 +132,8 @@ def no_recipes() -> Iterator[None]:
     ("text", "said"),
     [
         ("[versions", " is not TOML"),
-        ("[versions]", "'adapters' is a required property"),
-        ("[versions]\n[adapters.torch]\nmodule = 1", r"\$\.adapters\.torch\.module: 1 is not"),
+        ("[versions]", r"\$ must contain \['adapters'\] properties"),
+        ("[versions]\n[adapters.torch]\nmodule = 1", r"\$\.adapters\.torch\.module "),
         ('[versions]\n[adapters.torch]\nmodule = "torch"\nneeds = ["torch"]', "'torch' is missing"),
     ],
 )

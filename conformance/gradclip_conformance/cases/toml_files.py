@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import re
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import jsonschema
+from gradclip_reports.schema import find_violation
 
 __all__ = ["add_place_to_errors", "check_document", "parse_toml", "read_toml"]
 
@@ -72,11 +69,8 @@ def check_document(document: dict[str, Any], schema: Path, name: str) -> None:
     ValueError
         If it violates the schema; the text names the file, the entry and the field.
     """
-    import jsonschema
-
-    wrong = jsonschema.exceptions.best_match(_load_validator(schema).iter_errors(document))
-    if wrong is not None:
-        msg = f"{name} is invalid at {shorten(wrong.json_path)}: {shorten(wrong.message)}"
+    if violation := find_violation(document, schema):
+        msg = f"{name} is invalid: {violation}"
         raise ValueError(msg)
 
 
@@ -89,13 +83,6 @@ def add_place_to_errors(where: str) -> Iterator[None]:
         missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         msg = f"{where}: {shorten(missing)}"
         raise ValueError(msg) from error
-
-
-@functools.cache
-def _load_validator(schema: Path) -> jsonschema.Draft202012Validator:
-    import jsonschema
-
-    return jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
 
 
 def shorten(text: str) -> str:

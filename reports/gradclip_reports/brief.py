@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .counting import count_rules
-from .failures import FailureGroup, group_failures, group_not_run, leave_out_findings
+from .failures import FailureGroup, group_failures, group_not_run, leave_out_findings, list_values
 from .finding_text import describe_standing, list_lines, write_heading, write_short_line
 from .layout import paint, shorten_line, wrap_text
 from .lines import Finding, Run
 from .statuses import LACKS, Status
-from .values import escape_line, format_cell_count, format_count, format_value, shorten_text
+from .values import escape_line, format_cell_count, format_count, shorten_text
 
 __all__ = ["draw_brief", "draw_finding"]
 
@@ -136,14 +136,11 @@ def _draw_finding(finding: Finding, run: Run, width: int, record: str) -> Iterat
 def _draw_failure(group: FailureGroup, width: int) -> Iterator[Line]:
     """Yield the first cell of a group in full."""
     cell = group.first
-    facts = {"case": f"{cell.case} of {cell.subject}", "detail": cell.detail}
-    facts |= {name: getattr(cell, name) for name in ("input", "expected", "observed")}
+    facts = [("case", f"{cell.case} of {cell.subject}"), ("detail", shorten_text(cell.detail, VALUE_LENGTH))]
     for line in _wrap(f"{group.status.glyph} {group.status.value}: {escape_line(cell.rule)}", width):
         yield Line(line, "bad")
-    for name, value in facts.items():
-        if value is not None:
-            text = shorten_text(value if isinstance(value, str) else format_value(value), VALUE_LENGTH)
-            yield from map(Line, _draw_fact(name, escape_line(text), width))
+    for name, text in (*facts, *list_values(cell, VALUE_LENGTH)):
+        yield from map(Line, _draw_fact(name, escape_line(text), width))
 
 
 def _draw_fact(name: str, text: str, width: int) -> list[str]:

@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from .lines import Cell, Header, Run
 from .statuses import STATUSES, Status
+from .values import format_value, shorten_text
 
-__all__ = ["FailureGroup", "NotRun", "group_failures", "group_not_run", "leave_out_findings"]
+__all__ = ["FailureGroup", "NotRun", "group_failures", "group_not_run", "leave_out_findings", "list_values"]
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -94,3 +95,9 @@ def group_not_run(runs: Sequence[Run]) -> list[NotRun]:
         for run in runs
         for subject, pairs in _group_by(lambda pair: pair[0], run.footer.not_run).items()
     ]
+
+
+def list_values(cell: Cell, length: int) -> list[tuple[str, str]]:
+    """Return the names and the texts of the input, the expected and the observed value. Longer texts are cut."""
+    values = [(name, getattr(cell, name)) for name in ("input", "expected", "observed")]
+    return [(name, shorten_text(format_value(value), length)) for name, value in values if value is not None]

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
+from .failures import list_values
 from .finding_text import write_short_line
 from .lines import Cell, Finding, Run
 from .statuses import NOT_RUN
-from .values import escape_text, format_value, shorten_text
+from .values import escape_text, shorten_text
 
 __all__ = ["TAGS", "draw_junit"]
 
@@ -73,8 +74,7 @@ def _make_suite(run: Run) -> ElementTree.Element:
 def _make_test_of_cell(run: Run, cell: Cell, finding: Finding | None) -> ElementTree.Element:
     """Return a test that shows the input, the expected and the observed value of a cell, and its cause."""
     detail = f"{cell.status}: {shorten_text(cell.detail, _DETAIL)}" if cell.detail else cell.status
-    values = {"input": cell.input, "expected": cell.expected, "observed": cell.observed}
-    lines = [f"{name}: {format_value(value)}" for name, value in values.items() if value is not None]
+    lines = [f"{name}: {text}" for name, text in list_values(cell, _DETAIL)]
     lines += [f'documented: "{escape_text(cell.quote)}"'] if cell.quote else []
     lines += [f"see: {escape_text(cell.url)}"] if cell.url else []
     lines += [f"finding: {write_short_line(finding)}"] if finding else []

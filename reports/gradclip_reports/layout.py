@@ -8,7 +8,7 @@ import textwrap
 import unicodedata
 from typing import TextIO
 
-__all__ = ["find_width", "measure_width", "paint", "shorten_line", "uses_color", "wrap_text"]
+__all__ = ["find_width", "paint", "shorten_line", "uses_color", "wrap_text"]
 
 #: A narrower terminal gets lines of this width, because tables and commands need it.
 _LEAST = 60
@@ -33,11 +33,6 @@ def uses_color(stream: TextIO) -> bool:
 def paint(text: str, style: str) -> str:
     """Return a text with the escape codes of a style. An empty style changes nothing."""
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and text else text
-
-
-def measure_width(text: str) -> int:
-    """Return the number of columns of a text. A Chinese character takes two."""
-    return len(_widen(text))
 
 
 def _widen(text: str) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .counting import count_rules
-from .failures import FailureGroup, group_failures, group_not_run, leave_out_findings
+from .failures import FailureGroup, group_failures, group_not_run, leave_out_findings, list_values
 from .finding_text import list_lines, write_short_line
 from .lines import Run
 from .markup import draw_markdown_table, escape_html, escape_markdown, format_code, format_code_in_html
 from .matrix import Matrix, Table, Tally, build_matrix
 from .statuses import NOT_RUN, STATUSES
-from .values import format_cell_count, format_value, shorten_text
+from .values import format_cell_count, shorten_text
 
 __all__ = ["draw_markdown"]
 
@@ -115,12 +115,7 @@ def _format_failures(runs: Sequence[Run]) -> Iterator[str]:
 def _format_failure(group: FailureGroup) -> str:
     cell, header = group.first, group.header
     where = ", ".join(f"{format_code(name)} ({count})" for name, count in group.subjects.items())
-    values = {"case": cell.case, "input": cell.input, "expected": cell.expected, "observed": cell.observed}
-    facts = [
-        f"- {name}: {format_code(shorten_text(format_value(value), 600))}"
-        for name, value in values.items()
-        if value is not None
-    ]
+    facts = [f"- {name}: {format_code(text)}" for name, text in (("case", cell.case), *list_values(cell, 600))]
     title = f"{group.status.emoji} {group.status.value}: {format_code_in_html(cell.rule)} ({cell.level}), "
     title += escape_html(header.adapter)
     lines = [escape_markdown(shorten_text(cell.detail, _DETAIL_LENGTH)), "", *facts, f"- cells: {where}"]

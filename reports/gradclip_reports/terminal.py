@@ -12,11 +12,11 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from .failures import FailureGroup, NotRun, group_failures, group_not_run
+from .failures import FailureGroup, NotRun, group_failures, group_not_run, list_values
 from .lines import Header, Run
 from .matrix import Column, Matrix, Table, Tally, build_matrix
 from .statuses import NOT_RUN, STATUSES, Status
-from .values import escape_text, format_cell_count, format_value, shorten_text
+from .values import escape_text, format_cell_count, shorten_text
 
 __all__ = ["draw_terminal", "report"]
 
@@ -172,9 +172,7 @@ def _format_times(count: int) -> str:
 def _list_facts(group: FailureGroup) -> Iterator[tuple[str, str]]:
     cell = group.first
     yield "case", cell.case
-    for name, value in (("input", cell.input), ("expected", cell.expected), ("observed", cell.observed)):
-        if value is not None:
-            yield name, shorten_text(format_value(value), _VALUE_LENGTH)
+    yield from list_values(cell, _VALUE_LENGTH)
     if cell.ulp is not None:
         yield "off by", f"{cell.ulp:g} ulp"
     if cell.quote is not None:

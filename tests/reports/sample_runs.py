@@ -22,6 +22,14 @@ DTYPES = ["float16", "bfloat16", "float32", "float64"]
 OPERATIONS = {"clip_by_value": "value", "clip_by_norm": "norm", "clip_by_global_norm": "global-norm"}
 
 
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Return True."""
+        return True
+
+
 def make_header(adapter: str = "torch", version: str = "2.13.0", subjects: Sequence[tuple[str, str]] = ()) -> Header:
     """Return a header. Each subject is (name, operation)."""
     listed = [

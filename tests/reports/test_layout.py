@@ -5,18 +5,12 @@ from __future__ import annotations
 import io
 
 import pytest
+from rich.cells import cell_len
+from sample_runs import Terminal
 
-from gradclip_reports.layout import measure_width, paint, shorten_line, uses_color, wrap_text
+from gradclip_reports.layout import paint, shorten_line, uses_color, wrap_text
 
 CHINESE = "如果L2范数小于或等于 clip_norm，则不会进行任何操作。"
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        """Return True."""
-        return True
 
 
 @pytest.mark.parametrize(
@@ -40,7 +34,7 @@ def test_terminal_is_coloured_unless_the_user_or_the_terminal_objects(
 def test_wrapped_lines_fit_and_lose_nothing(text: str, width: int) -> None:
     lines = wrap_text(text, width, "- ", "  ")
 
-    assert max(map(measure_width, lines)) <= width
+    assert max(map(cell_len, lines)) <= width
     assert "".join(lines).replace(" ", "").removeprefix("-") == text.replace(" ", "")
 
 
@@ -49,7 +43,7 @@ def test_long_word_is_kept_where_it_must_be_copied() -> None:
 
 
 def test_chinese_is_broken_even_where_words_are_kept() -> None:
-    assert max(map(measure_width, wrap_text(CHINESE * 3, 20, break_words=False))) <= 20
+    assert max(map(cell_len, wrap_text(CHINESE * 3, 20, break_words=False))) <= 20
 
 
 @pytest.mark.parametrize(
@@ -67,7 +61,7 @@ def test_chinese_is_broken_even_where_words_are_kept() -> None:
 )
 def test_shortened_line_ends_at_a_word(text: str, shown: str) -> None:
     assert shorten_line(text, 12) == shown
-    assert measure_width(shorten_line(text, 12)) <= 12
+    assert cell_len(shorten_line(text, 12)) <= 12
 
 
 def test_empty_style_adds_nothing() -> None:

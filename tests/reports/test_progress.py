@@ -7,17 +7,9 @@ import io
 import re
 
 import pytest
-from sample_runs import make_cell
+from sample_runs import Terminal, make_cell
 
 from gradclip_reports.progress import progress_bar, show_task
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        """Return True."""
-        return True
 
 
 @pytest.fixture

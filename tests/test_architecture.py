@@ -68,13 +68,23 @@ def parse(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
 
 
-def list_imports(module: str) -> Iterator[str]:
-    """Yield the full name of each absolute import in a module."""
+@functools.cache
+def list_edges(module: str) -> set[str]:
+    """Return the modules of the four packages that a module imports anywhere in its file."""
+    package = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
+    found = set()
     for node in ast.walk(parse(module)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            # A name that is imported from a package may be one of its modules.
+            names = [f"{base}.{a.name}" if f"{base}.{a.name}" in MODULES else base for a in node.names]
+        else:
+            continue
+        found |= {name for name in names if name in MODULES}
+    return found - {module}
 
 
 def list_allowed(module: str) -> tuple[str, ...]:
@@ -88,8 +98,7 @@ def test_modules_import_only_allowed_packages() -> None:
     bad = [
         f"{module} imports {name}, but may import only {list_allowed(module)}"
         for module in MODULES
-        for name in list_imports(module)
-        if name.partition(".")[0] in PACKAGES
+        for name in list_edges(module)
         # The suite locates the folder of that package with a bare `import gradclip_adapters`.
         if not any(f"{name}.".startswith(f"{prefix}.") for prefix in list_allowed(module))
     ]
@@ -121,25 +130,6 @@ FOLDERS = (
 )
 
 SUITE = {name: path for name, path in MODULES.items() if name.startswith("gradclip_conformance")}
-
-
-@functools.cache
-def list_edges(module: str) -> set[str]:
-    """Return the modules of the four packages that a module imports anywhere in its file."""
-    package = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
-    found = set()
-    for node in ast.walk(parse(module)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
-            # A name that is imported from a package may be one of its modules.
-            names = [f"{base}.{a.name}" if f"{base}.{a.name}" in MODULES else base for a in node.names]
-        else:
-            continue
-        found |= {name for name in names if name in MODULES}
-    return found - {module}
 
 
 def find_folder(module: str) -> str:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -27,6 +28,7 @@ from gradclip_spec import rules
 
 HOSTS = Path(__file__).with_name("hosts")
 RIGHT, WRONG, DEAD = (str(HOSTS / name) for name in ("right.py", "other_dtype.py", "dies_at_start.py"))
+LACKING = str(HOSTS / "lacks_its_framework.py")
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "torch.jsonl.gz"
 NARROW = ["--rule", "norm.each-tensor-alone", "--dtype", "float32"]
 
@@ -180,7 +182,7 @@ class TestExitCodes:
             (["check", "./no_such_adapter.py"], 2, "There is no file './no_such_adapter.py'"),
             (["check", str(HOSTS / "raises_at_start.py")], 3, "ValueError: half written"),
             (["check", str(HOSTS / "defines_nothing.py")], 3, "must define `adapter`"),
-            (["check", str(HOSTS / "lacks_its_framework.py")], 3, "'no_such_framework'. --python EXE names a Python"),
+            (["check", LACKING], 3, "'no_such_framework'. --python EXE names a Python"),
             (["check", str(HOSTS / "lacks_its_device.py"), "--device", "cuda"], 3, "finds no device 'cuda'"),
             (["check", "numpy", "--device", "cuda"], 3, "'numpy' has no choice of devices"),
             (["check", "math:pi", "--op", "clip_by_norm", "--device", "cuda"], 2, "no choice of devices"),
@@ -205,6 +207,7 @@ class TestExitCodes:
             (["diff", str(HOSTS), "numpy"], 2, "is a folder: name one record in it, or an adapter's Python file"),
             (["smoke", str(PUBLISHED)], 2, "is no adapter, whose name would end in .py. `gradclip summary"),
             (["smoke", DEAD], 3, "with exit code 9"),
+            (["diff", str(PUBLISHED.with_name("thinc.jsonl.gz")), LACKING], 3, "does not start (missing-framework)"),
             (["summary", str(HOSTS)], 3, "There is no record"),
             (["report", str(HOSTS), "-o", "no-site"], 2, "There is no record"),
             (["expectations", "drift", "../../../x"], 2, "is not the name of an adapter"),
@@ -744,3 +747,91 @@ def test_record_shows_no_folders_of_its_machine(word: str, shown: str) -> None:
     header = make_header("numpy", Description("NumPy", "1.0", {}, ()), ["check", word])
 
     assert header.command == ["check", shown]
+
+
+def test_record_that_is_given_twice_is_refused(right: tuple[Result, Path], tmp_path: Path) -> None:
+    result = run("summary", right[1], shutil.copy(right[1], tmp_path / "copy.jsonl"))
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "copy.jsonl is given twice" in " ".join(result.stderr.split())
+
+
+def test_verbose_summary_shows_the_table_of_rules_first(right: tuple[Result, Path]) -> None:
+    brief, verbose = run("summary", right[1]), run("summary", right[1], "--verbose")
+
+    assert brief.exit_code == verbose.exit_code == 0, verbose.output
+    assert verbose.stdout.endswith(brief.stdout)
+    assert "each-tensor-alone" in verbose.stdout.removesuffix(brief.stdout)
+
+
+def test_folder_of_environments_that_is_a_file_stops_the_adapter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("GRADCLIP_VENVS", str(tmp_path / "file"))
+
+    result = run("smoke", "torch", "--venv")
+
+    assert result.exit_code == 3
+    assert "torch does not start (no-host)" in result.stderr
+    assert "GRADCLIP_VENVS names another folder" in " ".join(result.stderr.split())
+
+
+ADAPTER = """
+import numpy as np
+
+from gradclip_adapters.plain import PlainFunction
+
+def clip(grads, *, max, min):
+    return [None if g is None else np.clip(g, min, max).astype(g.dtype) for g in grads]
+
+adapter = PlainFunction(clip, "clip_by_value", dtypes=("float32",), name="clip")
+"""
+
+
+@pytest.fixture(scope="module")
+def checked_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with an adapter of one dtype and the record of its whole run."""
+    folder = tmp_path_factory.mktemp("adapter")
+    (folder / "my_adapter.py").write_text(ADAPTER, encoding="utf-8")
+    result = run("check", folder / "my_adapter.py", "-o", folder / "whole.jsonl")
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.mark.thorough(sample=0)
+def test_file_in_another_folder_is_not_replaced(
+    checked_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = {path: path.read_bytes() for path in checked_folder.iterdir() if path.is_file()}
+
+    result = run("expectations", "update", checked_folder / "whole.jsonl", "--write")
+
+    assert result.exit_code == 2
+    assert "is not in or below the working directory" in " ".join(result.stderr.split())
+    assert {path: path.read_bytes() for path in checked_folder.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.thorough(sample=0)
+def test_file_in_the_working_directory_is_written(checked_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(checked_folder)
+    path = checked_folder / "my_adapter.expectations.toml"
+
+    # A folder that has the name of the file to write is in the way.
+    (checked_folder / f"{path.name}.new").mkdir()
+    refused = run("expectations", "update", "whole.jsonl", "--write")
+    (checked_folder / f"{path.name}.new").rmdir()
+    written = run("expectations", "update", "whole.jsonl", "--write")
+
+    assert (refused.exit_code, written.exit_code) == (3, 0), written.output
+    assert "Cannot write the known failures" in refused.stderr
+    assert path.is_file()
+
+
+@pytest.mark.thorough(sample=0)
+def test_difference_runs_an_adapter_that_is_named(checked_folder: Path) -> None:
+    result = run("diff", checked_folder / "my_adapter.py", checked_folder / "whole.jsonl", "--dtype", "float32")
+
+    assert result.exit_code == 0, result.output
+    assert "Equal answers in " in result.stdout

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
+from mutants.steps import ByGlobalNorm
 
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cli import gradclip
@@ -23,23 +23,9 @@ from gradclip_reports.records import read_runs
 ROWS = 300
 
 
-def clip_right(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[Any]:
-    """Clip by the formula in long doubles."""
-    pairs = list(zip(grads, need_clip, strict=True))
-    included = [grad.astype(np.longdouble).ravel() for grad, flag in pairs if flag and grad is not None]
-    norm = np.sqrt(sum(((part * part).sum() for part in included), np.longdouble(0)))
-    if norm <= clip_norm:
-        return grads
-    with np.errstate(all="ignore"):
-        return [
-            (grad * (clip_norm / norm)).astype(grad.dtype) if flag and grad is not None else grad
-            for grad, flag in pairs
-        ]
-
-
 def zeroes_what_follows_an_excluded_one(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[Any]:
     """Clip right, but return zeros for the rest of a list that begins with an excluded gradient and holds a None."""
-    results = clip_right(grads, clip_norm=clip_norm, need_clip=need_clip)
+    results = ByGlobalNorm()(grads, clip_norm=clip_norm, need_clip=need_clip)
     if not grads or need_clip[0] or all(grad is not None for grad in grads):
         return results
     return [results[0], *(None if result is None else 0 * result for result in results[1:])]
@@ -72,7 +58,7 @@ def test_failing_row_is_shrunk_to_the_levels_that_matter() -> None:
 
 @pytest.mark.thorough(sample=0)
 def test_right_function_has_no_failing_row() -> None:
-    searched = search(clip_right, 100)
+    searched = search(ByGlobalNorm(), 100)
 
     assert searched.failing == []
     assert searched.asked > 50

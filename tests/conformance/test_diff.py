@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from mutants.steps import ByGlobalNorm
 
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cli import gradclip
@@ -23,11 +23,6 @@ from gradclip_reports.writing import write_run
 
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(gradclip, ["diff", *map(str, arguments)])
-
-
-def clip_right(grads: Any, *, clip_norm: float) -> Any:
-    norm = float(np.sqrt(sum(float((np.asarray(g, np.float64) ** 2).sum()) for g in grads)))
-    return [(g.astype(np.float64) * (clip_norm / norm if norm > clip_norm else 1.0)).astype(g.dtype) for g in grads]
 
 
 def never_clip(grads: Any, *, clip_norm: float) -> Any:
@@ -48,7 +43,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("records")
     selection = Selection(rules=("global-norm.scaled-above", "global-norm.single-tensor"), dtypes=("float32",))
     functions: dict[str, Callable[..., Any]] = {
-        "right": clip_right,
+        "right": ByGlobalNorm(),
         "never": never_clip,
         "shrunk": shrink,
         "shrunk-more": shrink_more,

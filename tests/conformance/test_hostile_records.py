@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -32,22 +33,6 @@ CODE = f"__import__(chr(111)+chr(115)).mkdir({'+'.join(f'chr({ord(letter)})' for
 #: A header and one cell.
 Parts = tuple[Header, Cell]
 CASE = "global-norm.scaled-above/three-four-five/float32"
-
-
-class Anything:
-    """A stand-in for a framework: everything in it can be called and does nothing."""
-
-    def __getattr__(self, name: str) -> Any:
-        return self
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self
-
-    def __getitem__(self, key: Any) -> Any:
-        return self
-
-    def __iter__(self) -> Any:
-        return iter([])
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +59,7 @@ def is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
     """Return a function that runs a script, and tells whether the attack left its folder."""
     monkeypatch.chdir(tmp_path)
     for name in ("torch", "clip_module"):
-        monkeypatch.setitem(sys.modules, name, Anything())
+        monkeypatch.setitem(sys.modules, name, MagicMock())
 
     def run(script: str) -> bool:
         with contextlib.suppress(Exception):

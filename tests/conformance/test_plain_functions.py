@@ -210,37 +210,24 @@ def test_both_processes_give_the_same_cells(misbehaving: Any) -> None:
 
 SCRIPT = """
 from gradclip_conformance import check_clipper
-ran = 0
 
 def clip(grads, *, clip_norm):
     return list(grads)
 
-{guard}
-    results = check_clipper(clip, "clip_by_norm", dtypes=["float32"], rule="norm.at-threshold")
-    print(results.isolated, results.note)
+if __name__ == "__main__":
+    print(check_clipper(clip, "clip_by_norm", dtypes=["float32"], rule="norm.at-threshold").isolated)
 """
 
 
-@pytest.mark.thorough(sample=1)
-@pytest.mark.parametrize(
-    ("guard", "said"),
-    [
-        ('if __name__ == "__main__":', "True \n"),
-        (
-            "if True:",
-            "False The function ran in this process, where nothing stops a hang or a crash. The reason: importing",
-        ),
-    ],
-    ids=["guarded", "unguarded"],
-)
-def test_script_is_imported_only_if_it_is_guarded(guard: str, said: str, tmp_path: Path) -> None:
+@pytest.mark.thorough(sample=0)
+def test_function_of_a_running_script_is_isolated(tmp_path: Path) -> None:
+    """`test_refused_arguments.py` has the scripts that no other process may import."""
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(guard=guard), encoding="utf-8")
+    script.write_text(SCRIPT, encoding="utf-8")
 
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=300)
 
-    assert done.stdout.startswith(said), done.stderr
-    assert done.stdout.count("\n") == 1
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_function_that_another_module_would_hide_is_not_imported(

@@ -7,18 +7,14 @@ import hashlib
 import itertools
 import json
 import math
-import os
-import subprocess
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import gradclip_adapters
 from gradclip_adapters.contract import FEATURES, Array, Call, EntryPoint, Gradient, Reply
 from gradclip_adapters.operations import PREFIXES
 from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, decode_recipe, encode_recipe, expand
@@ -141,31 +137,13 @@ def test_words_of_levels_are_unique() -> None:
         assert not any("_" in word or "/" in word for word in words)
 
 
-def _compute_digest() -> str:
+def test_recipes_make_the_same_bits_everywhere() -> None:
     found = hashlib.sha256()
     for kind, dtype, period in itertools.product(sorted(KINDS), ("float16", "bfloat16", "float32", "float64"), (0, 3)):
         for count in (0, 1, 3, 17, 1001):
             found.update(expand(Recipe(kind, 3, -2, period, 4 if count == 17 else 0, -3), dtype, (count,)))
-    return found.hexdigest()
 
-
-def test_recipes_make_the_same_bits_everywhere() -> None:
-    assert _compute_digest() == DIGEST
-
-
-@pytest.mark.skipif("GRADCLIP_OLD_PYTHON" not in os.environ, reason="GRADCLIP_OLD_PYTHON names no Python 3.7")
-def test_recipes_make_the_same_bits_in_python_3_7() -> None:
-    folder = Path(gradclip_adapters.__file__).parents[1]
-    source = Path(__file__).read_text(encoding="utf-8")
-    lines = source[source.index("def _compute_digest") : source.index("def test_recipes_make_the_same_bits_everywhere")]
-    program = (
-        f"import hashlib, itertools, sys\nsys.path.insert(0, {str(folder)!r})\n"
-        f"from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, expand\n{lines}\nprint(_compute_digest())"
-    )
-    done = subprocess.run(
-        [os.environ["GRADCLIP_OLD_PYTHON"], "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == DIGEST
+    assert found.hexdigest() == DIGEST
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

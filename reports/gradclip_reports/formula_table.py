@@ -104,7 +104,7 @@ def _describe_threshold(run: Run, operation: str, factor: str) -> str:
         for cell in run.cells
         if cell.rule == f"{PREFIXES[operation]}.at-threshold"
         and cell.dtype == "float32"
-        and cell.status not in (Status.UNSUPPORTED, *UNJUDGED)
+        and cell.status not in UNJUDGED
     ]
     if not cells:
         return _UNKNOWN

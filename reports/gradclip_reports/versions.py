@@ -22,6 +22,7 @@ from .statuses import UNEXPLAINED, UNJUDGED, Status, rank_severity
 from .values import format_count
 
 __all__ = [
+    "JOINT",
     "Chance",
     "Trace",
     "count_changes",
@@ -40,7 +41,7 @@ __all__ = [
 SIGNS = {True: "●", False: "–", None: " "}
 #: At most this many rules are listed for a pair of versions.
 RULES = 8
-#: Joins the kinds of errors of one finding.
+#: Joins several values of one parameter of a finding, such as kinds of errors.
 JOINT = " | "
 #: Parameters that may differ between two versions that show the same finding.
 VARYING = FOR_MODELS | {MESSAGE}

@@ -25,7 +25,7 @@ ROWS = 300
 
 def zeroes_what_follows_an_excluded_one(grads: list[Any], *, clip_norm: float, need_clip: list[bool]) -> list[Any]:
     """Clip right, but return zeros for the rest of a list that begins with an excluded gradient and holds a None."""
-    results = ByGlobalNorm()(grads, clip_norm=clip_norm, need_clip=need_clip)
+    results: list[Any] = ByGlobalNorm()(grads, clip_norm=clip_norm, need_clip=need_clip)
     if not grads or need_clip[0] or all(grad is not None for grad in grads):
         return results
     return [results[0], *(None if result is None else 0 * result for result in results[1:])]

@@ -19,6 +19,7 @@ import tomlkit
 from gradclip_reports.records import Finding, Run
 from gradclip_reports.statuses import UNEXPLAINED, UNJUDGED, Status
 from gradclip_reports.values import escape_line
+from gradclip_reports.versions import JOINT
 from gradclip_spec.rules.causes import load_causes
 
 from .failures import NO_SEARCH, KnownFailure, read_known
@@ -28,9 +29,6 @@ __all__ = ["CannotPropose", "propose_known", "write_known"]
 
 #: The statuses of failures that an entry can excuse.
 NEW = (Status.FAIL, Status.CRASH, Status.TIMEOUT)
-
-#: A finding joins several values of a parameter by this text.
-JOINT = " | "
 
 
 class CannotPropose(ValueError):

@@ -17,7 +17,7 @@ from gradclip_adapters.operations import OPERATIONS
 from gradclip_spec.rules.questions import Question, Words
 
 from ..lines import Cell, Finding, Run
-from ..statuses import STATUSES, UNEXPLAINED, Status, rank_severity
+from ..statuses import STATUSES, UNEXPLAINED, UNJUDGED, Status, rank_severity
 from ..values import escape_line, shorten_text
 from .catalogue import Catalogue
 from .measured import is_ordinary_clip
@@ -52,8 +52,7 @@ STANDING_OF = dict.fromkeys(STATUSES, "broken") | {
     Status.PASS: "right",
     Status.QUALITY: "poor",
     Status.DOCUMENTED: "documented",
-    Status.UNSUPPORTED: "unknown",
-    Status.UNSPECIFIED: "unknown",
+    **dict.fromkeys(UNJUDGED, "unknown"),
 }
 
 #: If an entry point has no other answer to a question, one of these causes may be its answer.
@@ -178,7 +177,7 @@ def _answer(
 def _answer_of(asked: _Asked, question: Question, operation: str) -> tuple[Answer, ...]:
     """Return the answers for one operation. There is no answer if the operation has no cell of the question."""
     cells = list(_select_cells(asked, question, operation))
-    judged = [cell for cell in cells if cell.status not in (Status.UNSUPPORTED, Status.UNSPECIFIED)]
+    judged = [cell for cell in cells if cell.status not in UNJUDGED]
     if not judged:
         return (_explain_silence(question, cells),) if cells else ()
     by_subject: dict[str, list[Cell]] = {}

@@ -121,11 +121,6 @@ for _ in range(3):
     assert done.stderr.count("because numba does not work here (RuntimeError: no such processor)") == 1
 
 
-def test_values_are_clipped_without_compiled_loops(use_loops: Any) -> None:
-    use_loops("plain")
-    assert clip_by_value(np.array([-3.0, 0.5]), 1.0).tolist() == [-1.0, 0.5]
-
-
 @pytest.mark.parametrize("loops", ["compiled", "plain"])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_scalars_are_read_beside_long_arrays(dtype: type[np.floating[Any]], loops: str, use_loops: Any) -> None:

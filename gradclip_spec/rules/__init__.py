@@ -18,7 +18,7 @@ from typing import Any
 
 from gradclip_adapters.operations import PREFIXES
 
-__all__ = ["LEVELS", "THEMES", "Rule", "Source", "load"]
+__all__ = ["LEVELS", "THEMES", "Rule", "Source", "check_keys", "load"]
 
 #: The themes, in the order of the rule catalogue.
 THEMES = (
@@ -116,9 +116,7 @@ def load() -> tuple[Rule, ...]:
 
 def _make_rules(entry: Mapping[str, Any], theme: str) -> list[Rule]:
     name = entry.get("id", "(without id)")
-    if not {"id", "operations", "level", "statement"} <= entry.keys() <= _KEYS:
-        message = f"the rule {name} in {theme}.toml has the keys {sorted(entry)}; known keys are {sorted(_KEYS)}"
-        raise ValueError(message)
+    check_keys(entry, _KEYS, {"id", "operations", "level", "statement"}, f"the rule {name} in {theme}.toml")
     named = entry["operations"]
     operations = _GROUPS.get(named, []) if isinstance(named, str) else named
     if entry["level"] not in LEVELS or not operations or not set(operations) <= PREFIXES.keys():
@@ -147,3 +145,10 @@ def _make_rules(entry: Mapping[str, Any], theme: str) -> list[Rule]:
         for operation in PREFIXES
         if operation in operations
     ]
+
+
+def check_keys(entry: Mapping[str, Any], known: set[str], needed: set[str], where: str) -> None:
+    """Refuse an entry of a file in this folder that lacks a key, or has an unknown one."""
+    if not needed <= entry.keys() <= known:
+        message = f"{where} has the keys {sorted(entry)}; known keys are {sorted(known)}"
+        raise ValueError(message)

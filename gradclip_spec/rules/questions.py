@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from . import load
+from . import check_keys, load
 from .causes import load_causes
 
 __all__ = ["MEASURES", "Question", "Words", "load_questions", "parse_questions"]
@@ -89,7 +89,7 @@ def parse_questions(text: str) -> tuple[Question, ...]:
 def _read_question(entry: Mapping[str, Any], defaults: tuple[Words, ...]) -> Question:
     where = f"the question {entry.get('id', '(without id)')}"
     known = {one.name for one in fields(Question)} - {"answers"}
-    _check_keys(entry, known | {"answer"}, {"id", "short", "text", "why"}, where)
+    check_keys(entry, known | {"answer"}, {"id", "short", "text", "why"}, where)
     words = tuple(_read_words(one, where) for one in entry.get("answer", ()))
     members: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()
@@ -110,11 +110,5 @@ def _read_question(entry: Mapping[str, Any], defaults: tuple[Words, ...]) -> Que
 
 
 def _read_words(entry: Mapping[str, Any], where: str) -> Words:
-    _check_keys(entry, {one.name for one in fields(Words)}, {"words"}, f"an answer of {where}")
+    check_keys(entry, {one.name for one in fields(Words)}, {"words"}, f"an answer of {where}")
     return Words(**entry)
-
-
-def _check_keys(entry: Mapping[str, Any], known: set[str], needed: set[str], where: str) -> None:
-    if not needed <= entry.keys() <= known:
-        message = f"{where} has the keys {sorted(entry)}; known keys are {sorted(known)}"
-        raise ValueError(message)

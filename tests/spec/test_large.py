@@ -140,25 +140,26 @@ def test_few_elements_in_many_arrays_are_precise_in_plain_loops(backend: Any, dt
     assert measure_in_ulp(after, before * (7.3 / math.sqrt(math.fsum(before**2))), dtype) <= BUDGETS["compiled"]
 
 
-#: Libraries for which the reference has special code for large arrays.
-libraries = pytest.mark.parametrize("backend", ["numpy", "torch"], indirect=True)
-
-
-#: Tests that take minutes.
-deep = pytest.mark.only_where(lambda: "GRADCLIP_DEEP" in os.environ)
-every_loop = pytest.mark.parametrize("loops", ["compiled", "plain"])
+#: The numbers of elements. The first is a little more than two chunks. GRADCLIP_DEEP=1 takes the others, too.
+SIZES = [(1 << 17) + 77, (1 << 20) + 77, 100_000_000]
+#: The inputs of the largest size.
+CHOSEN = ["normal", "constant", "rows alike", "swamped", "rounded up", "geometric series"]
 
 
 @pytest.mark.thorough(sample=8)
-@libraries
-@every_loop
+@pytest.mark.only_where(lambda size: size == SIZES[0] or "GRADCLIP_DEEP" in os.environ)
+@pytest.mark.only_where(lambda kind, size: size < SIZES[-1] or kind in CHOSEN)
+# The reference has special code for large arrays of these libraries.
+@pytest.mark.parametrize("backend", ["numpy", "torch"], indirect=True)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("loops", ["compiled", "plain"])
 @pytest.mark.parametrize("kind", list(INPUTS))
 @pytest.mark.parametrize("dtype", list(FORMATS))
-def test_errors_for_a_little_more_than_two_chunks(
-    backend: Any, dtype: str, kind: str, loops: str, use_loops: Any
+def test_errors_are_within_the_budgets(
+    backend: Any, dtype: str, kind: str, loops: str, size: int, use_loops: Any
 ) -> None:
     use_loops(loops)
-    check(backend, INPUTS[kind]((1 << 17) + 77), dtype, loops)
+    check(backend, INPUTS[kind](size), dtype, loops)
 
 
 @pytest.mark.parametrize("inplace", [False, True])
@@ -173,23 +174,3 @@ def test_long_arrays_of_the_other_byte_order_are_as_precise(dtype: str, norm_typ
     for got, expected in zip(clipped, clip_by_global_norm(arrays, 0.3, norm_type=norm_type)[0], strict=True):
         assert got.dtype == expected.dtype.newbyteorder("S")
         assert measure_in_ulp(got, expected, dtype) <= sum(BUDGETS.values())
-
-
-@deep
-@libraries
-@every_loop
-@pytest.mark.parametrize("kind", list(INPUTS))
-@pytest.mark.parametrize("dtype", list(FORMATS))
-def test_errors_for_a_million_elements(backend: Any, dtype: str, kind: str, loops: str, use_loops: Any) -> None:
-    use_loops(loops)
-    check(backend, INPUTS[kind]((1 << 20) + 77), dtype, loops)
-
-
-@deep
-@libraries
-@every_loop
-@pytest.mark.parametrize("kind", ["normal", "constant", "rows alike", "swamped", "rounded up", "geometric series"])
-@pytest.mark.parametrize("dtype", list(FORMATS))
-def test_errors_for_a_hundred_million_elements(backend: Any, dtype: str, kind: str, loops: str, use_loops: Any) -> None:
-    use_loops(loops)
-    check(backend, INPUTS[kind](100_000_000), dtype, loops)

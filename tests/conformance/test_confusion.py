@@ -22,13 +22,13 @@ CERTAIN = (
     "squares and adds float32 gradients in float32 (clip_by_norm)",
     "scales by a negative threshold, which turns the signs (clip_by_norm)",
     "ignores `error_if_nonfinite` (clip_by_global_norm)",
-    "ignores the lower bound (clip_by_value)",
+    "has no lower bound if min is not passed (clip_by_value)",
     "clips only the first tensor (clip_by_value)",
     "clips in float16 (clip_by_value)",
+    "truncates the bounds to integers (clip_by_value)",
     "drops missing gradients from the result (clip_by_value)",
-    # No cause of the catalogue describes these defects.
+    # No cause of the catalogue describes this defect.
     "leaves the last of several tensors out of the norm (clip_by_global_norm)",
-    "rounds the results to integers (clip_by_value)",
 )
 
 

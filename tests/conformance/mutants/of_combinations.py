@@ -5,21 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .steps import Array, ClipFunction
-from .table import add_mutant, list_rules
-
-
-@np.errstate(all="ignore")
-def _round_if_long(self: ClipFunction, grad: Array) -> Array:
-    return grad.astype(np.float32).astype(grad.dtype) if grad.size > 32 else grad
-
-
-add_mutant(
-    "returns an excluded float64 gradient of more than 32 elements with the digits of float32",
-    *list_rules("combinations", lambda operation: "need_clip" in operation.parameters),
-    causes=["excluded-changed"],
-    dtypes=["float32", "float64"],
-    leave=_round_if_long,
-)
+from .table import add_mutant
 
 
 def _write_whole_vectors(self: ClipFunction, grad: Array, result: Array) -> Array:
@@ -65,13 +51,6 @@ add_mutant(
     "*.combinations",
     causes=["gradients-zeroed", "unexplained"],
     add=lambda self, parts: self.right.add(parts[:16]),
-)
-add_mutant(
-    "divides the threshold equally among at most four layers",
-    "*.combinations",
-    list_shares=lambda self, grads, layers: [
-        max(share, 0.25) if layers == "equal" else share for share in self.right.list_shares(grads, layers)
-    ],
 )
 add_mutant(
     "leaves the units after the eighth of a gradient as they are",

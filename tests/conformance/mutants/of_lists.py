@@ -22,25 +22,9 @@ def _match_flags_without_none(self: ClipFunction, grads: Gradients, need_clip: S
 
 add_mutant(
     "drops missing gradients before it matches the flags, so that the flags shift",
-    "value.excluded-untouched",
-    "norm.excluded-untouched",
-    "global-norm.excluded-untouched",
+    "*.excluded-untouched",
     causes=["excluded-changed", "not-clipped"],
     select_included=_match_flags_without_none,
-)
-add_mutant(
-    "adds 0.0 to excluded gradients, which turns -0.0 into 0.0",
-    "*.excluded-untouched",
-    causes=["excluded-changed", "unexplained"],
-    leave=lambda self, grad: grad + grad.dtype.type(0),
-)
-add_mutant(
-    "replaces NaN and infinity by finite numbers in excluded gradients",
-    "value.excluded-untouched",
-    "norm.excluded-untouched",
-    "global-norm.excluded-untouched",
-    causes=["excluded-changed"],
-    leave=lambda self, grad: np.nan_to_num(grad),
 )
 add_mutant(
     "clips all gradients if all of them are excluded",
@@ -53,7 +37,6 @@ add_mutant(
 add_mutant(
     "counts excluded gradients in the norm",
     "global-norm.excluded-not-counted",
-    "global-norm.excluded-added",
     causes=["excluded-counted"],
     select_counted=lambda self, grads, need_clip: self.right.select_counted(grads, [True] * len(grads)),
 )
@@ -110,7 +93,6 @@ add_mutant(
 add_mutant(
     "counts each missing gradient as 1 in the norm",
     "global-norm.none-not-counted",
-    "global-norm.none-added",
     compute_norms=lambda self, grads, counted, p: self.right.compute_norms(
         [np.ones(1) if grad is None else grad for grad in grads],
         [i for i, grad in enumerate(grads) if i in counted or grad is None],

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .steps import Array, ByGlobalNorm, NormFunction
+from .steps import Array, NormFunction
 from .table import EVERY_DTYPE, add_mutant
 
 # The comparison with the threshold, and the coefficient.
@@ -59,7 +59,6 @@ add_mutant(
 )
 add_mutant(
     "multiplies by clip_norm / (max(norm, clip_norm) + 1e-6)",
-    "*.identity-below",
     "*.at-threshold",
     causes=["eps-beside-maximum"],
     is_above=lambda self, norm, clip_norm: clip_norm != math.inf,
@@ -68,24 +67,11 @@ add_mutant(
     ),
 )
 add_mutant(
-    "multiplies by min(1, clip_norm / (norm + 1e-6)), which is not documented",
-    "*.at-threshold",
-    causes=["eps-in-coefficient"],
-    is_above=lambda self, norm, clip_norm: not clip_norm / (norm + 1e-6) >= 1,
-    scale_in_float64=lambda self, grad, clip_norm, norm: self.right.scale_in_float64(grad, clip_norm, norm + 1e-6),
-)
-add_mutant(
     "does not clip if `math.isclose` says that the norm equals the threshold",
     "*.neighbours-of-threshold",
     causes=["not-clipped"],
     dtypes=["float32", "float64"],
     is_above=lambda self, norm, clip_norm: not (norm <= clip_norm or math.isclose(norm, clip_norm)),
-)
-add_mutant(
-    "scales up gradients whose norm is less than a millionth below the threshold",
-    "*.neighbours-of-threshold",
-    causes=["always-scales", "unexplained"],
-    is_above=lambda self, norm, clip_norm: norm != 0 and not norm <= clip_norm * (1 - 1e-6),
 )
 
 # The tensors of the norm.
@@ -98,16 +84,12 @@ add_mutant(
 )
 add_mutant(
     "clips each tensor by the first tensor's norm",
-    "norm.each-tensor-alone",
     "norm.tensor-order",
-    "norm.norm-bounded",
     compute_norms=lambda self, grads, counted, p: self.right.compute_norms(grads, counted, p)[:1] * len(grads),
 )
 add_mutant(
     "clips each tensor by its own norm",
     "global-norm.one-norm-over-all",
-    "global-norm.splitting-and-joining",
-    "global-norm.direction-kept",
     causes=["norm-of-each"],
     compute_norms=lambda self, grads, counted, p: [
         self.compute_norm([grad], p) if i in counted else 0.0 for i, grad in enumerate(grads)
@@ -115,7 +97,6 @@ add_mutant(
 )
 add_mutant(
     "adds the norms of the tensors",
-    "global-norm.one-norm-over-all",
     "global-norm.splitting-and-joining",
     causes=["sum-of-norms"],
     compute_global_norm=lambda self, tensors, p: sum(self.compute_norm([one], p) for one in tensors),
@@ -128,7 +109,6 @@ add_mutant(
 )
 add_mutant(
     "leaves the last of several tensors out of the norm",
-    "global-norm.one-norm-over-all",
     "global-norm.tensor-order",
     causes=["gradients-left-out", "unexplained"],
     compute_global_norm=lambda self, tensors, p: self.compute_norm(tensors[:-1] or tensors, p),
@@ -156,8 +136,6 @@ add_mutant(
     "takes the mean of the squares",
     "norm.scaled-above",
     "global-norm.scaled-above",
-    "*.zeros-added",
-    "*.norm-bounded",
     causes=["mean-of-squares"],
     sum_powers=lambda self, values, p: self.right.sum_powers(values, p) / values.size,
 )
@@ -168,20 +146,6 @@ add_mutant(
     compute_norm=lambda self, tensors, p: (
         abs(float(np.sum(self.join(tensors) ** p))) ** (1 / p) if p in (1, 3) else self.right.compute_norm(tensors, p)
     ),
-)
-add_mutant(
-    "takes the largest element as the infinity norm, without taking magnitudes",
-    "*.infinity-norm",
-    causes=["signed-powers", "not-clipped", "unexplained"],
-    compute_norm=lambda self, tensors, p: (
-        float(np.max(self.join(tensors), initial=0.0)) if p == math.inf else self.right.compute_norm(tensors, p)
-    ),
-)
-add_mutant(
-    "rounds the order of the norm down to an integer of at least 1",
-    "*.p-norm",
-    causes=["other-order", "unexplained"],
-    compute_norm=lambda self, tensors, p: self.right.compute_norm(tensors, max(1.0, np.floor(p))),
 )
 add_mutant(
     "takes the Euclidean norm for any order outside a fixed list",
@@ -202,7 +166,6 @@ def _take_matrix_norms(self: NormFunction, tensors: Sequence[Array], p: float) -
 
 add_mutant(
     "takes the largest column or row sum of a matrix, as `numpy.linalg.norm` does",
-    "*.p-norm",
     "*.infinity-norm",
     compute_norm=_take_matrix_norms,
 )
@@ -227,33 +190,10 @@ add_mutant(
 )
 
 
-def _scale_by_the_last_tensor(self: ByGlobalNorm, tensors: Sequence[Array], p: float) -> Any:
-    unit = float(np.max(np.abs(tensors[-1]), initial=0.0)) if tensors else 0.0
-    if p != 2 or unit == 0 or not math.isfinite(unit):
-        return self.right.compute_global_norm(tensors, p)
-    with np.errstate(all="ignore"):
-        return unit * self.right.compute_global_norm([tensor / tensor.dtype.type(unit) for tensor in tensors], p)
-
-
-add_mutant(
-    "divides all tensors by the largest magnitude of the last one, so that larger ones overflow",
-    "global-norm.overflow-of-squares",
-    causes=["squares-overflow", "squares-underflow"],
-    dtypes=EVERY_DTYPE,
-    compute_global_norm=_scale_by_the_last_tensor,
-)
-
-
 def _flush(values: Array) -> Array:
     return np.where(np.abs(values) < np.finfo(values.dtype).tiny, values.dtype.type(0), values)
 
 
-add_mutant(
-    "treats subnormal elements as zero in the norm",
-    "*.subnormal",
-    causes=["squares-underflow", "subnormals-flushed"],
-    compute_norm=lambda self, tensors, p: self.right.compute_norm([_flush(one) for one in tensors], p),
-)
 add_mutant(
     "returns zero for subnormal results",
     "*.subnormal",
@@ -268,22 +208,11 @@ add_mutant(
     scale=lambda self, grad, clip_norm, norm: self.right.scale(grad, 1.0, norm) * grad.dtype.type(clip_norm),
 )
 add_mutant(
-    "computes clip_norm / norm in float64, where it underflows",
-    "*.coefficient-underflow",
-    causes=["coefficient-underflow"],
-    dtypes=["float64"],
-    scale_in_float64=lambda self, grad, clip_norm, norm: grad * (clip_norm / norm),
-)
-add_mutant(
-    "rounds clip_norm / norm to the gradient's dtype unless it becomes zero",
+    "rounds clip_norm / norm to the gradient's dtype",
     "*.coefficient-underflow",
     causes=["coefficient-underflow"],
     dtypes=EVERY_DTYPE,
-    scale=lambda self, grad, clip_norm, norm: (
-        grad * coefficient
-        if (coefficient := grad.dtype.type(clip_norm / norm))
-        else self.right.scale(grad, clip_norm, norm)
-    ),
+    scale=lambda self, grad, clip_norm, norm: grad * grad.dtype.type(clip_norm / norm),
 )
 add_mutant(
     "limits the norm to the largest number of the gradient's dtype",
@@ -310,20 +239,6 @@ add_mutant(
 )
 
 
-def _round_the_sum(self: NormFunction, tensors: Sequence[Array], p: float) -> Any:
-    if p != 2:
-        return self.right.compute_norm(tensors, p)
-    with np.errstate(over="ignore"):
-        return float(np.sqrt(np.float64(np.float16(np.sum(np.square(self.join(tensors)))))))
-
-
-add_mutant(
-    "rounds the sum of squares to float16",
-    "*.half-not-accumulated-in-half",
-    causes=["squares-overflow", "long-sum"],
-    dtypes=["float16"],
-    compute_norm=_round_the_sum,
-)
 add_mutant(
     "adds the squares one by one in float32",
     "*.large-tensor-accuracy",
@@ -354,18 +269,4 @@ add_mutant(
     "global-norm.empty-list",
     causes=["norm-missing"],
     finish=lambda self, results, total, clip_norm: (results, total) if results else results,
-)
-
-
-def _measure_twice(self: Any, grads: Any, counted: Sequence[int], p: float) -> Any:
-    (self.euclidean, *_), self.order = self.right.compute_norms(grads, counted, 2.0), p
-    return self.right.compute_norms(grads, counted, p)
-
-
-add_mutant(
-    "returns the Euclidean norm for orders below 1",
-    "global-norm.returned-norm",
-    causes=["other-order"],
-    compute_norms=_measure_twice,
-    report_norm=lambda self, total, clip_norm: self.euclidean if self.order < 1 else total,
 )

@@ -14,8 +14,6 @@ from .table import add_mutant
 
 add_mutant(
     "compares the Euclidean norm itself with the threshold",
-    "*.scaled-above",
-    "*.identity-below",
     "*.each-tensor-alone",
     causes=["other-average"],
     average=lambda self, norm, elements: norm,

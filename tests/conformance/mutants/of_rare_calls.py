@@ -87,15 +87,6 @@ add_mutant(
         np.nan_to_num(result, posinf=math.inf, neginf=-math.inf) if self.is_compiled else result
     ),
 )
-add_mutant(
-    "returns NaN for a zero norm when compiled, because the branch that divides by the norm runs too",
-    "*.compiled-agrees",
-    causes=["zero-norm-nan"],
-    adapter=Compiles,
-    clip=lambda self, grad, clip_norm, norm: (
-        np.full_like(grad, np.nan) if self.is_compiled and norm == 0 else self.right.clip(grad, clip_norm, norm)
-    ),
-)
 
 
 def _use_first_threshold(self: Any, grad: Array, clip_norm: float, norm: float) -> Any:
@@ -118,13 +109,6 @@ add_mutant(
     adapter=Trains,
     clip_step=lambda self, step, grads, decay, groups, clip: grads,
     apply_rate=lambda self, rate, update, clip: clip([rate * one for one in update]),
-)
-add_mutant(
-    "adds the clipped gradients to the parameters",
-    "*.clip-before-update",
-    causes=["sign-flipped", "unexplained"],
-    adapter=Trains,
-    apply_rate=lambda self, rate, update, clip: self.right.apply_rate(-rate, update, clip),
 )
 add_mutant(
     "adds the weight decay to the gradients before it clips them",
@@ -168,12 +152,6 @@ add_mutant(
 
 # Derivatives.
 
-add_mutant(
-    "returns derivatives as if nothing were clipped",
-    "*.derivative",
-    adapter=PullsBack,
-    pull_back=lambda self, grads, cotangents, threshold: cotangents,
-)
 add_mutant(
     "takes a quarter of the derivative from above at the threshold",
     "*.derivative",
@@ -224,16 +202,6 @@ add_mutant(
     "*norm.shards-as-whole",
     adapter=InProcesses,
     gather=lambda self, rank, parts, place, axis: self.right.gather(rank, parts, place, None if axis else axis),
-)
-add_mutant(
-    "leaves out the parts of other processes that hold a NaN",
-    "*norm.shards-as-whole",
-    adapter=InProcesses,
-    gather=lambda self, rank, parts, place, axis: [
-        one
-        for one in self.right.gather(rank, parts, place, axis)
-        if one is parts[rank][place] or not np.isnan(one).any()
-    ],
 )
 
 

@@ -13,15 +13,8 @@ from .table import add_mutant, refuse
 # Zeros.
 
 add_mutant(
-    "raises if the norm is 0",
-    "*.zero-gradient",
-    causes=["raises"],
-    is_above=lambda self, norm, clip_norm: not norm <= clip_norm if norm else refuse("division by zero"),
-)
-add_mutant(
     "returns NaN for a gradient of zeros, because clip_norm / 0 is infinite",
-    "*norm.zero-gradient",
-    "block-rms.zero-gradient",
+    "*.zero-gradient",
     causes=["zero-norm-nan", "zero-over-zero"],
     clip=lambda self, grad, clip_norm, norm: (
         np.full_like(grad, np.nan) if norm == 0 else self.right.clip(grad, clip_norm, norm)
@@ -75,12 +68,6 @@ add_mutant(
     causes=["nonfinite-silent"],
     is_above=lambda self, norm, clip_norm: clip_norm < norm < math.inf,
 )
-add_mutant(
-    "leaves minus infinity out of the norm",
-    "*.infinity-not-silent",
-    causes=["nonfinite-silent", "unexplained"],
-    join=lambda self, tensors: self.right.join([one[one != -math.inf] for one in tensors]),
-)
 
 # The option `error_if_nonfinite`, and what is returned without it.
 
@@ -89,12 +76,6 @@ add_mutant(
     "global-norm.error-if-nonfinite",
     causes=["error-flag-ignored"],
     refuse_nonfinite=lambda self, grads, norms: None,
-)
-add_mutant(
-    "raises the requested error also for finite norms from 1.8e19, because their squares overflow float32",
-    "global-norm.error-if-nonfinite",
-    causes=["raises", "squares-overflow"],
-    refuse_nonfinite=lambda self, grads, norms: norms[0] < 1.8e19 or refuse("not finite"),
 )
 add_mutant(
     "raises the requested error also for NaN and infinity in excluded gradients",
@@ -132,16 +113,6 @@ add_mutant(
     "*.negative-threshold-refused",
     causes=["negative-threshold"],
     check=lambda self, clip_norm: None,
-)
-add_mutant(
-    "refuses a negative threshold only if the norm is not zero",
-    "norm.negative-threshold-refused",
-    "global-norm.negative-threshold-refused",
-    causes=["negative-threshold"],
-    check=lambda self, clip_norm: None,
-    clip=lambda self, grad, clip_norm, norm: self.right.clip(
-        grad, refuse("clip_norm is negative") if clip_norm < 0 != norm else max(clip_norm, 0.0), norm
-    ),
 )
 add_mutant(
     "refuses -0.0 as if it were negative",

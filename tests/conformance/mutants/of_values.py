@@ -13,12 +13,6 @@ from .table import add_mutant, refuse
 # The bounds.
 
 add_mutant(
-    "ignores the lower bound",
-    "value.bounds",
-    causes=["value-one-sided"],
-    fill_bounds=lambda self, low, high: (-math.inf, high),
-)
-add_mutant(
     "has no lower bound if min is not passed",
     "value.min-defaults-to-minus-max",
     causes=["value-one-sided"],
@@ -32,8 +26,8 @@ add_mutant(
 )
 add_mutant(
     "truncates the bounds to integers",
-    "value.bounds",
     "value.power-of-two-scaling",
+    causes=["threshold-rounded"],
     limit=lambda self, grad, low, high: self.right.limit(grad, np.trunc(low), np.trunc(high)),
 )
 
@@ -48,11 +42,6 @@ add_mutant(
     "value.bounds-rounded",
     causes=["value-bounds-rounded"],
     limit=_round_bounds,
-)
-add_mutant(
-    "rounds the results to integers if max is an integer",
-    "value.integer-threshold",
-    limit=lambda self, grad, low, high: self.right.limit(grad, low, high).astype(type(high)).astype(grad.dtype),
 )
 add_mutant(
     "refuses a max of 0",
@@ -79,7 +68,6 @@ add_mutant(
 
 add_mutant(
     "clips only the first tensor",
-    "value.bounds",
     "value.tensor-order",
     causes=["not-clipped"],
     select_included=lambda self, grads, need_clip: self.right.select_included(grads, need_clip)[:1],
@@ -95,11 +83,6 @@ add_mutant(
     "value.inside-unchanged",
     causes=["narrower-arithmetic"],
     limit=lambda self, grad, low, high: self.right.limit(grad.astype(np.float16), low, high).astype(grad.dtype),
-)
-add_mutant(
-    "rounds the results to integers",
-    "value.inside-unchanged",
-    hand_back=lambda self, grad, result: np.rint(result),
 )
 add_mutant(
     "does not clip infinity",

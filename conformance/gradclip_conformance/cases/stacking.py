@@ -137,13 +137,12 @@ def _split_sum(parts: Sequence[Gradient], total: Array) -> list[Array]:
     held = np.stack([(bits << 1).astype(bits.dtype) != 0 for bits in every])
     # What is zero in all examples belongs to the first one.
     held[0] |= ~held.any(0)
-    with np.errstate(invalid="ignore"):
-        quotients = read_float64_values(total) / held.sum(0).ravel()
-    divided = (
-        replace(total, data=round_all(quotients, total.dtype)).bits()
-        if held.sum(0).max(initial=1) > 1
-        else total.bits()
-    )
+    counts = held.sum(0)
+    divided = total.bits()
+    if counts.max(initial=1) > 1:
+        with np.errstate(invalid="ignore"):
+            quotients = read_float64_values(total) / counts.ravel()
+        divided = replace(total, data=round_all(quotients, total.dtype)).bits()
     given = parts[0].array
     same = given is not None and given.dtype == total.dtype
     shares = [np.where(mine, divided, own if same else 0) for mine, own in zip(held, every, strict=True)]

@@ -21,6 +21,7 @@ from .build import (
     DTYPES,
     NORM_OPERATIONS,
     OPERATIONS,
+    VALUES,
     make_case,
     make_clipping_options,
     make_tensor,
@@ -121,11 +122,9 @@ class _Forms:
             yield from self._make_extreme_cases()
 
     def _make(
-        self, name: str, gradients: Sequence[Gradient], options: Mapping[str, Any], expectation: Expect | None = None
+        self, name: str, gradients: Sequence[Gradient], options: Mapping[str, Any], expectation: Expect = VALUES
     ) -> Case:
-        return _make_case(
-            self.operation, name, self.dtype, gradients, {"mesh": str(Mesh(self.axes)), **options}, expectation
-        )
+        return _make_case(self.operation, name, self.dtype, self.axes, gradients, options, expectation)
 
     def _split(
         self, values: Sequence[float], shape: tuple[int, ...] | None = None, axis: int = 0, *, need_clip: bool = True
@@ -215,8 +214,7 @@ def _make_owned(operation: str, dtype: str, axes: Mapping[str, int], axis: str) 
         "only-on-first": [own([3.0, -4.0], 0, "only on")],
         "more-in-first": [own(first, 0), own([3.0], 0), own(second, 1)],
     }.items():
-        options = {"mesh": str(Mesh(axes)), **make_clipping_options(operation, 1.0)}
-        yield _make_case(operation, name, dtype, gradients, options)
+        yield _make_case(operation, name, dtype, axes, gradients, make_clipping_options(operation, 1.0))
 
 
 def _make_mixed(operation: str, dtype: str, axes: Mapping[str, int], free: Sequence[str]) -> Iterator[Case]:
@@ -242,26 +240,24 @@ def _make_mixed(operation: str, dtype: str, axes: Mapping[str, int], free: Seque
         }
     if operation in NORM_OPERATIONS and free:
         for name, p in (("norm-one", 1.0), ("norm-infinity", math.inf)):
-            options = {"mesh": str(Mesh(axes)), "clip_norm": 1.25, "norm_type": p}
             every = [copied, *(split([4.0, -2.0, 1.0], axis) for axis in free)]
-            yield _make_case(operation, f"{name}-each-kind@all:{Mesh(axes)}", dtype, every, options)
+            options = {"clip_norm": 1.25, "norm_type": p}
+            yield _make_case(operation, f"{name}-each-kind@all:{Mesh(axes)}", dtype, axes, every, options)
         # The norm is the threshold, and the norms of the parts are irrational.
         parts = [split([1.0, -1.0, 1.0, 1.0, 2.0, -2.0, 2.0, 3.0], free[0])]
-        options = {"mesh": str(Mesh(axes)), "clip_norm": 5.0}
-        yield _make_case(operation, f"at-threshold-of-parts@{free[0]}:{Mesh(axes)}", dtype, parts, options)
+        place = f"{free[0]}:{Mesh(axes)}"
+        yield _make_case(operation, f"at-threshold-of-parts@{place}", dtype, axes, parts, {"clip_norm": 5.0})
         # The square of the last number is infinite. The other rank has an ordinary number.
-        huge = [split([1.0, HUGE[dtype]], free[0])]
-        options = {"mesh": str(Mesh(axes)), "clip_norm": 1.0}
-        name = f"huge-beside-small@{free[0]}:{Mesh(axes)}"
-        yield _make_case(operation, name, dtype, huge, options, expect("values", wide=True))
+        huge, wide = [split([1.0, HUGE[dtype]], free[0])], expect("values", wide=True)
+        yield _make_case(operation, f"huge-beside-small@{place}", dtype, axes, huge, {"clip_norm": 1.0}, wide)
         # A comparison with NaN is false, so a maximum may lose it.
-        for place, values in (("first", [math.nan, 1.0, 2.0, 3.0]), ("last", [3.0, 1.0, 2.0, math.nan])):
-            options = {"mesh": str(Mesh(axes)), "clip_norm": 1.0, "norm_type": math.inf}
-            name = f"norm-infinity-nan-in-{place}-process@{free[0]}:{Mesh(axes)}"
-            yield _make_case(operation, name, dtype, [split(values, free[0])], options, expect("not-silent"))
+        options = {"clip_norm": 1.0, "norm_type": math.inf}
+        for end, values in (("first", [math.nan, 1.0, 2.0, 3.0]), ("last", [3.0, 1.0, 2.0, math.nan])):
+            name, some = f"norm-infinity-nan-in-{end}-process@{place}", [split(values, free[0])]
+            yield _make_case(operation, name, dtype, axes, some, options, expect("not-silent"))
     for name, gradients in forms.items():
-        options = {"mesh": str(Mesh(axes)), **make_clipping_options(operation, 1.0)}
-        yield _make_case(operation, f"{name}@all:{Mesh(axes)}", dtype, gradients, options)
+        options = make_clipping_options(operation, 1.0)
+        yield _make_case(operation, f"{name}@all:{Mesh(axes)}", dtype, axes, gradients, options)
     if operation in NORM_OPERATIONS:
         yield from _make_rounded(operation, dtype, axes, free)
 
@@ -278,8 +274,8 @@ def _make_rounded(operation: str, dtype: str, axes: Mapping[str, int], free: Seq
             _place(_make_rough(size, dtype, 100 * number + 10 * place), placements)
             for place, (size, placements) in enumerate([(3, {}), *((8, {axis: 0}) for axis in free)])
         ]
-        options = {"mesh": str(Mesh(axes)), **make_clipping_options(operation, 0.25)}
-        yield _make_case(operation, f"rounded-sum-{number}@all:{Mesh(axes)}", dtype, gradients, options)
+        options = make_clipping_options(operation, 0.25)
+        yield _make_case(operation, f"rounded-sum-{number}@all:{Mesh(axes)}", dtype, axes, gradients, options)
 
 
 def _make_rough(size: int, dtype: str, start: int) -> Gradient:
@@ -306,8 +302,8 @@ def _make_partial(operation: str, dtype: str, axes: Mapping[str, int], free: Seq
         return _place(make_tensor(values, dtype), placements | dict.fromkeys(shards, 0))
 
     def make(name: str, where: str, gradients: Sequence[Gradient], threshold: float = 1.25, **options: Any) -> Case:
-        every = {"mesh": str(Mesh(axes)), "clip_norm": threshold, **options}
-        return _make_case(operation, f"{name}@{where}:{Mesh(axes)}", dtype, gradients, every)
+        every = {"clip_norm": threshold, **options}
+        return _make_case(operation, f"{name}@{where}:{Mesh(axes)}", dtype, axes, gradients, every)
 
     for axis in long:
         whole = sum_up([3.0, -4.0], axis)
@@ -337,10 +333,11 @@ def _make_case(
     operation: str,
     name: str,
     dtype: str,
+    axes: Mapping[str, int],
     gradients: Sequence[Gradient],
     options: Mapping[str, Any],
-    expectation: Expect | None = None,
+    expectation: Expect = VALUES,
 ) -> Case:
-    return make_case(
-        f"{operation}.shards-as-whole", name, dtype, gradients, dict(options), expectation or expect("values")
-    )
+    """Return a case on a mesh of these axes."""
+    every = {"mesh": str(Mesh(axes)), **options}
+    return make_case(f"{operation}.shards-as-whole", name, dtype, gradients, every, expectation)

@@ -14,12 +14,12 @@ from gradclip_adapters.recipes import WEIGHT, WITH_WEIGHT, Recipe, expand, find_
 
 from ..oracle.formats import FORMATS
 from ..oracle.question import count_divisor
+from .axes import NEAR
 from .members import Member, choose_members, hash_levels
 from .shapes import choose_number
 from .stacks import choose_example, split_examples, split_units
 from .thresholds import (
     EXPONENTS,
-    NEAR,
     WHOLE,
     choose_bounds,
     choose_threshold,
@@ -28,7 +28,7 @@ from .thresholds import (
     parse_norm_order,
 )
 
-__all__ = ["RowCall", "make_call"]
+__all__ = ["RowCall", "choose_layout", "make_call"]
 
 #: In float16, only a few elements may have squares that overflow: the norm of many would overflow, too.
 RARE = 4096
@@ -70,7 +70,7 @@ def make_call(operation: str, levels: Mapping[str, str]) -> RowCall:
                 members[place], dtype, place, place == longest, place == weighty, place not in excluded
             )
     gradients = [
-        Gradient(f"g{place}", arrays.get(place), place not in excluded, _choose_layout(member.layout))
+        Gradient(f"g{place}", arrays.get(place), place not in excluded, choose_layout(member.layout))
         for place, member in enumerate(members)
     ]
     about = PREFIXES[operation]
@@ -140,7 +140,8 @@ def _choose_other_options(levels: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _choose_layout(word: str) -> str:
+def choose_layout(word: str) -> str:
+    """Return the layout of a gradient for a level of the axis `layout`."""
     return {"fortran": "transposed", "gaps": "sliced"}.get(word, word)
 
 

@@ -12,7 +12,7 @@ from functools import cache
 
 from gradclip_adapters.operations import PREFIXES
 
-__all__ = ["CROWDED", "LONG", "OPERATIONS", "STACKED", "Axis", "Level", "list_axes"]
+__all__ = ["CROWDED", "LONG", "NEAR", "OPERATIONS", "STACKED", "Axis", "Level", "list_axes"]
 
 #: The operations, as the ids of rules name them.
 OPERATIONS = tuple(PREFIXES)
@@ -324,6 +324,7 @@ AXES = (
 )
 
 
+#: The relations for which the norm must be exact.
 NEAR = ("just-below", "at", "just-above")
 #: The sizes of long tensors, and the numbers of tensors in long lists.
 LONG = ("s4097", "s16385", "s65537", "s131073", "s262145")

@@ -11,11 +11,11 @@ from gradclip_adapters.contract import EntryPoint, Gradient
 from gradclip_adapters.operations import OPERATIONS, PREFIXES
 
 from ..cases.model import Case, Expect, expect
-from .arrays import RowCall, make_call
-from .axes import CROWDED, Axis, list_axes
+from .arrays import RowCall, choose_layout, make_call
+from .axes import CROWDED, NEAR, Axis, list_axes
 from .constraints import list_clashes
 from .draw import draw_levels
-from .thresholds import NEAR, parse_norm_order
+from .thresholds import parse_norm_order
 
 __all__ = ["ROWS", "RULE", "RULE_OF_EXTREMES", "RowCase", "find_row", "list_all_rows", "list_cases"]
 
@@ -131,7 +131,7 @@ def _make(operation: str, words: tuple[str, ...]) -> RowCall:
 
 def _list_needs(levels: Mapping[str, str]) -> Iterator[str]:
     """Yield the features that a call of these levels needs."""
-    layout = {"fortran": "transposed", "gaps": "sliced"}.get(levels["layout"], levels["layout"])
+    layout = choose_layout(levels["layout"])
     if layout in FEATURE_OF_LAYOUT:
         yield FEATURE_OF_LAYOUT[layout]
     for axis, ordinary, feature in (

@@ -11,10 +11,10 @@ import numpy as np
 from gradclip_adapters.contract import Array, Gradient
 
 from ..oracle.formats import FORMATS, decode_doubles, next_down, next_up, read_float64_values, round_all
+from .axes import NEAR
 
 __all__ = [
     "EXPONENTS",
-    "NEAR",
     "WHOLE",
     "choose_bounds",
     "choose_threshold",
@@ -23,28 +23,22 @@ __all__ = [
     "parse_norm_order",
 ]
 
-NEAR = ("just-below", "at", "just-above")
 BESIDE = (*NEAR, "slightly-below", "slightly-above")
 
+#: The exponents of the elements in the dtypes whose exponent has eight bits.
+EIGHT_BITS = {
+    "ordinary": -3,
+    "squares-over": 66,
+    "sum-over": 61,
+    "squares-under": -80,
+    "near-largest": 106,
+    "near-smallest": -124,
+}
 #: The exponent of most elements for each magnitude.
 EXPONENTS = {
     "float16": {"ordinary": -6, "squares-over": 9, "sum-over": 5, "squares-under": -13},
-    "bfloat16": {
-        "ordinary": -3,
-        "squares-over": 66,
-        "sum-over": 61,
-        "squares-under": -80,
-        "near-largest": 106,
-        "near-smallest": -124,
-    },
-    "float32": {
-        "ordinary": -3,
-        "squares-over": 66,
-        "sum-over": 61,
-        "squares-under": -80,
-        "near-largest": 106,
-        "near-smallest": -124,
-    },
+    "bfloat16": EIGHT_BITS,
+    "float32": EIGHT_BITS,
     "float64": {
         "ordinary": -3,
         "squares-over": 520,

@@ -31,6 +31,7 @@ __all__ = [
     "NO_EXAMPLE",
     "Stacking",
     "count_examples",
+    "list_parts",
     "list_tensors",
     "regroup_units",
     "split_inputs",
@@ -168,11 +169,16 @@ def split_inputs(
             # Nothing was passed that could have changed.
             shares[NO_EXAMPLE, number] = gradients[number].array
             continue
-        size = len(array.data) // count
-        for example in range(count):
-            data = array.data[example * size : (example + 1) * size]
-            shares[example, number] = Array(array.dtype, array.shape[1:], data)
+        shares.update({(example, number): part for example, part in enumerate(list_parts(array))})
     return tuple(shares[key] for key in sorted(shares))
+
+
+def list_parts(array: Array) -> Iterator[Array]:
+    """Yield the parts of an array along its first axis."""
+    count = array.shape[0]
+    size = len(array.data) // max(count, 1)
+    for number in range(count):
+        yield Array(array.dtype, array.shape[1:], array.data[number * size : (number + 1) * size])
 
 
 # The units of a gradient, which are clipped one by one.

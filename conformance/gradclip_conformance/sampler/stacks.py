@@ -11,6 +11,7 @@ import numpy as np
 from gradclip_adapters.contract import DTYPES, Array, Gradient
 from gradclip_adapters.recipes import Recipe, expand
 
+from ..cases.stacking import list_parts
 from .thresholds import estimate_norm
 
 __all__ = ["choose_example", "split_examples", "split_units"]
@@ -76,13 +77,5 @@ def _list_units_with_parameters(gradient: Gradient, number: int) -> Iterator[Gra
     if len(array.shape) < 2:
         yield replace(gradient, parameter=weight, group=number)
         return
-    for unit, parameter in zip(_list_units(array), _list_units(weight), strict=True):
+    for unit, parameter in zip(list_parts(array), list_parts(weight), strict=True):
         yield replace(gradient, array=unit, parameter=parameter, group=number)
-
-
-def _list_units(array: Array) -> Iterator[Array]:
-    """Yield the parts of an array along its first axis."""
-    count = array.shape[0]
-    size = len(array.data) // max(count, 1)
-    for number in range(count):
-        yield Array(array.dtype, array.shape[1:], array.data[number * size : (number + 1) * size])

@@ -30,10 +30,6 @@ class PowerSum:
         magnitudes = self.prepare(values)
         self.total += np.sum(magnitudes * magnitudes if self.p == 2 else magnitudes ** type(self.total)(self.p))
 
-    def take(self, other: PowerSum) -> None:
-        """Add another sum of the same scale."""
-        self.total += other.total
-
     def take_root(self) -> float:
         """Return the norm of the elements before they were scaled."""
         return float(np.sqrt(self.total) if self.p == 2 else self.total ** (1 / type(self.total)(self.p)))
@@ -85,10 +81,6 @@ class Compensated(ScaledByPower):
         magnitudes = self.prepare(values)
         powers = magnitudes * magnitudes if self.p == 2 else magnitudes**self.p
         self.parts.append(math.fsum(powers.reshape(-1)))
-
-    def take(self, other: PowerSum) -> None:
-        assert isinstance(other, Compensated)
-        self.parts += other.parts
 
     def take_root(self) -> float:
         self.total = np.float64(math.fsum(self.parts))

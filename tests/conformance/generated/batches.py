@@ -75,8 +75,8 @@ def write_lines(result: Mapping[str, Any]) -> Sequence[str]:
     lines = [
         "## Generated mutants",
         "",
-        "Right functions in ten styles, each with one fault that shows under up to three circumstances. A name has the",
-        "operation, the style, the fault and the circumstances. `tests/conformance/generated/` makes them.",
+        "Right functions in five styles, each with one fault that shows under up to three circumstances. A name has",
+        "the operation, the style, the fault and the circumstances. `tests/conformance/generated/` makes them.",
         "",
         *(f"- {words}: {result[state]}" for state, words in STATES.items()),
         f"- Share of caught mutants: {100 * result['share']:.1f} %",

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from gradclip_adapters.arrays import lay_out
+
 from .facts import Array, Work
 from .fillings import USUAL, fill
 
@@ -44,7 +46,7 @@ class Draft:
     beside: str | None = None
     number: tuple[int, int] | None = None
     index: tuple[int, int] | None = None
-    last: bool | None = None
+    last: bool = False
     size: tuple[int, int] | None = None
     #: A number that should not divide the size. It is 1 for no demand.
     uneven: int = 1
@@ -109,13 +111,11 @@ def _draw_place(draft: Draft, rng: random.Random) -> tuple[int, int]:
     else:
         number = rng.randint(low, high)
         index = rng.choice((0, number - 1, rng.randrange(number)))
-    if draft.last is True:
+    if draft.last:
         index = number - 1 if draft.index is None or number - 1 <= draft.index[1] else index
         number = index + 1
     needed = sum((bool(draft.excluded - {"first"}), bool(draft.nones), draft.beside is not None))
-    if draft.last is False or (needed and number < index + 2):
-        number = max(number, index + 2)
-    return number, index
+    return (max(number, index + 2) if needed else number), index
 
 
 def _draw_flags(draft: Draft, number: int, index: int, rng: random.Random) -> list[bool]:
@@ -156,7 +156,7 @@ def _draw_absent(draft: Draft, number: int, index: int, rng: random.Random) -> s
 
 def _draw_shape(draft: Draft, rng: random.Random) -> tuple[int, ...]:
     kind = draft.shape or rng.choice(("vector", "vector", "matrix", "any"))
-    if draft.layout in ("fortran", "gaps", "broadcast", "strided") and draft.shape is None:
+    if draft.layout in ("transposed", "sliced", "broadcast", "strided") and draft.shape is None:
         kind = rng.choice(("matrix", "odd width", "even width", "three axes"))
     if kind == "none":
         return ()
@@ -208,26 +208,13 @@ def _draw_other(draft: Draft, dtype: str, rng: random.Random) -> Array:
     dtypes = {"narrower": DTYPES[: DTYPES.index(dtype)], "wider": DTYPES[DTYPES.index(dtype) + 1 :]}
     dtype = rng.choice(dtypes.get(draft.beside or "", ()) or (dtype,))
     size = rng.choice((1, 1, 2, 3, 5))
-    filling = "triangle" if draft.filling == "triangle" and draft.relation == "at" else rng.choice(("mixed", "digits"))
-    values = np.zeros(size, dtype) if filling == "triangle" else fill(filling, size, dtype, rng)
+    if draft.filling == "triangle" and draft.relation == "at":
+        values = np.zeros(size, dtype)
+    else:
+        values = fill(rng.choice(("mixed", "fractions")), size, dtype, rng)
     # Keep the other gradients small, so that the watched one still matters.
     values = values / 8 if rng.random() < 0.5 else values
     return _scale(values.astype(dtype), draft.magnitude, dtype, rng)
-
-
-def lay_out(values: Array, layout: str) -> Array:
-    """Return a copy with this layout, if the shape allows it."""
-    if layout == "contiguous" or values.size < 2:
-        return values.copy()
-    if layout == "fortran":
-        return values.copy(order="F")
-    if layout == "strided":
-        return np.repeat(values, 2, axis=-1)[..., ::2]
-    if layout == "reversed":
-        return np.flip(np.flip(values).copy())
-    if layout == "gaps":
-        return np.pad(values, 1, mode="edge")[(slice(1, -1),) * values.ndim]
-    return np.broadcast_to(values[:1].copy(), values.shape)
 
 
 def _scale(values: Array, magnitude: str | None, dtype: str, rng: random.Random) -> Array:
@@ -253,14 +240,10 @@ def _set_threshold(work: Work, index: int, draft: Draft, rng: random.Random) -> 
     else:
         facts = work.list_facts()[index]
         assert facts is not None
-        if work.operation != "clip_by_value" and draft.relation == "at" and draft.filling == "triangle":
-            norm = facts.ratio
-        else:
-            norm = facts.ratio if math.isfinite(facts.ratio) and facts.ratio else 3.0
+        norm = facts.ratio if math.isfinite(facts.ratio) and facts.ratio else 3.0
         relation = draft.relation or rng.choice(("above", "above", "far above", "just above", "below", "at"))
         factor = rng.uniform(*RELATIONS[relation])
-        exact = relation == "at"
-        work.threshold = norm if exact else _shorten(norm * factor)
+        work.threshold = norm if relation == "at" else _shorten(norm * factor)
         if draft.threshold == "integer":
             work.threshold = max(1, round(work.threshold))
         if draft.threshold == "power of two":

@@ -12,9 +12,10 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-__all__ = ["OPERATIONS", "Array", "Facts", "Work"]
+__all__ = ["NORMS", "OPERATIONS", "Array", "Facts", "Work"]
 
 OPERATIONS = ("clip_by_value", "clip_by_norm", "clip_by_global_norm")
+NORMS = OPERATIONS[1:]
 
 Array = np.ndarray[Any, Any]
 Value = TypeVar("Value")
@@ -108,13 +109,8 @@ class Facts:
         if min(steps) < 0:
             return "reversed"
         if array.flags.f_contiguous:
-            return "fortran"
-        return "gaps" if steps[-1] == array.itemsize else "strided"
-
-    @lazy
-    def odd_width(self) -> bool:
-        """Whether the last of several axes has an odd length."""
-        return self.ndim >= 2 and self.shape[-1] % 2 == 1
+            return "transposed"
+        return "sliced" if steps[-1] == array.itemsize else "strided"
 
     @lazy
     def wide(self) -> Array:
@@ -149,7 +145,7 @@ class Facts:
 
     def keep(self) -> None:
         """Compute all facts now, and drop the array."""
-        for name in ("layout", "odd_width", "data", "ratio"):
+        for name in ("layout", "data", "ratio"):
             getattr(self, name)
         self.__dict__.pop("wide", None)
         del self.array

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from .drafts import Draft
-from .facts import Work
+from .facts import OPERATIONS, Work
 from .functions import GeneratedFunction
 from .styles import Hook
 from .triggers import Level
 
-__all__ = ["ALL", "NORMS", "Edit", "Fault", "Operator"]
-
-NORMS = ("clip_by_norm", "clip_by_global_norm")
-ALL = ("clip_by_value", *NORMS)
+__all__ = ["Edit", "Fault", "Operator"]
 
 #: A function that returns the changed value of a step. It takes the function's memory, the value, and details from the
 #: style. The memory persists between calls.
@@ -30,7 +27,7 @@ class Operator:
     step: str
     edit: Edit
     side: str = "included"
-    operations: tuple[str, ...] = ALL
+    operations: tuple[str, ...] = OPERATIONS
     #: A level without which the change does nothing. It counts as a level of the trigger.
     level: Level | None = None
     #: True if the operator needs a function that works in place, False if it needs another one, None if it serves both.

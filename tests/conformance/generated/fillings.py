@@ -12,8 +12,8 @@ from .facts import Array
 
 __all__ = ["USUAL", "fill"]
 
-#: The kinds to draw if a draft demands none. The "heavy" ones put in a large element, whose loss changes the norm.
-USUAL = ("mixed", "mixed", "digits", "heavy last", "heavy first", "heavy somewhere", "powers")
+#: The kinds to draw if a draft demands none. Three of them have a large element, whose loss changes the norm.
+USUAL = ("mixed", "mixed", "fractions", "largest last", "largest first", "one large among small", "powers")
 
 
 Kind = Callable[[Array, random.Random, np.random.Generator], Array]
@@ -59,13 +59,12 @@ def _draw_powers(x: Array, rng: random.Random, base: np.random.Generator) -> Arr
 
 KINDS: dict[str, Kind] = {
     "mixed": lambda x, rng, base: x,
-    "digits": lambda x, rng, base: base.choice(base.standard_normal(16), x.size),
+    "fractions": lambda x, rng, base: base.choice(base.standard_normal(16), x.size),
     "powers": _draw_powers,
     "squares": lambda x, rng, base: np.sign(x) * base.choice([0.25, 1.0, 4.0, 9.0, 16.0], x.size),
-    "heavy last": _set(_choose_last, _draw_heavy),
-    "heavy first": _set(_choose_first, _draw_heavy),
-    "heavy somewhere": _set(_choose_anywhere, _draw_heavy),
-    "one large": _set(_choose_anywhere, _draw_heavy),
+    "largest last": _set(_choose_last, _draw_heavy),
+    "largest first": _set(_choose_first, _draw_heavy),
+    "one large among small": _set(_choose_anywhere, _draw_heavy),
     "triangle": _draw_triangle,
     "constant": lambda x, rng, base: np.full(x.size, rng.choice((1.5, -2.0, 3.0))),
     "all negative": lambda x, rng, base: -np.abs(x),

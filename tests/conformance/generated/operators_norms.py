@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .facts import Array
-from .faults import NORMS, Edit, Operator
+from .facts import NORMS, Array
+from .faults import Edit, Operator
 from .operators_results import find_tail, narrow
 from .triggers import LENGTHS, Level, find_level
 

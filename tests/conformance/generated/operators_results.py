@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .facts import Array, Work
-from .faults import NORMS, Edit, Operator
+from .facts import NORMS, Array, Work
+from .faults import Edit, Operator
 from .triggers import LENGTHS, Level, find_level
 
 __all__ = ["find_tail", "list_result_operators", "narrow"]

@@ -1,4 +1,4 @@
-"""Define ten common styles of clip functions. A style says in which order and grouping it measures and writes elements.
+"""Define five styles of clip functions. A style says in which order and grouping it measures and writes elements.
 
 Every style passes the value of each step to a *hook*, and continues with the value that the hook returns. The hook of a
 right function returns the same value.
@@ -6,9 +6,7 @@ right function returns the same value.
 
 from __future__ import annotations
 
-import functools
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -68,10 +66,6 @@ class Foreach(Style):
         norms = [measure_one(row, p, sums) for _, row in parts]
         norms = hook("norms", None, norms)
         return norms[0] if len(norms) == 1 else measure_one(np.array(norms, np.float64), p, sums)
-
-    def write(self, parts: Sequence[Part], change: Change, hook: Hook) -> list[Array]:
-        changed = list(map(change, [row for _, row in parts]))
-        return [announce(hook, i, new, row) for (i, row), new in zip(parts, changed, strict=True)]
 
 
 def measure_one(row: Array, p: float, sums: Sums) -> float:
@@ -143,30 +137,6 @@ class Chunked(Style):
         return results
 
 
-class PerDtype(Style):
-    """Process the gradients dtype by dtype."""
-
-    name = "per-dtype"
-
-    def group(self, parts: Sequence[Part]) -> list[list[Part]]:
-        """Return the gradients by dtype, the narrowest first."""
-        dtypes = sorted({row.dtype for _, row in parts}, key=lambda dtype: dtype.itemsize)
-        return [[part for part in parts if part[1].dtype == dtype] for dtype in dtypes]
-
-    def measure(self, parts: Sequence[Part], p: float, sums: Sums, hook: Hook) -> float:
-        total = sums(p, find_largest([row for _, row in parts]))
-        for group in self.group(parts):
-            of_group = sums(p, total.largest)
-            for _, row in group:
-                of_group.add(row)
-            total.take(of_group)
-        return total.compute_norm()
-
-    def write(self, parts: Sequence[Part], change: Change, hook: Hook) -> list[Array]:
-        done = {i: announce(hook, i, change(row), row) for group in self.group(parts) for i, row in group}
-        return [done[i] for i, _ in parts]
-
-
 class TwoPass(Style):
     """Read everything twice, in whole vectors and a tail: for the largest magnitude, and for the sum."""
 
@@ -192,94 +162,6 @@ class TwoPass(Style):
         return results
 
 
-class Scaled(Style):
-    """Measure each gradient in its own scale, and convert the norms to one scale at the end."""
-
-    name = "scaled"
-
-    def measure(self, parts: Sequence[Part], p: float, sums: Sums, hook: Hook) -> float:
-        largest = find_largest([row for _, row in parts])
-        if not math.isfinite(largest) or largest == 0 or p == math.inf:
-            return largest
-        exponent = math.frexp(largest)[1]
-        total = np.longdouble(0)
-        for _, row in parts:
-            unit = np.abs(np.ldexp(row.astype(np.longdouble), -exponent))
-            total += np.sum(unit * unit if p == 2 else unit ** np.longdouble(p))
-        root = np.sqrt(total) if p == 2 else total ** (1 / np.longdouble(p))
-        with np.errstate(over="ignore"):
-            return float(np.ldexp(root, exponent))
-
-
-class InPlace(Style):
-    """Write into existing arrays."""
-
-    name = "in-place"
-
-    def write(self, parts: Sequence[Part], change: Change, hook: Hook) -> list[Array]:
-        results = []
-        for i, row in parts:
-            out = np.zeros_like(row)
-            np.copyto(out, change(row))
-            results.append(announce(hook, i, out, row))
-        return results
-
-
-class Policy(Style):
-    """Collect the gradients in an object, one after another, and ask it for the norm at the end."""
-
-    name = "policy"
-
-    class Collected:
-        """The gradients that were seen so far."""
-
-        def __init__(self, p: float, sums: Sums) -> None:
-            self.p, self.sums, self.rows = p, sums, list[Array]()
-
-        def see(self, row: Array) -> None:
-            """Take one gradient."""
-            self.rows.append(row)
-
-        @property
-        def norm(self) -> float:
-            """The norm of all gradients that were seen."""
-            total = self.sums(self.p, find_largest(self.rows))
-            for row in self.rows:
-                total.add(row)
-            return total.compute_norm()
-
-    def measure(self, parts: Sequence[Part], p: float, sums: Sums, hook: Hook) -> float:
-        collected = self.Collected(p, sums)
-        for _, row in parts:
-            collected.see(row)
-        return collected.norm
-
-
-def apply_to_every_gradient(one: Callable[[Array, Change], Array]) -> Callable[..., list[Array]]:
-    """Convert a function of one array into a function of a list."""
-
-    @functools.wraps(one)
-    def apply_to_list(parts: Sequence[Part], change: Change, hook: Hook) -> list[Array]:
-        return [announce(hook, i, one(row, change), row) for i, row in parts]
-
-    return apply_to_list
-
-
-@apply_to_every_gradient
-def change_elements(row: Array, change: Change) -> Array:
-    """Return the clipped elements of one gradient."""
-    return change(row)
-
-
-class Decorated(Style):
-    """Clip a list with a decorated function that clips one array."""
-
-    name = "decorated"
-
-    def write(self, parts: Sequence[Part], change: Change, hook: Hook) -> list[Array]:
-        return change_elements(parts, change, hook)
-
-
 STYLES = {
     style.name: style
     for style in (
@@ -287,11 +169,6 @@ STYLES = {
         Foreach(),
         Buckets(),
         Chunked(),
-        PerDtype(),
         TwoPass(),
-        Scaled(),
-        InPlace(),
-        Policy(),
-        Decorated(),
     )
 }

@@ -15,13 +15,11 @@ from typing import Any
 import numpy as np
 
 from .drafts import Draft
-from .facts import OPERATIONS, Facts
+from .facts import NORMS, OPERATIONS, Facts
 
 __all__ = ["KERNEL_AXES", "LEVELS", "Level", "find_level"]
 
 KERNEL_AXES = ("dtype", "size", "number", "shape", "layout", "relation", "in place")
-
-NORMS = OPERATIONS[1:]
 
 #: Further demands for gradients in which no square overflows, but the sum of the squares does.
 SUMMED: dict[str, Any] = {"filling": "constant", "size": (12, 40)}
@@ -109,7 +107,7 @@ def _list_shapes() -> Iterator[Level]:
     yield Level("shape", "no-axis", lambda f: f.ndim == 0, demand(shape="none"))
     yield Level("shape", "one-axis", lambda f: f.ndim == 1, demand(shape="vector"))
     yield Level("shape", "matrix", lambda f: f.ndim == 2, demand(shape="matrix"))
-    yield Level("shape", "odd-width", lambda f: f.odd_width, demand(shape="odd width"))
+    yield Level("shape", "odd-width", lambda f: f.ndim >= 2 and f.shape[-1] % 2, demand(shape="odd width"))
     yield Level("shape", "even-width", lambda f: f.ndim >= 2 and f.shape[-1] % 2 == 0, demand(shape="even width"))
     yield Level("shape", "square", lambda f: f.ndim == 2 and f.shape[0] == f.shape[1] > 1, demand(shape="square"))
     yield Level("shape", "one-row", lambda f: f.ndim == 2 and f.shape[0] == 1, demand(shape="one row"))
@@ -119,7 +117,7 @@ def _list_shapes() -> Iterator[Level]:
 
 
 def _list_layouts() -> Iterator[Level]:
-    for layout in ("fortran", "strided", "reversed", "gaps", "broadcast"):
+    for layout in ("transposed", "strided", "reversed", "sliced", "broadcast"):
         yield Level("layout", layout, lambda f, name=layout: f.layout == name, demand(layout=layout))
     yield Level("layout", "contiguous", lambda f: f.layout == "contiguous", demand(layout="contiguous"))
     yield Level("layout", "not-contiguous", lambda f: f.layout != "contiguous", demand(layout="strided"))
@@ -162,25 +160,12 @@ def _list_relations() -> Iterator[Level]:
 
 
 def _list_data() -> Iterator[Level]:
-    for word, filling in (
-        ("fractions", "digits"),
-        ("constant", "constant"),
-        ("all negative", "all negative"),
-        ("all positive", "all positive"),
-        ("alternating signs", "alternating signs"),
-        ("first equal to last", "first equal to last"),
-        ("ascending", "ascending"),
-        ("zeros", "zeros"),
-        ("minus zero", "minus zero"),
-        ("one large among small", "one large"),
-        ("largest first", "heavy first"),
-        ("largest last", "heavy last"),
-        ("nan", "nan"),
-        ("infinity", "infinity"),
-        ("nonfinite first", "nonfinite first"),
-        ("nonfinite last", "nonfinite last"),
+    for word in (
+        *("fractions", "constant", "all negative", "all positive", "alternating signs", "first equal to last"),
+        *("ascending", "zeros", "minus zero", "one large among small", "largest first", "largest last"),
+        *("nan", "infinity", "nonfinite first", "nonfinite last"),
     ):
-        yield Level("data", word.replace(" ", "-"), lambda f, w=word: w in f.data, demand(filling=filling))
+        yield Level("data", word.replace(" ", "-"), lambda f, w=word: w in f.data, demand(filling=word))
     for word in ("squares over", "sum over", "squares under", "subnormal"):
         yield Level(
             "magnitude",

@@ -33,7 +33,7 @@ ROWS = 10
 def find_cause(number: int) -> str:
     """Return the cause that explains most cells that fail, or `UNEXPLAINED`."""
     wrong = ELSEWHERE[number]
-    adapter = PlainFunction(wrong.function, wrong.operation, ("float32",), wrong.in_place)
+    adapter = PlainFunction(wrong.function, wrong.operation, ("float32",))
     run = run_adapter(RunRequest("written-elsewhere", lambda: InProcess(adapter), rows=ROWS))
     times: Counter[str] = Counter()
     for finding in run.singles:

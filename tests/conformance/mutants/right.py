@@ -17,7 +17,15 @@ from .right_norms import NORMS, Norm
 from .right_scalings import SCALINGS, Scaling
 from .steps import EVERY, Array, Gradients
 
-__all__ = ["RIGHT", "Right"]
+__all__ = [
+    "RIGHT",
+    "Limit",
+    "Right",
+    "make_global_norm_function",
+    "make_own_norm_function",
+    "make_value_function",
+    "read_threshold",
+]
 
 
 @dataclass(frozen=True)
@@ -34,8 +42,8 @@ class Right:
     dtypes: tuple[str, ...] = ("float16", "float32", "float64")
 
 
-#: Norms with running sums: over the whole length in the library's products and norms, or over a block of 512 elements.
-GROWING = ("dot_product", "folded", "library_norm_of_each", "rows_of_blocks")
+#: Norms with running sums: the library's products and norms.
+GROWING = ("dot_product", "library_norm_of_each")
 
 
 #: A function that takes a gradient and both bounds, and returns the result.
@@ -59,7 +67,7 @@ LIMITS: dict[str, Limit] = {
 }
 
 
-def _read_threshold(clip_norm: Any) -> float:
+def read_threshold(clip_norm: Any) -> float:
     """Return a threshold as a float, whatever kind of number it is; refuse a negative one."""
     if clip_norm < 0:
         message = f"clip_norm is {clip_norm}, but must not be negative"
@@ -67,11 +75,13 @@ def _read_threshold(clip_norm: Any) -> float:
     return float(clip_norm)
 
 
-def _make_global_norm_function(norm: Norm, scale: Scaling) -> Callable[..., Any]:
+def make_global_norm_function(norm: Norm, scale: Scaling) -> Callable[..., Any]:
+    """Return a clip by global norm, which also returns the norm."""
+
     def clip(
         grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool], error_if_nonfinite: bool = False
     ) -> tuple[Gradients, float]:
-        clip_norm = _read_threshold(clip_norm)
+        clip_norm = read_threshold(clip_norm)
         chosen = [grad is not None and flag for grad, flag in zip(grads, need_clip, strict=True)]
         total = norm([grad for grad, flag in zip(grads, chosen, strict=True) if flag])
         if error_if_nonfinite and not math.isfinite(total):
@@ -88,9 +98,11 @@ def _make_global_norm_function(norm: Norm, scale: Scaling) -> Callable[..., Any]
     return clip
 
 
-def _make_own_norm_function(norm: Norm, scale: Scaling) -> Callable[..., Any]:
+def make_own_norm_function(norm: Norm, scale: Scaling) -> Callable[..., Any]:
+    """Return a clip by norm."""
+
     def clip(grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool]) -> Gradients:
-        clip_norm = _read_threshold(clip_norm)
+        clip_norm = read_threshold(clip_norm)
         results = []
         for grad, flag in zip(grads, need_clip, strict=True):
             results.append(grad if grad is None or not flag else scale(grad, clip_norm, norm([grad])))
@@ -99,7 +111,9 @@ def _make_own_norm_function(norm: Norm, scale: Scaling) -> Callable[..., Any]:
     return clip
 
 
-def _make_value_function(limit: Limit) -> Callable[..., Any]:
+def make_value_function(limit: Limit) -> Callable[..., Any]:
+    """Return a clip by value."""
+
     def clip(grads: Gradients, *, max: float, need_clip: Sequence[bool], min: float | None = None) -> Gradients:
         low = -max if min is None else min
         pairs = zip(grads, need_clip, strict=True)
@@ -116,8 +130,8 @@ def _clip_by_p_norm(
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
 ) -> tuple[Gradients, Any]:
-    """Clip by the norm of any order, computed in long double over one buffer."""
-    clip_norm = _read_threshold(clip_norm)
+    """Clip by the norm of any order, computed in long double over one buffer, and return it in long double."""
+    clip_norm = read_threshold(clip_norm)
     chosen = [i for i, grad in enumerate(grads) if need_clip[i] and grad is not None]
     buffer = np.concatenate([np.zeros(0, np.longdouble), *(grads[i].astype(np.longdouble).ravel() for i in chosen)])
     largest = np.max(np.abs(buffer), initial=np.longdouble(0))
@@ -126,7 +140,7 @@ def _clip_by_p_norm(
         # If the sum of powers is exact in this format and has an exact root, use this root.
         powers = np.sum(np.abs(buffer) ** np.longdouble(norm_type))
         total = np.sqrt(powers) if norm_type == 2 else powers ** (1 / np.longdouble(norm_type))
-    total = np.float64(total)
+    total = np.longdouble(np.float64(total))
     if error_if_nonfinite and not np.isfinite(total):
         message = f"the total norm is {total}"
         raise FloatingPointError(message)
@@ -140,39 +154,29 @@ def _clip_by_p_norm(
     return results, total
 
 
-def _clip_in_long_double(
-    grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool], norm_type: float = 2.0
-) -> tuple[Gradients, Any]:
-    """Clip and return the norm in long double."""
-    results, total = _clip_by_p_norm(grads, clip_norm=clip_norm, need_clip=need_clip, norm_type=norm_type)
-    return results, np.longdouble(total)
-
-
 def _clip_finite_norms_only(
     grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool]
 ) -> tuple[Gradients, float]:
     """Clip, and raise for every norm that is not finite, because the function has no option for that."""
-    clip = _make_global_norm_function(next(iter(NORMS.values())), next(iter(SCALINGS.values())))
+    clip = make_global_norm_function(next(iter(NORMS.values())), next(iter(SCALINGS.values())))
     results, total = clip(grads, clip_norm=clip_norm, need_clip=need_clip, error_if_nonfinite=True)
     return list(results), total
 
 
-#: The ways to compute norms and to scale in clips by averages and per example.
-WAYS_OF_OTHERS = (("exact_sum", "branch"), ("long_double", "least_coefficient"), ("exact_sum", "larger_divisor"))
-
-
 def _list_averages() -> Iterator[Right]:
-    """Yield clips by averages, each with a division of the norm and with a multiplication of the threshold."""
+    """Yield clips by averages, which divide the norm or multiply the threshold."""
     for operation, power in (("clip_by_block_rms", 0.5), ("clip_by_average_norm", 1.0)):
-        for norm, how in WAYS_OF_OTHERS:
-            for divides in (True, False):
-                clip = _make_average_function(NORMS[norm], SCALINGS[how], power, divides=divides)
-                yield Right(f"{norm}-{how}-{'quotient' if divides else 'product'}", clip, operation)
+        for name, norm, how in (
+            ("quotient", "long_double", "least_coefficient"),
+            ("product", "three_ranges", "larger_divisor"),
+        ):
+            clip = _make_average_function(NORMS[norm], SCALINGS[how], power, divides=name == "quotient")
+            yield Right(f"{norm}-{how}-{name}", clip, operation)
 
 
 def _make_average_function(norm: Norm, scale: Scaling, power: float, *, divides: bool) -> Callable[..., Any]:
     def clip(grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool]) -> Gradients:
-        clip_norm = _read_threshold(clip_norm)
+        clip_norm = read_threshold(clip_norm)
         results = list(grads)
         for i, grad in enumerate(grads):
             if grad is None or not need_clip[i]:
@@ -184,22 +188,9 @@ def _make_average_function(norm: Norm, scale: Scaling, power: float, *, divides:
     return clip
 
 
-def _make_example_function(norm: Norm, scale: Scaling) -> Callable[..., Any]:
-    def clip(grads: Gradients, *, clip_norm: float) -> Gradients:
-        clip_norm = _read_threshold(clip_norm)
-        sums = [np.zeros(grad.shape[1:]) for grad in grads]
-        for number in range(len(grads[0])):
-            example = [np.asarray(grad[number]) for grad in grads]
-            size = norm(example)
-            sums = [total + scale(one, clip_norm, size) for total, one in zip(sums, example, strict=True)]
-        return [np.asarray(total, grad.dtype) for total, grad in zip(sums, grads, strict=True)]
-
-    return clip
-
-
 def _clip_all_examples_at_once(grads: Gradients, *, clip_norm: float, layers: str | None = None) -> Gradients:
     """Clip all examples in one go: a matrix holds the coefficient of each gradient of each example."""
-    clip_norm = _read_threshold(clip_norm)
+    clip_norm = read_threshold(clip_norm)
     matrices = [grad.astype(np.longdouble).reshape(len(grad), -1) for grad in grads]
     squares = np.stack([np.sum(np.square(one), axis=1) for one in matrices])
     sizes = np.array([one.shape[1] if layers == "by size" else 1 for one in matrices], np.longdouble)
@@ -210,34 +201,11 @@ def _clip_all_examples_at_once(grads: Gradients, *, clip_norm: float, layers: st
     return [np.asarray(one.reshape(grad.shape[1:]).astype(grad.dtype)) for one, grad in zip(sums, grads, strict=True)]
 
 
-def _make_unitwise_function(norm: Norm, scale: Scaling) -> Callable[..., Any]:
-    def clip(
-        grads: Gradients,
-        *,
-        clip_factor: float,
-        parameters: Gradients,
-        need_clip: Sequence[bool],
-        eps: float = 1e-3,
-    ) -> Gradients:
-        clip_factor = _read_threshold(clip_factor)
-        results = list(grads)
-        for i, (grad, weight) in enumerate(zip(grads, parameters, strict=True)):
-            if grad is None or not need_clip[i]:
-                continue
-            units, weights = ([grad], [weight]) if grad.ndim < 2 else (list(grad), list(weight))
-            limits = [clip_factor * max(norm([one]), eps) for one in weights]
-            scaled = [scale(unit, limit, norm([unit])) for unit, limit in zip(units, limits, strict=True)]
-            results[i] = scaled[0] if grad.ndim < 2 else np.stack(scaled)
-        return results
-
-    return clip
-
-
 def _clip_all_units_at_once(
     grads: Gradients, *, clip_factor: float, parameters: Gradients, need_clip: Sequence[bool], eps: float = 1e-3
 ) -> Gradients:
     """Clip all units of a tensor in one computation, in long double."""
-    clip_factor = _read_threshold(clip_factor)
+    clip_factor = read_threshold(clip_factor)
     results = list(grads)
     for i, grad in enumerate(grads):
         if grad is None or not need_clip[i]:
@@ -258,23 +226,19 @@ def _list_right() -> Iterator[Right]:
     for number, (name, norm) in enumerate(NORMS.items()):
         # Each norm gets two partners, so that each way of scaling meets more than one norm.
         for function, operation, partner in (
-            (_make_own_norm_function, "clip_by_norm", number),
-            (_make_global_norm_function, "clip_by_global_norm", 3 * number + 1),
+            (make_own_norm_function, "clip_by_norm", number),
+            (make_global_norm_function, "clip_by_global_norm", 3 * number + 1),
         ):
             how, scale = scalings[partner % len(scalings)]
             in_place = True if how.startswith("in_place") else None
             yield Right(f"{name}-{how}", function(norm, scale), operation, in_place, name in GROWING)
     for name, limit in LIMITS.items():
-        yield Right(name, _make_value_function(limit), "clip_by_value", True if name.startswith("in_place") else None)
-    yield Right("p_norms_of_one_buffer", _clip_by_p_norm, "clip_by_global_norm")
-    yield Right("p_norms_in_long_double", _clip_in_long_double, "clip_by_global_norm")
+        yield Right(name, make_value_function(limit), "clip_by_value", True if name.startswith("in_place") else None)
+    yield Right("p_norms_in_long_double", _clip_by_p_norm, "clip_by_global_norm")
     yield Right("finite_norms_only", _clip_finite_norms_only, "clip_by_global_norm")
     for base in EVERY:
         yield Right(f"steps-{base.short}", base(), base.operation, False)
     yield from _list_averages()
-    for norm, how in WAYS_OF_OTHERS:
-        yield Right(f"{norm}-{how}", _make_example_function(NORMS[norm], SCALINGS[how]), "clip_per_example")
-        yield Right(f"{norm}-{how}", _make_unitwise_function(NORMS[norm], SCALINGS[how]), "clip_unitwise")
     yield Right("all_examples_at_once", _clip_all_examples_at_once, "clip_per_example")
     yield Right("all_units_at_once", _clip_all_units_at_once, "clip_unitwise")
 

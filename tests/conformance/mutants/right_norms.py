@@ -6,7 +6,6 @@ Exactness matters at the threshold, where only one answer is right.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -39,35 +38,22 @@ def _guard(tensors: Sequence[Array], compute_finite: Callable[[Array], float]) -
     return compute_finite(values) if np.isfinite(values).all() else math.inf
 
 
-def _scale_and_add(tensors: Sequence[Array], add_squares: Callable[[Array], float]) -> float:
-    """Scale the elements by a power of two, so that no square leaves the range, and add their squares."""
-
-    def compute_finite(values: Array) -> float:
-        exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
-        return multiply_by_power_of_two(math.sqrt(float(add_squares(np.ldexp(values, -exponent)))), exponent)
-
-    return _guard(tensors, compute_finite)
-
-
-def _add_blocks(unit: Array) -> float:
-    """Add the squares block by block, then add the sums of the blocks."""
-    blocks = np.pad(unit, (0, -unit.size % 512)).reshape(-1, 512)
-    return float(np.sum(np.einsum("ij,ij->i", blocks, blocks)))
-
-
-#: Ways to add the squares of elements of at most 1.
-SUMS: dict[str, Callable[[Array], float]] = {
-    "exact_sum": lambda unit: math.fsum(unit * unit),
-    "dot_product": lambda unit: unit @ unit,
-    "rows_of_blocks": _add_blocks,
-}
-NORMS |= {name: functools.partial(_scale_and_add, add_squares=add_squares) for name, add_squares in SUMS.items()}
-
-
 @_register
 def long_double(tensors: Sequence[Array]) -> float:
     """Square in the platform's widest format, whose exponent range holds the squares of every float64."""
     return float(np.sqrt(sum((np.sum(np.square(t.astype(np.longdouble))) for t in tensors), np.longdouble(0))))
+
+
+@_register
+def dot_product(tensors: Sequence[Array]) -> float:
+    """Scale the elements by a power of two, so that no square leaves the range, and call the library's product."""
+
+    def compute_finite(values: Array) -> float:
+        exponent = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1]
+        unit = np.ldexp(values, -exponent)
+        return multiply_by_power_of_two(math.sqrt(float(unit @ unit)), exponent)
+
+    return _guard(tensors, compute_finite)
 
 
 @_register
@@ -95,17 +81,6 @@ def three_ranges(tensors: Sequence[Array]) -> float:
         return float(np.sqrt(sum(parts, np.longdouble(0))))
 
     return _guard(tensors, compute_finite)
-
-
-@_register
-def folded(tensors: Sequence[Array]) -> float:
-    """Add the tensors' sums of squares one after another."""
-
-    def add_tensor(total: np.longdouble, tensor: Array) -> np.longdouble:
-        wide = np.asarray(tensor, np.longdouble).ravel()
-        return np.longdouble(total + np.vdot(wide, wide))
-
-    return float(np.sqrt(functools.reduce(add_tensor, tensors, np.longdouble(0))))
 
 
 @_register

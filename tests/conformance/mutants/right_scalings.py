@@ -49,14 +49,6 @@ def larger_divisor(grad: Array, clip_norm: float, norm: float) -> Array:
 
 
 @_register
-def divide_first(grad: Array, clip_norm: float, norm: float) -> Array:
-    """Divide by the norm before multiplying, in a format with a wide enough range."""
-    if norm <= clip_norm:
-        return grad
-    return np.asarray(grad.astype(np.longdouble) / np.longdouble(norm) * np.longdouble(clip_norm)).astype(grad.dtype)
-
-
-@_register
 def where_form(grad: Array, clip_norm: float, norm: float) -> Array:
     """Compute both branches and select one."""
     divisor = np.longdouble(norm if norm else 1.0)
@@ -70,17 +62,4 @@ def in_place(grad: Array, clip_norm: float, norm: float) -> Array:
     """Write the result into the gradient."""
     if not norm <= clip_norm:
         grad[...] = grad.astype(np.longdouble) * np.longdouble(clip_norm) / np.longdouble(norm)
-    return grad
-
-
-@_register
-def in_place_by_powers(grad: Array, clip_norm: float, norm: float) -> Array:
-    """Write the result into the gradient, with mantissas and exponents computed separately."""
-    if norm <= clip_norm:
-        return grad
-    if not math.isfinite(norm):
-        grad[...] = grad * grad.dtype.type(clip_norm / norm)
-        return grad
-    (above, up), (below, down) = math.frexp(clip_norm), math.frexp(norm)
-    grad[...] = np.ldexp(grad.astype(np.float64) * (above / below / 2), up - down + 1)
     return grad

@@ -15,7 +15,6 @@ import numpy as np
 
 __all__ = [
     "EVERY",
-    "OTHERS",
     "Array",
     "ByAverage",
     "ByAverageNorm",
@@ -74,18 +73,13 @@ class ClipFunction:
         """Return the result for one included gradient; here, the right `result`."""
         return result
 
-    def leave(self, grad: Array) -> Any:
-        """Return the result for one excluded gradient."""
-        return grad
-
     def answer(self, grads: Gradients, need_clip: Sequence[bool], results: Gradients) -> Any:
         """Return the answer for the whole list; here, the right `results`."""
         return results
 
     def clip_all(self, grads: Gradients, need_clip: Sequence[bool], clip_one: Callable[[int], Array]) -> Any:
         """Clip the included gradients and leave the others."""
-        pairs = zip(grads, need_clip, strict=False)
-        results = [grad if grad is None or flag else self.leave(grad) for grad, flag in pairs]
+        results = list(grads)
         for i in self.select_included(grads, need_clip):
             results[i] = self.hand_back(grads[i], clip_one(i))
         return self.answer(grads, need_clip, results)
@@ -132,7 +126,7 @@ class NormFunction(ClipFunction):
         if error_if_nonfinite:
             self.refuse_nonfinite(grads, norms)
         results = self.clip_all(grads, need_clip, lambda i: self.clip(grads[i], clip_norm, norms[i]))
-        return self.finish(results, self.choose_total(norms), clip_norm)
+        return self.finish(results, norms[0] if norms else 0.0, clip_norm)
 
     def check(self, clip_norm: float) -> None:
         """Refuse a negative threshold."""
@@ -150,7 +144,7 @@ class NormFunction(ClipFunction):
 
     def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
         """Return the norm of all elements of some tensors."""
-        values = self.take_magnitudes(self.join(tensors))
+        values = np.abs(self.join(tensors))
         largest = float(np.max(values, initial=0.0))
         if p == math.inf or largest == 0 or not math.isfinite(largest):
             return largest
@@ -160,10 +154,6 @@ class NormFunction(ClipFunction):
     def join(self, tensors: Sequence[Array]) -> Array:
         """Return all elements of some tensors as one float64 vector."""
         return np.concatenate([np.zeros(0), *(tensor.astype(np.float64).ravel() for tensor in tensors)])
-
-    def take_magnitudes(self, values: Array) -> Array:
-        """Return the magnitudes of the elements."""
-        return np.abs(values)
 
     def sum_powers(self, values: Array, p: float) -> float:
         """Return the sum of the magnitudes raised to the power p."""
@@ -196,10 +186,6 @@ class NormFunction(ClipFunction):
         if not math.isfinite(norm):
             return grad.astype(np.float64) * (clip_norm / norm)
         return scale_by_quotient(grad, clip_norm, norm)
-
-    def choose_total(self, norms: Sequence[float]) -> float:
-        """Return the total norm, which is 0 if nothing is included."""
-        return norms[0] if norms else 0.0
 
     def finish(self, results: Any, total: float, clip_norm: float) -> Any:
         """Return the final answer."""
@@ -291,7 +277,7 @@ class ByExample(NormFunction):
     def clip_example(self, grads: Gradients, clip_norm: float, layers: str | None) -> Any:
         """Return the clipped gradients of an example, which may be clipped by layers."""
         if layers is not None:
-            limits = [clip_norm * self.divide_threshold(share) for share in self.list_shares(grads, layers)]
+            limits = [clip_norm * math.sqrt(share) for share in self.list_shares(grads, layers)]
             return [self.clip_example([one], limit, None)[0] for one, limit in zip(grads, limits, strict=True)]
         return super().__call__(grads, clip_norm=clip_norm, need_clip=[True] * len(grads))
 
@@ -299,10 +285,6 @@ class ByExample(NormFunction):
         """Return the share of each layer: in the number of layers, or in the number of elements."""
         sizes = [1 if layers == "equal" else grad.size for grad in grads]
         return [size / max(sum(sizes), 1) for size in sizes]
-
-    def divide_threshold(self, share: float) -> float:
-        """Return the factor that makes a layer's threshold from the whole threshold."""
-        return math.sqrt(share)
 
     def split(self, grads: Gradients) -> list[Gradients]:
         """Return the gradients of each example."""
@@ -336,9 +318,8 @@ class ByUnit(NormFunction):
         every = [self.split(grad) for grad in grads]
         units = [unit for parts in every for unit in parts]
         flags = [flag for parts, flag in zip(every, need_clip, strict=True) for _ in parts]
-        self.weights = [
-            unit for grad, weight in zip(grads, parameters, strict=True) for unit in self.pair(grad, weight)
-        ]
+        pairs = zip(grads, parameters, strict=True)
+        self.weights = [unit for grad, weight in pairs for unit in self.split(None if grad is None else weight)]
         self.least = eps
         clipped = super().__call__(units, clip_norm=clip_factor, need_clip=flags)
         if len(clipped) != len(units):
@@ -349,10 +330,6 @@ class ByUnit(NormFunction):
     def split(self, grad: Array | None) -> list[Any]:
         """Return the units of a gradient, or of a parameter: the rows of an array with several axes."""
         return [grad] if grad is None or grad.ndim < 2 else list(grad)
-
-    def pair(self, grad: Array | None, weight: Array | None) -> list[Any]:
-        """Return the parameter of each unit of a gradient."""
-        return self.split(None if grad is None else weight)
 
     def join_units(self, grad: Array | None, units: list[Any]) -> Any:
         """Return a gradient from its units."""
@@ -374,7 +351,5 @@ class ByUnit(NormFunction):
         return norm / weight if weight else norm * math.inf if norm else norm
 
 
-#: The operations beside the three main ones.
-OTHERS: tuple[type[ClipFunction], ...] = (ByBlockRms, ByAverageNorm, ByExample, ByUnit)
-#: All operations.
-EVERY: tuple[type[ClipFunction], ...] = (ByValue, ByNorm, ByGlobalNorm, *OTHERS)
+#: The functions of all operations.
+EVERY: tuple[type[ClipFunction], ...] = (ByValue, ByNorm, ByGlobalNorm, ByBlockRms, ByAverageNorm, ByExample, ByUnit)

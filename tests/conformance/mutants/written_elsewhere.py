@@ -1,22 +1,28 @@
 """Define wrong functions as people write them for themselves: whole functions on NumPy arrays, with one mistake each.
 
-No function is made from the steps of the mutants. Each names the causes that a finding may name for it. `unexplained`
-stands among them if no cause of the catalogue is right for the mistake, or only one that says less than the truth.
+No function is made from the steps of the mutants: what is right in them comes from the right functions. Each names the
+causes that a finding may name for it. `unexplained` stands among them if no cause of the catalogue is right for the
+mistake, or only one that says less than the truth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .right import Limit, make_global_norm_function, make_own_norm_function, make_value_function, read_threshold
+from .right_norms import long_double as norm2
+from .right_scalings import Scaling
+from .right_scalings import branch as shrink
+
 __all__ = ["ELSEWHERE", "Elsewhere"]
 
 Function = Callable[..., Any]
-Norm = Callable[[list[Any]], Any]
-Scale = Callable[[Any, Any, Any], Any]
+#: A function that returns the norm of some gradients, or a number in its place.
+Measure = Callable[[Sequence[Any]], Any]
 
 
 @dataclass(frozen=True)
@@ -27,17 +33,16 @@ class Elsewhere:
     operation: str
     function: Function
     causes: tuple[str, ...]
-    in_place: bool | None = None
 
 
 ELSEWHERE: list[Elsewhere] = []
 
 
-def _add(operation: str, name: str, function: Function, *causes: str, in_place: bool | None = None) -> None:
-    ELSEWHERE.append(Elsewhere(f"{operation} {name}", operation, function, causes, in_place))
+def _add(operation: str, name: str, function: Function, *causes: str) -> None:
+    ELSEWHERE.append(Elsewhere(f"{operation} {name}", operation, function, causes))
 
 
-# The parts that most people write alike. Long doubles hold the squares of all gradients.
+# The parts that most people write alike.
 
 
 def wide(array: Any) -> Any:
@@ -45,74 +50,41 @@ def wide(array: Any) -> Any:
     return np.asarray(array, np.longdouble)
 
 
-def norm2(arrays: list[Any]) -> Any:
-    """Return the Euclidean norm of all elements."""
-    return np.sqrt(sum((np.sum(np.square(wide(a))) for a in arrays), np.longdouble(0)))
-
-
-def norm_p(arrays: list[Any], p: float) -> Any:
+def norm_p(arrays: Sequence[Any], p: float) -> Any:
     """Return the norm of order p."""
     return sum((np.sum(np.abs(wide(a)) ** p) for a in arrays), np.longdouble(0)) ** (1 / np.longdouble(p))
 
 
-def shrink(g: Any, c: Any, n: Any) -> Any:
-    """Return the gradient scaled down to the threshold, in its dtype."""
-    if n <= c:
-        return g.copy()
-    return np.asarray(wide(g) * (np.longdouble(c) / n) if np.isfinite(n) else wide(g) * (c / n)).astype(g.dtype)
-
-
-def check(c: float) -> None:
-    """Refuse a threshold that is negative or NaN."""
-    if not c >= 0:
-        message = "the threshold must not be negative"
-        raise ValueError(message)
-
-
-def count(arrays: list[Any]) -> int:
+def count(arrays: Sequence[Any]) -> int:
     """Return the number of elements."""
     return max(sum(np.size(a) for a in arrays), 1)
 
 
-def by_global(norm: Norm = norm2, scale: Scale = shrink) -> Function:
-    """Return a clip by global norm with another norm or another scaling."""
+def by_global(norm: Measure = norm2, scale: Scaling = shrink) -> Function:
+    """Return a clip by global norm with another norm or another scaling. It returns no norm."""
+    function = make_global_norm_function(norm, scale)
 
     def clip(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
-        grads = list(grads)
-        check(clip_norm)
-        n = norm([g for g, k in zip(grads, need_clip, strict=True) if g is not None and k])
-        return [g if g is None or not k else scale(g, clip_norm, n) for g, k in zip(grads, need_clip, strict=True)]
+        return function(list(grads), clip_norm=clip_norm, need_clip=need_clip)[0]
 
     return clip
 
 
-def by_own(norm: Norm = norm2, scale: Scale = shrink) -> Function:
-    """Return a clip by norm with another norm or another scaling."""
-
-    def clip(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
-        check(clip_norm)
-        pairs = zip(list(grads), need_clip, strict=True)
-        return [g if g is None or not k else scale(g, clip_norm, norm([g])) for g, k in pairs]
-
-    return clip
+def keep_dtype(limit: Limit) -> Limit:
+    """Return a function that limits elements and keeps the dtype."""
+    return lambda g, low, high: np.asarray(limit(g, low, high)).astype(g.dtype)
 
 
-def by_value(change: Callable[[Any, float, float], Any]) -> Function:
-    """Return a clip by value with another change of each gradient."""
-
-    def clip(grads: Any, *, max: float, min: float | None = None, need_clip: Any) -> Any:
-        low = -max if min is None else min
-        pairs = zip(list(grads), need_clip, strict=True)
-        return [g if g is None or not k else np.asarray(change(g, low, max)).astype(g.dtype) for g, k in pairs]
-
-    return clip
+def measure_included(grads: list[Any], need_clip: Any) -> Any:
+    """Return the global norm of the included gradients."""
+    return norm2([g for g, k in zip(grads, need_clip, strict=True) if g is not None and k])
 
 
 GLOBAL, NORM, VALUE, RMS = "clip_by_global_norm", "clip_by_norm", "clip_by_value", "clip_by_block_rms"
 AVERAGE, EXAMPLE, UNIT = "clip_by_average_norm", "clip_per_example", "clip_unitwise"
 
 #: Other norms: the operation, what is wrong, the causes, and the norm of some gradients.
-NORMS: list[tuple[str, str, str, Norm]] = [
+NORMS: list[tuple[str, str, str, Measure]] = [
     (GLOBAL, "by the sum of magnitudes", "other-order", lambda a: norm_p(a, 1)),
     (GLOBAL, "adds 1e-6 inside the root", "eps-under-root", lambda a: np.sqrt(norm2(a) ** 2 + np.longdouble(1e-6))),
     (GLOBAL, "by the magnitude of the sum", "signed-powers", lambda a: abs(sum(np.sum(wide(x)) for x in a))),
@@ -121,19 +93,12 @@ NORMS: list[tuple[str, str, str, Norm]] = [
     (GLOBAL, "counts one less", "mean-of-squares count-off-by-one", lambda a: norm2(a) / np.sqrt(max(count(a) - 1, 1))),
     (GLOBAL, "averages the norms", "mean-of-norms", lambda a: sum(norm2([x]) for x in a) / max(len(a), 1)),
     (GLOBAL, "divides the norm by the number of gradients", "norm-divided", lambda a: norm2(a) / max(len(a), 1)),
-    (GLOBAL, "divides the norm by its root", "norm-divided", lambda a: norm2(a) / max(len(a), 1) ** 0.5),
     (GLOBAL, "measures the first only", "gradients-left-out", lambda a: norm2(a[:1])),
     (
         GLOBAL,
         "sums in float32",
         "narrower-arithmetic squares-overflow",
         lambda a: np.longdouble(np.sqrt(np.float32(sum(np.sum(np.square(wide(x))) for x in a)))),
-    ),
-    (
-        GLOBAL,
-        "converts to float16 for the norm",
-        "narrower-arithmetic squares-overflow",
-        lambda a: norm2([np.asarray(x).astype(np.float16) for x in a]),
     ),
     (
         NORM,
@@ -149,7 +114,6 @@ NORMS: list[tuple[str, str, str, Norm]] = [
         lambda a: np.linalg.norm(a[0], 2) if a[0].ndim == 2 and a[0].size else norm2(a),
     ),
     (RMS, "counts one less", "count-off-by-one", lambda a: norm2(a) / np.sqrt(max(count(a) - 1, 1))),
-    (RMS, "counts one more", "count-off-by-one", lambda a: norm2(a) / np.sqrt(count(a) + 1)),
     (RMS, "divides by the count", "other-average", lambda a: norm2(a) / count(a)),
     (RMS, "counts the rows", "count-of-axis", lambda a: norm2(a) / np.sqrt(max(len(np.atleast_1d(a[0])), 1))),
     (
@@ -165,10 +129,11 @@ NORMS: list[tuple[str, str, str, Norm]] = [
     (AVERAGE, "takes no root", "no-root other-average unexplained", lambda a: norm2(a) ** 2 / count(a)),
 ]
 for operation, name, causes, norm in NORMS:
-    _add(operation, name, by_global(norm) if operation == GLOBAL else by_own(norm), *causes.split())
+    clip = by_global(norm) if operation == GLOBAL else make_own_norm_function(norm, shrink)
+    _add(operation, name, clip, *causes.split())
 
 #: Other scalings: the operation, what is wrong, the causes, and the result for a gradient, a threshold and a norm.
-SCALINGS: list[tuple[str, str, str, Scale]] = [
+SCALINGS: list[tuple[str, str, str, Scaling]] = [
     (GLOBAL, "halves", "multiple", lambda g, c, n: shrink(g, c, n) if n <= c else shrink(g, c / 2, n)),
     (GLOBAL, "loses the signs", "signs-lost", lambda g, c, n: np.abs(shrink(g, c, n))),
     (
@@ -184,12 +149,6 @@ SCALINGS: list[tuple[str, str, str, Scale]] = [
         lambda g, c, n: shrink(g, int(c) if np.isfinite(c) else c, n),
     ),
     (GLOBAL, "flips the signs", "sign-flipped", lambda g, c, n: shrink(g, c, n) if n <= c else -shrink(g, c, n)),
-    (
-        GLOBAL,
-        "starts at twice the threshold",
-        "threshold-tolerance not-clipped",
-        lambda g, c, n: g.copy() if n <= 2 * c else shrink(g, c, n),
-    ),
     (
         GLOBAL,
         "uses isclose",
@@ -226,10 +185,11 @@ SCALINGS: list[tuple[str, str, str, Scale]] = [
     (NORM, "leaves matrices", "not-clipped unexplained", lambda g, c, n: g.copy() if g.ndim > 1 else shrink(g, c, n)),
 ]
 for operation, name, causes, scale in SCALINGS:
-    _add(operation, name, by_global(scale=scale) if operation == GLOBAL else by_own(scale=scale), *causes.split())
+    clip = by_global(scale=scale) if operation == GLOBAL else make_own_norm_function(norm2, scale)
+    _add(operation, name, clip, *causes.split())
 
 #: Other clips by value: what is wrong, the causes, and the result for a gradient and its bounds.
-VALUES: list[tuple[str, str, Callable[[Any, float, float], Any]]] = [
+VALUES: list[tuple[str, str, Limit]] = [
     ("below only", "value-one-sided", lambda g, low, _: np.maximum(g, low)),
     ("takes the magnitude", "signs-lost", lambda g, low, high: np.clip(np.abs(g), low, high)),
     ("ignores the lower bound", "value-bounds-mirrored", lambda g, _, high: np.clip(g, -high, high)),
@@ -247,58 +207,36 @@ VALUES: list[tuple[str, str, Callable[[Any, float, float], Any]]] = [
     ),
 ]
 for name, causes, limit in VALUES:
-    _add(VALUE, name, by_value(limit), *causes.split())
+    _add(VALUE, name, make_value_function(keep_dtype(limit)), *causes.split())
 
 
 # Another threshold.
 
 
-def budget(power: float) -> Function:
-    """Return a clip by global norm that gives each gradient a part of the threshold, by their number."""
-
-    def clip(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
-        grads = list(grads)
-        check(clip_norm)
-        mine = [i for i, (g, k) in enumerate(zip(grads, need_clip, strict=True)) if g is not None and k]
-        part = clip_norm / np.longdouble(max(len(mine), 1)) ** power
-        return [shrink(g, part, norm2([g])) if i in mine else g for i, g in enumerate(grads)]
-
-    return clip
+def budget(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
+    """Clip by norm, and give each gradient an equal part of the threshold."""
+    grads = list(grads)
+    number = sum(g is not None and bool(k) for g, k in zip(grads, need_clip, strict=True))
+    clip = make_own_norm_function(norm2, shrink)
+    return clip(grads, clip_norm=clip_norm / max(number, 1), need_clip=need_clip)
 
 
-_add(GLOBAL, "each by its own norm and a K-th of the threshold", budget(1), "threshold-divided")
-_add(GLOBAL, "each by its own norm and a root of the threshold", budget(0.5), "threshold-divided")
+_add(GLOBAL, "each by its own norm and a K-th of the threshold", budget, "threshold-divided")
 
 
-def rows(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
+def scale_rows(g: Any, c: float, n: float) -> Any:
     """Clip each row of a matrix by its own norm."""
-    check(clip_norm)
-
-    def one(g: Any) -> Any:
-        if g.ndim < 2:
-            return shrink(g, clip_norm, norm2([g]))
-        n = np.sqrt(np.sum(np.square(wide(g)), axis=-1, keepdims=True))
-        with np.errstate(all="ignore"):
-            return np.where(n <= clip_norm, wide(g), wide(g) * (clip_norm / n)).astype(g.dtype)
-
-    return [g if g is None or not k else one(g) for g, k in zip(list(grads), need_clip, strict=True)]
+    if g.ndim < 2:
+        return shrink(g, c, n)
+    each = np.sqrt(np.sum(np.square(wide(g)), axis=-1, keepdims=True))
+    with np.errstate(all="ignore"):
+        return np.where(each <= c, wide(g), wide(g) * (c / each)).astype(g.dtype)
 
 
-_add(NORM, "each row alone", rows, "norm-of-rows", "unexplained")
+_add(NORM, "each row alone", make_own_norm_function(norm2, scale_rows), "norm-of-rows", "unexplained")
 
 
 # Inputs, results and forms.
-
-
-def scales_excluded(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
-    """Scale excluded gradients, too."""
-    grads = list(grads)
-    check(clip_norm)
-    n = norm2([g for g, k in zip(grads, need_clip, strict=True) if g is not None and k])
-    return [g if g is None else shrink(g, clip_norm, n) for g in grads]
-
-
-_add(GLOBAL, "scales the excluded", scales_excluded, "excluded-changed")
 
 
 def around(change: Callable[[list[Any]], Any]) -> Function:
@@ -317,53 +255,30 @@ def concatenate(results: list[Any]) -> Any:
 
 _add(GLOBAL, "joins", around(concatenate), "malformed", "count-changed")
 _add(GLOBAL, "returns a dict", around(lambda r: dict(enumerate(r))), "malformed")
-_add(
-    GLOBAL,
-    "replaces NaN",
-    lambda grads, *, clip_norm, need_clip: by_global()(
-        [None if g is None else np.nan_to_num(g) for g in grads], clip_norm=clip_norm, need_clip=need_clip
-    ),
-    "nonfinite-silent",
-    "excluded-changed",
-)
 
 
-def make_late() -> Function:
-    """Return a clip by the norm of the call before."""
-    last: list[Any] = []
+def make_late() -> Measure:
+    """Return a function that measures the norm, and returns the one of the call before."""
+    norms: list[float] = []
 
-    def clip(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
-        grads = list(grads)
-        check(clip_norm)
-        n = norm2([g for g, k in zip(grads, need_clip, strict=True) if g is not None and k])
-        used = last[-1] if last else n
-        last[:] = [n]
-        return [g if g is None or not k else shrink(g, clip_norm, used) for g, k in zip(grads, need_clip, strict=True)]
+    def norm(arrays: Any) -> float:
+        norms.append(norm2(arrays))
+        return norms[-2:][0]
 
-    return clip
+    return norm
 
 
-_add(GLOBAL, "by the norm of the call before", make_late(), "unexplained")
+_add(GLOBAL, "by the norm of the call before", by_global(make_late()), "unexplained")
 
 
-def report(change: Callable[[Any, float], Any]) -> Function:
-    """Return a clip by global norm that also returns a norm."""
-
-    def clip(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
-        grads = list(grads)
-        n = norm2([g for g, k in zip(grads, need_clip, strict=True) if g is not None and k])
-        return by_global()(grads, clip_norm=clip_norm, need_clip=need_clip), float(change(n, clip_norm))
-
-    return clip
+def reports_coefficient(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
+    """Return the coefficient in place of the norm."""
+    n = measure_included(list(grads), need_clip)
+    results = by_global()(grads, clip_norm=clip_norm, need_clip=need_clip)
+    return results, min(1.0, clip_norm / n) if n else 1.0
 
 
-_add(
-    GLOBAL,
-    "reports the coefficient",
-    report(lambda n, c: min(1.0, c / n) if n else 1.0),
-    "unexplained",
-    "coefficient-returned",
-)
+_add(GLOBAL, "reports the coefficient", reports_coefficient, "unexplained", "coefficient-returned")
 
 
 # Special numbers.
@@ -372,12 +287,10 @@ _add(
 def naive(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
     """Clip as the formula says, and refuse nothing."""
     grads = list(grads)
-    n = norm2([g for g, k in zip(grads, need_clip, strict=True) if g is not None and k])
+    pairs = zip(grads, need_clip, strict=True)
     with np.errstate(all="ignore"):
-        a = np.minimum(1, clip_norm / n)
-        return [
-            g if g is None or not k else (wide(g) * a).astype(g.dtype) for g, k in zip(grads, need_clip, strict=True)
-        ]
+        a = np.minimum(1, clip_norm / wide(measure_included(grads, need_clip)))
+        return [g if g is None or not k else (wide(g) * a).astype(g.dtype) for g, k in pairs]
 
 
 _add(
@@ -390,35 +303,21 @@ _add(
     "undefined-coefficient",
     "infinite-threshold-nan",
 )
-
-
-def negative(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
-    """Take the magnitude of the threshold."""
-    return by_global()(grads, clip_norm=abs(clip_norm), need_clip=need_clip)
-
-
-_add(GLOBAL, "accepts a negative threshold", negative, "negative-threshold")
 _add(RMS, "over all gradients", by_global(lambda a: norm2(a) / np.sqrt(count(a))), "norm-of-all", "unexplained")
 
 
 # Per example.
 
 
-def per_example(
-    add: Callable[[list[Any], float], Any], norm: Callable[[list[Any], int], Any] | None = None
-) -> Function:
-    """Return a clip per example with another sum or another norm."""
+def per_example(add: Callable[[list[Any]], Any]) -> Function:
+    """Return a clip per example with another sum."""
 
     def clip(grads: Any, *, clip_norm: float) -> Any:
-        check(clip_norm)
         grads = list(grads)
-        every = []
-        for e in range(len(grads[0])):
-            mine = [g[e] for g in grads]
-            every.append(
-                [shrink(np.asarray(x), clip_norm, norm(mine, i) if norm else norm2(mine)) for i, x in enumerate(mine)]
-            )
-        return [np.asarray(add([one[i] for one in every], clip_norm)).astype(g.dtype) for i, g in enumerate(grads)]
+        flags = [True] * len(grads)
+        examples = ([np.asarray(g[e]) for g in grads] for e in range(len(grads[0])))
+        every = [by_global()(example, clip_norm=clip_norm, need_clip=flags) for example in examples]
+        return [np.asarray(add([one[i] for one in every])).astype(g.dtype) for i, g in enumerate(grads)]
 
     return clip
 
@@ -426,19 +325,19 @@ def per_example(
 _add(
     EXAMPLE,
     "averages",
-    per_example(lambda parts, _: np.mean(np.stack([wide(p) for p in parts]), axis=0)),
+    per_example(lambda parts: np.mean(np.stack([wide(p) for p in parts]), axis=0)),
     "examples-averaged",
 )
 _add(
     EXAMPLE,
     "squeezes the sum",
-    per_example(lambda parts, _: np.squeeze(np.sum(np.stack(parts), axis=0))),
+    per_example(lambda parts: np.squeeze(np.sum(np.stack(parts), axis=0))),
     "shape-changed",
 )
 _add(
     EXAMPLE,
     "forgets the last",
-    per_example(lambda parts, _: np.sum(np.stack(parts[:-1] or parts), axis=0)),
+    per_example(lambda parts: np.sum(np.stack(parts[:-1] or parts), axis=0)),
     "unexplained",
     "examples-left-out",
     "gradients-zeroed",
@@ -447,37 +346,12 @@ _add(
 
 def clips_the_sum(grads: Any, *, clip_norm: float) -> Any:
     """Clip the sum over the examples."""
-    sums = [np.sum(wide(g), axis=0) for g in grads]
-    check(clip_norm)
-    n = norm2(sums)
-    return [np.asarray(shrink(np.asarray(s), clip_norm, n)).astype(g.dtype) for s, g in zip(sums, grads, strict=True)]
+    sums = [np.asarray(np.sum(wide(g), axis=0)) for g in grads]
+    clipped = by_global()(sums, clip_norm=clip_norm, need_clip=[True] * len(sums))
+    return [one.astype(g.dtype) for one, g in zip(clipped, grads, strict=True)]
 
 
 _add(EXAMPLE, "clips the sum", clips_the_sum, "examples-summed-first", "unexplained")
-
-
-def splits(power: float) -> Function:
-    """Return a clip per example by layers that divides the threshold by another power of their number."""
-
-    def clip(grads: Any, *, clip_norm: float, layers: str | None = None) -> Any:
-        check(clip_norm)
-        grads = list(grads)
-        results = []
-        for g in grads:
-            parts = []
-            for e in range(len(g)):
-                mine = [x[e] for x in grads]
-                if layers is None:
-                    parts.append(shrink(np.asarray(g[e]), clip_norm, norm2(mine)))
-                else:
-                    parts.append(shrink(np.asarray(g[e]), clip_norm / len(grads) ** power, norm2([g[e]])))
-            results.append(np.asarray(np.sum(np.stack(parts), axis=0)).astype(g.dtype))
-        return results
-
-    return clip
-
-
-_add(EXAMPLE, "gives each layer a K-th of the threshold", splits(1.0), "threshold-divided")
 
 
 # Unitwise.
@@ -487,7 +361,7 @@ def unitwise(norm: Callable[[Any, str], Any], limit: Callable[[Any, float], Any]
     """Return a unitwise clip with other norms of units, or another limit of their parameters' norms."""
 
     def clip(grads: Any, *, clip_factor: float, parameters: Any, need_clip: Any, eps: float = 1e-3) -> Any:
-        check(clip_factor)
+        read_threshold(clip_factor)
         results = []
         for g, w, k in zip(list(grads), parameters, need_clip, strict=True):
             if g is None or not k:
@@ -503,7 +377,7 @@ def unitwise(norm: Callable[[Any, str], Any], limit: Callable[[Any, float], Any]
 
 def measure_rows(x: Any, _: str) -> Any:
     """Return the norm of each row."""
-    return np.sqrt(np.sum(np.square(x), axis=tuple(range(1, x.ndim)) if x.ndim > 1 else None, keepdims=True))
+    return np.sqrt(np.sum(np.square(x), axis=tuple(range(1, x.ndim)) or None, keepdims=True))
 
 
 def measure_columns(x: Any, _: str) -> Any:
@@ -512,7 +386,6 @@ def measure_columns(x: Any, _: str) -> Any:
 
 
 _add(UNIT, "columns", unitwise(measure_columns), "other-units")
-_add(UNIT, "whole tensors", unitwise(lambda x, _: norm2([x])), "other-units")
 _add(UNIT, "has no eps", unitwise(measure_rows, lambda w, _: w), "unexplained", "eps-ignored")
 _add(
     UNIT,
@@ -520,16 +393,4 @@ _add(
     unitwise(lambda x, of: norm2([x]) if of == "parameter" else measure_rows(x, of)),
     "unexplained",
     "other-units",
-)
-_add(
-    UNIT,
-    "by the magnitude of the parameter's sum",
-    unitwise(
-        lambda x, of: (
-            measure_rows(x, of)
-            if of == "gradient"
-            else np.abs(np.sum(x, axis=tuple(range(1, x.ndim)) if x.ndim > 1 else None, keepdims=True))
-        )
-    ),
-    "unexplained",
 )

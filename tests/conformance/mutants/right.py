@@ -39,7 +39,6 @@ class Right:
     #: Whether the error of its norm grows with the number of elements. Then a result for large tensors is inaccurate,
     #: but not wrong.
     grows: bool = False
-    dtypes: tuple[str, ...] = ("float16", "float32", "float64")
 
 
 #: Norms with running sums: the library's products and norms.

@@ -1,7 +1,7 @@
 """Hold the table of mutants. A mutant is a right function of `steps.py` with one wrong step.
 
-Each judged rule needs one mutant. Add another one if at most three cells catch it, and the package `generated` does not
-make its kind. That package makes all others.
+Each judged rule needs one mutant, and each cause that people meet needs one that shows it. Add another one if it needs
+an ability, a dtype or circumstances that no other has. The package `generated` makes all others.
 """
 
 from __future__ import annotations

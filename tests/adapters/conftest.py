@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from frameworks import MODULES, TORCH_BASED, has_library, is_required
+from frameworks import MODULES, has_library, is_required
 
 MISSING = [name for name in MODULES if not (has_library(name) or is_required(name))]
 
 #: The test files that import a missing framework.
 collect_ignore = [f"test_{name.replace('-', '_')}.py" for name in MISSING]
-if set(TORCH_BASED) <= set(MISSING):
-    collect_ignore.append("test_torch_based.py")

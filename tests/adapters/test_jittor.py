@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Unsupported
+from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient
 from gradclip_adapters.frameworks.jittor import JittorAdapter
 
 ADAPTER = JittorAdapter()
@@ -40,31 +40,6 @@ def test_error_holds_no_time_and_no_folder() -> None:
         ADAPTER.call(call)
 
     assert "Failed reason" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("gradient", "text"),
-    [
-        (Gradient("g", Array.of(np.array(3.0, np.float32))), "at least one axis"),
-        (Gradient("g", Array.of(np.ones(2, np.float16))), "narrower dtypes"),
-        (Gradient("g", Array.of(np.ones(2, np.float32)), layout="strided"), "contiguous gradients"),
-        (Gradient("g", Array.of(np.ones((2, 1), np.float32)), rows=(0, 1), height=4), "row-sparse"),
-    ],
-)
-def test_gradient_that_jittor_does_not_have_is_unsupported(gradient: Gradient, text: str) -> None:
-    with pytest.raises(Unsupported, match=text):
-        ADAPTER.call(Call(SUBJECT.name, (gradient,), {"clip_norm": 1.0}))
-
-
-def test_calls_without_an_interface_are_unsupported() -> None:
-    (gradient,) = (Gradient("g", Array.of(np.ones(2, np.float32))),)
-    for gradients, options, text in (
-        ((), {}, "empty list"),
-        ((gradient, Gradient("h", gradient.array, same_as=0)), {}, "another gradient"),
-        ((gradient,), {"threads": 2}, "threads"),
-    ):
-        with pytest.raises(Unsupported, match=text):
-            ADAPTER.call(Call(SUBJECT.name, gradients, {"clip_norm": 1.0, **options}))
 
 
 def test_import_leaves_the_home_of_the_user_alone(tmp_path: Path) -> None:

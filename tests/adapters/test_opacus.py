@@ -18,7 +18,7 @@ import torch
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from opacus import GradSampleModule
-    from opacus.optimizers import DPOptimizer, DPPerLayerOptimizer
+    from opacus.optimizers import DPOptimizer
 
 from gradclip_adapters.frameworks.torch_based.opacus import OpacusAdapter
 from gradclip_adapters.frameworks.torch_based.parameters import read_array
@@ -55,25 +55,6 @@ def test_adapter_answers_like_a_training_step(dtype: Any, clip_norm: float) -> N
     assert list(reply.gradients) == list(map(read_array, clipped))
     assert list(reply.inputs or ()) == [gradient.array for gradient in gradients]
     assert torch.equal(clipped[0], examples[0].sum(0)) == (clip_norm > 1)
-
-
-def test_layers_get_their_shares_of_the_threshold() -> None:
-    # The norms are 5 and 10 in the first example, and 0.5 and 1 in the second.
-    examples = (torch.tensor([[3.0, 4.0], [0.3, 0.4]]), torch.tensor([[6.0, 0.0, 8.0] * 2, [0.6, 0.0, 0.8] * 2]))
-    gradients = tuple(Gradient(f"g{number}", read_array(one)) for number, one in enumerate(examples))
-
-    for layers, limits in (("equal", (2.0, 2.0)), ("by size", (2.0**0.5, 6.0**0.5))):
-        parameters = [torch.nn.Parameter(torch.zeros_like(one[0])) for one in examples]
-        for parameter, one in zip(parameters, examples, strict=True):
-            parameter.grad_sample = one.clone()
-        more = {"noise_multiplier": 0.0, "expected_batch_size": None, "loss_reduction": "sum"}
-        sgd = torch.optim.SGD(parameters, lr=1.0)
-        DPPerLayerOptimizer(sgd, max_grad_norm=list(limits), **more).pre_step()
-        reply = OpacusAdapter().call(Call(PER_LAYER, gradients, {"clip_norm": 8.0**0.5, "layers": layers}))
-
-        for got, parameter in zip(reply.gradients, parameters, strict=True):
-            assert got is not None
-            torch.testing.assert_close(torch.from_numpy(got.numpy()), parameter.grad)
 
 
 @pytest.mark.parametrize("others", [(), ([[3.0, -4.0]],)])

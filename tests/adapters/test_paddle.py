@@ -15,7 +15,6 @@ from gradclip_adapters.contract import (
     EntryPoint,
     FrameworkRaised,
     Gradient,
-    MissingDevice,
     Reply,
     Unsupported,
 )
@@ -51,12 +50,6 @@ CLIPPING = {
 }
 
 
-def test_missing_device_is_named() -> None:
-    with pytest.raises(MissingDevice, match="finds no device 'quantum' on this machine"):
-        PaddleAdapter("quantum")
-    assert ADAPTER.about().environment["device"] == "cpu"
-
-
 def get_name(subject: EntryPoint) -> str:
     """Return the name of an entry point, as the id of a test."""
     return subject.name
@@ -77,13 +70,6 @@ def read_values(arrays: tuple[Array | None, ...] | None) -> list[Any]:
     """Return the arrays as nested lists, and None for None."""
     assert arrays is not None
     return [None if array is None else array.numpy().tolist() for array in arrays]
-
-
-def test_about_gives_the_framework_and_its_device() -> None:
-    about = ADAPTER.about()
-
-    assert (about.framework, about.version) == ("Paddle", paddle.__version__)
-    assert about.environment["device"] == "cpu"
 
 
 def test_value_clip_in_a_static_program_gives_paddles_error() -> None:

@@ -54,9 +54,4 @@ ENTRY_POINTS = {
     "mindspore.ops.clip_by_value": partial(clip_by_value, run_eagerly),
     "mindspore.nn.ClipByNorm": partial(clip_each, run_eagerly),
 }
-COMPILED = {
-    "mindspore.ops.clip_by_norm": partial(clip_by_norm, mindspore.jit),
-    "mindspore.ops.clip_by_global_norm": partial(clip_by_global_norm, mindspore.jit),
-    "mindspore.ops.clip_by_value": partial(clip_by_value, mindspore.jit),
-    "mindspore.nn.ClipByNorm": partial(clip_each, mindspore.jit),
-}
+COMPILER = mindspore.jit

@@ -100,24 +100,4 @@ ENTRY_POINTS = {
         project_on_box, optax.projections.projection_box, jax.jit
     ),
 }
-COMPILED = {
-    "optax.clip[eager]": partial(transform, optax.clip, jax.jit),
-    "optax.clip_by_block_rms[eager]": partial(transform, optax.clip_by_block_rms, jax.jit),
-    "optax.clip_by_global_norm[eager]": partial(transform, optax.clip_by_global_norm, jax.jit),
-    "optax.adaptive_grad_clip[eager]": partial(transform, optax.adaptive_grad_clip, jax.jit),
-    "optax.clip_by_global_norm[eager, mask function]": partial(transform_masked, optax.clip_by_global_norm, jax.jit),
-    "optax.adaptive_grad_clip[eager, mask function]": partial(transform_masked, optax.adaptive_grad_clip, jax.jit),
-    "optax.per_example_global_norm_clip[eager]": partial(clip_examples, jax.jit),
-    "optax.per_example_layer_norm_clip[eager]": partial(clip_layers, jax.jit),
-    "optax.projections.projection_l2_ball[eager]": partial(project, optax.projections.projection_l2_ball, jax.jit),
-    "optax.projections.projection_linf_ball[eager]": partial(project, optax.projections.projection_linf_ball, jax.jit),
-    "optax.projections.projection_hypercube[eager]": partial(
-        project_on_hypercube, optax.projections.projection_hypercube, jax.jit
-    ),
-    "optax.projections.projection_box[eager, trees as bounds]": partial(
-        project_between_trees, optax.projections.projection_box, jax.jit
-    ),
-    "optax.projections.projection_box[eager, scalars as bounds]": partial(
-        project_on_box, optax.projections.projection_box, jax.jit
-    ),
-}
+COMPILER = jax.jit

@@ -19,10 +19,4 @@ ENTRY_POINTS = {
     "optax.per_example_global_norm_clip[eager, without 64 bits]": partial(clip_examples, run_eagerly),
     "optax.per_example_global_norm_clip[jit, without 64 bits]": partial(clip_examples, jax.jit),
 }
-COMPILED = {
-    "optax.clip[eager, without 64 bits]": partial(transform, optax.clip, jax.jit),
-    "optax.clip_by_block_rms[eager, without 64 bits]": partial(transform, optax.clip_by_block_rms, jax.jit),
-    "optax.clip_by_global_norm[eager, without 64 bits]": partial(transform, optax.clip_by_global_norm, jax.jit),
-    "optax.adaptive_grad_clip[eager, without 64 bits]": partial(transform, optax.adaptive_grad_clip, jax.jit),
-    "optax.per_example_global_norm_clip[eager, without 64 bits]": partial(clip_examples, jax.jit),
-}
+COMPILER = jax.jit

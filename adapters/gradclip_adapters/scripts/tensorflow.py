@@ -51,10 +51,4 @@ ENTRY_POINTS = {
     "tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)[eager]": partial(clip_by_given_norm, run_eagerly),
     "tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)[tf.function]": partial(clip_by_given_norm, tf.function),
 }
-COMPILED = {
-    "tf.clip_by_value[eager]": partial(clip_by_value, tf.function),
-    "tf.clip_by_norm[eager]": partial(clip_by_norm, tf.function),
-    "tf.compat.v1.clip_by_average_norm[eager]": partial(clip_by_average_norm, tf.function),
-    "tf.clip_by_global_norm[eager]": partial(clip_by_global_norm, tf.function),
-    "tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)[eager]": partial(clip_by_given_norm, tf.function),
-}
+COMPILER = tf.function

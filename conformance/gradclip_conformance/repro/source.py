@@ -74,15 +74,30 @@ class Module:
             ):
                 yield statement
 
+    def find_value(self, name: str) -> ast.expr | None:
+        """Return the value of one of the module's names."""
+        for statement in self.statements:
+            if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name:
+                return statement.value
+        return None
+
     def find_entry(self, table: str, name: str) -> ast.expr | None:
         """Return the value of an entry point in one of the module's tables."""
-        for statement in self.statements:
-            if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == table:
-                assert isinstance(statement.value, ast.Dict)
-                for key, value in zip(statement.value.keys, statement.value.values, strict=True):
-                    if isinstance(key, ast.Constant) and key.value == name:
-                        return value
+        if (found := self.find_value(table)) is None:
+            return None
+        assert isinstance(found, ast.Dict)
+        for key, value in zip(found.keys, found.values, strict=True):
+            if isinstance(key, ast.Constant) and key.value == name:
+                return value
         return None
+
+    def find_compiled(self, name: str) -> ast.expr | None:
+        """Return the value of an entry point for a call inside the framework's compiler."""
+        compiler, entry = self.find_value("COMPILER"), self.find_entry("ENTRY_POINTS", name)
+        if compiler is None or not isinstance(entry, ast.Call):
+            return self.find_entry("COMPILED", name)
+        compiled = [compiler if ast.unparse(one) == "run_eagerly" else one for one in entry.args]
+        return ast.Call(entry.func, compiled, entry.keywords) if compiled != entry.args else None
 
     def write(self, statement: ast.stmt) -> str:
         """Return the text of a statement, with the comments above it."""
@@ -119,7 +134,8 @@ class Source:
 
     def find_function(self, entry_point: str, *, compiled: bool = False) -> Function | None:
         """Return the function of an entry point, or None if the module has none."""
-        value = self.modules[-1].find_entry("COMPILED" if compiled else "ENTRY_POINTS", entry_point)
+        module = self.modules[-1]
+        value = module.find_compiled(entry_point) if compiled else module.find_entry("ENTRY_POINTS", entry_point)
         if value is None:
             return None
         positional: list[ast.expr] = [value]

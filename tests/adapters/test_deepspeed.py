@@ -1,9 +1,6 @@
-"""Compare the adapter of DeepSpeed with training steps of its engine, in one process and in two."""
+"""Test the norms and the experts of DeepSpeed's engine in several processes, and what the adapter refuses."""
 
 from __future__ import annotations
-
-import warnings
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,15 +11,7 @@ from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, U
 if not has_library("deepspeed") and not is_required("deepspeed"):
     pytest.skip("DeepSpeed is not installed", allow_module_level=True)
 
-import torch
-
 from gradclip_adapters.frameworks.torch_based.deepspeed import DeepSpeedAdapter
-from gradclip_adapters.frameworks.torch_based.parameters import read_array
-
-import deepspeed  # isort: skip - the adapter sets the variables that DeepSpeed reads
-
-INPUT = [[3.0, -4.0, 0.5]]
-STAGES = (0, 1, 2)
 
 
 @pytest.fixture(scope="module")
@@ -36,48 +25,7 @@ def name_step(stage: int, suffix: str = "") -> str:
     return f"deepspeed.initialize(gradient_clipping)[ZeRO {stage}{suffix}]"
 
 
-def train(stage: int, clip_norm: float, dtype: Any) -> tuple[list[torch.Tensor], list[torch.Tensor], Any]:
-    """Take a step of a linear layer from zero. Return the gradients, the negated parameters and the norm."""
-    layer = torch.nn.Linear(3, 2).to(dtype)
-    for parameter in layer.parameters():
-        torch.nn.init.zeros_(parameter)
-    config = {
-        "train_micro_batch_size_per_gpu": 1,
-        "gradient_clipping": clip_norm,
-        "zero_optimization": {"stage": stage},
-        "zero_allow_untested_optimizer": True,
-        "bf16": {"enabled": dtype == torch.bfloat16},
-    }
-    sgd = torch.optim.SGD(layer.parameters(), lr=1.0)
-    examples = torch.tensor(INPUT, dtype=dtype)
-    given = torch.autograd.grad((layer(examples) - 1).square().sum(), list(layer.parameters()))
-    with warnings.catch_warnings():
-        # DeepSpeed uses parts of torch that are deprecated.
-        warnings.simplefilter("ignore")
-        engine = deepspeed.initialize(model=layer, optimizer=sgd, config=config)[0]
-        engine.backward((engine(examples) - 1).square().sum())
-        engine.step()
-    return list(given), [0 - parameter.detach() for parameter in layer.parameters()], engine.get_global_grad_norm()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("clip_norm", [1.5, 64.0])
-def test_adapter_answers_like_a_training_step(
-    adapter: DeepSpeedAdapter, stage: int, clip_norm: float, dtype: Any
-) -> None:
-    given, stepped, norm = train(stage, clip_norm, dtype)
-    gradients = tuple(Gradient(f"g{number}", read_array(one)) for number, one in enumerate(given))
-
-    reply = adapter.call(Call(name_step(stage), gradients, {"clip_norm": clip_norm}))
-
-    assert list(reply.gradients) == list(map(read_array, stepped))
-    assert all(map(torch.equal, given, stepped)) == (clip_norm == 64.0)
-    assert (reply.norm is None) == (norm is None) == (stage == 0 and dtype == torch.float32)
-    assert reply.norm is None or reply.norm.numpy() == float(norm)
-
-
-@pytest.mark.parametrize("stage", [*STAGES, 3])
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_two_processes_clip_the_average_of_their_gradients(adapter: DeepSpeedAdapter, stage: int) -> None:
     gradients = (
         Gradient("split", Array.of(np.array([3.0, 0.0, 0.0], "float32")), placements={"ranks": 0}),

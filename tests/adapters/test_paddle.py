@@ -38,8 +38,6 @@ SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects() if "distribu
 BROKEN = "paddle.nn.ClipGradByValue [SGD, static]"
 ERRORS = "paddle.nn.clip.ErrorClipByValue [static]"
 SETTING = "paddle.nn.clip.set_gradient_clip [ClipGradByGlobalNorm, static]"
-WORKING = [subject for name, subject in SUBJECTS.items() if name not in (BROKEN, ERRORS, SETTING)]
-OPTIMIZERS = [subject for subject in WORKING if "optimizer" in subject.features]
 WEIGHT = np.array([[3.0, 0.0], [0.0, 0.0]], dtype=np.float32)
 BIAS = np.array([4.0, 0.0], dtype=np.float32)
 #: Options that clip the two gradients above.
@@ -80,30 +78,6 @@ def test_value_clip_in_a_static_program_gives_paddles_error() -> None:
     assert paddle.in_dynamic_mode()
 
 
-@pytest.mark.parametrize("subject", OPTIMIZERS, ids=get_name)
-class TestOptimizer:
-    def test_learning_rate_scales_the_clipped_gradient(self, subject: EntryPoint) -> None:
-        if "learning_rate" not in subject.features:
-            with pytest.raises(Unsupported, match="shows neither the learning rate"):
-                ask(subject, WEIGHT, BIAS, learning_rate=0.5)
-            return
-        whole = read_values(ask(subject, WEIGHT, BIAS).gradients)
-        half = read_values(ask(subject, WEIGHT, BIAS, learning_rate=0.5).gradients)
-
-        assert half[1][0] == whole[1][0] / 2
-
-
-@pytest.mark.parametrize("subject", [SUBJECTS[name] for name in SUBJECTS if "static" in name], ids=get_name)
-class TestStatic:
-    def test_program_without_a_loss_is_unsupported(self, subject: EntryPoint) -> None:
-        with pytest.raises(Unsupported, match="needs a loss"):
-            ask(subject, None)
-
-    def test_too_many_gradients_for_a_program_are_unsupported(self, subject: EntryPoint) -> None:
-        with pytest.raises(Unsupported, match="at most 500"):
-            ask(subject, *[BIAS] * 501)
-
-
 #: Rows 1 and 3 of four.
 SOME_ROWS = Gradient("g", Array.of(np.array([[3.0, 0.0], [0.0, 0.0]], np.float32)), rows=(1, 3), height=4)
 
@@ -131,70 +105,6 @@ class TestBroken:
     def test_clip_of_errors_gives_paddles_error(self) -> None:
         with pytest.raises(FrameworkRaised, match="no attribute '_set_error_clip'"):
             ask(SUBJECTS[ERRORS], WEIGHT, BIAS)
-
-
-def train(way: str, make_optimizer: Any) -> tuple[list[Any], list[Any], Any]:
-    """Take a step of a real network. Return the gradients, the change of the parameters, and the optimizer."""
-    paddle.seed(0)
-    layers = paddle.nn.Sequential(paddle.nn.Linear(2, 3), paddle.nn.Tanh(), paddle.nn.Linear(3, 1))
-    loss = paddle.nn.functional.mse_loss(layers(paddle.to_tensor([[3.0, -4.0]])), paddle.to_tensor([[100.0]]))
-    loss.backward()
-    gradients = [parameter.grad.numpy().copy() for parameter in layers.parameters()]
-    before = [parameter.numpy().copy() for parameter in layers.parameters()]
-    optimizer = make_optimizer(layers)
-    if way == "minimize":
-        optimizer.minimize(loss)
-    else:
-        optimizer.step()
-    changes = [old - new.numpy() for old, new in zip(before, layers.parameters(), strict=True)]
-    return gradients, changes, optimizer
-
-
-class TestTrainingStep:
-    """Compare the adapter with a step of a real network, with the usual numbers of the optimizers."""
-
-    @pytest.mark.parametrize("way", ["minimize", "step"])
-    def test_sgd(self, way: str) -> None:
-        clip = paddle.nn.ClipGradByGlobalNorm(2.5)
-        gradients, changes, _ = train(way, lambda net: paddle.optimizer.SGD(1.0, net.parameters(), grad_clip=clip))
-        name = "SGD.minimize" if way == "minimize" else "SGD"
-
-        reply = ask(SUBJECTS[f"paddle.nn.ClipGradByGlobalNorm [{name}, dynamic]"], *gradients)
-
-        for got, want in zip(read_values(reply.gradients), changes, strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
-        assert sum(np.sum(change**2) for change in changes) == pytest.approx(6.25, rel=1e-4)
-
-    @pytest.mark.parametrize("name", ["Adam", "AdamW"])
-    def test_adam(self, name: str) -> None:
-        clip = paddle.nn.ClipGradByGlobalNorm(2.5)
-        make = getattr(paddle.optimizer, name)
-        gradients, _, adam = train("step", lambda net: make(beta1=0.75, parameters=net.parameters(), grad_clip=clip))
-        moments = [value.numpy() for key, value in adam.state_dict().items() if "_moment1_" in key]
-
-        reply = ask(SUBJECTS[f"paddle.nn.ClipGradByGlobalNorm [{name}, dynamic]"], *gradients)
-
-        # With a beta1 of 3/4, a fourth of the clipped gradient is exact.
-        assert read_values(reply.gradients) == [(4 * moment).tolist() for moment in moments]
-
-    def test_clip_in_each_group(self) -> None:
-        def make_optimizer(layers: Any) -> Any:
-            groups = [
-                {"params": layers[number].parameters(), "grad_clip": paddle.nn.ClipGradByGlobalNorm(2.5)}
-                for number in (0, 2)
-            ]
-            return paddle.optimizer.SGD(1.0, groups)
-
-        gradients, changes, _ = train("step", make_optimizer)
-        named = tuple(Gradient("g", Array.of(one), group=number // 2) for number, one in enumerate(gradients))
-        subject = SUBJECTS["paddle.nn.ClipGradByGlobalNorm [SGD, a clip in each group]"]
-
-        reply = ADAPTER.call(Call(subject.name, named, {"clip_norm": 2.5}))
-
-        for got, want in zip(read_values(reply.gradients), changes, strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
-        for layer in (changes[:2], changes[2:]):
-            assert sum(np.sum(change**2) for change in layer) == pytest.approx(6.25, rel=1e-4)
 
 
 class TestRows:
@@ -277,7 +187,9 @@ class TestUtils:
 
 
 @pytest.mark.parametrize(
-    "subject", [one for one in OPTIMIZERS if "compiles" in one.features and "ByValue" not in one.name], ids=get_name
+    "subject",
+    [one for one in SUBJECTS.values() if "compiles" in one.features and "ByValue" not in one.name],
+    ids=get_name,
 )
 def test_compiled_option_runs_a_static_program(subject: EntryPoint, monkeypatch: pytest.MonkeyPatch) -> None:
     dynamic: list[bool] = []

@@ -36,6 +36,7 @@ def make_gradient(values: Any, dtype: str = "float32", **changes: Any) -> Gradie
 
 
 GRADIENT = make_gradient([3.0, 4.0])
+NONE = Gradient("none", None)
 AGAIN = replace(GRADIENT, same_as=0)
 REVERSED = replace(GRADIENT, layout="reversed")
 ROWS = make_gradient([[3.0], [4.0]], rows=(0, 1), height=4)
@@ -95,10 +96,13 @@ FORMS: dict[str, tuple[tuple[str, str, tuple[Gradient, ...], dict[str, Any], str
         ("optax", "layer_norm", (GRADIENT, GRADIENT), {}, "each layer has a norm of its own"),
         ("optax", "hypercube[eager]", (GRADIENT,), {"min": -1.0}, "the lower bound of a hypercube is zero"),
         *(("tensorflow", f"clip_by_{one}[", (), {}, "takes one tensor") for one in ("value", "norm", "average_norm")),
+        *((name, "static", (NONE,), {}, "needs a loss") for name in ("paddle", "paddle-fluid")),
+        ("paddle-fluid", "dygraph", (NONE,), {}, "needs a loss"),
+        ("paddle-fluid", "", (make_gradient(3.0),), {}, "no 0-d tensors"),
         ("thinc", "", (ROWS,), {}, "row-sparse"),
         ("thinc", "", (), {}, "takes one tensor"),
         ("torch", "then torch.optim.SGD", (), {}, "empty list of parameters"),
-        ("torch", "GradScaler", (Gradient("none", None),), {}, "backward pass"),
+        ("torch", "GradScaler", (NONE,), {}, "backward pass"),
         ("torch", "GradScaler", (STRIDED,), {}, "backward pass"),
         ("torch", "float64 norm", (make_gradient([1.7e308, 1.7e308], "float64"),), {}, "beyond the largest number"),
         *((name, "", (GRADIENT,), {"as_single": True}, "^it takes (a module|several)") for name in ON_TORCH),
@@ -107,11 +111,17 @@ FORMS: dict[str, tuple[tuple[str, str, tuple[Gradient, ...], dict[str, Any], str
     "adapter": (
         ("jittor", "", (make_gradient([3.0, 4.0], "float16"),), {}, "narrower dtypes"),
         ("mxnet", "", (ROWS,), {}, "RowSparseNDArray"),
+        ("paddle", "Adam", (GRADIENT,), {"learning_rate": 0.5}, "shows neither the learning rate"),
+        ("paddle", "static", (GRADIENT,) * 501, {}, "at most 500"),
+        ("paddle-fluid", "static", (GRADIENT,) * 501, {}, "time quadratic in its gradients"),
         ("torch", "GradScaler", (ROWS,), {}, "backward pass"),
         ("torch", "GradScaler", (GRADIENT,), {"reused": True}, "backward pass"),
         ("torch", "GradScaler", (GRADIENT,), {"followed": True}, "backward pass"),
     ),
-    "kernel": (("mindspore", "", (Gradient("g", Array("bfloat16", (1,), b"\0\0")),), {}, "no kernels"),),
+    "kernel": (
+        ("mindspore", "", (Gradient("g", Array("bfloat16", (1,), b"\0\0")),), {}, "no kernels"),
+        ("paddle-fluid", "", (make_gradient([3.0, 4.0], "float16"),), {}, "no backward pass makes such gradients"),
+    ),
 }
 
 #: The features of entry points that take an option, if they have another name. A row leaves these entry points out.

@@ -7,7 +7,8 @@ An adapter that passes something else than lists derives from :class:`DeclaredAd
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Mapping, Sequence, Tuple
+import contextlib
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -27,9 +28,12 @@ __all__ = [
     "Clip",
     "DeclaredAdapter",
     "ListAdapter",
+    "apply_to_all",
     "apply_to_each",
+    "cut_errors",
     "lay_out_by_indexing",
     "read_each",
+    "rename",
 ]
 
 #: A function from the gradients and the options to the results, and to the norm if there is one. A clip in place
@@ -43,6 +47,15 @@ HOW = ("as_generator", "as_single", "compiled")
 TRAINING = ("start", "weight_decay", "steps", "accumulate")
 
 
+def apply_to_all(function: Callable[..., tuple[Any, Any]]) -> Clip:
+    """Return a clip that calls a function on all tensors, with the options as keyword arguments."""
+
+    def clip(tensors: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
+        return function(tensors, **options)
+
+    return clip
+
+
 def apply_to_each(function: Callable[..., Any]) -> Clip:
     """Return a clip that calls a function on each tensor in turn, with the options as keyword arguments."""
 
@@ -50,6 +63,23 @@ def apply_to_each(function: Callable[..., Any]) -> Clip:
         return [function(tensor, **options) for tensor in tensors], None
 
     return clip
+
+
+def rename(options: Mapping[str, Any], **names: str) -> dict[str, Any]:
+    """Return the options under the names that a framework gives them."""
+    return {names.get(name, name): value for name, value in options.items()}
+
+
+@contextlib.contextmanager
+def cut_errors(mark: str) -> Iterator[None]:
+    """Cut the texts of errors before a mark. What follows holds folders or times, which differ between runs."""
+    try:
+        yield
+    except Exception as error:
+        text, found, _ = str(error).partition(mark)
+        if not found:
+            raise
+        raise type(error)(text) from None
 
 
 def read_each(read: Callable[[Any], Array], tensors: Iterable[Any]) -> tuple[Array | None, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
 import chainer
 import numpy as np
 from chainer import optimizer_hooks
 
 from ..contract import About, EntryPoint
-from .answering import ArrayListAdapter
+from .answering import ArrayListAdapter, apply_to_all, rename
 
 __all__ = ["ChainerAdapter"]
 
@@ -53,18 +53,15 @@ def _step(gradients: Sequence[Any], hook: Any, rate: float) -> list[Any]:
     return [None if gradient is None else np.zeros_like(array) - array for gradient, array in zip(gradients, moved)]
 
 
-def _clip_by_norm(gradients: Sequence[Any], options: Mapping[str, Any]) -> tuple[Any, Any]:
-    more = {name: value for name, value in options.items() if name not in ("clip_norm", "learning_rate")}
-    hook = optimizer_hooks.GradientClipping(options["clip_norm"], **more)
-    return _step(gradients, hook, options.get("learning_rate", 1.0)), None
+def _clip_by_norm(
+    gradients: Sequence[Any], *, clip_norm: Any, learning_rate: float = 1.0, **more: Any
+) -> tuple[list[Any], None]:
+    return _step(gradients, optimizer_hooks.GradientClipping(clip_norm, **more), learning_rate), None
 
 
-def _clip_by_value(gradients: Sequence[Any], options: Mapping[str, Any]) -> tuple[Any, Any]:
-    more = {name: value for name, value in options.items() if name not in ("max", "min", "learning_rate")}
-    if "min" in options:
-        more["lower_bound"] = options["min"]
-    hook = optimizer_hooks.GradientHardClipping(upper_bound=options["max"], **more)
-    return _step(gradients, hook, options.get("learning_rate", 1.0)), None
+def _clip_by_value(gradients: Sequence[Any], *, learning_rate: float = 1.0, **bounds: Any) -> tuple[list[Any], None]:
+    hook = optimizer_hooks.GradientHardClipping(**rename(bounds, min="lower_bound", max="upper_bound"))
+    return _step(gradients, hook, learning_rate), None
 
 
 def _list_entry_points() -> list[EntryPoint]:
@@ -75,13 +72,13 @@ def _list_entry_points() -> list[EntryPoint]:
             "clip_by_global_norm",
             dtypes,
             FEATURES,
-            clip=_clip_by_norm,
+            clip=apply_to_all(_clip_by_norm),
         ),
         EntryPoint(
             "chainer.optimizer_hooks.GradientHardClipping [SGD]",
             "clip_by_value",
             dtypes,
             (*FEATURES, "min_max", "requires_min"),
-            clip=_clip_by_value,
+            clip=apply_to_all(_clip_by_value),
         ),
     ]

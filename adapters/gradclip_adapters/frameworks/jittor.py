@@ -14,7 +14,7 @@ from typing import Any, Iterator, Mapping, Sequence
 import numpy as np
 
 from ..contract import About, Call, EntryPoint, Gradient, Reply, Unsupported
-from .answering import ArrayListAdapter
+from .answering import ArrayListAdapter, cut_errors, rename
 
 __all__ = ["JittorAdapter"]
 
@@ -111,27 +111,18 @@ class JittorAdapter(ArrayListAdapter):
         return jittor.array(value)
 
 
-@contextlib.contextmanager
-def _cut_reasons() -> Iterator[None]:
-    """Cut the texts of errors before the reason, which holds the time and folders."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise type(error)(str(error).partition("\nFailed reason:")[0]) from None
-
-
 def _make_parameter(gradient: Any) -> Any:
     """Return a parameter of zeros. One without a gradient is frozen: an optimizer leaves it out."""
     return jittor.zeros(1).stop_grad() if gradient is None else jittor.zeros(gradient.shape, gradient.dtype.name)
 
 
-@_cut_reasons()
+@cut_errors("\nFailed reason:")
 def _step(gradients: Sequence[Any], options: Mapping[str, Any]) -> tuple[list[Any], None]:
     """Make a step from zero, and return the negated parameters."""
-    names = {"clip_norm": "max_norm"}
-    more = {names.get(name, name): value for name, value in options.items() if name != "learning_rate"}
+    more = rename(options, clip_norm="max_norm")
+    rate = more.pop("learning_rate", 1.0)
     parameters = [_make_parameter(gradient) for gradient in gradients]
-    optimizer = jittor.optim.SGD(parameters, options.get("learning_rate", 1.0))
+    optimizer = jittor.optim.SGD(parameters, rate)
     # The derivative of the sum of all parameters times the gradients is the gradients. The sum begins with a float32:
     # without it, a float64 backward pass after a float32 one in the same process gives wrong gradients.
     loss = jittor.zeros(1)

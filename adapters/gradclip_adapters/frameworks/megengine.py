@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable, Mapping
 
 import megengine
 import numpy as np
@@ -11,7 +10,7 @@ from megengine import Parameter, Tensor
 from megengine.optimizer import clip_grad_norm, clip_grad_value
 
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported
-from .answering import ListAdapter, lay_out_by_indexing
+from .answering import ListAdapter, cut_errors, lay_out_by_indexing, rename
 
 __all__ = ["MegEngineAdapter"]
 
@@ -29,15 +28,6 @@ FEATURES = (
     "threshold_kinds",
 )
 NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
-
-
-@contextlib.contextmanager
-def _cut_backtraces() -> Iterator[None]:
-    """Cut the texts of errors before the backtrace, which holds folders, and addresses that differ from run to run."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise type(error)(str(error).partition("\n\nbacktrace:")[0]) from None
 
 
 class MegEngineAdapter(ListAdapter):
@@ -99,7 +89,7 @@ def _make_parameter(gradient: Any) -> Any:
     return parameter
 
 
-@_cut_backtraces()
+@cut_errors("\n\nbacktrace:")
 def _clip(function: Callable[..., Any], passed: Any, more: Mapping[str, Any]) -> tuple[Any, Any]:
     """Make parameters with the gradients, clip, and return the gradients that the parameters then have."""
     if isinstance(passed, Tensor):
@@ -114,10 +104,8 @@ def _clip(function: Callable[..., Any], passed: Any, more: Mapping[str, Any]) ->
 
 
 def _clip_by_norm(passed: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
-    names = {"clip_norm": "max_norm", "norm_type": "ord"}
-    return _clip(clip_grad_norm, passed, {names.get(name, name): value for name, value in options.items()})
+    return _clip(clip_grad_norm, passed, rename(options, clip_norm="max_norm", norm_type="ord"))
 
 
 def _clip_by_value(passed: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
-    names = {"min": "lower", "max": "upper"}
-    return _clip(clip_grad_value, passed, {names.get(name, name): value for name, value in options.items()})
+    return _clip(clip_grad_value, passed, rename(options, min="lower", max="upper"))

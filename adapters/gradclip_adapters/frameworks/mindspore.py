@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable, Mapping
 
 # Without this variable, MindSpore writes warnings to standard error: one for each compilation and each empty tensor.
 os.environ.setdefault("GLOG_v", "4")
@@ -14,7 +13,7 @@ from mindspore import Tensor, nn, ops
 
 from ..arrays import read_axes
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported
-from .answering import Clip, ListAdapter, lay_out_by_indexing
+from .answering import Clip, ListAdapter, cut_errors, lay_out_by_indexing, rename
 
 __all__ = ["MindSporeAdapter"]
 
@@ -30,16 +29,9 @@ FEATURES = (
     "tensor_threshold",
     "compiles",
 )
+#: What stands before the call stacks in the text of an error.
+CALL_STACKS = "\n\n----"
 NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
-
-
-@contextlib.contextmanager
-def _cut_call_stacks() -> Iterator[None]:
-    """Cut the texts of errors before the call stacks, which hold folders of this machine."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - MindSpore raises errors of many types, all with call stacks
-        raise type(error)(str(error).partition("\n\n----")[0]) from None
 
 
 class MindSporeAdapter(ListAdapter):
@@ -72,7 +64,7 @@ class MindSporeAdapter(ListAdapter):
         del dtype
         return Tensor(value, mindspore.float32)
 
-    @_cut_call_stacks()
+    @cut_errors(CALL_STACKS)
     def read_array(self, tensor: Any) -> Array:
         """Return the elements, once MindSpore has computed them."""
         return Array.of(tensor.asnumpy())
@@ -82,10 +74,6 @@ class MindSporeAdapter(ListAdapter):
         # An assignment to a part of a tensor without elements raises an error.
         if array.data:
             tensor[...] = Tensor(array.numpy())
-
-
-def _rename(options: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
-    return {names.get(name, name): value for name, value in options.items()}
 
 
 def _compute(result: Any) -> Any:
@@ -102,13 +90,13 @@ def _compute(result: Any) -> Any:
 def _wrap(function: Callable[..., Any], **names: str) -> dict[str, Any]:
     """Return the clips of an entry point that call a function of MindSpore: directly, and compiled."""
 
-    @_cut_call_stacks()
+    @cut_errors(CALL_STACKS)
     def clip(passed: Any, options: Mapping[str, Any]) -> tuple[Any, None]:
-        return _compute(function(passed, **_rename(options, names))), None
+        return _compute(function(passed, **rename(options, **names))), None
 
-    @_cut_call_stacks()
+    @cut_errors(CALL_STACKS)
     def compiled(passed: Any, options: Mapping[str, Any]) -> tuple[Any, None]:
-        returned = mindspore.jit(function)(passed, **_rename(options, names))
+        returned = mindspore.jit(function)(passed, **rename(options, **names))
         # In place of a list, it may return a tensor without axes, which raises an error as soon as it is read.
         return _compute(tuple(returned) if isinstance(passed, (list, tuple)) else returned), None
 
@@ -118,7 +106,7 @@ def _wrap(function: Callable[..., Any], **names: str) -> dict[str, Any]:
 def _clip_each(convert: Callable[[Any], Any]) -> Clip:
     """Return a clip that calls the layer, or what a function makes of the layer, on each tensor in turn."""
 
-    @_cut_call_stacks()
+    @cut_errors(CALL_STACKS)
     def clip(tensors: Any, options: Mapping[str, Any]) -> tuple[list[Any], None]:
         # The layer takes its threshold as a tensor only.
         threshold = Tensor(options["clip_norm"], mindspore.float32)

@@ -11,7 +11,7 @@ from mlx.nn import utils
 from mlx.optimizers import clip_grad_norm
 
 from ..contract import About, Array, EntryPoint, Gradient, Unsupported
-from .answering import Clip, ListAdapter, lay_out_by_indexing
+from .answering import Clip, ListAdapter, apply_to_all, lay_out_by_indexing
 
 __all__ = ["MLXAdapter"]
 
@@ -71,12 +71,7 @@ def _choose_maker(array: Array) -> Callable[[np.ndarray[Any, Any]], mx.array]:
 
 
 def _wrap(function: Callable[..., Any]) -> Clip:
-    def clip(gradients: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
-        more = {name: value for name, value in options.items() if name != "clip_norm"}
-        clipped, norm = function(gradients, options["clip_norm"], **more)
-        return clipped, norm
-
-    return clip
+    return apply_to_all(lambda gradients, *, clip_norm, **more: function(gradients, clip_norm, **more))
 
 
 def _compile(gradients: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping
+from functools import partial
+from typing import Any
 
 import mxnet as mx
 from mxnet.gluon.utils import clip_global_norm
 
 from ..contract import About, Array, Call, EntryPoint, FrameworkRaised, Gradient, Reply, Unsupported
-from .answering import Clip, ListAdapter, apply_to_each
+from .answering import ListAdapter, apply_to_all, apply_to_each
 
 __all__ = ["MXNetAdapter"]
 
@@ -69,12 +70,8 @@ def _cut_trace(text: str) -> str:
     return re.sub(r"^\[\d\d:\d\d:\d\d\] ", "", text).partition("\nStack trace:\n")[0]
 
 
-def _make_norm_clip(check_isfinite: bool) -> Clip:
-    def clip(gradients: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
-        more = {name: value for name, value in options.items() if name != "clip_norm"}
-        return gradients, clip_global_norm(gradients, options["clip_norm"], check_isfinite, **more)
-
-    return clip
+def _clip_by_norm(check_isfinite: bool, gradients: Any, *, clip_norm: Any, **more: Any) -> tuple[Any, Any]:
+    return gradients, clip_global_norm(gradients, clip_norm, check_isfinite, **more)
 
 
 def _clip_by_operator(tensor: Any, *, max: Any, **more: Any) -> Any:
@@ -83,10 +80,8 @@ def _clip_by_operator(tensor: Any, *, max: Any, **more: Any) -> Any:
     return mx.nd.clip(tensor, a_max=max, **more)
 
 
-def _step(gradients: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
-    more = {name: value for name, value in options.items() if name not in ("max", "learning_rate")}
-    rate = options.get("learning_rate", 1.0)
-    optimizer = mx.optimizer.SGD(learning_rate=rate, clip_gradient=options["max"], **more)
+def _step(gradients: Any, *, max: Any, learning_rate: float = 1.0, **more: Any) -> tuple[Any, Any]:
+    optimizer = mx.optimizer.SGD(learning_rate=learning_rate, clip_gradient=max, **more)
     weights = [mx.nd.zeros(gradient.shape, dtype=gradient.dtype) for gradient in gradients]
     for index, (weight, gradient) in enumerate(zip(weights, gradients)):
         optimizer.update(index, weight, gradient, optimizer.create_state(index, weight))
@@ -102,7 +97,7 @@ def _list_entry_points() -> list[EntryPoint]:
                 "clip_by_global_norm",
                 wide,
                 NORM,
-                clip=_make_norm_clip(check),
+                clip=apply_to_all(partial(_clip_by_norm, check)),
             )
             for check in (True, False)
         ),
@@ -119,7 +114,7 @@ def _list_entry_points() -> list[EntryPoint]:
             "clip_by_value",
             halves,
             (*VALUE, "optimizer", "learning_rate"),
-            clip=_step,
+            clip=apply_to_all(_step),
             one_by_one=True,
         ),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
 # NNabla logs on standard error that it starts, with the time. The reason of a crash would quote this line. So the
 # imports below come after a statement.
@@ -15,7 +15,7 @@ from nnabla import functions, solvers  # noqa: E402
 logging.disable(logging.NOTSET)
 
 from ..contract import About, Array, EntryPoint, Gradient, Unsupported  # noqa: E402
-from .answering import ListAdapter, apply_to_each  # noqa: E402
+from .answering import ListAdapter, apply_to_all, apply_to_each  # noqa: E402
 
 __all__ = ["NNablaAdapter"]
 
@@ -52,7 +52,7 @@ class NNablaAdapter(ListAdapter):
                     "clip_by_norm",
                     DTYPES,
                     (*FEATURES, "optimizer", "learning_rate"),
-                    clip=_step,
+                    clip=apply_to_all(_step),
                 ),
             ],
         )
@@ -85,16 +85,17 @@ def _clip_by_norm(gradient: Any, *, clip_norm: Any, **more: Any) -> Any:
     return functions.clip_by_norm(gradient, clip_norm, **more)
 
 
-def _step(gradients: Sequence[Any], options: Mapping[str, Any]) -> tuple[Any, None]:
+def _step(
+    gradients: Sequence[Any], *, clip_norm: Any, learning_rate: float = 1.0, **more: Any
+) -> tuple[list[Any], None]:
     """Return the negated parameters after a step from zero."""
-    more = {name: value for name, value in options.items() if name not in ("clip_norm", "learning_rate")}
     parameters = {}
     for index, gradient in enumerate(gradients):
         parameters[str(index)] = parameter = nnabla.Variable(gradient.shape, need_grad=True)
         parameter.data.zero()
         parameter.grad = gradient
-    solver = solvers.Sgd(lr=options.get("learning_rate", 1.0))
+    solver = solvers.Sgd(lr=learning_rate)
     solver.set_parameters(parameters)
-    solver.clip_grad_by_norm(options["clip_norm"], **more)
+    solver.clip_grad_by_norm(clip_norm, **more)
     solver.update()
     return [0 - parameter.data for parameter in parameters.values()], None

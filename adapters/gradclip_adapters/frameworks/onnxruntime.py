@@ -13,7 +13,7 @@ from onnxruntime.training import api, artifacts
 from onnxruntime.training.onnxblock.optim import SGD, ClipGradNorm
 
 from ..contract import About, Call, EntryPoint, Reply, Unsupported
-from .answering import ArrayListAdapter
+from .answering import ArrayListAdapter, apply_to_all, rename
 
 __all__ = ["ONNXRuntimeAdapter"]
 
@@ -44,7 +44,7 @@ class ONNXRuntimeAdapter(ArrayListAdapter):
                     "clip_by_global_norm",
                     ("float32",),
                     (*FEATURES, "optimizer", "learning_rate"),
-                    clip=_train,
+                    clip=apply_to_all(_train),
                 ),
             ],
         )
@@ -68,8 +68,7 @@ def _make_model(nodes: Sequence[Any], inputs: Sequence[Any], output: Any, parame
 
 def _run_operator(gradients: Sequence[Any], options: Mapping[str, Any]) -> tuple[Any, None]:
     """Run a model of one node on a sequence of gradients."""
-    names = {"clip_norm": "max_norm"}
-    attributes = {names.get(name, name): value for name, value in options.items()}
+    attributes = rename(options, clip_norm="max_norm")
     node = helper.make_node("InplaceClipGradNorm", ["gradients"], ["clipped"], domain="com.microsoft", **attributes)
     dtype = TYPES[gradients[0].dtype.name] if gradients else TensorProto.FLOAT
     given, output = (helper.make_tensor_sequence_value_info(name, dtype, None) for name in ("gradients", "clipped"))
@@ -102,12 +101,13 @@ def _load(folder: Path) -> tuple[Any, Any, Any]:
     return state, module, api.Optimizer(str(folder / "optimizer_model.onnx"), module)
 
 
-def _train(gradients: Sequence[Any], options: Mapping[str, Any]) -> tuple[list[Any], None]:
+def _train(
+    gradients: Sequence[Any], *, clip_norm: Any, learning_rate: float = 1.0, **more: Any
+) -> tuple[list[Any], None]:
     """Generate the artifacts of a model, train it for a step from zero, and return the negated parameters."""
-    more = {name: value for name, value in options.items() if name not in ("clip_norm", "learning_rate")}
     model = _make_loss(gradients)
     names = [parameter.name for parameter in model.graph.initializer]
-    optimizer = SGD(clip_grad=ClipGradNorm(options["clip_norm"], **more))
+    optimizer = SGD(clip_grad=ClipGradNorm(clip_norm, **more))
     with tempfile.TemporaryDirectory() as folder:
         artifacts.generate_artifacts(model, names, optimizer=optimizer, artifact_directory=folder)
         try:
@@ -115,7 +115,7 @@ def _train(gradients: Sequence[Any], options: Mapping[str, Any]) -> tuple[list[A
         except RuntimeError as error:
             # The text holds the folder, which differs from run to run.
             raise type(error)(str(error).replace(folder, "")) from None
-    optimizer.set_learning_rate(options.get("learning_rate", 1.0))
+    optimizer.set_learning_rate(learning_rate)
     module.train()
     module(*gradients)
     optimizer.step()

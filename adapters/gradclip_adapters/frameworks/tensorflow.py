@@ -29,7 +29,7 @@ from ..contract import (
     framework_call,
 )
 from ..operations import OPERATIONS
-from .answering import Clip, ListAdapter, apply_to_each
+from .answering import Clip, ListAdapter, apply_to_all, apply_to_each
 from .mirrored import add_devices, clip_in_replicas
 from .tensorflow_arrays import make_dense, read_tensor
 
@@ -228,13 +228,6 @@ def _clip_with_given_norm(
     return clipped, norm
 
 
-def _apply_to_all(function: Callable[..., tuple[Sequence[Tensor], tf.Tensor]]) -> Clip:
-    def clip(tensors: Sequence[Tensor], options: Mapping[str, Any]) -> tuple[Sequence[Tensor], tf.Tensor]:
-        return function(tensors, **options)
-
-    return clip
-
-
 #: The number of graphs after which a compiled function is made anew.
 MOST_GRAPHS = 32
 
@@ -349,7 +342,7 @@ def _make_entries(
     name: str, operation: str, features: tuple[str, ...], function: Callable[..., Any]
 ) -> list[EntryPoint]:
     one_by_one = not OPERATIONS[operation].is_global
-    over = apply_to_each if one_by_one else _apply_to_all
+    over = apply_to_each if one_by_one else apply_to_all
 
     def make(mode: str, dtypes: tuple[str, ...], clip: Clip, compiled: Clip, *more: str) -> EntryPoint:
         able = tuple(name for name in features if mode != "Session" or name != "differentiable")
@@ -378,6 +371,6 @@ def _make_entries(
 
 
 def _make_replicated(name: str, operation: str, features: tuple[str, ...], function: Callable[..., Any]) -> EntryPoint:
-    clip = (_apply_to_all if OPERATIONS[operation].is_global else apply_to_each)(function)
+    clip = (apply_to_all if OPERATIONS[operation].is_global else apply_to_each)(function)
     features = ("distributed", "functional", *features)
     return EntryPoint(name + "[MirroredStrategy]", operation, _list_dtypes(operation), features, clip=clip)

@@ -7,7 +7,7 @@ calls through an optimizer, and `paddle_functions` those on tensors.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Iterator
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from ..arrays import answer_in_threads, build_tensors, convert_thresholds, find_dtype
 from ..contract import About, Array, Call, EntryPoint, MissingDevice, Reply, Unsupported, framework_call
+from ..operations import OPERATIONS
 
 with warnings.catch_warnings():
     # Paddle 3 warns with the folder of this machine if there is no ccache. A crash would show that as the last output.
@@ -27,6 +28,7 @@ with warnings.catch_warnings():
     from .answering import DeclaredAdapter
     from .paddle_functions import BOTH, FUNCTIONS, make_tensor
     from .paddle_optimizer import (
+        MakeClip,
         Way,
         make_row_sparse_parameter,
         make_zero_attribute,
@@ -100,24 +102,10 @@ def _choose_device(name: str) -> str:
     return f"{name} ({paddle.device.cuda.get_device_name()})"
 
 
-@dataclass(frozen=True)
-class ClipClass:
-    """A clip class of Paddle and the arguments that a case may set."""
-
-    make: Callable[..., Any]
-    operation: str
-    options: tuple[str, ...]
-    fixed: tuple[tuple[str, Any], ...] = ()
-
-    def __call__(self, options: dict[str, Any]) -> Any:
-        """Return the clip object of these options. An option that the class does not know raises its TypeError."""
-        return self.make(**options, **dict(self.fixed))
-
-
 # Direct calls on (parameter, gradient) pairs
 
 
-def call_on_pairs(clip_class: ClipClass, call: Call, options: dict[str, Any]) -> Reply:
+def call_on_pairs(make_clip: MakeClip, call: Call, options: dict[str, Any]) -> Reply:
     """Call the clip on (parameter, gradient) pairs, as a user's own optimizer would."""
     _refuse_compiled(options)
     gradients = build_tensors(call.gradients, make_tensor)
@@ -131,7 +119,7 @@ def call_on_pairs(clip_class: ClipClass, call: Call, options: dict[str, Any]) ->
         raise Unsupported(message, "interface")
     passed: Any = (pair for pair in pairs) if options.pop("as_generator", False) else pairs
     with framework_call(lambda: read_arrays(gradients)) as seen:
-        returned = clip_class(options)(passed)
+        returned = make_clip(**options)(passed)
     results = [gradient for _, gradient in returned]
     same = tuple(result is gradient for result, gradient in zip(results, gradients))
     return Reply(
@@ -206,53 +194,46 @@ def clip_grad_value(call: Call, options: dict[str, Any]) -> Reply:
 
 # The entry points
 
-CLASSES = {
-    "paddle.nn.ClipGradByValue": ClipClass(ClipGradByValue, "clip_by_value", ("max", "min")),
-    "paddle.nn.ClipGradByNorm": ClipClass(ClipGradByNorm, "clip_by_norm", ("clip_norm",)),
-    "paddle.nn.ClipGradByGlobalNorm": ClipClass(ClipGradByGlobalNorm, "clip_by_global_norm", ("clip_norm",)),
-}
-AUTO_SKIP = ClipClass(ClipGradByGlobalNorm, "clip_by_global_norm", ("clip_norm",), fixed=(("auto_skip_clip", True),))
+BY_VALUE, BY_NORM, BY_GLOBAL_NORM = "clip_by_value", "clip_by_norm", "clip_by_global_norm"
+CLASSES = ((ClipGradByValue, BY_VALUE), (ClipGradByNorm, BY_NORM), (ClipGradByGlobalNorm, BY_GLOBAL_NORM))
 
 
-ERROR_CLIP = ClipClass(ErrorClipByValue, "clip_by_value", ("max", "min"))
-
-
-def _list_features(clip_class: ClipClass, *more: str) -> tuple[str, ...]:
-    min_max = ("min_max",) if "min" in clip_class.options else ()
+def _list_features(operation: str, *more: str) -> tuple[str, ...]:
+    min_max = () if OPERATIONS[operation].is_by_norm else ("min_max",)
     return ("excludes", "none_grads", "mixed_dtypes", *min_max, *more)
 
 
-def _make_pair_entry(name: str, clip_class: ClipClass) -> EntryPoint:
+def _make_pair_entry(name: str, make_clip: MakeClip, operation: str) -> EntryPoint:
     # ClipGradByGlobalNorm writes into most gradients, and makes new tensors for zero-dimensional ones. Its
     # documentation mentions neither. It calls `len` on the pairs. The other classes take any iterable.
-    more = () if clip_class.make is ClipGradByGlobalNorm else ("functional", "generator")
-    features = _list_features(clip_class, "strided", "repeated", "threads", "tensor_threshold", *more)
-    return EntryPoint(name, clip_class.operation, BOTH, features, clip=partial(call_on_pairs, clip_class))
+    more = () if OPERATIONS[operation].is_global else ("functional", "generator")
+    features = _list_features(operation, "strided", "repeated", "threads", "tensor_threshold", *more)
+    return EntryPoint(name, operation, BOTH, features, clip=partial(call_on_pairs, make_clip))
 
 
-def _make_dynamic_entry(name: str, clip_class: ClipClass, way: Way, *more: str) -> EntryPoint:
+def _make_dynamic_entry(name: str, make_clip: MakeClip, operation: str, way: Way, *more: str) -> EntryPoint:
     def answer(call: Call, options: dict[str, Any]) -> Reply:
         if options.pop("compiled", False):
             if "compiles" in more:
-                return step_static(clip_class, call, options)
+                return step_static(make_clip, call, options)
             message = "this adapter makes static programs with SGD and the argument grad_clip"
             raise Unsupported(message)
-        return step_dynamic(clip_class, call, options, way)
+        return step_dynamic(make_clip, call, options, way)
 
-    features = _list_features(clip_class, "optimizer", "tensor_threshold", *more)
+    features = _list_features(operation, "optimizer", "tensor_threshold", *more)
     if way.optimizer != "SGD":
         # Adam makes its learning rate in the dtype of the first parameter.
         features = tuple(feature for feature in features if feature != "mixed_dtypes")
-    return EntryPoint(name, clip_class.operation, BOTH, features, clip=answer)
+    return EntryPoint(name, operation, BOTH, features, clip=answer)
 
 
-def _make_static_entry(name: str, clip_class: ClipClass, clipped_by: str) -> EntryPoint:
+def _make_static_entry(name: str, make_clip: MakeClip, operation: str, clipped_by: str) -> EntryPoint:
     def answer(call: Call, options: dict[str, Any]) -> Reply:
         options.pop("compiled", None)
-        return step_static(clip_class, call, options, clipped_by)
+        return step_static(make_clip, call, options, clipped_by)
 
-    features = _list_features(clip_class, "optimizer", "learning_rate", "compiled")
-    return EntryPoint(name, clip_class.operation, BOTH, features, clip=answer)
+    features = _list_features(operation, "optimizer", "learning_rate", "compiled")
+    return EntryPoint(name, operation, BOTH, features, clip=answer)
 
 
 def _list_utils_entries() -> Iterator[EntryPoint]:
@@ -279,21 +260,24 @@ def _list_function_entries() -> Iterator[EntryPoint]:
 def _list_entry_points() -> Iterator[EntryPoint]:
     # Only dynamic mode gives row-sparse gradients of embeddings.
     sgd = ("groups", "learning_rate", "sparse", "training")
-    for name, clip_class in CLASSES.items():
-        yield _make_pair_entry(name + " [called]", clip_class)
-        yield _make_dynamic_entry(name + " [SGD, dynamic]", clip_class, Way(), "compiles", "generator", *sgd)
-        yield _make_static_entry(name + " [SGD, static]", clip_class, "grad_clip")
+    for make_clip, operation in CLASSES:
+        name, clip = f"paddle.nn.{make_clip.__name__}", (make_clip, operation)
+        yield _make_pair_entry(name + " [called]", *clip)
+        yield _make_dynamic_entry(name + " [SGD, dynamic]", *clip, Way(), "compiles", "generator", *sgd)
+        yield _make_static_entry(name + " [SGD, static]", *clip, "grad_clip")
     # The other ways pass the same pairs to whichever clip they have, so one class shows what they do.
-    name, clip_class = "paddle.nn.ClipGradByGlobalNorm", CLASSES["paddle.nn.ClipGradByGlobalNorm"]
-    yield _make_pair_entry(name + " [called, auto_skip_clip]", AUTO_SKIP)
-    yield _make_dynamic_entry(name + " [SGD.minimize, dynamic]", clip_class, Way(minimizes=True), "generator", *sgd)
-    yield _make_dynamic_entry(name + " [Adam, dynamic]", clip_class, Way("Adam"), "generator", "groups", "sparse")
+    name, clip = "paddle.nn.ClipGradByGlobalNorm", (ClipGradByGlobalNorm, BY_GLOBAL_NORM)
+    auto_skip = partial(ClipGradByGlobalNorm, auto_skip_clip=True)
+    yield _make_pair_entry(name + " [called, auto_skip_clip]", auto_skip, BY_GLOBAL_NORM)
+    yield _make_dynamic_entry(name + " [SGD.minimize, dynamic]", *clip, Way(minimizes=True), "generator", *sgd)
+    yield _make_dynamic_entry(name + " [Adam, dynamic]", *clip, Way("Adam"), "generator", "groups", "sparse")
     # "Currently, AdamW doesn't support sparse parameter optimization."
-    yield _make_dynamic_entry(name + " [AdamW, dynamic]", clip_class, Way("AdamW"), "generator", "groups")
+    yield _make_dynamic_entry(name + " [AdamW, dynamic]", *clip, Way("AdamW"), "generator", "groups")
     apart = ("norm_per_group", *(feature for feature in sgd if feature != "groups"))
-    yield _make_dynamic_entry(name + " [SGD, a clip in each group]", clip_class, Way(clips_groups=True), *apart)
+    yield _make_dynamic_entry(name + " [SGD, a clip in each group]", *clip, Way(clips_groups=True), *apart)
     setting = "paddle.nn.clip.set_gradient_clip [ClipGradByGlobalNorm, static]"
-    yield _make_static_entry(setting, clip_class, "set_gradient_clip")
-    yield _make_static_entry("paddle.nn.clip.ErrorClipByValue [static]", ERROR_CLIP, "_set_error_clip")
+    yield _make_static_entry(setting, *clip, "set_gradient_clip")
+    errors = "paddle.nn.clip.ErrorClipByValue [static]"
+    yield _make_static_entry(errors, ErrorClipByValue, BY_VALUE, "_set_error_clip")
     yield from _list_utils_entries()
     yield from _list_function_entries()

@@ -18,6 +18,7 @@ from paddle.fluid.clip import ErrorClipByValue, GradientClipByGlobalNorm, Gradie
 
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 from ..linear_layers import JoinedGradients, build_linear_layers, join_by_dtype, negate_values
+from ..operations import OPERATIONS
 from .answering import DeclaredAdapter
 from .fluid_refusals import refuse_failed_backward, refuse_unsupported, refuse_ways
 
@@ -43,17 +44,8 @@ class PaddleFluidAdapter(DeclaredAdapter):
         return reply
 
 
-@dataclass(frozen=True)
-class ClipClass:
-    """A clip class of fluid and the arguments that a case may set."""
-
-    make: Callable[..., Any]
-    operation: str
-    options: tuple[str, ...]
-
-    def __call__(self, options: dict[str, Any], **more: Any) -> Any:
-        """Return the clip object of these options. An option that the class does not know raises its TypeError."""
-        return self.make(**options, **more)
+#: A clip class of fluid. An option that the class does not know raises its TypeError.
+MakeClip = Callable[..., Any]
 
 
 @contextlib.contextmanager
@@ -99,10 +91,10 @@ def _build_loss(parameters: Sequence[Any], joined: JoinedGradients, data: Any) -
 # In dygraph
 
 
-def step_dygraph(clip_class: ClipClass, call: Call, options: dict[str, Any]) -> Reply:
+def step_dygraph(make_clip: MakeClip, call: Call, options: dict[str, Any]) -> Reply:
     """Take one step of SGD on `dygraph.Linear` layers, after a real `backward()`."""
     if options.pop("compiled", False):
-        return step_static(clip_class, call, options)
+        return step_static(make_clip, call, options)
     layers = build_linear_layers(call.gradients)
     with _enter_guards(fluid.dygraph.guard(fluid.CPUPlace())):
         every: list[Any] = []
@@ -131,7 +123,7 @@ def step_dygraph(clip_class: ClipClass, call: Call, options: dict[str, Any]) -> 
             optimizer = fluid.optimizer.SGDOptimizer(
                 learning_rate=options.pop("learning_rate", 1.0),
                 parameter_list=every,
-                grad_clip=clip_class(options, **_build_predicate(parameters, call.gradients)),
+                grad_clip=make_clip(**options, **_build_predicate(parameters, call.gradients)),
             )
             optimizer.minimize(loss)
         results = negate_values([parameter.numpy() for parameter in parameters], call.gradients)
@@ -183,13 +175,13 @@ def _run(network: Network, fetch: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
     return [np.array(value) for value in fetched]
 
 
-def step_static(clip_class: ClipClass, call: Call, options: dict[str, Any]) -> Reply:
+def step_static(make_clip: MakeClip, call: Call, options: dict[str, Any]) -> Reply:
     """Take one step of SGD in a static program."""
     with _enter_static_network(call.gradients) as network:
         with framework_call() as seen:
             optimizer = fluid.optimizer.SGDOptimizer(
                 learning_rate=options.pop("learning_rate", 1.0),
-                grad_clip=clip_class(options, **_build_predicate(network.parameters, call.gradients)),
+                grad_clip=make_clip(**options, **_build_predicate(network.parameters, call.gradients)),
             )
             optimizer.minimize(network.loss)
             _run(network, ())
@@ -203,7 +195,7 @@ def _read_parameters(network: Network, gradients: Sequence[Gradient]) -> tuple[A
     return negate_values(values, gradients)
 
 
-def clip_errors_static(clip_class: ClipClass, call: Call, options: dict[str, Any]) -> Reply:
+def clip_errors_static(make_clip: MakeClip, call: Call, options: dict[str, Any]) -> Reply:
     """Take one step of SGD in a static program that clips the errors of copies of the parameters.
 
     An error is the derivative by a variable inside a network. Each parameter's gradient flows through its copy.
@@ -216,7 +208,7 @@ def clip_errors_static(clip_class: ClipClass, call: Call, options: dict[str, Any
         copied = fluid.layers.assign(parameter)
         if gradient.need_clip:
             with framework_call():
-                copied._set_error_clip(clip_class(options))
+                copied._set_error_clip(make_clip(**options))
         return copied
 
     rate = options.pop("learning_rate", 1.0)
@@ -228,7 +220,7 @@ def clip_errors_static(clip_class: ClipClass, call: Call, options: dict[str, Any
     return Reply(gradients=results, warnings=seen.warnings)
 
 
-def set_two_clips_static(clip_class: ClipClass, call: Call, options: dict[str, Any]) -> Reply:
+def set_two_clips_static(make_clip: MakeClip, call: Call, options: dict[str, Any]) -> Reply:
     """Call `set_gradient_clip` for the parameters of a call, and again for one more parameter.
 
     The clip of the other parameter has infinite bounds, so it changes nothing, whichever gradients fluid gives it.
@@ -238,7 +230,7 @@ def set_two_clips_static(clip_class: ClipClass, call: Call, options: dict[str, A
         included = [parameter for parameter, gradient in zip(network.parameters, call.gradients) if gradient.need_clip]
         other = fluid.layers.create_parameter([1], network.loss.dtype, attr=_make_zero_attribute())
         loss = fluid.layers.sums([network.loss, fluid.layers.reduce_sum(other)])
-        fluid.clip.set_gradient_clip(clip_class(options), included)
+        fluid.clip.set_gradient_clip(make_clip(**options), included)
         fluid.clip.set_gradient_clip(GradientClipByValue(float("inf")), [other])
         fluid.optimizer.SGDOptimizer(learning_rate=rate).minimize(loss)
         _run(network, ())
@@ -246,7 +238,7 @@ def set_two_clips_static(clip_class: ClipClass, call: Call, options: dict[str, A
     return Reply(gradients=results, warnings=seen.warnings)
 
 
-def set_gradient_clip_static(clip_class: ClipClass, call: Call, options: dict[str, Any]) -> Reply:
+def set_gradient_clip_static(make_clip: MakeClip, call: Call, options: dict[str, Any]) -> Reply:
     """Call `set_gradient_clip` and `append_gradient_clip_ops`, and fetch all gradients in one run.
 
     These functions take a list of the included parameters instead of a predicate.
@@ -259,9 +251,9 @@ def set_gradient_clip_static(clip_class: ClipClass, call: Call, options: dict[st
         for parameter, gradient in zip(network.parameters, call.gradients):
             groups.setdefault(gradient.group, []).append(parameter)
         if len(groups) == 1:
-            fluid.clip.set_gradient_clip(clip_class(options), param_list=None if everything else included)
+            fluid.clip.set_gradient_clip(make_clip(**options), param_list=None if everything else included)
         for number, parameters in groups.items() if len(groups) > 1 else ():
-            fluid.clip.set_gradient_clip(clip_class(options, group_name=f"group{number}"), parameters)
+            fluid.clip.set_gradient_clip(make_clip(**options, group_name=f"group{number}"), parameters)
         clipped = fluid.clip.append_gradient_clip_ops(pairs)
         fetched = _run(network, [gradient for _, gradient in pairs] + [gradient for _, gradient in clipped])
         before, after = fetched[: len(pairs)], fetched[len(pairs) :]
@@ -286,32 +278,31 @@ def _sort_by_parameter(
 DTYPES = ("float32", "float64")
 
 CLASSES = (
-    ClipClass(GradientClipByValue, "clip_by_value", ("max", "min")),
-    ClipClass(GradientClipByNorm, "clip_by_norm", ("clip_norm",)),
-    ClipClass(GradientClipByGlobalNorm, "clip_by_global_norm", ("clip_norm",)),
+    (GradientClipByValue, "clip_by_value"),
+    (GradientClipByNorm, "clip_by_norm"),
+    (GradientClipByGlobalNorm, "clip_by_global_norm"),
 )
-ERROR_CLIP = ClipClass(ErrorClipByValue, "clip_by_value", ("max", "min"))
 
 
 def _list_entry_points() -> Iterator[EntryPoint]:
     in_optimizer = ("optimizer", "learning_rate")
-    for clip_class in CLASSES:
-        common = ("excludes", "none_grads") + (("min_max",) if "min" in clip_class.options else ())
+    for make_clip, operation in CLASSES:
+        common = ("excludes", "none_grads") + (() if OPERATIONS[operation].is_by_norm else ("min_max",))
         for way, answer, more in (
             ("SGD, dygraph", step_dygraph, (*in_optimizer, "compiles")),
             ("SGD, static", step_static, (*in_optimizer, "compiled")),
             ("set_gradient_clip, static", set_gradient_clip_static, ("functional", "compiled")),
         ):
-            name = f"paddle.fluid.clip.{clip_class.make.__name__} [{way}]"
+            name = f"paddle.fluid.clip.{make_clip.__name__} [{way}]"
             # The documentation of the argument `group_name`: "The group name for this clip."
-            has_groups = clip_class.make is GradientClipByGlobalNorm and answer is set_gradient_clip_static
+            has_groups = make_clip is GradientClipByGlobalNorm and answer is set_gradient_clip_static
             features = common + more + (("norm_per_group",) if has_groups else ())
-            yield EntryPoint(name, clip_class.operation, DTYPES, features, clip=partial(answer, clip_class))
+            yield EntryPoint(name, operation, DTYPES, features, clip=partial(answer, make_clip))
         # The documentation of `set_gradient_clip`: "To specify parameters that require gradient clip."
-        name = f"paddle.fluid.clip.set_gradient_clip [{clip_class.make.__name__} beside another, static]"
+        name = f"paddle.fluid.clip.set_gradient_clip [{make_clip.__name__} beside another, static]"
         features = (*common, *in_optimizer, "compiled")
-        clip = partial(set_two_clips_static, clip_class)
-        yield EntryPoint(name, clip_class.operation, DTYPES, features, clip=clip)
+        clip = partial(set_two_clips_static, make_clip)
+        yield EntryPoint(name, operation, DTYPES, features, clip=clip)
     features = ("excludes", "none_grads", "min_max", *in_optimizer, "compiled")
-    name, clip = "paddle.fluid.clip.ErrorClipByValue [static]", partial(clip_errors_static, ERROR_CLIP)
+    name, clip = "paddle.fluid.clip.ErrorClipByValue [static]", partial(clip_errors_static, ErrorClipByValue)
     yield EntryPoint(name, "clip_by_value", DTYPES, features, clip=clip)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, Iterator, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 import paddle
@@ -24,6 +24,7 @@ from ..linear_layers import (
 )
 
 __all__ = [
+    "MakeClip",
     "Way",
     "make_row_sparse_parameter",
     "make_zero_attribute",
@@ -39,8 +40,8 @@ MOST_IN_A_PROGRAM = 500
 #: The options of several backward passes and steps.
 TRAINING = ("start", "weight_decay", "steps", "accumulate")
 
-#: A function that makes a clip from the options of a call, and raises what Paddle raises.
-MakeClip = Callable[[Dict[str, Any]], Any]
+#: A clip class of Paddle. An option that the class does not know raises its TypeError.
+MakeClip = Callable[..., Any]
 
 
 def read_arrays(tensors: Sequence[Any | None]) -> tuple[Array | None, ...]:
@@ -237,9 +238,9 @@ class Way:
         more: dict[str, Any] = {"weight_decay": decay} if self.optimizer == "SGD" else {"beta1": 0.0}
         parameters: Any = groups[0] if len(groups) == 1 else [{"params": group} for group in groups]
         if self.clips_groups:
-            parameters = [{"params": group, "grad_clip": make_clip(options)} for group in groups]
+            parameters = [{"params": group, "grad_clip": make_clip(**options)} for group in groups]
         else:
-            more["grad_clip"] = make_clip(options)
+            more["grad_clip"] = make_clip(**options)
         return getattr(paddle.optimizer, self.optimizer)(learning_rate=rate, parameters=parameters, **more)
 
     def update(self, optimizer: Any, loss: Any) -> None:
@@ -352,8 +353,8 @@ def step_static(make_clip: MakeClip, call: Call, options: dict[str, Any], clippe
             if clipped_by == "set_gradient_clip":
                 included = [parameters.by_number[n] for n, gradient in enumerate(call.gradients) if gradient.need_clip]
                 everything = len(included) == len(call.gradients)
-                paddle.nn.clip.set_gradient_clip(make_clip(options), None if everything else included)
-            optimizer = paddle.optimizer.SGD(rate, grad_clip=make_clip(options) if in_optimizer else None)
+                paddle.nn.clip.set_gradient_clip(make_clip(**options), None if everything else included)
+            optimizer = paddle.optimizer.SGD(rate, grad_clip=make_clip(**options) if in_optimizer else None)
             optimizer.minimize(loss)
             executor.run(startup)
             executor.run(program, feed={part.dtype: part.values for part in joined})
@@ -372,7 +373,7 @@ def _clip_errors(
         for number, parameter in parameters.by_number.items():
             copies[number] = paddle.assign(parameter)
             if gradients[number].need_clip:
-                copies[number]._set_error_clip(make_clip(options))
+                copies[number]._set_error_clip(make_clip(**options))
     return replace(parameters, by_number=copies)
 
 

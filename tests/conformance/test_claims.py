@@ -224,7 +224,9 @@ def test_command_says_that_the_framework_is_missing(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("path", sorted(CLAIMS.glob("*.toml")), ids=lambda path: path.stem)
-def test_each_claim_of_a_docstring_has_its_hash(path: object) -> None:
+def test_shipped_claims_are_short_and_complete(path: object) -> None:
     for claim in load_claims(getattr(path, "stem", "")):
         assert (claim.docstring is None) == (claim.docstring_sha256 is None)
         assert (claim.predicts or "").split(":")[0] in ("", *PREDICTIONS)
+        assert claim.where
+        assert 0 < len(claim.phrase.split()) <= 15

@@ -154,34 +154,6 @@ def test_other_protocol_is_refused(conversation: Conversation) -> None:
     assert conversation.process.returncode == 1
 
 
-@pytest.mark.parametrize(
-    ("target", "kind"),
-    [("no-such-adapter", "bad-target"), ("no_such_file.py", "bad-target"), ("math:hypot", "bad-target")],
-)
-def test_invalid_target_is_refused(target: str, kind: str) -> None:
-    conversation = Conversation([*MODULES, target])
-    conversation.greet()
-
-    failed = conversation.hear()
-
-    conversation.end()
-    assert (failed["message"], failed["kind"]) == ("failed", kind)
-    assert "Traceback" not in failed["text"]
-
-
-def test_fault_of_the_adapter_at_its_start_comes_with_its_traceback(tmp_path: Path) -> None:
-    path = tmp_path / "fake.py"
-    path.write_text(ADAPTER.replace('print("printed while it is asked")', "1 / 0"), encoding="utf-8")
-    conversation = Conversation([*MODULES, str(path)])
-    conversation.greet()
-
-    failed = conversation.hear()
-
-    conversation.end()
-    assert failed["kind"] == "broken-adapter"
-    assert "ZeroDivisionError" in failed["text"]
-
-
 @pytest.mark.parametrize("greeting", ["no message", ""], ids=["other-text", "closed-pipe"])
 def test_host_ends_without_a_greeting(greeting: str) -> None:
     done = subprocess.run([*MODULES, "numpy"], input=greeting, capture_output=True, text=True, check=False, timeout=600)

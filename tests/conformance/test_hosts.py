@@ -85,7 +85,7 @@ STARTS = {
     "defines_nothing": ("bad-target", "must define `adapter`"),
     "lacks_its_framework": ("missing-framework", "no_such_framework"),
     "hangs_at_start": ("start-timeout", "(did not start within|took longer than) 2 s"),
-    "knows_nothing_of_itself": ("broken-adapter", "no version to be found"),
+    "knows_nothing_of_itself": ("broken-adapter", r"line \d+, in about\n.*\nRuntimeError: no version to be found"),
     "misspelt_feature": ("broken-adapter", "declares the feature 'exclude', which does not exist"),
     "no_such_file": ("bad-target", "There is no file"),
 }

@@ -66,7 +66,7 @@ BUILT_IN = {
     "skorch": "gradclip_adapters.frameworks.torch_based.wrappers:use_skorch",
     "mmengine": "gradclip_adapters.frameworks.torch_based.wrappers:use_mmengine",
     "transformers": "gradclip_adapters.frameworks.torch_based.transformers:TransformersAdapter",
-    "fastai": "gradclip_adapters.frameworks.torch_based.fastai:FastaiAdapter",
+    "fastai": "gradclip_adapters.frameworks.torch_based.wrappers:use_fastai",
     "timm": "gradclip_adapters.frameworks.torch_based.wrappers:use_timm",
     "opacus": "gradclip_adapters.frameworks.torch_based.opacus:OpacusAdapter",
     "deepspeed": "gradclip_adapters.frameworks.torch_based.deepspeed:DeepSpeedAdapter",

@@ -21,6 +21,7 @@ from torch.nn import Parameter, ParameterList
 from ...contract import EntryPoint
 from .engine_meshes import EXPERT_MESHES, EXPERTS, list_on_meshes
 from .engines_adapter import EnginesAdapter
+from .given_gradients import GivenGradients, TrainingAdapter, train_model
 from .parameters import (
     ANY_NORM,
     COMMON,
@@ -29,6 +30,7 @@ from .parameters import (
     OWNED,
     Clip,
     Parameters,
+    ParametersAdapter,
     select_more,
 )
 from .process_group import join_group_of_one
@@ -38,6 +40,7 @@ __all__ = [
     "use_accelerate",
     "use_fabric",
     "use_fairscale",
+    "use_fastai",
     "use_mmengine",
     "use_skorch",
     "use_timm",
@@ -57,8 +60,9 @@ class Wrapper:
     prepare: Callable[[], None] = lambda: None
     #: Returns whether this version has an entry point.
     offers: Callable[[EntryPoint], bool] = lambda _: True
+    adapter: type[ParametersAdapter] = EnginesAdapter
 
-    def __call__(self) -> EnginesAdapter:
+    def __call__(self) -> ParametersAdapter:
         """Import the package, and return its adapter.
 
         Raises
@@ -75,7 +79,7 @@ class Wrapper:
         # torchtitan has no such attribute.
         version = getattr(sys.modules[package], "__version__", None) or importlib.metadata.version(package)
         entry_points = [entry for entry in self.entry_points if self.offers(entry)]
-        return EnginesAdapter(self.framework, version, entry_points)
+        return self.adapter(self.framework, version, entry_points)
 
 
 def _by_norm(name: str, clip: Clip, features: Sequence[str], dtypes: Sequence[str] = DTYPES) -> EntryPoint:
@@ -154,6 +158,30 @@ def _clip_by_fairscale(passed: Callable[[], list[Parameter]], options: Mapping[s
 
     optimizer = OSS(passed(), torch.optim.SGD, lr=1.0)
     return optimizer.clip_grad_norm(options["clip_norm"], **select_more(options))
+
+
+def _step_by_fastai(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> None:
+    train_model(passed(), lambda model: _train_by_fastai(model, options))
+
+
+def _train_by_fastai(model: GivenGradients, options: Mapping[str, Any]) -> None:
+    from fastai.callback.training import GradientClip
+    from fastai.data.core import DataLoaders
+    from fastai.learner import Learner
+    from fastai.optimizer import SGD
+
+    batches = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(1), torch.zeros(1)))
+    learner = Learner(
+        DataLoaders(batches, []),
+        model,
+        loss_func=lambda loss, _: loss.float(),
+        opt_func=SGD,
+        lr=options.get("learning_rate", 1.0),
+        train_bn=False,
+        cbs=[GradientClip(options["clip_norm"], **select_more(options))],
+    )
+    with learner.no_bar(), learner.no_logging():
+        learner.fit(1)
 
 
 def _step_by_mmengine(argument: str, threshold: str, kind: Mapping[str, str]) -> Clip:
@@ -271,6 +299,19 @@ use_fairscale = Wrapper(
         ),
     ),
     join_group_of_one,
+)
+
+use_fastai = Wrapper(
+    "fastai",
+    "fastai.callback.training",
+    (
+        _by_norm(
+            "fastai.callback.training.GradientClip",
+            _step_by_fastai,
+            ("none_grads", "mixed_dtypes", "optimizer", "learning_rate", "norm_type"),
+        ),
+    ),
+    adapter=TrainingAdapter,
 )
 
 use_mmengine = Wrapper(

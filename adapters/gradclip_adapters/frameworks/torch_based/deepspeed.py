@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Mapping, Sequence
 
@@ -13,9 +12,10 @@ from torch.nn import Parameter
 
 from ...arrays import refuse_other_dtypes
 from ...contract import Call, EntryPoint, Reply, Unsupported
-from ...mesh import cut_array, get_mesh
+from ...mesh import get_mesh
 from ...processes import Answer, Team
 from .deepspeed_engine import (
+    answer_with_parts,
     clip_grad_norm_,
     clip_tensors_by_global_norm,
     deepspeed,
@@ -26,14 +26,13 @@ from .deepspeed_engine import (
     use_group,
 )
 from .deepspeed_experts import EXPERT_STEPS, answer_with_experts
-from .given_gradients import GivenGradients, TrainingAdapter
+from .given_gradients import TrainingAdapter, train_model
 from .parameters import (
     ANY_NORM,
     COMMON,
     NORM_TYPES,
     Parameters,
     ParametersAdapter,
-    answer_call,
     select_more,
 )
 from .process_group import join_group_of_one
@@ -117,23 +116,13 @@ def _answer_together(call: Call, rank: int, world: int) -> Reply:
 
     Every process gets whole parameters back. Of those that the call shares out, it returns its part.
     """
-    addends = tuple(make_addend(gradient, world, is_first=not rank) for gradient in call.gradients)
-    options = {name: value for name, value in call.options.items() if name != "mesh"}
-    reply = answer_call(SHARED_STEPS[call.subject], replace(call, gradients=addends, options=options))
-    parts = [
-        array if array is None else cut_array(array, gradient, get_mesh(call), rank)
-        for gradient, array in zip(call.gradients, reply.gradients)
-    ]
-    return replace(reply, gradients=tuple(parts), inputs=None)
+    addends = [make_addend(gradient, world, is_first=not rank) for gradient in call.gradients]
+    return answer_with_parts(SHARED_STEPS[call.subject], call, addends, call.gradients, rank)
 
 
 def _step(passed: Callable[[], list[Parameter]], options: Mapping[str, Any], stage: int) -> Any:
     parameters = passed()
-    model = GivenGradients(parameters)
-    norm = take_step(model, parameters, options, stage)
-    for parameter, gradient in zip(parameters, model.given):
-        parameter.grad = gradient
-    return norm
+    return train_model(parameters, lambda model: take_step(model, parameters, options, stage))
 
 
 def _clip_parameters(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> Any:

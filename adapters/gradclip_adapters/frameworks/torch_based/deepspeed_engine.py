@@ -30,13 +30,15 @@ with warnings.catch_warnings():
     from deepspeed.runtime.utils import clip_grad_norm_, clip_tensors_by_global_norm
 from torch.nn import Parameter
 
-from ...contract import Gradient, Unsupported
+from ...contract import Call, EntryPoint, Gradient, Reply, Unsupported
+from ...mesh import cut_array, get_mesh
 from .given_gradients import GivenGradients
-from .parameters import make_tensor, read_array, select_more
+from .parameters import answer_call, make_tensor, read_array, select_more
 from .process_group import join_group
 
 __all__ = [
     "MoE",
+    "answer_with_parts",
     "clip_grad_norm_",
     "clip_tensors_by_global_norm",
     "deepspeed",
@@ -74,6 +76,17 @@ def make_addend(gradient: Gradient, world: int, *, is_first: bool) -> Gradient:
         message = "the gradient of one process, which the average divides, would overflow"
         raise Unsupported(message)
     return replace(gradient, array=read_array(scaled if is_first else torch.zeros_like(tensor)))
+
+
+def answer_with_parts(
+    entry: EntryPoint, call: Call, addends: Sequence[Gradient], wholes: Sequence[Gradient], rank: int
+) -> Reply:
+    """Take a step with the addends that a process has of whole gradients. Return its parts of the results."""
+    options = {name: value for name, value in call.options.items() if name != "mesh"}
+    reply = answer_call(entry, replace(call, gradients=tuple(addends), options=options))
+    pairs = zip(wholes, reply.gradients)
+    parts = [array and cut_array(array, whole, get_mesh(call), rank) for whole, array in pairs]
+    return replace(reply, gradients=tuple(parts), inputs=None)
 
 
 def take_step(model: GivenGradients, groups: Sequence[Any], options: Mapping[str, Any], stage: int) -> Any:

@@ -14,11 +14,12 @@ import torch
 from torch.nn import Module, Parameter
 
 from ...contract import Call, EntryPoint, Reply, Unsupported
-from ...mesh import Mesh, cut_array, find_placement, find_sharded_axis, get_mesh, list_gradients
+from ...mesh import Mesh, find_placement, find_sharded_axis, get_mesh, list_gradients
 from ...processes import Answer, Ask
 from ...watched_team import WatchedTeam
 from .deepspeed_engine import (
     MoE,
+    answer_with_parts,
     join_processes,
     make_addend,
     split_params_into_different_moe_groups_for_optimizer,
@@ -26,7 +27,6 @@ from .deepspeed_engine import (
 )
 from .dtensors import has_equal_experts, is_owned
 from .given_gradients import GivenGradients
-from .parameters import answer_call
 from .watched_collectives import WatchedCollectives
 
 __all__ = ["EXPERT_STEPS", "answer_with_experts", "load"]
@@ -117,12 +117,7 @@ def _answer(call: Call, rank: int) -> Reply:
         return norm
 
     entry: EntryPoint = replace(EXPERT_STEPS[call.subject], clip=step)
-    options = {name: value for name, value in call.options.items() if name != "mesh"}
-    reply = answer_call(entry, replace(call, gradients=tuple(addends), options=options))
-    parts = [
-        array if array is None else cut_array(array, whole, mesh, rank) for whole, array in zip(wholes, reply.gradients)
-    ]
-    return replace(reply, gradients=tuple(parts), inputs=None)
+    return answer_with_parts(entry, call, addends, wholes, rank)
 
 
 class _WithExperts(GivenGradients):

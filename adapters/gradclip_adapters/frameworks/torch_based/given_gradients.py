@@ -50,9 +50,10 @@ class GivenGradients(Module):  # type: ignore[misc] # mypy does not see torch
         return loss
 
 
-def train_model(parameters: Sequence[Parameter], train: Callable[[GivenGradients], Any]) -> None:
-    """Let a package train a model with the parameters, and put the given gradients back after it."""
+def train_model(parameters: Sequence[Parameter], train: Callable[[GivenGradients], Any]) -> Any:
+    """Let a package train a model with the parameters, put the given gradients back, and return what it returns."""
     model = GivenGradients(parameters)
-    train(model)
+    returned = train(model)
     for parameter, gradient in zip(parameters, model.given):
         parameter.grad = gradient
+    return returned

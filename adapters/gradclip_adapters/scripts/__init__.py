@@ -9,7 +9,7 @@ framework and NumPy. `gradclip_conformance.repro.source` reads the modules witho
 - functions from a list of gradients, and the options of a call by their names, to the results and the norm or None;
 - `ENTRY_POINTS`, which says for each entry point of the adapter which function is called, and with what. `COMPILED`
   names the calls of the same entry points inside the framework's compiler. A module may have `COMPILER` instead, which
-  then takes the place of `run_eagerly` in `ENTRY_POINTS`.
+  says for functions in `ENTRY_POINTS` which functions take their places there.
 
 A function with a parameter `form` passes `form(parameters)`, which is an iterator or a single parameter if the call
 passes one. A module `NAME_MORE` has other entry points of the adapter `NAME`.

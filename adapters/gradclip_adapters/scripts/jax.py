@@ -31,4 +31,4 @@ ENTRY_POINTS = {
     "jax.example_libraries.optimizers.l2_norm then clip_grads[eager]": partial(clip_and_norm, run_eagerly),
     "jax.example_libraries.optimizers.l2_norm then clip_grads[jit]": partial(clip_and_norm, jax.jit),
 }
-COMPILER = jax.jit
+COMPILER = {run_eagerly: jax.jit}

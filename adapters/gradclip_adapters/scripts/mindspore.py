@@ -54,4 +54,4 @@ ENTRY_POINTS = {
     "mindspore.ops.clip_by_value": partial(clip_by_value, run_eagerly),
     "mindspore.nn.ClipByNorm": partial(clip_each, run_eagerly),
 }
-COMPILER = mindspore.jit
+COMPILER = {run_eagerly: mindspore.jit}

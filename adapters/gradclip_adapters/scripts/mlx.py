@@ -35,4 +35,4 @@ ENTRY_POINTS = {
     "mlx.optimizers.clip_grad_norm": partial(clip, clip_grad_norm),
     "mlx.nn.utils.clip_grad_norm_sharded": partial(clip, clip_grad_norm_sharded),
 }
-COMPILED = {"mlx.optimizers.clip_grad_norm": partial(clip, mx.compile(clip_grad_norm))}
+COMPILER = {clip_grad_norm: mx.compile(clip_grad_norm)}

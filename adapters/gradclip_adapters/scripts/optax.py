@@ -100,4 +100,4 @@ ENTRY_POINTS = {
         project_on_box, optax.projections.projection_box, jax.jit
     ),
 }
-COMPILER = jax.jit
+COMPILER = {run_eagerly: jax.jit}

@@ -19,4 +19,4 @@ ENTRY_POINTS = {
     "optax.per_example_global_norm_clip[eager, without 64 bits]": partial(clip_examples, run_eagerly),
     "optax.per_example_global_norm_clip[jit, without 64 bits]": partial(clip_examples, jax.jit),
 }
-COMPILER = jax.jit
+COMPILER = {run_eagerly: jax.jit}

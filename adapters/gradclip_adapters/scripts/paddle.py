@@ -181,8 +181,4 @@ ENTRY_POINTS = {
     "paddle.clip": partial(clip_by_value, paddle.clip),
     "paddle.Tensor.clip_": partial(clip_by_value, paddle.Tensor.clip_),
 }
-COMPILED = {
-    "paddle.nn.ClipGradByValue [SGD, dynamic]": partial(step_static, paddle.nn.ClipGradByValue),
-    "paddle.nn.ClipGradByNorm [SGD, dynamic]": partial(step_static, paddle.nn.ClipGradByNorm),
-    "paddle.nn.ClipGradByGlobalNorm [SGD, dynamic]": partial(step_static, paddle.nn.ClipGradByGlobalNorm),
-}
+COMPILER = {step_sgd: step_static}

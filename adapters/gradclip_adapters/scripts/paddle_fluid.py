@@ -136,10 +136,4 @@ ENTRY_POINTS = {
     ),
     "paddle.fluid.clip.ErrorClipByValue [static]": partial(clip_errors, fluid.clip.ErrorClipByValue),
 }
-COMPILED = {
-    "paddle.fluid.clip.GradientClipByValue [SGD, dygraph]": partial(step_static, fluid.clip.GradientClipByValue),
-    "paddle.fluid.clip.GradientClipByNorm [SGD, dygraph]": partial(step_static, fluid.clip.GradientClipByNorm),
-    "paddle.fluid.clip.GradientClipByGlobalNorm [SGD, dygraph]": partial(
-        step_static, fluid.clip.GradientClipByGlobalNorm
-    ),
-}
+COMPILER = {step_dygraph: step_static}

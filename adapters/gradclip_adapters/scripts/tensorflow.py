@@ -51,4 +51,4 @@ ENTRY_POINTS = {
     "tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)[eager]": partial(clip_by_given_norm, run_eagerly),
     "tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)[tf.function]": partial(clip_by_given_norm, tf.function),
 }
-COMPILER = tf.function
+COMPILER = {run_eagerly: tf.function}

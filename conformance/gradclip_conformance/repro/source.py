@@ -82,21 +82,22 @@ class Module:
         return None
 
     def find_entry(self, table: str, name: str) -> ast.expr | None:
-        """Return the value of an entry point in one of the module's tables."""
+        """Return the value of a key in one of the module's tables."""
         if (found := self.find_value(table)) is None:
             return None
         assert isinstance(found, ast.Dict)
         for key, value in zip(found.keys, found.values, strict=True):
-            if isinstance(key, ast.Constant) and key.value == name:
+            # A key is a text, or the name of a function.
+            if name in (getattr(key, "value", None), getattr(key, "id", None)):
                 return value
         return None
 
     def find_compiled(self, name: str) -> ast.expr | None:
         """Return the value of an entry point for a call inside the framework's compiler."""
-        compiler, entry = self.find_value("COMPILER"), self.find_entry("ENTRY_POINTS", name)
-        if compiler is None or not isinstance(entry, ast.Call):
+        entry = self.find_entry("ENTRY_POINTS", name)
+        if self.find_value("COMPILER") is None or not isinstance(entry, ast.Call):
             return self.find_entry("COMPILED", name)
-        compiled = [compiler if ast.unparse(one) == "run_eagerly" else one for one in entry.args]
+        compiled = [self.find_entry("COMPILER", ast.unparse(one)) or one for one in entry.args]
         return ast.Call(entry.func, compiled, entry.keywords) if compiled != entry.args else None
 
     def write(self, statement: ast.stmt) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,12 +10,7 @@ from gradclip_adapters.frameworks.mindspore import MindSporeAdapter
 
 ADAPTER = MindSporeAdapter()
 NORM, VALUE, LAYER = "mindspore.ops.clip_by_norm", "mindspore.ops.clip_by_value", "mindspore.nn.ClipByNorm"
-VALUES: tuple[Any, ...] = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
-
-
-def make_gradients(dtype: str = "float32") -> tuple[Gradient, ...]:
-    """Return three gradients."""
-    return tuple(Gradient(f"g{n}", Array.of(np.array(values, dtype))) for n, values in enumerate(VALUES))
+GRADIENT = Gradient("g", Array.of(np.array([3.0, -4.0], np.float32)))
 
 
 def test_text_of_an_error_holds_no_call_stack() -> None:
@@ -33,7 +26,7 @@ def test_error_of_a_kernel_belongs_to_the_call_that_caused_it() -> None:
             ADAPTER.call(Call(LAYER, empty, {"clip_norm": 1.0}))
 
         assert raised.value.inputs == tuple(gradient.array for gradient in empty)
-        assert ADAPTER.call(Call(VALUE, make_gradients(), {"max": 2.0, "min": -1.0})).gradients
+        assert ADAPTER.call(Call(VALUE, (GRADIENT,), {"max": 2.0, "min": -1.0})).gradients
 
 
 def test_tensor_without_elements_is_reused() -> None:

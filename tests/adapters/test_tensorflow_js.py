@@ -17,7 +17,7 @@ from gradclip_adapters.frameworks.tensorflow_js import TensorFlowJSAdapter
 
 PACKAGES = Path(sys.prefix, "node_modules")
 SUBJECT = "tf.clipByValue"
-VALUES = ([3.0, -4.0, 0.5], [1.0, 2.0])
+GRADIENT = Gradient("g", Array.of(np.array([3.0, -4.0], np.float32)))
 
 if not (PACKAGES / "@tensorflow").is_dir() and "tensorflow-js" not in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
     pytest.skip("TensorFlow.js is not installed beside this Python", allow_module_level=True)
@@ -31,14 +31,9 @@ def adapter() -> Iterator[TensorFlowJSAdapter]:
     made.close()
 
 
-def make_gradients() -> tuple[Gradient, ...]:
-    """Return two gradients."""
-    return tuple(Gradient(f"g{n}", Array.of(np.array(values, np.float32))) for n, values in enumerate(VALUES))
-
-
 def test_error_of_the_framework_is_an_answer(adapter: TensorFlowJSAdapter) -> None:
     with pytest.raises(FrameworkRaised, match=r"min \(2\) must be less than or equal to max \(1\)"):
-        adapter.call(Call(SUBJECT, make_gradients(), {"max": 1.0, "min": 2.0}))
+        adapter.call(Call(SUBJECT, (GRADIENT,), {"max": 1.0, "min": 2.0}))
 
 
 @pytest.mark.parametrize(
@@ -64,4 +59,4 @@ def test_death_of_node_ends_the_host(adapter: TensorFlowJSAdapter) -> None:
     adapter._process.wait()
 
     with pytest.raises(SystemExit, match="Node: "):
-        adapter.call(Call(SUBJECT, make_gradients(), {"max": 1.0, "min": -1.0}))
+        adapter.call(Call(SUBJECT, (GRADIENT,), {"max": 1.0, "min": -1.0}))

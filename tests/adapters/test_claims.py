@@ -19,6 +19,8 @@ def read_docstring(name: str) -> str:
     return inspect.getdoc(functools.reduce(getattr, names, importlib.import_module(module))) or ""
 
 
+# Some frameworks use deprecated parts of others when they are imported.
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "adapter",
     [pytest.param(path.stem, marks=pytest.mark.array_library(path.stem)) for path in sorted(CLAIMS.glob("*.toml"))],

@@ -10,12 +10,7 @@ from gradclip_adapters.frameworks.onnxruntime import ONNXRuntimeAdapter
 
 ADAPTER = ONNXRuntimeAdapter()
 OPERATOR, STEP = "com.microsoft.InplaceClipGradNorm", "onnxruntime.training.onnxblock.optim.ClipGradNorm [SGD]"
-FIRST, SECOND = np.array([3.0, -4.0, 0.5], np.float32), np.array(12.0, np.float32)
-
-
-def make_gradients() -> tuple[Gradient, ...]:
-    """Return two gradients."""
-    return tuple(Gradient(f"g{index}", Array.of(values)) for index, values in enumerate((FIRST, SECOND)))
+GRADIENT = Gradient("g", Array.of(np.array([3.0, -4.0], np.float32)))
 
 
 def test_schema_lists_the_dtypes_that_the_operator_declares() -> None:
@@ -30,4 +25,4 @@ def test_schema_lists_the_dtypes_that_the_operator_declares() -> None:
 @pytest.mark.parametrize("subject", [OPERATOR, STEP])
 def test_option_that_the_clip_does_not_have_is_refused(subject: str) -> None:
     with pytest.raises(FrameworkRaised):
-        ADAPTER.call(Call(subject, make_gradients(), {"clip_norm": 1.0, "eps": 1.0}))
+        ADAPTER.call(Call(subject, (GRADIENT,), {"clip_norm": 1.0, "eps": 1.0}))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from frameworks import has_library, is_required
 
-from gradclip_adapters.contract import Call, FrameworkRaised, Gradient, Unsupported
+from gradclip_adapters.contract import Call, FrameworkRaised, Gradient
 
 if not has_library("opacus") and not is_required("opacus"):
     pytest.skip("Opacus is not installed", allow_module_level=True)
@@ -68,16 +68,6 @@ def test_layer_without_elements_needs_no_share(others: tuple[Any, ...]) -> None:
     for got in reply.gradients[2:]:
         assert got is not None
         torch.testing.assert_close(torch.from_numpy(got.numpy()), torch.tensor([1.2, -1.6]))
-
-
-def test_call_that_opacus_has_no_form_for_is_unsupported() -> None:
-    given = Gradient("g", read_array(torch.ones(3, 2)))
-
-    for gradients in ((), (given, Gradient("none", None))):
-        with pytest.raises(Unsupported):
-            OpacusAdapter().call(Call(SUBJECT, gradients, {"clip_norm": 1.0}))
-    with pytest.raises(Unsupported, match="a norm of its own"):
-        OpacusAdapter().call(Call(PER_LAYER, (given, given), {"clip_norm": 1.0}))
 
 
 def test_errors_of_opacus_are_answers() -> None:

@@ -38,6 +38,8 @@ def make_gradient(values: Any, dtype: str = "float32", **changes: Any) -> Gradie
 GRADIENT = make_gradient([3.0, 4.0])
 NONE = Gradient("none", None)
 AGAIN = replace(GRADIENT, same_as=0)
+#: The gradients of three examples.
+EXAMPLES = make_gradient(np.ones((3, 2)))
 REVERSED = replace(GRADIENT, layout="reversed")
 ROWS = make_gradient([[3.0], [4.0]], rows=(0, 1), height=4)
 STRIDED = replace(GRADIENT, layout="strided")
@@ -52,6 +54,7 @@ ON_TORCH = [
 #: Adapters, words in the names of entry points, and options for which the framework has no parameter.
 OPTIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("chainer", "GradientClipping", ("norm_type", "error_if_nonfinite", "need_clip")),
+    ("deepspeed", "[ZeRO 1]", ("norm_type",)),
     ("jax", "", ("norm_type", "error_if_nonfinite")),
     ("megengine", "clip_grad_norm", ("error_if_nonfinite", "eps")),
     ("mindspore", "ops.clip_by_norm", ("eps", "need_clip")),
@@ -70,6 +73,7 @@ OPTIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 FORMS: dict[str, tuple[tuple[str, str, tuple[Gradient, ...], dict[str, Any], str], ...]] = {
     "interface": (
         ("chainer", "", (ROWS,), {}, "row-sparse"),
+        ("deepspeed", "[ZeRO 1]", (), {}, "empty list"),
         *((name, word, (STRIDED,), {}, "have no strides") for name, word in ON_JAX),
         *((name, word, (ROWS,), {}, "row-sparse") for name, word in ON_JAX),
         *((name, word, (GRADIENT,), {"reused": True}, "immutable") for name, word in ON_JAX),
@@ -93,6 +97,9 @@ FORMS: dict[str, tuple[tuple[str, str, tuple[Gradient, ...], dict[str, Any], str
         ("nnabla", "", (ROWS,), {}, "row-sparse"),
         ("nnabla", "", (make_gradient([3.0, 4.0], "float64"),), {}, "filled in float32"),
         ("onnxruntime-training", "[SGD]", (GRADIENT, AGAIN), {}, "same name"),
+        ("opacus", "", (), {}, "empty list"),
+        ("opacus", "DPOptimizer", (EXAMPLES, NONE), {}, "every parameter has gradients of the examples"),
+        ("opacus", "PerLayer", (EXAMPLES, EXAMPLES), {}, "a norm of its own"),
         ("optax", "layer_norm", (GRADIENT, GRADIENT), {}, "each layer has a norm of its own"),
         ("optax", "hypercube[eager]", (GRADIENT,), {"min": -1.0}, "the lower bound of a hypercube is zero"),
         *(("tensorflow", f"clip_by_{one}[", (), {}, "takes one tensor") for one in ("value", "norm", "average_norm")),

@@ -44,9 +44,9 @@ def test_clip_of_torch_is_blamed_for_what_is_wrong_without_a_mesh_only() -> None
 
     statuses = {result["case"].partition("/")[2].partition("@")[0]: result["status"] for result in results}
     failed = {case for case, status in statuses.items() if status == "fail"}
-    # torch cannot take the largest element of an empty tensor. Two calls leave the range of float32. In gloo, the
+    # torch cannot take the largest element of an empty tensor. Three calls leave the range of float32. In gloo, the
     # maximum of a number and NaN is the number.
-    wrong = {"norm-infinity-empty-part", "huge-in-one-process", "tiny-in-one-process"}
+    wrong = {"norm-infinity-empty-part", "huge-beside-small", "huge-in-one-process", "tiny-in-one-process"}
     assert failed <= wrong | {"norm-infinity-nan-in-last-process"}, str(results)
     assert sum(status in ("pass", "documented") for status in statuses.values()) > 20
     assert statuses["owned"] == "unsupported"

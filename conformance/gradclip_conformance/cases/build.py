@@ -265,6 +265,7 @@ class Maker:
             ("minus-one", gradients, -1.0),
             ("minus-infinity", gradients, -math.inf),
             ("minus-one-as-integer", gradients, -1),
+            ("just-below-zero", gradients, -(2.0**-20)),
             expectation=expect("refused"),
         )
         yield from self.refused_scalar(gradients)

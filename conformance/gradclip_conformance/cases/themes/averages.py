@@ -105,11 +105,13 @@ def _ask_each_alone(make: Maker) -> Iterator[Case]:
     triangle, twice, little = _make_triangle(make), _make_triangle(make, 2.0), make.tensor([0.5, -0.25, 0.0, 0.0])
     # The same elements among more zeros have a smaller average.
     longer = make.tensor([3.0, -4.0, *[0.0] * 14])
+    beginning, other = make.tensors([0.0] * 62 + [3.0, -4.0], [0.0] * 62 + [6.0, 8.0])
     yield from make.table(
         "each-tensor-alone",
         ("above-and-below", [triangle, little], _divide(make, 1.0)),
         ("both-above", [triangle, twice], _divide(make, 2.0)),
         ("two-lengths", [triangle, longer], _divide(make, 5.0, 16)),
+        ("same-beginning", [beginning, other], _divide(make, 2.5, 64)),
     )
 
 
@@ -197,6 +199,9 @@ def _ask_effects(make: Maker) -> Iterator[Case]:
     gradients = [_make_triangle(make), make.tensor([2.0, -4.0, 4.0, 0.0], (2, 2))]
     with_zeros = [*gradients, make.tensor([0.0, -0.0])]
     yield from make.effects(gradients, clipped=_divide(make, 1.0), not_clipped=16.0, with_zeros=with_zeros)
+    # NumPy warns of the mean of no elements.
+    with_empty = [*gradients, make.tensor([])]
+    yield make.case("no-warnings", "beside-empty", with_empty, _divide(make, 1.0), expect("no-warnings"))
     yield from make.refused_thresholds(gradients)
     # The square of the threshold is beyond the range of float16, and so are its products with 16 and the root of 16.
     yield from make.large_scalars(make.tensor([2.0**15, -(2.0**15)] * 8), _divide(make, 2.0**16, 16))

@@ -128,13 +128,15 @@ def _ask_several_examples(make: Maker) -> Iterator[Case]:
 
 
 def _ask_many(make: Maker) -> Iterator[Case]:
-    """Clip examples of a hundred tensors, and long examples. Rows of the sampler have at most 31 and 1,023."""
+    """Clip many or long examples, and those of many tensors. Rows of the sampler have at most 17, 1,023 and 31."""
     # The norms are 30 and 30 / 16.
     hundred = [
         make.tensors(*[[0.0] * 3 * number + [x * factor for x in (1.0, -2.0, 2.0)] + [0.0] * 3 * (1 - number)] * 100)
         for number, factor in enumerate((1.0, 1 / 16))
     ]
     yield make.case("one-norm-over-all", "hundred-tensors", number_groups(*hundred), 15.0)
+    forty = [[make.tensor([8.0 * (place == number) for place in range(40)])] for number in range(40)]
+    yield make.case("sum-of-examples", "forty-clipped", number_groups(*forty), 2.0)
     # The norms are 71 times the factors.
     blocks = np.zeros((3, 3, 1701))
     for number, factor in enumerate((1.0, 4.0, 0.25)):

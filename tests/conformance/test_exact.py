@@ -23,7 +23,8 @@ from gradclip_conformance.oracle.formats import (
     round_to,
 )
 from gradclip_conformance.oracle.formula import Formula
-from gradclip_conformance.oracle.model import DyadicArray, ExpectedArray, list_nonfinite_norms, predict_nonfinite
+from gradclip_conformance.oracle.model import DyadicArray, ExpectedArray
+from gradclip_conformance.oracle.nonfinite import list_nonfinite_norms, predict_nonfinite
 
 fixed = settings(derandomize=True, deadline=None, database=None)
 
@@ -187,7 +188,7 @@ def test_bound_of_zero_and_swapped_bounds_are_used_as_given() -> None:
 
 
 def test_nonfinite_norms_give_nan_and_zeros() -> None:
-    one, other, finite = decode_exactly(1.0, -math.inf, -2.0), decode_exactly(math.nan), decode_exactly(1.0)
+    one, other, finite = np.array([1.0, -math.inf, -2.0]), np.array([math.nan]), np.array([1.0])
 
     assert list_nonfinite_norms([finite, finite]) == ()
     assert list_nonfinite_norms([finite, one]) == (math.inf,)

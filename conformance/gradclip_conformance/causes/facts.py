@@ -35,6 +35,7 @@ from ..oracle.formats import (
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.long_doubles import DOUBT, measure_products, round_to_long_double
 from ..oracle.model import DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
+from ..oracle.nonfinite import list_nonfinite_norms, shows_nonfinite
 from ..oracle.predict import predict
 from ..oracle.question import count_divisor, list_norm_groups
 
@@ -192,10 +193,7 @@ class Group:
     @cached_property
     def total(self) -> float | None:
         """The norm, NaN or infinity, if an element is NaN or infinite. None if all elements are finite."""
-        values = [value for tensor in self.tensors for value in tensor.exact.special.values()]
-        if not values:
-            return None
-        return math.nan if any(map(math.isnan, values)) else math.inf
+        return next(iter(list_nonfinite_norms(tensor.before for tensor in self.distinct)), None)
 
     @cached_property
     def norm(self) -> Fraction:
@@ -330,10 +328,9 @@ class Group:
 
     @cached_property
     def is_right_for_nonfinite(self) -> bool:
-        """Whether the results are right for a norm that is not finite: NaN everywhere, or each element times zero."""
-        with np.errstate(invalid="ignore"):
-            zeros = all(np.array_equal(tensor.before * 0.0, tensor.after, equal_nan=True) for tensor in self.distinct)
-        return zeros or all(bool(np.isnan(tensor.after).all()) for tensor in self.distinct)
+        """Whether the results are right for a norm that is infinite."""
+        before = [tensor.before for tensor in self.distinct]
+        return shows_nonfinite(before, [tensor.after for tensor in self.distinct], [math.inf])
 
     @property
     def is_right(self) -> bool:

@@ -20,9 +20,10 @@ from gradclip_adapters.contract import Array, EntryPoint
 
 from ..cases.literals import NoScript, write_array
 from ..cases.model import Case
-from ..oracle.arrays import decode, round_elements
+from ..oracle.arrays import round_elements
 from ..oracle.formats import FORMATS, divide_to_float, read_float64_values, ulp
-from ..oracle.model import ExpectedArray, Prediction, list_nonfinite_norms, predict_nonfinite
+from ..oracle.model import ExpectedArray, Prediction
+from ..oracle.nonfinite import list_nonfinite_norms, predict_nonfinite
 from ..oracle.question import find_narrowest, list_norm_groups
 
 __all__ = [
@@ -208,20 +209,14 @@ def list_nonfinite_ways(case: Case, prediction: Prediction) -> list[dict[int, Wa
     """Return the right answers to norms that are not finite: for each norm the formula's result, or NaN everywhere."""
     ways: list[list[dict[int, Wanted]]] = []
     for group in list_norm_groups(case):
-        arrays = {i: array for i in group if (array := case.gradients[i].array) is not None}
-        shapes = {i: array.shape for i, array in arrays.items()}
-        found = {i: decode(array.data, array.dtype) for i, array in arrays.items()}
-        totals = list_nonfinite_norms(found.values())
+        given = {i: _reshape(array) for i in group if (array := case.gradients[i].array) is not None}
+        totals = list_nonfinite_norms(given.values())
         if not totals:
             ways.append([{i: _predict_finite(case, i, prediction) for i in group}])
             continue
-        everywhere = {i: Wanted(np.full(shape, math.nan)) for i, shape in shapes.items()}
-        formulas = [
-            {i: Wanted(np.array(predict_nonfinite(t, total)).reshape(shapes[i])) for i, t in found.items()}
-            for total in totals
-            if not math.isnan(total)
-        ]
-        ways.append([*formulas, everywhere])
+        # NaN everywhere is right, whatever the norm is.
+        norms = [*(norm for norm in totals if norm == math.inf), math.nan]
+        ways.append([{i: Wanted(predict_nonfinite(values, norm)) for i, values in given.items()} for norm in norms])
     return [{i: wanted for part in parts for i, wanted in part.items()} for parts in product(*ways)]
 
 

@@ -35,6 +35,7 @@ from .formats import FORMATS, Format, convert_to_dtype, decode_doubles, read_flo
 from .formula import PLAIN, Formula
 from .groups import Group, make_group
 from .model import ErrorBounds
+from .nonfinite import shows_nonfinite
 from .question import Question, list_norm_groups
 
 __all__ = ["DOUBT", "WholeCall", "make_whole_call", "measure_products", "round_to_long_double"]
@@ -246,12 +247,8 @@ class WholeCall:
                 return Measured(Status.FAIL, math.inf if math.isnan(distance) else distance, i, place)
         return Measured()
 
-    def find_silent_group(self, results: Sequence[Array | None]) -> _Sized | None:
-        """Return the first group whose results do not show its NaN or infinite norm, or None if there is none.
-
-        Results show such a norm if they are NaN everywhere. For an infinite norm, they also show it if they follow the
-        formula: NaN in place of infinite elements, and zeros elsewhere.
-        """
+    def hides_norm(self, results: Sequence[Array | None]) -> bool:
+        """Return whether the results of a group do not show that its norm is not finite."""
         for sized in self.groups:
             if np.isfinite(sized.norm):
                 continue
@@ -261,13 +258,9 @@ class WholeCall:
             if OPERATIONS[self.question.operation].sums_examples:
                 # The other elements of a sum belong to other examples.
                 given, after = given[given != 0], after[given != 0]
-            if np.isnan(after).all():
-                continue
-            if np.isnan(sized.norm) or not np.array_equal(np.isnan(after), ~np.isfinite(given)):
-                return sized
-            if after[np.isfinite(given)].any():
-                return sized
-        return None
+            if not shows_nonfinite([given], [after], [sized.norm]):
+                return True
+        return False
 
 
 class _Asked:

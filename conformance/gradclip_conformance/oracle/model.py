@@ -6,7 +6,7 @@ Both oracles, `integers` and `balls`, give these answers; they share no arithmet
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any
@@ -21,8 +21,6 @@ __all__ = [
     "clip_by_factor",
     "convert_threshold",
     "list_finite_integers",
-    "list_nonfinite_norms",
-    "predict_nonfinite",
 ]
 
 
@@ -190,26 +188,3 @@ def clip_by_factor(
         for tensor, flag in zip(tensors, included, strict=True)
     )
     return Clipped(gradients, bounds, side)
-
-
-def list_nonfinite_norms(tensors: Iterable[DyadicArray]) -> tuple[float, ...]:
-    """Return the norms that tensors with a NaN or an infinity may have, or none if all elements are finite.
-
-    With both a NaN and an infinity, the sum of the formula is NaN, and the function `hypot` of IEEE 754 gives infinity:
-    either is right.
-    """
-    values = [value for tensor in tensors for value in tensor.special.values()]
-    norms = (math.nan,) if any(math.isnan(value) for value in values) else ()
-    return (*norms, math.inf) if any(math.isinf(value) for value in values) else norms
-
-
-def predict_nonfinite(values: DyadicArray, total: float) -> list[float]:
-    """Return what IEEE arithmetic gives for a gradient whose norm, above a finite threshold, is infinite or NaN.
-
-    An infinite norm makes the coefficient 0, which turns finite elements into zeros and the others into NaN. A norm
-    that is NaN turns every element into NaN.
-    """
-    if math.isnan(total):
-        return [math.nan] * len(values)
-    zeros = [-0.0 if negative else 0.0 for negative in values.negative]
-    return [math.nan if place in values.special else zero for place, zero in enumerate(zeros)]

@@ -58,7 +58,7 @@ class Combination(Expectation):
             return Verdict(Status.UNSUPPORTED, detail)
         case, results = context.case, replies[0].gradients
         operation, call = OPERATIONS[case.operation], make_whole_call(case)
-        if operation.is_by_norm and call.find_silent_group(results) is not None:
+        if operation.is_by_norm and call.hides_norm(results):
             detail = "A norm is not finite. The formula's result, NaN everywhere or an error must show it."
             observed = show_answer(Replied(replies[0]))
             return Verdict(Status.FAIL, detail, observed=observed, breaks=f"{operation.prefix}.nan-not-silent")

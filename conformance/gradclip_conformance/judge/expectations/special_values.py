@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from gradclip_adapters.contract import Array
 from ...cases.model import Case
 from ...oracle.arrays import decode
 from ...oracle.formats import FORMATS, convert_to_dtype, read_float64_values, ulp
-from ...oracle.model import Prediction, list_nonfinite_norms, predict_nonfinite
+from ...oracle.model import Prediction
+from ...oracle.nonfinite import list_nonfinite_norms, predict_nonfinite, shows_nonfinite
 from ..model import Context
 
 __all__ = [
@@ -85,24 +87,13 @@ def find_flipped_zero(context: Context, results: Sequence[Array | None]) -> int 
 
 def list_nonfinite_totals(case: Case, group: Sequence[int]) -> tuple[float, ...]:
     """Return the norms that a group of gradients may have if an element is not finite, or none if all are finite."""
-    arrays = [array for i in group if (array := case.gradients[i].array) is not None]
-    return list_nonfinite_norms([decode(array.data, array.dtype) for array in arrays])
+    return list_nonfinite_norms(read_float64_values(array) for i in group if (array := case.gradients[i].array))
 
 
 def list_expected_if_silent(
     case: Case, group: Sequence[int], totals: Sequence[float], results: Sequence[Array | None]
-) -> list[list[float]] | None:
-    """Return the formula's results if the given results hide that the norm is not finite, or None.
-
-    Results do not hide it if they are NaN everywhere, or if they equal the formula's results for one of the norms in
-    `totals`.
-    """
-    after = [read_float64_values(array) for i in group if (array := results[i]) is not None]
-    arrays = [array for i in group if (array := case.gradients[i].array) is not None]
-    ways = [[predict_nonfinite(decode(array.data, array.dtype), total) for array in arrays] for total in totals]
-    if all(np.isnan(result).all() for result in after):
-        return None
-    for formula in ways:
-        if all(np.array_equal(r, f, equal_nan=True) for r, f in zip(after, formula, strict=True)):
-            return None
-    return ways[0]
+) -> list[np.ndarray[Any, Any]] | None:
+    """Return the formula's results if the given results hide that the norm, one of `totals`, is not finite, or None."""
+    before = [read_float64_values(array) for i in group if (array := case.gradients[i].array)]
+    after = [read_float64_values(array) for i in group if (array := results[i])]
+    return None if shows_nonfinite(before, after, totals) else [predict_nonfinite(one, totals[0]) for one in before]

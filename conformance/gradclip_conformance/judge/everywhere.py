@@ -24,29 +24,28 @@ from .model import Context
 __all__ = ["list_also_expected", "make_case_of_broken_rule"]
 
 
+#: What rules about parts of an answer expect, by their names without the operation.
+PARTS = {
+    "shards-as-whole": expect("processes-agree"),
+    "dtype-kept": expect("structure", aspect="dtype"),
+    "returned-norm": expect("returned-norm"),
+    "returned-norm-nonfinite": expect("returned-norm"),
+    "inputs-not-mutated": expect("inputs-kept"),
+    "in-place-written": expect("inputs-written"),
+}
+
+
 def list_also_expected(context: Context, reply: Reply) -> Iterator[Case]:
     """Yield a case that makes the same call under each other rule that a reply must keep."""
+    case = context.case
     for name, expectation in _list_rules(context, reply):
-        yield _make_case(context.case, name, expectation)
-
-
-def _make_case(case: Case, rule: str, expectation: Expect) -> Case:
-    return replace(case, rule=f"{OPERATIONS[case.operation].prefix}.{rule}", expectation=expectation)
+        yield replace(case, rule=f"{OPERATIONS[case.operation].prefix}.{name}", expectation=expectation)
 
 
 def make_case_of_broken_rule(case: Case, rule: str) -> Case | None:
     """Return a case of the broken rule, with the same call, or None if such a case cannot be made without the reply."""
-    known = {
-        "dtype-kept": expect("structure", aspect="dtype"),
-        "excluded-untouched": expect("untouched", indices=case.excluded),
-        "returned-norm": expect("returned-norm"),
-        "returned-norm-nonfinite": expect("returned-norm"),
-        "inputs-not-mutated": expect("inputs-kept"),
-        "in-place-written": expect("inputs-written"),
-        "shards-as-whole": expect("processes-agree"),
-        **dict(_list_element_rules(case)),
-    }
-    expectation = known.get(rule.partition(".")[2])
+    excluded = {"excluded-untouched": expect("untouched", indices=case.excluded)}
+    expectation = {**PARTS, **excluded, **dict(_list_element_rules(case))}.get(rule.partition(".")[2])
     return None if expectation is None else replace(case, rule=rule, expectation=expectation)
 
 
@@ -54,10 +53,10 @@ def _list_rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:
     case, expectation = context.case, resolve(context.case.expectation)
     # The norm and the copies are those of the first process. If they differ elsewhere, they need not be right here.
     if reply.apart:
-        yield "shards-as-whole", expect("processes-agree")
+        yield "shards-as-whole", PARTS["shards-as-whole"]
     if expectation.gives_gradients:
-        if case.expectation != expect("structure", aspect="dtype"):
-            yield "dtype-kept", expect("structure", aspect="dtype")
+        if case.expectation != PARTS["dtype-kept"]:
+            yield "dtype-kept", PARTS["dtype-kept"]
         if case.excluded:
             yield "excluded-untouched", expect("untouched", indices=case.excluded)
         if not (expectation.judges_elements and {*case.included} <= {*expectation.list_judged_gradients(case)}):
@@ -109,15 +108,15 @@ def _list_norm_rules(context: Context, expectation: Expectation, reply: Reply) -
     # If a case excuses arithmetic that leaves the range, it also excuses the norm.
     excused = context.flushes_subnormals or dict(case.expectation.parameters).get("leaves_range", False)
     if reply.norm is not None and not excused and case.expectation.name not in WITH_OTHER_NORMS:
-        finite = predict(case).norms[0] is not None
-        yield "returned-norm" if finite else "returned-norm-nonfinite", expect("returned-norm")
+        name = "returned-norm-nonfinite" if predict(case).norms[0] is None else "returned-norm"
+        yield name, PARTS[name]
 
 
 def _list_effect_rules(context: Context, expectation: Expectation, reply: Reply) -> Iterator[tuple[str, Expect]]:
     case = context.case
     if reply.inputs is not None and case.expectation.name not in ("inputs-kept", "inputs-written"):
         if "functional" in context.subject.features:
-            yield "inputs-not-mutated", expect("inputs-kept")
+            yield "inputs-not-mutated", PARTS["inputs-not-mutated"]
         elif "in_place" in context.subject.features and _are_inputs_different(reply):
             by = case.expectation if expectation.is_about_all else None
             yield "in-place-written", expect("inputs-written", by=by)

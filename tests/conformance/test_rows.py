@@ -20,11 +20,11 @@ from gradclip_adapters.operations import PREFIXES
 from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, decode_recipe, encode_recipe, expand
 from gradclip_adapters.wire import decode_call, decode_reply, encode_call, encode_reply
 from gradclip_conformance.cli import gradclip
-from gradclip_conformance.oracle import long_doubles
+from gradclip_conformance.oracle import distances
 from gradclip_conformance.oracle.arrays import decode
-from gradclip_conformance.oracle.distances import measure, measure_distances
+from gradclip_conformance.oracle.distances import measure, measure_distances, measure_products
 from gradclip_conformance.oracle.formats import FORMATS, has_long_doubles
-from gradclip_conformance.oracle.long_doubles import DOUBT, WholeCall, measure_products, round_to_long_double
+from gradclip_conformance.oracle.long_doubles import DOUBT, WholeCall, round_to_long_double
 from gradclip_conformance.oracle.model import ExpectedArray
 from gradclip_conformance.oracle.predict import predict
 from gradclip_conformance.run.plan import Selection
@@ -299,7 +299,7 @@ def test_distances_are_the_same_in_blocks(factors: Any, monkeypatch: pytest.Monk
     factor = round_to_long_double(factors) if isinstance(factors, Fraction) else factors
     whole = [measure_products(given, results, factor, FORMATS[dtype], True) for dtype in ("float32", "float64")]
 
-    monkeypatch.setattr(long_doubles, "BLOCK", 7)
+    monkeypatch.setattr(distances, "BLOCK", 7)
 
     for before, dtype in zip(whole, ("float32", "float64"), strict=True):
         np.testing.assert_array_equal(measure_products(given, results, factor, FORMATS[dtype], True), before)

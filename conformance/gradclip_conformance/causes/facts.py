@@ -22,7 +22,7 @@ from gradclip_adapters.operations import OPERATIONS, Operation
 from ..cases.model import Case
 from ..oracle import groups, integers
 from ..oracle.arrays import decode
-from ..oracle.distances import measure_distances
+from ..oracle.distances import measure_distances, measure_products
 from ..oracle.formats import (
     FORMATS,
     Format,
@@ -33,7 +33,7 @@ from ..oracle.formats import (
     round_all,
 )
 from ..oracle.formula import PLAIN, Formula
-from ..oracle.long_doubles import DOUBT, measure_products, round_to_long_double
+from ..oracle.long_doubles import DOUBT, round_to_long_double
 from ..oracle.model import DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
 from ..oracle.nonfinite import list_nonfinite_norms, shows_nonfinite
 from ..oracle.predict import predict

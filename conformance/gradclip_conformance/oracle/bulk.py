@@ -10,7 +10,7 @@ added as 64-bit integers, which can overflow only from :math:`2^{36}` elements o
 *The elements*: the exact result is `x f` with a rational `f`. Two float64 hold `f` to 106 bits, as :math:`f_h + f_l`.
 Dekker's product gives `x f_h` exactly, as a sum :math:`q + e` of two float64. The distance of a result `y` is computed
 as :math:`((y - q) - e) - x f_l`. This omits less than :math:`2^{-100} |x f|`, which is below :math:`2^{-46}` ulp of any
-format here. The distance itself is rounded three times. The ulp is taken in the binade of `x f` rounded to float64.
+format here. The distance itself is rounded three times.
 
 All functions work on pieces that fit in the processor's cache.
 """
@@ -26,7 +26,8 @@ import numpy.typing as npt
 
 from gradclip_adapters.contract import Array
 
-from .formats import FORMATS, Format, compute_power_of_two, convert_to_dtype, decode_doubles
+from .distances import measure_spacing
+from .formats import FORMATS, compute_power_of_two, convert_to_dtype, decode_doubles
 from .model import Enclosure
 
 __all__ = ["compute_exact_norm", "measure_largest_error", "measure_largest_gap"]
@@ -34,8 +35,6 @@ __all__ = ["compute_exact_norm", "measure_largest_error", "measure_largest_gap"]
 Doubles = npt.NDArray[np.float64]
 
 PIECE = 1 << 16
-#: The exponent bits of a float64, which give its binade.
-BINADE = np.uint64(0x7FF0_0000_0000_0000)
 HALF = np.int64(27)
 
 
@@ -73,7 +72,7 @@ def measure_largest_error(given: Array, got: Array, factor: Fraction) -> float:
             return math.inf
         product, rest = _multiply_exactly(elements, high)
         distance = ((results - product) - rest) - elements * low
-        largest = max(largest, float((np.abs(distance) / _compute_ulps(product, FORMATS[given.dtype])).max()))
+        largest = max(largest, float((np.abs(distance) / measure_spacing(product, FORMATS[given.dtype])).max()))
     return largest
 
 
@@ -85,7 +84,7 @@ def measure_largest_gap(first: Array, second: Array, dtype: str) -> float:
     for one, other in zip(_cut(first.data, first.dtype), _cut(second.data, second.dtype), strict=True):
         same = (one == other) | (np.isnan(one) & np.isnan(other))
         with np.errstate(invalid="ignore"):
-            gaps = np.where(same, 0.0, np.abs(one - other) / _compute_ulps(one, FORMATS[dtype]))
+            gaps = np.where(same, 0.0, np.abs(one - other) / measure_spacing(one, FORMATS[dtype]))
         largest = max(largest, float(np.where(np.isnan(gaps), np.inf, gaps).max()))
     return largest
 
@@ -105,10 +104,3 @@ def _multiply_exactly(elements: Doubles, factor: float) -> tuple[Doubles, Double
     head = splitter * factor - (splitter * factor - factor)
     lower, tail = elements - upper, factor - head
     return product, ((upper * head - product) + upper * tail + lower * head) + lower * tail
-
-
-def _compute_ulps(values: Doubles, form: Format) -> Doubles:
-    """Return the ulp of each value's binade. Subnormal values have the ulp of the smallest normal number."""
-    binades = (values.view(np.uint64) & BINADE).view(np.float64)
-    spacing: Doubles = np.maximum(binades, 2.0**form.minimum_exponent) * 2.0 ** (1 - form.precision)
-    return spacing

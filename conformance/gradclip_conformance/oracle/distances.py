@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +21,18 @@ from .model import DyadicArray, ExpectedArray, Prediction
 from .question import Question, find_narrowest
 
 __all__ = [
+    "GRADES",
     "MANY",
     "Measured",
     "measure",
     "measure_distances",
     "measure_distances_in_ulp_of",
     "measure_largest_distance",
+    "measure_products",
+    "measure_spacing",
 ]
+
+Doubles = npt.NDArray[np.float64]
 
 #: Arrays of more elements than this, in formats of at most 24 bits, are measured in float64.
 MANY = 64
@@ -34,8 +40,8 @@ MANY = 64
 #: `SHORT` elements, because it may lie at a bound. The error of a distance is smaller.
 NEAR_HALF, SHORT = 2.0**-24, 4096
 
-#: This many elements are measured in float64 at once. They fit in a processor's cache.
-BLOCK = 2**14
+#: The number of products that are measured at once.
+BLOCK = 1 << 16
 
 
 def measure_largest_distance(got: bytes, expected: ExpectedArray, dtype: str) -> tuple[float, int]:
@@ -47,7 +53,7 @@ def measure_largest_distance(got: bytes, expected: ExpectedArray, dtype: str) ->
     return float(every[place]), place
 
 
-def measure_distances(got: bytes, expected: ExpectedArray, dtype: str) -> npt.NDArray[np.float64]:
+def measure_distances(got: bytes, expected: ExpectedArray, dtype: str) -> Doubles:
     """Return the distance of each element from the expected one, in ulp at the rounded expected element.
 
     Signs of zeros do not count. An infinity has the distance 0 if the expected element rounds to it. A NaN has the
@@ -72,7 +78,7 @@ def measure_distances(got: bytes, expected: ExpectedArray, dtype: str) -> npt.ND
         )
         raise ValueError(message)
     if len(expected.values) > MANY and form.precision <= 24:
-        every = _measure_in_blocks(got, expected, form)
+        every = _measure_in_doubles(got, expected, form)
     else:
         every = _measure_one_by_one(decode(got, dtype), expected, form, range(len(expected.values)))
     if special := expected.values.special:
@@ -81,15 +87,13 @@ def measure_distances(got: bytes, expected: ExpectedArray, dtype: str) -> npt.ND
     return every
 
 
-def measure_distances_in_ulp_of(
-    other: ExpectedArray, got: bytes, expected: ExpectedArray, dtype: str
-) -> npt.NDArray[np.float64]:
+def measure_distances_in_ulp_of(other: ExpectedArray, got: bytes, expected: ExpectedArray, dtype: str) -> Doubles:
     """Return the distances as :func:`measure_distances` does, but in ulp at the elements of `other`.
 
     This makes the distances of one result from two expectations comparable, even if these lie in different binades.
     """
     shift = _find_ulp_exponents(expected, dtype) - _find_ulp_exponents(other, dtype)
-    every: npt.NDArray[np.float64] = np.ldexp(measure_distances(got, expected, dtype), shift)
+    every: Doubles = np.ldexp(measure_distances(got, expected, dtype), shift)
     return every
 
 
@@ -97,16 +101,14 @@ def _find_ulp_exponents(expected: ExpectedArray, dtype: str) -> npt.NDArray[np.i
     """Return the exponent of the ulp at each expected element, rounded to the dtype."""
     form = FORMATS[dtype]
     if len(expected.values) > SHORT and form.precision <= 24:
-        units, _ = _find_units(_compute_targets(expected), form)
-    else:
-        fractions = map(abs, expected.list_fractions())
-        units = np.array([round_quotient(one.numerator, one.denominator, form)[1] for one in fractions], dtype=np.int64)
+        given, factor = _convert_to_doubles(expected)
+        return np.frexp(measure_spacing(given * factor, form))[1] - 1
+    fractions = map(abs, expected.list_fractions())
+    units = np.array([round_quotient(one.numerator, one.denominator, form)[1] for one in fractions], dtype=np.int64)
     return np.minimum(units, form.find_ulp_exponent(form.maximum_exponent))
 
 
-def _measure_one_by_one(
-    got: DyadicArray, expected: ExpectedArray, form: Format, places: Iterable[int]
-) -> npt.NDArray[np.float64]:
+def _measure_one_by_one(got: DyadicArray, expected: ExpectedArray, form: Format, places: Iterable[int]) -> Doubles:
     """Return the distances at these places, in integers: both sides are multiples of `2**lowest / denominator`."""
     values, denominator = expected.values, expected.denominator
     lowest = min(got.exponent, values.exponent)
@@ -143,25 +145,13 @@ def _divide(numerator: int, denominator: int) -> float:
         return math.inf
 
 
-def _measure_in_blocks(got: bytes, expected: ExpectedArray, form: Format) -> npt.NDArray[np.float64]:
-    width, blocks = form.width // 8, []
-    for start in range(0, len(expected.values), BLOCK):
-        part = expected.take_part(start, start + BLOCK)
-        blocks.append(_measure_in_doubles(got[width * start : width * (start + BLOCK)], part, form))
-    return np.concatenate(blocks)
-
-
-def _measure_in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> npt.NDArray[np.float64]:
+def _measure_in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> Doubles:
     """Return the distances in float64. See :func:`measure_distances` for their error."""
-    target = _compute_targets(expected)
-    unit, doubtful = _find_units(target, form)
-    overflows = unit > form.maximum_exponent - form.precision + 1
-    unit = np.minimum(unit, form.maximum_exponent - form.precision + 1)
-    measured = decode_doubles(got, form.name)
-    with np.errstate(invalid="ignore"):
-        every: npt.NDArray[np.float64] = np.ldexp(np.abs(measured - target), -unit)
-    every[~np.isfinite(measured)] = np.inf
-    every[np.isinf(measured) & overflows & (np.sign(measured) == np.sign(target))] = 0.0
+    given, factor = _convert_to_doubles(expected)
+    every = measure_products(given, decode_doubles(got, form.name), factor, form)
+    # Beside a significand that rounds up to the next binade, the ulp may be wrong.
+    mantissas, _ = np.frexp(np.abs(given * factor))
+    doubtful = np.abs(mantissas - (1.0 - 2.0 ** -(form.precision + 1))) < 2.0**-50
     if len(every) <= SHORT and not expected.is_unchanged:
         halves = 2 * every
         with np.errstate(invalid="ignore"):
@@ -172,25 +162,60 @@ def _measure_in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> np
     return every
 
 
-def _compute_targets(expected: ExpectedArray) -> npt.NDArray[np.float64]:
-    """Return the expected elements in float64."""
-    factor = float(Fraction(expected.numerator, expected.denominator))
-    exact: npt.NDArray[np.float64] = np.array(expected.values.integers, dtype=np.float64)
-    return np.ldexp(exact, expected.values.exponent) * factor
+def _convert_to_doubles(expected: ExpectedArray) -> tuple[Doubles, float]:
+    """Return the elements before the multiplication, and the factor, in float64."""
+    exact: Doubles = np.array(expected.values.integers, dtype=np.float64)
+    return np.ldexp(exact, expected.values.exponent), float(Fraction(expected.numerator, expected.denominator))
 
 
-def _find_units(target: npt.NDArray[np.float64], form: Format) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Return the exponents of the units of elements rounded to the format, and whether each is doubtful.
+def measure_products(given: Doubles, results: Doubles, factor: Any, form: Format, flushes: bool = False) -> Doubles:
+    """Return the distances in ulp of results from the given elements times a factor."""
+    if np.all(factor == 1) and np.array_equal(given, results):
+        return np.zeros(given.size)
+    factors, found = np.asarray(factor), np.empty(given.size)
+    # In blocks, because the intermediate results take ten times as much memory as the elements.
+    for start in range(0, given.size, BLOCK):
+        part = slice(start, start + BLOCK)
+        chosen = factors[part] if factors.ndim else factors
+        found[part] = _measure_block(given[part], results[part], chosen, form, flushes)
+    return found
 
-    The exponents have no upper bound.
-    """
-    mantissas, exponents = np.frexp(np.abs(target))
-    leading = np.where(target == 0, form.minimum_exponent, exponents.astype(np.int64) - 1)
-    # Significands from here on round up to the next binade.
-    carry = 1.0 - 2.0 ** -(form.precision + 1)
-    carries = (mantissas >= carry) & (leading >= form.minimum_exponent)
-    unit = np.maximum(leading, form.minimum_exponent) - form.precision + 1 + carries
-    return unit, np.abs(mantissas - carry) < 2.0**-50
+
+def _measure_block(given: Doubles, results: Doubles, factors: Any, form: Format, flushes: bool) -> Doubles:
+    # In float64, a product has an error of 2**-28 ulp of float32.
+    number = np.longdouble if form.precision > 24 else np.float64
+    exact = given.astype(number, copy=False) * factors.astype(number)
+    with np.errstate(invalid="ignore", over="ignore"):
+        nearest: Doubles = exact.astype(np.float64, copy=False)
+        spacing = measure_spacing(nearest, form)
+        # Subtracting numbers that are near each other is exact. Divide first: float64 cannot hold the difference of
+        # two of its subnormal numbers.
+        gaps = np.abs(results.astype(number, copy=False) - exact)
+        every: Doubles = (gaps / spacing).astype(np.float64, copy=False)
+        finite = np.isfinite(results)
+        if not finite.all():
+            # A result beyond the range rounds to infinity.
+            beyond = np.isinf(results) & (np.abs(exact) >= np.longdouble(float(form.largest)) + spacing / 2)
+            every[~finite] = np.inf
+            every[beyond & (np.sign(results) == np.sign(nearest))] = 0.0
+    if flushes:
+        smallest = float(form.smallest_normal)
+        every[(np.abs(nearest) < smallest) & (np.abs(results) < smallest)] = 0.0
+    return every
+
+
+#: The bits of a float64 that hold its exponent.
+EXPONENT = np.uint64(0x7FF << 52)
+
+
+def measure_spacing(values: Doubles, form: Format) -> Doubles:
+    """Return the ulp at each value rounded to the format."""
+    # Adding half an ulp raises the exponent if the value rounds up to the next binade.
+    half = np.uint64((1 << 52) >> form.precision)
+    binades = ((values.view(np.uint64) + half) & EXPONENT).view(np.float64)
+    np.clip(binades, 2.0**form.minimum_exponent, 2.0**form.maximum_exponent, out=binades)
+    binades *= 2.0 ** (1 - form.precision)
+    return binades
 
 
 #: The grades, from the best to the worst.
@@ -210,6 +235,11 @@ class Measured:
     bound: float = 0.0
     #: Whether a gradient that must stay unchanged was changed, even slightly.
     touched: bool = False
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """A key that sorts the worst grade and the largest distance last."""
+        return GRADES.index(self.grade), self.ulp
 
     def write_sentence(self, operation: str) -> str:
         """Return a sentence with the distance of the worst element from the expected one."""
@@ -245,7 +275,7 @@ def measure(
         and (given := case.gradients[i].array) is not None
         and prediction.gradients[i] is not None
     ]
-    return max(found, key=lambda one: (GRADES.index(one.grade), one.ulp), default=Measured())
+    return max(found, key=lambda one: one.rank, default=Measured())
 
 
 def _measure_one(

@@ -30,7 +30,7 @@ from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import Status
 
 from .bounds import NOTHING
-from .distances import Measured
+from .distances import GRADES, Measured, measure_products, measure_spacing
 from .formats import FORMATS, Format, convert_to_dtype, decode_doubles, read_float64_values
 from .formula import PLAIN, Formula
 from .groups import Group, make_group
@@ -38,15 +38,12 @@ from .model import ErrorBounds
 from .nonfinite import shows_nonfinite
 from .question import Question, list_norm_groups
 
-__all__ = ["DOUBT", "WholeCall", "make_whole_call", "measure_products", "round_to_long_double"]
+__all__ = ["DOUBT", "WholeCall", "make_whole_call", "round_to_long_double"]
 
 Doubles = npt.NDArray[np.float64]
 
 #: The largest error of a measured distance, in ulp.
 DOUBT = 1 / 32
-
-#: The number of elements that are measured at once.
-BLOCK = 1 << 16
 
 #: The largest exponent for which a power is computed by multiplications.
 SMALL_POWERS = 4
@@ -160,9 +157,7 @@ class WholeCall:
             filled = [each for each in members if self.read_values(each[0]).size]
             if spoilt:
                 filled = [each for each in filled if not np.isnan(got[each[0]]).any()]
-            found = self._measure_some(filled, FORMATS[dtype], got, flushes)
-            if (_grade(found), found.ulp) > (_grade(worst), worst.ulp):
-                worst = found
+            worst = max(worst, self._measure_some(filled, FORMATS[dtype], got, flushes), key=lambda one: one.rank)
         return worst
 
     def _read_results(self, results: Sequence[Array | None]) -> dict[int, Doubles]:
@@ -243,7 +238,7 @@ class WholeCall:
                 place = int(right.argmin())
                 with np.errstate(invalid="ignore", over="ignore"):
                     gap = abs(after[place] - expected[place])
-                    distance = float(gap / _measure_spacing(expected[place : place + 1], FORMATS[array.dtype])[0])
+                    distance = float(gap / measure_spacing(expected[place : place + 1], FORMATS[array.dtype])[0])
                 return Measured(Status.FAIL, math.inf if math.isnan(distance) else distance, i, place)
         return Measured()
 
@@ -288,10 +283,6 @@ def _make_whole_call(asked: _Asked) -> WholeCall:
     return WholeCall(asked.question)
 
 
-#: The grades, from best to worst.
-GRADES = (Status.PASS, Status.QUALITY, Status.FAIL)
-
-
 def _are_limited(given: Doubles, after: Doubles, low: float, high: float, keeps_zeros: bool) -> bool:
     """Return whether a clip by value gives all these elements."""
     expected = np.minimum(np.maximum(given, low), high)
@@ -300,10 +291,6 @@ def _are_limited(given: Doubles, after: Doubles, low: float, high: float, keeps_
         same = after.view(np.uint64) == expected.view(np.uint64)
         return bool((same | (np.isnan(after) & np.isnan(expected))).all())
     return bool(np.array_equal(after, expected, equal_nan=True))
-
-
-def _grade(found: Measured) -> int:
-    return GRADES.index(found.grade)
 
 
 def _size(group: Group, total: Any, elements: int) -> tuple[Any, Any, ErrorBounds]:
@@ -329,7 +316,7 @@ def _compute_factor(sized: _Sized, formula: Formula, *, exact: bool) -> tuple[An
     above = norm > limit
     near = False
     if not (exact and shift == 0):
-        spacing = float(_measure_spacing(np.array([float(abs(limit))]), sized.group.form)[0])
+        spacing = float(measure_spacing(np.array([float(abs(limit))]), sized.group.form)[0])
         near = bool(abs(norm - limit) <= spacing * (sized.errors.norm_bound + DOUBT))
     if formula.kind in ("plain", "coefficient"):
         top, bottom = (threshold, norm + shift) if above else (np.longdouble(1), np.longdouble(1))
@@ -380,53 +367,3 @@ def _read(arrays: Sequence[Array | None]) -> dict[int, Doubles]:
             found[i] = every[start:stop]
             start = stop
     return found
-
-
-def measure_products(given: Doubles, results: Doubles, factor: Any, form: Format, flushes: bool = False) -> Doubles:
-    """Return the distances in ulp of results from the given elements times a factor."""
-    if np.all(factor == 1) and np.array_equal(given, results):
-        return np.zeros(given.size)
-    factors, found = np.asarray(factor), np.empty(given.size)
-    # In blocks, because the intermediate results take ten times as much memory as the elements.
-    for start in range(0, given.size, BLOCK):
-        part = slice(start, start + BLOCK)
-        chosen = factors[part] if factors.ndim else factors
-        found[part] = _measure_block(given[part], results[part], chosen, form, flushes)
-    return found
-
-
-def _measure_block(given: Doubles, results: Doubles, factors: Any, form: Format, flushes: bool) -> Doubles:
-    # In float64, a product has an error of 2**-28 ulp of float32.
-    number = np.longdouble if form.precision > 24 else np.float64
-    exact = given.astype(number, copy=False) * factors.astype(number)
-    with np.errstate(invalid="ignore", over="ignore"):
-        nearest: Doubles = exact.astype(np.float64, copy=False)
-        spacing = _measure_spacing(nearest, form)
-        # Subtracting numbers that are near each other is exact. Divide first: float64 cannot hold the difference of
-        # two of its subnormal numbers.
-        gaps = np.abs(results.astype(number, copy=False) - exact)
-        every: Doubles = (gaps / spacing).astype(np.float64, copy=False)
-        finite = np.isfinite(results)
-        if not finite.all():
-            # A result beyond the range rounds to infinity.
-            beyond = np.isinf(results) & (np.abs(exact) >= np.longdouble(float(form.largest)) + spacing / 2)
-            every[~finite] = np.inf
-            every[beyond & (np.sign(results) == np.sign(nearest))] = 0.0
-    if flushes:
-        smallest = float(form.smallest_normal)
-        every[(np.abs(nearest) < smallest) & (np.abs(results) < smallest)] = 0.0
-    return every
-
-
-#: The bits of a float64 that hold its exponent.
-EXPONENT = np.uint64(0x7FF << 52)
-
-
-def _measure_spacing(values: Doubles, form: Format) -> Doubles:
-    """Return the ulp at each value rounded to the format."""
-    # Adding half an ulp raises the exponent if the value rounds up to the next binade.
-    half = np.uint64((1 << 52) >> form.precision)
-    binades = ((values.view(np.uint64) + half) & EXPONENT).view(np.float64)
-    np.clip(binades, 2.0**form.minimum_exponent, 2.0**form.maximum_exponent, out=binades)
-    binades *= 2.0 ** (1 - form.precision)
-    return binades

@@ -22,7 +22,7 @@ from ...cases.literals import NoScript
 from ...cases.model import Case
 from ...cases.readable import show_array, show_gradients
 from ...oracle.arrays import decode
-from ...oracle.distances import measure_distances
+from ...oracle.distances import GRADES, measure_distances
 from ...oracle.formats import FORMATS, convert_to_dtype, read_float64_values
 from ...oracle.model import ExpectedArray
 from ...oracle.predict import predict
@@ -36,9 +36,6 @@ from ..script_lines import format_tolerance
 __all__ = ["CompiledAgrees"]
 
 WHAT_IS_EXACT = "NaN, infinities, the results of zeros, and the bits of excluded gradients must be the same."
-
-#: The statuses, from the best to the worst.
-SEVERITY = (Status.PASS, Status.QUALITY, Status.FAIL)
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ class CompiledAgrees(Expectation):
         pairs = enumerate(zip(alone.gradients, compiled.gradients, strict=True))
         found = [_compare_gradients(context, i, *pair) for i, pair in pairs]
         found.append(_compare_norms(case, alone.norm, compiled.norm))
-        worst = max(found, key=lambda one: (SEVERITY.index(one.status), one.ulp or 0.0))
+        worst = max(found, key=lambda one: (GRADES.index(one.status), one.ulp or 0.0))
         if worst.status == Status.PASS:
             return worst
         return Verdict(worst.status, worst.detail, worst.ulp, worst.expected or shown[0], worst.observed or shown[1])

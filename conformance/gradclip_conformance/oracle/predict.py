@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 from importlib.metadata import version
 from types import ModuleType
+from typing import Any
 
 from gradclip_adapters.contract import Array
 from gradclip_adapters.mesh import Mesh, cut_array, find_placement, parse_mesh
@@ -237,31 +238,17 @@ def _predict_by_norm(case: Question, formula: Formula) -> Prediction:
     tensors, flags = decode_gradients(case), _list_included(case)
     if OPERATIONS[case.operation].is_global:
         return _predict_group(make_group(case, case.included), tensors, flags, formula)
-    if OPERATIONS[case.operation].sums_examples:
-        return _predict_groups(case, tensors, formula)
+    sums_examples = OPERATIONS[case.operation].sums_examples
     # A case may have thousands of gradients, many of them the same.
-    known: dict[tuple[Array | None, bool, Array | None], Prediction] = {}
-    keys = [(gradient.array, flag, gradient.parameter) for gradient, flag in zip(case.gradients, flags, strict=True)]
-    for i, (key, tensor) in enumerate(zip(keys, tensors, strict=True)):
+    known: dict[tuple[Any, ...], Prediction] = {}
+    found: dict[int, tuple[Prediction, int]] = {}
+    for members in list_norm_groups(case) if sums_examples else [[i] for i in range(len(tensors))]:
+        group, included = make_group(case, members), [flags[i] for i in members]
+        key = (*(case.gradients[i].array for i in members), *included, group.parameter, group.share)
         if key not in known:
-            known[key] = _predict_group(make_group(case, [i]), [tensor], [key[1]], formula)
-    alone = [known[key] for key in keys]
-    return Prediction(
-        tuple(one.gradients[0] for one in alone),
-        tuple(one.norms[0] for one in alone),
-        tuple(one.near[0] for one in alone),
-        tuple(one.errors[0] for one in alone),
-    )
-
-
-def _predict_groups(case: Question, tensors: list[DyadicArray | None], formula: Formula) -> Prediction:
-    """Return the prediction for groups of gradients that share a norm. No gradient is excluded."""
-    alone: dict[int, tuple[Prediction, int]] = {}
-    for group in list_norm_groups(case):
-        members = [tensors[i] for i in group]
-        found = _predict_group(make_group(case, group), members, [True] * len(group), formula)
-        alone.update({i: (found, place) for place, i in enumerate(group)})
-    every = [alone[i] for i in range(len(tensors))]
+            known[key] = _predict_group(group, [tensors[i] for i in members], included, formula)
+        found.update({i: (known[key], place) for place, i in enumerate(members)})
+    every = [found[i] for i in range(len(tensors))]
     return Prediction(
         tuple(one.gradients[place] for one, place in every),
         tuple(one.norms[place] for one, place in every),

@@ -1,7 +1,7 @@
 """Explain one wrong cell of an entry point.
 
-A cell passes through stages, from answers without results to the results of each call. The first stage that speaks of
-a cell explains it.
+Answers without results come first, then wrong forms, then what the broken rule is about, and last the results of each
+call.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
-from gradclip_adapters.contract import Reply
 from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
 from ..judge.calls import Calls
-from ..judge.model import Context, Verdict
 from ..oracle.formula import PLAIN
 from .effects import explain_effect
 from .facts import Seen
@@ -39,49 +37,23 @@ PRECISION = frozenset({"half-not-accumulated-in-half", "large-tensor-accuracy"})
 
 @dataclass(frozen=True)
 class _Wrong:
-    """A wrong cell, and what the stages read."""
+    """A wrong cell of an entry point."""
 
     subject: Subject
     judged: Judged
 
     @property
-    def context(self) -> Context:
-        return self.judged.context
-
-    @property
     def case(self) -> Case:
         return self.judged.context.case
-
-    @property
-    def verdict(self) -> Verdict:
-        return self.judged.verdict
 
     @cached_property
     def calls(self) -> Calls:
         return Calls(self.judged.context, self.judged.answers)
 
-    @property
-    def reply(self) -> Reply:
-        return self.calls.replies[0]
-
     @cached_property
     def first(self) -> Seen:
         """The results of the first call."""
-        return Seen(self.case, self.reply.gradients)
-
-    @cached_property
-    def part(self) -> str:
-        """The rule about the part of the answer that is wrong. It may differ from the rule of the case."""
-        return (self.verdict.breaks or "").partition(".")[2] or self.calls.expectation.rule
-
-    @property
-    def returns_norm(self) -> bool:
-        return "returns_norm" in self.context.subject.features
-
-    def list_norms(self) -> list[list[Explanation]]:
-        """Return, for each call, the explanations of the norm that came back."""
-        pairs = zip(self.calls.cases, self.calls.replies, strict=True)
-        return [list_norms(case, reply.norm) for case, reply in pairs]
+        return Seen(self.case, self.calls.replies[0].gradients)
 
 
 def explain(subject: Subject, judged: Judged) -> list[Explanation]:
@@ -90,57 +62,71 @@ def explain(subject: Subject, judged: Judged) -> list[Explanation]:
         return [judged.explanation]
     if not judged.answers or judged.verdict.status not in EXPLAINED:
         return []
-    wrong = _Wrong(subject, judged)
     # Models may compute with any numbers, so their arithmetic may overflow.
     with np.errstate(all="ignore"):
-        every = next(found for stage in STAGES if (found := stage(wrong)) is not None)
-        return list_on_mesh(judged, every) if "mesh" in wrong.case.options else every
+        every = _explain_answers(_Wrong(subject, judged))
+        return list_on_mesh(judged, every) if "mesh" in judged.context.case.options else every
 
 
-def _explain_by_formula(wrong: _Wrong) -> list[Explanation] | None:
-    """Explain answers that the judge has already compared with a formula."""
-    return None if wrong.verdict.formula is None else [explain_by_formula(wrong.verdict.formula)]
-
-
-def _explain_refusal(wrong: _Wrong) -> list[Explanation] | None:
-    """Explain answers that hold no results."""
+def _explain_answers(wrong: _Wrong) -> list[Explanation]:
+    """Explain answers without results and of a wrong form, and others by the part that is wrong."""
+    # The judge has compared some answers with a formula.
+    if wrong.judged.verdict.formula is not None:
+        return [explain_by_formula(wrong.judged.verdict.formula)]
     for answer in wrong.judged.answers:
-        if (found := explain_refusal(wrong.context, answer)) is not None:
-            return [found]
-    if len(wrong.calls.replies) < len(wrong.judged.answers):
+        if (refusal := explain_refusal(wrong.judged.context, answer)) is not None:
+            return [refusal]
+    replies = wrong.calls.replies
+    if len(replies) < len(wrong.judged.answers):
         return []
-    return [Explanation.of("malformed")] if any(reply.malformed is not None for reply in wrong.calls.replies) else None
+    if any(reply.malformed is not None for reply in replies):
+        return [Explanation.of("malformed")]
+    # A wrong form counts first, whatever the rule is about.
+    if has_dense_rows(wrong.first) or explain_form(wrong.first) is not None:
+        return explain_results(wrong.subject, wrong.first)
+    return _explain_part(wrong)
 
 
-def _explain_form(wrong: _Wrong) -> list[Explanation] | None:
-    """Explain results of a wrong form, whatever the rule is about."""
-    is_wrong = has_dense_rows(wrong.first) or explain_form(wrong.first) is not None
-    return explain_results(wrong.subject, wrong.first) if is_wrong else None
+def _explain_part(wrong: _Wrong) -> list[Explanation]:
+    """Explain the part of the answers that is wrong. The rule about it may differ from the rule of the case."""
+    breaks, name = wrong.judged.verdict.breaks, wrong.case.expectation.name
+    rule = (breaks or "").partition(".")[2] or wrong.calls.expectation.rule
+    if (effect := explain_effect(rule, wrong.calls.replies[0])) is not None:
+        return [effect]
+    if rule in ("returned-norm", "returned-norm-nonfinite"):
+        return _explain_norm(wrong)
+    if rule == "in-place-written":
+        return _explain_written(wrong)
+    if breaks is None and name in UNUSUAL:
+        found = UNUSUAL[name](wrong)
+        return [] if found is None else [found]
+    return _explain_calls(wrong)
 
 
-def _explain_effect(wrong: _Wrong) -> list[Explanation] | None:
-    """Explain what the call does besides its results."""
-    found = explain_effect(wrong.part, wrong.reply)
-    return None if found is None else [found]
+#: Expectations of results that no formula gives.
+UNUSUAL: dict[str, Callable[[_Wrong], Explanation | None]] = {
+    "derivative": lambda wrong: explain_derivative(wrong.first),
+    "update": lambda wrong: explain_groups(wrong.first),
+    "scaled-once": lambda wrong: explain_repeated(wrong.first, wrong.subject.formulas),
+    # If stored rows are not added, the form of the results explains it. There is no other model.
+    "sparse-sum": lambda _: None,
+}
 
 
-def _explain_norm(wrong: _Wrong) -> list[Explanation] | None:
+def _explain_norm(wrong: _Wrong) -> list[Explanation]:
     """Explain a wrong returned norm, by itself or by a cause that reproduces the results."""
-    if wrong.part not in ("returned-norm", "returned-norm-nonfinite"):
-        return None
-    found = [*_explain_survival(wrong), *list_norms(wrong.case, wrong.reply.norm)]
+    found = [*_explain_survival(wrong), *list_norms(wrong.case, wrong.calls.replies[0].norm)]
     if found or not wrong.first.operation.is_by_norm or is_right(wrong.first):
         return found
     return explain_results(wrong.subject, wrong.first)
 
 
-def _explain_written(wrong: _Wrong) -> list[Explanation] | None:
+def _explain_written(wrong: _Wrong) -> list[Explanation]:
     """Explain the arrays that the passed gradients hold after the call."""
-    if wrong.part != "in-place-written":
-        return None
-    if wrong.reply.inputs is None:
+    inputs = wrong.calls.replies[0].inputs
+    if inputs is None:
         return []
-    written = Seen(wrong.case, wrong.reply.inputs)
+    written = Seen(wrong.case, inputs)
     if is_right(written):
         return _explain_small_difference(wrong, [written])
     found = explain_results(wrong.subject, written)
@@ -148,53 +134,23 @@ def _explain_written(wrong: _Wrong) -> list[Explanation] | None:
     return [Explanation.of("not-written", "unclipped")] if is_unclipped else found
 
 
-def _explain_unusual(wrong: _Wrong) -> list[Explanation] | None:
-    """Explain results that no formula gives."""
-    if wrong.verdict.breaks is not None or wrong.case.expectation.name not in UNUSUAL:
-        return None
-    found = UNUSUAL[wrong.case.expectation.name](wrong)
-    return [] if found is None else [found]
-
-
-UNUSUAL: dict[str, Callable[[_Wrong], Explanation | None]] = {
-    "derivative": lambda wrong: explain_derivative(wrong.first),
-    "update": lambda wrong: explain_groups(wrong.first),
-    "scaled-once": lambda wrong: explain_repeated(wrong.first, wrong.subject.formulas),
-    # If stored rows are not added, the first stages explain it. There is no other model.
-    "sparse-sum": lambda _: None,
-}
-
-
 def _explain_calls(wrong: _Wrong) -> list[Explanation]:
     """Explain the results of each call."""
     calls = wrong.calls
     if not calls.are_answered:
         return []
-    has_right_norm = wrong.returns_norm and all(norm == [LONG_SUM] for norm in wrong.list_norms())
-    pairs = zip(calls.cases, calls.replies, strict=True)
+    pairs = list(zip(calls.cases, calls.replies, strict=True))
+    returns_norm = "returns_norm" in wrong.judged.context.subject.features
+    norms = [list_norms(case, reply.norm) for case, reply in pairs] if returns_norm else []
+    has_right_norm = returns_norm and all(norm == [LONG_SUM] for norm in norms)
     every = [Seen(case, reply.gradients, has_right_norm) for case, reply in pairs]
     each = [explain_results(wrong.subject, seen) for seen in every if not is_right(seen)]
     if each:
         return intersect(each) + _explain_survival(wrong)
-    if len(every) > 1 and wrong.returns_norm:
+    if len(every) > 1 and (found := intersect([norm for norm in norms if norm not in ([], [LONG_SUM])])):
         # Several calls with right results may return different norms.
-        norms = intersect([norm for norm in wrong.list_norms() if norm not in ([], [LONG_SUM])])
-        if norms:
-            return norms
+        return found
     return _explain_small_difference(wrong, every)
-
-
-#: The stages, each with what it needs from the stages before. The last one speaks of every cell.
-STAGES: tuple[Callable[[_Wrong], list[Explanation] | None], ...] = (
-    _explain_by_formula,
-    _explain_refusal,
-    _explain_form,
-    _explain_effect,
-    _explain_norm,
-    _explain_written,
-    _explain_unusual,
-    _explain_calls,
-)
 
 
 def _explain_survival(wrong: _Wrong) -> list[Explanation]:
@@ -206,7 +162,7 @@ def _explain_survival(wrong: _Wrong) -> list[Explanation]:
 
 def _explain_small_difference(wrong: _Wrong, every: list[Seen]) -> list[Explanation]:
     """Explain results that are right within the error bound of the arithmetic."""
-    if not wrong.first.operation.is_by_norm or not wrong.verdict.ulp:
+    if not wrong.first.operation.is_by_norm or not wrong.judged.verdict.ulp:
         return []
     formulas = wrong.subject.formulas
     groups = [group for seen in every for group in seen.groups if group.total is None]
@@ -215,7 +171,7 @@ def _explain_small_difference(wrong: _Wrong, every: list[Seen]) -> list[Explanat
         for formula in formulas
         if all(group.follows(formula, careful=True) for group in groups if group.norm)
     ]
-    is_broken = wrong.verdict.status in (Status.FAIL, Status.KNOWN) and all(group.is_plain for group in groups)
+    is_broken = wrong.judged.verdict.status in (Status.FAIL, Status.KNOWN) and all(group.is_plain for group in groups)
     # Some rules forbid a long sum in the dtype. Other rules require unchanged bits, which no sum explains.
     if not is_broken or wrong.case.theme in PRECISION:
         return [*found, LONG_SUM]

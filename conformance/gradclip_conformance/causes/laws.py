@@ -15,16 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from gradclip_adapters.operations import Operation
+
 from ..oracle import integers
 from ..oracle.arrays import decode
 from ..oracle.formats import compute_power_of_two
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.question import get_clipping_threshold
-from .facts import (
-    Group,
-    Seen,
-    compute_plain_coefficient,
-)
+from .facts import Group, Seen, compute_plain_coefficient, raise_to_power
 from .model import Explanation
 
 __all__ = [
@@ -110,10 +108,14 @@ class Law:
         # A threshold below zero must be refused: another rule judges what else happens to it.
         if not part.threshold >= 0 or (self.loses_signs and any((one.after < 0).any() for one in part.distinct)):
             return False
-        factor = self.compute_factor(part)
+        return self.scales(part)
+
+    def scales(self, group: Group) -> bool:
+        """Return whether the law gives the results of finite gradients."""
+        factor = self.compute_factor(group)
         if factor is None:
             return False
-        return (part.take_magnitudes() if self.loses_signs else part).is_scaled_by(factor * part.seen.rate)
+        return (group.take_magnitudes() if self.loses_signs else group).is_scaled_by(factor * group.seen.rate)
 
     def _differs(self, part: Group, group: Group) -> bool:
         """Return whether the factor differs from the right one by more than a rounding, or the signs are lost."""
@@ -147,12 +149,15 @@ def _scale_each(group: Group) -> Fraction | None:
     return group.norms[0] if group.seen.operation.shares_norms else None
 
 
-def _scale_all(group: Group) -> Fraction | None:
-    operation = group.seen.operation
-    if operation.is_global or operation.is_average or operation.divides_gradients:
-        return None
-    exact = [one.exact for one in group.seen.tensors.values()]
-    return group.compute_norm_over(exact) if all(one.is_finite for one in exact) else None
+def _of_all(speaks_of: Callable[[Operation], bool]) -> Factor:
+    """Return a function that computes the norm of all gradients of a call, for some operations."""
+
+    def compute_norm(group: Group) -> Fraction | None:
+        exact = [one.exact for one in group.seen.tensors.values()]
+        is_asked = speaks_of(group.seen.operation) and all(one.is_finite for one in exact)
+        return group.compute_norm_over(exact) if is_asked else None
+
+    return compute_norm
 
 
 def _count_excluded(group: Group) -> Fraction | None:
@@ -164,8 +169,7 @@ def _leave_out_root(group: Group) -> Fraction | None:
     order = group.seen.order
     if order in (1, math.inf):
         return None
-    # A power of a fractional order is irrational. float64 has enough digits for every narrower dtype.
-    return group.norm ** int(order) if order == int(order) else _raise_to(group.norm, order)
+    return raise_to_power(group.norm, order)
 
 
 def _leave_out_root_of_scaled(group: Group) -> Fraction | None:
@@ -178,17 +182,16 @@ def _leave_out_root_of_scaled(group: Group) -> Fraction | None:
     return found / compute_power_of_two(order * math.frexp(largest)[1]) if order else None
 
 
-def _raise_to(norm: Fraction, order: float) -> Fraction | None:
-    try:
-        return Fraction(float(norm) ** order)
-    except OverflowError:
-        return None
+def _take_mean(less: int) -> Factor:
+    """Return a function that divides the sum of powers by the number of elements, less a number."""
 
+    def compute_norm(group: Group) -> Fraction | None:
+        order, counted = group.seen.order, max(group.count, 1) - less
+        if order == math.inf or group.divisor > 1 or not counted:
+            return None
+        return group.norm * Fraction(1 / counted ** (1 / order))
 
-def _take_mean(group: Group) -> Fraction | None:
-    if group.seen.order == math.inf or group.divisor > 1:
-        return None
-    return group.norm * Fraction(1 / max(group.count, 1) ** (1 / group.seen.order))
+    return compute_norm
 
 
 def _average_by(power: float) -> Factor:
@@ -203,23 +206,11 @@ def _average_by(power: float) -> Factor:
     return compute_norm
 
 
-def _take_sum_of_norms(group: Group) -> Fraction | None:
-    return group.sum_of_norms if len(group.tensors) > 1 else None
-
-
-def _take_largest_norm(group: Group) -> Fraction | None:
-    return group.largest_norm if len(group.tensors) > 1 else None
-
-
-def _take_mean_of_norms(group: Group) -> Fraction | None:
-    return group.sum_of_norms / len(group.tensors) if len(group.tensors) > 1 else None
-
-
-def _divide_norm(power: float) -> Factor:
-    """Return a function that divides the norm of several gradients by a power of their number."""
+def _of_several(compute: Callable[[Group, int], Fraction]) -> Factor:
+    """Return a function that computes a norm from several gradients and their number."""
 
     def compute_norm(group: Group) -> Fraction | None:
-        return group.norm / Fraction(float(len(group.tensors)) ** power) if len(group.tensors) > 1 else None
+        return compute(group, len(group.tensors)) if len(group.tensors) > 1 else None
 
     return compute_norm
 
@@ -245,13 +236,11 @@ def _add_below_root(eps: float) -> Factor:
         order = group.seen.order
         if order == 2:
             return take_root(group.norm**2 + Fraction(eps))
-        return None if order == math.inf else _raise_to(_raise(group.norm, order) + Fraction(eps), 1 / order)
+        return (
+            None if order == math.inf else raise_to_power(raise_to_power(group.norm, order) + Fraction(eps), 1 / order)
+        )
 
     return compute_norm
-
-
-def _raise(norm: Fraction, order: float) -> Fraction:
-    return norm ** int(order) if order == int(order) else _raise_to(norm, order) or Fraction(0)
 
 
 def _make_under_root(eps: float) -> Law:
@@ -259,45 +248,30 @@ def _make_under_root(eps: float) -> Law:
     return Law("eps-under-root", norm=_add_below_root(eps), parameters=(("eps", eps),))
 
 
-def _count_otherwise(more: int) -> Factor:
-    """Return a function that averages over another number of elements."""
+def _average_over(count: Callable[[Group], int]) -> Factor:
+    """Return a function that averages over another number of elements. It does not speak of a number of zero."""
 
     def compute_norm(group: Group) -> Fraction | None:
-        operation = group.seen.operation
-        counted = max(group.count + more, 1)
-        if not operation.is_average or counted == group.count:
+        operation, counted = group.seen.operation, count(group)
+        if not operation.is_average or not counted:
             return None
         return group.norm * Fraction((group.count / counted) ** (operation.averaging_power / 2))
 
     return compute_norm
 
 
-def _take_mean_of_one_less(group: Group) -> Fraction | None:
-    if group.seen.order == math.inf or group.divisor > 1 or group.count < 2:
-        return None
-    return group.norm * Fraction(1 / (group.count - 1) ** (1 / group.seen.order))
-
-
 def _count_along(axis: int) -> Factor:
-    """Return a function that averages over the length of one axis."""
+    """Return a function that averages over the length of one axis. A vector has one, and a scalar is one element."""
 
-    def compute_norm(group: Group) -> Fraction | None:
-        operation, shape = group.seen.operation, group.tensors[0].given.shape
-        if not operation.is_average:
-            return None
-        # A vector has one axis, and a scalar is one element.
-        counted = shape[axis] if len(shape) > 1 else group.count
-        return group.norm * Fraction((group.count / max(counted, 1)) ** (operation.averaging_power / 2))
+    def count(group: Group) -> int:
+        shape = group.tensors[0].given.shape
+        return max(shape[axis], 1) if len(shape) > 1 else group.count
 
-    return compute_norm
+    return _average_over(count)
 
 
-def _count_nonzero(group: Group) -> Fraction | None:
-    operation = group.seen.operation
-    counted = sum(int(np.count_nonzero(tensor.before)) for tensor in group.tensors)
-    if not operation.is_average:
-        return None
-    return group.norm * Fraction((group.count / max(counted, 1)) ** (operation.averaging_power / 2))
+def _count_nonzero(group: Group) -> int:
+    return max(sum(int(np.count_nonzero(tensor.before)) for tensor in group.tensors), 1)
 
 
 def _subtract_mean(group: Group) -> Fraction | None:
@@ -365,14 +339,6 @@ def _average_examples(group: Group) -> Fraction | None:
     case, right = group.seen.case, group.compute_coefficient()
     many = len({gradient.group for gradient in case.gradients})
     return right / many if group.seen.operation.sums_examples and right is not None and many > 1 else None
-
-
-def _sum_examples_first(group: Group) -> Fraction | None:
-    # Where examples share no element, their sum has the norm of all examples together.
-    if not group.seen.operation.sums_examples:
-        return None
-    exact = [one.exact for one in group.seen.tensors.values()]
-    return group.compute_norm_over(exact) if all(one.is_finite for one in exact) else None
 
 
 def _round_threshold(round_off: Callable[[float], float]) -> Factor:
@@ -541,11 +507,6 @@ def _scale_always(group: Group) -> Fraction | None:
     return Fraction(group.threshold) / group.norm
 
 
-def _invert_coefficient(right: Fraction, group: Group) -> Fraction:
-    del group
-    return 1 / right if right else Fraction(0)
-
-
 #: The law of a norm that counts memory for a gradient without elements.
 BESIDE_EMPTY = Law("empty-counted", _fit_beside_empty)
 
@@ -553,28 +514,33 @@ BESIDE_EMPTY = Law("empty-counted", _fit_beside_empty)
 LAWS: tuple[Law, ...] = (
     Law("excluded-counted", norm=_count_excluded),
     Law("norm-of-each", norm=_scale_each, is_of_each=True, breaks=SEVERAL),
-    Law("norm-of-all", norm=_scale_all, breaks="each-tensor-alone"),
+    Law(
+        "norm-of-all",
+        norm=_of_all(lambda one: not (one.is_global or one.is_average or one.divides_gradients)),
+        breaks="each-tensor-alone",
+    ),
     Law("no-root", norm=_leave_out_root, breaks=ABOVE),
     Law("no-root", norm=_leave_out_root_of_scaled, breaks=ABOVE),
-    Law("mean-of-squares", norm=_take_mean, breaks=ABOVE),
+    Law("mean-of-squares", norm=_take_mean(0), breaks=ABOVE),
     Law("other-average", norm=_average_by(0.0), breaks=ABOVE),
     Law("other-average", norm=_average_by(0.5), breaks=ABOVE),
     Law("other-average", norm=_average_by(1.0), breaks=ABOVE),
-    Law("count-off-by-one", norm=_count_otherwise(-1), breaks=ABOVE),
-    Law("count-off-by-one", norm=_count_otherwise(1), breaks=ABOVE),
-    Law("mean-of-squares", norm=_take_mean_of_one_less, breaks=ABOVE),
+    Law("count-off-by-one", norm=_average_over(lambda group: group.count - 1), breaks=ABOVE),
+    Law("count-off-by-one", norm=_average_over(lambda group: group.count + 1), breaks=ABOVE),
+    Law("mean-of-squares", norm=_take_mean(1), breaks=ABOVE),
     Law("count-of-axis", norm=_count_along(0)),
     Law("count-of-axis", norm=_count_along(-1)),
-    Law("zeros-not-counted", norm=_count_nonzero),
+    Law("zeros-not-counted", norm=_average_over(_count_nonzero)),
     Law("mean-subtracted", norm=_subtract_mean, breaks=ABOVE),
     Law("norm-of-matrix", norm=_take_norms_of_matrices),
-    Law("mean-of-norms", norm=_take_mean_of_norms, breaks=SEVERAL),
+    Law("mean-of-norms", norm=_of_several(lambda group, count: group.sum_of_norms / count), breaks=SEVERAL),
     Law("gradients-left-out", norm=_leave_out(slice(1, None)), breaks=ABOVE),
     Law("gradients-left-out", norm=_leave_out(slice(-1)), breaks=ABOVE),
     Law("gradients-left-out", norm=_leave_out(slice(1)), breaks=ABOVE),
     Law("gradients-left-out", norm=_leave_out(slice(-1, None)), breaks=ABOVE),
     Law("examples-averaged", _average_examples),
-    Law("examples-summed-first", norm=_sum_examples_first),
+    # Where examples share no element, their sum has the norm of all examples together.
+    Law("examples-summed-first", norm=_of_all(lambda one: one.sums_examples)),
     Law("threshold-divided", _divide_threshold(1.0), is_of_each=True, breaks=SEVERAL),
     Law("threshold-divided", _divide_threshold(0.5), is_of_each=True, breaks=SEVERAL),
     Law("threshold-rounded", _round_threshold(math.floor), breaks=ABOVE),
@@ -586,10 +552,10 @@ LAWS: tuple[Law, ...] = (
     Law("threshold-tolerance", _tolerate(Fraction(1)), keeps=ABOVE),
     Law("threshold-tolerance", _tolerate(Fraction(1, 100)), keeps=ABOVE),
     *(Law("coefficient-rounded", _change_above(_round_coefficient(digits)), breaks=ABOVE) for digits in (1, 2, 3, 4)),
-    Law("sum-of-norms", norm=_take_sum_of_norms, breaks=SEVERAL),
-    Law("largest-of-norms", norm=_take_largest_norm, breaks=SEVERAL),
-    Law("norm-divided", norm=_divide_norm(1.0), breaks=SEVERAL),
-    Law("norm-divided", norm=_divide_norm(0.5), breaks=SEVERAL),
+    Law("sum-of-norms", norm=_of_several(lambda group, _: group.sum_of_norms), breaks=SEVERAL),
+    Law("largest-of-norms", norm=_of_several(lambda group, _: max(group.norms)), breaks=SEVERAL),
+    Law("norm-divided", norm=_of_several(lambda group, count: group.norm / count), breaks=SEVERAL),
+    Law("norm-divided", norm=_of_several(lambda group, count: group.norm / Fraction(math.sqrt(count))), breaks=SEVERAL),
     *(
         Law("other-order", norm=_use_other_order(order), parameters=(("order", f"{order:g}"),), breaks=ABOVE)
         for order in (2.0, 1.0, math.inf, 3.0, 4.0)
@@ -603,7 +569,7 @@ LAWS: tuple[Law, ...] = (
     Law("always-scales", _scale_always),
     Law("sign-flipped", _change_above(lambda right, _: -right), breaks=ABOVE),
     Law("scaled-twice", _change_above(lambda right, _: right * right), breaks=ABOVE),
-    Law("coefficient-inverted", _change_above(_invert_coefficient), breaks=ABOVE),
+    Law("coefficient-inverted", _change_above(lambda right, _: 1 / right if right else Fraction(0)), breaks=ABOVE),
     Law("unit-norm", _change_above(lambda _, group: 1 / group.norm), breaks=ABOVE),
     # MindSpore's `ClipByNorm` limits the sum of squares to 1e-6.
     Law("norm-replaced", _raise_norm(1e-3)),
@@ -648,11 +614,6 @@ def _fit_kind(kind: str, groups: Sequence[Group]) -> tuple[int, Formula] | None:
         if len(asked) > 1 and (best is None or len(asked) > best[0]):
             best = len(asked), formula
     return best
-
-
-def _follows(law: Law, group: Group) -> bool:
-    factor = law.compute_factor(group)
-    return factor is not None and group.is_scaled_by(factor)
 
 
 def _list_candidates(estimates: Sequence[tuple[float, float]]) -> list[float]:
@@ -751,9 +712,9 @@ def _fit_floor(views: Iterable[Seen]) -> float | None:
         is_shown = len({group.threshold for group in replaced}) > 1 or 0.0 in {group.threshold for group in replaced}
         # Two digits of one result in half precision may be a coincidence.
         is_precise = len(different) > 1 or any(group.coarsest >= 24 for group in replaced)
-        if is_shown and is_precise and all(_follows(law, group) for group in replaced):
+        if is_shown and is_precise and all(law.scales(group) for group in replaced):
             others = [group for group in replaced if group.threshold]
-            if not others or not any(all(_follows(one, group) for group in others) for one in LAWS):
+            if not others or not any(all(one.scales(group) for group in others) for one in LAWS):
                 return number
     return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -44,17 +44,14 @@ ZEROS_NAN = frozenset({"zero-over-zero", "zero-norm-nan"})
 def explain_results(subject: Subject, seen: Seen) -> list[Explanation]:
     """Return each explanation of the wrong results of one call."""
     if has_dense_rows(seen):
-        return _list(explain_rows(seen, subject.formulas))
+        rows = explain_rows(seen, subject.formulas)
+        return [] if rows is None else [rows]
     if (form := explain_form(seen)) is not None:
         return _explain_form(subject, seen, form)
     found = _explain_numbers(subject, seen)
     if are_addends_clipped(seen):
         return [Explanation.of("addends-clipped"), *found]
     return [OTHER_ORDER, *found] if is_in_other_order(seen) else found
-
-
-def _list(found: Explanation | None) -> list[Explanation]:
-    return [] if found is None else [found]
 
 
 def _explain_form(subject: Subject, seen: Seen, form: Explanation) -> list[Explanation]:
@@ -134,21 +131,14 @@ def _explain_group(subject: Subject, group: Group) -> list[Explanation]:
         return []
     if counts_nonfinite_excluded(group):
         return [Explanation.of("excluded-counted")]
-    every = [
-        *(explain_by_formula(formula) for formula in subject.formulas if group.follows(formula)),
-        *_explain_beside_empty(subject, group),
-        *list_ranges(group, formulas, subject.list_barred(group.seen)),
-        *list_roundings(group, formulas, is_narrow="narrower-arithmetic" in subject.suspected | subject.shown),
-        *_list(describe_symptom(group)),
-    ]
+    every = [explain_by_formula(formula) for formula in subject.formulas if group.follows(formula)]
+    # Old memory may make the norm infinite or NaN, and the gradients zero or unchanged.
+    if BESIDE_EMPTY.cause in subject.suspected and BESIDE_EMPTY.scales(group):
+        every.append(BESIDE_EMPTY.explain())
+    every += list_ranges(group, formulas, subject.list_barred(group.seen))
+    every += list_roundings(group, formulas, is_narrow="narrower-arithmetic" in subject.suspected | subject.shown)
+    every += [symptom] if (symptom := describe_symptom(group)) is not None else []
     return list(dict.fromkeys(every))
-
-
-def _explain_beside_empty(subject: Subject, group: Group) -> list[Explanation]:
-    """Explain results by old memory, which may make the norm infinite or NaN, and the gradients zero or unchanged."""
-    if BESIDE_EMPTY.cause not in subject.suspected or (factor := BESIDE_EMPTY.compute_factor(group)) is None:
-        return []
-    return [BESIDE_EMPTY.explain()] if group.is_scaled_by(factor * group.seen.rate) else []
 
 
 def intersect(each: Sequence[Sequence[Explanation]]) -> list[Explanation]:
@@ -170,7 +160,10 @@ def _mix(subject: Subject, seen: Seen, each: Sequence[Sequence[Explanation]]) ->
     if seen.operation.sums_examples and any(one is not None and _spoils_sum(subject, one) for one in rest):
         # The results are sums over the examples, so NaN in one of them is in all.
         rest = {one for one in rest if one is None or one.cause != "gradients-nan"}
-    return _list(unite(rest) or _combine_suspected(subject, rest))
+    if (united := unite(rest)) is not None:
+        return [united]
+    causes = {one.cause if one is not None else "" for one in rest}
+    return [combine([one for one in rest if one is not None])] if causes and causes <= subject.suspected else []
 
 
 def _spoils_sum(subject: Subject, found: Explanation) -> bool:
@@ -179,12 +172,6 @@ def _spoils_sum(subject: Subject, found: Explanation) -> bool:
     `_share_nan` gives NaN to examples of zeros. So their cause counts only if other cells show it, too.
     """
     return ("effect", "nan") in found.parameters or (found.cause in ZEROS_NAN and found.cause in subject.shown)
-
-
-def _combine_suspected(subject: Subject, found: Collection[Explanation | None]) -> Explanation | None:
-    """Return several causes of one answer, if the entry point is known to have each of them."""
-    causes = {one.cause if one is not None else "" for one in found}
-    return combine([one for one in found if one is not None]) if causes and causes <= subject.suspected else None
 
 
 def _share_nan(seen: Seen) -> Seen:

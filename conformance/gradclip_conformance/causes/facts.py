@@ -28,6 +28,7 @@ from ..oracle.formats import (
     Format,
     compute_power_of_two,
     convert_to_dtype,
+    decode_doubles,
     has_long_doubles,
     read_float64_values,
     round_all,
@@ -45,9 +46,11 @@ __all__ = [
     "Seen",
     "Tensor",
     "bound_norms_after_underflow",
+    "compute_norm",
     "compute_plain_coefficient",
     "is_product_over_infinity",
     "raise_to_power",
+    "round_doubles",
 ]
 
 Doubles = npt.NDArray[np.float64]
@@ -212,7 +215,7 @@ class Group:
             # A mean of powers is divided by the number of elements, and a norm outside its root.
             is_mean = self.seen.operation.averaging_power == 1
             divisor = 1 if order == math.inf else count if is_mean else count ** int(order)
-        return _compute_norm([self.seen.get_values(one) for one in tensors], wanted, divisor)
+        return compute_norm([self.seen.get_values(one) for one in tensors], wanted, divisor)
 
     @cached_property
     def norms(self) -> list[Fraction]:
@@ -226,11 +229,6 @@ class Group:
         while len(every) > 1:
             every = [sum(every[place : place + 2], Fraction(0)) for place in range(0, len(every), 2)]
         return every[0]
-
-    @cached_property
-    def largest_norm(self) -> Fraction:
-        """The largest of the tensors' norms."""
-        return max(self.norms)
 
     def split(self) -> list[Group]:
         """Return a group for each gradient."""
@@ -426,7 +424,7 @@ class Seen:
             given, got = gradient.array, self.results[index]
             if given is not None and got is not None and got.dtype in DTYPES and len(given.data):
                 known = self.prediction.gradients[index]
-                exact = known.values if known is not None else _decode(given)
+                exact = known.values if known is not None else decode(given.data, given.dtype)
                 key = (given, gradient.parameter, got, self.prediction.errors[index].clip_bound)
                 found[index] = alike.setdefault(key, Tensor(index, given, got, exact))
         return found
@@ -461,7 +459,7 @@ class Seen:
         return [group for group in found if group.tensors]
 
 
-def _compute_norm(tensors: Sequence[Doubles], order: float, divisor: int) -> Fraction:
+def compute_norm(tensors: Sequence[Doubles], order: float, divisor: int) -> Fraction:
     """Return the norm of the elements in the widest floats.
 
     The largest element is scaled to about 1. NumPy adds in pairs, so the relative error is a few units of float64.
@@ -477,8 +475,9 @@ def _compute_norm(tensors: Sequence[Doubles], order: float, divisor: int) -> Fra
     return (Fraction(high) + Fraction(float(root - high))) * compute_power_of_two(exponent)
 
 
-def _decode(array: Array) -> DyadicArray:
-    return decode(array.data, array.dtype)
+def round_doubles(values: Doubles, dtype: str) -> Doubles:
+    """Return the numbers, each rounded once to the dtype."""
+    return decode_doubles(round_all(values, dtype), dtype)
 
 
 def is_product_over_infinity(tensor: Tensor, threshold: float) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..oracle.formats import FORMATS, read_float64_values
 from ..oracle.formula import PLAIN, Formula
-from .facts import Group, Kind, Seen, is_product_over_infinity
+from .facts import Group, Kind, Seen, compute_norm, is_product_over_infinity
 from .model import Explanation
 
 __all__ = ["counts_nonfinite_excluded", "explain_excluded", "explain_special"]
@@ -98,15 +98,11 @@ def _is_left_out(group: Group) -> bool:
         for tensor, kept in zip(group.tensors, finite, strict=True)
     ):
         return False
-    order = group.seen.order
-    magnitudes = np.abs(
-        np.concatenate([tensor.before[kept] for tensor, kept in zip(group.tensors, finite, strict=True)])
-    )
-    largest = float(magnitudes.max(initial=0.0))
-    if not largest:
+    values = [tensor.before[kept] for tensor, kept in zip(group.tensors, finite, strict=True)]
+    norm = compute_norm(values, group.seen.order, 1)
+    if not norm:
         return False
-    norm = largest if order == math.inf else largest * float(((magnitudes / largest) ** order).sum() ** (1 / order))
-    factor = min(1.0, group.threshold / norm)
+    factor = 1.0 if group.threshold >= norm else float(Fraction(group.threshold) / norm)
     error = 16 * 2.0**-group.coarsest
     return all(
         bool(

@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from ..oracle import integers
 from ..oracle.bounds import compute_error_bounds
-from ..oracle.formats import FORMATS, Format, compute_power_of_two, decode_doubles, has_long_doubles, round_all
+from ..oracle.formats import FORMATS, Format, compute_power_of_two, has_long_doubles
 from ..oracle.formula import PLAIN, Formula
+from ..oracle.long_doubles import round_to_long_double
 from .facts import (
     Group,
     Kind,
@@ -26,6 +27,7 @@ from .facts import (
     compute_plain_coefficient,
     is_product_over_infinity,
     raise_to_power,
+    round_doubles,
 )
 from .model import Explanation
 
@@ -343,24 +345,19 @@ def _are_clearly_rounded_between(
     margin = 8 * np.finfo(np.longdouble).eps
     largest, normal, subnormal = (float(one) for one in (form.largest, form.smallest_normal, form.smallest_subnormal))
     with np.errstate(all="ignore"):
-        product = np.abs(x) * _make_wide(first)
+        product = np.abs(x) * round_to_long_double(first)
         overflows_clearly = product > largest * (1 + margin)
         underflows_clearly = product < normal * (1 - margin)
         stays_clearly = (product > normal * (1 + margin)) & (product < largest * (1 - margin))
         # The nearest number is one of the two around the exact product, whatever the error.
         product = np.where(underflows_clearly, np.rint(product / subnormal) * subnormal, product)
-        result = product * _make_wide(second)
-        allowed = result * _make_wide(error) + subnormal
+        result = product * round_to_long_double(second)
+        allowed = result * round_to_long_double(error) + subnormal
         is_near = np.abs(np.where(x < 0, -y, y) - result) + margin * (result + subnormal) <= allowed
     is_flushed = np.abs(y) <= subnormal
     fits_inside = (stays_clearly & is_near) | (underflows_clearly & (is_near | is_flushed))
     decided: npt.NDArray[np.bool_] = fits_inside | (overflows_clearly & ~np.isfinite(y))
     return decided
-
-
-def _make_wide(number: Fraction) -> np.longdouble:
-    high = float(number)
-    return np.longdouble(high) + np.longdouble(float(number - Fraction(high)))
 
 
 def _explain_flush(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
@@ -440,7 +437,7 @@ def _is_lost_in(group: Group, narrow: str) -> bool:
     """Return whether results are zeros, because a narrower dtype has no number for the norm or for the threshold."""
     if group.kinds != {Kind.ZERO} or not 0 < group.threshold < math.inf:
         return False
-    return group.norm > FORMATS[narrow].largest or _round_to(np.array([group.threshold]), narrow)[0] == 0
+    return group.norm > FORMATS[narrow].largest or round_doubles(np.array([group.threshold]), narrow)[0] == 0
 
 
 def _has_rounded_numbers(group: Group, formula: Formula, narrow: str) -> bool:
@@ -450,7 +447,7 @@ def _has_rounded_numbers(group: Group, formula: Formula, narrow: str) -> bool:
     """
     if not 0 < group.threshold < math.inf or not group.kinds <= {Kind.FINITE, Kind.SAME}:
         return False
-    threshold, eps = _round_to(np.array([group.threshold, formula.eps]), narrow).tolist()
+    threshold, eps = round_doubles(np.array([group.threshold, formula.eps]), narrow).tolist()
     if not 0 < threshold < math.inf or (threshold, eps) == (group.threshold, formula.eps):
         return False
     if formula == PLAIN:
@@ -483,14 +480,14 @@ def _is_computed_in(group: Group, factor: Fraction, narrow: str) -> bool:
     numbers = [float(common)]
     if 0 < group.threshold < math.inf:
         # The threshold may be rounded to the narrower dtype, too.
-        rounded = float(_round_to(np.array([group.threshold]), narrow)[0])
+        rounded = float(round_doubles(np.array([group.threshold]), narrow)[0])
         numbers += [one / float(common) for one in (group.threshold, rounded)]
         # The reciprocal of the norm, too, may be such a number.
         numbers.append(float(common) / group.threshold)
         # Only the threshold that multiplies may be such a number. Keras 3.6 on torch: (x * float32(c)) / max(n, c).
         if rounded != group.threshold:
             numbers.append(float(common) * max(size, group.threshold))
-    return any(abs(_round_to(np.array([one]), narrow)[0] - one) <= one * error for one in numbers)
+    return any(abs(round_doubles(np.array([one]), narrow)[0] - one) <= one * error for one in numbers)
 
 
 def _is_rounded_to(tensor: Tensor, factor: Fraction, narrow: str, slack: float) -> bool:
@@ -500,10 +497,5 @@ def _is_rounded_to(tensor: Tensor, factor: Fraction, narrow: str, slack: float) 
         right = tensor.before * float(factor)
         far = np.abs(right) > float(form.largest) * (1 - slack)
         near = np.abs(tensor.after - right) <= np.abs(right) * slack + float(form.smallest_subnormal)
-    held = _round_to(tensor.after, narrow) == tensor.after
+    held = round_doubles(tensor.after, narrow) == tensor.after
     return bool((held & (near | (far & np.isinf(tensor.after)))).all())
-
-
-def _round_to(values: Doubles, dtype: str) -> Doubles:
-    with np.errstate(over="ignore"):
-        return decode_doubles(round_all(values, dtype), dtype)

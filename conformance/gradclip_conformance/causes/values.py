@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from gradclip_adapters.contract import DTYPES
 
-from ..oracle.formats import FORMATS, decode_doubles, read_float64_values, round_all
-from .facts import Seen
+from ..oracle.formats import FORMATS, read_float64_values
+from .facts import Seen, round_doubles
 from .model import Explanation
 
 __all__ = ["is_right_value", "list_values"]
@@ -120,13 +120,8 @@ def _list_models(low: float, high: float) -> list[tuple[Explanation, Callable[[D
 NARROW = ("float32", "bfloat16", "float16")
 
 
-def _round(values: Doubles, dtype: str) -> Doubles:
-    with np.errstate(over="ignore"):
-        return decode_doubles(round_all(values, dtype), dtype)
-
-
 def _clip_between_rounded(low: float, high: float, narrow: str, values: Doubles, dtype: str) -> Doubles:
-    least, most = map(float, _round(np.array([low, high]), narrow))
+    least, most = map(float, round_doubles(np.array([low, high]), narrow))
     return _clip(values, least, most, dtype)
 
 
@@ -142,7 +137,7 @@ def _clip_between_neighbours(low: float, high: float, steps: tuple[int, int], va
 
 
 def _clip_rounded(low: float, high: float, narrow: str, values: Doubles, dtype: str) -> Doubles:
-    return _clip_between_rounded(low, high, narrow, _round(values, narrow), dtype)
+    return _clip_between_rounded(low, high, narrow, round_doubles(values, narrow), dtype)
 
 
 def _clip_between(low: float, high: float, values: Doubles, dtype: str) -> Doubles:
@@ -150,8 +145,7 @@ def _clip_between(low: float, high: float, values: Doubles, dtype: str) -> Doubl
 
 
 def _clip(values: Doubles, low: float, high: float, dtype: str) -> Doubles:
-    clipped: Doubles = decode_doubles(round_all(np.minimum(np.maximum(values, low), high), dtype), dtype)
-    return clipped
+    return round_doubles(np.minimum(np.maximum(values, low), high), dtype)
 
 
 def _is_flushed(values: Doubles, got: Doubles, dtype: str, low: float, high: float) -> bool:

@@ -134,7 +134,7 @@ def test_clips_at_and_next_to_the_threshold_agree(
 ) -> None:
     for threshold in (norm, next_up(norm, "float64"), next_down(norm, "float64"), 0.0, -1.0, math.inf):
         first = exact.clip_by_norm(decode_exactly(values), threshold, p, formula)
-        second = arbitrary_precision.clip_by_norm(decode_exactly(values), threshold, p, formula)
+        second = arbitrary_precision.clip_by_global_norm([decode_exactly(values)], threshold, p, formula=formula)
         assert arbitrary_precision.describe_disagreement(first, second) is None, threshold
 
 
@@ -154,7 +154,7 @@ def test_side_agrees_if_only_thousands_of_bits_decide(large: float, p: float) ->
     values = decode_exactly([large, 2.0**-1000])
 
     assert exact.clip_by_norm(values, large, p).side == 1
-    assert arbitrary_precision.clip_by_norm(values, large, p).side == 1
+    assert arbitrary_precision.clip_by_global_norm([values], large, p).side == 1
 
 
 @pytest.mark.thorough(sample=0)
@@ -186,7 +186,7 @@ def test_second_oracle_supports_other_norms(p: float) -> None:
 
     assert float(bounds.middle) == pytest.approx(sum(abs(x) ** p for x in values) ** (1 / p), rel=1e-13)
     assert bounds.upper - bounds.lower < bounds.lower / 2**280
-    clipped = arbitrary_precision.clip_by_norm(decode_exactly(values), 1.0, p)
+    clipped = arbitrary_precision.clip_by_global_norm([decode_exactly(values)], 1.0, p)
     (gradient,) = clipped.gradients
     assert float(gradient.list_fractions()[0] * bounds.middle) == 3.0
 
@@ -212,7 +212,7 @@ def test_wrong_oracle_is_caught(which: int) -> None:
     said, wrong = _tamper_with(right)[which]
 
     sentence = arbitrary_precision.describe_disagreement(
-        wrong, arbitrary_precision.clip_by_norm(decode_exactly([3.0, 5.0]), 1.0)
+        wrong, arbitrary_precision.clip_by_global_norm([decode_exactly([3.0, 5.0])], 1.0)
     )
 
     assert sentence is not None

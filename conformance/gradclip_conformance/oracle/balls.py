@@ -37,15 +37,7 @@ except ImportError as error:  # pragma: no cover
     )
     raise ImportError(explanation) from error
 
-__all__ = [
-    "clip_by_global_norm",
-    "clip_by_norm",
-    "clip_by_value",
-    "compare_to_threshold",
-    "compute_coefficient",
-    "compute_norm",
-    "describe_disagreement",
-]
+__all__ = ["clip_by_global_norm", "clip_by_value", "compute_norm", "describe_disagreement"]
 
 #: Bits of the balls' centres.
 BITS = 320
@@ -134,12 +126,8 @@ def _bound_norm(balls: Callable[[int], Any], bits: int) -> Enclosure:
     return Enclosure(max(bounds.lower, Fraction(0)), bounds.upper)
 
 
-def compare_to_threshold(tensors: Sequence[DyadicArray], threshold: Fraction, p: float = 2.0) -> int:
-    """Return -1, 0 or 1 for a norm below, at or above the threshold. 0 also says that `COMPARISON_BITS` are too few."""
-    return _compare(_make_balls(tensors, p), threshold)
-
-
 def _compare(balls: Callable[[int], Any], threshold: Fraction) -> int:
+    """Return -1, 0 or 1 for a norm below, at or above the threshold. 0 also says that `COMPARISON_BITS` are too few."""
     bits = BITS
     while bits <= COMPARISON_BITS:
         bounds = _bound_norm(balls, bits)
@@ -153,17 +141,8 @@ def _compare(balls: Callable[[int], Any], threshold: Fraction) -> int:
     return 0
 
 
-def compute_coefficient(
-    tensors: Sequence[DyadicArray],
-    threshold: float | Fraction,
-    p: float = 2.0,
-    formula: Formula = PLAIN,
-) -> Enclosure:
-    """Return the coefficient that multiplies the gradients. See `Formula`."""
-    return _compute_coefficient(_make_balls(tensors, p), threshold, formula)
-
-
 def _compute_coefficient(balls: Callable[[int], Any], threshold: float | Fraction, formula: Formula) -> Enclosure:
+    """Return the coefficient that multiplies the gradients. See `Formula`."""
     one = Enclosure(Fraction(1), Fraction(1))
     if threshold == math.inf:
         above, limit = False, Fraction(0)
@@ -198,11 +177,6 @@ def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Frac
     integers = [value.numerator * (denominator // value.denominator) for value in clipped]
     negative = [value < 0 or (not value and sign) for value, sign in zip(clipped, values.negative, strict=True)]
     return ExpectedArray(DyadicArray(integers, 0, negative, special), 1, denominator)
-
-
-def clip_by_norm(values: DyadicArray, clip_norm: float | Fraction, p: float = 2.0, formula: Formula = PLAIN) -> Clipped:
-    """Clip one gradient by its own norm."""
-    return clip_by_global_norm([values], clip_norm, p, formula=formula)
 
 
 def clip_by_global_norm(

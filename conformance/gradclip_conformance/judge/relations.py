@@ -41,15 +41,14 @@ class Relation:
     #: Make the second call from the case, the results of the first call, and an exponent of two.
     second: Callable[[Case, Arrays, int], Case]
     #: Bring the second call's results into the order and form of the first call's results.
-    back: Callable[[Case, Arrays], Arrays]
+    back: Callable[[Case, Arrays], Arrays] = lambda _, second: second
     #: The condition, as a sentence.
     holds: str = "The results of the second call must equal the results of the first call."
     #: Whether the second call needs the results of the first call, and not only its gradients.
     of_results: bool = False
 
 
-def _clip_again(case: Case, results: Arrays, exponent: int) -> Case:
-    del exponent
+def _clip_again(case: Case, results: Arrays) -> Case:
     pairs = zip(case.gradients, results, strict=True)
     return replace(case, gradients=tuple(replace(g, array=_convert_to_its_dtype(got, g.array)) for g, got in pairs))
 
@@ -59,8 +58,7 @@ def _convert_to_its_dtype(got: Array | None, given: Array | None) -> Array | Non
     return None if got is None or given is None else Array(given.dtype, got.shape, convert_to_dtype(got, given.dtype))
 
 
-def _scale(case: Case, results: Arrays, exponent: int) -> Case:
-    del results
+def _scale(case: Case, exponent: int) -> Case:
     factor = 2.0**exponent
     gradients = tuple(replace(g, array=multiply_by_power_of_two(g.array, exponent)) for g in case.gradients)
     options = {n: v * factor if n in ("clip_norm", "min", "max") else v for n, v in case.options.items()}
@@ -88,13 +86,7 @@ def multiply_by_power_of_two(array: Array | None, exponent: int) -> Array | None
     return Array(array.dtype, array.shape, encode(values, array.dtype))
 
 
-def _reorder(case: Case, results: Arrays, exponent: int) -> Case:
-    del results, exponent
-    return replace(case, gradients=case.gradients[::-1])
-
-
-def _split(case: Case, results: Arrays, exponent: int) -> Case:
-    del results, exponent
+def _split(case: Case) -> Case:
     return replace(case, gradients=tuple(half for gradient in case.gradients for half in _halve(gradient)))
 
 
@@ -127,8 +119,7 @@ def _join(case: Case, second: Arrays) -> Arrays:
 ZEROS = 3
 
 
-def _add_zeros(case: Case, results: Arrays, exponent: int) -> Case:
-    del results, exponent
+def _add_zeros(case: Case) -> Case:
     longer = []
     for gradient in case.gradients:
         array = gradient.array
@@ -153,69 +144,47 @@ def _add_others(case: Case, other: Gradient) -> Case:
     return replace(case, gradients=(other, *(each for g in case.gradients for each in (g, other))))
 
 
-def _add_excluded(case: Case, results: Arrays, exponent: int) -> Case:
-    del results, exponent
-    array = case.gradients[0].array
-    return _add_others(case, Gradient("excluded", array, need_clip=False))
-
-
-def _add_none(case: Case, results: Arrays, exponent: int) -> Case:
-    del results, exponent
-    return _add_others(case, Gradient("none", None))
-
-
-def _remove_others(case: Case, second: Arrays) -> Arrays:
-    del case
-    return second[1::2]
-
-
-def _keep_order(case: Case, second: Arrays) -> Arrays:
-    del case
-    return second
-
-
-def _reverse_order(case: Case, second: Arrays) -> Arrays:
-    del case
-    return second[::-1]
-
-
 RELATIONS: Mapping[str, Relation] = MappingProxyType(
     {
-        "twice": Relation("the results of the first call are clipped again", _clip_again, _keep_order, of_results=True),
+        "twice": Relation(
+            "the results of the first call are clipped again",
+            lambda case, results, _: _clip_again(case, results),
+            of_results=True,
+        ),
         "scaled": Relation(
             "gradients and threshold are scaled by a power of two",
-            _scale,
-            _keep_order,
-            "The results of the second call must equal the results of the first call, scaled by the same power of two.",
+            lambda case, _, exponent: _scale(case, exponent),
+            holds="The results of the second call must equal the results of the first call, scaled by the same power "
+            "of two.",
         ),
         "reordered": Relation(
             "the gradients are passed in reverse order",
-            _reorder,
-            _reverse_order,
+            lambda case, *_: replace(case, gradients=case.gradients[::-1]),
+            lambda _, second: second[::-1],
             "The results of the second call, in the first order again, must equal the results of the first call.",
         ),
         "split": Relation(
             "each gradient is split in two",
-            _split,
+            lambda case, *_: _split(case),
             _join,
             "The results of the second call, joined again, must equal the results of the first call.",
         ),
         "zeros-added": Relation(
             "zeros are added to each gradient",
-            _add_zeros,
+            lambda case, *_: _add_zeros(case),
             _remove_zeros,
             "The results of the second call, without the added elements, must equal the results of the first call.",
         ),
         "excluded-added": Relation(
             "excluded gradients are inserted between the others",
-            _add_excluded,
-            _remove_others,
+            lambda case, *_: _add_others(case, Gradient("excluded", case.gradients[0].array, need_clip=False)),
+            lambda _, second: second[1::2],
             "The results of the second call, without the excluded gradients, must equal the results of the first call.",
         ),
         "none-added": Relation(
             "gradients that are None are inserted between the others",
-            _add_none,
-            _remove_others,
+            lambda case, *_: _add_others(case, Gradient("none", None)),
+            lambda _, second: second[1::2],
             "The results of the second call, without the added None, must equal the results of the first call.",
         ),
     }

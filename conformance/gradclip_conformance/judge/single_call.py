@@ -26,7 +26,7 @@ from ..oracle.model import Prediction
 from ..oracle.question import list_norm_groups
 from .model import Verdict
 
-__all__ = ["HOLDS", "OF_ONE"]
+__all__ = ["HOLDS", "OF_ONE", "check_one"]
 
 
 def _list_pairs(case: Case, reply: Reply, group: Sequence[int]) -> list[tuple[int, int, Fraction, Fraction, Fraction]]:
@@ -43,27 +43,28 @@ def _list_pairs(case: Case, reply: Reply, group: Sequence[int]) -> list[tuple[in
     return found
 
 
-def _find_nonfinite(case: Case, reply: Reply) -> Verdict | None:
-    """Return a failure if a result is not finite, although every element was, or None otherwise."""
+def _fail(detail: str, reply: Reply) -> Verdict:
+    return Verdict(Status.FAIL, detail, observed=show_gradients(reply.gradients))
+
+
+def check_one(relation: str, case: Case, reply: Reply, prediction: Prediction) -> Verdict:
+    """Return whether a relation holds. The gradients are finite, and so must the results be."""
     for i in case.included:
         got = reply.gradients[i]
         if got is not None and not decode(got.data, got.dtype).is_finite:
-            detail = f"Gradient {i} was finite, and its result is not."
-            return Verdict(Status.FAIL, detail, observed=show_gradients(reply.gradients))
-    return None
+            return _fail(f"Gradient {i} was finite, and its result is not.", reply)
+    return OF_ONE[relation](case, reply, prediction)
 
 
 def _check_direction(case: Case, reply: Reply, prediction: Prediction) -> Verdict:
     del prediction
-    if (broken := _find_nonfinite(case, reply)) is not None:
-        return broken
     for group in list_norm_groups(case):
         least = most = None
         for i, place, x, y, spacing in _list_pairs(case, reply, group):
             if not x:
                 if y:
                     detail = f"Element {place} of gradient {i} was zero and is {float(y):g}."
-                    return Verdict(Status.FAIL, detail, observed=show_gradients(reply.gradients))
+                    return _fail(detail, reply)
                 continue
             # The rounding of this element allows factors between these two.
             low, high = (abs(y) - 2 * spacing) / abs(x), (abs(y) + 2 * spacing) / abs(x)
@@ -76,24 +77,20 @@ def _check_direction(case: Case, reply: Reply, prediction: Prediction) -> Verdic
                     f"Element {place} of gradient {i} is multiplied by {float(y / x):.9g}, and the elements before it "
                     "by another number. Rounding does not explain the difference: the direction has changed."
                 )
-                return Verdict(Status.FAIL, detail, observed=show_gradients(reply.gradients))
+                return _fail(detail, reply)
     return Verdict(Status.PASS)
 
 
 def _check_signs(case: Case, reply: Reply, prediction: Prediction) -> Verdict:
     del prediction
-    if (broken := _find_nonfinite(case, reply)) is not None:
-        return broken
     for i, place, x, y, _ in _list_pairs(case, reply, case.included):
         if (x * y < 0) or (not x and y):
             detail = f"Element {place} of gradient {i} was {float(x):g} and is {float(y):g}: its sign is lost."
-            return Verdict(Status.FAIL, detail, observed=show_gradients(reply.gradients))
+            return _fail(detail, reply)
     return Verdict(Status.PASS)
 
 
 def _check_bounded(case: Case, reply: Reply, prediction: Prediction) -> Verdict:
-    if (broken := _find_nonfinite(case, reply)) is not None:
-        return broken
     threshold = Fraction(case.options["clip_norm"])
     for group in list_norm_groups(case):
         arrays = [array for i in group if (array := reply.gradients[i]) is not None]

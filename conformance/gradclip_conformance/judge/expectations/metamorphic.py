@@ -24,7 +24,7 @@ from ..expectation import Expectation, Part, find_broken_form
 from ..fingerprint import describe_distance_between_calls
 from ..model import Answer, Context, Replied, Verdict
 from ..relations import RELATIONS
-from ..single_call import HOLDS, OF_ONE
+from ..single_call import HOLDS, OF_ONE, check_one
 
 __all__ = ["Metamorphic"]
 
@@ -59,7 +59,7 @@ class Metamorphic(Expectation):
         """Judge whether the relation holds."""
         if self.relation in RELATIONS:
             return self._compare(context.case, *replies)
-        return OF_ONE[self.relation](context.case, replies[0], predict(context.case))
+        return check_one(self.relation, context.case, replies[0], predict(context.case))
 
     def _compare(self, case: Case, first: Reply, second: Reply) -> Verdict:
         relation = RELATIONS[self.relation]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -505,51 +505,32 @@ def compute_plain_coefficient(norm: Fraction, threshold: float) -> Fraction | No
     return integers.compute_coefficient(Enclosure(norm, norm), threshold)
 
 
-def _list_powers(group: Group, tensors: Sequence[Tensor]) -> Iterator[Fraction]:
-    """Yield the power of each element that is not zero."""
-    order = group.seen.order
-    for tensor in tensors:
-        unit = raise_to_power(compute_power_of_two(tensor.exact.exponent), order)
-        yield from (raise_to_power(Fraction(abs(m)), order) * unit for m in tensor.exact.integers if m)
-
-
-def bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:
-    """Return the least and the greatest power of the norm that a format may give if small powers underflow in it."""
-    low, high = _bound_long_norms(group, form) if group.is_long else _bound_short_norms(group, form)
-    low, high = low / group.divisor, high / group.divisor
-    # A quotient may be subnormal where no power is.
-    step = form.smallest_subnormal if group.divisor > 1 and low < form.smallest_normal else Fraction(0)
-    return max(Fraction(0), low - step), high + step
-
-
-def _bound_short_norms(group: Group, form: Format) -> tuple[Fraction, Fraction]:
-    # Powers of at most half the smallest number round to zero.
-    every = [power for power in _list_powers(group, group.tensors) if 2 * power > form.smallest_subnormal]
-    kept = [power for power in every if power >= form.smallest_normal]
-    low = sum(kept, Fraction(0))
-    # Rounding a power to a subnormal number adds at most the spacing of the subnormal numbers.
-    return low, sum(every, Fraction(0)) + len(every) * form.smallest_subnormal
-
-
-#: A long sum of powers in float64 has at most this relative error. NumPy's pairwise sums keep it small.
+#: The sum of powers in float64 has at most this relative error. NumPy's pairwise sums keep it small.
 SUM_ERROR = Fraction(1, 2**45)
 
 
-def _bound_long_norms(group: Group, form: Format) -> tuple[Fraction, Fraction]:
-    """Return the bounds of `bound_norms_after_underflow` for many elements.
+def bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:
+    """Return the least and the greatest power of the norm that a format may give if small powers underflow in it.
 
     The elements are scaled to a size near 1, and their powers are summed in float64.
     """
     sizes = np.concatenate([np.abs(tensor.before[tensor.before != 0]) for tensor in group.tensors])
     order, (_, exponent) = group.seen.order, math.frexp(float(sizes.max()))
-    unit = raise_to_power(compute_power_of_two(exponent), order)
+    unit = raise_to_power(compute_power_of_two(exponent), order) / group.divisor
     powers = np.ldexp(sizes, -exponent) ** order
-    kept = _select_from(powers, form.smallest_normal / unit * (1 + SUM_ERROR))
-    every = _select_from(powers, form.smallest_subnormal / (2 * unit) * (1 - SUM_ERROR))
-    low, high = (Fraction(float(each.sum())) * unit for each in (kept, every))
-    return low * (1 - SUM_ERROR), high * (1 + SUM_ERROR) + len(every) * form.smallest_subnormal
+    step = form.smallest_subnormal / group.divisor
+    # Powers of at most half the smallest number round to zero.
+    kept = powers[powers >= _limit(form.smallest_normal / group.divisor / unit)]
+    every = powers[powers > _limit(step / 2 / unit)]
+    # Rounding a power to a subnormal number adds at most the spacing of the subnormal numbers.
+    low = Fraction(float(kept.sum())) * unit * (1 - SUM_ERROR)
+    high = Fraction(float(every.sum())) * unit * (1 + SUM_ERROR) + len(every) * step
+    # A quotient may be subnormal where no power is.
+    if group.divisor > 1 and low < form.smallest_normal:
+        low, high = max(Fraction(0), low - form.smallest_subnormal), high + form.smallest_subnormal
+    return low, high
 
 
-def _select_from(powers: Doubles, least: Fraction) -> Doubles:
-    """Return the powers that are not below a limit, which may be far beyond the range of float64."""
-    return powers[powers >= float(least)] if least <= 1 else powers[:0]
+def _limit(number: Fraction) -> float:
+    """Return a number, or infinity if it is larger than every power of a scaled element."""
+    return float(number) if number <= 1 else math.inf

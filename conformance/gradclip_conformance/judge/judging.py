@@ -64,7 +64,7 @@ def judge(context: Context, answers: Sequence[Answer]) -> Verdict:
             return verdict
     calls = Calls(context, answers)
     try:
-        found = _judge_under_rule(calls)
+        found = judge_by_claims(calls, replace(_compare(calls), behaviour=calls.behaviour))
         if found.status in AGREEING:
             found = _judge_under_other_rules(calls, found)
     except OraclesDisagreeError as error:
@@ -85,11 +85,6 @@ def _judge_no_answer(answer: Answer) -> Verdict | None:
         case NotSupported(text, kind):
             return Verdict(Status.UNSUPPORTED, f"The adapter says: {text}", lacks=kind)
     return None
-
-
-def _judge_under_rule(calls: Calls) -> Verdict:
-    """Judge answers under the rule of their case and under the claims of the documentation."""
-    return judge_by_claims(calls, replace(_compare(calls), behaviour=calls.behaviour))
 
 
 def _compare(calls: Calls) -> Verdict:

@@ -66,7 +66,7 @@ class WholeCall:
     question: Question
     _values: dict[int, Doubles] = field(default_factory=dict, compare=False, repr=False)
     #: A cache of measurements, because several entry points of a framework often give the same bits.
-    _known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    _known: dict[tuple[object, ...], Measured] = field(default_factory=dict, compare=False, repr=False)
 
     def read_values(self, index: int) -> Doubles:
         """Return the elements of a gradient."""
@@ -132,11 +132,10 @@ class WholeCall:
 
         `exact` says that no order of the sum rounds the norm, so that only one side of the threshold is right.
         """
-        key = ("measure", tuple(results), formula, exact, flushes)
+        key = (tuple(results), formula, exact, flushes)
         if key not in self._known:
             self._known[key] = self._measure(results, formula, exact=exact, flushes=flushes)
-        found: Measured = self._known[key]
-        return found
+        return self._known[key]
 
     def _measure(self, results: Sequence[Array | None], formula: Formula, *, exact: bool, flushes: bool) -> Measured:
         worst = Measured()
@@ -207,11 +206,10 @@ class WholeCall:
 
         With `keeps_zeros`, signs of zeros must be kept. With `flushes`, subnormal numbers count as zeros.
         """
-        key = ("measure_bounds", tuple(results), keeps_zeros, flushes)
+        key = (tuple(results), keeps_zeros, flushes)
         if key not in self._known:
             self._known[key] = self._measure_bounds(results, keeps_zeros=keeps_zeros, flushes=flushes)
-        found: Measured = self._known[key]
-        return found
+        return self._known[key]
 
     def _measure_bounds(self, results: Sequence[Array | None], *, keeps_zeros: bool, flushes: bool) -> Measured:
         high = float(self.question.options["max"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
 import numpy as np
@@ -19,6 +19,9 @@ from .model import Explanation
 __all__ = ["is_right_value", "list_values"]
 
 Doubles = npt.NDArray[np.float64]
+
+#: A function that gives the results of elements in a dtype.
+Model = Callable[[Doubles, str], Doubles]
 
 
 def list_values(seen: Seen, barred: Collection[str] = ()) -> list[Explanation]:
@@ -66,82 +69,54 @@ def is_right_value(seen: Seen) -> bool:
     )
 
 
-def _list_models(low: float, high: float) -> list[tuple[Explanation, Callable[[Doubles, str], Doubles]]]:
-    return [
-        (Explanation.of("not-clipped", "unclipped"), lambda x, _: x),
-        *(
-            (Explanation.of("value-bounds-rounded", dtype=narrow), partial(_clip_between_rounded, low, high, narrow))
-            for narrow in NARROW
-        ),
-        *(
-            (
-                Explanation.of("value-bounds-rounded", dtype="float32"),
-                partial(_clip_between_neighbours, low, high, steps),
-            )
-            for steps in itertools.product((-1, 0, 1), (-1, 0, 1))
-        ),
-        *(
-            (Explanation.of("narrower-arithmetic", dtype=narrow), partial(_clip_rounded, low, high, narrow))
-            for narrow in NARROW
-        ),
-        (Explanation.of("value-one-sided", bound="max"), lambda x, dtype: _clip(x, -np.inf, high, dtype)),
-        (Explanation.of("value-one-sided", bound="min"), lambda x, dtype: _clip(x, low, np.inf, dtype)),
-        (
-            Explanation.of("value-nan-lost"),
-            lambda x, dtype: _clip(np.where(np.isnan(x), high, x), low, high, dtype),
-        ),
-        (
-            Explanation.of("value-nan-lost"),
-            lambda x, dtype: _clip(np.where(np.isnan(x), low, x), low, high, dtype),
-        ),
-        (
-            Explanation.of("value-nan-lost"),
-            lambda x, dtype: _clip(np.where(np.isnan(x), 0.0, x), low, high, dtype),
-        ),
-        (Explanation.of("value-bounds-mirrored"), lambda x, dtype: _clip(x, -high, high, dtype)),
-        (Explanation.of("value-bounds-mirrored"), lambda x, dtype: _clip(x, low, -low, dtype)),
-        (Explanation.of("value-bounds-mirrored"), lambda x, dtype: _clip(x, -high, -low, dtype)),
-        (
-            Explanation.of("value-outside-zeroed"),
-            lambda x, dtype: _clip(np.where((x < low) | (x > high), 0.0, x), -np.inf, np.inf, dtype),
-        ),
-        (Explanation.of("signs-lost"), lambda x, dtype: _clip(np.abs(x), low, high, dtype)),
-        (Explanation.of("signs-lost"), lambda x, dtype: np.abs(_clip(x, low, high, dtype))),
-        *(
-            (Explanation.of("threshold-rounded"), partial(_clip_between, float(whole(low)), float(whole(high))))
-            for whole in (np.trunc, np.round, np.floor, np.ceil)
-        ),
-        (Explanation.of("gradients-zeroed", "destroyed"), lambda x, _: np.zeros_like(x)),
-        (Explanation.of("gradients-nan", "destroyed"), lambda x, _: np.full_like(x, np.nan)),
-    ]
+def _list_models(low: float, high: float) -> Iterator[tuple[Explanation, Model]]:
+    yield Explanation.of("not-clipped", "unclipped"), lambda x, _: x
+    bounds = {narrow: round_doubles(np.array([low, high]), narrow).tolist() for narrow in NARROW}
+    for narrow, (least, most) in bounds.items():
+        yield Explanation.of("value-bounds-rounded", dtype=narrow), _clip_between(least, most)
+    for least, most in itertools.product(_list_neighbours(low), _list_neighbours(high)):
+        yield Explanation.of("value-bounds-rounded", dtype="float32"), _clip_between(least, most)
+    for narrow, (least, most) in bounds.items():
+        yield (
+            Explanation.of("narrower-arithmetic", dtype=narrow),
+            _clip_between(least, most, partial(round_doubles, dtype=narrow)),
+        )
+    yield Explanation.of("value-one-sided", bound="max"), _clip_between(-np.inf, high)
+    yield Explanation.of("value-one-sided", bound="min"), _clip_between(low, np.inf)
+    for number in (high, low, 0.0):
+        yield Explanation.of("value-nan-lost"), _clip_between(low, high, partial(_replace_nan, number))
+    for least, most in ((-high, high), (low, -low), (-high, -low)):
+        yield Explanation.of("value-bounds-mirrored"), _clip_between(least, most)
+    yield (
+        Explanation.of("value-outside-zeroed"),
+        _clip_between(-np.inf, np.inf, lambda x: np.where((x < low) | (x > high), 0.0, x)),
+    )
+    yield Explanation.of("signs-lost"), _clip_between(low, high, np.abs)
+    yield Explanation.of("signs-lost"), lambda x, dtype: np.abs(_clip(x, low, high, dtype))
+    for whole in (np.trunc, np.round, np.floor, np.ceil):
+        yield Explanation.of("threshold-rounded"), _clip_between(float(whole(low)), float(whole(high)))
+    yield Explanation.of("gradients-zeroed", "destroyed"), lambda x, _: np.zeros_like(x)
+    yield Explanation.of("gradients-nan", "destroyed"), lambda x, _: np.full_like(x, np.nan)
 
 
 #: The dtypes to which bounds or gradients may be rounded, widest first.
 NARROW = ("float32", "bfloat16", "float16")
 
 
-def _clip_between_rounded(low: float, high: float, narrow: str, values: Doubles, dtype: str) -> Doubles:
-    least, most = map(float, round_doubles(np.array([low, high]), narrow))
-    return _clip(values, least, most, dtype)
+def _clip_between(low: float, high: float, change: Callable[[Doubles], Doubles] = lambda x: x) -> Model:
+    """Return the model that changes the elements, and clips them to other bounds."""
+    return lambda x, dtype: _clip(change(x), low, high, dtype)
 
 
-def _clip_between_neighbours(low: float, high: float, steps: tuple[int, int], values: Doubles, dtype: str) -> Doubles:
-    """Clip between numbers of float32 beside the bounds: a framework may pass bounds as texts, and misread digits."""
+def _replace_nan(number: float, values: Doubles) -> Doubles:
+    return np.where(np.isnan(values), number, values)
+
+
+def _list_neighbours(bound: float) -> list[float]:
+    """Return numbers of float32 beside a bound: a framework may pass bounds as texts, and misread digits."""
     with np.errstate(over="ignore"):
-        bounds = np.array([low, high], np.float32)
-        towards = [
-            bound if not step else math.copysign(math.inf, step) for bound, step in zip(bounds, steps, strict=True)
-        ]
-        least, most = map(float, np.nextafter(bounds, np.array(towards, np.float32)))
-    return _clip(values, least, most, dtype)
-
-
-def _clip_rounded(low: float, high: float, narrow: str, values: Doubles, dtype: str) -> Doubles:
-    return _clip_between_rounded(low, high, narrow, round_doubles(values, narrow), dtype)
-
-
-def _clip_between(low: float, high: float, values: Doubles, dtype: str) -> Doubles:
-    return _clip(values, low, high, dtype)
+        single = np.float32(bound)
+        return [float(np.nextafter(single, np.float32(to))) for to in (-math.inf, single, math.inf)]
 
 
 def _clip(values: Doubles, low: float, high: float, dtype: str) -> Doubles:

@@ -21,8 +21,9 @@ from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.causes import ranges
 from gradclip_conformance.causes.attribution import explain_all
 from gradclip_conformance.causes.facts import Tensor
-from gradclip_conformance.causes.model import Judged
-from gradclip_conformance.judge.judging import follow_up, judge
+from gradclip_conformance.causes.findings import list_asked_rules
+from gradclip_conformance.causes.model import Evidence, Judged
+from gradclip_conformance.judge.judging import judge
 from gradclip_conformance.judge.model import Context
 from gradclip_conformance.oracle.arrays import decode
 from gradclip_conformance.oracle.formats import FORMATS, decode_doubles, round_all
@@ -30,6 +31,7 @@ from gradclip_conformance.oracle.model import ExpectedArray
 from gradclip_conformance.run.asking import ask_case
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
+from gradclip_conformance.run.runner import run_cell
 from gradclip_spec.rules.causes import load_causes
 
 Clip = Callable[..., Any]
@@ -38,19 +40,10 @@ Clip = Callable[..., Any]
 def find_causes(fn: Clip, operation: str, rules: tuple[str, ...], dtype: str = "float32") -> Counter[Any]:
     """Count the cells of these rules by the cause that explains them, with its parameters. None stands for no cause."""
     connection = InProcess(PlainFunction(fn, operation, dtypes=tuple(dtype.split("+"))))
-    judged, asked = [], set()
-    for planned in plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=rules)):
-        if planned.missing is not None or planned.case.dtype != dtype:
-            continue
-        answers = [ask_case(connection, planned.case, planned.subject, 30)]
-        if (following := follow_up(planned.case, answers[0])) is not None:
-            answers.append(ask_case(connection, following, planned.subject, 30))
-        context = Context(planned.case, planned.subject)
-        verdict = judge(context, answers)
-        asked.add((planned.subject.name, planned.case.theme, dtype))
-        if verdict.status != "pass":
-            judged.append(Judged(context, answers, verdict))
-    found = explain_all(judged, asked)
+    planned = plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=rules))
+    evidence: list[Evidence] = []
+    cells = [run_cell(connection, one, 30, evidence=evidence) for one in planned if one.case.dtype == dtype]
+    found = explain_all([one.judged for one in evidence], list_asked_rules(cells))
     return Counter(None if one is None else (one.cause, *(value for _, value in one.parameters)) for one in found)
 
 

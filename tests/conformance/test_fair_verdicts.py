@@ -3,43 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from hand_made import CASES, judge_answers, make_subject
 
-from gradclip_adapters.contract import Array, EntryPoint, Reply
-from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case
-from gradclip_conformance.judge.judging import judge
-from gradclip_conformance.judge.model import Answer, Claim, Context, Domain, Raised, Replied, Verdict
+from gradclip_conformance.judge.model import Claim, Domain, Raised
 
 nan, inf = math.nan, math.inf
-DTYPES = ("float16", "bfloat16", "float32", "float64")
-CASES = {case.id: case for case in list_all_cases()}
-
-
-def make_subject(operation: str = "clip_by_global_norm", *features: str, **members: Any) -> EntryPoint:
-    """Return a subject of a made-up library."""
-    return EntryPoint("library.clip", operation, DTYPES, features, **members)
-
-
-def judge_answers(
-    case: str | Case, *answers: Answer | Sequence[Any], norm: float | None = None, **context: Any
-) -> Verdict:
-    """Return the verdict on answers to a case. A list of NumPy arrays stands for a reply."""
-    asked = CASES[case] if isinstance(case, str) else case
-    returned = None if norm is None else Array.of(np.array(norm, asked.dtype.partition("+")[0]))
-    full = [
-        Replied(Reply(tuple(None if one is None else Array.of(one) for one in each), returned))
-        if isinstance(each, list)
-        else each
-        for each in answers
-    ]
-    about = context.pop("subject", make_subject(asked.operation))
-    return judge(Context(asked, about, **context), full)  # type: ignore[arg-type]
 
 
 def list_arrays(case: str | Case) -> list[np.ndarray[Any, Any]]:

@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hand_made import CASES, judge_answers, make_subject
 
-from gradclip_adapters.contract import Array, EntryPoint, Reply
+from gradclip_adapters.contract import Array, Reply
 from gradclip_conformance.cases.build import make_case, make_tensor
-from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case, Expect, expect
-from gradclip_conformance.judge.judging import follow_up, judge
+from gradclip_conformance.judge.judging import follow_up
 from gradclip_conformance.judge.model import (
     Answer,
     Claim,
-    Context,
     Died,
     Mistaken,
     NotSupported,
@@ -46,11 +45,6 @@ def round_array(values: Sequence[float], dtype: str = "float32") -> Array:
     return Array.of(np.array(values, dtype=dtype))
 
 
-def make_subject(operation: str = "clip_by_global_norm", *features: str) -> EntryPoint:
-    """Return a subject of a made-up library."""
-    return EntryPoint("library.clip", operation, ("float16", "bfloat16", "float32", "float64"), features)
-
-
 def build_case(
     expectation: Expect,
     *tensors: Sequence[float] | None,
@@ -62,13 +56,6 @@ def build_case(
     """Return a case of one-dimensional gradients."""
     gradients = [make_tensor(values, dtype, need_clip=i not in excluded) for i, values in enumerate(tensors)]
     return make_case(rule, "hand-made", dtype, gradients, options, expectation)
-
-
-def judge_answers(asked: Case, *answers: Answer | Sequence[Array | None], **context: Any) -> Verdict:
-    """Return the verdict on answers. A list of gradients stands for a reply."""
-    full = [Replied(Reply(tuple(each))) if isinstance(each, list) else each for each in answers]
-    about = context.pop("subject", make_subject(asked.operation))
-    return judge(Context(asked, about, **context), full)  # type: ignore[arg-type]
 
 
 TRIANGLE = [3.0, 4.0]
@@ -252,11 +239,7 @@ class TestValues:
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
     @pytest.mark.parametrize("operation", ["norm", "global-norm"])
     def test_identity_zeros_and_nan_fail_for_large_tensors(self, operation: str, dtype: str) -> None:
-        asked = next(
-            each
-            for each in list_all_cases()
-            if (each.rule, each.variant, each.dtype) == (f"{operation}.large-tensor-accuracy", "scattered", dtype)
-        )
+        asked = CASES[f"{operation}.large-tensor-accuracy/scattered/{dtype}"]
         (given,) = (gradient.array for gradient in asked.gradients)
         assert given is not None
         zeros, nans = (Array(dtype, given.shape, encode([each], dtype) * given.shape[0]) for each in (0.0, nan))

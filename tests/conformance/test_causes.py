@@ -126,22 +126,6 @@ def add_eps_to_maximum(grads: Any, *, clip_norm: float) -> Any:
     return scale(grads, clip_norm / (max(measure_norm(grads), clip_norm) + 1e-3))
 
 
-def never_clip(grads: Any, *, clip_norm: float) -> Any:
-    return list(grads)
-
-
-def clip_each(grads: Any, *, clip_norm: float) -> Any:
-    return [scale([g], min(1.0, clip_norm / (measure_norm([g]) or 1.0)))[0] for g in grads]
-
-
-def add_norms(grads: Any, *, clip_norm: float) -> Any:
-    return scale(grads, min(1.0, clip_norm / (sum(measure_norm([g]) for g in grads) or 1.0)))
-
-
-def forget_root(grads: Any, *, clip_norm: float) -> Any:
-    return scale(grads, min(1.0, clip_norm / (measure_norm(grads) ** 2 or 1.0)))
-
-
 def flip_signs(grads: Any, *, clip_norm: float) -> Any:
     norm = measure_norm(grads)
     return scale(grads, -clip_norm / norm if norm > clip_norm else 1.0)
@@ -180,17 +164,13 @@ def convert_norm_to_each_dtype(grads: Any, *, clip_norm: float) -> Any:
 ORDINARY = ("global-norm.scaled-above", "global-norm.one-norm-over-all", "global-norm.order-kept")
 
 
-@pytest.mark.thorough(sample=5)
+@pytest.mark.thorough(sample=4)
 @pytest.mark.parametrize(
     ("fn", "cause"),
     [
         (add_eps, ("eps-in-coefficient", 1e-6)),
         (add_other_eps, ("eps-in-coefficient", 0.0123)),
         (add_eps_to_maximum, ("eps-beside-maximum", 1e-3)),
-        (never_clip, ("not-clipped",)),
-        (clip_each, ("norm-of-each",)),
-        (add_norms, ("sum-of-norms",)),
-        (forget_root, ("no-root",)),
         (flip_signs, ("sign-flipped",)),
         (clip_to_three_quarters, ("multiple", 0.75)),
         (forget_last_element, ("not-clipped", "some")),
@@ -362,20 +342,6 @@ def test_unchanged_gradient_beside_clipped_ones_has_the_cause_not_clipped() -> N
     assert {one[0] for one in found if one is not None} == {"not-clipped"}
 
 
-def add_in_turn(grads: Any, *, clip_norm: float) -> Any:
-    """Add the squares one by one in float32, so that the sum stops growing."""
-    squares = np.concatenate([np.zeros(1, np.float32), *(np.square(g.astype(np.float32)).ravel() for g in grads)])
-    norm = float(np.sqrt(np.float64(np.add.accumulate(squares, dtype=np.float32)[-1])))
-    return scale(grads, clip_norm / norm if norm > clip_norm else 1.0)
-
-
-def test_sum_that_stops_growing_is_recognised() -> None:
-    found = find_causes(add_in_turn, "clip_by_global_norm", ("global-norm.large-tensor-accuracy",))
-
-    assert found
-    assert set(found) == {("long-sum",)}
-
-
 def test_excluded_nan_in_the_norm_is_recognised() -> None:
     def clip(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
         with np.errstate(invalid="ignore"):
@@ -395,32 +361,6 @@ def test_norm_that_a_narrower_dtype_cannot_hold_is_recognised(dtype: str) -> Non
     found = find_causes(convert_norm_to_each_dtype, "clip_by_global_norm", rules, dtype)
 
     assert found == {("norm-out-of-range", "zeros in the narrower dtype"): 2}
-
-
-@pytest.mark.parametrize(
-    ("rule", "cause"),
-    [
-        ("overflow-of-squares", "squares-overflow"),
-        ("underflow-of-squares", "squares-underflow"),
-        ("coefficient-underflow", "coefficient-underflow"),
-        ("negative-threshold-refused", "negative-threshold"),
-        ("zero-gradient-zero-threshold", "zero-over-zero"),
-        ("infinite-threshold", "infinite-threshold-nan"),
-    ],
-)
-def test_arithmetic_that_leaves_the_range_gets_its_cause(rule: str, cause: str) -> None:
-    def clip(grads: Any, *, clip_norm: float) -> Any:
-        with np.errstate(all="ignore"):
-            norm = np.sqrt(np.float32(sum(np.float32((g * g).sum()) for g in grads)))
-            coefficient = np.float32(clip_norm) / np.maximum(norm, np.float32(clip_norm))
-            return [g * coefficient for g in grads]
-
-    found = find_causes(clip, "clip_by_global_norm", (f"global-norm.{rule}",))
-
-    named = {one[0] if one else None for one in found}
-    assert cause in named
-    # In one case of the coefficient's rule the squares leave the range, too.
-    assert named <= {cause, "squares-overflow"}
 
 
 def test_threshold_that_only_a_narrower_dtype_does_not_hold_gets_its_cause() -> None:
@@ -481,14 +421,6 @@ def test_cause_whose_own_rule_is_kept_is_not_named() -> None:
     assert ("squares-overflow", "zeros") not in found
 
 
-def clip_above(grads: Any, *, max: float, min: float) -> Any:
-    return [np.minimum(g, np.asarray(max, g.dtype)) for g in grads]
-
-
-def lose_nan(grads: Any, *, max: float, min: float) -> Any:
-    return [np.fmin(np.fmax(g, np.asarray(min, g.dtype)), np.asarray(max, g.dtype)) for g in grads]
-
-
 def raise_always(grads: Any, *, max: float, min: float) -> Any:
     message = f"no kernel for {len(grads)} tensors"
     raise NotImplementedError(message)
@@ -503,12 +435,10 @@ def misread_bounds(grads: Any, *, max: float, min: float) -> Any:
 @pytest.mark.parametrize(
     ("fn", "cause"),
     [
-        (clip_above, ("value-one-sided", "max")),
         (misread_bounds, ("value-bounds-rounded", "float32")),
-        (lose_nan, ("value-nan-lost",)),
         (raise_always, ("raises", "NotImplementedError", "no kernel for # tensors")),
     ],
-    ids=["one-sided", "misread", "nan-lost", "raises"],
+    ids=["misread", "raises"],
 )
 def test_wrong_clip_by_value_gets_its_cause(fn: Clip, cause: tuple[Any, ...]) -> None:
     found = find_causes(fn, "clip_by_value", ("value.bounds", "value.nan-stays"))

@@ -27,6 +27,14 @@ CERTAIN = (
     "clips in float16 (clip_by_value)",
     "truncates the bounds to integers (clip_by_value)",
     "drops missing gradients from the result (clip_by_value)",
+    "adds the norms of the tensors (clip_by_global_norm)",
+    "adds the squares one by one in float32 (clip_by_global_norm)",
+    "computes clip_norm / norm in float64, where it underflows (clip_by_global_norm)",
+    "divides 0 by 0 if both the threshold and the norm are 0 (clip_by_global_norm)",
+    "multiplies by clip_norm / max(norm, clip_norm), which is NaN for an infinite threshold (clip_by_global_norm)",
+    "sets more than two gradients to zero before it raises the error (clip_by_global_norm)",
+    "scales a tensor twice if it occurs twice in the list (clip_by_global_norm)",
+    "replaces NaN by 0 in gradients of 201 to 1,999 elements (clip_by_value)",
     # No cause of the catalogue describes this defect.
     "leaves the last of several tensors out of the norm (clip_by_global_norm)",
 )

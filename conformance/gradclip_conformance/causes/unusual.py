@@ -11,6 +11,7 @@ import numpy as np
 from gradclip_adapters.contract import Array, Gradient
 
 from ..cases.model import Case
+from ..judge.expectations.unusual import find_first, sum_rows
 from ..oracle.arrays import decode
 from ..oracle.formats import read_float64_values, round_all
 from ..oracle.formula import PLAIN, Formula
@@ -33,12 +34,12 @@ def explain_repeated(seen: Seen, formulas: Sequence[Formula]) -> Explanation | N
     case = seen.case
     apart = replace(case, gradients=tuple(replace(gradient, same_as=None) for gradient in case.gradients))
     groups = Seen(apart, seen.results).groups
-    times = Counter(_find_first(case, i) for i in range(len(case.gradients)))
+    times = Counter(find_first(case, i) for i in range(len(case.gradients)))
 
     def is_scaled_so_often(group: Group, formula: Formula) -> bool:
         factor = group.compute_coefficient(formula)
         return factor is not None and all(
-            tensor.is_scaled_by(factor ** times[_find_first(case, tensor.index)], 2 * group.compute_bound(tensor))
+            tensor.is_scaled_by(factor ** times[find_first(case, tensor.index)], 2 * group.compute_bound(tensor))
             for tensor in group.tensors
         )
 
@@ -46,11 +47,6 @@ def explain_repeated(seen: Seen, formulas: Sequence[Formula]) -> Explanation | N
         if all(is_scaled_so_often(group, formula) for group in groups):
             return Explanation.of("scaled-for-each-place")
     return None
-
-
-def _find_first(case: Case, index: int) -> int:
-    same = case.gradients[index].same_as
-    return index if same is None else same
 
 
 def explain_derivative(seen: Seen) -> Explanation | None:
@@ -125,7 +121,7 @@ def _are_scaled_apart(case: Case, seen: Seen, results: Sequence[Array | None], f
             return False
         for tensor in group.tensors:
             gradient, got = case.gradients[tensor.index], results[tensor.index]
-            given = tensor.given if gradient.rows is None else _sum_rows(gradient, tensor.before)
+            given = _make_dense(gradient, tensor.given)
             if got is None or (got.dtype, got.shape) != (given.dtype, given.shape):
                 return False
             # Each stored row is rounded before the addition. The addition may cancel digits and so enlarge the error.
@@ -143,20 +139,15 @@ def _are_clipped_apart(case: Case, results: Sequence[Array | None]) -> bool:
     for gradient, got in zip(case.gradients, results, strict=True):
         if gradient.array is None or got is None or not gradient.need_clip:
             continue
-        clipped = np.clip(read_float64_values(gradient.array), low, high)
-        right = clipped if gradient.rows is None else read_float64_values(_sum_rows(gradient, clipped))
-        if not np.array_equal(right, read_float64_values(got)):
+        clipped = round_all(np.clip(read_float64_values(gradient.array), low, high), gradient.array.dtype)
+        right = _make_dense(gradient, replace(gradient.array, data=clipped))
+        if not np.array_equal(read_float64_values(right), read_float64_values(got)):
             return False
     return True
 
 
-def _sum_rows(gradient: Gradient, values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Array:
-    """Return a dense array in which the stored rows are added."""
-    array = gradient.array
-    assert array is not None
-    dense = np.zeros((gradient.height or 0, *array.shape[1:]))
-    np.add.at(dense, list(gradient.rows or ()), values.reshape(array.shape))
-    return Array(array.dtype, dense.shape, round_all(dense.ravel(), array.dtype))
+def _make_dense(gradient: Gradient, array: Array) -> Array:
+    return array if gradient.rows is None else sum_rows(array, gradient.rows, gradient.height or 0)
 
 
 def _find_cancellation(gradient: Gradient, given: Array) -> float:

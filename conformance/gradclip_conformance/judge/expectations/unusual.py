@@ -22,7 +22,7 @@ from ..fingerprint import show_expected_arrays
 from ..model import Context, Script, Verdict, join_lines
 from ..script_lines import assert_one_of, predict_values
 
-__all__ = ["RoundedBounds", "ScaledOnce", "SparseSum"]
+__all__ = ["RoundedBounds", "ScaledOnce", "SparseSum", "find_first", "sum_rows"]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class ScaledOnce(Expectation):
     def write_script(self, script: Script) -> str:
         """Return lines that accept both results."""
         ways = [predict_values(way, script.subject, predict(way)) for way in _count_twice_and_once(script.case)]
-        once = {i: ways[1][_find_first(script.case, i)] for i in ways[0]}
+        once = {i: ways[1][find_first(script.case, i)] for i in ways[0]}
         return join_lines(script.clip_lines(), assert_one_of([ways[0], once]))
 
 
@@ -94,7 +94,8 @@ def _measure(context: Context, way: Case, reply: Reply) -> Measured:
     return measure(way, predict(way), reply.gradients, way.included, context.flushes_subnormals)
 
 
-def _find_first(case: Case, index: int) -> int:
+def find_first(case: Case, index: int) -> int:
+    """Return the index of the first gradient that is the same tensor."""
     same = case.gradients[index].same_as
     return index if same is None else same
 
@@ -134,17 +135,17 @@ class SparseSum(Expectation):
 def _make_dense(gradient: Gradient) -> Gradient:
     if gradient.rows is None or gradient.array is None or gradient.height is None:
         return gradient
-    return replace(gradient, array=_sum_rows(gradient.array, gradient.rows, gradient.height), rows=None, height=None)
+    return replace(gradient, array=sum_rows(gradient.array, gradient.rows, gradient.height), rows=None, height=None)
 
 
 def _make_dense_result(gradient: Gradient, got: Array | None) -> Array | None:
     given = gradient.array
     if got is None or given is None or gradient.rows is None or gradient.height is None or got.shape != given.shape:
         return got
-    return _sum_rows(got, gradient.rows, gradient.height)
+    return sum_rows(got, gradient.rows, gradient.height)
 
 
-def _sum_rows(array: Array, rows: Sequence[int], height: int) -> Array:
+def sum_rows(array: Array, rows: Sequence[int], height: int) -> Array:
     """Return a dense array in which the rows are added, each sum rounded once to the dtype."""
     dense = np.zeros((height, *array.shape[1:]))
     # A framework may return any numbers. If their sum is beyond the range, it becomes infinite without a warning.

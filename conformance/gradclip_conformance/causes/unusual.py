@@ -15,7 +15,7 @@ from ..judge.expectations.unusual import find_first, sum_rows
 from ..oracle.arrays import decode
 from ..oracle.formats import read_float64_values, round_all
 from ..oracle.formula import PLAIN, Formula
-from ..oracle.question import get_clipping_threshold
+from ..oracle.question import get_bounds, get_clipping_threshold
 from .facts import Group, Seen, Tensor
 from .model import Explanation
 
@@ -134,8 +134,7 @@ def _are_scaled_apart(case: Case, seen: Seen, results: Sequence[Array | None], f
 
 
 def _are_clipped_apart(case: Case, results: Sequence[Array | None]) -> bool:
-    high = float(case.options["max"])
-    low = float(case.options.get("min", -high))
+    low, high = get_bounds(case)
     for gradient, got in zip(case.gradients, results, strict=True):
         if gradient.array is None or got is None or not gradient.need_clip:
             continue

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from gradclip_adapters.contract import DTYPES
 
 from ..oracle.formats import FORMATS, read_float64_values
+from ..oracle.question import get_bounds
 from .facts import Seen, round_doubles
 from .model import Explanation
 
@@ -27,8 +28,7 @@ Model = Callable[[Doubles, str], Doubles]
 def list_values(seen: Seen, barred: Collection[str] = ()) -> list[Explanation]:
     """Return each cause that reproduces the result of every included gradient. Leave out barred causes."""
     case, results = seen.case, seen.results
-    high = float(case.options["max"])
-    low = float(case.options.get("min", -high))
+    low, high = get_bounds(case)
     pairs = [
         (read_float64_values(given), read_float64_values(got), given.dtype)
         for i in case.included
@@ -60,8 +60,7 @@ def _is_partly_clipped(before: Doubles, after: Doubles, right: Doubles) -> bool:
 def is_right_value(seen: Seen) -> bool:
     """Return whether the included gradients hold the right numbers."""
     case, results = seen.case, seen.results
-    high = float(case.options["max"])
-    low = float(case.options.get("min", -high))
+    low, high = get_bounds(case)
     return all(
         _are_equal(_clip(read_float64_values(given), low, high, given.dtype), read_float64_values(got))
         for i in case.included

@@ -36,7 +36,7 @@ from .formula import PLAIN, Formula
 from .groups import Group, make_group
 from .model import ErrorBounds
 from .nonfinite import shows_nonfinite
-from .question import Question, list_norm_groups
+from .question import Question, get_bounds, list_norm_groups
 
 __all__ = ["DOUBT", "WholeCall", "make_whole_call", "round_to_long_double"]
 
@@ -212,8 +212,7 @@ class WholeCall:
         return self._known[key]
 
     def _measure_bounds(self, results: Sequence[Array | None], *, keeps_zeros: bool, flushes: bool) -> Measured:
-        high = float(self.question.options["max"])
-        low = float(self.question.options.get("min", -high))
+        low, high = get_bounds(self.question)
         got, included = self._read_results(results), [i for i in self.question.included if self.read_values(i).size]
         if not included:
             return Measured()

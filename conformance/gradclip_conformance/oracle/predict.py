@@ -28,7 +28,7 @@ from .formats import Format, compute_power_of_two, decode_bits, divide_to_float,
 from .formula import PLAIN, Formula
 from .groups import Group, count_terms, make_group
 from .model import Clipped, DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
-from .question import Question, list_norm_groups
+from .question import Question, get_bounds, list_norm_groups
 
 __all__ = ["OraclesDisagreeError", "decode_gradients", "name_second_oracle", "predict"]
 
@@ -202,8 +202,7 @@ _large = _LargePredictions()
 
 def _predict_by_value(case: Question) -> Prediction:
     tensors, flags = decode_gradients(case), _list_included(case)
-    high = float(case.options["max"])
-    low = float(case.options.get("min", -high))
+    low, high = get_bounds(case)
     if math.isnan(low) or math.isnan(high) or low > high:
         return _predict_nothing(tensors, flags)
     rate = Fraction(case.options.get("learning_rate", 1.0))

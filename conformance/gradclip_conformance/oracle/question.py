@@ -17,6 +17,7 @@ __all__ = [
     "compute_layer_share",
     "count_divisor",
     "find_narrowest",
+    "get_bounds",
     "get_clipping_threshold",
     "list_norm_groups",
 ]
@@ -72,6 +73,12 @@ def get_clipping_threshold(question: Question) -> float:
     A layer of an example has only a part of it (see `compute_layer_share`).
     """
     return float(question.options[OPERATIONS[question.operation].threshold])
+
+
+def get_bounds(question: Question) -> tuple[float, float]:
+    """Return the bounds of a clip by value. The lower one, if it is not given, is minus the upper one."""
+    high = float(question.options["max"])
+    return float(question.options.get("min", -high)), high
 
 
 def compute_layer_share(question: Question, index: int) -> Fraction | None:

@@ -23,7 +23,7 @@ from ...cases.readable import show_gradients
 from ...oracle.arrays import decode
 from ...oracle.formats import FORMATS
 from ...oracle.integers import compute_norm
-from ...oracle.question import list_norm_groups
+from ...oracle.question import get_bounds, list_norm_groups
 from ..expectation import Expectation, Part
 from ..model import Context, Verdict
 
@@ -87,7 +87,7 @@ def _compute_derivatives(case: Case) -> Iterator[tuple[list[int], list[list[Boun
         if gradient.array is not None and not gradient.need_clip:
             yield [i], [[(value, Fraction(0)) for value in _decode(gradient.cotangent)]]
     if not OPERATIONS[case.operation].is_by_norm:
-        low, high = Fraction(case.options.get("min", -case.options["max"])), Fraction(case.options["max"])
+        low, high = map(Fraction, get_bounds(case))
         for i in case.included:
             values, vector = _decode(case.gradients[i].array), _decode(case.gradients[i].cotangent)
             pairs = list(zip(values, vector, strict=True))

@@ -16,6 +16,7 @@ from ...oracle.arrays import decode
 from ...oracle.formats import FORMATS, convert_to_dtype, read_float64_values, ulp
 from ...oracle.model import Prediction
 from ...oracle.nonfinite import list_nonfinite_norms, predict_nonfinite, shows_nonfinite
+from ...oracle.question import get_bounds
 from ..model import Context
 
 __all__ = [
@@ -72,8 +73,8 @@ def _is_coarse(case: Case, index: int, prediction: Prediction, got: Array | None
 def find_flipped_zero(context: Context, results: Sequence[Array | None]) -> int | None:
     """Return the first gradient in which a zero has changed its sign, if zero lies between the bounds."""
     case = context.case
-    high = float(case.options["max"])
-    if context.through_optimizer or not float(case.options.get("min", -high)) < 0 < high:
+    low, high = get_bounds(case)
+    if context.through_optimizer or not low < 0 < high:
         return None
     for i in case.included:
         given, got = case.gradients[i].array, results[i]

@@ -173,29 +173,27 @@ def test_number_that_is_rounded_to_half_precision_is_named(part: str) -> None:
     assert {name for name, *_ in found} <= {"narrower-arithmetic", "long-sum", "unexplained"}
 
 
-def test_threshold_that_only_multiplies_in_single_precision_is_named() -> None:
+def round_to_single(number: float) -> np.float64:
+    return np.float64(np.float32(number))
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [
+        lambda g, c, n: g * round_to_single(c) / max(n, c),
+        lambda g, c, n: g * (round_to_single(c) / round_to_single(n)) if n > c else g,
+        lambda g, c, n: g * (c * round_to_single(1 / n)) if n > c else g,
+    ],
+    ids=["threshold that multiplies", "threshold and norm", "reciprocal"],
+)
+def test_numbers_that_are_rounded_to_single_precision_are_named(scale: Callable[..., Any]) -> None:
     def clip(grads: Any, *, clip_norm: float) -> Any:
         norm = float(gradclip_spec.global_norm(grads))
-        return [g * np.float64(np.float32(clip_norm)) / max(norm, clip_norm) for g in grads]
-
-    rules = ("global-norm.scaled-above", "global-norm.identity-below", "global-norm.tensor-order")
-    found = find_causes(make_adapter(clip, dtype="float64"), *rules)
-
-    assert {name for name, *_ in found} == {"narrower-arithmetic"}
-
-
-@pytest.mark.parametrize("part", ["threshold and norm", "reciprocal"])
-def test_numbers_that_are_rounded_to_single_precision_are_named(part: str) -> None:
-    def clip(grads: Any, *, clip_norm: float) -> Any:
-        norm = float(gradclip_spec.global_norm(grads))
-        if norm <= clip_norm:
-            return list(grads)
-        rounded = clip_norm * float(np.float32(1 / norm))
-        coefficient = rounded if part == "reciprocal" else float(np.float32(clip_norm)) / float(np.float32(norm))
-        return [g * g.dtype.type(coefficient) for g in grads]
+        return [scale(g, clip_norm, norm) for g in grads]
 
     # These gradients have norms, and thresholds, that float32 cannot represent.
-    found = find_causes(make_adapter(clip, dtype="float64"), "global-norm.scaled-above", "global-norm.tensor-order")
+    rules = ("global-norm.scaled-above", "global-norm.identity-below", "global-norm.tensor-order")
+    found = find_causes(make_adapter(clip, dtype="float64"), *rules)
 
     assert {name for name, *_ in found} == {"narrower-arithmetic"}
 

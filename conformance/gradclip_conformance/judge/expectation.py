@@ -65,6 +65,8 @@ class Expectation:
     is_about_all: ClassVar[bool] = False
     #: Whether the script of a case makes the call a second time inside the framework's compiler.
     compiles: ClassVar[bool] = False
+    #: The description, if it is one sentence for all cases.
+    says: ClassVar[str] = ""
     #: Whether a script passes the results to NumPy.
     needs_numbers: ClassVar[bool] = True
 
@@ -117,9 +119,9 @@ class Expectation:
     # The description.
 
     def describe(self, case: Case) -> Sequence[Part]:
-        """Return the parts of a description of what is expected."""
+        """Return the parts of a description of what is expected: the sentence `says`, unless a class overrides this."""
         del case
-        return (f"{self.name}: this expectation has no description.",)
+        return (self.says or f"{self.name}: this expectation has no description.",)
 
     # A script that shows a failure.
 

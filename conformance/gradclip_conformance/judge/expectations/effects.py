@@ -162,6 +162,9 @@ class NoSharedMemory(Expectation):
     """Each result has its own memory, or the memory of its gradient, and can be written."""
 
     name: ClassVar[str] = "no-shared-memory"
+    says: ClassVar[str] = (
+        "results that share memory neither with each other nor with other gradients, and can be written"
+    )
     rule: ClassVar[str] = "results-independent"
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
@@ -172,17 +175,13 @@ class NoSharedMemory(Expectation):
             return Verdict(Status.UNSUPPORTED, "The adapter does not look at the memory of results.")
         return Verdict(Status.FAIL, f"The call {shared[0]}.") if shared else Verdict(Status.PASS)
 
-    def describe(self, case: Case) -> Sequence[Part]:
-        """Return the conditions on the memory."""
-        del case
-        return ("results that share memory neither with each other nor with other gradients, and can be written",)
-
 
 @dataclass(frozen=True)
 class ProcessesAgree(Expectation):
     """All processes get the same copies and the same norm."""
 
     name: ClassVar[str] = "processes-agree"
+    says: ClassVar[str] = "the same norm, and the same copies of gradients, in all processes"
     rule: ClassVar[str] = "shards-as-whole"
 
     def judge_replies(self, context: Context, replies: Sequence[Reply]) -> Verdict:
@@ -195,11 +194,6 @@ class ProcessesAgree(Expectation):
             return Verdict(Status.PASS)
         return Verdict(Status.FAIL, f"The call {apart[0]}.", observed={"apart": [*apart]})
 
-    def describe(self, case: Case) -> Sequence[Part]:
-        """Return what is the same in all processes."""
-        del case
-        return ("the same norm, and the same copies of gradients, in all processes",)
-
     def write_script(self, script: Script) -> str:
         """Return lines that fail if the adapter has seen a difference."""
         seen = 'assert not reply.apart, f"expected: no difference; it {reply.apart[0]}"'
@@ -211,6 +205,7 @@ class SurroundingsKept(Expectation):
     """The caller's list, NumPy's error and random state, and the environment are as they were."""
 
     name: ClassVar[str] = "surroundings-kept"
+    says: ClassVar[str] = "the caller's list, NumPy's error state, random states and the environment as they were"
     rule: ClassVar[str] = "surroundings-kept"
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
@@ -231,17 +226,13 @@ class SurroundingsKept(Expectation):
             return Verdict(Status.PASS)
         return Verdict(Status.FAIL, f"The call has changed {', '.join(disturbed)}.", observed={"changed": [*disturbed]})
 
-    def describe(self, case: Case) -> Sequence[Part]:
-        """Return which state must be unchanged."""
-        del case
-        return ("the caller's list, NumPy's error state, random states and the environment as they were",)
-
 
 @dataclass(frozen=True)
 class NoWarnings(Expectation):
     """An ordinary call issues no warning."""
 
     name: ClassVar[str] = "no-warnings"
+    says: ClassVar[str] = "no warning"
     rule: ClassVar[str] = "no-warnings"
     about: ClassVar[str] = "warnings"
 
@@ -252,8 +243,3 @@ class NoWarnings(Expectation):
             return Verdict(Status.PASS)
         detail = f"The call issued a warning: {replies[0].warnings[0][:300]}"
         return Verdict(Status.FAIL, detail, observed={"warnings": [text[:300] for text in replies[0].warnings[:3]]})
-
-    def describe(self, case: Case) -> Sequence[Part]:
-        """Return that no warning is expected."""
-        del case
-        return ("no warning",)

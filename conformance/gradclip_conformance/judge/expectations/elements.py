@@ -172,6 +172,10 @@ class NotSilent(Expectation):
     """
 
     name: ClassVar[str] = "not-silent"
+    says: ClassVar[str] = (
+        "the formula's result, NaN everywhere, or an error (unless an option for errors exists and is not set); not "
+        "the gradients as if nothing had happened"
+    )
     judges_elements: ClassVar[bool] = True
     unchanged: bool = False
 
@@ -203,12 +207,6 @@ class NotSilent(Expectation):
                 observed = show_gradients(reply.gradients[:SHOWN_ELEMENTS])
                 return Verdict(Status.FAIL, detail, expected=expected, observed=observed)
         return Verdict(Status.PASS)
-
-    def describe(self, case: Case) -> Sequence[Part]:
-        """Return the three answers that are right, and the wrong one."""
-        del case
-        right = "the formula's result, NaN everywhere, or an error (unless an option for errors exists and is not set)"
-        return (f"{right}; not the gradients as if nothing had happened",)
 
     def write_script(self, script: Script) -> str:
         """Return lines that accept each of the right answers."""

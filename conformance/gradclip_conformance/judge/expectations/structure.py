@@ -72,6 +72,7 @@ class Recorded(Expectation):
     """No document defines the right answer, so the answer is recorded and not judged."""
 
     name: ClassVar[str] = "recorded"
+    says: ClassVar[str] = "nothing: the answer is not defined, and is recorded"
     judges_elements: ClassVar[bool] = True
     takes_malformed: ClassVar[bool] = True
 
@@ -80,11 +81,6 @@ class Recorded(Expectation):
         answer = answers[0]
         detail = f"Recorded: {describe_what_happened(context.case, answer)}"
         return Verdict(Status.UNSPECIFIED, detail, observed=show_answer(answer))
-
-    def describe(self, case: Case) -> Sequence[Part]:
-        """Return that nothing is expected."""
-        del case
-        return ("nothing: the answer is not defined, and is recorded",)
 
     def write_script(self, script: Script) -> str:
         """Refuse, because no answer is wrong."""

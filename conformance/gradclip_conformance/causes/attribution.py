@@ -16,13 +16,14 @@ import numpy as np
 from gradclip_spec.rules.causes import load_cause_groups
 
 from ..cases.model import Case
+from ..oracle.question import count_elements
 from .cells import explain
 from .choice import Options, choose
 from .facts import MANY
 from .laws import BESIDE_EMPTY, FITS, FORMULA_CAUSES, LAWS
 from .model import Explanation, Judged, Suspect
 from .results import ZEROS_NAN
-from .subject import BREAKING, LIMITS, Subject, count_elements, learn, suspect
+from .subject import BREAKING, LIMITS, Subject, learn, suspect
 
 __all__ = ["explain_all", "explain_cell"]
 

@@ -5,7 +5,6 @@ A single cell is explained with what is known about its entry point, such as the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -14,17 +13,17 @@ import numpy as np
 from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import DIFFERING, Status
 
-from ..cases.model import Case
 from ..cases.patterns import matches
 from ..judge.calls import Calls
 from ..oracle.formula import PLAIN, Formula
+from ..oracle.question import count_elements
 from . import laws, ranges
 from .facts import MANY, Seen
 from .forms import explain_form
 from .laws import FITS, FORMULA_CAUSES, LAWS, Law, fit_formula, make_signed
 from .model import Judged, Suspect
 
-__all__ = ["BREAKING", "EXPLAINED", "LIMITS", "LOST_NORMS", "Subject", "count_elements", "learn", "suspect"]
+__all__ = ["BREAKING", "EXPLAINED", "LIMITS", "LOST_NORMS", "Subject", "learn", "suspect"]
 
 #: The statuses of cells that are explained.
 EXPLAINED = DIFFERING - {Status.ERROR, Status.NOT_RUN}
@@ -163,8 +162,3 @@ def _fit(subject: Subject, cells: Sequence[Judged]) -> None:
     declared = _list_declared(cells)
     subject.formulas = [*declared, *(one for one in fit_formula(every) if one not in declared)]
     subject.fitted = [fit.make(number) for fit in FITS if (number := fit.find(every)) is not None]
-
-
-def count_elements(case: Case) -> int:
-    """Return the number of elements of all gradients."""
-    return sum(math.prod(one.array.shape) for one in case.gradients if one.array is not None)

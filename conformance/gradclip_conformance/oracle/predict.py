@@ -28,7 +28,7 @@ from .formats import Format, compute_power_of_two, decode_bits, divide_to_float,
 from .formula import PLAIN, Formula
 from .groups import Group, count_terms, make_group
 from .model import Clipped, DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
-from .question import Question, get_bounds, list_norm_groups
+from .question import Question, count_elements, get_bounds, list_norm_groups
 
 __all__ = ["OraclesDisagreeError", "decode_gradients", "name_second_oracle", "predict"]
 
@@ -141,8 +141,7 @@ def predict(question: Question, formula: Formula = PLAIN) -> Prediction:
     OraclesDisagreeError
         If the two oracles contradict each other.
     """
-    elements = sum(math.prod(one.array.shape) for one in question.gradients if one.array is not None)
-    asked = _Asked(question, formula)
+    elements, asked = count_elements(question), _Asked(question, formula)
     return _predict_small(asked) if elements <= FEW else _large.get(asked, elements)
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "Question",
     "compute_layer_share",
     "count_divisor",
+    "count_elements",
     "find_narrowest",
     "get_bounds",
     "get_clipping_threshold",
@@ -94,6 +95,11 @@ def compute_layer_share(question: Question, index: int) -> Fraction | None:
 def _count_elements(question: Question, index: int) -> int:
     array = question.gradients[index].array
     return 0 if array is None else math.prod(array.shape)
+
+
+def count_elements(question: Question) -> int:
+    """Return the number of elements of all gradients."""
+    return sum(_count_elements(question, i) for i in range(len(question.gradients)))
 
 
 def count_divisor(operation: str, elements: int) -> int:

@@ -29,7 +29,7 @@ CERTAIN = (
     "drops missing gradients from the result (clip_by_value)",
     "adds the norms of the tensors (clip_by_global_norm)",
     "adds the squares one by one in float32 (clip_by_global_norm)",
-    "computes clip_norm / norm in float64, where it underflows (clip_by_global_norm)",
+    "rounds clip_norm / norm to the gradient's dtype (clip_by_global_norm)",
     "divides 0 by 0 if both the threshold and the norm are 0 (clip_by_global_norm)",
     "multiplies by clip_norm / max(norm, clip_norm), which is NaN for an infinite threshold (clip_by_global_norm)",
     "sets more than two gradients to zero before it raises the error (clip_by_global_norm)",

@@ -1,4 +1,4 @@
-"""Write the report for a terminal, legible in 80 columns and without colour."""
+"""Write the table of all rules for a terminal, legible in 80 columns and without colour."""
 
 from __future__ import annotations
 
@@ -8,53 +8,36 @@ from collections.abc import Iterator, Sequence
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.measure import Measurement
-from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from .failures import FailureGroup, NotRun, group_failures, group_not_run, list_values
+from .brief import draw_brief
 from .lines import Header, Run
 from .matrix import Column, Matrix, Table, Tally, build_matrix
-from .statuses import NOT_RUN, STATUSES, Status
-from .values import escape_text, format_cell_count, shorten_text
+from .statuses import STATUSES
+from .values import escape_text
 
-__all__ = ["draw_terminal", "report"]
-
-#: At most this many failures are shown in full. The others get a line each.
-_IN_FULL = 12
-
-#: The largest length of an input, an expected or an observed value.
-_VALUE_LENGTH = 320
-
-#: The largest length of a detail, a screen or two. A framework's message may be a whole traceback.
-_DETAIL_LENGTH = 4000
+__all__ = ["draw_terminal"]
 
 #: An arbitrary height. Without one, rich ignores the width of a terminal whose TERM is "dumb".
 _HEIGHT = 25
 
 
-def draw_terminal(runs: Sequence[Run], *, width: int = 80, color: bool = False, record: str = "FILE") -> str:
-    """Return the report as text, optionally with escape codes for colours. `record` is the record's name in a shell."""
+def draw_terminal(runs: Sequence[Run], *, width: int = 80, color: bool = False, record: str = "") -> str:
+    """Return the table of all rules, and below it what a person reads first, as text.
+
+    `color` adds the escape codes of colours. `record` is the record's path, quoted for a shell, or empty.
+    """
     stream = io.StringIO()
     console = Console(
         file=stream, width=width, height=_HEIGHT, force_terminal=color, color_system="standard" if color else None
     )
-    console.print(report(runs, width, record), crop=False)
-    # Tables pad their last column with spaces, which are useless in a log.
-    return "".join(line.rstrip() + "\n" for line in stream.getvalue().splitlines())
-
-
-def report(runs: Sequence[Run], width: int = 80, record: str = "FILE") -> RenderableType:
-    """Return the report in a form that rich prints: key, matrix, legend, failures, verdict."""
     matrix = build_matrix(runs)
-    groups = group_failures(runs)
-    blocks: list[RenderableType] = [_draw_key(matrix, runs)]
-    blocks += [grid for table in matrix.tables for grid in _draw_grids(table, width)]
-    blocks.append(_draw_legend(matrix))
-    blocks += [_draw_failure(group, len(runs) > 1) for group in groups[:_IN_FULL]]
-    blocks += [_list_failures_in_short(groups[_IN_FULL:])] if groups[_IN_FULL:] else []
-    blocks += [_draw_not_run(group) for group in group_not_run(runs)]
-    return Group(*(part for block in blocks for part in (block, Text())), *_draw_verdict(runs, matrix, groups, record))
+    blocks = [_draw_key(matrix, runs), *(grid for table in matrix.tables for grid in _draw_grids(table, width))]
+    console.print(Group(*(part for block in (*blocks, _draw_legend(matrix)) for part in (block, Text()))), crop=False)
+    # Tables pad their last column with spaces, which are useless in a log.
+    table = "".join(line.rstrip() + "\n" for line in stream.getvalue().splitlines())
+    return table + draw_brief(runs, width=width, record=record, color=color, hints=False)
 
 
 def _describe_run(header: Header) -> tuple[str, str]:
@@ -149,81 +132,3 @@ def _draw_legend(matrix: Matrix) -> RenderableType:
     grid.add_row("(blank)", Text("no case of this rule in this column", "dim"))
     how = "A number counts the cells of the status before it. The worst status comes first, or is the only one shown."
     return Group(grid, Text(how, "dim"))
-
-
-def _draw_failure(group: FailureGroup, several: bool) -> Group:
-    """Return the first cell of a group in full, and the number of all its cells."""
-    cell = group.first
-    head = _add_sign(group.status).append(f"  {escape_text(cell.rule)}", "bold").append(f"  ({cell.level})", "not bold")
-    if several:
-        head.append(f"  {_describe_run(group.header)[0]}", "not bold")
-    subjects = "\n".join(f"{name}{_format_times(count)}" for name, count in group.subjects.items())
-    text = Text(escape_text(f"{subjects}\n{shorten_text(cell.detail, _DETAIL_LENGTH)}"), overflow="fold")
-    grid = Grid.grid(padding=(0, 2, 0, 0))
-    for name, value in _list_facts(group):
-        grid.add_row(Text(name, "dim"), Text(escape_text(value), overflow="fold"))
-    return Group(head, Padding(text, (0, 0, 0, 2)), Padding(grid, (0, 0, 0, 4)))
-
-
-def _format_times(count: int) -> str:
-    return f" ({format_cell_count(count)})" if count > 1 else ""
-
-
-def _list_facts(group: FailureGroup) -> Iterator[tuple[str, str]]:
-    cell = group.first
-    yield "case", cell.case
-    yield from list_values(cell, _VALUE_LENGTH)
-    if cell.ulp is not None:
-        yield "off by", f"{cell.ulp:g} ulp"
-    if cell.quote is not None:
-        yield "documented", f'"{shorten_text(cell.quote, _VALUE_LENGTH)}"'
-    if cell.url is not None:
-        yield "see", shorten_text(cell.url, _VALUE_LENGTH)
-    if len(group.cells) > 1:
-        yield "in all", f"{_count_cells(group)}; the first is shown"
-
-
-def _add_sign(status: Status) -> Text:
-    return Text(f"{status.glyph} {status.value}", status.style)
-
-
-def _count_cells(group: FailureGroup) -> str:
-    return f"{len(group.cells)} {group.status.value}"
-
-
-def _list_failures_in_short(groups: Sequence[FailureGroup]) -> Text:
-    text = Text(f"{len(groups)} more, in short:", "bold")
-    for group in groups:
-        text.append("\n").append(group.status.glyph, group.status.style)
-        text.append(
-            escape_text(f" {group.first.rule}  {', '.join(group.subjects)}  ({_count_cells(group)})"), "not bold"
-        )
-    return text
-
-
-def _draw_not_run(group: NotRun) -> Text:
-    status = STATUSES[NOT_RUN]
-    text = Text(
-        f"{status.glyph} did not run: {format_cell_count(group.total)} of {escape_text(group.subject)}", status.style
-    )
-    rules = ", ".join(f"{rule}{_format_times(count)}" for rule, count in group.rules.items())
-    return text.append("\n  " + escape_text(rules), "not bold default")
-
-
-def _draw_verdict(runs: Sequence[Run], matrix: Matrix, groups: Sequence[FailureGroup], record: str) -> Iterator[Text]:
-    tally = matrix.tally
-    told_elsewhere = any(len(group.cells) > 1 for group in groups) or len(groups) > _IN_FULL
-    if told_elsewhere or {"known", "documented"} & tally.counts.keys():
-        how = "This command lists each cell that did not pass, with its reason and its answer:"
-        # Put the command on a separate line that is never wrapped, so that it can be copied.
-        yield Text(
-            f"{how}\n  gradclip summary --format json {escape_text(record)}", "dim", overflow="ignore", no_wrap=True
-        )
-    for run in runs:
-        if run.cells and not run.is_judged:
-            framework = _describe_run(run.header)[0]
-            yield Text(f"No cell of {framework} was judged: none is both supported and specified.", "bold")
-    others = [f"{count} {name}" for name, count in tally.counts.items() if name != "pass"]
-    text = Text(f"{tally.passed} of {tally.total} cells passed" + "".join(f", {other}" for other in others) + ". ")
-    as_expected = all(run.is_as_expected for run in runs)
-    yield text.append(*("As expected.", "bold green") if as_expected else ("Not as expected.", "bold red"))

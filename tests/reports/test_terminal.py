@@ -35,19 +35,20 @@ identity-below      ∅1
 A number counts the cells of the status before it. The worst status comes first,
 or is the only one shown.
 
-✗ fail  norm.scaled-above  (must)
-  clip
-  The result is half of what it must be.
-    case      norm.scaled-above/one-tensor/float16
-    input     {clip_norm: 2.0, gradients: [[3.0, 4.0]]}
-    expected  [[1.2, 1.6]]
-    observed  [[0.6, nan]]
-    off by    4.1943e+06 ulp
+torch 2.13.0
+  Python 3.11.9, Linux x86_64, 2026-11-21
+  rules kept 0 of 1 tested; 1 broken by 0 findings.
+  did not run: 1 cell of clip
+  ✗ fail: norm.scaled-above (1 cell; breaks a rule, and nothing documents it)
 
-∅ did not run: 1 cell of clip
-  norm.identity-below
+✗ fail: norm.scaled-above
+  case       norm.scaled-above/one-tensor/float16 of clip
+  detail     The result is half of what it must be.
+  input      {clip_norm: 2.0, gradients: [[3.0, 4.0]]}
+  expected   [[1.2, 1.6]]
+  observed   [[0.6, nan]]
 
-2 of 5 cells passed, 1 fail, 1 not-run, 1 unsupported. Not as expected.
+Not as expected.
 """
 
 ESCAPES = re.compile("\x1b\\[[0-9;]*m")
@@ -121,55 +122,3 @@ def test_every_status_of_the_run_is_in_the_legend(torch_run: Run) -> None:
     for name in torch_run.footer.counts:
         assert f"{STATUSES[name].glyph} {name} " in text
     assert f"{STATUSES['error'].glyph} error " not in text
-
-
-def test_every_failing_rule_and_subject_is_named(torch_run: Run) -> None:
-    text = draw_terminal([torch_run])
-    failing = {cell.rule for cell in torch_run.cells if STATUSES[cell.status].spoils}
-
-    assert len(failing) > 12
-    after_legend = text.partition("(blank)")[2]
-    assert failing <= set(re.findall(r"[a-z-]+\.[a-z-]+", after_legend))
-
-
-def test_many_failures_of_one_rule_are_shown_once_with_a_count() -> None:
-    cells = [make_cell(case=f"norm.scaled-above/case-{number}/float32", status="fail") for number in range(30)]
-    text = draw_terminal([make_run(make_header(), cells)])
-
-    assert text.count("case-0") == 1
-    assert "case-1/" not in text
-    assert "clip (30 cells)" in text
-    assert "30 fail; the first is shown" in text
-    assert "gradclip summary --format json FILE" in text
-
-
-@pytest.mark.parametrize(
-    ("status", "told"), [("known", True), ("documented", True), ("quality", False), ("unsupported", False)]
-)
-def test_command_that_lists_the_reasons_is_shown_if_there_are_any(status: str, told: bool) -> None:
-    name = f"a {'very ' * 20}long name.jsonl"
-    text = draw_terminal([make_run(make_header(), [make_cell(status=status)])], record=name)
-
-    assert (f"\n  gradclip summary --format json {name}\n" in text) == told
-
-
-def test_run_as_expected_says_so() -> None:
-    cells = [make_cell(), make_cell(case="norm.scaled-above/b/float32", status="unsupported")]
-    text = draw_terminal([make_run(make_header(), cells)])
-
-    assert text.endswith("1 of 2 cells passed, 1 unsupported. As expected.\n")
-
-
-def test_documentation_of_a_failure_is_quoted() -> None:
-    cell = make_cell(status="fail", quote="nothing will be done", url="https://example.org/clip")
-    text = draw_terminal([make_run(make_header(), [cell])])
-
-    assert re.search(r'documented +"nothing will be done"\n +see +https://example.org/clip\n', text)
-
-
-def test_long_values_are_cut_and_say_so() -> None:
-    cell = make_cell(status="fail", observed="x" * 1000)
-    text = draw_terminal([make_run(make_header(), [cell])])
-
-    assert text.count("x") < 400
-    assert "(680 characters more)" in " ".join(text.split())

@@ -102,9 +102,8 @@ def print_runs(runs: Sequence[Run], format_: str, records: Sequence[str] = (), *
         return
     if format_ == "terminal":
         width, color, record = find_width(), uses_color(sys.stdout), shlex.join(records)
-        if verbose:
-            click.echo(draw_terminal(runs, width=width, color=color, record=record or "FILE"), nl=False)
-        click.echo(draw_brief(runs, width=width, record=record, color=color), nl=False)
+        draw = draw_terminal if verbose else draw_brief
+        click.echo(draw(runs, width=width, record=record, color=color), nl=False)
     else:
         click.echo(render(runs, format_).rstrip("\n"))
 

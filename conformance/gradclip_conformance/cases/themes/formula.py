@@ -281,8 +281,6 @@ def _clip_one_tensor_at_a_time(make: Maker) -> Iterator[Case]:
     yield make.case(rule, "above-and-below", make.tensors([3.0, 4.0], [0.5, -0.25]), 1.0)
     yield make.case(rule, "both-above", make.tensors([6.0, 8.0], [12.0, -16.0]), 5.0)
     yield make.case(rule, "only-together-above", make.tensors([3.0], [4.0]), 4.5, keep_all)
-    same = make.tensors([0.0] * 62 + [3.0, -4.0], [0.0] * 62 + [6.0, 8.0])
-    yield make.case(rule, "same-beginning", same, 2.5)
 
 
 def _take_norms_over_axes(make: Maker) -> Iterator[Case]:

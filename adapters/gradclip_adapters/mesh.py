@@ -35,6 +35,7 @@ __all__ = [
     "find_placement",
     "find_sharded_axis",
     "get_mesh",
+    "is_held",
     "join_replies",
     "list_gradients",
     "parse_mesh",
@@ -189,7 +190,7 @@ def _is_listed(gradient: Gradient, coordinates: Mapping[str, int]) -> bool:
     )
 
 
-def _is_held(gradient: Gradient, coordinates: Mapping[str, int]) -> bool:
+def is_held(gradient: Gradient, coordinates: Mapping[str, int]) -> bool:
     """Return whether a rank has the gradient, or a part of it."""
     return all(_find_owner(placement) in (None, coordinates[name]) for name, placement in gradient.placements.items())
 
@@ -259,7 +260,7 @@ def cut_call(call: Call, rank: int) -> Call:
     def cut(gradient: Gradient) -> Gradient:
         if gradient.array is None:
             return gradient
-        if not _is_held(gradient, coordinates):
+        if not is_held(gradient, coordinates):
             return replace(gradient, array=None)
         return replace(gradient, array=cut_array(gradient.array, gradient, mesh, rank))
 
@@ -355,7 +356,7 @@ def _join_parts(gradient: Gradient, mesh: Mesh, parts: Mapping[int, Array | None
         If the parts differ in more than their length along the axes that are sharded, or if a rank returns an array in
         the place of None.
     """
-    held = {rank for rank in parts if _is_held(gradient, mesh.find_coordinates(rank))}
+    held = {rank for rank in parts if is_held(gradient, mesh.find_coordinates(rank))}
     for rank, part in parts.items():
         if part is not None and rank not in held:
             message = f"process {rank} has no such gradient, and returned an array"

@@ -99,13 +99,17 @@ def gather_norms(grads: Gradients, placements: Placements, mesh: RankMesh) -> fl
 
 
 def divide_norms_by_root(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
-    """Divide the norm of each part by the root of its copies, where both are rounded to the dtype of the part."""
+    """Divide the norm of each part by the root of its copies, and join the norms by a tree. Round each to float32."""
     norms = [
-        float(g.dtype.type(math.hypot(*g.astype(np.float64).ravel().tolist())) / np.sqrt(g.dtype.type(copies)))
+        np.float32(math.hypot(*g.astype(np.float64).ravel().tolist())) / np.sqrt(np.float32(copies))
         for g, copies in zip(grads, map(mesh.count_copies, placements), strict=True)
         if g is not None
     ]
-    return math.hypot(*mesh.all_gather(math.hypot(*norms)))
+    every = [np.float32(norm) for norm in mesh.all_gather(math.hypot(*map(float, norms)))]
+    while len(every) > 1:
+        pairs = zip(every[::2], [*every[1::2], *[np.float32(0)] * (len(every) % 2)], strict=True)
+        every = [np.hypot(one, other) for one, other in pairs]
+    return float(every[0])
 
 
 RIGHT = {

@@ -14,11 +14,12 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from importlib.metadata import version
+from itertools import combinations
 from types import ModuleType
 from typing import Any
 
 from gradclip_adapters.contract import Array
-from gradclip_adapters.mesh import Mesh, cut_array, find_placement, parse_mesh
+from gradclip_adapters.mesh import Mesh, cut_array, find_placement, is_held, parse_mesh
 from gradclip_adapters.operations import OPERATIONS
 
 from . import integers
@@ -330,26 +331,37 @@ def _is_exact(norm: Enclosure, tensors: Sequence[DyadicArray], p: float, form: F
 
 
 def _have_exact_parts(group: Group) -> bool:
-    """Return whether the parts of a mesh give the norm without any rounding.
+    """Return whether the ranks of a mesh give the norm without any rounding, in whatever order they join theirs.
 
-    A rank may take the norm of each of its parts, and divide it by the number of copies, or by its root.
+    A rank may take the norm of what it has, and ranks may join their norms by a tree. Copies must then be divided.
     """
     question = group.question
     if "mesh" not in question.options or question.norm_type not in (1.0, 2.0):
         return True
     mesh = Mesh(parse_mesh(question.options["mesh"]))
+    every: list[list[DyadicArray]] = []
     for gradient in (question.gradients[index] for index in group.members):
         if gradient.array is None or not any(decode(gradient.array.data, gradient.array.dtype).integers):
             continue
         copies = math.prod(size for name, size in mesh.axes.items() if find_placement(gradient, name) == "replicated")
-        # A division by a power of two rounds nothing, and its root is a power of two, too, if it is one of four.
-        if copies & (copies - 1) or (question.norm_type == 2 and copies.bit_length() % 2 == 0):
+        # Magnitudes are divided by a power of two without rounding. The norm of two equal norms is irrational.
+        if copies & (copies - 1) or (question.norm_type == 2 and copies > 1):
             return False
-        parts = [cut_array(gradient.array, gradient, mesh, rank) for rank in range(mesh.size)]
-        norms = [integers.compute_norm([decode(part.data, part.dtype)], question.norm_type) for part in parts]
-        if not all(norm.lower == norm.upper and _is_number(norm.lower, group.form) for norm in norms):
-            return False
-    return True
+        parts = [
+            cut_array(gradient.array, gradient, mesh, rank)
+            for rank in range(mesh.size)
+            if is_held(gradient, mesh.find_coordinates(rank))
+        ]
+        every.append([decode(part.data, part.dtype) for part in parts])
+    together = [part for parts in every for part in parts]
+    return question.norm_type == 1 or all(_are_exact_together(parts, group.form) for parts in (*every, together))
+
+
+def _are_exact_together(parts: Sequence[DyadicArray], form: Format) -> bool:
+    """Return whether the Euclidean norms of any of the parts together are numbers of the format."""
+    some = [part for part in parts if any(part.integers)]
+    norms = (integers.compute_norm(chosen) for count in range(len(some)) for chosen in combinations(some, count + 1))
+    return all(norm.lower == norm.upper and _is_number(norm.lower, form) for norm in norms)
 
 
 def _find_unit_exponent(tensor: DyadicArray) -> int:

@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from .brief import draw_brief
-from .lines import Header, Run
+from .lines import Run
 from .matrix import Column, Matrix, Table, Tally, build_matrix
 from .statuses import STATUSES
 from .values import escape_text
@@ -40,11 +40,6 @@ def draw_terminal(runs: Sequence[Run], *, width: int = 80, color: bool = False, 
     return table + draw_brief(runs, width=width, record=record, color=color, hints=False)
 
 
-def _describe_run(header: Header) -> tuple[str, str]:
-    """Return the framework, with the machine and the date of the check."""
-    return escape_text(header.heading), escape_text(header.conditions)
-
-
 def _make_grid() -> Grid:
     """Return a table whose columns are one space apart, with a line below its head."""
     return Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
@@ -65,14 +60,11 @@ def _draw_key(matrix: Matrix, runs: Sequence[Run]) -> RenderableType:
     for column in matrix.columns:
         label = Text(escape_text(column.name))
         if len(runs) > 1:
-            framework, where = _describe_run(runs[column.number - 1].header)
-            label = Text.assemble((framework, "bold"), "\n", (where, "dim"))
+            header = runs[column.number - 1].header
+            label = Text.assemble((escape_text(header.heading), "bold"), "\n", (escape_text(header.conditions), "dim"))
         counts = [_count(column.tally, name) for name in shown]
         grid.add_row(str(column.number), label, str(column.tally.total), *counts)
-    if len(runs) > 1:
-        return grid
-    framework, where = _describe_run(runs[0].header)
-    return Group(Text.assemble((framework, "bold"), "  ", (where, "dim")), Text(), grid)
+    return grid
 
 
 def _count(tally: Tally, name: str) -> Text:

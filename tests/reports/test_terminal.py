@@ -14,8 +14,6 @@ from gradclip_reports.statuses import STATUSES
 from gradclip_reports.terminal import draw_terminal
 
 SMALL = """\
-torch 2.13.0  Python 3.11.9, Linux x86_64, 2026-11-21
-
   subject cells ✗ ∅ – ✓
 ───────────────────────
 1 clip        5 1 1 1 2

@@ -87,7 +87,7 @@ def are_separable(gradients: Sequence[Gradient]) -> bool:
         # Examples that are not finite must be equal.
         norms[group] = compute_norm(tensors) if all(one.is_finite for one in tensors) else tuple(arrays)
     for arrays in zip(*examples.values(), strict=True):
-        # -0.0 is no element to share, too.
+        # A -0.0 counts as zero.
         every = [(array.bits() * (array.bits() << 1 != 0)).ravel().tolist() for array in arrays if array is not None]
         for column in zip(*every, strict=True):
             having = [group for group, bits in zip(groups, column, strict=True) if bits]

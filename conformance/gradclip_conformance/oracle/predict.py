@@ -331,9 +331,10 @@ def _is_exact(norm: Enclosure, tensors: Sequence[DyadicArray], p: float, form: F
 
 
 def _have_exact_parts(group: Group) -> bool:
-    """Return whether the ranks of a mesh give the norm without any rounding, in whatever order they join theirs.
+    """Return whether every right way to the norm on a mesh is free of rounding.
 
-    A rank may take the norm of what it has, and ranks may join their norms by a tree. Copies must then be divided.
+    A rank may take the norm of what it has, and the ranks may join their norms in any order. What has copies is divided
+    by their number, or by its root.
     """
     question = group.question
     if "mesh" not in question.options or question.norm_type not in (1.0, 2.0):
@@ -344,7 +345,8 @@ def _have_exact_parts(group: Group) -> bool:
         if gradient.array is None or not any(decode(gradient.array.data, gradient.array.dtype).integers):
             continue
         copies = math.prod(size for name, size in mesh.axes.items() if find_placement(gradient, name) == "replicated")
-        # Magnitudes are divided by a power of two without rounding. The norm of two equal norms is irrational.
+        # A sum of magnitudes is divided by a power of two without rounding. But the norm of two equal copies is
+        # irrational, whatever divides it later.
         if copies & (copies - 1) or (question.norm_type == 2 and copies > 1):
             return False
         parts = [

@@ -340,23 +340,27 @@ def _have_exact_parts(group: Group) -> bool:
     if "mesh" not in question.options or question.norm_type not in (1.0, 2.0):
         return True
     mesh = Mesh(parse_mesh(question.options["mesh"]))
-    every: list[list[DyadicArray]] = []
-    for gradient in (question.gradients[index] for index in group.members):
-        if gradient.array is None or not any(decode(gradient.array.data, gradient.array.dtype).integers):
-            continue
-        copies = math.prod(size for name, size in mesh.axes.items() if find_placement(gradient, name) == "replicated")
-        # A sum of magnitudes is divided by a power of two without rounding. But the norm of two equal copies is
-        # irrational, whatever divides it later.
-        if copies & (copies - 1) or (question.norm_type == 2 and copies > 1):
-            return False
-        parts = [
-            cut_array(gradient.array, gradient, mesh, rank)
-            for rank in range(mesh.size)
-            if is_held(gradient, mesh.find_coordinates(rank))
+    gradients = [question.gradients[index] for index in group.members]
+    if question.norm_type == 1:
+        # A sum of magnitudes is divided by a power of two without rounding.
+        counts = [
+            math.prod(size for name, size in mesh.axes.items() if find_placement(one, name) == "replicated")
+            for one in gradients
         ]
-        every.append([decode(part.data, part.dtype) for part in parts])
+        return all(count & (count - 1) == 0 for count in counts)
+    # The Euclidean norm of two equal copies is irrational, so copies are never exact.
+    every = [
+        [
+            decode(part.data, part.dtype)
+            for rank in range(mesh.size)
+            if is_held(one, mesh.find_coordinates(rank))
+            for part in [cut_array(one.array, one, mesh, rank)]
+        ]
+        for one in gradients
+        if one.array is not None
+    ]
     together = [part for parts in every for part in parts]
-    return question.norm_type == 1 or all(_are_exact_together(parts, group.form) for parts in (*every, together))
+    return all(_are_exact_together(parts, group.form) for parts in (*every, together))
 
 
 def _are_exact_together(parts: Sequence[DyadicArray], form: Format) -> bool:

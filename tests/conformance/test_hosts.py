@@ -375,6 +375,24 @@ def test_so_many_calls_are_under_way(monkeypatch: pytest.MonkeyPatch, calls: int
     assert len(asked) == len(planned) == 10
 
 
+@pytest.mark.parametrize(("rule", "begun"), [("global-norm.repeatable", 2), ("global-norm.twice-is-once", 1)])
+def test_second_call_begins_with_the_first_one_unless_it_needs_the_answer(rule: str, begun: int) -> None:
+    connection = Noting()
+    selection = Selection(rules=(rule,), dtypes=("float32",))
+    planned = plan_cells(connection.description.subjects, list_all_cases(), selection)
+    connection.notes.clear()
+
+    cells = list(runner.run_cells(connection, planned, LONG))
+
+    assert {cell.status for cell in cells} == {"pass"}
+    words = [word for word, _ in connection.notes]
+    assert words.count("begin") == begun * len(planned)
+    assert words.count("ask") == 2 * len(planned)
+    if begun == 2:
+        calls = {word: [call for each, call in connection.notes if each == word] for word in ("begin", "ask")}
+        assert calls["begin"] == calls["ask"]
+
+
 @pytest.mark.thorough(sample=0)
 def test_slow_cell_holds_up_only_its_own_job() -> None:
     selection = Selection(rules=("global-norm.scaled-above",), dtypes=("float32",))

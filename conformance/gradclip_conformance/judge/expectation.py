@@ -78,8 +78,11 @@ class Expectation:
 
     # The calls.
 
-    def follow_up(self, case: Case, first: Answer) -> Case | None:
-        """Return the second call, made from the first one and its answer, or None if there is no second call."""
+    def follow_up(self, case: Case, first: Answer | None) -> Case | None:
+        """Return the second call, made from the first one and its answer, or None if there is no second call.
+
+        `first` is None before the first call is answered. Then None also means that the answer is needed.
+        """
         del case, first
         return None
 

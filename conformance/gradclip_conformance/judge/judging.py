@@ -52,8 +52,8 @@ def choose_expectation(case: Case) -> Expectation:
     return resolve(case.expectation)
 
 
-def follow_up(case: Case, first: Answer) -> Case | None:
-    """Return the second call, which follows the first answer, or None if there is none."""
+def follow_up(case: Case, first: Answer | None) -> Case | None:
+    """Return the second call, or None if there is none. `first` is None before the first call is answered."""
     return choose_expectation(case).follow_up(case, first)
 
 

@@ -304,13 +304,16 @@ def run_cells(
 
 
 def _begin_cell(connection: Connection, planned: PlannedCell) -> tuple[PlannedCell, int]:
-    """Make the case of a cell, let the adapter begin to answer it, and return both with the bytes of its gradients."""
+    """Make the case of a cell, let the adapter begin its calls, and return the cell with the bytes of its gradients."""
     if planned.missing is not None:
         return planned, 0
     # If the call cannot be made, its own cell says so.
     with contextlib.suppress(Exception):
         planned = replace(planned, case=planned.case.make())
-        return planned, begin_case(connection, planned.case, planned.subject)
+        size = begin_case(connection, planned.case, planned.subject)
+        if (following := follow_up(planned.case, None)) is not None:
+            size += begin_case(connection, following, planned.subject)
+        return planned, size
     return planned, 0
 
 

@@ -45,7 +45,7 @@ class CompiledAgrees(Expectation):
     name: ClassVar[str] = "compiled-agrees"
     compiles: ClassVar[bool] = True
 
-    def follow_up(self, case: Case, first: Answer) -> Case | None:
+    def follow_up(self, case: Case, first: Answer | None) -> Case | None:
         """Return the same call, compiled."""
         del first
         return replace(case, options={**case.options, "compiled": True})

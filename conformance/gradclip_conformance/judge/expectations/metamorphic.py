@@ -47,7 +47,7 @@ class Metamorphic(Expectation):
             msg = f"There is no relation {self.relation!r}.{suggest_known(self.relation, [*RELATIONS, *OF_ONE])}"
             raise ValueError(msg)
 
-    def follow_up(self, case: Case, first: Answer) -> Case | None:
+    def follow_up(self, case: Case, first: Answer | None) -> Case | None:
         """Return the second call, if the relation needs one and the first call has results."""
         if self.relation not in RELATIONS or not isinstance(first, Replied):
             return None

@@ -58,7 +58,7 @@ class Repeatable(Expectation):
     threads: int = 0
     reused: bool = False
 
-    def follow_up(self, case: Case, first: Answer) -> Case | None:
+    def follow_up(self, case: Case, first: Answer | None) -> Case | None:
         """Return the same call, with the options for threads or reuse."""
         del first
         how = {"threads": self.threads, "reused": self.reused}

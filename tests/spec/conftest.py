@@ -6,6 +6,7 @@ fail if it is missing.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import os
@@ -214,6 +215,12 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
 }
 
 
+@functools.cache
+def _make_backend(name: str) -> Backend:
+    """Return the library with a name. To make a hostile one takes long."""
+    return BACKENDS[name]()
+
+
 #: The library whose tests run. If it is empty, the tests of NumPy and array-api-strict run.
 LIBRARY = os.environ.get("GRADCLIP_REQUIRE", "")
 #: Other libraries, which have separate sessions.
@@ -274,7 +281,7 @@ def _has_meaning(item: pytest.Item) -> bool:
     """
     known = dict(getattr(getattr(item, "callspec", None), "params", {}))
     if (name := known.get("backend")) is not None:
-        known["backend"] = BACKENDS[name]()
+        known["backend"] = _make_backend(name)
         if known.get("dtype", "float32") not in known["backend"].dtypes:
             return False
     predicates = [mark.args[0] for mark in item.iter_markers("only_where")]
@@ -284,7 +291,7 @@ def _has_meaning(item: pytest.Item) -> bool:
 @pytest.fixture(scope="module", params=list(BACKENDS))
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Return each array library."""
-    return BACKENDS[request.param]()
+    return _make_backend(request.param)
 
 
 @pytest.fixture

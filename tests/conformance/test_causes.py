@@ -188,6 +188,19 @@ def test_wrong_answer_to_an_ordinary_call_gets_its_cause(fn: Clip, cause: tuple[
     assert set(found) <= {cause, None}, found
 
 
+def add_zero_to_excluded(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
+    pairs = list(zip(grads, need_clip, strict=True))
+    included = [g for g, flag in pairs if g is not None and flag]
+    clipped = iter(scale(included, clip_norm / max(measure_norm(included), clip_norm)))
+    return [g if g is None else next(clipped) if flag else g + g.dtype.type(0) for g, flag in pairs]
+
+
+def test_lost_sign_of_an_excluded_zero_is_explained() -> None:
+    found = find_causes(add_zero_to_excluded, "clip_by_global_norm", ("global-norm.excluded-untouched",))
+
+    assert found.keys() == {("excluded-changed",)}
+
+
 SMALL_THRESHOLDS = tuple(
     f"global-norm.{rule}" for rule in ("zero-threshold", "minus-zero-threshold", "underflow-of-squares", "subnormal")
 )

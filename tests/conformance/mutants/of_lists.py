@@ -27,6 +27,15 @@ add_mutant(
     select_included=_match_flags_without_none,
 )
 add_mutant(
+    "adds zero to excluded gradients, which changes the sign of -0.0",
+    "*.excluded-untouched",
+    causes=["excluded-changed"],
+    answer=lambda self, grads, need_clip, results: [
+        grad if grad is None or flag else grad + grad.dtype.type(0)
+        for grad, flag in zip(results, need_clip, strict=True)
+    ],
+)
+add_mutant(
     "clips all gradients if all of them are excluded",
     "*.all-excluded",
     causes=["excluded-changed"],

@@ -243,17 +243,40 @@ def test_distances_of_many_elements_keep_their_error_bound(dtype: str, size: flo
     assert np.abs(fast[finite] - np.array(pieces)[finite]).max() <= 3 * 2.0 ** (form.precision - 53)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("size", [2.0**-1065, 2.0**-15, 1.0, 2.0**1020])
+def test_largest_distance_of_many_elements_of_float64_is_exact(size: float) -> None:
+    form, count = FORMATS["float64"], bulk.SHORT + 1
+    generator = np.random.default_rng(22)
+    given_bytes = (np.clip(generator.standard_normal(count), -7, 7) * size).astype("<f8").tobytes()
+    expected = ExpectedArray(decode(given_bytes, "float64"), 1234567, 3**11)
+    answers = np.frombuffer(round_elements(expected, "float64"), dtype="<u8").copy()
+    answers += generator.integers(0, 3, count, dtype=answers.dtype)
+    answers[17] = form.infinity_bits
+
+    fast = bulk.measure_distances(answers.tobytes(), expected, "float64")
+
+    pieces = np.array(
+        [measure_distance(g, value, form) for g, value in zip(answers.tolist(), expected.list_fractions(), strict=True)]
+    )
+    finite = np.isfinite(pieces)
+    assert finite.tolist() == np.isfinite(fast).tolist()
+    assert fast[finite].max() == pieces[finite].max()
+    assert np.abs(fast[finite] - pieces[finite]).max() <= bulk.WIDE_ERROR
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
 def test_distances_of_many_elements_are_exact_at_the_edges_of_binades(dtype: str) -> None:
     """Check the ulp at the tie that rounds up to 1, and just below the tie, where it is half as large."""
     form = FORMATS[dtype]
     tie = 1 - compute_power_of_two(-form.precision - 1)
-    one = round_to(Fraction(1), form)
-    count = bulk.MANY + 4
-    got = np.full(count, one, dtype=f"<u{form.width // 8}").tobytes()
-    for target, result in ((tie, 0.25), (tie - compute_power_of_two(-70), 0.5)):
+    count = (bulk.SHORT if dtype == "float64" else bulk.MANY) + 4
+    # The distance of the last element lies between the two ulps, so that it hides neither.
+    given_bits = [round_to(Fraction(1), form)] * count + [round_to(Fraction(3, 4), form)]
+    got = np.array(given_bits, dtype=f"<u{form.width // 8}").tobytes()
+    for target, result in ((tie, 0.25), (tie - compute_power_of_two(-100), 0.5)):
         expected = ExpectedArray(decode(got, dtype), target.numerator, target.denominator)
-        assert bulk.measure_distances(got, expected, dtype).tolist() == pytest.approx([result] * count, rel=1e-12)
+        every = bulk.measure_distances(got, expected, dtype).tolist()
+        assert every == pytest.approx([result] * count + [0.375], rel=1e-12, abs=1e-6)
 
 
 def test_distances_of_half_an_ulp_are_exact() -> None:

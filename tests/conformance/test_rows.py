@@ -23,8 +23,8 @@ from gradclip_conformance.cli import gradclip
 from gradclip_conformance.oracle import distances
 from gradclip_conformance.oracle.arrays import decode
 from gradclip_conformance.oracle.distances import measure, measure_distances, measure_products
-from gradclip_conformance.oracle.formats import FORMATS, has_long_doubles
-from gradclip_conformance.oracle.long_doubles import DOUBT, WholeCall, round_to_long_double
+from gradclip_conformance.oracle.formats import FORMATS, has_long_doubles, round_to_long_double
+from gradclip_conformance.oracle.long_doubles import DOUBT, WholeCall
 from gradclip_conformance.oracle.model import ExpectedArray
 from gradclip_conformance.oracle.predict import predict
 from gradclip_conformance.run.plan import Selection

@@ -32,9 +32,10 @@ from ..oracle.formats import (
     has_long_doubles,
     read_float64_values,
     round_all,
+    round_to_long_double,
 )
 from ..oracle.formula import PLAIN, Formula
-from ..oracle.long_doubles import DOUBT, round_to_long_double
+from ..oracle.long_doubles import DOUBT
 from ..oracle.model import DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
 from ..oracle.nonfinite import list_nonfinite_norms, shows_nonfinite
 from ..oracle.predict import predict

@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from ..oracle import integers
 from ..oracle.bounds import compute_error_bounds
-from ..oracle.formats import FORMATS, Format, compute_power_of_two, has_long_doubles
+from ..oracle.formats import FORMATS, Format, compute_power_of_two, has_long_doubles, round_to_long_double
 from ..oracle.formula import PLAIN, Formula
-from ..oracle.long_doubles import round_to_long_double
 from .facts import (
     Group,
     Kind,

@@ -16,7 +16,16 @@ from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import Status
 
 from .arrays import decode
-from .formats import FORMATS, Format, convert_to_dtype, decode_doubles, measure_distance, round_quotient
+from .formats import (
+    FORMATS,
+    Format,
+    convert_to_dtype,
+    decode_doubles,
+    has_long_doubles,
+    measure_distance,
+    round_quotient,
+    round_to_long_double,
+)
 from .model import DyadicArray, ExpectedArray, Prediction
 from .question import Question, find_narrowest
 
@@ -36,6 +45,9 @@ Doubles = npt.NDArray[np.float64]
 
 #: Arrays of more elements than this, in formats of at most 24 bits, are measured in float64.
 MANY = 64
+#: Arrays of more than `SHORT` elements in float64 are measured in long doubles if the factor and its inverse are below
+#: `WIDEST`. The error of a distance is smaller than `WIDE_ERROR` ulp. The largest distances are then measured exactly.
+WIDE_ERROR, WIDEST = 2.0**-9, 2.0**900
 #: A distance in float64 that is nearer than this to a multiple of 1/2 ulp is measured exactly in arrays of at most
 #: `SHORT` elements, because it may lie at a bound. The error of a distance is smaller.
 NEAR_HALF, SHORT = 2.0**-24, 4096
@@ -63,7 +75,8 @@ def measure_distances(got: bytes, expected: ExpectedArray, dtype: str) -> Double
     24` bits are an exception: there the expected element is the product of two float64 (three roundings). So the
     distance is wrong by at most `3 * 2**(p - 53)` ulp, 6e-9 at p = 24, and by 0 if the coefficient is 1 or a power of
     two. If that error could give the wrong binade, the element is measured exactly. So it is in arrays of at most 4096
-    elements if the distance could be a multiple of 1/2 ulp, as many bounds are.
+    elements if the distance could be a multiple of 1/2 ulp, as many bounds are. Of more than 4096 elements of float64,
+    only the largest distance is exact, and the others are wrong by at most 2**-9 ulp.
 
     Raises
     ------
@@ -79,6 +92,8 @@ def measure_distances(got: bytes, expected: ExpectedArray, dtype: str) -> Double
         raise ValueError(message)
     if len(expected.values) > MANY and form.precision <= 24:
         every = _measure_in_doubles(got, expected, form)
+    elif len(expected.values) > SHORT and has_long_doubles() and _is_modest(expected):
+        every = _measure_in_long_doubles(got, expected, form)
     else:
         every = _measure_one_by_one(decode(got, dtype), expected, form, range(len(expected.values)))
     if special := expected.values.special:
@@ -159,6 +174,32 @@ def _measure_in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> Do
     if doubtful.any():
         places = np.flatnonzero(doubtful)
         every[places] = _measure_one_by_one(decode(got, form.name), expected, form, places.tolist())
+    return every
+
+
+def _is_modest(expected: ExpectedArray) -> bool:
+    factor = abs(Fraction(expected.numerator, expected.denominator))
+    return not factor or 1 / WIDEST < factor < WIDEST
+
+
+def _measure_in_long_doubles(got: bytes, expected: ExpectedArray, form: Format) -> Doubles:
+    """Return the distances in long doubles, the largest ones exactly.
+
+    The factor and each product have a relative error of at most `2**-63`. So a distance has an error of less than
+    `2**-9` ulp of float64.
+    """
+    given, _ = _convert_to_doubles(expected)
+    factor = round_to_long_double(Fraction(expected.numerator, expected.denominator))
+    every = measure_products(given, decode_doubles(got, form.name), factor, form)
+    if expected.is_unchanged:
+        return every
+    # Beside a significand that rounds up to the next binade, the ulp may be wrong.
+    mantissas, _ = np.frexp(np.abs(given * factor))
+    doubtful = np.abs(mantissas - (1 - np.longdouble(2.0) ** -(form.precision + 1))) < 2.0**-60
+    finite = np.isfinite(every)
+    doubtful |= finite & (every >= every.max(where=finite, initial=0.0) - 2 * WIDE_ERROR)
+    places = np.flatnonzero(doubtful)
+    every[places] = _measure_one_by_one(decode(got, form.name), expected, form, places.tolist())
     return every
 
 

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,7 @@ __all__ = [
     "round_all",
     "round_quotient",
     "round_to",
+    "round_to_long_double",
     "take_apart",
     "ulp",
 ]
@@ -107,6 +109,12 @@ def has_long_doubles() -> bool:
     """Return whether a long double of NumPy has a significand of 64 bits and a wide range."""
     about = np.finfo(np.longdouble)
     return bool(about.nmant >= 63 and about.maxexp > 8192)
+
+
+def round_to_long_double(value: Fraction | float) -> Any:
+    """Return a number in two parts, added in long double. Each part has the digits of a float64."""
+    high = float(value)
+    return np.longdouble(high) + np.longdouble(float(value - Fraction(high)) if math.isfinite(high) else 0)
 
 
 def read_bits(data: bytes, dtype: str) -> npt.NDArray[np.uint64]:

@@ -31,14 +31,21 @@ from gradclip_reports.statuses import Status
 
 from .bounds import NOTHING
 from .distances import GRADES, Measured, measure_products, measure_spacing
-from .formats import FORMATS, Format, convert_to_dtype, decode_doubles, read_float64_values
+from .formats import (
+    FORMATS,
+    Format,
+    convert_to_dtype,
+    decode_doubles,
+    read_float64_values,
+    round_to_long_double,
+)
 from .formula import PLAIN, Formula
 from .groups import Group, make_group
 from .model import ErrorBounds
 from .nonfinite import shows_nonfinite
 from .question import Question, get_bounds, list_norm_groups
 
-__all__ = ["DOUBT", "WholeCall", "make_whole_call", "round_to_long_double"]
+__all__ = ["DOUBT", "WholeCall", "make_whole_call"]
 
 Doubles = npt.NDArray[np.float64]
 
@@ -322,12 +329,6 @@ def _compute_factor(sized: _Sized, formula: Formula, *, exact: bool) -> tuple[An
     else:
         top, bottom = (threshold if above else norm), norm + small
     return (top / bottom if bottom else np.longdouble(1)), near
-
-
-def round_to_long_double(value: Fraction | float) -> Any:
-    """Return a number in two parts, added in long double. Each part has the digits of a float64."""
-    high = float(value)
-    return np.longdouble(high) + np.longdouble(float(value - Fraction(high)) if math.isfinite(high) else 0)
 
 
 def _raise_to_power(values: Any, order: float) -> Any:

@@ -120,12 +120,15 @@ def counts_nonfinite_excluded(group: Group) -> bool:
     return group.is_right_for_nonfinite
 
 
-def explain_excluded(seen: Seen) -> Explanation | None:
-    """Explain excluded gradients that came back with other bits."""
+def explain_excluded(seen: Seen, *, by_bits: bool = False) -> Explanation | None:
+    """Explain excluded gradients that came back changed. Only with `by_bits`, other bits of a NaN count, too."""
     for gradient, got in zip(seen.case.gradients, seen.results, strict=True):
         given = gradient.array
-        if given is None or gradient.need_clip or got is None or got.dtype != given.dtype:
+        if given is None or gradient.need_clip or got is None or got.dtype != given.dtype or got.data == given.data:
             continue
-        if got.data != given.data:
+        before, after = read_float64_values(given), read_float64_values(got)
+        numbers = ~np.isnan(before)
+        same = np.array_equal(before, after, equal_nan=True)
+        if by_bits or not same or not np.array_equal(np.signbit(before[numbers]), np.signbit(after[numbers])):
             return Explanation.of("excluded-changed")
     return None

@@ -79,8 +79,10 @@ def _explain_numbers(subject: Subject, seen: Seen) -> list[Explanation]:
     """Explain results of the right form, if each belongs to the gradient at the same place."""
     if (excluded := explain_excluded(seen)) is not None:
         return [excluded]
+    # A framework may give a NaN other bits on its way to the clip, which explains nothing else.
+    of_bits = [] if (other := explain_excluded(seen, by_bits=True)) is None else [other]
     if not seen.operation.is_by_norm:
-        return list_values(seen, subject.list_barred(seen))
+        return list_values(seen, subject.list_barred(seen)) or of_bits
     if seen.operation.sums_examples:
         seen = _share_nan(seen)
     has_limits = seen.case.theme in LIMITS
@@ -89,7 +91,7 @@ def _explain_numbers(subject: Subject, seen: Seen) -> list[Explanation]:
         return found
     each = [_explain_group(subject, group) for group in seen.groups if not group.is_right]
     if not each:
-        return []
+        return of_bits
     laws = _list_laws(subject, seen)
     common = intersect(each)
     special = [one for one in common if one.cause in SPECIAL]

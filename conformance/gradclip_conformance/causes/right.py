@@ -25,7 +25,7 @@ __all__ = ["are_addends_clipped", "has_other_units", "is_in_other_order", "is_ri
 
 def is_right(seen: Seen) -> bool:
     """Return whether the results of a call are right."""
-    if explain_form(seen) is not None or explain_excluded(seen) is not None:
+    if explain_form(seen) is not None or explain_excluded(seen, by_bits=True) is not None:
         return False
     return all(group.is_right for group in seen.groups) if seen.operation.is_by_norm else is_right_value(seen)
 

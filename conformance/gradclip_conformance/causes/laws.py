@@ -112,6 +112,9 @@ class Law:
 
     def scales(self, group: Group) -> bool:
         """Return whether the law gives the results of finite gradients."""
+        # No factor makes a finite element NaN, and to compute the factor of a long list takes long.
+        if any(np.isnan(one.after).any() for one in group.distinct):
+            return False
         factor = self.compute_factor(group)
         if factor is None:
             return False

@@ -20,9 +20,10 @@ from gradclip_conformance.cases.build import make_case, make_tensor
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.causes import ranges
 from gradclip_conformance.causes.attribution import explain_all
+from gradclip_conformance.causes.choice import Options, choose
 from gradclip_conformance.causes.facts import Tensor
 from gradclip_conformance.causes.findings import list_asked_rules
-from gradclip_conformance.causes.model import Evidence, Judged
+from gradclip_conformance.causes.model import Evidence, Explanation, Judged
 from gradclip_conformance.judge.judging import judge
 from gradclip_conformance.judge.model import Context
 from gradclip_conformance.oracle.arrays import decode
@@ -186,6 +187,14 @@ def test_wrong_answer_to_an_ordinary_call_gets_its_cause(fn: Clip, cause: tuple[
     # If the sum of squares of a call equals its root, the defect does not show.
     assert found.most_common(1)[0][0] == cause
     assert set(found) <= {cause, None}, found
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_doubtful_cause_stays_if_a_known_failure_names_it(is_known: bool) -> None:
+    found = Explanation.of("squares-underflow")
+    cells = [Options([found], is_known=is_known), Options([]), Options([])]
+
+    assert choose(cells, {"squares-underflow"}) == [found if is_known else None, None, None]
 
 
 def add_zero_to_excluded(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:

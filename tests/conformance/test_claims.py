@@ -113,6 +113,8 @@ def test_claims_that_match_nothing_are_reported() -> None:
     (nothing,) = find_claim_faults(idle, [change_claim(subject="lib.clip[*]", rules=("norm.scaled-above",))])
     assert "it decides no cell" in nothing
     assert find_claim_faults(run, [change_claim(subject="lib.clip[*]", rules=("norm.scaled-above",))]) == []
+    of_rows = change_claim(subject="lib.clip[*]", rules=("norm.scaled-above", "norm.*/s*_zero/*"))
+    assert find_claim_faults(run, [of_rows]) == []
     (gone,) = find_claim_faults(run, [change_claim(subject="lib.clip_[*]")])
     (rule,) = find_claim_faults(run, [change_claim(subject="lib.*", rules=("norm.*", "norm.scaled-abuve"))])
     (other,) = find_claim_faults(run, [change_claim(subject="lib.*", rules=("norm.*",), exclude=("global-norm.*",))])

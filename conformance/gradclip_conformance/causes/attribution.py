@@ -119,7 +119,7 @@ def _list_options(subject: Subject, judged: Judged) -> Options:
     """Return the explanations of one cell."""
     is_known = judged.explanation is not None
     counts = is_known or (bool(judged.answers) and judged.verdict.status in BREAKING)
-    return Options(explain(subject, judged), partial(_refutes, subject, judged), counts)
+    return Options(explain(subject, judged), partial(_refutes, subject, judged), counts, judged.is_known_cause)
 
 
 def _refutes(subject: Subject, judged: Judged, explanation: Explanation) -> bool:

@@ -25,6 +25,8 @@ class Options:
     refutes: Callable[[Explanation], bool] = lambda _: False
     #: Whether the cell breaks a rule.
     counts: bool = True
+    #: Whether a known failure names the cause, so that no other cell casts doubt on it.
+    is_known: bool = False
 
     @property
     def keys(self) -> dict[Key, Explanation]:
@@ -45,7 +47,7 @@ def choose(cells: Sequence[Options], doubtful: Collection[str] = ()) -> list[Exp
 
     A cause must explain more cells than those in which its model predicts another wrong answer. A doubtful cause must
     also explain more cells than nothing explains. If many answers are unexplained, the main defect is unknown, and a
-    model that takes the rest of the function for right proves nothing.
+    model that takes the rest of the function for right proves nothing. A cause that a known failure names stays.
     """
     every = [cell.keys for cell in cells]
     examples = {key: one for keys in every for key, one in keys.items()}
@@ -54,17 +56,18 @@ def choose(cells: Sequence[Options], doubtful: Collection[str] = ()) -> list[Exp
         against = (cell for cell, keys in zip(cells, every, strict=True) if key not in keys and cell.refutes(one))
         # Models take time, so do not ask more than needed.
         if sum(1 for _ in islice(against, times[key])) == times[key]:
-            _drop(every, key)
+            _drop(cells, every, key)
     lost = sum(not keys and cell.counts for cell, keys in zip(cells, every, strict=True))
     for key in examples:
         if key[0] in doubtful and times[key] <= lost:
-            _drop(every, key)
+            _drop(cells, every, key)
     return _cover(every)
 
 
-def _drop(every: Sequence[dict[Key, Explanation]], key: Key) -> None:
-    for keys in every:
-        keys.pop(key, None)
+def _drop(cells: Sequence[Options], every: Sequence[dict[Key, Explanation]], key: Key) -> None:
+    for cell, keys in zip(cells, every, strict=True):
+        if not cell.is_known:
+            keys.pop(key, None)
 
 
 def _cover(every: Sequence[dict[Key, Explanation]]) -> list[Explanation | None]:

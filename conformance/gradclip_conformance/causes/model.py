@@ -85,6 +85,8 @@ class Judged:
     verdict: Verdict
     #: The explanation, if it was found when the cell was judged.
     explanation: Explanation | None = None
+    #: Whether a known failure names the cause of the explanation.
+    is_known_cause: bool = False
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def _explain_numbers(subject: Subject, seen: Seen) -> list[Explanation]:
     """Explain results of the right form, if each belongs to the gradient at the same place."""
     if (excluded := explain_excluded(seen)) is not None:
         return [excluded]
-    # A framework may give a NaN other bits on its way to the clip, which explains nothing else.
+    # A zero or a NaN may get other bits on its way to the clip or back, which explains nothing else.
     of_bits = [] if (other := explain_excluded(seen, by_bits=True)) is None else [other]
     if not seen.operation.is_by_norm:
         return list_values(seen, subject.list_barred(seen)) or of_bits

@@ -84,9 +84,10 @@ def recognise(judged: Judged, entries: Sequence[KnownFailure], explain: Explain)
     if not about:
         return judged
     found, known = _explain_by_known(judged, [one for one in about if one.cause], explain)
+    judged = replace(judged, explanation=found, is_known_cause=known is not None)
     if known is None and verdict.status == Status.FAIL:
         known = next((one for one in about if not one.cause), None)
     if known is None:
-        return replace(judged, explanation=found)
+        return judged
     detail = f"{verdict.detail} Known: {known.reason}" if known.reason else verdict.detail
-    return replace(judged, verdict=verdict.change_status(Status.KNOWN, detail=detail, url=known.url), explanation=found)
+    return replace(judged, verdict=verdict.change_status(Status.KNOWN, detail=detail, url=known.url))

@@ -116,10 +116,10 @@ def test_claims_that_match_nothing_are_reported() -> None:
     of_rows = change_claim(subject="lib.clip[*]", rules=("norm.scaled-above", "norm.*/s*_zero/*"))
     assert find_claim_faults(run, [of_rows]) == []
     (gone,) = find_claim_faults(run, [change_claim(subject="lib.clip_[*]")])
-    (rule,) = find_claim_faults(run, [change_claim(subject="lib.*", rules=("norm.*", "norm.scaled-abuve"))])
+    (rule,) = find_claim_faults(run, [change_claim(subject="lib.*", rules=("norm.*", "norm.scaled_above"))])
     (other,) = find_claim_faults(run, [change_claim(subject="lib.*", rules=("norm.*",), exclude=("global-norm.*",))])
     assert "no subject has such a name" in gone
-    assert "'norm.scaled-abuve'" in rule
+    assert "'norm.scaled_above'" in rule
     assert "'global-norm.*'" in other
 
 

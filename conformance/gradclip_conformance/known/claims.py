@@ -171,9 +171,9 @@ def find_claim_faults(run: Run, claims: Sequence[Claim] | None = None) -> list[s
 def _is_about_rows(pattern: str) -> bool:
     """Return whether a pattern is about rows, which are drawn, so that a run may have none of them.
 
-    Only the ids of rows have underscores.
+    Of all ids, only those of rows have underscores after the rule.
     """
-    return "_" in pattern
+    return "_" in pattern.partition("/")[2]
 
 
 #: The framework's own Python runs this program. It takes names of objects, and writes their docstrings, or an error, as

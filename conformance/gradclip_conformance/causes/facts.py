@@ -29,6 +29,7 @@ from ..oracle.formats import (
     compute_power_of_two,
     convert_to_dtype,
     decode_doubles,
+    fits_long_double,
     has_long_doubles,
     read_float64_values,
     round_all,
@@ -137,8 +138,7 @@ class Tensor:
 
     def is_surely_scaled_by(self, factor: Fraction, bound: float) -> bool:
         """Return True if fast arithmetic shows that each element is within the bound, and False if it cannot tell."""
-        # The sum of two float64 numbers represents a factor of this size to 106 bits.
-        if (factor and not 2.0**-900 < abs(factor) < 2.0**900) or (self.form.precision > 24 and not has_long_doubles()):
+        if not fits_long_double(factor) or (self.form.precision > 24 and not has_long_doubles()):
             return False
         if not np.isfinite(self.before).all():
             return False

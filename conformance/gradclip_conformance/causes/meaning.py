@@ -121,7 +121,10 @@ def counts_nonfinite_excluded(group: Group) -> bool:
 
 
 def explain_excluded(seen: Seen, *, by_bits: bool = False) -> Explanation | None:
-    """Explain excluded gradients that came back changed. Only with `by_bits`, zeros and NaN with other bits count."""
+    """Explain excluded gradients that came back changed.
+
+    With `by_bits`, a zero of the other sign and a NaN with other bits count as changed, too.
+    """
     for gradient, got in zip(seen.case.gradients, seen.results, strict=True):
         given = gradient.array
         if given is None or gradient.need_clip or got is None or got.dtype != given.dtype or got.data == given.data:

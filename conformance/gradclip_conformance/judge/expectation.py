@@ -81,7 +81,8 @@ class Expectation:
     def follow_up(self, case: Case, first: Answer | None) -> Case | None:
         """Return the second call, made from the first one and its answer, or None if there is no second call.
 
-        `first` is None before the first call is answered. Then None also means that the answer is needed.
+        `first` is None if the first call has no answer yet. Then this also returns None if the second call depends on
+        the answer.
         """
         del case, first
         return None

@@ -114,9 +114,9 @@ def list_out_of_range_ways(case: Case, prediction: Prediction) -> Iterator[dict[
 def _find_subnormal_coefficients(dtype: str, expected: ExpectedArray | None) -> list[float]:
     """Return the two subnormal numbers next to the exact coefficient, or none if the coefficient is a normal number."""
     form = FORMATS[dtype]
-    if expected is None or Fraction(expected.numerator, expected.denominator) >= form.smallest_normal:
+    if expected is None or expected.factor >= form.smallest_normal:
         return []
-    steps = math.floor(Fraction(expected.numerator, expected.denominator) / form.smallest_subnormal)
+    steps = math.floor(expected.factor / form.smallest_subnormal)
     return [float(form.smallest_subnormal * number) for number in (steps, steps + 1)]
 
 
@@ -191,7 +191,7 @@ def _predict_finite(case: Case, index: int, prediction: Prediction, *, wide: boo
     ulps = errors.clip_budget if wide else errors.clip_bound
     # With several dtypes, the norm may have been rounded to the coarsest one.
     coarser = 2.0 ** (FORMATS[given.dtype].precision - FORMATS[find_narrowest(case)].precision)
-    factor = divide_to_float(Fraction(expected.numerator, expected.denominator), Fraction(1))
+    factor = divide_to_float(expected.factor, Fraction(1))
     tolerance = ulps * coarser * max(list_relative_ulps(values, given.dtype), default=0.0)
     # A value that is not exact is itself rounded.
     exact = bool(np.isfinite(values).all()) and [*map(Fraction, values.ravel())] == [*expected.list_fractions()]

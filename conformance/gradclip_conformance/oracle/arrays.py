@@ -52,7 +52,7 @@ def _shift(significands: npt.NDArray[np.int64], shifts: npt.NDArray[np.int64], f
 def round_elements(expected: ExpectedArray, dtype: str) -> bytes:
     """Return the expected elements, each rounded once to the dtype. A zero has the sign of its input element."""
     form, values = FORMATS[dtype], expected.values
-    unit = Fraction(expected.numerator, expected.denominator) * Fraction(2) ** values.exponent
+    unit = expected.factor * Fraction(2) ** values.exponent
     # Elements often repeat, and rounding a fraction is slow.
     rounded = {integer: round_to(integer * unit, form) for integer in set(values.integers)}
     bits = [

@@ -21,6 +21,7 @@ from .formats import (
     Format,
     convert_to_dtype,
     decode_doubles,
+    fits_long_double,
     has_long_doubles,
     measure_distance,
     round_quotient,
@@ -45,9 +46,9 @@ Doubles = npt.NDArray[np.float64]
 
 #: Arrays of more elements than this, in formats of at most 24 bits, are measured in float64.
 MANY = 64
-#: Arrays of more than `SHORT` elements in float64 are measured in long doubles if the factor and its inverse are below
-#: `WIDEST`. The error of a distance is smaller than `WIDE_ERROR` ulp. The largest distances are then measured exactly.
-WIDE_ERROR, WIDEST = 2.0**-9, 2.0**900
+#: Arrays of more than `SHORT` elements in float64 are measured in long doubles. The error of a distance is smaller than
+#: this, in ulp. The largest distances are then measured exactly.
+WIDE_ERROR = 2.0**-9
 #: A distance in float64 that is nearer than this to a multiple of 1/2 ulp is measured exactly in arrays of at most
 #: `SHORT` elements, because it may lie at a bound. The error of a distance is smaller.
 NEAR_HALF, SHORT = 2.0**-24, 4096
@@ -92,7 +93,7 @@ def measure_distances(got: bytes, expected: ExpectedArray, dtype: str) -> Double
         raise ValueError(message)
     if len(expected.values) > MANY and form.precision <= 24:
         every = _measure_in_doubles(got, expected, form)
-    elif len(expected.values) > SHORT and has_long_doubles() and _is_modest(expected):
+    elif len(expected.values) > SHORT and has_long_doubles() and fits_long_double(expected.factor):
         every = _measure_in_long_doubles(got, expected, form)
     else:
         every = _measure_one_by_one(decode(got, dtype), expected, form, range(len(expected.values)))
@@ -177,11 +178,6 @@ def _measure_in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> Do
     return every
 
 
-def _is_modest(expected: ExpectedArray) -> bool:
-    factor = abs(Fraction(expected.numerator, expected.denominator))
-    return not factor or 1 / WIDEST < factor < WIDEST
-
-
 def _measure_in_long_doubles(got: bytes, expected: ExpectedArray, form: Format) -> Doubles:
     """Return the distances in long doubles, the largest ones exactly.
 
@@ -189,7 +185,7 @@ def _measure_in_long_doubles(got: bytes, expected: ExpectedArray, form: Format) 
     `2**-9` ulp of float64.
     """
     given, _ = _convert_to_doubles(expected)
-    factor = round_to_long_double(Fraction(expected.numerator, expected.denominator))
+    factor = round_to_long_double(expected.factor)
     every = measure_products(given, decode_doubles(got, form.name), factor, form)
     if expected.is_unchanged:
         return every
@@ -206,7 +202,7 @@ def _measure_in_long_doubles(got: bytes, expected: ExpectedArray, form: Format) 
 def _convert_to_doubles(expected: ExpectedArray) -> tuple[Doubles, float]:
     """Return the elements before the multiplication, and the factor, in float64."""
     exact: Doubles = np.array(expected.values.integers, dtype=np.float64)
-    return np.ldexp(exact, expected.values.exponent), float(Fraction(expected.numerator, expected.denominator))
+    return np.ldexp(exact, expected.values.exponent), float(expected.factor)
 
 
 def measure_products(given: Doubles, results: Doubles, factor: Any, form: Format, flushes: bool = False) -> Doubles:

@@ -29,6 +29,7 @@ __all__ = [
     "decode_doubles",
     "divide_to_float",
     "encode",
+    "fits_long_double",
     "has_long_doubles",
     "measure_distance",
     "next_down",
@@ -109,6 +110,11 @@ def has_long_doubles() -> bool:
     """Return whether a long double of NumPy has a significand of 64 bits and a wide range."""
     about = np.finfo(np.longdouble)
     return bool(about.nmant >= 63 and about.maxexp > 8192)
+
+
+def fits_long_double(factor: Fraction) -> bool:
+    """Return whether a factor is zero, or of a size that two float64 represent to 106 bits."""
+    return not factor or 2.0**-900 < abs(factor) < 2.0**900
 
 
 def round_to_long_double(value: Fraction | float) -> Any:

@@ -84,9 +84,14 @@ class ExpectedArray:
         """Whether the coefficient is exactly 1."""
         return self.numerator == self.denominator
 
+    @property
+    def factor(self) -> Fraction:
+        """The quotient that multiplies each element."""
+        return Fraction(self.numerator, self.denominator)
+
     def list_fractions(self) -> list[Fraction]:
         """Return the elements as fractions, with 0 for those that are not finite."""
-        factor = Fraction(self.numerator, self.denominator)
+        factor = self.factor
         return [factor * value for value in self.values.list_fractions()]
 
     def take_part(self, start: int, stop: int) -> ExpectedArray:
@@ -95,7 +100,7 @@ class ExpectedArray:
 
     def multiply_by(self, factor: Fraction) -> ExpectedArray:
         """Return the array with each element multiplied by `factor`."""
-        product = Fraction(self.numerator, self.denominator) * factor
+        product = self.factor * factor
         return replace(self, numerator=product.numerator, denominator=product.denominator)
 
 

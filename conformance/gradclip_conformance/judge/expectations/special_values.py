@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -55,7 +54,7 @@ def _is_coarse(case: Case, index: int, prediction: Prediction, got: Array | None
     given, expected = case.gradients[index].array, prediction.gradients[index]
     if given is None or got is None or expected is None:
         return False
-    form, exact = FORMATS[given.dtype], Fraction(expected.numerator, expected.denominator)
+    form, exact = FORMATS[given.dtype], expected.factor
     after = decode(convert_to_dtype(got, given.dtype), given.dtype)
     if exact >= form.smallest_normal or not after.is_finite:
         return False

@@ -21,6 +21,7 @@ from gradclip_conformance.oracle.formats import (
     measure_distance,
     next_up,
     round_to,
+    ulp,
 )
 from gradclip_conformance.oracle.formula import Formula
 from gradclip_conformance.oracle.model import DyadicArray, ExpectedArray
@@ -278,6 +279,24 @@ def test_distances_of_many_elements_are_exact_at_the_edges_of_binades(dtype: str
         *every, last = bulk.measure_distances(got, expected, dtype).tolist()
         assert every == pytest.approx([result] * count, rel=1e-12)
         assert abs(last - 0.375) < bulk.WIDE_ERROR
+
+
+@pytest.mark.parametrize("count", [3, bulk.MANY + 5, bulk.SHORT + 5])
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_distances_in_ulp_of_other_elements_are_exact_over_the_whole_range(dtype: str, count: int) -> None:
+    form, generator = FORMATS[dtype], np.random.default_rng(22)
+    exponents = generator.integers(form.smallest_exponent, form.maximum_exponent, count).tolist()
+    signs = generator.choice([-1, 1], count).tolist()
+    numbers = [sign * compute_power_of_two(exponent) for sign, exponent in zip(signs, exponents, strict=True)]
+    given_bytes = encode([0.0, *numbers[1:]], dtype)
+    # The result is the tie between 1 and the number below it, which rounds to 1, times a power of two.
+    tie = 1 - compute_power_of_two(-form.precision - 1)
+    expected, other = (ExpectedArray(decode(given_bytes, dtype), *ratio) for ratio in ((3, 4), tie.as_integer_ratio()))
+
+    every = bulk.measure_distances_in_ulp_of(other, given_bytes, expected, dtype)
+
+    given = decode(given_bytes, dtype).list_fractions()
+    assert every.tolist() == [abs(one) / 4 / ulp(tie * one, form) for one in given]
 
 
 def test_distances_of_half_an_ulp_are_exact() -> None:

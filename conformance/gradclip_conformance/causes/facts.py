@@ -465,12 +465,13 @@ def compute_norm(tensors: Sequence[Doubles], order: float, divisor: int) -> Frac
 
     The largest element is scaled to about 1. NumPy adds in pairs, so the relative error is a few units of float64.
     """
-    largest = max(float(np.abs(values).max(initial=0.0)) for values in tensors or [np.zeros(0)])
+    magnitudes = np.abs(np.concatenate(tensors or [np.zeros(0)]))
+    largest = float(magnitudes.max(initial=0.0))
     if order == math.inf or not largest:
         return Fraction(largest)
     exponent = math.frexp(largest)[1]
-    scaled = [np.abs(np.ldexp(values, -exponent)).astype(np.longdouble) for values in tensors]
-    total = sum((values * values if order == 2 else values**order).sum() for values in scaled) / divisor
+    scaled = np.ldexp(magnitudes, -exponent).astype(np.longdouble)
+    total = (scaled * scaled if order == 2 else scaled**order).sum() / divisor
     root = total ** (1 / np.longdouble(order))
     high = float(root)
     return (Fraction(high) + Fraction(float(root - high))) * compute_power_of_two(exponent)

@@ -19,6 +19,7 @@ from .arrays import decode
 from .formats import (
     FORMATS,
     Format,
+    compute_power_of_two,
     convert_to_dtype,
     decode_doubles,
     fits_long_double,
@@ -115,12 +116,19 @@ def measure_distances_in_ulp_of(other: ExpectedArray, got: bytes, expected: Expe
 
 def _find_ulp_exponents(expected: ExpectedArray, dtype: str) -> npt.NDArray[np.int64]:
     """Return the exponent of the ulp at each expected element, rounded to the dtype."""
-    form = FORMATS[dtype]
-    if len(expected.values) > SHORT and form.precision <= 24:
-        given, factor = _convert_to_doubles(expected)
-        return np.frexp(measure_spacing(given * factor, form))[1] - 1
-    fractions = map(abs, expected.list_fractions())
-    units = np.array([round_quotient(one.numerator, one.denominator, form)[1] for one in fractions], dtype=np.int64)
+    form, count = FORMATS[dtype], len(expected.values)
+    units, places = np.zeros(count, dtype=np.int64), np.arange(count)
+    if count > MANY and has_long_doubles() and fits_long_double(expected.factor):
+        given, _ = _convert_to_doubles(expected)
+        mantissas, exponents = np.frexp(np.abs(given * round_to_long_double(expected.factor)))
+        exponents[mantissas == 0] = form.minimum_exponent
+        units = np.maximum(exponents - 1, form.minimum_exponent) - form.precision + 1
+        # From the tie on, an element rounds up to the next binade. The error of a mantissa is smaller than 2**-63.
+        places = np.flatnonzero(mantissas > _compute_tie(form) - 2.0**-63)
+    scale = expected.factor * compute_power_of_two(expected.values.exponent)
+    for place in places.tolist():
+        exact = abs(scale * expected.values.integers[place])
+        units[place] = round_quotient(exact.numerator, exact.denominator, form)[1]
     return np.minimum(units, form.find_ulp_exponent(form.maximum_exponent))
 
 
@@ -165,9 +173,7 @@ def _measure_in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> Do
     """Return the distances in float64. See :func:`measure_distances` for their error."""
     given, factor = _convert_to_doubles(expected)
     every = measure_products(given, decode_doubles(got, form.name), factor, form)
-    # Beside a significand that rounds up to the next binade, the ulp may be wrong.
-    mantissas, _ = np.frexp(np.abs(given * factor))
-    doubtful = np.abs(mantissas - (1.0 - 2.0 ** -(form.precision + 1))) < 2.0**-50
+    doubtful = _are_near_tie(np.abs(given * factor), form, 2.0**-50)
     if len(every) <= SHORT and not expected.is_unchanged:
         halves = 2 * every
         with np.errstate(invalid="ignore"):
@@ -189,9 +195,7 @@ def _measure_in_long_doubles(got: bytes, expected: ExpectedArray, form: Format) 
     every = measure_products(given, decode_doubles(got, form.name), factor, form)
     if expected.is_unchanged:
         return every
-    # Beside a significand that rounds up to the next binade, the ulp may be wrong.
-    mantissas, _ = np.frexp(np.abs(given * factor))
-    doubtful = np.abs(mantissas - (1 - np.longdouble(2.0) ** -(form.precision + 1))) < 2.0**-60
+    doubtful = _are_near_tie(np.abs(given * factor), form, 2.0**-60)
     finite = np.isfinite(every)
     doubtful |= finite & (every >= every.max(where=finite, initial=0.0) - 2 * WIDE_ERROR)
     places = np.flatnonzero(doubtful)
@@ -199,10 +203,26 @@ def _measure_in_long_doubles(got: bytes, expected: ExpectedArray, form: Format) 
     return every
 
 
+def _are_near_tie(magnitudes: npt.NDArray[Any], form: Format, distance: float) -> npt.NDArray[np.bool_]:
+    """Return whether each mantissa is near the tie that rounds up to the next binade. There, the ulp may be wrong."""
+    near: npt.NDArray[np.bool_] = np.abs(np.frexp(magnitudes)[0] - _compute_tie(form)) < distance
+    return near
+
+
+def _compute_tie(form: Format) -> Any:
+    """Return the mantissa, in [1/2, 1), that lies in the middle of 1 and the number of the format below it."""
+    return 1 - np.longdouble(2) ** -(form.precision + 1)
+
+
 def _convert_to_doubles(expected: ExpectedArray) -> tuple[Doubles, float]:
     """Return the elements before the multiplication, and the factor, in float64."""
-    exact: Doubles = np.array(expected.values.integers, dtype=np.float64)
-    return np.ldexp(exact, expected.values.exponent), float(expected.factor)
+    values, factor = expected.values, float(expected.factor)
+    try:
+        return np.ldexp(np.array(values.integers, dtype=np.float64), values.exponent), factor
+    except OverflowError:
+        # The elements may differ by more than the range of float64. Dividing integers is exact here.
+        denominator = 1 << -values.exponent
+        return np.array([integer / denominator for integer in values.integers]), factor
 
 
 def measure_products(given: Doubles, results: Doubles, factor: Any, form: Format, flushes: bool = False) -> Doubles:

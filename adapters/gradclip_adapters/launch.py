@@ -42,7 +42,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--process"]:
         from gradclip_adapters.processes import serve
 
-        sys.exit(serve(sys.argv[2:]))
+        sys.exit(serve(sys.argv[2]))
     from gradclip_adapters.host import main
 
     sys.exit(main())

@@ -5,6 +5,8 @@ They end with the host process, however that ends: a thread of each waits for th
 
 from __future__ import annotations
 
+import array
+import atexit
 import contextlib
 import importlib
 import json
@@ -12,6 +14,7 @@ import os
 import queue
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -26,10 +29,13 @@ from .contract import Call, FrameworkRaised, Reply, Unsupported
 from .matching import GivenUp
 from .mesh import join_replies
 
-__all__ = ["PATIENCE", "Answer", "Ask", "Team", "announce", "serve"]
+__all__ = ["PATIENCE", "Answer", "Ask", "Join", "Team", "announce", "end_processes", "serve"]
 
 #: If a process raises, the others may wait for it forever. They get this many seconds.
 PATIENCE = 5.0
+
+#: The most bytes of a message to the process that starts others, or of its answer.
+LONGEST = 1 << 16
 
 #: A function that answers a call in one of several processes. The call has whole gradients, and the reply has the parts
 #: of this process.
@@ -37,6 +43,10 @@ Answer = Callable[[Call], Reply]
 
 #: A function that sends a message to the :class:`Team` and returns what it answers.
 Ask = Callable[[Mapping[str, Any]], Dict[str, Any]]
+
+#: A function that makes the calling process a member of the group, given its rank, their number, a folder by whose
+#: files they can find each other, and a function for messages. It returns the function that answers the calls.
+Join = Callable[[int, int, str, Ask], Answer]
 
 
 def _tell_nobody(message: str) -> None:
@@ -50,21 +60,17 @@ announce: Callable[[str], None] = _tell_nobody
 class Team:
     """Processes that make each call together.
 
-    `module` has a function `join(rank, world, folder)`, which makes the calling process a member of the group, and
-    returns the function that answers its calls. The processes can find each other by files in `folder`.
-
-    With `settings`, the module has a function `load(**settings)` in place of `join`. It is called once, before the
-    processes part, and returns a function `join(rank, world, folder, ask)`. `ask` sends a message to the team, which
-    must be of a class that answers it.
+    `module` has a function `load(**settings)`, which returns a :data:`Join`. It is called once, before the processes
+    part. Messages are sent to the team, which must be of a class that answers them.
     """
 
     def __init__(self, module: str, world: int, settings: Mapping[str, Any] | None = None) -> None:
-        self.module, self.world, self.settings = module, world, settings
-        self._launcher: subprocess.Popen[bytes] | None = None
+        self.module, self.world, self.settings = module, world, settings or {}
         self._pipes: list[IO[bytes]] = []
+        self._readers: list[threading.Thread] = []
         self._answers: queue.Queue[tuple[int, dict[str, Any]]] = queue.Queue()
         self._folder = ""
-        #: The numbers of the processes.
+        #: The numbers of the processes. There are none before the first call.
         self.pids: list[int] = []
 
     def call(self, call: Call) -> Reply:
@@ -115,22 +121,17 @@ class Team:
 
     def stop(self) -> None:
         """End the processes. The next call starts new ones."""
-        if self._launcher is None:
-            return
         for pid in self.pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for pipe in self._pipes:
             with contextlib.suppress(OSError):
                 pipe.close()
-        try:
-            # The launcher ends after its processes, which would become orphans.
-            self._launcher.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._launcher.kill()
-            self._launcher.wait()
+        for reader in self._readers:
+            reader.join(PATIENCE)
+        _running.discard(self)
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._launcher, self._pipes, self.pids = None, [], []
+        self._pipes, self._readers, self.pids = [], [], []
 
     def start(self) -> None:
         """Start the processes if there are none.
@@ -142,7 +143,7 @@ class Team:
         RuntimeError
             If one of them does not join the group.
         """
-        if self._launcher is not None:
+        if self.pids:
             return
         announce("starting")
         try:
@@ -155,18 +156,17 @@ class Team:
         self._folder = tempfile.mkdtemp(prefix="gradclip-")
         calls, answers = ([os.pipe() for _ in range(self.world)] for _ in range(2))
         theirs = [end for (call, _), (_, answer) in zip(calls, answers) for end in (call, answer)]
-        launcher = str(Path(__file__).with_name("launch.py"))
-        settings = "" if self.settings is None else json.dumps(self.settings)
-        words = [sys.executable, launcher, "--process", self.module, self._folder, settings, *map(str, theirs)]
-        self._launcher = subprocess.Popen(words, pass_fds=theirs)
+        request = {"module": self.module, "settings": self.settings, "folder": self._folder}
+        _running.add(self)
+        self.pids = _launch(request, theirs)
         for end in theirs:
             os.close(end)
         self._pipes = [os.fdopen(end, "wb") for _, end in calls]
         for rank, (end, _) in enumerate(answers):
-            threading.Thread(target=_read_answers, args=(end, rank, self._answers), daemon=True).start()
+            self._readers.append(threading.Thread(target=_read_answers, args=(end, rank, self._answers), daemon=True))
+            self._readers[-1].start()
         joined = self._gather()
-        self.pids = [answer["pid"] for answer in joined.values() if answer["message"] == "joined"]
-        if len(self.pids) < self.world:
+        if [answer["message"] for answer in joined.values()] != ["joined"] * self.world:
             self.stop()
             message = "a process of the group ended before it had joined"
             raise RuntimeError(message)
@@ -200,33 +200,78 @@ def _read_answers(end: int, rank: int, answers: queue.Queue[tuple[int, dict[str,
     answers.put((rank, {"message": "raised", "kind": "ProcessDied", "text": "the process ended"}))
 
 
-def serve(arguments: Sequence[str]) -> int:
-    """Import a module, and become several processes that answer the calls of a :class:`Team`.
+#: The process that starts all others, and the socket to it.
+_launcher: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+
+#: The teams that have processes.
+_running: set[Team] = set()
+
+
+@atexit.register
+def end_processes() -> None:
+    """End the processes of all teams, and the one that starts them."""
+    global _launcher  # noqa: PLW0603 - see `_launch`
+    for team in list(_running):
+        team.stop()
+    if _launcher is not None:
+        process, connection = _launcher
+        connection.close()
+        process.wait()
+        _launcher = None
+
+
+def _launch(request: Mapping[str, Any], ends: Sequence[int]) -> list[int]:
+    """Start processes that have two ends of pipes each, and return their numbers, or none if that failed."""
+    global _launcher  # noqa: PLW0603 - one process imports each framework once for all teams
+    if _launcher is None or _launcher[0].poll() is not None:
+        ours, theirs = socket.socketpair()
+        words = [sys.executable, str(Path(__file__).with_name("launch.py")), "--process", str(theirs.fileno())]
+        with theirs:
+            _launcher = subprocess.Popen(words, pass_fds=[theirs.fileno()]), ours
+    _, connection = _launcher
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", ends).tobytes())
+    try:
+        connection.sendmsg([json.dumps(request).encode()], [rights])
+        pids: list[int] = json.loads(connection.recv(LONGEST) or b"[]")
+    except (BrokenPipeError, ConnectionResetError):
+        return []
+    return pids
+
+
+def serve(descriptor: str) -> int:
+    """Import modules, and become the processes that answer the calls of each :class:`Team`.
 
     The processes are forks of this one, because each import of a framework takes seconds.
     """
-    name, folder, settings, *ends = arguments
-    module = importlib.import_module(name)
-    join = module.load(**json.loads(settings)) if settings else module.join
-    numbers = list(map(int, ends))
-    pairs = list(zip(numbers[::2], numbers[1::2]))
-    for rank in range(len(pairs)):
-        if os.fork() == 0:
-            for end in (end for other, pair in enumerate(pairs) if other != rank for end in pair):
-                os.close(end)
-            _serve_calls(join, rank, len(pairs), folder, pairs[rank], has_questions=bool(settings))
-    for end in numbers:
-        os.close(end)
+    connection = socket.socket(fileno=int(descriptor))
+    # The system forgets processes that have ended, because nobody asks how.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        message, ancillary, *_ = connection.recvmsg(LONGEST, socket.CMSG_SPACE(LONGEST))
+        if not message:
+            break
+        request, ends = json.loads(message.decode()), array.array("i", ancillary[0][2])
+        pairs = list(zip(ends[::2], ends[1::2]))
+        join = importlib.import_module(request["module"]).load(**request["settings"])
+        pids = []
+        for rank in range(len(pairs)):
+            pids.append(os.fork())
+            if not pids[-1]:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                connection.close()
+                for end in (end for other, pair in enumerate(pairs) if other != rank for end in pair):
+                    os.close(end)
+                _serve_calls(join, rank, len(pairs), request["folder"], pairs[rank])
+        for end in ends:
+            os.close(end)
+        connection.sendall(json.dumps(pids).encode())
     # Wait for the processes, which would become orphans.
     with contextlib.suppress(ChildProcessError):
-        while True:
-            os.wait()
+        os.wait()
     return 0
 
 
-def _serve_calls(
-    join: Callable[..., Answer], rank: int, world: int, folder: str, ends: tuple[int, int], has_questions: bool
-) -> None:
+def _serve_calls(join: Join, rank: int, world: int, folder: str, ends: tuple[int, int]) -> None:
     """Answer calls until the pipe is closed. This never returns."""
     try:
         messages_in, messages_out = os.fdopen(ends[0], "rb"), os.fdopen(ends[1], "w", encoding="utf-8")
@@ -242,8 +287,8 @@ def _serve_calls(
             answer: dict[str, Any] = json.loads(lines.get().decode())
             return answer
 
-        answer = join(rank, world, folder, ask) if has_questions else join(rank, world, folder)
-        send({"message": "joined", "pid": os.getpid()})
+        answer = join(rank, world, folder, ask)
+        send({"message": "joined"})
         while True:
             call = json.loads(lines.get().decode())
             try:

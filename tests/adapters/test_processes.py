@@ -27,7 +27,11 @@ from gradclip_adapters.mesh import cut_call
 import numpy as np
 
 
-def join(rank, world, folder):
+def load():
+    return join
+
+
+def join(rank, world, folder, ask):
     assert os.path.isdir(folder)
 
     def answer(call):
@@ -99,14 +103,20 @@ def test_parts_that_do_not_fit_are_malformed() -> None:
 
 
 @pytest.fixture
-def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team]:
-    """Yield two processes that answer as `MODULE` says."""
-    (tmp_path / "answering.py").write_text(MODULE, encoding="utf-8")
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield a folder from which the processes of this test import modules."""
+    processes.end_processes()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    yield tmp_path
+    processes.end_processes()
+
+
+@pytest.fixture
+def team(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Team:
+    """Return two processes that answer as `MODULE` says."""
+    (folder / "answering.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.setattr(processes, "PATIENCE", 0.3)
-    team = Team("answering", 2)
-    yield team
-    team.stop()
+    return Team("answering", 2)
 
 
 def test_processes_answer_together_and_are_kept(team: Team) -> None:
@@ -157,10 +167,8 @@ def test_processes_start_anew_after_a_failure(team: Team, subject: str, error: t
     assert team.call(make_call()).gradients == ()
 
 
-def test_processes_that_cannot_join_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "failing.py").write_text("def join(rank, world, folder):\n    raise SystemExit(0)\n", encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-
+def test_processes_that_cannot_join_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "failing.py").write_text("def load():\n    return lambda *given: exit(0)\n", encoding="utf-8")
     told: list[str] = []
     monkeypatch.setattr(processes, "announce", told.append)
     with pytest.raises(RuntimeError, match="before it had joined"):
@@ -174,11 +182,12 @@ def test_processes_end_with_their_host(tmp_path: Path) -> None:
     program = (
         f"import sys, threading, time; sys.path.insert(0, {source!r})\n"
         "from gradclip_adapters.contract import Call\n"
+        "from gradclip_adapters import processes\n"
         "from gradclip_adapters.processes import Team\n"
         "team = Team('answering', 2)\n"
         "team.call(Call('echo', (), {'mesh': 'ranks=2'}))\n"
         "threading.Thread(target=team.call, args=(Call('forever', (), {'mesh': 'ranks=2'}),)).start()\n"
-        "print(*team.pids, team._launcher.pid, flush=True)\n"
+        "print(*team.pids, processes._launcher[0].pid, flush=True)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     host = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment, text=True)

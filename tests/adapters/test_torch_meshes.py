@@ -143,8 +143,9 @@ def test_processes_are_kept_after_a_mismatch_and_end_when_told(answering: TorchF
 
     assert reply.gradients == again.gradients == (Array.of(np.ones(3, np.float32)),)
     assert answering.pids == pids
+    ranks = list(map(psutil.Process, pids))
     answering.stop()
-    assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert psutil.wait_procs(ranks, timeout=5)[1] == []
 
 
 def test_function_from_the_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

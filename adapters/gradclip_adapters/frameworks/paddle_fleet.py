@@ -11,14 +11,14 @@ import os
 import socket
 import time
 from pathlib import Path
-from typing import Any, Callable, Mapping
+from typing import Any, Mapping
 
 import paddle
 
 from ..arrays import refuse_unlisted
 from ..contract import Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 from ..mesh import cut_call, find_placement, find_sharded_axis, get_mesh
-from ..processes import Answer, Ask, Team
+from ..processes import Answer, Ask, Join, Team
 
 __all__ = ["ENTRY_POINTS", "load"]
 
@@ -99,7 +99,7 @@ def _make_entry_point(way: str | None) -> EntryPoint:
 ENTRY_POINTS = [_make_entry_point(way) for way in (None, "dp", "pp", "sharding")]
 
 
-def load(way: str) -> Callable[[int, int, str, Ask], Answer]:
+def load(way: str) -> Join:
     """Return the function that makes a process a member of the group."""
 
     def join(rank: int, world: int, folder: str, ask: Ask) -> Answer:

@@ -13,7 +13,7 @@ from torch.nn import Parameter
 from ...arrays import refuse_other_dtypes
 from ...contract import Call, EntryPoint, Reply, Unsupported
 from ...mesh import get_mesh
-from ...processes import Answer, Team
+from ...processes import Answer, Ask, Join, Team
 from .deepspeed_engine import (
     answer_with_parts,
     clip_grad_norm_,
@@ -37,7 +37,7 @@ from .parameters import (
 )
 from .process_group import join_group_of_one
 
-__all__ = ["DeepSpeedAdapter", "join"]
+__all__ = ["DeepSpeedAdapter", "load"]
 
 #: The dtypes that a configuration offers.
 DTYPES = ("float16", "bfloat16", "float32")
@@ -105,8 +105,13 @@ def _refuse(call: Call, subject: EntryPoint) -> None:
     refuse_other_dtypes(call, subject)
 
 
-def join(rank: int, world: int, folder: str) -> Answer:
-    """Join the group of processes, and return the function that answers its calls."""
+def load() -> Join:
+    """Return the function that makes a process a member of the group."""
+    return _join
+
+
+def _join(rank: int, world: int, folder: str, ask: Ask) -> Answer:
+    del ask
     join_processes(rank, world, folder)
     return lambda call: _answer_together(call, rank, world)
 

@@ -15,7 +15,7 @@ from torch.nn import Module, Parameter
 
 from ...contract import Call, EntryPoint, Reply, Unsupported
 from ...mesh import Mesh, find_placement, find_sharded_axis, get_mesh, list_gradients
-from ...processes import Answer, Ask
+from ...processes import Answer, Ask, Join
 from ...watched_team import WatchedTeam
 from .deepspeed_engine import (
     MoE,
@@ -73,7 +73,7 @@ def _refuse_parts(call: Call) -> None:
         raise Unsupported(message, "interface")
 
 
-def load(mesh: Mapping[str, int]) -> Callable[[int, int, str, Ask], Answer]:
+def load(mesh: Mapping[str, int]) -> Join:
     """Return the function that makes a process a rank of the mesh."""
 
     def join(rank: int, world: int, folder: str, ask: Ask) -> Answer:

@@ -1,7 +1,7 @@
 """Adapt torch's clips on its distributed engines: DTensor, FSDP2 and DDP, over gloo in several processes.
 
-The processes import this module, and :func:`join` makes them members of a group. torch's own functions cut the
-gradients where the engine has such functions, so that the parts are those of a user.
+The function that :func:`load` returns makes a process a member of a group. torch's own functions cut the gradients
+where the engine has such functions, so that the parts are those of a user.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from torch.nn import Parameter
 
 from ...contract import Call, EntryPoint, Reply, Unsupported, framework_call
 from ...mesh import Mesh, find_sharded_axis, get_mesh
-from ...processes import Answer, Team
+from ...processes import Answer, Ask, Join, Team
 from .installed_torch import ERROR_IF_NONFINITE, HAS_MESH, NORM_DTYPES, SENT_DTYPES, VALUE_DTYPES
 from .parameters import NORM_TYPES, Clip, Parameters, add_flags, make_tensor, read_array, read_arrays, select_more
-from .process_group import join_group
+from .process_group import import_engines, join_group
 
 __all__ = [
     "SUBJECTS",
@@ -25,9 +25,9 @@ __all__ = [
     "answer_in_processes",
     "clip_norm",
     "clip_parameters",
-    "join",
     "list_addends",
     "list_tensors",
+    "load",
     "make_fully_sharded",
     "take_local",
 ]
@@ -90,8 +90,14 @@ def _refuse_parts(call: Call) -> None:
             raise Unsupported(message, "interface")
 
 
-def join(rank: int, world: int, folder: str) -> Answer:
-    """Join the group of processes, and return the function that answers its calls."""
+def load() -> Join:
+    """Return the function that makes a process a member of the group."""
+    import_engines()
+    return _join
+
+
+def _join(rank: int, world: int, folder: str, ask: Ask) -> Answer:
+    del ask
     join_group(rank, world, folder)
     make = torch.distributed.device_mesh.init_device_mesh if HAS_MESH else lambda *_, **__: None
     mesh = make("cpu", (world,), mesh_dim_names=("ranks",))

@@ -18,7 +18,7 @@ from torch.nn import Parameter
 
 from ...contract import Call, Gradient, Reply, Unsupported
 from ...mesh import Mesh, find_placement, get_mesh
-from ...processes import Answer, Ask
+from ...processes import Answer, Ask, Join
 from ...watched_team import WatchedTeam
 from .distributed import (
     Products,
@@ -30,7 +30,7 @@ from .distributed import (
 from .dtensors import convert_placement, has_equal_experts, is_owned, make_dtensors, make_with_experts
 from .engine_meshes import DTENSOR, EXPERTS, HYBRID, TENSOR_PARALLEL
 from .parameters import Clip
-from .process_group import join_group, set_variables
+from .process_group import import_engines, join_group, set_variables
 from .watched_collectives import WatchedCollectives
 
 __all__ = ["answer_on_mesh", "load"]
@@ -82,8 +82,9 @@ def _refuse_parts(call: Call, mesh: Mesh) -> None:
             raise Unsupported(message)
 
 
-def load(mesh: Mapping[str, int], clip: str) -> Callable[[int, int, str, Ask], Answer]:
+def load(mesh: Mapping[str, int], clip: str) -> Join:
     """Return the function that makes a process a rank of the mesh. `clip` is the name of a function in a module."""
+    import_engines()
     module, _, name = clip.partition(":")
     function: Clip = getattr(importlib.import_module(module), name)
 

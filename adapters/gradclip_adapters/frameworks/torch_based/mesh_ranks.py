@@ -7,7 +7,7 @@ after the backward pass: a DTensor of what the ranks of the mesh share, a plain 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable, Sequence
+from typing import Any, Sequence
 
 import torch
 from torch.distributed.device_mesh import init_device_mesh
@@ -17,25 +17,23 @@ from torch.nn import Parameter
 from ...contract import Array, Call, Reply, framework_call, name_type, read_text
 from ...mesh import Mesh, cut_call
 from ...mesh_function import show_placements
-from ...processes import Answer, Ask
+from ...processes import Answer, Ask, Join
 from ...registry import find_function
 from ...torch_function import TorchFunction
 from .distributed import take_local
 from .dtensors import make_dtensors
 from .parameters import read_array, read_arrays
-from .process_group import join_group, set_variables
+from .process_group import import_engines, join_group, set_variables
 from .watched_collectives import WatchedCollectives
 
 __all__ = ["load"]
-
-#: A function that makes this process a rank of the mesh, and returns the function that answers its calls.
-Join = Callable[[int, int, str, Ask], Answer]
 
 
 def load(target: str, operation: str, mesh: dict[str, int]) -> Join:
     """Import a function, and return the function that makes a process a rank of the mesh."""
     # The processes are forks of this one. Threads of torch would be missing in them.
     torch.set_num_threads(1)
+    import_engines()
     function = TorchFunction(find_function(target), operation, mesh)
 
     def join(rank: int, world: int, folder: str, ask: Ask) -> Answer:

@@ -5,13 +5,15 @@ The models of wrong answers compare these.
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -175,6 +177,10 @@ class Tensor:
         return not any(self.exact.integers) and not self.exact.special
 
 
+#: A norm, or None if there is none.
+Number = TypeVar("Number", Fraction, Fraction | None)
+
+
 @dataclass
 class Group:
     """The gradients that share a norm, with their results."""
@@ -206,7 +212,15 @@ class Group:
             known = self.seen.prediction.norms[self.tensors[0].index] if self.tensors else None
             if known is not None:
                 return known.middle
-        return self.compute_norm_over([tensor.exact for tensor in self.tensors])
+        return self.remember("norm", lambda: self.compute_norm_over([tensor.exact for tensor in self.tensors]))
+
+    def remember(self, key: object, compute: Callable[[], Number]) -> Number:
+        """Return a number that depends on the gradients only. Keep it for the results of other entry points."""
+        known, whole_key = self.seen.prediction.measured, (key, self.alone, *(tensor.index for tensor in self.tensors))
+        if whole_key not in known:
+            known[whole_key] = compute()
+        found: Number = known[whole_key]
+        return found
 
     def compute_norm_over(self, tensors: Sequence[DyadicArray], order: float | None = None) -> Fraction:
         """Return the norm of some tensors, of another order if one is given, with an error of few units of float64."""
@@ -221,18 +235,23 @@ class Group:
     @cached_property
     def norms(self) -> list[Fraction]:
         """The exact norm of each tensor."""
-        return [self.compute_norm_over([tensor.exact]) for tensor in self.tensors]
+        return [part.norm for part in self.parts]
 
     @cached_property
     def sum_of_norms(self) -> Fraction:
-        """The sum of the tensors' norms. Norms are added in pairs, so that a thousand fractions take little time."""
+        """The sum of the tensors' norms."""
+        return self.remember("sum", self._add_norms)
+
+    def _add_norms(self) -> Fraction:
+        """Add the norms in pairs, so that a thousand fractions take little time."""
         every = self.norms
         while len(every) > 1:
             every = [sum(every[place : place + 2], Fraction(0)) for place in range(0, len(every), 2)]
         return every[0]
 
-    def split(self) -> list[Group]:
-        """Return a group for each gradient."""
+    @cached_property
+    def parts(self) -> list[Group]:
+        """A group for each gradient."""
         return [Group(self.seen, [tensor], alone=True) for tensor in self.tensors]
 
     def take_magnitudes(self) -> Group:
@@ -437,7 +456,7 @@ class Seen:
     def get_values(self, exact: DyadicArray) -> Doubles:
         """Return the elements of a tensor of this call in float64."""
         known = self._values.get(id(exact))
-        return np.array([float(one) for one in exact.list_fractions()]) if known is None else known
+        return exact.doubles if known is None else known
 
     @cached_property
     def excluded(self) -> list[DyadicArray]:
@@ -471,7 +490,9 @@ def compute_norm(tensors: Sequence[Doubles], order: float, divisor: int) -> Frac
         return Fraction(largest)
     exponent = math.frexp(largest)[1]
     scaled = np.ldexp(magnitudes, -exponent).astype(np.longdouble)
-    total = (scaled * scaled if order == 2 else scaled**order).sum() / divisor
+    # A power of long doubles is slow.
+    powers = scaled**order if order % 1 or order > 4 else functools.reduce(np.multiply, [scaled] * int(order))
+    total = powers.sum() / divisor
     root = total ** (1 / np.longdouble(order))
     high = float(root)
     return (Fraction(high) + Fraction(float(root - high))) * compute_power_of_two(exponent)

@@ -90,8 +90,13 @@ class Law:
         """Return the factor of a gradient with a finite norm, or None if the law does not speak of it."""
         if self.factor is not None:
             return self.factor(group)
-        norm = self.norm(group) if self.norm is not None else None
+        norm = self.compute_norm(group)
         return None if norm is None else compute_plain_coefficient(norm, group.threshold)
+
+    def compute_norm(self, group: Group) -> Fraction | None:
+        """Return the norm of a gradient with a finite norm, or None if the law gives none."""
+        compute = self.norm
+        return None if compute is None else group.remember(self, lambda: compute(group))
 
     def reproduces(self, seen: Seen) -> bool:
         """Return whether the law gives every result of a call, and at least one that differs from the right one."""
@@ -100,7 +105,7 @@ class Law:
 
     def _list_parts(self, seen: Seen) -> list[tuple[Group, Group]]:
         """Return the gradients that share a norm under this law, each with the group that shares the right norm."""
-        return [(part, group) for group in seen.groups for part in (group.split() if self.is_of_each else [group])]
+        return [(part, group) for group in seen.groups for part in (group.parts if self.is_of_each else [group])]
 
     def _reproduces_part(self, part: Group) -> bool:
         if part.total is not None:
@@ -333,7 +338,7 @@ def _divide_threshold(power: float) -> Factor:
         if not operation.shares_norms or len(many) < 2 or not 0 <= part.threshold < math.inf:
             return None
         whole = get_clipping_threshold(case)
-        return compute_plain_coefficient(part.compute_norm_over([part.tensors[0].exact]), whole / len(many) ** power)
+        return compute_plain_coefficient(part.norm, whole / len(many) ** power)
 
     return compute_factor
 

@@ -142,7 +142,7 @@ def show_expected_arrays(case: Case, gradients: Sequence[ExpectedArray | None]) 
 def _show_expected_array(given: Array | None, expected: ExpectedArray | None) -> Any:
     if given is None or expected is None:
         return None
-    first = expected.take_part(0, SHOWN_ELEMENTS)
+    first = expected.take_places(range(len(expected.values))[:SHOWN_ELEMENTS])
     shown = show_array(Array(given.dtype, (len(first.values),), round_elements(first, given.dtype)))
     shown["shape"] = list(given.shape)
     if len(expected.values) > SHOWN_ELEMENTS:

@@ -81,9 +81,10 @@ def _rounds_differently(neutral: ExpectedArray | None, own: ExpectedArray | None
     """Return whether two expectations round to different numbers in their first elements."""
     if neutral is None or own is None or given is None or neutral == own:
         return False
-    for start, stop in ((0, FEW), (FEW, MANY)):
+    every = range(len(own.values))
+    for places in (every[:FEW], every[FEW:MANY]):
         # Most arrays differ in their first elements, and exact rounding is slow.
-        one, other = (round_elements(each.take_part(start, stop), given.dtype) for each in (neutral, own))
+        one, other = (round_elements(each.take_places(places), given.dtype) for each in (neutral, own))
         if one != other:
             return True
     return False

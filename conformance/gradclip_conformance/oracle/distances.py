@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -28,7 +28,7 @@ from .formats import (
     round_quotient,
     round_to_long_double,
 )
-from .model import DyadicArray, ExpectedArray, Prediction
+from .model import ExpectedArray, Prediction
 from .question import Question, find_narrowest
 
 __all__ = [
@@ -97,7 +97,7 @@ def measure_distances(got: bytes, expected: ExpectedArray, dtype: str) -> Double
     elif len(expected.values) > SHORT and has_long_doubles() and fits_long_double(expected.factor):
         every = _measure_in_long_doubles(got, expected, form)
     else:
-        every = _measure_one_by_one(decode(got, dtype), expected, form, range(len(expected.values)))
+        every = _measure_one_by_one(got, expected, form)
     if special := expected.values.special:
         found, wanted = decode_doubles(got, dtype)[list(special)], np.array(list(special.values()))
         every[list(special)] = np.where((found == wanted) | (np.isnan(found) & np.isnan(wanted)), 0.0, np.inf)
@@ -119,8 +119,8 @@ def _find_ulp_exponents(expected: ExpectedArray, dtype: str) -> npt.NDArray[np.i
     form, count = FORMATS[dtype], len(expected.values)
     units, places = np.zeros(count, dtype=np.int64), np.arange(count)
     if count > MANY and has_long_doubles() and fits_long_double(expected.factor):
-        given, _ = _convert_to_doubles(expected)
-        mantissas, exponents = np.frexp(np.abs(given * round_to_long_double(expected.factor)))
+        magnitudes = np.abs(expected.values.doubles * round_to_long_double(expected.factor))
+        mantissas, exponents = np.frexp(magnitudes)
         exponents[mantissas == 0] = form.minimum_exponent
         units = np.maximum(exponents - 1, form.minimum_exponent) - form.precision + 1
         # From the tie on, an element rounds up to the next binade. The error of a mantissa is smaller than 2**-63.
@@ -132,9 +132,9 @@ def _find_ulp_exponents(expected: ExpectedArray, dtype: str) -> npt.NDArray[np.i
     return np.minimum(units, form.find_ulp_exponent(form.maximum_exponent))
 
 
-def _measure_one_by_one(got: DyadicArray, expected: ExpectedArray, form: Format, places: Iterable[int]) -> Doubles:
-    """Return the distances at these places, in integers: both sides are multiples of `2**lowest / denominator`."""
-    values, denominator = expected.values, expected.denominator
+def _measure_one_by_one(data: bytes, expected: ExpectedArray, form: Format) -> Doubles:
+    """Return the distances, in integers: both sides are multiples of `2**lowest / denominator`."""
+    got, values, denominator = decode(data, form.name), expected.values, expected.denominator
     lowest = min(got.exponent, values.exponent)
     got_scale = denominator << (got.exponent - lowest)
     scale = expected.numerator << (values.exponent - lowest)
@@ -143,8 +143,7 @@ def _measure_one_by_one(got: DyadicArray, expected: ExpectedArray, form: Format,
     result = []
     # Elements often repeat.
     known: dict[tuple[int, int], float] = {}
-    for place in places:
-        pair = got.integers[place], values.integers[place]
+    for place, pair in enumerate(zip(got.integers, values.integers, strict=True)):
         if pair in known and place not in got.special:
             result.append(known[pair])
             continue
@@ -171,7 +170,7 @@ def _divide(numerator: int, denominator: int) -> float:
 
 def _measure_in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> Doubles:
     """Return the distances in float64. See :func:`measure_distances` for their error."""
-    given, factor = _convert_to_doubles(expected)
+    given, factor = expected.values.doubles, float(expected.factor)
     every = measure_products(given, decode_doubles(got, form.name), factor, form)
     doubtful = _are_near_tie(np.abs(given * factor), form, 2.0**-50)
     if len(every) <= SHORT and not expected.is_unchanged:
@@ -179,8 +178,7 @@ def _measure_in_doubles(got: bytes, expected: ExpectedArray, form: Format) -> Do
         with np.errstate(invalid="ignore"):
             doubtful |= (halves > 0.5) & (np.abs(halves - np.rint(halves)) < 2 * NEAR_HALF)
     if doubtful.any():
-        places = np.flatnonzero(doubtful)
-        every[places] = _measure_one_by_one(decode(got, form.name), expected, form, places.tolist())
+        every[doubtful] = _measure_some(got, expected, form, doubtful)
     return every
 
 
@@ -190,39 +188,33 @@ def _measure_in_long_doubles(got: bytes, expected: ExpectedArray, form: Format) 
     The factor and each product have a relative error of at most `2**-63`. So a distance has an error of less than
     `2**-9` ulp of float64.
     """
-    given, _ = _convert_to_doubles(expected)
-    factor = round_to_long_double(expected.factor)
+    given, factor = expected.values.doubles, round_to_long_double(expected.factor)
     every = measure_products(given, decode_doubles(got, form.name), factor, form)
     if expected.is_unchanged:
         return every
     doubtful = _are_near_tie(np.abs(given * factor), form, 2.0**-60)
     finite = np.isfinite(every)
     doubtful |= finite & (every >= every.max(where=finite, initial=0.0) - 2 * WIDE_ERROR)
-    places = np.flatnonzero(doubtful)
-    every[places] = _measure_one_by_one(decode(got, form.name), expected, form, places.tolist())
+    every[doubtful] = _measure_some(got, expected, form, doubtful)
     return every
+
+
+def _measure_some(got: bytes, expected: ExpectedArray, form: Format, chosen: npt.NDArray[np.bool_]) -> Doubles:
+    bits = np.frombuffer(got, dtype=f"<u{form.width // 8}")
+    some = expected.take_places(np.flatnonzero(chosen).tolist())
+    return _measure_one_by_one(bits[chosen].tobytes(), some, form)
 
 
 def _are_near_tie(magnitudes: npt.NDArray[Any], form: Format, distance: float) -> npt.NDArray[np.bool_]:
     """Return whether each mantissa is near the tie that rounds up to the next binade. There, the ulp may be wrong."""
-    near: npt.NDArray[np.bool_] = np.abs(np.frexp(magnitudes)[0] - _compute_tie(form)) < distance
+    mantissas, _ = np.frexp(magnitudes)
+    near: npt.NDArray[np.bool_] = np.abs(mantissas - mantissas.dtype.type(_compute_tie(form))) < distance
     return near
 
 
 def _compute_tie(form: Format) -> Any:
     """Return the mantissa, in [1/2, 1), that lies in the middle of 1 and the number of the format below it."""
     return 1 - np.longdouble(2) ** -(form.precision + 1)
-
-
-def _convert_to_doubles(expected: ExpectedArray) -> tuple[Doubles, float]:
-    """Return the elements before the multiplication, and the factor, in float64."""
-    values, factor = expected.values, float(expected.factor)
-    try:
-        return np.ldexp(np.array(values.integers, dtype=np.float64), values.exponent), factor
-    except OverflowError:
-        # The elements may differ by more than the range of float64. Dividing integers is exact here.
-        denominator = 1 << -values.exponent
-        return np.array([integer / denominator for integer in values.integers]), factor
 
 
 def measure_products(given: Doubles, results: Doubles, factor: Any, form: Format, flushes: bool = False) -> Doubles:

@@ -9,7 +9,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 __all__ = [
     "Clipped",
@@ -39,15 +43,26 @@ class DyadicArray:
     def __len__(self) -> int:
         return len(self.integers)
 
+    @cached_property
+    def doubles(self) -> npt.NDArray[np.float64]:
+        """The elements of a decoded array in float64, which holds all numbers of all formats, and 0 for NaN."""
+        try:
+            return np.ldexp(np.array(self.integers, dtype=np.float64), self.exponent)
+        except OverflowError:
+            # The elements may differ by more than the range of float64. Dividing integers is exact here.
+            denominator = 1 << -self.exponent
+            return np.array([integer / denominator for integer in self.integers])
+
     @property
     def is_finite(self) -> bool:
         """Whether no element is NaN or infinite."""
         return not self.special
 
-    def take_part(self, start: int, stop: int) -> DyadicArray:
-        """Return the elements from one place to another."""
-        special = {place - start: value for place, value in self.special.items() if start <= place < stop}
-        return DyadicArray(self.integers[start:stop], self.exponent, self.negative[start:stop], special)
+    def take_places(self, places: Sequence[int]) -> DyadicArray:
+        """Return the elements at some places."""
+        special = {new: self.special[place] for new, place in enumerate(places) if place in self.special}
+        integers, negative = [self.integers[place] for place in places], [self.negative[place] for place in places]
+        return DyadicArray(integers, self.exponent, negative, special)
 
     def list_fractions(self) -> list[Fraction]:
         """Return the elements as fractions, with 0 for those that are not finite."""
@@ -94,9 +109,9 @@ class ExpectedArray:
         factor = self.factor
         return [factor * value for value in self.values.list_fractions()]
 
-    def take_part(self, start: int, stop: int) -> ExpectedArray:
-        """Return the elements from one place to another."""
-        return replace(self, values=self.values.take_part(start, stop))
+    def take_places(self, places: Sequence[int]) -> ExpectedArray:
+        """Return the elements at some places."""
+        return replace(self, values=self.values.take_places(places))
 
     def multiply_by(self, factor: Fraction) -> ExpectedArray:
         """Return the array with each element multiplied by `factor`."""

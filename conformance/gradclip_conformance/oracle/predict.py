@@ -127,11 +127,15 @@ def _is_same(first: ExpectedArray, second: ExpectedArray) -> bool:
     )
 
 
-def decode_gradients(case: Question) -> list[DyadicArray | None]:
-    """Return the gradients of a case, exactly. Equal gradients share an object."""
-    arrays = {gradient.array for gradient in case.gradients if gradient.array is not None}
-    exact = {array: decode(array.data, array.dtype) for array in arrays}
-    return [None if gradient.array is None else exact[gradient.array] for gradient in case.gradients]
+def decode_gradients(case: Question, neutral: Prediction | None = None) -> list[DyadicArray | None]:
+    """Return the gradients of a case, exactly. Equal gradients share an object, also with a prediction by norm."""
+    arrays = [gradient.array for gradient in case.gradients]
+    known = () if neutral is None else zip(arrays, neutral.gradients, strict=True)
+    exact = {array: expected.values for array, expected in known if expected is not None}
+    for array in arrays:
+        if array is not None and array not in exact:
+            exact[array] = decode(array.data, array.dtype)
+    return [None if array is None else exact[array] for array in arrays]
 
 
 def predict(question: Question, formula: Formula = PLAIN) -> Prediction:
@@ -142,15 +146,18 @@ def predict(question: Question, formula: Formula = PLAIN) -> Prediction:
     OraclesDisagreeError
         If the two oracles contradict each other.
     """
-    elements, asked = count_elements(question), _Asked(question, formula)
+    neutral = None if formula == PLAIN else predict(question)
+    elements, asked = count_elements(question), _Asked(question, formula, neutral)
     return _predict_small(asked) if elements <= FEW else _large.get(asked, elements)
 
 
 class _Asked:
     """A key for the cache, made of a question and a formula: equal keys have the same answer."""
 
-    def __init__(self, question: Question, formula: Formula) -> None:
+    def __init__(self, question: Question, formula: Formula, neutral: Prediction | None) -> None:
         self.question, self.formula = question, formula
+        #: The prediction by the neutral rule, if the formula is another one.
+        self.neutral = neutral
         # The global norm of a single gradient is the gradient's own norm.
         alone = OPERATIONS[question.operation].is_global and len(question.gradients) == 1
         self._key = (
@@ -173,7 +180,7 @@ class _Asked:
 def _predict(asked: _Asked) -> Prediction:
     if not OPERATIONS[asked.question.operation].is_by_norm:
         return _predict_by_value(asked.question)
-    return _predict_by_norm(asked.question, asked.formula)
+    return _predict_by_norm(asked.question, asked.formula, asked.neutral)
 
 
 class _LargePredictions:
@@ -233,8 +240,8 @@ def _predict_nothing(tensors: Sequence[DyadicArray | None], flags: Sequence[bool
     return Prediction(kept, (None,) * max(count, 1), (False,) * count, (NOTHING,) * count)
 
 
-def _predict_by_norm(case: Question, formula: Formula) -> Prediction:
-    tensors, flags = decode_gradients(case), _list_included(case)
+def _predict_by_norm(case: Question, formula: Formula, neutral: Prediction | None) -> Prediction:
+    tensors, flags = decode_gradients(case, neutral), _list_included(case)
     if OPERATIONS[case.operation].is_global:
         return _predict_group(make_group(case, case.included), tensors, flags, formula)
     sums_examples = OPERATIONS[case.operation].sums_examples

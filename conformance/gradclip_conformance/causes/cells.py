@@ -19,7 +19,7 @@ from ..judge.calls import Calls
 from ..oracle.formula import PLAIN
 from .effects import explain_effect
 from .facts import Seen
-from .forms import explain_form, explain_refusal, list_norms
+from .forms import explain_form, explain_refusal, is_norm_beyond, list_norms
 from .laws import explain_by_formula
 from .meshes import list_on_mesh
 from .model import Explanation, Judged
@@ -115,7 +115,11 @@ UNUSUAL: dict[str, Callable[[_Wrong], Explanation | None]] = {
 
 def _explain_norm(wrong: _Wrong) -> list[Explanation]:
     """Explain a wrong returned norm, by itself or by a cause that reproduces the results."""
-    found = [*_explain_survival(wrong), *list_norms(wrong.case, wrong.calls.replies[0].norm)]
+    norm = wrong.calls.replies[0].norm
+    found = [*_explain_survival(wrong), *list_norms(wrong.case, norm)]
+    if is_norm_beyond(wrong.case, norm) and is_right(wrong.first):
+        # The clip has the right norm, so its powers do not overflow.
+        return [Explanation.of("norm-out-of-range", effect="norm")]
     if found or not wrong.first.operation.is_by_norm or is_right(wrong.first):
         return found
     return explain_results(wrong.subject, wrong.first)

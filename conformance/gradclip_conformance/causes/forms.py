@@ -19,7 +19,7 @@ from .facts import Group, Seen, bound_norms_after_underflow
 from .laws import LAWS
 from .model import Explanation
 
-__all__ = ["explain_form", "explain_refusal", "list_norms", "restore_form", "strip_numbers"]
+__all__ = ["explain_form", "explain_refusal", "is_norm_beyond", "list_norms", "restore_form", "strip_numbers"]
 
 
 def explain_form(seen: Seen) -> Explanation | None:
@@ -87,6 +87,18 @@ def list_norms(case: Case, norm: Array | None) -> list[Explanation]:
     return _explain_finite(group, value) if math.isfinite(value) else []
 
 
+def is_norm_beyond(case: Case, norm: Array | None) -> bool:
+    """Return whether a returned norm is infinite, and the finite one is beyond the range of a gradient's dtype."""
+    groups = Seen(case, [gradient.array for gradient in case.gradients]).groups
+    if norm is None or len(groups) != 1 or groups[0].total is not None:
+        return False
+    try:
+        value = read_norm(norm)
+    except ValueError:
+        return False
+    return math.isinf(value) and any(groups[0].norm > form.largest for form in groups[0].forms)
+
+
 def _explain_finite(group: Group, value: float) -> list[Explanation]:
     right, form = group.norm, group.forms[0]
     if _is_close(value, right, group.errors.norm_bound * 2.0**-form.precision * 2):
@@ -96,7 +108,9 @@ def _explain_finite(group: Group, value: float) -> list[Explanation]:
     found = []
     if any(group.underflows(one) and _may_be_left(group, one, value) for one in group.forms):
         found.append(Explanation.of("squares-underflow", effect="norm"))
-    found += [Explanation.of(cause) for cause, norm in _list_other_norms(group) if _is_close(value, norm, slack)]
+    # A norm that is as near to the right one explains nothing.
+    others = [(cause, norm) for cause, norm in _list_other_norms(group) if abs(norm - right) > right * Fraction(slack)]
+    found += [Explanation.of(cause) for cause, norm in others if _is_close(value, norm, slack)]
     return list(dict.fromkeys(found))
 
 

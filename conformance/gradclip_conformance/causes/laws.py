@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gradclip_adapters.contract import Array
 from gradclip_adapters.operations import Operation
 
 from ..oracle import integers
@@ -22,7 +23,7 @@ from ..oracle.arrays import decode
 from ..oracle.formats import compute_power_of_two
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.question import get_clipping_threshold
-from .facts import Group, Seen, compute_plain_coefficient, raise_to_power
+from .facts import Group, Seen, compute_plain_coefficient, raise_to_power, round_doubles
 from .model import Explanation
 
 __all__ = [
@@ -237,6 +238,18 @@ def _leave_out(choose: slice) -> Factor:
     return compute_norm
 
 
+def _leave_out_from(place: int) -> Factor:
+    """Return a function that computes the norm of the elements before a place of each gradient."""
+
+    def compute_norm(group: Group) -> Fraction | None:
+        every = [tensor.exact for tensor in group.tensors]
+        if all(len(one) <= place for one in every):
+            return None
+        return group.compute_norm_over([one.take_places(range(len(one))[:place]) for one in every])
+
+    return compute_norm
+
+
 def _add_below_root(eps: float) -> Factor:
     """Return a function that adds a number to the sum of powers, or to their mean, before it takes the root."""
 
@@ -347,6 +360,27 @@ def _average_examples(group: Group) -> Fraction | None:
     case, right = group.seen.case, group.compute_coefficient()
     many = len({gradient.group for gradient in case.gradients})
     return right / many if group.seen.operation.sums_examples and right is not None and many > 1 else None
+
+
+def _count_equal_once(group: Group) -> Fraction | None:
+    """Return the factor of an example of which only one copy is added."""
+    case, right = group.seen.case, group.compute_coefficient()
+    if not group.seen.operation.sums_examples or right is None:
+        return None
+    examples: dict[int | None, list[Array | None]] = {}
+    for gradient in case.gradients:
+        examples.setdefault(gradient.group, []).append(gradient.array)
+    copies = list(examples.values()).count(examples[case.gradients[group.tensors[0].index].group])
+    return right / copies
+
+
+def _round_threshold_to_first(group: Group) -> Fraction | None:
+    """Return the coefficient for a threshold in the dtype of the first gradient, if the list has several dtypes."""
+    dtypes = [gradient.array.dtype for gradient in group.seen.case.gradients if gradient.array is not None]
+    if len(set(dtypes)) < 2 or not 0 <= group.threshold < math.inf or group.seen.operation.is_relative:
+        return None
+    rounded = float(round_doubles(np.array([group.threshold]), dtypes[0])[0])
+    return Fraction(1) if math.isinf(rounded) else compute_plain_coefficient(group.norm, rounded)
 
 
 def _round_threshold(round_off: Callable[[float], float]) -> Factor:
@@ -542,10 +576,15 @@ LAWS: tuple[Law, ...] = (
     Law("mean-subtracted", norm=_subtract_mean, breaks=ABOVE),
     Law("norm-of-matrix", norm=_take_norms_of_matrices),
     Law("mean-of-norms", norm=_of_several(lambda group, count: group.sum_of_norms / count), breaks=SEVERAL),
+    *(Law("elements-left-out", norm=_leave_out_from(place)) for place in (2**20, 10**6, 2**16)),
+    # It comes before the norm that leaves out a large gradient, which may change as little.
+    Law("threshold-narrowed", _round_threshold_to_first),
     Law("gradients-left-out", norm=_leave_out(slice(1, None)), breaks=ABOVE),
     Law("gradients-left-out", norm=_leave_out(slice(-1)), breaks=ABOVE),
     Law("gradients-left-out", norm=_leave_out(slice(1)), breaks=ABOVE),
     Law("gradients-left-out", norm=_leave_out(slice(-1, None)), breaks=ABOVE),
+    # Two equal examples are averaged, too. So this law comes first.
+    Law("examples-merged", _count_equal_once),
     Law("examples-averaged", _average_examples),
     # Where examples share no element, their sum has the norm of all examples together.
     Law("examples-summed-first", norm=_of_all(lambda one: one.sums_examples)),

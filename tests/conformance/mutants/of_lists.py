@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .steps import ClipFunction, Gradients
+from .steps import Array, ClipFunction, Gradients
 from .table import EVERY_DTYPE, add_mutant, refuse
 
 # Excluded gradients.
@@ -192,6 +192,37 @@ add_mutant(
         None if one is None else np.asarray(one, next(grad.dtype for grad in grads if grad is not None))
         for one in results
     ],
+)
+
+
+def _remember_first(self: Any, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
+    self.first = next((grad.dtype for grad in grads if grad is not None), np.dtype("float64"))
+    norms: list[float] = self.right.compute_norms(grads, counted, p)
+    return norms
+
+
+@np.errstate(over="ignore")
+def _clip_to_narrowed(self: Any, grad: Array, clip_norm: float, norm: float) -> Array:
+    clipped: Array = self.right.clip(grad, float(self.first.type(clip_norm)), norm)
+    return clipped
+
+
+add_mutant(
+    "rounds the threshold to the dtype of the first gradient",
+    "norm.mixed-dtypes",
+    "global-norm.mixed-dtypes",
+    causes=["threshold-narrowed"],
+    dtypes=EVERY_DTYPE,
+    compute_norms=_remember_first,
+    clip=_clip_to_narrowed,
+)
+add_mutant(
+    "returns the norm in the dtype of the first gradient",
+    "global-norm.mixed-dtypes",
+    causes=["norm-out-of-range"],
+    dtypes=EVERY_DTYPE,
+    compute_norms=_remember_first,
+    report_norm=np.errstate(over="ignore")(lambda self, total, clip_norm: self.first.type(total)),
 )
 add_mutant(
     "raises for float64, as if there were no kernel for it",

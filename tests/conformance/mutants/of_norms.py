@@ -215,6 +215,13 @@ add_mutant(
     scale=lambda self, grad, clip_norm, norm: grad * grad.dtype.type(clip_norm / norm),
 )
 add_mutant(
+    "leaves out of the norm the elements beyond the first million",
+    "norm.scaled-above",
+    "global-norm.scaled-above",
+    causes=["elements-left-out"],
+    join=lambda self, tensors: self.right.join([tensor.ravel()[: 10**6] for tensor in tensors]),
+)
+add_mutant(
     "limits the norm to the largest number of the gradient's dtype",
     "*.norm-beyond-range",
     causes=["norm-out-of-range", "unexplained"],

@@ -47,6 +47,12 @@ add_mutant(
     add=lambda self, parts: np.stack(parts),
 )
 add_mutant(
+    "adds equal examples once",
+    "*.sum-of-examples",
+    causes=["examples-merged"],
+    add=lambda self, parts: self.right.add([*{part.tobytes(): part for part in parts}.values()]),
+)
+add_mutant(
     "shares the threshold by size if the shares must be equal, and equally if they must be by size",
     "*.layers-equal",
     "*.layers-by-size",

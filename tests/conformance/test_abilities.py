@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from runs import run_rules
 
 from gradclip_adapters.contract import LACKS as KINDS
 from gradclip_adapters.contract import (
@@ -118,8 +119,7 @@ class ClipsByNorm(Adapter):
 
 def check(adapter: Adapter, *rules: str, dtype: str = "float32") -> list[Cell]:
     """Return the cells of some rules."""
-    request = RunRequest("fake", lambda: InProcess(adapter), Selection(rules=rules, dtypes=(dtype,)))
-    return list(run_adapter(request).cells)
+    return list(run_rules(adapter, *rules, dtypes=(dtype,)).cells)
 
 
 def read_verdicts(cells: Sequence[Cell]) -> set[tuple[str, str | None]]:
@@ -309,11 +309,7 @@ def test_unknown_kind_of_unsupported_is_a_mistake() -> None:
 
 
 def test_report_says_what_is_missing() -> None:
-    request = RunRequest(
-        "fake", lambda: InProcess(DeclaresLittle("none_grads")), Selection(rules=("value.n*", "value.e*"))
-    )
-
-    run = run_adapter(request)
+    run = run_rules(DeclaresLittle("none_grads"), "value.n*", "value.e*")
 
     kinds = [cell.lacks for cell in run.cells if cell.status == "unsupported"]
     assert "interface" in kinds

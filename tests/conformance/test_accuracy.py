@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from markdown_it import MarkdownIt
+from runs import run_command
 
 from gradclip_adapters.contract import DTYPES, Array
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.accuracy import measure as accuracy
 from gradclip_conformance.accuracy.page import make_document, write_page
-from gradclip_conformance.cli import gradclip
 from gradclip_conformance.judge.model import TimedOut
 from gradclip_conformance.oracle import bulk as exact_arrays
 from gradclip_conformance.oracle import integers as exact
@@ -183,7 +182,7 @@ def test_timeout_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_command_writes_a_document_a_page_and_a_table(tmp_path: Path) -> None:
     arguments = ["accuracy", "numpy", "--op", "clip_by_norm", "--dtype", "float32", "--largest", "1000"]
-    result = CliRunner().invoke(gradclip, [*arguments, "-o", str(tmp_path / "accuracy")])
+    result = run_command(*arguments, "-o", tmp_path / "accuracy")
 
     assert result.exit_code == 0, result.output
     assert "gradclip_spec.clip_by_norm[inplace=True]: largest errors in ulp" in result.output
@@ -203,7 +202,7 @@ def test_update_keeps_what_was_measured_of_other_adapters(tmp_path: Path) -> Non
     earlier = [{"adapter": name, "framework": name, "version": "1", "rows": []} for name in names]
     output.with_suffix(".json").write_text(json.dumps({"made": "2020-02-02", "frameworks": earlier}), encoding="utf-8")
 
-    result = CliRunner().invoke(gradclip, [*arguments, "-o", str(output), "--update"])
+    result = run_command(*arguments, "-o", output, "--update")
 
     assert result.exit_code == 0, result.output
     made = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))
@@ -229,7 +228,7 @@ def test_update_of_nothing_is_refused(
     (tmp_path / "wrong.json").write_text("{}", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
-    result = CliRunner().invoke(gradclip, ["accuracy", "numpy", *arguments, "--update"])
+    result = run_command("accuracy", "numpy", *arguments, "--update")
 
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
@@ -253,9 +252,7 @@ class Hostile(Adapter):
 
 def test_texts_of_a_framework_are_escaped_in_the_page(tmp_path: Path) -> None:
     (tmp_path / "hostile.py").write_text(HOSTILE, encoding="utf-8")
-    arguments = ["accuracy", str(tmp_path / "hostile.py"), "--largest", "100", "-o", str(tmp_path / "accuracy")]
-
-    result = CliRunner().invoke(gradclip, arguments)
+    result = run_command("accuracy", tmp_path / "hostile.py", "--largest", "100", "-o", tmp_path / "accuracy")
 
     assert result.exit_code == 0, result.output
     markdown, document = ((tmp_path / f"accuracy.{end}").read_text(encoding="utf-8") for end in ("md", "json"))

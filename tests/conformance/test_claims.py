@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from runs import run_command
 
 from gradclip_adapters.contract import EntryPoint
 from gradclip_conformance.cases.catalogue import list_all_cases
-from gradclip_conformance.cli import gradclip
 from gradclip_conformance.judge.claims import select_claims
 from gradclip_conformance.judge.model import Claim
 from gradclip_conformance.known.claims import (
@@ -208,7 +207,7 @@ def test_missing_phrase_and_changed_docstring_are_noticed(claim: Claim, docstrin
 def test_command_exits_with_1_on_drift(claim: Claim, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(COMMAND, "load_claims", lambda adapter: (claim,))
 
-    result = CliRunner().invoke(gradclip, ["expectations", "drift", "numpy"])
+    result = run_command("expectations", "drift", "numpy")
 
     assert result.exit_code == code, result.output
     assert ("As quoted: 1 claim." in result.output) == (code == 0)
@@ -218,7 +217,7 @@ def test_command_says_that_the_framework_is_missing(monkeypatch: pytest.MonkeyPa
     claim = change_claim(docstring="no_such_framework.clip")
     monkeypatch.setattr(COMMAND, "load_claims", lambda adapter: (claim,))
 
-    result = CliRunner().invoke(gradclip, ["expectations", "drift", "lib"])
+    result = run_command("expectations", "drift", "lib")
 
     assert result.exit_code == 3
     assert "no_such_framework" in result.output

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
+from runs import run_command
 
 from gradclip_conformance import cli
 from gradclip_conformance.cases.catalogue import list_all_cases
@@ -33,18 +34,10 @@ PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "torch.jsonl.g
 NARROW = ["--rule", "norm.each-tensor-alone", "--dtype", "float32"]
 
 
-def run(*arguments: str | Path) -> Result:
-    """Run a command in this process. Its hosts still run in separate processes."""
-    result = CliRunner().invoke(gradclip, [str(argument) for argument in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
 def check_once(adapter: str, folder: Path, *options: str) -> tuple[Result, Path]:
     """Return what the check of three cells prints, and its record. One run serves many tests."""
     record = folder / "record.jsonl"
-    return run("check", adapter, *NARROW, *options, "-o", record), record
+    return run_command("check", adapter, *NARROW, *options, "-o", record), record
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +79,7 @@ class TestExitCodes:
         assert "[6.0, 8.0]" in result.stdout
 
     def test_exit_code_is_3_if_no_case_is_chosen(self) -> None:
-        result = run("check", RIGHT, "--rule", "value.bounds", "--format", "json", "--op", "clip_by_norm")
+        result = run_command("check", RIGHT, "--rule", "value.bounds", "--format", "json", "--op", "clip_by_norm")
 
         assert result.exit_code == 3
         assert "nothing was judged, because no chosen case is about" in result.stderr
@@ -98,11 +91,11 @@ class TestExitCodes:
         record = tmp_path / "record.jsonl"
         arguments = ["check", HOSTS / "plain_values.py", "--rule", rule, "-o", record]
 
-        result = run(*arguments)
+        result = run_command(*arguments)
 
         assert result.exit_code == 3
         assert re.search(r"nothing was judged, because each of \d+ cells is unsupported or unspecified", result.stderr)
-        summed = run("summary", record)
+        summed = run_command("summary", record)
         assert summed.exit_code == 3
         assert "no judged cells" in summed.stderr
         assert " As expected." not in summed.stdout
@@ -111,7 +104,7 @@ class TestExitCodes:
         if not sys.platform.startswith("linux"):
             pytest.skip("a limit of memory needs Linux")
 
-        result = run("check", HOSTS / "takes_memory.py", *NARROW, "--memory", "1G")
+        result = run_command("check", HOSTS / "takes_memory.py", *NARROW, "--memory", "1G")
 
         assert result.exit_code == 1
         assert "raised MemoryError" in result.stdout or "ArrayMemoryError" in result.stdout
@@ -134,7 +127,7 @@ class TestExitCodes:
         monkeypatch.chdir(tmp_path)
         narrow = ["--rule", "global-norm.negative-threshold-refused/minus-one/float32", "-o", "record.jsonl"]
 
-        result = run("check", "unloadable:clip", "--op", "global_norm", "--timeout", "1", *narrow)
+        result = run_command("check", "unloadable:clip", "--op", "global_norm", "--timeout", "1", *narrow)
 
         assert result.exit_code == 1, result.output
         (one,) = read_runs("record.jsonl")
@@ -143,18 +136,18 @@ class TestExitCodes:
     @pytest.mark.parametrize("verb", [["expectations", "update"], ["summary"], ["check", "numpy", "-o"]])
     @pytest.mark.parametrize("argument", ["\ud800", "a\0b"])
     def test_argument_with_an_impossible_character_is_refused(self, verb: list[str], argument: str) -> None:
-        result = run(*verb, argument)
+        result = run_command(*verb, argument)
 
         assert result.exit_code == 2
         assert "holds a character that no file name can have" in result.stderr
 
     @pytest.mark.thorough(sample=0)
     def test_exit_code_is_3_for_a_mistake_of_the_adapter(self) -> None:
-        result = run("check", HOSTS / "raises.py", *NARROW)
+        result = run_command("check", HOSTS / "raises.py", *NARROW)
 
         assert result.exit_code == 3
         assert "a fault of the adapter" in result.stdout
-        assert run("smoke", HOSTS / "always_mistaken.py").exit_code == 3
+        assert run_command("smoke", HOSTS / "always_mistaken.py").exit_code == 3
 
     @pytest.mark.parametrize(
         ("arguments", "code", "said"),
@@ -223,7 +216,7 @@ class TestExitCodes:
         ids=lambda value: " ".join(value) if isinstance(value, list) else None,
     )
     def test_error_message_appears_exactly_once(self, arguments: list[str], code: int, said: str) -> None:
-        result = run(*arguments)
+        result = run_command(*arguments)
 
         assert result.exit_code == code, result.output
         assert result.stderr.count(said) == 1
@@ -235,8 +228,8 @@ class TestExitCodes:
     def test_case_on_the_mesh_of_an_engine_is_known(self) -> None:
         case = "global-norm.shards-as-whole/split@shard:shard=2,tensor=3/float32"
 
-        assert "No rule and no case" not in run("check", RIGHT, "--case", case).stderr
-        assert "No rule and no case" in run("check", RIGHT, "--case", case.replace("@shard", "@stage")).stderr
+        assert "No rule and no case" not in run_command("check", RIGHT, "--case", case).stderr
+        assert "No rule and no case" in run_command("check", RIGHT, "--case", case.replace("@shard", "@stage")).stderr
 
     def test_module_in_the_working_directory_does_not_shadow_another(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -244,7 +237,7 @@ class TestExitCodes:
         (tmp_path / "torch.py").write_text("raise RuntimeError", encoding="utf-8")
         monkeypatch.chdir(tmp_path)
 
-        assert run("check", RIGHT, *NARROW).exit_code == 0
+        assert run_command("check", RIGHT, *NARROW).exit_code == 0
 
     @pytest.mark.parametrize(
         "arguments",
@@ -257,7 +250,7 @@ class TestExitCodes:
         ],
     )
     def test_error_of_usage_escapes_control_characters(self, arguments: tuple[str, ...]) -> None:
-        result = CliRunner().invoke(gradclip, arguments, color=True)
+        result = run_command(*arguments, color=True)
 
         assert result.exit_code == 2
         assert "\\x1b[" in result.stderr
@@ -265,10 +258,10 @@ class TestExitCodes:
 
     def test_error_of_usage_is_wrapped_only_for_a_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("shutil.get_terminal_size", lambda fallback=(80, 24): os.terminal_size((60, 24)))
-        whole = run("check", "troch").stderr
+        whole = run_command("check", "troch").stderr
 
         monkeypatch.setattr(cli, "sys", SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True), stdout=sys.stdout))
-        wrapped = run("check", "troch").stderr
+        wrapped = run_command("check", "troch").stderr
 
         assert max(map(len, whole.splitlines())) > 60
         assert max(map(len, wrapped.partition("Error:")[2].splitlines())) <= 60
@@ -278,7 +271,7 @@ class TestExitCodes:
         path = tmp_path / "\x1b[2Jrecord.jsonl"
         path.write_text("{", encoding="utf-8")
 
-        result = CliRunner().invoke(gradclip, ["summary", str(path)], color=True)
+        result = run_command("summary", path, color=True)
 
         assert result.exit_code == 3
         assert "\\x1b[2Jrecord.jsonl" in result.stderr
@@ -297,7 +290,7 @@ class TestTargets:
             (tmp_path / name).write_text(text, encoding="utf-8")
         monkeypatch.chdir(tmp_path)
 
-        result = run("check", target, "--op", "clip_by_value", "--rule", "value.bounds", "--dtype", "float32")
+        result = run_command("check", target, "--op", "clip_by_value", "--rule", "value.bounds", "--dtype", "float32")
 
         assert result.exit_code == 0, result.output
         name = Path(target).name
@@ -309,7 +302,7 @@ class TestTargets:
         record = tmp_path / "record.jsonl"
         narrow = ["--op", "Value", "--rule", "*.zero-threshold", "--dtype", "float16", "--dtype", "float64"]
 
-        result = run("check", "numpy", *narrow, "-o", record)
+        result = run_command("check", "numpy", *narrow, "-o", record)
 
         assert result.exit_code == 0, result.output
         (read,) = read_runs(record)
@@ -317,7 +310,7 @@ class TestTargets:
         assert {cell.dtype for cell in read.cells} == {"float16", "float64"}
 
     def test_python_is_named_for_each_adapter(self) -> None:
-        result = run("check", RIGHT, *NARROW, "--python", f"{RIGHT}={sys.executable}", "--timeout", "1e300")
+        result = run_command("check", RIGHT, *NARROW, "--python", f"{RIGHT}={sys.executable}", "--timeout", "1e300")
 
         assert result.exit_code == 0, result.output
 
@@ -325,7 +318,7 @@ class TestTargets:
     def test_launcher_may_be_any_command(self) -> None:
         command = f"{sys.executable} -m gradclip_adapters.host"
 
-        assert run("check", "numpy", "--rule", "norm.at-threshold", "--command", command).exit_code == 0
+        assert run_command("check", "numpy", "--rule", "norm.at-threshold", "--command", command).exit_code == 0
 
 
 class TestRecords:
@@ -333,7 +326,7 @@ class TestRecords:
     def test_one_file_holds_all_adapters_that_start(self, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
 
-        result = run("check", DEAD, RIGHT, HOSTS / "declines.py", *NARROW, "-o", record)
+        result = run_command("check", DEAD, RIGHT, HOSTS / "declines.py", *NARROW, "-o", record)
 
         assert result.exit_code == 3
         assert [len(one.cells) for one in read_runs(record)] == [3, 3]
@@ -345,12 +338,12 @@ class TestRecords:
         record, other = tmp_path / "record.jsonl", tmp_path / "other.jsonl"
         record.write_text("an earlier run", encoding="utf-8")
 
-        assert run("check", DEAD, *NARROW, "-o", record).exit_code == 3
-        assert run("check", DEAD, *NARROW, "-o", other).exit_code == 3
+        assert run_command("check", DEAD, *NARROW, "-o", record).exit_code == 3
+        assert run_command("check", DEAD, *NARROW, "-o", other).exit_code == 3
         assert record.read_text(encoding="utf-8") == "an earlier run"
         assert not other.exists()
 
-        assert run("check", DEAD, RIGHT, *NARROW, "-o", record).exit_code == 3
+        assert run_command("check", DEAD, RIGHT, *NARROW, "-o", record).exit_code == 3
         assert [len(one.cells) for one in read_runs(record)] == [3]
 
     @pytest.mark.thorough(sample=1)
@@ -358,11 +351,11 @@ class TestRecords:
     def test_folder_gets_a_file_for_each(self, name: str, tmp_path: Path) -> None:
         folder = f"{tmp_path}/{name}"
 
-        result = run("check", RIGHT, HOSTS / "declines.py", *NARROW, "-o", folder)
+        result = run_command("check", RIGHT, HOSTS / "declines.py", *NARROW, "-o", folder)
 
         assert result.exit_code == 0, result.output
         assert sorted(path.name for path in Path(folder).iterdir()) == ["declines.jsonl", "right.jsonl"]
-        assert run("summary", folder).exit_code == 0
+        assert run_command("summary", folder).exit_code == 0
 
     def test_two_records_of_one_name_are_refused_before_anything_runs(self, tmp_path: Path) -> None:
         folder, files = f"{tmp_path}/new/", [tmp_path / name / "clip.py" for name in "ab"]
@@ -370,7 +363,7 @@ class TestRecords:
             file.parent.mkdir()
             file.write_text("Not even Python")
 
-        result = run("check", *files, *NARROW, "-o", folder)
+        result = run_command("check", *files, *NARROW, "-o", folder)
 
         assert result.exit_code == 2
         assert f"{files[0]} and {files[1]} would both be written to clip.jsonl" in result.stderr
@@ -379,14 +372,14 @@ class TestRecords:
     def test_functions_of_one_package_have_separate_records(self, tmp_path: Path) -> None:
         functions = ["no_such.module:clip", "no_such.other:clip"]
 
-        result = run("check", *functions, "--op", "clip_by_norm", *NARROW, "-o", f"{tmp_path}/")
+        result = run_command("check", *functions, "--op", "clip_by_norm", *NARROW, "-o", f"{tmp_path}/")
 
         assert result.exit_code == 3
         assert result.stderr.count("does not start") == 2
 
     def test_accuracy_without_measurements_writes_no_file(self, tmp_path: Path) -> None:
         (tmp_path / "page.md").write_text("good", encoding="utf-8")
-        result = run("accuracy", DEAD, "-o", tmp_path / "page")
+        result = run_command("accuracy", DEAD, "-o", tmp_path / "page")
 
         assert result.exit_code == 3
         assert "Nothing was measured, and nothing is written." in result.stderr
@@ -396,7 +389,7 @@ class TestRecords:
     def test_nothing_is_proposed_from_a_partial_record(self, wrong_text: str, tmp_path: Path) -> None:
         record = tmp_path / "record.jsonl"
         record.write_text(wrong_text, encoding="utf-8")
-        result = run("expectations", "update", record)
+        result = run_command("expectations", "update", record)
 
         assert result.exit_code == 2
         assert "without --rule, --op, --dtype and --quick" in result.stderr
@@ -411,7 +404,7 @@ class TestRecords:
         forged = json.dumps({**json.loads(header), "adapter": adapter})
         record.write_text(f"{forged}\n{rest}", encoding="utf-8")
 
-        result = run("expectations", "update", record, "--write")
+        result = run_command("expectations", "update", record, "--write")
 
         assert result.exit_code == 2
         assert "cannot be recorded" in result.stderr
@@ -435,7 +428,7 @@ class TestRecords:
         found = []
         for jobs in ("1", "2"):
             record = tmp_path / f"{jobs}.jsonl"
-            run("check", "numpy", "--rule", "norm.zero-*", "--rule", "*.at-*", "--jobs", jobs, "-o", record)
+            run_command("check", "numpy", "--rule", "norm.zero-*", "--rule", "*.at-*", "--jobs", jobs, "-o", record)
             (one,) = read_runs(record)
             found.append([(c.subject, c.case, c.status, c.ulp, c.detail) for c in one.cells])
 
@@ -447,7 +440,7 @@ class TestRecords:
         good.write_text(right_text, encoding="utf-8")
         bad.write_text("{}\n", encoding="utf-8")
 
-        result = run("summary", good, bad)
+        result = run_command("summary", good, bad)
 
         assert result.exit_code == 3
         assert "rules kept 1 of 1 tested." in result.stdout
@@ -476,7 +469,7 @@ def test_name_that_is_too_long_for_a_file_shows_no_traceback(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    result = run(*arguments)
+    result = run_command(*arguments)
 
     assert result.exit_code == code, result.output
     assert LONG in result.stderr.replace("\n", "")
@@ -495,7 +488,7 @@ def test_faithful_port_is_as_expected_by_its_own_formula(tmp_path: Path, monkeyp
     (tmp_path / "ported.py").write_text(textwrap.dedent(text), encoding="utf-8")
     narrow = ("--op", "clip_by_global_norm", "--rule", "global-norm.scaled-above/*-four-*", "--dtype", "float32")
 
-    result = run("check", "ported:clip", *narrow, "--formula", "coefficient:1e-3")
+    result = run_command("check", "ported:clip", *narrow, "--formula", "coefficient:1e-3")
 
     assert result.exit_code == 0, result.output
     assert "declared" in result.stdout
@@ -524,19 +517,19 @@ class TestFilesBesideAnAdapter:
         every_rule = [
             f"--rule={rule.id}" for rule in rules.load() if rule.id.startswith("value.") and rule.id not in designed
         ]
-        assert run("check", "./my_adapter.py", *every_rule, "-o", "record.jsonl").exit_code == 1
+        assert run_command("check", "./my_adapter.py", *every_rule, "-o", "record.jsonl").exit_code == 1
         known = folder / "my_adapter.expectations.toml"
         # A shell that redirects output to this file empties it before the command starts.
         known.touch()
-        known.write_text(run("expectations", "update", "record.jsonl").stdout, encoding="utf-8")
+        known.write_text(run_command("expectations", "update", "record.jsonl").stdout, encoding="utf-8")
         assert known.read_text(encoding="utf-8").startswith("# Known failures of ")
 
         # With one spelling of the path, one rule is enough.
         for spelling, chosen in (("my_adapter.py", ["--rule=value.bounds"]), (folder / "my_adapter.py", every_rule)):
-            result = run("check", spelling, *chosen, "-o", "known.jsonl")
+            result = run_command("check", spelling, *chosen, "-o", "known.jsonl")
             assert result.exit_code == 0, result.output
             assert "known;" in result.stdout
-        assert run("expectations", "update", "known.jsonl").exit_code == 0
+        assert run_command("expectations", "update", "known.jsonl").exit_code == 0
 
     @pytest.mark.thorough(sample=0)
     def test_claims_apply_and_documented_cells_show_their_input(self, folder: Path) -> None:
@@ -545,13 +538,13 @@ class TestFilesBesideAnAdapter:
         (folder / "claimed.py").write_text(text, encoding="utf-8")
         (folder / "claimed.claims.toml").write_text(claim, encoding="utf-8")
 
-        result = run("check", "./claimed.py", "--rule", "value.bounds", "-o", "my record.jsonl")
+        result = run_command("check", "./claimed.py", "--rule", "value.bounds", "-o", "my record.jsonl")
 
         assert result.exit_code == 0, result.output
         listed = "gradclip summary --format json 'my record.jsonl'"
         assert listed in result.stdout
-        assert listed in run("summary", "my record.jsonl").stdout
-        cells = json.loads(run(*shlex.split(listed)[1:]).stdout)["cells"]
+        assert listed in run_command("summary", "my record.jsonl").stdout
+        cells = json.loads(run_command(*shlex.split(listed)[1:]).stdout)["cells"]
         documented = [cell for cell in cells if cell["status"] == "documented"]
         assert {cell["quote"] for cell in documented} == {"min raises"}
         assert all(cell["input"]["gradients"] for cell in documented)
@@ -562,7 +555,7 @@ class TestFilesBesideAnAdapter:
         (folder / f"broken_{kind}.py").write_bytes((folder / "my_adapter.py").read_bytes())
         (folder / f"broken_{kind}.{kind}.toml").write_text("[[known", encoding="utf-8")
 
-        result = run("check", f"broken_{kind}.py")
+        result = run_command("check", f"broken_{kind}.py")
 
         assert result.exit_code == 2
         assert f"broken_{kind}.{kind}.toml is not TOML" in " ".join(result.stderr.split())
@@ -571,11 +564,11 @@ class TestFilesBesideAnAdapter:
     def test_nothing_is_proposed_without_the_known_failures_of_the_record(self, folder: Path) -> None:
         entry = 'subjects = ["*"]\nrules = ["value.bounds/*"]\nreason = "r"\nurl = "u"\nchecked = ""'
         (folder / "my_adapter.expectations.toml").write_text(f"[[known]]\n{entry}\n", encoding="utf-8")
-        run("check", "my_adapter.py", "--rule", "value.bounds", "-o", "record.jsonl")
+        run_command("check", "my_adapter.py", "--rule", "value.bounds", "-o", "record.jsonl")
         # A shell that redirects output to this file empties it before the command starts.
         (folder / "my_adapter.expectations.toml").write_text("", encoding="utf-8")
 
-        result = run("expectations", "update", "record.jsonl")
+        result = run_command("expectations", "update", "record.jsonl")
 
         assert result.exit_code == 2
         assert "there are none in my_adapter.expectations.toml" in " ".join(result.stderr.split())
@@ -583,9 +576,9 @@ class TestFilesBesideAnAdapter:
     @pytest.mark.thorough(sample=0)
     def test_plain_function_has_no_known_failures(self, folder: Path) -> None:
         arguments = ["--op", "clip_by_value", "--rule", "value.bounds", "-o", "record.jsonl"]
-        assert run("check", "my_adapter:clip", *arguments).exit_code == 1
+        assert run_command("check", "my_adapter:clip", *arguments).exit_code == 1
 
-        result = run("expectations", "update", "record.jsonl")
+        result = run_command("expectations", "update", "record.jsonl")
 
         assert result.exit_code == 2
         assert "adapter = gradclip_adapters.plain.PlainFunction(fn, OP)" in " ".join(result.stderr.split())
@@ -593,14 +586,14 @@ class TestFilesBesideAnAdapter:
 
 class TestOtherVerbs:
     def test_check_prints_the_same_as_summary(self, wrong: tuple[Result, Path]) -> None:
-        checked, summed = wrong[0], run("summary", wrong[1])
+        checked, summed = wrong[0], run_command("summary", wrong[1])
 
         assert checked.stdout.endswith(summed.stdout)
         assert summed.exit_code == 1
         assert "\x1b" not in summed.stdout
 
     def test_help_names_the_exit_codes_and_every_verb(self) -> None:
-        result = run("--help")
+        result = run_command("--help")
 
         assert result.exit_code == 0
         assert "Exit codes" in result.stdout
@@ -622,7 +615,7 @@ class TestOtherVerbs:
     @pytest.mark.thorough(sample=20)
     @pytest.mark.parametrize("rule", rules.load(), ids=lambda rule: rule.id)
     def test_show_describes_every_rule(self, rule: rules.Rule) -> None:
-        result = run("show", rule.id)
+        result = run_command("show", rule.id)
 
         assert result.exit_code == 0
         assert rule.statement in " ".join(result.stdout.split())
@@ -634,7 +627,7 @@ class TestOtherVerbs:
         kinds = {type(case.expectation): case for case in list_all_cases() if case.dtype == "float32"}
 
         for case in kinds.values():
-            result = run("show", case.id)
+            result = run_command("show", case.id)
             assert result.exit_code == 0, case.id
             assert result.stdout.startswith(case.id)
             assert "\nSource" in result.stdout
@@ -642,7 +635,9 @@ class TestOtherVerbs:
             assert max(map(len, result.stdout.splitlines())) <= 80
 
     def test_show_gives_numbers_in_decimal_and_exactly(self) -> None:
-        readable, exact = run("show", "norm.scaled-above/three-four-five/float16").stdout.split("\nThe call exactly:\n")
+        readable, exact = run_command("show", "norm.scaled-above/three-four-five/float16").stdout.split(
+            "\nThe call exactly:\n"
+        )
         called, expected = readable.split("\nExpected:\n")
         exact_call, exact_expected = map(json.loads, exact.split("\nExpected exactly:\n"))
 
@@ -650,7 +645,7 @@ class TestOtherVerbs:
         assert expected.startswith("[float16[2] [0.6, 0.8]]\n")
         assert exact_call["gradients"][0]["array"]["values"][0] == "0x1.8000000000000p+1"
         assert exact_expected[0]["values"][0] == "0x1.3340000000000p-1"
-        assert "the norm 5.0 (0x1.4" in run("show", "global-norm.returned-norm/above/float32").stdout
+        assert "the norm 5.0 (0x1.4" in run_command("show", "global-norm.returned-norm/above/float32").stdout
 
     @pytest.mark.parametrize(
         ("case", "says"),
@@ -667,13 +662,13 @@ class TestOtherVerbs:
         ],
     )
     def test_show_describes_relations_between_calls(self, case: str, says: str) -> None:
-        result = run("show", case)
+        result = run_command("show", case)
 
         assert says in " ".join(result.stdout.partition("Expected:")[2].split())
 
     @pytest.mark.parametrize("name", ["global-norm", "global_norm", "clip_by_global_norm", "global-norm."])
     def test_rules_takes_an_operation_in_any_spelling(self, name: str) -> None:
-        assert run("rules", name).stdout == run("rules", "global-norm.*").stdout
+        assert run_command("rules", name).stdout == run_command("rules", "global-norm.*").stdout
 
     @pytest.mark.thorough(sample=0)
     def test_repro_of_a_rule_shows_its_first_failing_cell(self, tmp_path: Path) -> None:
@@ -686,25 +681,25 @@ class TestOtherVerbs:
         CliRunner(env=environment).invoke(gradclip, [*arguments, "-o", str(record)])
         first = next(cell.case for cell in read_runs(record)[0].cells if cell.status == "fail")
 
-        of_rule = run("repro", record, first.partition("/")[0])
+        of_rule = run_command("repro", record, first.partition("/")[0])
 
-        assert of_rule.stdout == run("repro", record, first).stdout != ""
-        assert "Did you mean global-norm.scaled-above" in run("repro", record, "global-norm.scaled-abve").stderr
-        assert "as expected" in run("repro", record, "global-norm.empty-list").stderr
+        assert of_rule.stdout == run_command("repro", record, first).stdout != ""
+        assert "Did you mean global-norm.scaled-above" in run_command("repro", record, "global-norm.scaled-abve").stderr
+        assert "as expected" in run_command("repro", record, "global-norm.empty-list").stderr
 
     def test_rules_lists_all_rules_or_a_selection(self) -> None:
-        listed = run("rules").stdout
-        some = run("rules", "value.*").stdout
+        listed = run_command("rules").stdout
+        some = run_command("rules", "value.*").stdout
         assert listed.endswith("Without a case: none. Cases without a rule: none.\n")
 
         assert all(rule.id in listed for rule in rules.load())
-        assert "\n1 rule, " in run("rules", "value.bounds").stdout
-        assert "\n6 rules, " in run("rules", "at-threshold").stdout
+        assert "\n1 rule, " in run_command("rules", "value.bounds").stdout
+        assert "\n6 rules, " in run_command("rules", "at-threshold").stdout
         assert "value.bounds" in some
         assert "norm.at-threshold" not in some
 
     def test_adapters_lists_every_adapter(self) -> None:
-        result = run("adapters")
+        result = run_command("adapters")
 
         assert result.exit_code == 0
         assert {"numpy", "optax", "torch", "paddle", "paddle-fluid", "tensorflow"} <= set(result.stdout.split())
@@ -750,14 +745,14 @@ def test_record_shows_no_folders_of_its_machine(word: str, shown: str) -> None:
 
 
 def test_record_that_is_given_twice_is_refused(right: tuple[Result, Path], tmp_path: Path) -> None:
-    result = run("summary", right[1], shutil.copy(right[1], tmp_path / "copy.jsonl"))
+    result = run_command("summary", right[1], shutil.copy(right[1], tmp_path / "copy.jsonl"))
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert "copy.jsonl is given twice" in " ".join(result.stderr.split())
 
 
 def test_verbose_summary_shows_the_table_of_rules_first(right: tuple[Result, Path]) -> None:
-    brief, verbose = run("summary", right[1]), run("summary", right[1], "--verbose")
+    brief, verbose = run_command("summary", right[1]), run_command("summary", right[1], "--verbose")
 
     assert brief.exit_code == verbose.exit_code == 0, verbose.output
     # Without the hint that names --verbose.
@@ -772,7 +767,7 @@ def test_folder_of_environments_that_is_a_file_stops_the_adapter(
     (tmp_path / "file").touch()
     monkeypatch.setenv("GRADCLIP_VENVS", str(tmp_path / "file"))
 
-    result = run("smoke", "torch", "--venv")
+    result = run_command("smoke", "torch", "--venv")
 
     assert result.exit_code == 3
     assert "torch does not start (no-host)" in result.stderr
@@ -796,7 +791,7 @@ def checked_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with an adapter of one dtype and the record of its whole run."""
     folder = tmp_path_factory.mktemp("adapter")
     (folder / "my_adapter.py").write_text(ADAPTER, encoding="utf-8")
-    result = run("check", folder / "my_adapter.py", "-o", folder / "whole.jsonl")
+    result = run_command("check", folder / "my_adapter.py", "-o", folder / "whole.jsonl")
     assert result.exit_code == 0, result.output
     return folder
 
@@ -808,7 +803,7 @@ def test_file_in_another_folder_is_not_replaced(
     monkeypatch.chdir(tmp_path)
     before = {path: path.read_bytes() for path in checked_folder.iterdir() if path.is_file()}
 
-    result = run("expectations", "update", checked_folder / "whole.jsonl", "--write")
+    result = run_command("expectations", "update", checked_folder / "whole.jsonl", "--write")
 
     assert result.exit_code == 2
     assert "is not in or below the working directory" in " ".join(result.stderr.split())
@@ -822,9 +817,9 @@ def test_file_in_the_working_directory_is_written(checked_folder: Path, monkeypa
 
     # A folder that has the name of the file to write is in the way.
     (checked_folder / f"{path.name}.new").mkdir()
-    refused = run("expectations", "update", "whole.jsonl", "--write")
+    refused = run_command("expectations", "update", "whole.jsonl", "--write")
     (checked_folder / f"{path.name}.new").rmdir()
-    written = run("expectations", "update", "whole.jsonl", "--write")
+    written = run_command("expectations", "update", "whole.jsonl", "--write")
 
     assert (refused.exit_code, written.exit_code) == (3, 0), written.output
     assert "Cannot write the known failures" in refused.stderr
@@ -833,7 +828,7 @@ def test_file_in_the_working_directory_is_written(checked_folder: Path, monkeypa
 
 @pytest.mark.thorough(sample=0)
 def test_difference_runs_an_adapter_that_is_named(checked_folder: Path) -> None:
-    result = run("diff", checked_folder / "my_adapter.py", checked_folder / "whole.jsonl", "--dtype", "float32")
+    result = run_command("diff", checked_folder / "my_adapter.py", checked_folder / "whole.jsonl", "--dtype", "float32")
 
     assert result.exit_code == 0, result.output
     assert "Equal answers in " in result.stdout

@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 from mutants.abilities import Compiles
 from mutants.steps import Array, ByGlobalNorm, ByNorm, ByValue, ClipFunction
+from runs import run_rules
 
-from gradclip_conformance.cases.catalogue import list_all_cases
-from gradclip_conformance.run.in_process import InProcess
-from gradclip_conformance.run.plan import Selection, plan_cells
-from gradclip_conformance.run.runner import run_cell
 from gradclip_reports.records import Cell
 
 
@@ -66,9 +63,9 @@ class Refuses(ByGlobalNorm):
 
 def run_cells(function: ClipFunction) -> list[Cell]:
     """Return the cells of the rule for a function with two forms."""
-    connection = InProcess(Compiles(function, function.operation, ("float16", "float32", "float64"), False))
-    planned = plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=("*.compiled-agrees",)))
-    return [run_cell(connection, cell, 1.0) for cell in planned if cell.case.dtype != "bfloat16"]
+    dtypes = ("float16", "float32", "float64")
+    adapter = Compiles(function, function.operation, dtypes, in_place=False)
+    return list(run_rules(adapter, "*.compiled-agrees", dtypes=dtypes).cells)
 
 
 @pytest.mark.parametrize("function", [OtherRoundingsByNorm, OtherRoundingsByGlobalNorm, LimitsOtherwise, Refuses])

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from mutants.steps import ByGlobalNorm
+from runs import run_command
 
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.cli import gradclip
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import run_cell
@@ -74,7 +73,7 @@ def test_command_line_searches_and_records_the_shrunk_row(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     arguments = ["check", "half_clip:clip", "--op", "clip_by_value", "--deep", "--rows", "20", "--seed", "7"]
 
-    result = CliRunner().invoke(gradclip, [*arguments, "--rule", "value.combinations/*", "-o", "deep.jsonl"])
+    result = run_command(*arguments, "--rule", "value.combinations/*", "-o", "deep.jsonl")
 
     assert result.exit_code == 1, result.output
     assert re.search(r"different failures: [1-9]", result.output), result.output

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import functools
 import json
 import re
 from collections.abc import Callable
@@ -10,19 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from mutants.steps import ByGlobalNorm
+from runs import run_command, run_rules
+from sample_runs import write_record_text
 
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.cli import gradclip
-from gradclip_conformance.run.in_process import InProcess
-from gradclip_conformance.run.plan import Selection
-from gradclip_conformance.run.runner import RunRequest, run_adapter
-from gradclip_reports.writing import write_run
 
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(gradclip, ["diff", *map(str, arguments)])
+run = functools.partial(run_command, "diff")
 
 
 def never_clip(grads: Any, *, clip_norm: float) -> Any:
@@ -41,7 +35,6 @@ def shrink_more(grads: Any, *, clip_norm: float) -> Any:
 def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return the records of a right function, of one that never clips, and of two that multiply by a constant."""
     folder = tmp_path_factory.mktemp("records")
-    selection = Selection(rules=("global-norm.scaled-above", "global-norm.single-tensor"), dtypes=("float32",))
     functions: dict[str, Callable[..., Any]] = {
         "right": ByGlobalNorm(),
         "never": never_clip,
@@ -52,9 +45,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, function in functions.items():
         adapter = PlainFunction(function, "clip_by_global_norm", dtypes=("float32",))
         paths[name] = folder / f"{name}.jsonl"
-        stream = io.StringIO()
-        write_run(stream, run_adapter(RunRequest(name, lambda adapter=adapter: InProcess(adapter), selection)))
-        paths[name].write_text(stream.getvalue(), encoding="utf-8")
+        made = run_rules(adapter, "global-norm.scaled-above", "global-norm.single-tensor", name=name)
+        paths[name].write_text(write_record_text([made]), encoding="utf-8")
     return paths
 
 

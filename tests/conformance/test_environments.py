@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from filelock import FileLock
+from runs import run_command
 
-from gradclip_conformance.cli import gradclip
 from gradclip_conformance.run import environments
 from gradclip_conformance.run.environments import making, recipes, versions
 from gradclip_conformance.run.environments.interpreters import find_interpreter
@@ -97,8 +97,7 @@ def pretend(command: list[str], adapter: str, task: object) -> None:
         record.write_text("library.py,sha256=0,11\nlibrary.pyc,,\n")
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(gradclip, ["env", *arguments])
+run = functools.partial(run_command, "env")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")

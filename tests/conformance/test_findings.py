@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from runs import run_rules
+from sample_runs import write_record_text
 
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance import assert_conforms, check_clipper
 from gradclip_conformance.oracle.formula import Formula
-from gradclip_conformance.run.in_process import InProcess
-from gradclip_conformance.run.plan import Selection
-from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import read_runs
-from gradclip_reports.writing import write_run
 
 #: Rules that are enough to fit a formula, and few enough to be quick.
 RULES = "global-norm.scaled-above"
@@ -127,13 +124,10 @@ def test_invalid_formula_is_refused(text: str) -> None:
 @pytest.mark.thorough(sample=0)
 def test_findings_are_in_the_record_and_name_each_cell_once(tmp_path: Path) -> None:
     adapter = PlainFunction(never_clip, "clip_by_global_norm", dtypes=("float32",))
-    stream = io.StringIO()
-
-    run = run_adapter(RunRequest("x", lambda: InProcess(adapter), Selection(rules=("global-norm.*-above",))))
-    write_run(stream, run)
+    run = run_rules(adapter, "global-norm.*-above", dtypes=("float32",))
 
     path = tmp_path / "record.jsonl"
-    path.write_text(stream.getvalue(), encoding="utf-8")
+    path.write_text(write_record_text([run]), encoding="utf-8")
     (read,) = read_runs(path)
     assert read.findings == run.findings
     named = [pair for one in run.findings for pair in one.pairs]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from named_causes import find_causes, make_adapter
+from runs import find_causes, make_adapter
 
 import gradclip_spec
 from gradclip_adapters.contract import Array

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from named_causes import find_causes, make_adapter, run
+from runs import find_causes, make_adapter, run_rules
 
 import gradclip_spec
 from gradclip_adapters.arrays import refuse_unlisted
@@ -173,7 +173,7 @@ def clip_values(grads: Any, max: float) -> list[Any]:
 def test_rows_that_are_clipped_before_they_are_added(function: Clip, operation: str, name: str) -> None:
     rules = f"{name}.sparse-rows", f"{name}.sparse-duplicate-rows"
 
-    found = run(TakesRows(function, operation), *rules)
+    found = run_rules(TakesRows(function, operation), *rules)
 
     assert {cell.status for cell in found.cells if cell.rule == rules[0]} <= {"pass", "unsupported"}
     assert [(finding.cause, finding.severity) for finding in found.findings] == [("rows-clipped-apart", "wrong")]
@@ -219,7 +219,7 @@ class IgnoresSingle(Adapter):
 
 def test_single_gradient_that_is_ignored_is_not_clipped() -> None:
     # A mean of six squares would be below the threshold, too. But lists are clipped rightly.
-    found = run(IgnoresSingle(), "global-norm.single-tensor", "global-norm.scaled-above")
+    found = run_rules(IgnoresSingle(), "global-norm.single-tensor", "global-norm.scaled-above")
 
     assert [finding.cause for finding in found.findings] == ["not-clipped", "raises"]
     assert set(found.findings[0].rules) == {"global-norm.single-tensor"}

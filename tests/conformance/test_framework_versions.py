@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from runs import run_command
 
 from gradclip_adapters import registry
 from gradclip_conformance.cli import gradclip
@@ -47,10 +47,6 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.BUILT_IN, "library", "library:LibraryAdapter")
     for module in (recipes, versions):
         monkeypatch.setattr(module, "read_recipes", lambda: {"library": LIBRARY, "numpy": environments.Recipe(())})
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(gradclip, [str(argument) for argument in arguments])
 
 
 @pytest.mark.usefixtures("known")
@@ -158,7 +154,7 @@ def test_version_matches_its_beginning(wanted: str, version: str, matches: bool)
     ],
 )
 def test_version_that_is_not_there_is_named(name: str, code: int, said: str) -> None:
-    result = run("check", name)
+    result = run_command("check", name)
 
     assert result.exit_code == code, result.output
     assert said in result.stderr
@@ -167,7 +163,10 @@ def test_version_that_is_not_there_is_named(name: str, code: int, said: str) -> 
 def test_versions_are_listed_and_completed() -> None:
     known_versions = environments.list_versions("chainer")
 
-    assert f"versions: {', '.join(known_versions)} (for example chainer@{known_versions[-1]})" in run("adapters").stdout
+    assert (
+        f"versions: {', '.join(known_versions)} (for example chainer@{known_versions[-1]})"
+        in run_command("adapters").stdout
+    )
     context = click.Context(gradclip)
     offered = [item.value for item in complete_target(context, click.Argument(["adapters"]), "chainer@")]
     assert offered == [f"chainer@{version}" for version in known_versions]
@@ -255,7 +254,9 @@ def test_package_is_installed_without_its_requirements(
 @pytest.mark.thorough(sample=0)
 def test_versions_are_made_checked_and_compared(installable: Path, tmp_path: Path) -> None:
     narrow = ("--rule", "value.bounds", "--dtype", "float32")
-    checked = run("check", "library@1.0", "library@1.5", "library", "--venv", *narrow, "-o", f"{tmp_path}/records/")
+    checked = run_command(
+        "check", "library@1.0", "library@1.5", "library", "--venv", *narrow, "-o", f"{tmp_path}/records/"
+    )
 
     assert checked.exit_code == 1, checked.output
     records = sorted((tmp_path / "records").iterdir())
@@ -267,18 +268,18 @@ def test_versions_are_made_checked_and_compared(installable: Path, tmp_path: Pat
     failing = [{cell.status for cell in one.cells} for one in (old, middle, new)]
     assert failing == [{"fail"}, {"fail"}, {"pass"}]
 
-    listed = run("env", "list").stdout
+    listed = run_command("env", "list").stdout
     found = re.findall("(?m)^(library.*)  .* MB, ready$", listed)
     assert found == ["library", "library@1.0.0", "library@1.5"]
-    compared = run("diff", "library@1.0.0", "library@2", "--venv", "--dtype", "float32")
+    compared = run_command("diff", "library@1.0.0", "library@2", "--venv", "--dtype", "float32")
     assert "1.0.0" in compared.stdout
     assert "2.0.0" in compared.stdout
 
     python = environments.make_environment("library@1")
     assert Path(python).is_relative_to(installable / "library@1.0.0")
-    assert run("smoke", "library@1", "--python", f"library@1={python}").exit_code == 1
-    other = run("smoke", "library@2", "--python", python)
+    assert run_command("smoke", "library@1", "--python", f"library@1={python}").exit_code == 1
+    other = run_command("smoke", "library@2", "--python", python)
     assert other.exit_code == 3
     assert "library@2 does not start (other-version): this Python has Library 1.0.0, not version 2" in other.stderr
 
-    assert run("env", "remove", "library@1.5").exit_code == 0
+    assert run_command("env", "remove", "library@1.5").exit_code == 0

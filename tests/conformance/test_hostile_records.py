@@ -16,15 +16,13 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
+from runs import run_rules
 
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.literals import write_docstring, write_literal
 from gradclip_conformance.repro import source
 from gradclip_conformance.repro.script import NoScript, write_script
-from gradclip_conformance.run.in_process import InProcess
-from gradclip_conformance.run.plan import Selection
-from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import Cell, Header
 
 #: The attack makes a folder, in one expression without a quotation mark, a space or a line break.
@@ -43,7 +41,7 @@ def parts() -> Parts:
         return [np.asarray(grad * 0.75, grad.dtype) for grad in grads]
 
     adapter = PlainFunction(clip, "clip_by_global_norm", name="clip_module:clip")
-    run = run_adapter(RunRequest("clip_module:clip", lambda: InProcess(adapter), Selection(cases=(CASE,))))
+    run = run_rules(adapter, CASE, name="clip_module:clip")
     return run.header, run.cells[0]
 
 
@@ -279,8 +277,7 @@ def test_callable_of_any_kind_has_a_script_that_shows_its_failure(
     monkeypatch.delitem(sys.modules, "callables", raising=False)
     target = f"callables:{name}"
     adapter = resolve(target, "clip_by_global_norm", ["float32"])
-    request = RunRequest(target, lambda: InProcess(adapter), Selection(cases=(CASE,)))
-    run = run_adapter(request)
+    run = run_rules(adapter, CASE, name=target)
     script = write_script(run.header, run.cells[0])
 
     with pytest.raises(AssertionError):

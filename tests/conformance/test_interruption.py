@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from runs import run_command
 
-from gradclip_conformance.cli import gradclip
 from gradclip_conformance.run.record_file import RecordFile
 from gradclip_reports.records import Header, RecordError, Run, make_footer, read_partial, read_runs
 from gradclip_reports.writing import write_line
@@ -190,15 +189,12 @@ def function(tmp_path_factory: pytest.TempPathFactory) -> str:
 def finished(function: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the text of the record of a run without a break."""
     whole = tmp_path_factory.mktemp("finished") / "whole.jsonl"
-    assert CliRunner().invoke(gradclip, ["check", function, *FEW, "-o", str(whole)]).exit_code == 1
+    assert run_command("check", function, *FEW, "-o", whole).exit_code == 1
     return whole.read_text(encoding="utf-8")
 
 
 class TestResume:
     """A run that was cut off goes on, and its record is that of a run without a break, apart from times."""
-
-    def check(self, *arguments: str) -> Result:
-        return CliRunner().invoke(gradclip, ["check", *arguments])
 
     def read_without_times(self, text: str) -> list[dict[str, Any]]:
         return [
@@ -219,7 +215,7 @@ class TestResume:
         journal = "".join([header, *kept, cells[-1][:50]])
         cut.with_name("cut.jsonl.part").write_text(journal, encoding="utf-8")
 
-        result = self.check(*([function] if share else []), *FEW, "--resume", str(cut))
+        result = run_command("check", *([function] if share else []), *FEW, "--resume", str(cut))
 
         assert result.exit_code == 1, result.output
         assert self.read_without_times(cut.read_text(encoding="utf-8")) == self.read_without_times(finished)
@@ -233,8 +229,8 @@ class TestResume:
         journal = tmp_path / "cut.jsonl.part"
         journal.write_text(finished, encoding="utf-8")
 
-        narrower = self.check(function, *FEW[:-1], "--resume", "cut.jsonl")
-        other_seed = self.check(function, *FEW, "--seed", "7", "--resume", "cut.jsonl")
+        narrower = run_command("check", function, *FEW[:-1], "--resume", "cut.jsonl")
+        other_seed = run_command("check", function, *FEW, "--seed", "7", "--resume", "cut.jsonl")
 
         assert (narrower.exit_code, other_seed.exit_code) == (3, 3)
         assert "it was made with other options" in " ".join(narrower.output.split())
@@ -253,7 +249,7 @@ class TestResume:
         self, arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        result = self.check(*arguments)
+        result = run_command("check", *arguments)
 
         assert result.exit_code == 2
         assert says in " ".join(result.output.split())
@@ -262,9 +258,9 @@ class TestResume:
         part = tmp_path / "cut.jsonl.part"
         part.write_text("".join(finished.splitlines(keepends=True)[:10]), encoding="utf-8")
 
-        refused = CliRunner().invoke(gradclip, ["summary", str(part)])
-        shown = CliRunner().invoke(gradclip, ["summary", "--partial", str(part)])
-        site = CliRunner().invoke(gradclip, ["report", "--partial", str(part), "-o", str(tmp_path / "site")])
+        refused = run_command("summary", part)
+        shown = run_command("summary", "--partial", part)
+        site = run_command("report", "--partial", part, "-o", tmp_path / "site")
 
         assert (refused.exit_code, shown.exit_code, site.exit_code) == (3, 3, 0), site.output
         assert "This is a part" in shown.stderr

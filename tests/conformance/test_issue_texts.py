@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import subprocess
@@ -9,9 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from runs import run_command
 
-from gradclip_conformance.cli import gradclip
 from gradclip_reports.records import Run, read_runs
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
@@ -39,7 +39,7 @@ def record(name: str, factor: str) -> Path:
     Path("clips.py").write_text(FUNCTION.format(factor=factor), encoding="utf-8")
     options = ["--op", "clip_by_global_norm", "--dtype", "float32", "--rows", "0", "--rule", "*.scaled-above"]
     options += ["--rule", "*.negative-threshold-refused", "--rule", "*.overflow-of-squares"]
-    done = CliRunner().invoke(gradclip, ["check", "clips:clip", *options, "-o", name])
+    done = run_command("check", "clips:clip", *options, "-o", name)
     assert done.exit_code == 1, done.output
     return Path(name)
 
@@ -60,9 +60,7 @@ def path(checked: str, tmp_path: Path) -> Path:
     return Path("new.jsonl")
 
 
-def call(*arguments: str) -> Result:
-    """Call `gradclip repro`."""
-    return CliRunner().invoke(gradclip, ["repro", *arguments])
+call = functools.partial(run_command, "repro")
 
 
 def run_script(text: str) -> subprocess.CompletedProcess[str]:
@@ -74,7 +72,7 @@ def run_script(text: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.thorough(sample=0)
 def test_text_shows_a_fault_without_the_suite(path: Path) -> None:
 
-    done = call(str(path), "negative-threshold", "--issue")
+    done = call(path, "negative-threshold", "--issue")
 
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("# `clips:clip`: ")
@@ -91,18 +89,18 @@ def test_finding_is_named_by_its_number_or_its_cause(path: Path) -> None:
     (run,) = read_runs(path)
 
     for number, finding in enumerate(run.findings, start=1):
-        by_number = call(str(path), str(number), "--issue")
+        by_number = call(path, number, "--issue")
         assert by_number.exit_code == 0, by_number.output
-        assert by_number.stdout == call(str(path), finding.singles[0].cause, "--issue").stdout
-        assert call(str(path), str(number)).stdout.startswith('"""')
-    assert f"has {len(run.findings)} findings, and no number 9" in call(str(path), "9", "--issue").output
+        assert by_number.stdout == call(path, finding.singles[0].cause, "--issue").stdout
+        assert call(path, number).stdout.startswith('"""')
+    assert f"has {len(run.findings)} findings, and no number 9" in call(path, "9", "--issue").output
 
 
 def test_case_stands_for_its_finding(path: Path) -> None:
     case = "global-norm.negative-threshold-refused/minus-little/float32"
 
-    assert f"as `{case}`" in call(str(path), case, "--issue").stdout
-    refused = call(str(path), "global-norm.scaled-above/three-four-five/float32", "--issue")
+    assert f"as `{case}`" in call(path, case, "--issue").stdout
+    refused = call(path, "global-norm.scaled-above/three-four-five/float32", "--issue")
     assert refused.exit_code == 2
     assert "belongs to no finding: its status is pass" in " ".join(refused.output.split())
 
@@ -115,10 +113,10 @@ def test_text_says_which_versions_give_the_wrong_answer(path: Path) -> None:
         framework = {"name": "clips", "version": version}
         one.write_text("".join([json.dumps({**json.loads(header), "framework": framework}), "\n", *others]), "utf-8")
 
-    text = call(str(new), "negative-threshold", "--issue", "--other", str(old)).stdout
+    text = call(new, "negative-threshold", "--issue", "--other", old).stdout
 
     assert "- versions: since 2.0 (not in 1.0)" in text
-    assert call(str(new), "negative-threshold", "--other", str(old)).exit_code == 2
+    assert call(new, "negative-threshold", "--other", old).exit_code == 2
 
 
 # The texts of these records quote a documentation or name a thread. The large records take ten seconds each.
@@ -133,7 +131,7 @@ def test_texts_of_published_findings(name: str) -> None:
 
     for number in numbers[:3]:
         finding = run.findings[number - 1].singles[0]
-        done = call(str(path), str(number), "--issue")
+        done = call(path, number, "--issue")
         assert done.exit_code == 0, done.output
         assert f"- {run.header.heading}" in done.stdout.replace("\\", "")
         if finding.quote:

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from runs import run_rules
 
 from gradclip_adapters.contract import Call, EntryPoint
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.patterns import matches_any
 from gradclip_conformance.cases.shards import find_case_on, make_cases_on
-from gradclip_conformance.causes.findings import list_asked_rules
-from gradclip_conformance.causes.model import Evidence
 from gradclip_conformance.judge.model import Answer, Description, Died, Raised, TimedOut
 from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.failures import (
@@ -30,11 +29,11 @@ from gradclip_conformance.known.failures import (
 from gradclip_conformance.known.faults import find_faults, find_known_faults
 from gradclip_conformance.known.propose import CannotPropose, propose_known
 from gradclip_conformance.known.scope import holds, is_version_within
-from gradclip_conformance.run.in_process import InProcess, WithoutProcess
+from gradclip_conformance.run.in_process import WithoutProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
-from gradclip_conformance.run.runner import RunRequest, explain_findings, run_adapter, run_cell
+from gradclip_conformance.run.runner import run_cell
 from gradclip_reports.counting import count_rules
-from gradclip_reports.records import Cell, Finding, Run, read_runs
+from gradclip_reports.records import Run, read_runs
 
 OVERFLOW = KnownFailure(
     cause="squares-overflow",
@@ -66,22 +65,16 @@ def forget_the_gradients(grads: Any, *, clip_norm: float) -> list[Any]:
     return [np.cos(g) * np.float32(0.37) for g in grads]
 
 
-def find_cells(
-    function: Callable[..., Any], known: Sequence[KnownFailure], rule: str = RULE
-) -> tuple[list[Cell], list[Finding]]:
-    """Return the cells of a rule in float32, and their findings."""
-    connection = InProcess(PlainFunction(function, "clip_by_global_norm", dtypes=("float32",)))
-    planned = plan_cells(
-        connection.description.subjects, list_all_cases(), Selection(rules=(rule,), dtypes=("float32",))
-    )
-    evidence: list[Evidence] = []
-    cells = [run_cell(connection, one, 1.0, known=known, evidence=evidence) for one in planned]
-    return cells, explain_findings(evidence, list_asked_rules(cells), known)
+def run_known(function: Callable[..., Any], *known: KnownFailure, rule: str = RULE) -> Run:
+    """Return the run of a function with known failures on a rule in float32."""
+    adapter = PlainFunction(function, "clip_by_global_norm", dtypes=("float32",))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gradclip_conformance.run.runner.load_known_of", lambda *about: known)
+        return run_rules(adapter, rule, dtypes=("float32",))
 
 
-def find_statuses(function: Callable[..., Any], known: Sequence[KnownFailure], rule: str = RULE) -> set[str]:
-    cells, _ = find_cells(function, known, rule)
-    return {cell.status for cell in cells} - {"pass", "unsupported", "quality"}
+def find_statuses(function: Callable[..., Any], *known: KnownFailure) -> set[str]:
+    return {cell.status for cell in run_known(function, *known).cells} - {"pass", "unsupported", "quality"}
 
 
 @pytest.mark.parametrize(
@@ -101,18 +94,18 @@ def find_statuses(function: Callable[..., Any], known: Sequence[KnownFailure], r
     ],
 )
 def test_entry_excuses_what_its_cause_reproduces(changes: dict[str, Any], statuses: set[str]) -> None:
-    assert find_statuses(clip, [replace(OVERFLOW, **changes)]) == statuses
+    assert find_statuses(clip, replace(OVERFLOW, **changes)) == statuses
 
 
 def test_answer_with_another_cause_fails() -> None:
-    assert find_statuses(make_nan, [OVERFLOW]) == {"fail"}
-    assert find_statuses(lambda grads, *, clip_norm: [g + 1 for g in grads], [OVERFLOW]) == {"fail"}
+    assert find_statuses(make_nan, OVERFLOW) == {"fail"}
+    assert find_statuses(lambda grads, *, clip_norm: [g + 1 for g in grads], OVERFLOW) == {"fail"}
 
 
 def test_entry_without_a_cause_excuses_what_fails_in_another_way() -> None:
-    assert find_statuses(make_nan, [OVERFLOW, FAILING]) == {"known"}
-    cells, _ = find_cells(clip, [replace(FAILING, reason="Because."), OVERFLOW])
-    assert {cell.detail.partition("Known: ")[2] for cell in cells if cell.status == "known"} == {OVERFLOW.reason}
+    assert find_statuses(make_nan, OVERFLOW, FAILING) == {"known"}
+    run = run_known(clip, replace(FAILING, reason="Because."), OVERFLOW)
+    assert {cell.detail.partition("Known: ")[2] for cell in run.cells if cell.status == "known"} == {OVERFLOW.reason}
 
 
 @pytest.mark.parametrize(
@@ -171,22 +164,22 @@ def test_cells_of_one_entry_are_one_finding_with_its_reason() -> None:
     def refuse(grads: Any, *, clip_norm: float) -> Any:
         raise (TypeError if len(grads) == 1 else OSError)("no kernel")
 
-    cells, findings = find_cells(refuse, [both], "global-norm.scaled-above")
+    run = run_known(refuse, both, rule="global-norm.scaled-above")
 
-    assert {cell.status for cell in cells} == {"known"}
-    (finding,) = findings
+    assert {cell.status for cell in run.cells} == {"known"}
+    (finding,) = run.findings
     assert (finding.reason, finding.url) == ("It refuses.", "none found")
     assert finding.parameters == {"error": "OSError | TypeError", "text": "no kernel"}
-    _, (combined,) = find_cells(refuse, [], "global-norm.scaled-above")
+    (combined,) = run_known(refuse, rule="global-norm.scaled-above").findings
     assert {part.parameters["error"] for part in combined.parts} == {"OSError", "TypeError"}
 
 
 def test_unexplained_failures_of_an_entry_are_a_finding_of_their_own() -> None:
     entry = replace(FAILING, rules=("*/two-tensors/*",))
-    cells, findings = find_cells(forget_the_gradients, [entry])
+    run = run_known(forget_the_gradients, entry)
 
-    assert {cell.status for cell in cells} >= {"fail", "known"}
-    assert [(one.spoils, one.reason) for one in findings] == [(True, None), (False, entry.reason)]
+    assert {cell.status for cell in run.cells} >= {"fail", "known"}
+    assert [(one.spoils, one.reason) for one in run.findings] == [(True, None), (False, entry.reason)]
 
 
 def clip_only_what_overflows(grads: Any, *, clip_norm: float) -> list[Any]:
@@ -197,11 +190,11 @@ def clip_only_what_overflows(grads: Any, *, clip_norm: float) -> list[Any]:
 
 @pytest.mark.thorough(sample=0)
 def test_known_cause_is_named_although_most_failures_are_unexplained() -> None:
-    cells, findings = find_cells(clip_only_what_overflows, [OVERFLOW], "global-norm.*")
+    run = run_known(clip_only_what_overflows, OVERFLOW, rule="global-norm.*")
 
-    known = {cell.case for cell in cells if cell.status == "known"}
-    assert 0 < len(known) < sum(cell.status == "fail" for cell in cells)
-    named = {one.cause: set().union(*one.cells.values()) for one in findings}
+    known = {cell.case for cell in run.cells if cell.status == "known"}
+    assert 0 < len(known) < sum(cell.status == "fail" for cell in run.cells)
+    named = {one.cause: set().union(*one.cells.values()) for one in run.findings}
     assert named["squares-overflow"] == known
 
 
@@ -209,14 +202,14 @@ def find_outdated(run: Run, entry: KnownFailure) -> list[str]:
     return [pattern for pattern, _ in find_known_faults(run, [entry])]
 
 
-def test_entry_without_a_reason_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_known(monkeypatch, replace(OVERFLOW, reason=""))
+def test_entry_without_a_reason_is_counted() -> None:
+    run = run_known(clip, replace(OVERFLOW, reason=""))
 
     assert count_rules([run]).without_reason == 1
 
 
-def test_pattern_that_nothing_shows_is_out_of_date(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_known(monkeypatch, OVERFLOW)
+def test_pattern_that_nothing_shows_is_out_of_date() -> None:
+    run = run_known(clip, OVERFLOW)
     wider = replace(OVERFLOW, subjects=("*", "other.*"))
 
     assert find_outdated(run, OVERFLOW) == []
@@ -235,21 +228,12 @@ def test_pattern_that_nothing_shows_is_out_of_date(monkeypatch: pytest.MonkeyPat
 
 
 def test_other_versions_may_lack_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_known(monkeypatch, OVERFLOW)
+    run = run_known(clip, OVERFLOW)
     gone = (replace(OVERFLOW, subjects=("other.*",)),)
     monkeypatch.setattr("gradclip_conformance.known.faults.load_known", lambda adapter: gone)
 
     assert len(find_faults(run)) == 1
     assert find_faults(run, "0.9") == []
-
-
-def run_known(monkeypatch: pytest.MonkeyPatch, *known: KnownFailure) -> Run:
-    monkeypatch.setattr("gradclip_conformance.run.runner.load_known_of", lambda *about: known)
-    return run_once(PlainFunction(clip, "clip_by_global_norm", dtypes=("float32",)))
-
-
-def run_once(adapter: PlainFunction) -> Run:
-    return run_adapter(RunRequest("x", lambda: InProcess(adapter), Selection(rules=(RULE,))))
 
 
 @dataclass
@@ -305,18 +289,17 @@ def test_known_crash_must_happen_in_a_process_of_its_own(
     assert (cell.status, connection.events) == (status, events)
 
 
-def run_with_file(adapter: PlainFunction, text: str, folder: Path, *rules: str) -> Run:
-    """Run an adapter whose known failures have this text."""
+def run_with_file(function: Callable[..., Any], text: str, folder: Path, *rules: str) -> Run:
+    """Run a function whose known failures have this text."""
+    adapter = PlainFunction(function, "clip_by_global_norm", dtypes=("float32",))
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr("gradclip_conformance.known.failures.EXPECTATIONS", folder)
         (folder / "lib.toml").write_text(text, encoding="utf-8")
-        request = RunRequest("lib", lambda: InProcess(adapter), Selection(rules=rules or (RULE,)))
-        return run_adapter(request)
+        return run_rules(adapter, *(rules or (RULE,)), name="lib")
 
 
 def test_proposal_names_causes_without_a_reason(tmp_path: Path) -> None:
-    adapter = PlainFunction(clip, "clip_by_global_norm", dtypes=("float32",))
-    proposed = propose_known(run_with_file(adapter, "", tmp_path), "")
+    proposed = propose_known(run_with_file(clip, "", tmp_path), "")
 
     (entry,) = read_known(proposed, "lib.toml")
 
@@ -324,20 +307,19 @@ def test_proposal_names_causes_without_a_reason(tmp_path: Path) -> None:
     assert entry.parameters == (("effect", ("zeros",)),)
     # With the proposed entry the failures are known, and the next proposal keeps the file, comments and all.
     text = f"# Known failures of a library.\n\n# The squares.\n\n{proposed.split(chr(10), 2)[2]}"
-    again = run_with_file(adapter, text, tmp_path)
+    again = run_with_file(clip, text, tmp_path)
     assert {cell.status for cell in again.cells} & {"fail", "known"} == {"known"}
     assert propose_known(again, text) == text
 
 
 def test_proposal_has_an_entry_for_each_part_of_a_combined_finding(tmp_path: Path) -> None:
-    adapter = PlainFunction(clip_in_dtype, "clip_by_global_norm", dtypes=("float32",))
     rules = (RULE, "global-norm.underflow-of-squares")
-    text = propose_known(run_with_file(adapter, "", tmp_path, *rules), "")
+    text = propose_known(run_with_file(clip_in_dtype, "", tmp_path, *rules), "")
 
     entries = read_known(text, "lib.toml")
 
     assert {one.cause for one in entries} == {"squares-overflow", "squares-underflow"}
-    again = run_with_file(adapter, text, tmp_path, *rules)
+    again = run_with_file(clip_in_dtype, text, tmp_path, *rules)
     assert {cell.status for cell in again.cells} & {"fail", "known"} == {"known"}
     assert propose_known(again, text) == text
     # Without blank lines between the entries, they are written anew.
@@ -345,14 +327,13 @@ def test_proposal_has_an_entry_for_each_part_of_a_combined_finding(tmp_path: Pat
 
 
 def test_proposal_names_the_rules_or_cases_of_unexplained_failures(tmp_path: Path) -> None:
-    adapter = PlainFunction(forget_the_gradients, "clip_by_global_norm", dtypes=("float32",))
-    run = run_with_file(adapter, "", tmp_path)
+    run = run_with_file(forget_the_gradients, "", tmp_path)
     text = propose_known(run, "")
 
     (entry,) = read_known(text, "lib.toml")
 
     assert (entry.cause, entry.rules) == ("", (RULE,))
-    again = run_with_file(adapter, text, tmp_path)
+    again = run_with_file(forget_the_gradients, text, tmp_path)
     assert {cell.status for cell in again.cells} & {"fail", "known"} == {"known"}
     # If another case of the rule passes, the entry names the cases.
     cells = [replace(cell, status="pass", detail="") if i == 0 else cell for i, cell in enumerate(run.cells)]
@@ -361,10 +342,9 @@ def test_proposal_names_the_rules_or_cases_of_unexplained_failures(tmp_path: Pat
 
 
 def test_proposal_removes_what_no_longer_shows(tmp_path: Path) -> None:
-    adapter = PlainFunction(clip, "clip_by_global_norm", dtypes=("float32",))
     text = "# Known failures.\n\n# Why." + ENTRY.replace('["*"]', '["*", "other.*"]').replace(", eps = 1e-6", "")
     text += ENTRY.replace("squares-overflow", "squares-underflow").replace(", eps = 1e-6", "")
-    proposed = propose_known(run_with_file(adapter, text, tmp_path), text)
+    proposed = propose_known(run_with_file(clip, text, tmp_path), text)
 
     (left,) = read_known(proposed, "lib.toml")
 
@@ -374,7 +354,7 @@ def test_proposal_removes_what_no_longer_shows(tmp_path: Path) -> None:
 
 def test_text_of_a_record_cannot_add_a_line_to_the_proposal() -> None:
     forged = 'lib"\n[[known]]\nsubjects = ["*"]\nrules = ["*"]\nreason = ""\nurl = "u"\nchecked = ""\n#\x1b'
-    run = run_once(PlainFunction(clip, "clip_by_global_norm", dtypes=("float32",)))
+    run = run_known(clip)
     run = rename(replace(run, header=replace(run.header, framework={"name": forged, "version": "2"})), forged)
 
     with pytest.raises(CannotPropose, match="cannot be recorded"):
@@ -463,7 +443,7 @@ def test_only_entries_that_say_so_depend_on_chance() -> None:
 
 @pytest.mark.parametrize("adapter", ["no-such-framework", "../../etc/passwd", "a b\0"])
 def test_record_of_an_unknown_adapter_depends_on_no_chance(adapter: str) -> None:
-    run = run_once(PlainFunction(clip, "clip_by_global_norm", dtypes=("float32",)))
+    run = run_known(clip)
     foreign = replace(run, header=replace(run.header, adapter=adapter))
 
     assert not depends_on_chance(foreign, run.cells[0].pair)

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from mesh_functions import RIGHT, WITH_EPSILON, WRONG, reduce_nowhere, sum_addends_first
+from runs import run_command
 
 from gradclip_adapters.mesh_function import MeshFunction
 from gradclip_conformance import check_clipper
-from gradclip_conformance.cli import gradclip
 from gradclip_conformance.run.in_process import InProcess
 
 MESHES: dict[str, dict[str, int]] = {
@@ -135,14 +134,14 @@ def test_function_in_a_process_of_its_own_and_from_the_shell(tmp_path: Any, monk
     )
     words = ["check", "own_clips.py:clip", "--op", "clip_by_global_norm", "--mesh", "replica=2,shard=2"]
     narrow = ["--rule", "*.shards-as-whole", "--dtype", "float32"]
-    done = CliRunner().invoke(gradclip, [*words, *narrow, "-o", "own.jsonl"])
+    done = run_command(*words, *narrow, "-o", "own.jsonl")
 
     assert done.exit_code == 1, done.output
     case = re.findall(r"global-norm.shards-as-whole/\S+", done.output)[0]
-    shown = CliRunner().invoke(gradclip, ["show", case])
+    shown = run_command("show", case)
     assert shown.exit_code == 0, shown.output
     assert '"mesh": "replica=2,shard=2"' in shown.output
-    written = CliRunner().invoke(gradclip, ["repro", "own.jsonl", case, "-o", "own.py"])
+    written = run_command("repro", "own.jsonl", case, "-o", "own.py")
     assert written.exit_code == 0, written.output
     script = subprocess.run([sys.executable, "own.py"], capture_output=True, text=True, check=False)
     assert "AssertionError: expected:" in script.stderr

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from runs import run_command
 
 from gradclip_adapters import registry
 from gradclip_adapters.contract import FEATURES, OPERATIONS, Array, Call, EntryPoint, FrameworkRaised, Gradient
 from gradclip_conformance.cases.catalogue import list_all_cases
-from gradclip_conformance.cli import gradclip
 from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.failures import load_known
 from gradclip_conformance.run.in_process import InProcess
@@ -37,10 +36,6 @@ def restore_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(gradclip, list(map(str, arguments)))
 
 
 def declare(text: str, ability: str) -> str:
@@ -69,8 +64,8 @@ REFUSED = (("in-place", "clip_per_example"), ("optimizer", "clip_unitwise"))
     [(style, operation) for style in STYLES for operation in OPERATIONS if (style, operation) not in REFUSED],
 )
 def test_written_adapter_passes_smoke_and_lists_every_ability(style: str, operation: str, tmp_path: Path) -> None:
-    written = run("new-adapter", "fresh", "--style", style, "--op", operation, "--folder", tmp_path)
-    result = run("smoke", tmp_path / "fresh.py")
+    written = run_command("new-adapter", "fresh", "--style", style, "--op", operation, "--folder", tmp_path)
+    result = run_command("smoke", tmp_path / "fresh.py")
 
     assert (written.exit_code, result.exit_code) == (0, 0), written.output + result.output
     assert "  pass  " in result.output
@@ -174,7 +169,7 @@ def test_wrong_usage_writes_nothing(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("gradclip_conformance.skeleton.command.write_files", lambda *_: {"x.py": "", "numpy.py": ""})
 
-    result = run("new-adapter", *arguments)
+    result = run_command("new-adapter", *arguments)
 
     assert result.exit_code == 2
     assert message in result.output
@@ -185,7 +180,7 @@ def test_existing_files_are_never_overwritten(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("gradclip_conformance.skeleton.command.write_files", lambda *_: {"x.py": "new", "x.toml": ""})
     (tmp_path / "x.py").write_text("old", encoding="utf-8")
 
-    result = run("new-adapter", "x", "--folder", tmp_path)
+    result = run_command("new-adapter", "x", "--folder", tmp_path)
 
     assert result.exit_code == 2
     assert "x.py exists already. Nothing was written." in result.output

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-
-from gradclip_conformance.cli import gradclip
+from click.testing import Result
+from runs import run_command
 
 HOST = Path(__file__).with_name("hosts") / "right.py"
 
@@ -20,14 +20,12 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the record of a few cases."""
     path = tmp_path_factory.mktemp("records") / "own.jsonl"
     narrow = ["--rule", "norm.each-tensor-alone", "--dtype", "float32", "--op", "clip_by_norm"]
-    result = CliRunner().invoke(gradclip, ["check", str(HOST), *narrow, "-o", str(path)])
+    result = run_command("check", HOST, *narrow, "-o", path)
     assert path.is_file(), result.output
     return path
 
 
-def report(*arguments: object) -> Result:
-    """Run the verb."""
-    return CliRunner().invoke(gradclip, ["report", *map(str, arguments)])
+report = functools.partial(run_command, "report")
 
 
 @pytest.mark.thorough(sample=0)

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from frameworks import ADAPTERS, BACKENDS, MODULES, find_python
+from runs import run_command, run_rules
 
 import gradclip_spec
 from gradclip_adapters.arrays import THRESHOLD_KINDS, lay_out
@@ -37,7 +37,6 @@ from gradclip_conformance.cases.build import make_tensor
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.literals import write_array
 from gradclip_conformance.cases.model import Case
-from gradclip_conformance.cli import gradclip
 from gradclip_conformance.judge.judging import choose_expectation
 from gradclip_conformance.judge.model import Script
 from gradclip_conformance.judge.script_lines import assert_equal, predict_values
@@ -45,9 +44,6 @@ from gradclip_conformance.oracle.predict import predict
 from gradclip_conformance.repro import direct, source
 from gradclip_conformance.repro.script import NoScript, write_script
 from gradclip_conformance.run.host_process import HostProcess, build_host_command
-from gradclip_conformance.run.in_process import InProcess
-from gradclip_conformance.run.plan import Selection
-from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_conformance.sampler.rows import list_all_rows
 from gradclip_reports.records import Cell, Run, read_runs, write_run
 
@@ -192,9 +188,8 @@ def test_script_of_a_passed_cell_succeeds(adapter: str, tmp_path: Path) -> None:
 def check(function: Callable[..., Any], *rules: str, dtype: str = "float32", op: str = "clip_by_global_norm") -> Run:
     """Return the run of a function, which scripts import from `clip_module`."""
     adapter = PlainFunction(function, op, dtypes=(dtype,), name="clip_module:clip")
-    request = RunRequest("clip_module:clip", lambda: InProcess(adapter), Selection(rules=rules))
     with np.errstate(all="ignore"):
-        return run_adapter(request)
+        return run_rules(adapter, *rules, name="clip_module:clip")
 
 
 def run_script(text: str, function: Callable[..., Any]) -> str:
@@ -278,7 +273,7 @@ def test_cell_without_a_script_is_reported(checked: Run, arguments: list[str], s
     with record.open("w", encoding="utf-8") as stream:
         write_run(stream, checked)
 
-    result = CliRunner().invoke(gradclip, ["repro", str(record), *arguments])
+    result = run_command("repro", record, *arguments)
 
     assert result.exit_code == 2
     assert says in " ".join(result.output.split())

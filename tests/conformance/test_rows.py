@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from runs import run_command
 
 from gradclip_adapters.contract import FEATURES, Array, Call, EntryPoint, Gradient, Reply
 from gradclip_adapters.operations import PREFIXES
 from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, decode_recipe, encode_recipe, expand
 from gradclip_adapters.wire import decode_call, decode_reply, encode_call, encode_reply
-from gradclip_conformance.cli import gradclip
 from gradclip_conformance.oracle import distances
 from gradclip_conformance.oracle.arrays import decode
 from gradclip_conformance.oracle.distances import measure, measure_distances, measure_products
@@ -121,7 +120,7 @@ def test_ids_name_their_rows() -> None:
 def test_row_is_shown_with_its_call_and_all_that_is_judged() -> None:
     row = next(row for row in list_all_rows() if row.levels["size"] == "s2" and row.operation == "clip_by_norm")
 
-    shown = CliRunner().invoke(gradclip, ["show", row.id])
+    shown = run_command("show", row.id)
 
     assert shown.exit_code == 0, shown.output
     text = " ".join(shown.stdout.split())

@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from runs import run_command
 
 from gradclip_adapters.client import Client
 from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Unsupported
-from gradclip_conformance.cli import gradclip
 from gradclip_conformance.run.host_process import build_host_command
 from gradclip_conformance.skeleton.files import write_files
 
@@ -33,10 +32,6 @@ WRONG = {
     ),
     "global-norm.overflow-of-squares/three-four-five/float32": (MARK, "    raise ValueError('cannot')\n"),
 }
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(gradclip, list(map(str, arguments)))
 
 
 @pytest.fixture
@@ -72,9 +67,9 @@ def test_script_fails_only_with_the_wrong_adapter(case: str, through: str, adapt
     text = adapter.read_text(encoding="utf-8")
     adapter.write_text(text.replace(*WRONG[case]), encoding="utf-8")
     record, script = tmp_path / "mine.jsonl", tmp_path / "script.py"
-    run("check", adapter, "--rule", case, "-o", record)
+    run_command("check", adapter, "--rule", case, "-o", record)
     command = ["--command", shlex.join(build_host_command())] if through == "command" else []
-    written = run("repro", record, case, "-o", script, *command)
+    written = run_command("repro", record, case, "-o", script, *command)
     assert written.exit_code == 0, written.output
 
     def execute() -> subprocess.CompletedProcess[str]:
@@ -94,13 +89,13 @@ def test_script_fails_only_with_the_wrong_adapter(case: str, through: str, adapt
 def test_adapter_that_is_not_here_needs_a_command(tmp_path: Path, adapter: Path) -> None:
     record = tmp_path / "mine.jsonl"
     case = "global-norm.scaled-above/three-four-five/float32"
-    run("check", adapter, "--rule", case, "-o", record)
+    run_command("check", adapter, "--rule", case, "-o", record)
     record.write_text(record.read_text(encoding="utf-8").replace(f'"{adapter}"', '"elsewhere"'), encoding="utf-8")
 
-    assert "Name the command that starts its host with --command." in run("repro", record, case).output
+    assert "Name the command that starts its host with --command." in run_command("repro", record, case).output
     assert (
         'Client(["ssh", "gpu1", "host", "elsewhere"])'
-        in run("repro", record, case, "--command", "ssh gpu1 host").stdout
+        in run_command("repro", record, case, "--command", "ssh gpu1 host").stdout
     )
 
 

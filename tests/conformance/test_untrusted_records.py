@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Callable
@@ -10,15 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from runs import run_command, run_rules
+from sample_runs import write_record_text
 
 from gradclip_adapters.plain import PlainFunction
-from gradclip_conformance.cli import gradclip
-from gradclip_conformance.run.in_process import InProcess
-from gradclip_conformance.run.plan import Selection
-from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.render import FORMATS
-from gradclip_reports.writing import write_run
 
 Lines = list[dict[str, Any]]
 
@@ -47,10 +43,7 @@ def record() -> str:
         return [(grad * 0.5).astype(grad.dtype) for grad in grads]
 
     adapter = PlainFunction(clip, "clip_by_norm", dtypes=("float32",), name="clips.py:clip")
-    stream = io.StringIO()
-    request = RunRequest("clips.py:clip", lambda: InProcess(adapter), Selection(rules=("norm.at-*",)))
-    write_run(stream, run_adapter(request))
-    return stream.getvalue()
+    return write_record_text([run_rules(adapter, "norm.at-*", name="clips.py:clip")])
 
 
 @pytest.fixture
@@ -63,8 +56,7 @@ def lines(record: str) -> Lines:
 
 def run(verb: list[str], path: Path) -> Result:
     """Run a verb on a record, and require that it ends without a traceback and without a control character."""
-    result = CliRunner().invoke(gradclip, [word.format(path, CASE, path.parent / "site") for word in verb], color=True)
-    assert isinstance(result.exception, SystemExit | None), result.exception
+    result = run_command(*(word.format(path, CASE, path.parent / "site") for word in verb), color=True)
     assert "Traceback" not in result.output
     for text in (result.stdout, result.stderr):
         assert [character for character in text if not character.isprintable() and character != "\n"] == []

@@ -21,6 +21,11 @@ def make_subject(operation: str = "clip_by_global_norm", *features: str, **membe
     return EntryPoint("library.clip", operation, ("float16", "bfloat16", "float32", "float64"), features, **members)
 
 
+def find_status(case: str | Case, *answers: Answer | Sequence[Any], **options: Any) -> str:
+    """Return the status of the verdict on answers to a case, as `judge_answers` takes them."""
+    return judge_answers(case, *answers, **options).status
+
+
 def judge_answers(
     case: str | Case, *answers: Answer | Sequence[Any], norm: float | None = None, **context: Any
 ) -> Verdict:

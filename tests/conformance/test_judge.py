@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hand_made import CASES, judge_answers, make_subject
+from hand_made import find_status, judge_answers, make_subject
 
 from gradclip_adapters.contract import Array, Reply
 from gradclip_conformance.cases.build import make_case, make_tensor
@@ -19,8 +19,6 @@ from gradclip_conformance.judge.model import (
     Answer,
     Claim,
     Died,
-    Mistaken,
-    NotSupported,
     Raised,
     Replied,
     TimedOut,
@@ -58,51 +56,16 @@ def build_case(
     return make_case(rule, "hand-made", dtype, gradients, options, expectation)
 
 
+def build_mixed_case(first: Sequence[float], second: Sequence[float], rule: str = "global-norm.mixed-dtypes") -> Case:
+    """Return a case of a float16 and a float64 gradient."""
+    gradients = [make_tensor(first, "float16"), make_tensor(second, "float64")]
+    return make_case(rule, "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values"))
+
+
 TRIANGLE = [3.0, 4.0]
 
 
 class TestValues:
-    def test_exact_result_passes(self) -> None:
-        found = judge_answers(build_case(expect("values"), TRIANGLE, clip_norm=2.5), [make_array([1.5, 2.0])])
-
-        assert (found.status, found.ulp) == ("pass", 0.0)
-
-    @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-    @pytest.mark.parametrize("order", ["coefficient", "product", "quotient"])
-    def test_clip_in_the_dtype_itself_with_a_rounded_norm_passes(self, dtype: str, order: str) -> None:
-        generator = np.random.default_rng(5)
-        for _ in range(50):
-            values = generator.standard_normal(23).astype(dtype)
-            threshold = np.dtype(dtype).type(0.7)
-            exact = math.sqrt(math.fsum(float(x) ** 2 for x in values))
-            norm = np.dtype(dtype).type(exact)
-            result = {
-                "coefficient": lambda v=values, n=norm, c=threshold: v * (c / n),
-                "product": lambda v=values, n=norm, c=threshold: v * c / n,
-                "quotient": lambda v=values, n=norm, c=threshold: v / n * c,
-            }[order]()
-            asked = build_case(
-                expect("values", wide=True), [float(x) for x in values], dtype=dtype, clip_norm=float(threshold)
-            )
-
-            assert judge_answers(asked, [Array.of(result)]).status == "pass"
-
-    def test_naive_sum_in_half_precision_is_quality_at_most(self) -> None:
-        values = np.random.default_rng(6).standard_normal(200).astype(np.float16)
-        total = np.float16(0)
-        for value in values:
-            total = np.float16(total + value * value)
-        result = values * (np.float16(1) / np.sqrt(total))
-        asked = build_case(expect("values"), [float(x) for x in values], dtype="float16", clip_norm=1.0)
-
-        assert judge_answers(asked, [Array.of(result)]).status in ("pass", "quality")
-        assert (
-            judge_answers(
-                replace(asked, expectation=expect("values", wide=True)), [Array.of(result * np.float16(1.03))]
-            ).status
-            == "fail"
-        )
-
     def test_near_the_threshold_either_branch_passes(self) -> None:
         values = [1.0, 2.0, 4.0, 0.1015625]
         norm = float(np.float32(math.sqrt(math.fsum(x * x for x in values))))
@@ -110,15 +73,15 @@ class TestValues:
         for threshold in (norm, next_up(norm, "float32"), next_down(norm, "float32")):
             asked = build_case(expect("values"), values, clip_norm=threshold)
 
-            assert judge_answers(asked, [make_array(values)]).status == "pass"
-            assert judge_answers(asked, [Array.of(scaled)]).status == "pass"
+            assert find_status(asked, [make_array(values)]) == "pass"
+            assert find_status(asked, [Array.of(scaled)]) == "pass"
 
     @pytest.mark.parametrize("threshold", [5.0, next_up(5.0, "float32")])
     def test_at_an_exact_norm_only_one_branch_passes(self, threshold: float) -> None:
         asked = build_case(expect("values"), TRIANGLE, clip_norm=threshold)
 
-        assert judge_answers(asked, [make_array(TRIANGLE)]).status == "pass"
-        assert judge_answers(asked, [make_array([next_down(3.0, "float32"), 4.0])]).status == "fail"
+        assert find_status(asked, [make_array(TRIANGLE)]) == "pass"
+        assert find_status(asked, [make_array([next_down(3.0, "float32"), 4.0])]) == "fail"
 
     def test_norm_that_needs_rounded_squares_is_not_exact(self) -> None:
         # The norm, 5 times the scale, is representable. The square of the norm is not representable.
@@ -133,21 +96,15 @@ class TestValues:
         assert predict(build_case(expect("values"), [1.0, 1.0, 1.0, 1.0], clip_norm=2.0)).near == (False,)
 
     def test_coarse_coefficient_for_mixed_dtypes_is_quality(self) -> None:
-        gradients = [make_tensor([1.0, 0.5], "float16"), make_tensor([2.0, 1.0], "float64")]
-        asked = make_case(
-            "global-norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
-        )
+        asked = build_mixed_case([1.0, 0.5], [2.0, 1.0])
         coefficient = np.float16(1 / 2.5)
         results = [np.array([1.0, 0.5], dtype=np.float16) * coefficient, np.array([2.0, 1.0]) * float(coefficient)]
 
-        assert judge_answers(asked, [Array.of(result) for result in results]).status == "quality"
-        assert judge_answers(asked, [Array.of(results[0]), make_array([2.0, 1.0], "float64")]).status == "fail"
+        assert find_status(asked, [Array.of(result) for result in results]) == "quality"
+        assert find_status(asked, [Array.of(results[0]), make_array([2.0, 1.0], "float64")]) == "fail"
 
     def test_coarse_coefficient_does_not_excuse_a_clip_by_own_norm(self) -> None:
-        gradients = [make_tensor([3.0, 4.0], "float16"), make_tensor([2.0, 1.0], "float64")]
-        asked = make_case(
-            "norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
-        )
+        asked = build_mixed_case([3.0, 4.0], [2.0, 1.0], "norm.mixed-dtypes")
         coefficient = float(np.float16(1 / math.sqrt(5)))
 
         found = judge_answers(
@@ -156,10 +113,7 @@ class TestValues:
         assert (found.status, "gradient 1" in found.detail) == ("fail", True)
 
     def test_worst_status_counts_before_the_most_ulp(self) -> None:
-        gradients = [make_tensor([1.0, 0.5], "float16"), make_tensor([2.0, 1.0], "float64")]
-        asked = make_case(
-            "global-norm.mixed-dtypes", "hand-made", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
-        )
+        asked = build_mixed_case([1.0, 0.5], [2.0, 1.0])
         coefficient = float(np.float16(1 / 2.5))
         # The float64 gradient is off by many ulp, which float16 excuses. Nothing excuses the few ulp of the float16
         # gradient.
@@ -176,8 +130,8 @@ class TestValues:
     def test_same_result_of_two_gradients_is_measured_twice(self) -> None:
         asked = build_case(expect("values"), TRIANGLE, [6.0, 8.0], rule="norm.scaled-above", clip_norm=20.0)
 
-        assert judge_answers(asked, [make_array(TRIANGLE), make_array([6.0, 8.0])]).status == "pass"
-        assert judge_answers(asked, [make_array(TRIANGLE), make_array(TRIANGLE)]).status == "fail"
+        assert find_status(asked, [make_array(TRIANGLE), make_array([6.0, 8.0])]) == "pass"
+        assert find_status(asked, [make_array(TRIANGLE), make_array(TRIANGLE)]) == "fail"
 
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
     def test_status_changes_at_the_budget_and_at_the_bound(self, dtype: str) -> None:
@@ -185,7 +139,7 @@ class TestValues:
         (errors,) = predict(asked).errors
         ulp = 2.0 ** (1 - FORMATS[dtype].precision)
         statuses = [
-            judge_answers(asked, [make_array([1.5, 2.0 + 2 * math.floor(ulps) * ulp], dtype)]).status
+            find_status(asked, [make_array([1.5, 2.0 + 2 * math.floor(ulps) * ulp], dtype)])
             for ulps in (errors.clip_budget, errors.clip_budget + 1, errors.clip_bound, errors.clip_bound + 1)
         ]
 
@@ -197,17 +151,6 @@ class TestValues:
         )
 
         assert (found.status, found.breaks) == ("fail", "global-norm.dtype-kept")
-
-    @pytest.mark.parametrize("bad", [nan, inf, -inf])
-    def test_nonfinite_result_fails(self, bad: float) -> None:
-        found = judge_answers(build_case(expect("values"), TRIANGLE, clip_norm=2.5), [make_array([1.5, bad])])
-
-        assert (found.status, found.ulp) == ("fail", inf)
-
-    def test_error_where_a_result_is_due_fails(self) -> None:
-        found = judge_answers(build_case(expect("values"), TRIANGLE, clip_norm=2.5), Raised("ValueError", "no"))
-
-        assert (found.status, found.behaviour) == ("fail", "raises:ValueError")
 
     @pytest.mark.parametrize(
         ("result", "status"),
@@ -227,30 +170,13 @@ class TestValues:
         given = [3.0, -4.0]
         asked = build_case(expect("values", leaves_range=True), given, clip_norm=2.5)
 
-        assert judge_answers(asked, [make_array(result or given)]).status == status
+        assert find_status(asked, [make_array(result or given)]) == status
 
     @pytest.mark.parametrize(("size", "status"), [(2.0**14, "fail"), (65504.0, "quality")])
     def test_error_about_a_norm_that_leaves_the_range_is_quality(self, size: float, status: str) -> None:
         asked = build_case(expect("values", leaves_range=True), [size] * 2, dtype="float16", clip_norm=2.0**-11)
 
-        assert judge_answers(asked, Raised("FloatingPointError", "")).status == status
-
-    @pytest.mark.thorough(sample=3)
-    @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-    @pytest.mark.parametrize("operation", ["norm", "global-norm"])
-    def test_identity_zeros_and_nan_fail_for_large_tensors(self, operation: str, dtype: str) -> None:
-        asked = CASES[f"{operation}.large-tensor-accuracy/scattered/{dtype}"]
-        (given,) = (gradient.array for gradient in asked.gradients)
-        assert given is not None
-        zeros, nans = (Array(dtype, given.shape, encode([each], dtype) * given.shape[0]) for each in (0.0, nan))
-
-        assert [judge_answers(asked, [each]).status for each in (given, zeros, nans)] == ["fail"] * 3
-
-    def test_learning_rate_of_an_optimizer_counts(self) -> None:
-        asked = build_case(expect("values"), TRIANGLE, clip_norm=2.5, learning_rate=0.25)
-
-        assert judge_answers(asked, [make_array([0.375, 0.5])]).status == "pass"
-        assert judge_answers(asked, [make_array([1.5, 2.0])]).status == "fail"
+        assert find_status(asked, Raised("FloatingPointError", "")) == status
 
 
 class TestClipByValue:
@@ -271,22 +197,19 @@ class TestClipByValue:
     def test_infinite_bound_limits_nothing(self, low: float, high: float, expected: list[float]) -> None:
         asked = self.build_bounded_case(3.0, -3.0, 0.5, inf, -inf, nan, min=low, max=high)
 
-        assert judge_answers(asked, [make_array(expected)]).status == "pass"
-        assert judge_answers(asked, [make_array([*expected[:3], 2.0**100, *expected[4:]])]).status == "fail"
+        assert find_status(asked, [make_array(expected)]) == "pass"
+        assert find_status(asked, [make_array([*expected[:3], 2.0**100, *expected[4:]])]) == "fail"
 
     def test_sign_of_a_zero_inside_must_stay(self) -> None:
         asked = self.build_bounded_case(-0.0, 2.0, max=1.0)
 
-        assert judge_answers(asked, [make_array([-0.0, 1.0])]).status == "pass"
-        assert judge_answers(asked, [make_array([0.0, 1.0])]).status == "fail"
+        assert find_status(asked, [make_array([-0.0, 1.0])]) == "pass"
+        assert find_status(asked, [make_array([0.0, 1.0])]) == "fail"
         through = make_subject("clip_by_value", "optimizer")
-        assert judge_answers(asked, [make_array([0.0, 1.0])], subject=through).status == "pass"
+        assert find_status(asked, [make_array([0.0, 1.0])], subject=through) == "pass"
 
     def test_sign_of_a_zero_at_a_bound_is_free(self) -> None:
-        assert (
-            judge_answers(self.build_bounded_case(-0.0, 2.0, min=0.0, max=1.0), [make_array([0.0, 1.0])]).status
-            == "pass"
-        )
+        assert find_status(self.build_bounded_case(-0.0, 2.0, min=0.0, max=1.0), [make_array([0.0, 1.0])]) == "pass"
 
     def test_one_ulp_off_fails(self) -> None:
         found = judge_answers(self.build_bounded_case(3.0, max=1.0), [make_array([next_down(1.0, "float32")])])
@@ -301,10 +224,10 @@ class TestSubnormals:
         asked = build_case(expect("values", wide=True), [48 * self.unit, -64 * self.unit], clip_norm=40 * self.unit)
         flushed = [make_array([0.0, 0.0])]
 
-        assert judge_answers(asked, flushed).status == "fail"
+        assert find_status(asked, flushed) == "fail"
         declared = make_subject("clip_by_global_norm", "flushes_subnormals")
-        assert judge_answers(asked, flushed, subject=declared).status == "pass"
-        assert judge_answers(asked, [make_array([1.0, 0.0])], subject=declared).status == "fail"
+        assert find_status(asked, flushed, subject=declared) == "pass"
+        assert find_status(asked, [make_array([1.0, 0.0])], subject=declared) == "fail"
 
     def test_smallest_normal_number_must_not_be_flushed(self) -> None:
         normal = 2.0**-126
@@ -312,16 +235,16 @@ class TestSubnormals:
         declared = make_subject("clip_by_global_norm", "flushes_subnormals")
 
         results = ([0.75 * normal, normal], [0.0, normal], [0.0, 0.0], [normal, normal])
-        found = [judge_answers(asked, [make_array(result)], subject=declared).status for result in results]
+        found = [find_status(asked, [make_array(result)], subject=declared) for result in results]
         assert found == ["pass", "pass", "fail", "fail"]
 
     def test_untouched_gradients_may_lose_subnormals_only(self) -> None:
         asked = build_case(expect("untouched", indices=(0,)), [3.0, self.unit], clip_norm=8.0)
         declared = make_subject("clip_by_global_norm", "flushes_subnormals")
 
-        assert judge_answers(asked, [make_array([3.0, 0.0])]).status == "fail"
-        assert judge_answers(asked, [make_array([3.0, 0.0])], subject=declared).status == "pass"
-        assert judge_answers(asked, [make_array([0.0, self.unit])], subject=declared).status == "fail"
+        assert find_status(asked, [make_array([3.0, 0.0])]) == "fail"
+        assert find_status(asked, [make_array([3.0, 0.0])], subject=declared) == "pass"
+        assert find_status(asked, [make_array([0.0, self.unit])], subject=declared) == "fail"
 
 
 class TestReturnedNorm:
@@ -330,7 +253,7 @@ class TestReturnedNorm:
         # Under this threshold, the gradients themselves are the right results.
         asked = build_case(expect("returned-norm"), *tensors, dtype=dtype, clip_norm=inf)
         gradients = tuple(gradient.array for gradient in asked.gradients)
-        return judge_answers(asked, Replied(Reply(gradients, norm))).status
+        return find_status(asked, Replied(Reply(gradients, norm)))
 
     def test_dtypes_as_wide_as_the_gradients_pass(self) -> None:
         for dtype in ("float32", "float64"):
@@ -369,7 +292,7 @@ class TestReturnedNorm:
         def judge_error(*values: float, features: Sequence[str] = ()) -> str:
             asked = build_case(expect("returned-norm"), values, dtype="float16", clip_norm=1.0)
             about = make_subject("clip_by_global_norm", *features)
-            return judge_answers(asked, Raised("FloatingPointError", ""), subject=about).status
+            return find_status(asked, Raised("FloatingPointError", ""), subject=about)
 
         assert [judge_error(nan), judge_error(inf, 1.0), judge_error(60000.0, 60000.0)] == ["pass"] * 3
         assert [judge_error(3.0, 4.0), judge_error(0.0), judge_error(60000.0, 20000.0), judge_error(65504.0)] == [
@@ -384,30 +307,30 @@ class TestUntouched:
         scaled = build_case(expect("values"), TRIANGLE, clip_norm=1.0)
 
         assert "Element 1 of gradient 0 is NaN or infinite" in judge_answers(scaled, [make_array([0.75, nan])]).detail
-        assert judge_answers(asked, [make_array([0.5, nan])]).status == "fail"
+        assert find_status(asked, [make_array([0.5, nan])]) == "fail"
 
     def test_untouched_means_bit_for_bit(self) -> None:
         asked = build_case(expect("untouched", indices=(0,)), [0.0, 1.0], clip_norm=8.0)
 
-        assert judge_answers(asked, [make_array([0.0, 1.0])]).status == "pass"
-        assert judge_answers(asked, [make_array([-0.0, 1.0])]).status == "fail"
+        assert find_status(asked, [make_array([0.0, 1.0])]) == "pass"
+        assert find_status(asked, [make_array([-0.0, 1.0])]) == "fail"
         through = make_subject("clip_by_global_norm", "optimizer")
-        assert judge_answers(asked, [make_array([-0.0, 1.0])], subject=through).status == "pass"
-        assert judge_answers(asked, [make_array([0.0, next_up(1.0, "float32")])], subject=through).status == "fail"
+        assert find_status(asked, [make_array([-0.0, 1.0])], subject=through) == "pass"
+        assert find_status(asked, [make_array([0.0, next_up(1.0, "float32")])], subject=through) == "fail"
 
     def test_nan_bits_are_lost_through_an_optimizer(self) -> None:
         asked = build_case(expect("untouched", indices=(1,)), TRIANGLE, [nan], excluded=(1,), clip_norm=1.0)
         other_nan = Array("float32", (1,), (0xFFC00001).to_bytes(4, "little"))
         through = make_subject("clip_by_global_norm", "optimizer", "excludes")
 
-        assert judge_answers(asked, [round_array([0.6, 0.8]), other_nan]).status == "fail"
-        assert judge_answers(asked, [round_array([0.6, 0.8]), other_nan], subject=through).status == "pass"
+        assert find_status(asked, [round_array([0.6, 0.8]), other_nan]) == "fail"
+        assert find_status(asked, [round_array([0.6, 0.8]), other_nan], subject=through) == "pass"
 
     def test_same_bits_of_another_dtype_are_not_the_same(self) -> None:
         asked = build_case(expect("untouched", indices=(0,)), [1.0], dtype="float16", clip_norm=8.0)
 
-        assert judge_answers(asked, [make_array([1.0], "float16")]).status == "pass"
-        assert judge_answers(asked, [Array("bfloat16", (1,), make_array([1.0], "float16").data)]).status == "fail"
+        assert find_status(asked, [make_array([1.0], "float16")]) == "pass"
+        assert find_status(asked, [Array("bfloat16", (1,), make_array([1.0], "float16").data)]) == "fail"
 
 
 class TestForm:
@@ -436,9 +359,9 @@ class TestForm:
             "global-norm.sparse-rows", "hand-made", "float32", [sparse], {"clip_norm": 2.5}, expect("values")
         )
 
-        assert judge_answers(asked, [make_array([1.5, 2.0], shape=(2, 1))]).status == "pass"
-        assert judge_answers(asked, [make_array([1.5, 0.0, 2.0, 0.0], shape=(4, 1))]).status == "pass"
-        assert judge_answers(asked, [make_array([1.5, 0.0, 2.0, 1.0], shape=(4, 1))]).status == "fail"
+        assert find_status(asked, [make_array([1.5, 2.0], shape=(2, 1))]) == "pass"
+        assert find_status(asked, [make_array([1.5, 0.0, 2.0, 0.0], shape=(4, 1))]) == "pass"
+        assert find_status(asked, [make_array([1.5, 0.0, 2.0, 1.0], shape=(4, 1))]) == "fail"
 
 
 class TestNotSilent:
@@ -456,18 +379,18 @@ class TestNotSilent:
         ],
     )
     def test_nonfinite_norm_must_show_in_the_answer(self, answer: Any, status: str) -> None:
-        assert judge_answers(self.asked, answer).status == status
+        assert find_status(self.asked, answer) == status
 
     def test_error_fails_if_there_is_an_option_for_it(self) -> None:
         about = make_subject("clip_by_global_norm", "error_if_nonfinite")
 
-        assert judge_answers(self.asked, Raised("RuntimeError", "not finite"), subject=about).status == "fail"
+        assert find_status(self.asked, Raised("RuntimeError", "not finite"), subject=about) == "fail"
 
     def test_nan_in_one_gradient_does_not_affect_the_norm_of_another(self) -> None:
         asked = build_case(expect("not-silent"), [nan], TRIANGLE, rule="norm.nan-not-silent", clip_norm=2.5)
 
-        assert judge_answers(asked, [make_array([nan]), make_array([1.5, 2.0])]).status == "pass"
-        assert judge_answers(asked, [make_array([nan]), make_array([nan, nan])]).status == "fail"
+        assert find_status(asked, [make_array([nan]), make_array([1.5, 2.0])]) == "pass"
+        assert find_status(asked, [make_array([nan]), make_array([nan, nan])]) == "fail"
 
 
 class TestEffects:
@@ -480,22 +403,19 @@ class TestEffects:
         kept = build_case(expect("inputs-kept"), TRIANGLE, clip_norm=2.5)
         written = build_case(expect("inputs-written"), TRIANGLE, clip_norm=2.5)
 
-        assert judge_answers(kept, self.make_reply(after, before)).status == "pass"
-        assert judge_answers(kept, self.make_reply(after, after)).status == "fail"
-        assert judge_answers(kept, self.make_reply(after, None)).status == "unsupported"
-        assert judge_answers(written, self.make_reply(after, after)).status == "pass"
-        assert judge_answers(written, self.make_reply(after, before)).status == "fail"
-        assert judge_answers(written, self.make_reply(after, None)).status == "unsupported"
+        assert find_status(kept, self.make_reply(after, before)) == "pass"
+        assert find_status(kept, self.make_reply(after, after)) == "fail"
+        assert find_status(kept, self.make_reply(after, None)) == "unsupported"
+        assert find_status(written, self.make_reply(after, after)) == "pass"
+        assert find_status(written, self.make_reply(after, before)) == "fail"
+        assert find_status(written, self.make_reply(after, None)) == "unsupported"
 
     def test_repeated_call_must_give_the_same_bits(self) -> None:
         asked = build_case(expect("repeatable"), TRIANGLE, clip_norm=2.5)
 
-        assert judge_answers(asked, [make_array([1.5, 2.0])], [make_array([1.5, 2.0])]).status == "pass"
-        assert (
-            judge_answers(asked, [make_array([1.5, 2.0])], [make_array([1.5, next_up(2.0, "float32")])]).status
-            == "fail"
-        )
-        assert judge_answers(asked, [make_array([1.5, 2.0])], Raised("RuntimeError", "")).status == "fail"
+        assert find_status(asked, [make_array([1.5, 2.0])], [make_array([1.5, 2.0])]) == "pass"
+        assert find_status(asked, [make_array([1.5, 2.0])], [make_array([1.5, next_up(2.0, "float32")])]) == "fail"
+        assert find_status(asked, [make_array([1.5, 2.0])], Raised("RuntimeError", "")) == "fail"
 
     def test_behaviour_is_that_of_the_first_call_unless_the_second_raised(self) -> None:
         asked = build_case(expect("repeatable"), TRIANGLE, clip_norm=2.5)
@@ -507,9 +427,7 @@ class TestEffects:
     @pytest.mark.parametrize(("second", "status"), [(Died("exit code -11"), "crash"), (TimedOut(3.0), "timeout")])
     def test_second_call_without_an_answer_counts(self, second: Answer, status: str) -> None:
         assert (
-            judge_answers(
-                build_case(expect("repeatable"), TRIANGLE, clip_norm=2.5), [make_array([1.5, 2.0])], second
-            ).status
+            find_status(build_case(expect("repeatable"), TRIANGLE, clip_norm=2.5), [make_array([1.5, 2.0])], second)
             == status
         )
 
@@ -524,19 +442,6 @@ class TestEffects:
         assert (found.status, "from 8 threads at once" in found.detail) == ("fail", True)
 
 
-@pytest.mark.parametrize(
-    ("answer", "status"),
-    [
-        (Died("exit code -11"), "crash"),
-        (TimedOut(3.0), "timeout"),
-        (Mistaken("Traceback"), "error"),
-        (NotSupported("no such thing"), "unsupported"),
-    ],
-)
-def test_missing_answer_has_its_own_status(answer: Answer, status: str) -> None:
-    assert judge_answers(build_case(expect("values"), TRIANGLE, clip_norm=1.0), answer).status == status
-
-
 def test_answer_without_gradients_has_a_word_of_its_own() -> None:
     asked = build_case(expect("values"), TRIANGLE, clip_norm=1.0)
     found = judge_answers(asked, Replied(Reply((), malformed="returned 'no list'")))
@@ -548,14 +453,14 @@ def test_threshold_that_must_be_refused_gives_no_norm() -> None:
     asked = build_case(expect("surroundings-kept"), TRIANGLE, clip_norm=-1.0)
     reply = Reply((make_array(TRIANGLE),), norm=make_array([5.0], shape=()), disturbed=())
 
-    assert judge_answers(asked, Replied(reply)).status == "pass"
+    assert find_status(asked, Replied(reply)) == "pass"
 
 
 def test_undefined_behaviour_is_recorded() -> None:
     asked = build_case(expect("recorded"), TRIANGLE, clip_norm=nan)
 
-    assert judge_answers(asked, [make_array([nan, nan])]).status == "unspecified"
-    assert judge_answers(asked, Raised("ValueError", "NaN")).status == "unspecified"
+    assert find_status(asked, [make_array([nan, nan])]) == "unspecified"
+    assert find_status(asked, Raised("ValueError", "NaN")) == "unspecified"
 
 
 class TestOwnFormula:
@@ -661,10 +566,7 @@ class TestOwnFormula:
     def test_change_of_an_excluded_gradient_is_not_excused_by_a_formula(self) -> None:
         asked = build_case(expect("untouched", indices=(1,)), TRIANGLE, [1.0], excluded=(1,), clip_norm=1.0)
 
-        assert (
-            judge_answers(asked, [self.clip_own(TRIANGLE, 1.0), make_array([0.5])], claims=(self.claim,)).status
-            == "fail"
-        )
+        assert find_status(asked, [self.clip_own(TRIANGLE, 1.0), make_array([0.5])], claims=(self.claim,)) == "fail"
 
 
 class TestClaimedBehaviour:
@@ -674,17 +576,14 @@ class TestClaimedBehaviour:
         )
         asked = build_case(expect("values"), TRIANGLE, rule="global-norm.zero-threshold", clip_norm=0.0)
 
-        assert judge_answers(asked, Raised("ValueError", ""), claims=(claim,)).status == "documented"
-        assert judge_answers(asked, Raised("TypeError", ""), claims=(claim,)).status == "fail"
-        assert judge_answers(asked, [make_array([0.0, 0.0])], claims=(claim,)).status == "pass"
-        assert (
-            judge_answers(asked, Raised("TypeError", ""), claims=(replace(claim, predicts="raises"),)).status
-            == "documented"
-        )
+        assert find_status(asked, Raised("ValueError", ""), claims=(claim,)) == "documented"
+        assert find_status(asked, Raised("TypeError", ""), claims=(claim,)) == "fail"
+        assert find_status(asked, [make_array([0.0, 0.0])], claims=(claim,)) == "pass"
+        assert find_status(asked, Raised("TypeError", ""), claims=(replace(claim, predicts="raises"),)) == "documented"
         elsewhere = replace(asked, rule="global-norm.scaled-above")
-        assert judge_answers(elsewhere, Raised("ValueError", ""), claims=(claim,)).status == "fail"
+        assert find_status(elsewhere, Raised("ValueError", ""), claims=(claim,)) == "fail"
         changed = Raised("ValueError", "", inputs=(make_array([0.0, 0.0]),))
-        assert judge_answers(asked, changed, claims=(claim,)).status == "fail"
+        assert find_status(asked, changed, claims=(claim,)) == "fail"
 
     def test_passing_answer_is_not_documented(self) -> None:
         claim = Claim("library.clip", ("*",), None, "all-zero", "gives zeros", "its page")
@@ -693,7 +592,7 @@ class TestClaimedBehaviour:
         out_of_range = build_case(expect("values", leaves_range=True), TRIANGLE, clip_norm=2.5)
         above = build_case(expect("values"), TRIANGLE, clip_norm=2.5)
 
-        found = [judge_answers(asked, zeros, claims=(claim,)).status for asked in (erased, out_of_range, above)]
+        found = [find_status(asked, zeros, claims=(claim,)) for asked in (erased, out_of_range, above)]
         assert found == ["pass", "quality", "documented"]
 
     def test_claim_about_errors_covers_the_second_call(self) -> None:

@@ -32,15 +32,12 @@ from gradclip_conformance.run.in_process import InProcess  # noqa: E402
 from gradclip_conformance.run.plan import Selection, plan_cells  # noqa: E402
 from gradclip_conformance.run.runner import explain_findings, plan_rows, run_cell  # noqa: E402
 from gradclip_reports.markup import draw_markdown_table  # noqa: E402
-from gradclip_reports.records import Finding  # noqa: E402
+from gradclip_reports.records import Cell, Finding  # noqa: E402
 from gradclip_reports.statuses import UNEXPLAINED  # noqa: E402
 
 #: The required shares: of mutants whose first finding names the defect, and of mutants with few findings.
 NAMED = 0.95
 FEW, FEW_SHARE = 3, 0.95
-
-#: Some defects show only in rows of the sampler. The first row with a wrong answer is enough.
-ROWS = "combinations"
 
 
 @dataclass(frozen=True)
@@ -67,24 +64,31 @@ def list_defects() -> list[Defect]:
 
 def find_findings(defect: Defect) -> list[Finding]:
     """Return the findings about a mutant, from all written cases, and from rows if rules about rows catch it."""
-    wrong = defect.wrong
+    # An adapter with other abilities answers only the calls of its rules.
+    rules = () if defect.wrong.adapter is PlainFunction else defect.rules
+    evidence: list[Evidence] = []
+    cells = run_mutant(defect.wrong, rules, defect.rules, evidence)
+    return explain_findings(evidence, list_asked_rules(cells))
+
+
+def run_mutant(
+    wrong: Wrong, rules: tuple[str, ...], row_rules: tuple[str, ...], evidence: list[Evidence] | None = None
+) -> list[Cell]:
+    """Return the cells of written cases, of all rules if none is named, and of rows until one catches the mutant."""
     adapter = wrong.adapter(wrong.function, wrong.operation, dtypes=wrong.dtypes, in_place=wrong.in_place)
     connection = InProcess(adapter)
     subjects = connection.description.subjects
-    # An adapter with other abilities answers only the calls of its rules.
-    selection = Selection() if wrong.adapter is PlainFunction else Selection(rules=defect.rules)
-    evidence: list[Evidence] = []
     cells = [
         run_cell(connection, cell, 1.0, evidence=evidence)
-        for cell in plan_cells(subjects, list_all_cases(), selection)
+        for cell in plan_cells(subjects, list_all_cases(), Selection(rules=rules))
         if set(cell.case.dtype.split("+")) <= set(wrong.dtypes)
     ]
-    rows = [rule for rule in defect.rules if rule.partition(".")[2].startswith(ROWS)]
-    for planned in plan_rows(subjects, Selection(rules=tuple(rows))) if rows else []:
+    # One rule has a thousand rows: the first row that catches the function is enough.
+    for planned in plan_rows(subjects, Selection(rules=row_rules)):
         cells.append(run_cell(connection, planned, 1.0, evidence=evidence))
         if cells[-1].status == wrong.caught_as:
             break
-    return explain_findings(evidence, list_asked_rules(cells))
+    return cells
 
 
 def wait_for_interrupting_calls() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from fuzzing.drawings import check_drawings
-from sample_runs import make_cell, make_header, make_run
+from fuzzing.drawings import check_differences, check_drawings
+from sample_runs import make_cell, make_finding, make_header, make_run
 
 from gradclip_reports.junit import TAGS
 from gradclip_reports.markdown import draw_markdown
@@ -133,11 +133,18 @@ class TestHostileTexts:
             make_cell(case=f"{HOSTILE}/{number}", status=status, **fields)
             for number, status in enumerate(["fail", "fail", "known", "documented", "unsupported"])
         ]
-        return make_run(header, cells, not_run=[(HOSTILE, f"{HOSTILE}/9")])
+        run = make_run(header, cells, not_run=[(HOSTILE, f"{HOSTILE}/9")])
+        texts = dict.fromkeys(("cause", "title", "question", "why", "quote", "reason", "url"), HOSTILE)
+        return replace(run, findings=tuple(make_finding(cell, parameters={}, **texts) for cell in cells[:3]))
 
     def test_no_report_lets_a_text_act(self, hostile_run: Run) -> None:
         for runs in ([hostile_run], [hostile_run, hostile_run]):
             check_drawings(runs)
+
+    def test_no_comparison_lets_a_text_act(self, hostile_run: Run) -> None:
+        right = [replace(cell, status="pass", behaviour="agrees") for cell in hostile_run.cells]
+
+        check_differences(make_run(hostile_run.header, right), hostile_run)
 
     @pytest.mark.parametrize(
         ("text", "escaped"),

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -409,20 +406,6 @@ class TestRecords:
         assert result.exit_code == 2
         assert "cannot be recorded" in result.stderr
 
-    def test_entries_are_not_written_through_a_link(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        (tmp_path / "folder").mkdir()
-        victim = tmp_path / "victim"
-        victim.write_text("as it was", encoding="utf-8")
-        path = tmp_path / "folder" / "my_adapter.expectations.toml"
-        path.with_name(f"{path.name}.new").symlink_to(victim)
-
-        importlib.import_module("gradclip_conformance.cli.expectations")._replace(path, "# new\n")
-
-        assert path.read_text(encoding="utf-8") == "# new\n"
-        assert not path.is_symlink()
-        assert victim.read_text(encoding="utf-8") == "as it was"
-
     @pytest.mark.thorough(sample=0)
     def test_several_jobs_give_the_same_cells_in_the_same_order(self, tmp_path: Path) -> None:
         found = []
@@ -605,13 +588,6 @@ class TestOtherVerbs:
 
         assert max(map(len, result.stdout.splitlines())) <= 80
 
-    def test_package_runs_as_a_module(self) -> None:
-        command = [sys.executable, "-m", "gradclip_conformance", "--version"]
-
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-
-        assert done.stdout.startswith("gradclip, version "), done.stderr
-
     @pytest.mark.thorough(sample=20)
     @pytest.mark.parametrize("rule", rules.load(), ids=lambda rule: rule.id)
     def test_show_describes_every_rule(self, rule: rules.Rule) -> None:
@@ -624,7 +600,7 @@ class TestOtherVerbs:
         assert ("the documents are silent here" in result.stdout) == (not rule.source)
 
     def test_show_describes_every_kind_of_case(self) -> None:
-        kinds = {type(case.expectation): case for case in list_all_cases() if case.dtype == "float32"}
+        kinds = {case.expectation: case for case in list_all_cases() if case.dtype == "float32"}
 
         for case in kinds.values():
             result = run_command("show", case.id)
@@ -632,6 +608,7 @@ class TestOtherVerbs:
             assert result.stdout.startswith(case.id)
             assert "\nSource" in result.stdout
             assert "Expected:" in result.stdout
+            assert "has no description" not in result.stdout, case.id
             assert max(map(len, result.stdout.splitlines())) <= 80
 
     def test_show_gives_numbers_in_decimal_and_exactly(self) -> None:
@@ -811,19 +788,26 @@ def test_file_in_another_folder_is_not_replaced(
 
 
 @pytest.mark.thorough(sample=0)
-def test_file_in_the_working_directory_is_written(checked_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_in_the_working_directory_is_written_but_not_through_a_link(
+    checked_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(checked_folder)
-    path = checked_folder / "my_adapter.expectations.toml"
+    path, victim = checked_folder / "my_adapter.expectations.toml", tmp_path / "victim"
+    victim.write_text("as it was", encoding="utf-8")
+    # A folder, and then a link, has the name of the file that is written before it gets its own name.
+    new = path.with_name(f"{path.name}.new")
 
-    # A folder that has the name of the file to write is in the way.
-    (checked_folder / f"{path.name}.new").mkdir()
+    new.mkdir()
     refused = run_command("expectations", "update", "whole.jsonl", "--write")
-    (checked_folder / f"{path.name}.new").rmdir()
+    new.rmdir()
+    new.symlink_to(victim)
     written = run_command("expectations", "update", "whole.jsonl", "--write")
 
     assert (refused.exit_code, written.exit_code) == (3, 0), written.output
     assert "Cannot write the known failures" in refused.stderr
     assert path.is_file()
+    assert not path.is_symlink()
+    assert victim.read_text(encoding="utf-8") == "as it was"
 
 
 @pytest.mark.thorough(sample=0)

@@ -197,19 +197,6 @@ def test_doubtful_cause_stays_if_a_known_failure_names_it(is_known: bool) -> Non
     assert choose(cells, {"squares-underflow"}) == [found if is_known else None, None, None]
 
 
-def add_zero_to_excluded(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
-    pairs = list(zip(grads, need_clip, strict=True))
-    included = [g for g, flag in pairs if g is not None and flag]
-    clipped = iter(scale(included, clip_norm / max(measure_norm(included), clip_norm)))
-    return [g if g is None else next(clipped) if flag else g + g.dtype.type(0) for g, flag in pairs]
-
-
-def test_lost_sign_of_an_excluded_zero_is_explained() -> None:
-    found = find_causes(add_zero_to_excluded, "clip_by_global_norm", ("global-norm.excluded-untouched",))
-
-    assert found.keys() == {("excluded-changed",)}
-
-
 SMALL_THRESHOLDS = tuple(
     f"global-norm.{rule}" for rule in ("zero-threshold", "minus-zero-threshold", "underflow-of-squares", "subnormal")
 )
@@ -352,16 +339,6 @@ def test_wrong_results_in_another_order_are_not_called_right() -> None:
 
     assert found
     assert ("order-changed",) not in found
-
-
-def test_unchanged_gradient_beside_clipped_ones_has_the_cause_not_clipped() -> None:
-    def clip(grads: Any, *, clip_norm: float) -> Any:
-        return [grads[0], *clip_all(grads[1:], clip_norm=clip_norm)] if len(grads) > 1 else grads
-
-    found = find_causes(clip, "clip_by_global_norm", ("global-norm.one-norm-over-all",))
-
-    assert found
-    assert {one[0] for one in found if one is not None} == {"not-clipped"}
 
 
 def test_excluded_nan_in_the_norm_is_recognised() -> None:

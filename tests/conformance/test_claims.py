@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from runs import run_command
+from sample_runs import make_cell, make_header, make_run
 
 from gradclip_adapters.contract import EntryPoint
 from gradclip_conformance.cases.catalogue import list_all_cases
@@ -29,7 +30,7 @@ from gradclip_conformance.known.claims import (
     read_docstrings,
 )
 from gradclip_conformance.oracle.formula import Formula
-from gradclip_reports.records import Cell, Footer, Header, Run
+from gradclip_reports.records import Run
 from gradclip_spec import rules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,27 +86,15 @@ def test_shipped_claims_of_torch_leave_out_invalid_thresholds() -> None:
     assert left_out == {"global-norm.negative-threshold-refused", "global-norm.nan-threshold"}
 
 
-def make_run(subject: str, operation: str) -> Run:
-    """Return a run of all cases of an operation."""
-    header = Header(suite={}, adapter="lib", framework={}, environment={}, subjects=[], command=[], started="")
-    cells = tuple(
-        Cell(
-            subject=subject,
-            operation=operation,
-            rule=case.rule,
-            case=case.id,
-            level="should",
-            dtype=case.dtype,
-            status="pass",
-        )
-        for case in list_all_cases()
-        if case.operation == operation
-    )
-    return Run(header, cells, Footer(planned=0, finished=0, counts={}, plan_sha256=""))
+def run_all_cases(subject: str, operation: str) -> Run:
+    """Return a run in which a subject passes all cases of its operation."""
+    cases = [case for case in list_all_cases() if case.operation == operation]
+    cells = [make_cell(subject=subject, operation=operation, rule=c.rule, case=c.id, dtype=c.dtype) for c in cases]
+    return make_run(make_header("lib", "0", [(subject, operation)]), cells)
 
 
 def test_claims_that_match_nothing_are_reported() -> None:
-    run = make_run("lib.clip[fast=True]", "clip_by_norm")
+    run = run_all_cases("lib.clip[fast=True]", "clip_by_norm")
     decided = replace(run.cells[0], status="documented", quote=TRUE.phrase, url=TRUE.where)
     idle, run = run, replace(run, cells=(decided, *run.cells[1:]))
 
@@ -177,7 +166,7 @@ def test_claim_may_be_about_some_devices_only(tmp_path: Path, device: str, count
 
     assert len(load_claims_of(str(tmp_path / "lib.py"), "1.0", {"device": device})) == count
 
-    run = make_run("lib.clip", "clip_by_norm")
+    run = run_all_cases("lib.clip", "clip_by_norm")
     run = replace(run, header=replace(run.header, framework={"name": "lib", "version": "1.0"}))
     assert find_claim_faults(run, [change_claim(subject="lib.gone", versions=">1.0")]) == []
     assert len(find_claim_faults(run, [change_claim(subject="lib.gone", versions="<=1.0")])) == 1

@@ -76,6 +76,8 @@ def test_process_waits_while_another_makes_the_environment(folder: Path) -> None
 @pytest.fixture
 def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of environments. It holds one environment, which is ready and was made without pip."""
+    if os.name == "nt":
+        pytest.skip("the pretended environment has the folders of Linux")
     recipes = {"library": environments.Recipe("library", None, ("library==1",))}
     monkeypatch.setattr(versions, "read_recipes", lambda: recipes)
     monkeypatch.setattr(making, "_run", pretend)
@@ -100,7 +102,6 @@ def pretend(command: list[str], adapter: str, task: object) -> None:
 run = functools.partial(run_command, "env")
 
 
-@pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")
 @pytest.mark.parametrize(
     ("path", "text", "fault"),
     [
@@ -126,7 +127,6 @@ def test_broken_environment_is_listed_and_made_anew(
     assert (made / "library/lib/python3/site-packages/library.py").read_text() == "NUMBER = 1\n"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")
 def test_environment_of_a_wheel_with_wrong_sizes_is_ready(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def install(command: list[str], adapter: str, task: object) -> None:
         pretend(command, adapter, task)
@@ -142,7 +142,6 @@ def test_environment_of_a_wheel_with_wrong_sizes_is_ready(made: Path, monkeypatc
     assert "library.py is cut off" in run("list").stdout
 
 
-@pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")
 def test_unfinished_environment_is_made_anew(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (made / "library" / "gradclip-ready").unlink()
     (made / "library" / "rest").touch()
@@ -154,7 +153,6 @@ def test_unfinished_environment_is_made_anew(made: Path, capsys: pytest.CaptureF
     assert not (made / "library" / "rest").exists()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")
 def test_folder_of_the_user_is_never_touched(made: Path) -> None:
     for file in (made / "library" / "gradclip-ready", made / "library" / "gradclip-environment.json"):
         file.unlink()
@@ -168,7 +166,6 @@ def test_folder_of_the_user_is_never_touched(made: Path) -> None:
     assert [path.name for path in made.iterdir() if path.is_dir()] == ["library"]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")
 def test_environments_are_listed_and_removed(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = run("list").stdout
     assert "library  0 MB, ready\n    library==1\n" in listed
@@ -258,7 +255,6 @@ def test_missing_interpreter_is_named_with_what_to_do(tmp_path: Path, monkeypatc
         find_interpreter("3.2", "library")
 
 
-@pytest.mark.skipif(os.name == "nt", reason="the pretended environment has the folders of Linux")
 def test_npm_installs_packages_of_node_into_the_environment(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
 

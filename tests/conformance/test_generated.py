@@ -68,11 +68,6 @@ def test_mutant_is_rebuilt_from_its_name() -> None:
         assert read_name(mutant.name) == mutant
 
 
-def test_names_of_levels_and_operators_are_unique() -> None:
-    assert len({level.name for level in LEVELS}) == len(LEVELS)
-    assert all(name == operator.name for name, operator in OPERATORS.items())
-
-
 @pytest.mark.parametrize(
     "name",
     [

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from runs import run_command
+from sample_runs import make_header, make_run, write_record_text
 
 from gradclip_conformance.run.record_file import RecordFile
-from gradclip_reports.records import Header, RecordError, Run, make_footer, read_partial, read_runs
-from gradclip_reports.writing import write_line
+from gradclip_reports.records import RecordError, read_partial, read_runs
 
 #: A limit in seconds for steps that end by themselves. It is far above the time that any machine needs.
 LONG = 200
@@ -25,18 +25,9 @@ HOSTS = Path(__file__).with_name("hosts")
 MAIN = [sys.executable, "-c", "from gradclip_conformance.cli import main; main()"]
 NARROW = ["--rule", "norm.each-tensor-alone", "--dtype", "float32", "--timeout", "100"]
 
-HEADER = Header(
-    suite={"name": "gradclip-spec", "version": "0.1.0"},
-    adapter="any",
-    framework={"name": "any", "version": "1"},
-    environment={"python": "3.11", "platform": "any"},
-    subjects=[],
-    command=[],
-    started="2026-11-21T02:38:27Z",
-)
-RUN = Run(HEADER, (), make_footer(()))
+RUN = make_run(make_header(), [])
 #: The record of this run.
-TEXT = write_line(RUN.header) + write_line(RUN.footer)
+TEXT = write_record_text([RUN])
 
 pytestmark = [
     pytest.mark.usefixtures("nothing_left_behind"),
@@ -277,7 +268,7 @@ class TestRecordFile:
 
         def fail_while_writing() -> None:
             with RecordFile(path) as record:
-                record.note(HEADER)
+                record.note(RUN.header)
                 raise OSError
 
         with pytest.raises(OSError):
@@ -293,7 +284,7 @@ class TestRecordFile:
 
         for appends in (False, True):
             with RecordFile(path, appends=appends) as record:
-                record.note(HEADER)
+                record.note(RUN.header)
                 record.finish(RUN)
 
         assert path.read_text(encoding="utf-8") == 2 * TEXT
@@ -321,7 +312,7 @@ class TestRecordFile:
 
     def test_device_is_written_and_never_replaced(self) -> None:
         with RecordFile(Path("/dev/null")) as record:
-            record.note(HEADER)
+            record.note(RUN.header)
             record.finish(RUN)
 
         assert Path("/dev/null").is_char_device()

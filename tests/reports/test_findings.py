@@ -33,12 +33,6 @@ def write(run: Run, path: Path) -> Path:
     return path
 
 
-def test_finding_is_read_back(failed_run: Run, tmp_path: Path) -> None:
-    (read,) = read_runs(write(failed_run, tmp_path / "x.jsonl"))
-
-    assert (read.cells, read.findings) == (failed_run.cells, failed_run.findings)
-
-
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 from sample_runs import make_cell, make_header, make_run
 
-from gradclip_reports.failures import group_failures, group_not_run
+from gradclip_reports.failures import group_failures
 from gradclip_reports.matrix import Matrix, Tally, build_matrix
 from gradclip_reports.records import Run
-from gradclip_reports.statuses import CELL_STATUSES, NOT_RUN, STATUSES
+from gradclip_reports.statuses import CELL_STATUSES, STATUSES
 
 
 def count_total(matrix: Matrix) -> Counter[str]:
@@ -100,16 +100,6 @@ class TestMatrix:
         found = [(section.theme, [row.label for row in section.rows]) for section in table.sections]
         assert found == [("formula", ["a", "c"]), ("zero", ["b"])]
 
-    def test_missing_cell_has_a_place_in_the_matrix(self, small_run: Run) -> None:
-        matrix = build_matrix([small_run])
-
-        assert matrix.tally.counts[NOT_RUN] == 1
-        assert not small_run.is_as_expected
-        rows = {row.rule: row for section in matrix.tables[0].sections for row in section.rows}
-        (tally,) = rows["norm.identity-below"].tallies
-        assert tally is not None
-        assert tally.worst.value == NOT_RUN
-
 
 class TestFailures:
     def test_groups_hold_every_cell_that_fails_the_run(self, several_runs: list[Run]) -> None:
@@ -142,8 +132,3 @@ class TestFailures:
 
         assert places == sorted(places)
         assert len(set(places)) > 1
-
-    def test_missing_cell_is_named(self, small_run: Run, torch_run: Run) -> None:
-        (group,) = group_not_run([torch_run, small_run])
-
-        assert (group.subject, group.rules, group.total) == ("clip", {"norm.identity-below": 1}, 1)

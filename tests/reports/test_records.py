@@ -415,22 +415,20 @@ class TestLimits:
 
 
 class TestContradictions:
-    @pytest.mark.parametrize("norm_type", ["nan", "0x1p+99999", "-0x1p+0", "two"])
-    def test_invalid_order_of_a_norm_is_refused(
-        self, record: list[dict[str, Any]], write_record: Write, norm_type: str
+    @pytest.mark.parametrize(
+        ("members", "problem"),
+        [
+            *(({"norm_types": [each]}, "an order of a norm") for each in ("nan", "0x1p+99999", "-0x1p+0", "two")),
+            *(({"formula": {"eps": {"hex": each}}}, "a number of a formula") for each in ("0x1p+99999", "one", None)),
+        ],
+        ids=str,
+    )
+    def test_invalid_number_of_a_subject_is_refused(
+        self, record: list[dict[str, Any]], write_record: Write, members: dict[str, Any], problem: str
     ) -> None:
-        record[0]["subjects"][0]["norm_types"] = [norm_type]
+        record[0]["subjects"][0] |= members
 
-        with pytest.raises(RecordError, match="is not an order of a norm"):
-            read_runs(write_record(write_text(record)))
-
-    @pytest.mark.parametrize("number", ["0x1p+99999", "one", None])
-    def test_invalid_number_of_a_formula_is_refused(
-        self, record: list[dict[str, Any]], write_record: Write, number: str | None
-    ) -> None:
-        record[0]["subjects"][0]["formula"] = {"kind": "coefficient", "eps": {"hex": number}}
-
-        with pytest.raises(RecordError, match="is not a number of a formula"):
+        with pytest.raises(RecordError, match=f"is not {problem}"):
             read_runs(write_record(write_text(record)))
 
     def test_messages_have_no_escape_codes(self, record: list[dict[str, Any]], write_record: Write) -> None:

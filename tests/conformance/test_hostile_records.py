@@ -149,11 +149,9 @@ def declare(header: Header, cell: Cell, **members: Any) -> Parts:
 
 def show_answer(header: Header, cell: Cell, shown: Any) -> Parts:
     """Return a record of another rule, whose answers a script writes out."""
-    case = next(
-        each.id for each in list_all_cases() if each.rule == "global-norm.tensor-order" and "float32" in each.id
-    )
-    answers = {"gradients": [shown, shown]}
-    changed = replace(cell, case=case, rule="global-norm.tensor-order", input=None, expected=answers, observed=answers)
+    case = next(each for each in list_all_cases() if each.rule == "global-norm.tensor-order" and "float32" in each.id)
+    answers = {"gradients": [shown] * len(case.gradients)}
+    changed = replace(cell, case=case.id, rule=case.rule, input=None, expected=answers, observed=answers)
     return header, changed
 
 
@@ -184,12 +182,14 @@ REFUSED: list[tuple[Callable[[Header, Cell], Parts], str]] = [
         )
     ),
     *(
-        (functools.partial(show_answer, shown=shown), ".")
+        (functools.partial(show_answer, shown=shown), "The record shows an array that cannot be read")
         for shown in (
             {"dtype": CODE, "shape": [2], "values": ["0x1p+0", "0x1p+0"]},
             {"dtype": "float32", "shape": [CODE], "values": ["0x1p+0", "0x1p+0"]},
             {"dtype": "float32", "shape": [3], "values": ["0x1p+0", "0x1p+0"]},
             {"dtype": "float32", "shape": [2], "values": [CODE, "0x1p+0"]},
+            {"dtype": "float32", "shape": [True, 2], "values": ["0x1p+0", "0x1p+0"]},
+            {"dtype": "float32", "shape": [2], "values": [1, 2]},
             {"dtype": "float32", "shape": [2], "values": ["0x1p+99999", "0x1p+0"]},
             {"dtype": "float32"},
             CODE,

@@ -21,6 +21,10 @@ from .contract import FEATURES, Array, Call, EntryPoint, Gradient, Reply, Unsupp
 
 __all__ = [
     "FEATURE_OF_LAYOUT",
+    "FEATURE_OF_PARAMETER",
+    "HOW",
+    "THRESHOLDS",
+    "TRAINING",
     "UNWRITABLE",
     "answer_in_threads",
     "build_parameters",
@@ -35,6 +39,9 @@ __all__ = [
     "read_axes",
     "refuse_unlisted",
 ]
+
+#: The options of several backward passes and steps.
+TRAINING = ("start", "weight_decay", "steps", "accumulate")
 
 #: The feature that each option of a call needs. Options that are not named here need none.
 FEATURE_OF_OPTION = {
@@ -55,11 +62,25 @@ FEATURE_OF_OPTION = {
     "axes": "axes",
     "mesh": "distributed",
     "compiled": "compiles",
-    "start": "training",
-    "weight_decay": "training",
-    "steps": "training",
-    "accumulate": "training",
+    **dict.fromkeys(TRAINING, "training"),
 }
+
+#: The feature that a function has if it takes the parameter.
+FEATURE_OF_PARAMETER = {**FEATURE_OF_OPTION, "need_clip": "excludes"}
+
+#: The options that say how to make a call. An adapter follows them, and does not pass them on.
+HOW = (
+    "as_generator",
+    "as_single",
+    "threads",
+    "reused",
+    "followed",
+    "flags",
+    "threshold_as",
+    "tensor_threshold",
+    "compiled",
+    "mesh",
+)
 
 #: The feature that each layout needs.
 FEATURE_OF_LAYOUT = {
@@ -190,19 +211,18 @@ def convert_options(
 ) -> tuple[dict[str, Any], list[Any]]:
     """Return options and flags as objects of the kinds that the options `threshold_as` and `flags` name.
 
-    The result leaves out these two options, and other options that say how to make a call. `make_scalar` makes the
-    tensors without axes for which `tensor_threshold` asks.
+    The result leaves out all options that say how to make a call. `make_scalar` makes the tensors without axes for
+    which `tensor_threshold` asks.
 
     Raises
     ------
     Unsupported
         If a call asks for such a tensor, and the adapter does not say how to make one.
     """
-    left_out = ("flags", "threshold_as", "followed", "reused")
-    kept = {name: value for name, value in options.items() if name not in left_out}
+    kept = {name: value for name, value in options.items() if name not in HOW}
     if "threshold_as" in options:
         kept = convert_thresholds(kept, THRESHOLD_KINDS[options["threshold_as"]])
-    if kept.pop("tensor_threshold", False):
+    if options.get("tensor_threshold"):
         if make_scalar is None:
             message = "the adapter passes thresholds as numbers only"
             raise Unsupported(message)

@@ -27,7 +27,8 @@ import numpy as np
 from .answer_size import count_answer_bytes
 from .arrays import (
     FEATURE_OF_LAYOUT,
-    FEATURE_OF_OPTION,
+    FEATURE_OF_PARAMETER,
+    HOW,
     UNWRITABLE,
     answer_in_threads,
     build_parameters,
@@ -78,13 +79,6 @@ FEATURES_OF_EVERY_FUNCTION = (
     "threshold_kinds",
     "unaligned",
 )
-
-#: The feature that a function has if it takes the parameter.
-FEATURE_OF = {**FEATURE_OF_OPTION, "need_clip": "excludes"}
-
-#: The options that say how to pass a threshold, and all that say how to make the call.
-THRESHOLD_FORMS = ("threshold_as", "tensor_threshold")
-HOW = ("as_generator", "as_single", "threads", "reused", "followed", "flags", *THRESHOLD_FORMS, "compiled", "mesh")
 
 #: A case may leave these out, so a function needs a default for them.
 OPTIONAL = ("norm_type", "error_if_nonfinite", "eps", "layers")
@@ -361,7 +355,7 @@ def _list_features(
     taken: set[str], required: set[str], with_default: set[str], in_place: bool | None
 ) -> tuple[str, ...]:
     features = {*FEATURES_OF_EVERY_FUNCTION, *(["flag_kinds"] if "need_clip" in taken else [])}
-    features.update(FEATURE_OF[name] for name in taken if name in FEATURE_OF)
+    features.update(FEATURE_OF_PARAMETER[name] for name in taken if name in FEATURE_OF_PARAMETER)
     if "min" in required:
         features.add("requires_min")
     if "need_clip" in with_default:

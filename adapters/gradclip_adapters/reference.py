@@ -19,7 +19,7 @@ import gradclip_spec
 
 from .arrays import (
     FEATURE_OF_LAYOUT,
-    FEATURE_OF_OPTION,
+    FEATURE_OF_PARAMETER,
     UNWRITABLE,
     answer_in_threads,
     build_parameters,
@@ -47,10 +47,8 @@ from .surroundings import find_shared, watch_memory
 __all__ = ["Backend", "ReferenceAdapter", "array_api_strict", "cupy", "dask", "jax", "numpy", "torch"]
 
 NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, float("inf"))
-#: The features of every function, and the feature that a parameter gives.
+#: The features of every function.
 COMMON = ("none_grads", "mixed_dtypes", "repeated", "generator", "single", "threads")
-FEATURE_OF = {**FEATURE_OF_OPTION, "need_clip": "excludes"}
-
 
 #: The layouts that an array library has whose arrays are views of memory, as those of NumPy are.
 VIEWS = ("reversed", "broadcast", "packed", "swapped", "read_only", "unaligned")
@@ -176,8 +174,7 @@ class ReferenceAdapter(Adapter):
 
 
 def _build_keywords(subject: EntryPoint, call: Call) -> dict[str, Any]:
-    options, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
-    keywords = {name: value for name, value in options.items() if name not in ("as_generator", "as_single", "compiled")}
+    keywords, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
     taken = _list_parameters(subject.operation)
     if "need_clip" in taken:
         keywords["need_clip"] = flags[0] if call.options.get("as_single") else flags
@@ -196,7 +193,7 @@ def _list_subjects(backend: Backend) -> list[EntryPoint]:
     subjects = []
     for operation in OPERATIONS:
         name, taken = "gradclip_spec." + operation, _list_parameters(operation)
-        features = (*COMMON, *(FEATURE_OF[parameter] for parameter in taken if parameter in FEATURE_OF))
+        features = (*COMMON, *(FEATURE_OF_PARAMETER[one] for one in taken if one in FEATURE_OF_PARAMETER))
         features += ("returns_norm",) if OPERATIONS[operation].returns_norm else ()
         features += ("strided",) if backend.strided else ()
         features += ("flushes_subnormals",) if backend.flushes_subnormals else ()

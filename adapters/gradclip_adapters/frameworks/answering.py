@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, Tuple
 import numpy as np
 
 from ..arrays import (
+    TRAINING,
     answer_in_threads,
     build_tensors,
     convert_options,
@@ -40,11 +41,6 @@ __all__ = [
 #: returns the list that it got. An optimizer returns the negated parameters after a step from zero. This is the form of
 #: `EntryPoint.clip` and `EntryPoint.compiled` for a :class:`ListAdapter`.
 Clip = Callable[[Any, Mapping[str, Any]], Tuple[Any, Any]]
-
-#: The options that say how to make a call. A clip does not get them.
-HOW = ("as_generator", "as_single", "compiled")
-#: The options of several backward passes and steps.
-TRAINING = ("start", "weight_decay", "steps", "accumulate")
 
 
 def apply_to_all(function: Callable[..., tuple[Any, Any]]) -> Clip:
@@ -184,16 +180,15 @@ class ListAdapter(DeclaredAdapter):
         flags = [gradient.need_clip for gradient in call.gradients]
         dtype = find_dtype(call.gradients)
         options, converted = convert_options(call.options, flags, lambda value: self.make_scalar(value, dtype))
-        kept = {name: value for name, value in options.items() if name not in HOW}
         if not all(flags):
             # These frameworks have no such parameter. The clip passes it on, and the framework raises an error.
-            kept["need_clip"] = converted
-        is_single = "as_single" in options and not entry.one_by_one
+            options["need_clip"] = converted
+        is_single = "as_single" in call.options and not entry.one_by_one
         passed: Any = tensors[0] if is_single else tensors
-        if "as_generator" in options:
+        if "as_generator" in call.options:
             passed = (tensor for tensor in tensors)
-        clip: Clip = entry.compiled if "compiled" in options else entry.clip
-        results, norm = clip(passed, kept)
+        clip: Clip = entry.compiled if "compiled" in call.options else entry.clip
+        results, norm = clip(passed, options)
         if results is passed:
             return tensors, norm
         return ([results] if is_single else list(results)), norm

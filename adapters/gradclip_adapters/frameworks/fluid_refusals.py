@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Iterator
 
+from ..arrays import TRAINING
 from ..contract import Call, EntryPoint, Unsupported, read_text
 
 __all__ = ["refuse_failed_backward", "refuse_unsupported", "refuse_ways"]
@@ -31,7 +32,7 @@ def refuse_ways(call: Call) -> None:
     if "as_generator" in call.options or "as_single" in call.options:
         message = "a user passes no gradients, because the program or the optimizer knows the parameters"
         raise Unsupported(message, "interface")
-    if any(name in call.options for name in ("start", "weight_decay", "steps", "accumulate")):
+    if any(name in call.options for name in TRAINING):
         message = "this adapter takes one step, from zero"
         raise Unsupported(message)
     if "threads" in call.options:

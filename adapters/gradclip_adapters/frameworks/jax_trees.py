@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterable, Sequence, Tuple
 import jax
 
 from ..arrays import (
+    THRESHOLDS,
     answer_in_threads,
     build_parameters,
     build_tensors,
@@ -51,10 +52,6 @@ COMMON = (
 NARROW = "without 64 bits"
 #: The mode of entry points that are called on each device of a mesh, with its own parts.
 INSIDE = "shard_map"
-#: The options that say how to make a call.
-HOW = ("as_generator", "as_single", "compiled", "mesh")
-#: The options that may be a tensor.
-THRESHOLDS = ("clip_norm", "clip_factor", "max", "min")
 
 #: A function from a tree of arrays, and options as keyword arguments, to the clipped tree and to the norm if there is
 #: one. If a gradient is excluded, the argument `need_clip` holds the flags in the form of the tree. If the gradients
@@ -175,20 +172,19 @@ def _clip(entry: EntryPoint, call: Call, tree: Any) -> tuple[Any, Any]:
     dtype = find_dtype(call.gradients)
     included = [gradient.need_clip for gradient in call.gradients]
     options, flags = convert_options(call.options, included, lambda value: jax.numpy.asarray(value, dtype))
-    kept = {name: value for name, value in options.items() if name not in HOW}
     if not all(flags):
-        kept["need_clip"] = flags[0] if "as_single" in options else flags
+        options["need_clip"] = flags[0] if "as_single" in call.options else flags
     # The compiler traces a threshold that is an array. A number is a constant to it.
     is_traced = "tensor_threshold" in call.options
-    traced = {name: value for name, value in kept.items() if is_traced and name in THRESHOLDS}
+    traced = {name: value for name, value in options.items() if is_traced and name in THRESHOLDS}
     if OPERATIONS[entry.operation].divides_gradients:
         traced.update(_build_parameters(call))
 
     def clip(values: Any, arguments: dict[str, Any]) -> tuple[Any, Any]:
-        found: tuple[Any, Any] = entry.clip(values, **{**kept, **arguments})
+        found: tuple[Any, Any] = entry.clip(values, **{**options, **arguments})
         return found
 
-    compiled = "compiled" in entry.features or options.get("compiled")
+    compiled = "compiled" in entry.features or call.options.get("compiled")
     results: tuple[Any, Any] = (jax.jit(clip) if compiled else clip)(tree, traced)
     return results
 

@@ -95,10 +95,11 @@ class KerasAdapter(DeclaredAdapter):
         refuse_unlisted(call, subject, "interface")
         assert self._backend.replicated_step is not None
         argument, threshold = ARGUMENTS[subject.operation]
-        options = {name: value for name, value in call.options.items() if name not in (threshold, "mesh")}
+        options, _ = convert_options(call.options, [])
+        options[argument] = options.pop(threshold)
 
         def make_optimizer() -> Any:
-            return keras.optimizers.SGD(learning_rate=1.0, **{argument: call.options[threshold]}, **options)
+            return keras.optimizers.SGD(learning_rate=1.0, **options)
 
         return self._backend.replicated_step(
             call, make_optimizer, lambda: [_make_variable(gradient, 0.0) for gradient in call.gradients]

@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterator, Sequence
 import numpy as np
 import paddle
 
+from ..arrays import TRAINING
 from ..contract import Array, Call, Gradient, Reply, Unsupported, framework_call, read_text
 from ..linear_layers import (
     JoinedGradients,
@@ -36,9 +37,6 @@ __all__ = [
 
 #: Measured with 3.3.1 on 2 cores: a program of 200 gradients takes 1 s, one of 1,000 takes 15 s.
 MOST_IN_A_PROGRAM = 500
-
-#: The options of several backward passes and steps.
-TRAINING = ("start", "weight_decay", "steps", "accumulate")
 
 #: A clip class of Paddle. An option that the class does not know raises its TypeError.
 MakeClip = Callable[..., Any]

@@ -16,7 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
 
-from ..arrays import answer_in_threads, build_tensors, read_axes, refuse_other_dtypes
+from ..arrays import answer_in_threads, build_tensors, convert_options, read_axes, refuse_other_dtypes
 from ..contract import (
     About,
     Array,
@@ -94,8 +94,7 @@ class TensorFlowAdapter(ListAdapter):
         """Return the answer of the entry point that the call names."""
         entry = self.entry_points[call.subject]
         if "distributed" in entry.features:
-            options = {name: value for name, value in call.options.items() if name != "mesh"}
-            flags = [gradient.need_clip for gradient in call.gradients]
+            options, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
             return clip_in_replicas(entry.clip, call, options if all(flags) else {**options, "need_clip": flags})
         _refuse_long_calls(call, entry)
         if any(gradient.layout != "contiguous" for gradient in call.gradients):

@@ -11,6 +11,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 import torch
 from torch.nn import Parameter, utils
 
+from ..arrays import TRAINING
 from ..contract import Call, EntryPoint, Reply, Unsupported, framework_call
 from .torch_based import distributed
 from .torch_based.engine_meshes import list_on_meshes
@@ -56,9 +57,6 @@ NORM = (*VALUE, *ANY_NORM, *ERROR_IF_NONFINITE)
 ON_MESHES = list_on_meshes(
     "torch.nn.utils.clip_grad_norm_", distributed.clip_norm, ("norm_type", *ERROR_IF_NONFINITE), NORM_DTYPES
 )
-
-#: The options of several backward passes and steps.
-TRAINING = ("start", "weight_decay", "steps", "accumulate")
 
 #: The entry point that scales the loss.
 SCALED = "torch.nn.utils.clip_grad_norm_ then torch.amp.GradScaler.step"

@@ -82,8 +82,7 @@ def answer_with_parts(
     entry: EntryPoint, call: Call, addends: Sequence[Gradient], wholes: Sequence[Gradient], rank: int
 ) -> Reply:
     """Take a step with the addends that a process has of whole gradients. Return its parts of the results."""
-    options = {name: value for name, value in call.options.items() if name != "mesh"}
-    reply = answer_call(entry, replace(call, gradients=tuple(addends), options=options))
+    reply = answer_call(entry, replace(call, gradients=tuple(addends)))
     pairs = zip(wholes, reply.gradients)
     parts = [array and cut_array(array, whole, get_mesh(call), rank) for whole, array in pairs]
     return replace(reply, gradients=tuple(parts), inputs=None)

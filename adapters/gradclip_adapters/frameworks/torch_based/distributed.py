@@ -113,7 +113,7 @@ def _answer(call: Call, rank: int, mesh: Any) -> Reply:
 
 def clip_parameters(call: Call, parameters: Sequence[Parameter], clip: Clip, watched: Any = None) -> Reply:
     """Clip the gradients of parameters, and return the parts of this process. `watched` is entered around the clip."""
-    options = {name: value for name, value in add_flags(call).items() if name != "mesh"}
+    options = add_flags(call)
     before = [parameter.grad for parameter in parameters]
     with framework_call() as seen, watched or contextlib.nullcontext():
         norm = clip(lambda: parameters, options)

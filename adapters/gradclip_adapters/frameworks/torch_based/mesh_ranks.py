@@ -58,9 +58,7 @@ class _Rank:
         parameters = make_dtensors(call, self._rank, self._device_mesh)
         before = [parameter.grad for parameter in parameters]
         shown = [show_placements(gradient, self._mesh) for gradient in part.gradients]
-        options = {name: value for name, value in call.options.items() if name != "mesh"}
-        more = {"mesh": self._device_mesh, "placements": shown}
-        keywords = self._function.build_keywords(replace(part, options=options), more)
+        keywords = self._function.build_keywords(part, {"mesh": self._device_mesh, "placements": shown})
         with framework_call() as seen, self._watched:
             result = self._function.ask(list(parameters), keywords)
         return replace(_read_result(result, parameters, before), warnings=seen.warnings)

@@ -12,6 +12,7 @@ import torch
 from torch.nn import Parameter
 
 from ...arrays import (
+    HOW,
     answer_in_threads,
     build_tensors,
     convert_options,
@@ -79,19 +80,8 @@ ANY_NORM = ("returns_norm", "norm_type")
 #: Torch takes any p ("type of the used p-norm. Can be 'inf' for infinity norm"), so list the ones that cases use.
 NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
 
-#: The options that hold a threshold, and the options that say how to make the call.
-THRESHOLDS = ("clip_norm", "clip_factor", "max")
-HOW = (
-    "learning_rate",
-    "as_generator",
-    "as_single",
-    "threads",
-    "reused",
-    "followed",
-    "flags",
-    "threshold_as",
-    "compiled",
-)
+#: The options that an adapter passes by itself: a threshold, and the rate of an optimizer.
+PASSED = ("clip_norm", "clip_factor", "max", "learning_rate")
 
 #: The device on which the adapters make all tensors. A host process has one adapter, which chooses it once.
 _device = torch.device("cpu")
@@ -335,4 +325,4 @@ def read_arrays(tensors: Sequence[torch.Tensor | None]) -> tuple[Array | None, .
 
 def select_more(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the other options of a call, which torch takes or refuses."""
-    return {name: value for name, value in options.items() if name not in (*THRESHOLDS, *HOW)}
+    return {name: value for name, value in options.items() if name not in (*PASSED, *HOW)}

@@ -27,6 +27,7 @@ __all__ = [
     "TRAINING",
     "UNWRITABLE",
     "answer_in_threads",
+    "ask_among_others",
     "build_parameters",
     "build_tensors",
     "convert_options",
@@ -140,6 +141,7 @@ WIDEST = 8
 packing = threading.local()
 
 Tensor = TypeVar("Tensor")
+Result = TypeVar("Result")
 
 
 def refuse_unlisted(call: Call, subject: EntryPoint, kind: str = "adapter") -> None:
@@ -441,6 +443,36 @@ def make_following_call(call: Call) -> Call:
     options = dict(call.options)
     options.pop("followed")
     return _change_options(_change_elements(replace(call, options=options)))
+
+
+def ask_among_others(
+    call: Call,
+    tensors: list[Any],
+    ask: Callable[[Call, list[Any]], Result],
+    make: Callable[[Gradient], Any],
+    fill: Callable[[Any, Array], Any] | None = None,
+) -> Result:
+    """Make a call with tensors, between the calls for which its options ask. Return what `ask` returns for the call.
+
+    `make` makes a tensor for the following call. `fill` writes an array into a tensor, so that earlier calls get the
+    same tensors.
+    """
+
+    def fill_all(gradients: Sequence[Gradient]) -> None:
+        assert fill is not None
+        for tensor, gradient in zip(tensors, gradients):
+            if tensor is not None and gradient.array is not None:
+                fill(tensor, gradient.array)
+
+    for earlier in make_earlier_calls(call) if "reused" in call.options else ():
+        fill_all(earlier.gradients)
+        ask(earlier, tensors)
+        fill_all(call.gradients)
+    result = ask(call, tensors)
+    if "followed" in call.options:
+        following = make_following_call(call)
+        ask(following, build_tensors(following.gradients, make))
+    return result
 
 
 def _change_elements(call: Call) -> Call:

@@ -22,18 +22,16 @@ from .arrays import (
     FEATURE_OF_PARAMETER,
     UNWRITABLE,
     answer_in_threads,
+    ask_among_others,
     build_parameters,
     build_tensors,
     convert_options,
     lay_out,
-    make_earlier_calls,
-    make_following_call,
     refuse_unlisted,
 )
 from .contract import (
     OPERATIONS,
     About,
-    Adapter,
     Array,
     Call,
     EntryPoint,
@@ -42,6 +40,7 @@ from .contract import (
     Reply,
     framework_call,
 )
+from .frameworks.answering import DeclaredAdapter, read_each
 from .surroundings import find_shared, watch_memory
 
 __all__ = ["Backend", "ReferenceAdapter", "array_api_strict", "cupy", "dask", "jax", "numpy", "torch"]
@@ -71,8 +70,8 @@ class Backend:
     strided: bool = True
     #: Whether these layouts include reversed and broadcast ones.
     views: bool = False
-    #: A function that copies a gradient into an existing array.
-    fill: Callable[[Any, Gradient], Any] | None = None
+    #: A function that writes elements into an array of the library.
+    fill: Callable[[Any, Array], Any] | None = None
     #: Whether its compiler treats subnormal numbers as zero.
     flushes_subnormals: bool = False
     #: A function that evaluates lazy arrays together, so that their shared parts are computed once.
@@ -83,26 +82,18 @@ class Backend:
     pull_back: Callable[[Callable[..., Any], list[Any], list[Any]], Sequence[Any]] | None = None
 
 
-class ReferenceAdapter(Adapter):
+class ReferenceAdapter(DeclaredAdapter):
     """Adapter for `gradclip_spec` on the arrays of one library, functional and in place."""
 
     def __init__(self, backend: Backend) -> None:
+        environment = {backend.name: backend.version, "device": backend.device}
+        about = About(f"gradclip_spec on {backend.name}", gradclip_spec.__version__, environment)
+        super().__init__(about, _list_subjects(backend))
         self._backend = backend
-        self._subjects = {subject.name: subject for subject in _list_subjects(backend)}
-
-    def about(self) -> About:
-        """Return the version of the reference, with the library and its version as the environment."""
-        name = f"gradclip_spec on {self._backend.name}"
-        environment = {self._backend.name: self._backend.version, "device": self._backend.device}
-        return About(name, gradclip_spec.__version__, environment)
-
-    def subjects(self) -> Sequence[EntryPoint]:
-        """Return each operation as a function, and in place if the library's arrays are writable."""
-        return list(self._subjects.values())
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the function that the call names."""
-        subject = self._subjects[call.subject]
+        subject = self.entry_points[call.subject]
         refuse_unlisted(call, subject, "interface")
         if "threads" in call.options:
             return answer_in_threads(call, self.call)
@@ -110,22 +101,10 @@ class ReferenceAdapter(Adapter):
             return self._pull_back(subject, call)
         arrays = build_tensors(call.gradients, self._backend.make)
         single = call.options.get("as_single", False)
-        passed = (array for array in arrays) if call.options.get("as_generator") else list(arrays)
-        function = functools.partial(getattr(gradclip_spec, subject.operation), **self._build_keywords(subject, call))
-        if call.options.get("compiled"):
-            assert self._backend.compile is not None
-            function = self._backend.compile(function)
         look_again = watch_memory(arrays) if self._backend.views else tuple
         with framework_call(lambda: self._read(arrays)) as seen:
-            for earlier in make_earlier_calls(call) if "reused" in call.options else ():
-                self._fill(arrays, earlier)
-                getattr(gradclip_spec, subject.operation)(list(arrays), **self._build_keywords(subject, earlier))
-                self._fill(arrays, call)
-            result = function(arrays[0] if single else passed)
-            if "followed" in call.options:
-                following = make_following_call(call)
-                others = build_tensors(following.gradients, self._backend.make)
-                getattr(gradclip_spec, subject.operation)(list(others), **self._build_keywords(subject, following))
+            ask = functools.partial(self._ask, subject)
+            result = ask_among_others(call, arrays, ask, self._backend.make, self._backend.fill)
         clipped, norm = result if OPERATIONS[subject.operation].returns_norm else (result, None)
         clipped = [clipped] if single else clipped
         gradients, total = self._backend.compute((list(clipped), norm))
@@ -138,6 +117,16 @@ class ReferenceAdapter(Adapter):
             shared=tuple(find_shared(clipped, arrays)) if self._backend.views else None,
             disturbed=look_again(),
         )
+
+    def _ask(self, subject: EntryPoint, call: Call, arrays: list[Any]) -> Any:
+        """Pass arrays to the function in the form that the call asks for, and return what it returns."""
+        function = functools.partial(getattr(gradclip_spec, subject.operation), **self._build_keywords(subject, call))
+        if call.options.get("compiled"):
+            assert self._backend.compile is not None
+            function = self._backend.compile(function)
+        if call.options.get("as_single"):
+            return function(arrays[0])
+        return function((array for array in arrays) if call.options.get("as_generator") else list(arrays))
 
     def _build_keywords(self, subject: EntryPoint, call: Call) -> dict[str, Any]:
         keywords = _build_keywords(subject, call)
@@ -159,14 +148,8 @@ class ReferenceAdapter(Adapter):
             found = self._backend.pull_back(clip, arrays, cotangents)
         return Reply(self._read(found), warnings=seen.warnings)
 
-    def _fill(self, arrays: Sequence[Any], call: Call) -> None:
-        assert self._backend.fill is not None
-        for array, gradient in zip(arrays, call.gradients):
-            if array is not None:
-                self._backend.fill(array, gradient)
-
     def _read(self, arrays: Sequence[Any]) -> tuple[Array | None, ...]:
-        return tuple(None if array is None else self._backend.read(array) for array in arrays)
+        return read_each(self._backend.read, arrays)
 
     def _read_norm(self, norm: Any) -> Array:
         # The norm of an empty list is a NumPy array, whatever the library.
@@ -220,8 +203,8 @@ def _list_half_precisions() -> tuple[str, ...]:
     return ("float16", "bfloat16") if importlib.util.find_spec("ml_dtypes") else ("float16",)
 
 
-def _fill_numpy(array: Any, gradient: Gradient) -> None:
-    array[...] = _lay_out_gradient(gradient)
+def _fill_numpy(array: Any, values: Array) -> None:
+    array[...] = values.numpy()
 
 
 def _read_numpy(array: Any) -> Array:
@@ -261,8 +244,8 @@ def torch(device: str = "cpu") -> ReferenceAdapter:
 
     version = library.__version__
 
-    def fill(tensor: Any, gradient: Gradient) -> None:
-        tensor.copy_(make(gradient))
+    def fill(tensor: Any, values: Array) -> None:
+        tensor.copy_(adapter.make_tensor(values))
 
     # No `compile`: `torch.compile` takes longer for the reference than a case may take. The tests of the reference
     # cover it.
@@ -323,8 +306,8 @@ def cupy(device: str = "cuda") -> ReferenceAdapter:
     def make(gradient: Gradient) -> Any:
         return _move_to_cupy(library, _lay_out_gradient(gradient))
 
-    def fill(array: Any, gradient: Gradient) -> None:
-        array[...] = make(gradient)
+    def fill(array: Any, values: Array) -> None:
+        array[...] = library.asarray(values.numpy())
 
     # CuPy has no bfloat16.
     dtypes = ("float16", "float32", "float64")

@@ -8,6 +8,7 @@ An adapter that passes something else than lists derives from :class:`DeclaredAd
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, Tuple
 
 import numpy as np
@@ -15,12 +16,11 @@ import numpy as np
 from ..arrays import (
     TRAINING,
     answer_in_threads,
+    ask_among_others,
     build_tensors,
     convert_options,
     find_dtype,
     lay_out,
-    make_earlier_calls,
-    make_following_call,
 )
 from ..contract import About, Adapter, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 
@@ -155,14 +155,8 @@ class ListAdapter(DeclaredAdapter):
             return answer_in_threads(call, self.call)
         tensors: list[Any] = build_tensors(call.gradients, self.make_tensor)
         with framework_call(lambda: read_each(self.read_array, tensors)) as seen:
-            for earlier in make_earlier_calls(call) if "reused" in call.options else ():
-                self._fill(tensors, earlier)
-                self._clip(entry, earlier, tensors)
-                self._fill(tensors, call)
-            results, norm = self._clip(entry, call, tensors)
-            if "followed" in call.options:
-                following = make_following_call(call)
-                self._clip(entry, following, build_tensors(following.gradients, self.make_tensor))
+            ask = partial(self._clip, entry)
+            results, norm = ask_among_others(call, tensors, ask, self.make_tensor, self.fill_tensor)
             # Some frameworks compute only when a result is read.
             read, norm = read_each(self.read_result, results), None if norm is None else self._read_norm(norm)
         return Reply(
@@ -192,11 +186,6 @@ class ListAdapter(DeclaredAdapter):
         if results is passed:
             return tensors, norm
         return ([results] if is_single else list(results)), norm
-
-    def _fill(self, tensors: Sequence[Any], call: Call) -> None:
-        for tensor, gradient in zip(tensors, call.gradients):
-            if tensor is not None and gradient.array is not None:
-                self.fill_tensor(tensor, gradient.array)
 
     def _read_norm(self, norm: Any) -> Array:
         return Array.of(np.asarray(norm)) if isinstance(norm, (float, np.generic)) else self.read_array(norm)

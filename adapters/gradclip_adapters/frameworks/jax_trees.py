@@ -14,11 +14,11 @@ import jax
 from ..arrays import (
     THRESHOLDS,
     answer_in_threads,
+    ask_among_others,
     build_parameters,
     build_tensors,
     convert_options,
     find_dtype,
-    make_following_call,
     refuse_other_dtypes,
 )
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
@@ -130,18 +130,16 @@ def _answer(entry: EntryPoint, call: Call) -> Reply:
     if placement is not None and INSIDE in entry.name:
         entry = replace(entry, clip=_put_inside(entry.clip, placement, call))
     cotangents = [gradient.cotangent and jax.numpy.asarray(gradient.cotangent.numpy()) for gradient in call.gradients]
-    tree: Any = arrays[0] if call.options.get("as_single") else arrays
-    passed: Any = (array for array in arrays) if call.options.get("as_generator") else tree
-    norm = None
-    with framework_call(lambda: _read(arrays)) as seen:
+
+    def ask(call: Call, arrays: list[Any]) -> tuple[Any, Any]:
         if any(one is not None for one in cotangents):
             _, pull_back = jax.vjp(lambda values: _clip(entry, call, values)[0], arrays)
-            clipped = pull_back(cotangents)[0]
-        else:
-            clipped, norm = _clip(entry, call, passed)
-        if "followed" in call.options:
-            following = make_following_call(call)
-            _clip(entry, following, build_tensors(following.gradients, _make_array))
+            return pull_back(cotangents)[0], None
+        tree: Any = arrays[0] if call.options.get("as_single") else arrays
+        return _clip(entry, call, (array for array in arrays) if call.options.get("as_generator") else tree)
+
+    with framework_call(lambda: _read(arrays)) as seen:
+        clipped, norm = ask_among_others(call, arrays, ask, _make_array)
     results: list[Any] = [clipped] if call.options.get("as_single") else list(clipped)
     return Reply(
         gradients=_read(results),

@@ -15,7 +15,7 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-from ..arrays import answer_in_threads, build_tensors, convert_options, make_following_call, refuse_unlisted
+from ..arrays import answer_in_threads, ask_among_others, build_tensors, convert_options, refuse_unlisted
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 from .answering import DeclaredAdapter, read_each
 
@@ -108,10 +108,7 @@ class KerasAdapter(DeclaredAdapter):
     def _answer(self, call: Call) -> Reply:
         gradients = build_tensors(call.gradients, self._backend.make)
         with framework_call(lambda: self._read(gradients)) as seen:
-            results = self._train(call, gradients)
-            if "followed" in call.options:
-                following = make_following_call(call)
-                self._train(following, build_tensors(following.gradients, self._backend.make))
+            results = ask_among_others(call, gradients, self._train, self._backend.make)
         return Reply(self._read(results), inputs=self._read(gradients), warnings=seen.warnings)
 
     def _train(self, call: Call, gradients: Sequence[Any]) -> list[Any]:

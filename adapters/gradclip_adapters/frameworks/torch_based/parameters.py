@@ -14,12 +14,11 @@ from torch.nn import Parameter
 from ...arrays import (
     HOW,
     answer_in_threads,
+    ask_among_others,
     build_tensors,
     convert_options,
     find_dtype,
     lay_out,
-    make_earlier_calls,
-    make_following_call,
 )
 from ...contract import (
     About,
@@ -197,28 +196,21 @@ def answer_call(entry: EntryPoint, call: Call, step: Callable[[list[Parameter]],
     Reply
         The gradients after the call, or the negated parameters.
     """
-    clip = entry.clip
-    parameters = build_tensors(call.gradients, make_parameter)
-    # Some packages take parameters of one dtype only, also those without a gradient.
-    dtype = next((parameter.dtype for parameter in parameters if parameter is not None), None)
-    listed = [Parameter(torch.zeros(1, dtype=dtype, device=_device)) if one is None else one for one in parameters]
+    listed = _replace_none(build_tensors(call.gradients, make_parameter))
     before = [parameter.grad for parameter in listed]
 
-    def pass_parameters() -> Parameters:
-        if call.options.get("as_single"):
-            return listed[0]
-        return (parameter for parameter in listed) if call.options.get("as_generator") else listed
+    def ask(call: Call, parameters: Sequence[Parameter | None]) -> Any:
+        passed = _replace_none(parameters)
+
+        def pass_parameters() -> Parameters:
+            if call.options.get("as_single"):
+                return passed[0]
+            return (parameter for parameter in passed) if call.options.get("as_generator") else passed
+
+        return entry.clip(pass_parameters, add_flags(call))
 
     with framework_call(lambda: read_arrays([parameter.grad for parameter in listed])) as seen:
-        for earlier in make_earlier_calls(call) if "reused" in call.options else ():
-            _fill(listed, earlier)
-            clip(pass_parameters, earlier.options)
-            _fill(listed, call)
-        norm = clip(pass_parameters, add_flags(call))
-        if "followed" in call.options:
-            following = make_following_call(call)
-            others = [one for one in build_tensors(following.gradients, make_parameter) if one is not None]
-            clip(lambda: others, following.options)
+        norm = ask_among_others(call, listed, ask, make_parameter, _fill)
         if step is not None:
             step(listed)
     after = [parameter.grad for parameter in listed]
@@ -262,11 +254,15 @@ def make_parameter(gradient: Gradient) -> Parameter:
     return parameter
 
 
-def _fill(parameters: Sequence[Parameter], call: Call) -> None:
-    """Copy the gradients of a call into the gradients of existing parameters."""
-    for parameter, gradient in zip(parameters, call.gradients):
-        if parameter.grad is not None and gradient.array is not None:
-            parameter.grad.copy_(make_tensor(gradient.array))
+def _replace_none(parameters: Sequence[Parameter | None]) -> list[Parameter]:
+    """Return the parameters, with a new one without a gradient in place of each None."""
+    # Some packages take parameters of one dtype only, also those without a gradient.
+    dtype = next((parameter.dtype for parameter in parameters if parameter is not None), None)
+    return [Parameter(torch.zeros(1, dtype=dtype, device=_device)) if one is None else one for one in parameters]
+
+
+def _fill(parameter: Parameter, array: Array) -> None:
+    parameter.grad.copy_(make_tensor(array))
 
 
 def negate(parameter: Parameter) -> torch.Tensor | None:

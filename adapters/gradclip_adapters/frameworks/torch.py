@@ -16,6 +16,7 @@ from ..contract import Call, EntryPoint, Reply, Unsupported, framework_call
 from .torch_based import distributed
 from .torch_based.engine_meshes import list_on_meshes
 from .torch_based.engines_adapter import EnginesAdapter
+from .torch_based.given_gradients import GivenGradients
 from .torch_based.installed_torch import (
     ERROR_IF_NONFINITE,
     HAS_COMPILER,
@@ -124,10 +125,12 @@ def _train(entry: EntryPoint, call: Call) -> Reply:
     parameters: list[Parameter] = []
     groups: dict[int, list[Parameter]] = {}
     for gradient in call.gradients:
-        tensor = torch.zeros(1, device=get_device()) if gradient.array is None else make_tensor(gradient.array)
-        parameters.append(Parameter(torch.full_like(tensor, start)))
+        given = None if gradient.array is None else make_tensor(gradient.array)
+        like = torch.zeros(1, device=get_device()) if given is None else given
+        parameters.append(Parameter(torch.full_like(like, start)))
+        parameters[-1].grad = given
         groups.setdefault(gradient.group, []).append(parameters[-1])
-    factors = [None if one.array is None else make_tensor(one.array) for one in call.gradients]
+    model = GivenGradients(parameters)
     rest = {name: value for name, value in add_flags(call).items() if name not in TRAINING}
     scaler = make_scaler(get_device().type, enabled=entry.name == SCALED)
     with framework_call(lambda: read_arrays([parameter.grad for parameter in parameters])) as seen:
@@ -137,7 +140,7 @@ def _train(entry: EntryPoint, call: Call) -> Reply:
         for _ in range(steps):
             optimizer.zero_grad()
             for _ in range(passes):
-                scaler.scale(_build_loss(parameters, factors)).backward()
+                scaler.scale(model()).backward()
             scaler.unscale_(optimizer)
             norm = entry.clip(lambda: parameters, rest)
             scaler.step(optimizer)
@@ -148,13 +151,6 @@ def _train(entry: EntryPoint, call: Call) -> Reply:
         inputs=read_arrays([parameter.grad for parameter in parameters]),
         warnings=seen.warnings,
     )
-
-
-def _build_loss(parameters: Sequence[Parameter], factors: Sequence[torch.Tensor | None]) -> torch.Tensor:
-    """Return the sum of `parameter * factor`, whose derivatives are the factors bit for bit."""
-    products = [(one * factor).sum() for one, factor in zip(parameters, factors) if factor is not None]
-    # Only tensors of one dtype can be stacked. The backward pass multiplies by an exact 1.
-    return torch.stack([product.double() for product in products]).sum()
 
 
 def _refuse_other_gradients(call: Call) -> None:

@@ -15,13 +15,13 @@ from torch.nn import Parameter
 from ...contract import Call, EntryPoint, Reply, Unsupported, framework_call
 from ...mesh import Mesh, find_sharded_axis, get_mesh
 from ...processes import Answer, Ask, Join, Team
+from .given_gradients import GivenGradients
 from .installed_torch import ERROR_IF_NONFINITE, HAS_MESH, NORM_DTYPES, SENT_DTYPES, VALUE_DTYPES
 from .parameters import NORM_TYPES, Clip, Parameters, add_flags, make_tensor, read_array, read_arrays, select_more
 from .process_group import import_engines, join_group
 
 __all__ = [
     "SUBJECTS",
-    "Products",
     "answer_in_processes",
     "clip_norm",
     "clip_parameters",
@@ -29,6 +29,7 @@ __all__ = [
     "list_tensors",
     "load",
     "make_fully_sharded",
+    "make_zeros",
     "take_local",
 ]
 
@@ -162,23 +163,17 @@ def _make_dtensors(call: Call, rank: int, mesh: Any) -> list[Parameter]:
     return make_dtensors(call, rank, mesh)
 
 
-class Products(torch.nn.Module):  # type: ignore[misc]
-    """A module whose backward pass gives each parameter a known gradient."""
-
-    def __init__(self, tensors: Sequence[torch.Tensor | None]) -> None:
-        super().__init__()
-        dtype = next((tensor.dtype for tensor in tensors if tensor is not None), torch.float32)
-        zeros = [torch.zeros(1, dtype=dtype) if tensor is None else torch.zeros_like(tensor) for tensor in tensors]
-        self.listed = torch.nn.ParameterList(map(Parameter, zeros))
-
-    def forward(self, factors: Sequence[torch.Tensor | None]) -> torch.Tensor:
-        pairs = zip(self.listed, factors)
-        return torch.stack([_sum(one * factor) for one, factor in pairs if factor is not None]).sum()
+def make_zeros(tensors: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
+    """Return zeros like each tensor. Those without one have the dtype of the others, because engines take one dtype."""
+    dtype = next((tensor.dtype for tensor in tensors if tensor is not None), torch.float32)
+    return [torch.zeros(1, dtype=dtype) if tensor is None else torch.zeros_like(tensor) for tensor in tensors]
 
 
-def _sum(tensor: Any) -> torch.Tensor:
-    total = tensor.sum()
-    return total.full_tensor() if hasattr(total, "full_tensor") else total
+def _make_model(gradients: Sequence[torch.Tensor | None]) -> GivenGradients:
+    parameters = list(map(Parameter, make_zeros(gradients)))
+    for parameter, gradient in zip(parameters, gradients):
+        parameter.grad = gradient
+    return GivenGradients(parameters)
 
 
 def make_fully_sharded(call: Call, rank: int, mesh: Any) -> list[Parameter]:
@@ -186,31 +181,27 @@ def make_fully_sharded(call: Call, rank: int, mesh: Any) -> list[Parameter]:
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import Shard
 
-    module = Products(list_tensors(call))
-    pairs = list(zip(module.listed, call.gradients))
-    axes = {id(parameter): find_sharded_axis(gradient) or 0 for parameter, gradient in pairs}
-    copied = {
-        parameter for parameter, gradient in pairs if find_sharded_axis(gradient) is None and gradient.array is not None
-    }
+    split = [find_sharded_axis(gradient) for gradient in call.gradients]
+    tensors = zip(split, list_tensors(call), list_addends(call, rank, get_mesh(call)))
+    model = _make_model([whole if axis is None else addend for axis, whole, addend in tensors])
+    axes = {id(parameter): axis or 0 for parameter, axis in zip(model.held, split)}
+    pairs = zip(model.held, call.gradients, split)
+    copied = {parameter for parameter, gradient, axis in pairs if axis is None and gradient.array is not None}
     fully_shard(
-        module, mesh=mesh, shard_placement_fn=lambda parameter: Shard(axes[id(parameter)]), ignored_params=copied
+        model, mesh=mesh, shard_placement_fn=lambda parameter: Shard(axes[id(parameter)]), ignored_params=copied
     )
-    factors = list_addends(call, rank, get_mesh(call))
-    for place, tensor in enumerate(list_tensors(call)):
-        if find_sharded_axis(call.gradients[place]) is None:
-            factors[place] = tensor
-    module(factors).backward()
-    return list(module.listed)
+    model().backward()
+    return list(model.held)
 
 
 def _make_replicated(call: Call, rank: int, mesh: Any) -> list[Parameter]:
     """Return the parameters of a module in DDP, after a backward pass."""
     del mesh
-    module = Products(list_tensors(call))
+    model = _make_model(list_addends(call, rank, get_mesh(call)))
     is_partial = any(gradient.array is None for gradient in call.gradients)
-    replicated = torch.nn.parallel.DistributedDataParallel(module, find_unused_parameters=is_partial)
-    replicated(list_addends(call, rank, get_mesh(call))).backward()
-    return list(module.listed)
+    replicated = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=is_partial)
+    replicated().backward()
+    return list(model.held)
 
 
 #: The functions that make the parameters of each engine.

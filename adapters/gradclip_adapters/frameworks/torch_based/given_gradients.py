@@ -46,7 +46,8 @@ class GivenGradients(Module):  # type: ignore[misc] # mypy does not see torch
         for parameter, gradient in zip(self.held, self.given):
             if gradient is not None:
                 # The sum may overflow in the dtype of the gradient. Its derivative is the gradient itself.
-                loss = loss + (parameter * gradient).sum().double()
+                total = (parameter * gradient).sum()
+                loss = loss + (total.full_tensor() if hasattr(total, "full_tensor") else total).double()
         return loss
 
 

@@ -21,14 +21,15 @@ from ...mesh import Mesh, find_placement, get_mesh
 from ...processes import Answer, Ask, Join
 from ...watched_team import WatchedTeam
 from .distributed import (
-    Products,
     clip_parameters,
     list_addends,
     list_tensors,
     make_fully_sharded,
+    make_zeros,
 )
 from .dtensors import convert_placement, has_equal_experts, is_owned, make_dtensors, make_with_experts
 from .engine_meshes import DTENSOR, EXPERTS, HYBRID, TENSOR_PARALLEL
+from .given_gradients import GivenGradients
 from .parameters import Clip
 from .process_group import import_engines, join_group, set_variables
 from .watched_collectives import WatchedCollectives
@@ -113,27 +114,28 @@ def _make_tensor_parallel(call: Call, rank: int, device_mesh: Any) -> list[Param
     mean = Mesh({"shard": device_mesh["shard"].size()})
     # FSDP2 averages over its own axis only: the ranks along the other axis have the parts of one gradient.
     addends = list_addends(call, device_mesh.get_coordinate()[0], mean)
-    module = Products(list_tensors(call))
+    wholes = list_tensors(call)
+    parameters: list[Parameter] = []
     ignored: list[Parameter] = []
-    factors: list[Any] = []
     axes: dict[int, int] = {}
-    for place, (gradient, whole) in enumerate(zip(call.gradients, list_tensors(call))):
-        parameter = Parameter(_distribute(module.listed[place].detach(), gradient, mesh))
-        module.listed[place] = parameter
+    for gradient, whole, addend, zeros in zip(call.gradients, wholes, addends, make_zeros(wholes)):
+        parameter = Parameter(_distribute(zeros, gradient, mesh))
         placement = find_placement(gradient, "shard")
         is_ignored = whole is not None and not isinstance(placement, int)
-        factor = whole if is_ignored else addends[place]
-        factors.append(None if factor is None else _distribute(factor, gradient, mesh))
+        given = whole if is_ignored else addend
+        parameter.grad = None if given is None else _distribute(given, gradient, mesh)
         axes[id(parameter)] = placement if isinstance(placement, int) else 0
         ignored += [parameter] if is_ignored else []
+        parameters.append(parameter)
+    model = GivenGradients(parameters)
     fully_shard(
-        module,
+        model,
         mesh=device_mesh["shard"],
         shard_placement_fn=lambda parameter: Shard(axes[id(parameter)]),
         ignored_params=set(ignored),
     )
-    module(factors).backward()
-    return list(module.listed)
+    model().backward()
+    return list(model.held)
 
 
 def _make_with_experts(call: Call, rank: int, device_mesh: Any) -> list[Parameter]:

@@ -29,7 +29,7 @@ from .contract import Call, FrameworkRaised, Reply, Unsupported
 from .matching import GivenUp
 from .mesh import join_replies
 
-__all__ = ["PATIENCE", "Answer", "Ask", "Join", "Team", "announce", "end_processes", "serve"]
+__all__ = ["PATIENCE", "Answer", "Ask", "Join", "Team", "announce", "end_processes", "find_team", "serve"]
 
 #: If a process raises, the others may wait for it forever. They get this many seconds.
 PATIENCE = 5.0
@@ -191,6 +191,15 @@ class Team:
             what = "returned" if others[0] in answers else "waits forever"
             text = f"{text} (in process {rank}; process {others[0]} {what})"
         return answers[rank]["kind"], text
+
+
+#: The teams that :func:`find_team` has made, by their modules, sizes and settings.
+_found: dict[str, Team] = {}
+
+
+def find_team(module: str, world: int, kind: type[Team] = Team, **settings: Any) -> Team:
+    """Return a team, which is kept for later calls. `settings` are the arguments of the module's function `load`."""
+    return _found.setdefault(json.dumps([module, world, settings]), kind(module, world, settings))
 
 
 def _read_answers(end: int, rank: int, answers: queue.Queue[tuple[int, dict[str, Any]]]) -> None:

@@ -25,6 +25,7 @@ from ..arrays import (
 from ..contract import About, Adapter, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 
 __all__ = [
+    "NORM_TYPES",
     "ArrayListAdapter",
     "Clip",
     "DeclaredAdapter",
@@ -41,6 +42,10 @@ __all__ = [
 #: returns the list that it got. An optimizer returns the negated parameters after a step from zero. This is the form of
 #: `EntryPoint.clip` and `EntryPoint.compiled` for a :class:`ListAdapter`.
 Clip = Callable[[Any, Mapping[str, Any]], Tuple[Any, Any]]
+
+
+#: The orders of norms that cases ask of a framework whose function takes any order.
+NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
 
 
 def apply_to_all(function: Callable[..., tuple[Any, Any]]) -> Clip:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
-
-# JAX reads this variable when it first looks for devices. The largest mesh has eight.
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 
 import jax
 from jax.example_libraries import optimizers

@@ -6,8 +6,12 @@ options of a call to the package's own function.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any, Callable, Iterable, Sequence, Tuple
+
+# JAX reads this variable when it first looks for devices. The largest mesh has eight.
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 
 import jax
 

@@ -10,7 +10,7 @@ from megengine import Parameter, Tensor
 from megengine.optimizer import clip_grad_norm, clip_grad_value
 
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported
-from .answering import ListAdapter, cut_errors, lay_out_by_indexing, rename
+from .answering import NORM_TYPES, ListAdapter, cut_errors, lay_out_by_indexing, rename
 
 __all__ = ["MegEngineAdapter"]
 
@@ -27,7 +27,6 @@ FEATURES = (
     "reuses",
     "threshold_kinds",
 )
-NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
 
 
 class MegEngineAdapter(ListAdapter):

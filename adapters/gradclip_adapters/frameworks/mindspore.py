@@ -13,7 +13,7 @@ from mindspore import Tensor, nn, ops
 
 from ..arrays import read_axes
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported
-from .answering import Clip, ListAdapter, cut_errors, lay_out_by_indexing, rename
+from .answering import NORM_TYPES, Clip, ListAdapter, cut_errors, lay_out_by_indexing, rename
 
 __all__ = ["MindSporeAdapter"]
 
@@ -31,7 +31,6 @@ FEATURES = (
 )
 #: What stands before the call stacks in the text of an error.
 CALL_STACKS = "\n\n----"
-NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
 
 
 class MindSporeAdapter(ListAdapter):

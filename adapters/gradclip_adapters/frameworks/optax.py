@@ -7,11 +7,7 @@ through `update`. The first two are called on several devices, too, and on meshe
 from __future__ import annotations
 
 import inspect
-import os
 from typing import Any, Iterator
-
-# JAX reads this variable when it first looks for devices. The largest mesh has eight.
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 
 import optax
 

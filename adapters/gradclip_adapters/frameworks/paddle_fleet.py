@@ -18,7 +18,7 @@ import paddle
 from ..arrays import refuse_unlisted
 from ..contract import Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 from ..mesh import cut_call, find_placement, find_sharded_axis, get_mesh
-from ..processes import Answer, Ask, Join, Team
+from ..processes import Answer, Ask, Join, find_team
 
 __all__ = ["ENTRY_POINTS", "load"]
 
@@ -37,9 +37,6 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
         "replicated": "each parameter belongs to one process",
     },
 }
-
-#: The processes of each way of parallelism. They are kept for later calls.
-TEAMS = {way: Team(__name__, WORLD, {"way": way}) for way in REFUSED}
 
 #: How often processes are started. In one of four trials, two did not find together: gloo's `connectFullMesh` in Paddle
 #: 3.3.1 ended with "Connection refused". Four processes, with two ways of parallelism, did so in one of five.
@@ -65,13 +62,14 @@ def answer_in_processes(call: Call, options: dict[str, Any]) -> Reply:
         refusal = REFUSED[way].get(_name_kind(gradient, way))
         if gradient.array is not None and refusal:
             raise Unsupported(refusal, "interface")
+    team = find_team(__name__, WORLD, way=way)
     for _ in range(STARTS - 1):
         try:
-            TEAMS[way].start()
+            team.start()
             break
         except RuntimeError:
             continue
-    return TEAMS[way].call(call)
+    return team.call(call)
 
 
 def _name_kind(gradient: Gradient, axis: str) -> str:

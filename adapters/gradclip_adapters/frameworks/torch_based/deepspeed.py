@@ -13,7 +13,7 @@ from torch.nn import Parameter
 from ...arrays import refuse_other_dtypes
 from ...contract import Call, EntryPoint, Reply, Unsupported
 from ...mesh import get_mesh
-from ...processes import Answer, Ask, Join, Team
+from ...processes import Answer, Ask, Join, find_team
 from .deepspeed_engine import (
     answer_with_parts,
     clip_grad_norm_,
@@ -42,24 +42,16 @@ __all__ = ["DeepSpeedAdapter", "load"]
 #: The dtypes that a configuration offers.
 DTYPES = ("float16", "bfloat16", "float32")
 
-#: The module that the processes import, and the teams of each number of processes.
-MODULE = __name__
-_TEAMS: dict[int, Team] = {}
 
-
-class DeepSpeedAdapter(ParametersAdapter):
+class DeepSpeedAdapter(TrainingAdapter):
     """Adapter for the clips of DeepSpeed."""
 
     def __init__(self) -> None:
         """Join a group of one process, because all entry points ask the group for its size."""
         join_group_of_one()
         use_group()
-        super().__init__("DeepSpeed", deepspeed.__version__, FUNCTIONS)
-        self._engine = TrainingAdapter("DeepSpeed", deepspeed.__version__, STEPS)
-
-    def subjects(self) -> Sequence[EntryPoint]:
-        """Return all entry points, the distributed ones last."""
-        return [*super().subjects(), *self._engine.subjects(), *SHARED_STEPS.values(), *EXPERT_STEPS.values()]
+        steps = [*STEPS, *SHARED_STEPS.values(), *EXPERT_STEPS.values()]
+        super().__init__("DeepSpeed", deepspeed.__version__, [*FUNCTIONS, *steps])
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names. Several processes answer a distributed call.
@@ -72,16 +64,16 @@ class DeepSpeedAdapter(ParametersAdapter):
         if any(gradient.array is not None and gradient.array.dtype == "float64" for gradient in call.gradients):
             message = "DeepSpeed trains in fp32, bf16 and fp16, and its engine refuses to average float64"
             raise Unsupported(message, "interface")
-        steps = {**self._engine.entry_points, **SHARED_STEPS, **EXPERT_STEPS}
-        if call.subject not in steps:
+        entry = self.entry_points[call.subject]
+        if entry in FUNCTIONS:
+            # No training makes their gradients.
+            return ParametersAdapter.call(self, call)
+        _refuse(call, entry)
+        if entry in STEPS:
             return super().call(call)
-        _refuse(call, steps[call.subject])
-        if call.subject in self._engine.entry_points:
-            return self._engine.call(call)
         if call.subject in EXPERT_STEPS:
             return answer_with_experts(call)
-        world = get_mesh(call).size
-        return _TEAMS.setdefault(world, Team(MODULE, world)).call(call)
+        return find_team(__name__, get_mesh(call).size).call(call)
 
 
 def _refuse(call: Call, subject: EntryPoint) -> None:

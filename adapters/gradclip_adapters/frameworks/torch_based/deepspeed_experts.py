@@ -15,7 +15,7 @@ from torch.nn import Module, Parameter
 
 from ...contract import Call, EntryPoint, Reply, Unsupported
 from ...mesh import Mesh, find_placement, find_sharded_axis, get_mesh, list_gradients
-from ...processes import Answer, Ask, Join
+from ...processes import Answer, Ask, Join, find_team
 from ...watched_team import WatchedTeam
 from .deepspeed_engine import (
     MoE,
@@ -46,15 +46,12 @@ EXPERT_STEPS = {
     for stage in (0, 1, 2)
 }
 
-#: The processes of each mesh.
-_TEAMS: dict[str, WatchedTeam] = {}
-
 
 def answer_with_experts(call: Call) -> Reply:
-    """Return the answer of the processes of the call's mesh. They are kept for later calls."""
+    """Return the answer of the processes of the call's mesh."""
     mesh = get_mesh(call)
     _refuse_parts(call)
-    return _TEAMS.setdefault(str(mesh), WatchedTeam(__name__, mesh.size, {"mesh": mesh.axes})).call(call)
+    return find_team(__name__, mesh.size, WatchedTeam, mesh=mesh.axes).call(call)
 
 
 def _refuse_parts(call: Call) -> None:

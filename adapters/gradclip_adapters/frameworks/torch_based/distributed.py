@@ -14,7 +14,7 @@ from torch.nn import Parameter
 
 from ...contract import Call, EntryPoint, Reply, Unsupported, framework_call
 from ...mesh import Mesh, find_sharded_axis, get_mesh
-from ...processes import Answer, Ask, Join, Team
+from ...processes import Answer, Ask, Join, find_team
 from .given_gradients import GivenGradients
 from .installed_torch import ERROR_IF_NONFINITE, HAS_MESH, NORM_DTYPES, SENT_DTYPES, VALUE_DTYPES
 from .parameters import NORM_TYPES, Clip, Parameters, add_flags, make_tensor, read_array, read_arrays, select_more
@@ -39,10 +39,6 @@ ENGINES = ("DTensor", "FSDP2", "DDP") if HAS_MESH else ("DDP",)
 FEATURES = ("distributed", "in_place", "none_grads")
 BY_NORM = (*FEATURES, "returns_norm", "norm_type", *ERROR_IF_NONFINITE)
 
-#: The module that the processes import, and the teams of each number of processes.
-MODULE = __name__
-_TEAMS: dict[int, Team] = {}
-
 
 def _keep_sent(dtypes: Sequence[str]) -> tuple[str, ...]:
     return tuple(dtype for dtype in dtypes if dtype in SENT_DTYPES)
@@ -64,10 +60,10 @@ SUBJECTS = {subject.name: subject for subject in _list_subjects()}
 
 
 def answer_in_processes(call: Call) -> Reply:
-    """Return the answer of as many processes as the call says. They are kept for later calls."""
+    """Return the answer of as many processes as the call says."""
     world = get_mesh(call).size
     _refuse_parts(call)
-    return _TEAMS.setdefault(world, Team(MODULE, world)).call(call)
+    return find_team(__name__, world).call(call)
 
 
 def _refuse_parts(call: Call) -> None:

@@ -18,7 +18,7 @@ from torch.nn import Parameter
 
 from ...contract import Call, Gradient, Reply, Unsupported
 from ...mesh import Mesh, find_placement, get_mesh
-from ...processes import Answer, Ask, Join
+from ...processes import Answer, Ask, Join, find_team
 from ...watched_team import WatchedTeam
 from .distributed import (
     clip_parameters,
@@ -36,18 +36,13 @@ from .watched_collectives import WatchedCollectives
 
 __all__ = ["answer_on_mesh", "load"]
 
-#: The processes of each mesh and clip.
-_TEAMS: dict[tuple[str, str], WatchedTeam] = {}
-
 
 def answer_on_mesh(call: Call, clip: Clip) -> Reply:
-    """Return the answer of the processes of the call's mesh. They are kept for later calls."""
+    """Return the answer of the processes of the call's mesh and clip."""
     mesh = get_mesh(call)
     _refuse_parts(call, mesh)
     name = f"{clip.__module__}:{clip.__qualname__}"
-    settings = {"mesh": mesh.axes, "clip": name}
-    team = _TEAMS.setdefault((str(mesh), name), WatchedTeam(__name__, mesh.size, settings))
-    return team.call(call)
+    return find_team(__name__, mesh.size, WatchedTeam, mesh=mesh.axes, clip=name).call(call)
 
 
 def _refuse_parts(call: Call, mesh: Mesh) -> None:

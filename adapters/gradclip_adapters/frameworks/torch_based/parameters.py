@@ -31,7 +31,7 @@ from ...contract import (
     Unsupported,
     framework_call,
 )
-from ..answering import DeclaredAdapter, read_each
+from ..answering import NORM_TYPES, DeclaredAdapter, read_each
 from .installed_torch import find_cpu_capability, make_rows
 
 __all__ = [
@@ -75,9 +75,6 @@ COMMON = (
 OWNED = tuple(feature for feature in COMMON if feature not in ("repeated", "generator", "single"))
 #: The abilities of a clip by a norm of any order.
 ANY_NORM = ("returns_norm", "norm_type")
-
-#: Torch takes any p ("type of the used p-norm. Can be 'inf' for infinity norm"), so list the ones that cases use.
-NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
 
 #: The options that an adapter passes by itself: a threshold, and the rate of an optimizer.
 PASSED = ("clip_norm", "clip_factor", "max", "learning_rate")

@@ -219,9 +219,14 @@ _running: set[Team] = set()
 @atexit.register
 def end_processes() -> None:
     """End the processes of all teams, and the one that starts them."""
-    global _launcher  # noqa: PLW0603 - see `_launch`
     for team in list(_running):
         team.stop()
+    _drop_launcher()
+
+
+def _drop_launcher() -> None:
+    """Let the process that starts others end. The processes that it has started end by themselves."""
+    global _launcher  # noqa: PLW0603 - see `_launch`
     if _launcher is not None:
         process, connection = _launcher
         connection.close()
@@ -232,18 +237,20 @@ def end_processes() -> None:
 def _launch(request: Mapping[str, Any], ends: Sequence[int]) -> list[int]:
     """Start processes that have two ends of pipes each, and return their numbers, or none if that failed."""
     global _launcher  # noqa: PLW0603 - one process imports each framework once for all teams
-    if _launcher is None or _launcher[0].poll() is not None:
+    if _launcher is None:
         ours, theirs = socket.socketpair()
         words = [sys.executable, str(Path(__file__).with_name("launch.py")), "--process", str(theirs.fileno())]
         with theirs:
             _launcher = subprocess.Popen(words, pass_fds=[theirs.fileno()]), ours
     _, connection = _launcher
     rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", ends).tobytes())
-    try:
+    pids: list[int] = []
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         connection.sendmsg([json.dumps(request).encode()], [rights])
-        pids: list[int] = json.loads(connection.recv(LONGEST) or b"[]")
-    except (BrokenPipeError, ConnectionResetError):
-        return []
+        pids = json.loads(connection.recv(LONGEST) or b"[]")
+    if not pids:
+        # An import has ended the process. The next call starts a new one.
+        _drop_launcher()
     return pids
 
 

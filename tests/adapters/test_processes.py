@@ -176,6 +176,14 @@ def test_processes_that_cannot_join_are_told(folder: Path, monkeypatch: pytest.M
     assert told == ["starting", "started"]
 
 
+def test_team_starts_after_an_import_that_failed(folder: Path, team: Team) -> None:
+    (folder / "broken.py").write_text("raise SystemExit(0)\n", encoding="utf-8")
+    with pytest.raises(RuntimeError, match="before it had joined"):
+        Team("broken", 2).call(make_call())
+
+    assert team.call(make_call()).gradients == ()
+
+
 def test_processes_end_with_their_host(tmp_path: Path) -> None:
     (tmp_path / "answering.py").write_text(MODULE, encoding="utf-8")
     source = str(Path(gradclip_adapters.__file__).parents[1])

@@ -18,11 +18,13 @@ from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance import causes
 from gradclip_conformance.cases.build import make_case, make_tensor
 from gradclip_conformance.cases.catalogue import list_all_cases
+from gradclip_conformance.cases.model import expect
 from gradclip_conformance.causes import ranges
 from gradclip_conformance.causes.attribution import explain_all
 from gradclip_conformance.causes.choice import Options, choose
 from gradclip_conformance.causes.facts import Tensor
 from gradclip_conformance.causes.findings import list_asked_rules
+from gradclip_conformance.causes.forms import list_norms
 from gradclip_conformance.causes.model import Evidence, Explanation, Judged
 from gradclip_conformance.judge.judging import judge
 from gradclip_conformance.judge.model import Context
@@ -458,3 +460,13 @@ def list_named_causes() -> set[str]:
 
 def test_every_cause_has_a_model() -> None:
     assert list_named_causes() == set(load_causes())
+
+
+def test_norm_as_near_to_the_right_one_does_not_explain_a_returned_norm() -> None:
+    # With the order infinity, the norm of a part of the elements may be the right one.
+    gradients = [make_tensor([3.0, -4.0], "float64"), make_tensor([1.0], "float64")]
+    options = {"clip_norm": 1.0, "norm_type": math.inf}
+    case = make_case("global-norm.returned-norm", "hand-made", "float64", gradients, options, expect("returned-norm"))
+
+    assert list_norms(case, Array.of(np.float64(4 + 2.0**-48))) == []
+    assert [one.cause for one in list_norms(case, Array.of(np.float64(3)))] != []

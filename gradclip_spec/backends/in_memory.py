@@ -133,7 +133,8 @@ class InMemory(kernels.Memory):
         """Return each norm (one, or a list) divided by the other one, or by `least` if the other one is smaller."""
         if isinstance(norm, list):
             return [self.divide_norms(*pair, least) for pair in zip(norm, other, strict=True)]
-        return _divide(norm, other if math.isnan(other) else max(other, least))
+        # Python returns the first of two numbers unless the second is larger, so a NaN stays.
+        return _divide(norm, max(other, least))
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
         """Return each array times the coefficient (one for all, or a list). If it is 1, return the array itself."""
@@ -179,8 +180,11 @@ def _add_up(parts: Sequence[float], divisor: float = 1.0, exponent: float = 0.0)
 
 def _divide(norm: Number, other: Number) -> Number:
     """Return the quotient of two norms, exactly if both are finite. Zero divided by zero is zero."""
-    if not (math.isfinite(norm) and math.isfinite(other)):
-        return float(norm) / float(other) if other else float(norm)
+    # A fraction is finite, and may be beyond the range of floats.
+    if isinstance(norm, float) and not math.isfinite(norm):
+        return norm if isinstance(other, Fraction) or not other else norm / other
+    if isinstance(other, float) and not math.isfinite(other):
+        return 0.0 if math.isinf(other) else other
     if not other:
         return math.inf if norm else 0.0
     return Fraction(norm) / Fraction(other)

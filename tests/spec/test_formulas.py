@@ -344,3 +344,18 @@ def test_no_square_of_a_unit_leaves_the_range(dtype: str) -> None:
     assert clip_unitwise(large, large, 0.5).tolist() == (large / 2).tolist()
     assert clip_unitwise(small, small, 0.5, eps=0.0).tolist() == (small / 2).tolist()
     assert clip_unitwise(np.zeros(2, dtype), np.zeros(2, dtype), 0.0, eps=0.0).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_the_norm_of_a_unit_may_leave_the_range(dtype: str) -> None:
+    power = 2.0 ** (np.finfo(dtype).maxexp - 1)
+    largest, small = np.full(4, power, dtype), np.array([1.0, 0.0, 0.0, 0.0], dtype)
+
+    assert clip_unitwise(largest, largest, 0.5).tolist() == (largest / 2).tolist()
+    assert clip_unitwise(largest, largest, 1.0).tolist() == largest.tolist()
+    assert clip_unitwise(largest, largest, 0.0).tolist() == [0.0] * 4
+    assert clip_unitwise(small, largest, 0.5).tolist() == small.tolist()
+    assert clip_unitwise(largest, small, 1.0).tolist() == [0.5] * 4
+    infinite = np.array([np.inf, 0.0, 0.0, 0.0], dtype)
+    assert clip_unitwise(largest, infinite, 0.5).tolist() == largest.tolist()
+    np.testing.assert_array_equal(clip_unitwise(infinite, largest, 0.5), np.array([np.nan, 0.0, 0.0, 0.0], dtype))

@@ -39,6 +39,7 @@ __all__ = [
     "make_following_call",
     "read_axes",
     "refuse_unlisted",
+    "surround",
 ]
 
 #: The options of several backward passes and steps.
@@ -335,17 +336,26 @@ def _protect(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return copy
 
 
-def _surround(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a copy in the middle of a larger buffer, which holds the values at the edges again.
+def surround(values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tuple[Any, ...]]:
+    """Return a larger buffer with the values in its middle, and the index that selects them.
 
-    `np.pad` makes the same buffer, but is slow for small arrays.
+    The buffer is longer along the last two axes, where it holds the values at the edges again. Along all six axes of a
+    convolution's weights, it would be sixty times as large as they are. `np.pad` makes the same buffer, but is slow for
+    small arrays.
     """
-    buffer, inner = np.zeros([length + 2 for length in values.shape], values.dtype), (slice(1, -1),) * values.ndim
-    buffer[inner] = values
-    for axis in range(values.ndim):
+    shape = (*values.shape[:-2], *(length + 2 for length in values.shape[-2:]))
+    buffer, index = np.zeros(shape, values.dtype), (..., *[slice(1, -1)] * len(values.shape[-2:]))
+    buffer[index] = values
+    for axis in range(-len(values.shape[-2:]), 0):
         slices = buffer.swapaxes(0, axis)
         slices[0], slices[-1] = slices[1], slices[-2]
-    return buffer[inner]
+    return buffer, index
+
+
+def _slice(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a copy in the middle of a larger buffer."""
+    buffer, index = surround(values)
+    return buffer[index]
 
 
 def _pack(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -378,7 +388,7 @@ def _swap_bytes(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 _MAKERS: Mapping[str, Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]] = {
     "strided": _repeat,
     "transposed": lambda values: values.copy(order="F"),
-    "sliced": _surround,
+    "sliced": _slice,
     "reversed": _reverse,
     "broadcast": _share_equal,
     "packed": _pack,

@@ -40,6 +40,16 @@ def test_broadcast_shares_what_is_equal(values: list[list[float]]) -> None:
     assert not made.flags.writeable
 
 
+def test_the_middle_of_a_buffer_has_gaps_but_no_large_ones() -> None:
+    sliced = lay_out(np.ones((50, 2, 1, 3, 1, 2), np.float32), "sliced")
+
+    assert sliced.base is not None
+    # Gaps along all six axes would make it sixty times as large.
+    assert sliced.size < sliced.base.size <= 6 * sliced.size
+    assert not sliced[0].flags.c_contiguous
+    assert not sliced[0, 0, 0].flags.c_contiguous
+
+
 def test_every_other_parameter_has_the_layout_of_its_gradient() -> None:
     matrix = Array.of(np.array([[3.0, 4.0], [5.0, 6.0]], np.float32))
     gradients = [Gradient(str(place), matrix, layout="transposed", parameter=matrix) for place in range(2)]

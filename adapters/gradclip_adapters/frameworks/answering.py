@@ -21,6 +21,7 @@ from ..arrays import (
     convert_options,
     find_dtype,
     lay_out,
+    surround,
 )
 from ..contract import About, Adapter, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 
@@ -103,8 +104,8 @@ def lay_out_by_indexing(values: np.ndarray[Any, Any], layout: str, make: Callabl
     if layout == "strided":
         return make(np.repeat(values, 2, axis=-1))[..., ::2]
     if layout == "sliced":
-        padded = np.pad(values, 1, mode="edge" if values.size else "constant")
-        return make(padded)[(slice(1, -1),) * values.ndim]
+        buffer, index = surround(values)
+        return make(buffer)[index]
     message = f"the framework copies arrays of the layout {layout!r} to a layout of its own"
     raise Unsupported(message, "interface")
 

@@ -7,6 +7,7 @@ from typing import Any, Callable
 import numpy as np
 import paddle
 
+from ..arrays import surround
 from ..contract import About, Array, EntryPoint, Gradient, Unsupported
 from ..linear_layers import read_values
 from .answering import ListAdapter, apply_to_each
@@ -33,7 +34,8 @@ def make_tensor(gradient: Gradient) -> Any:
     if gradient.layout == "transposed":
         return paddle.to_tensor(values.T.copy()).transpose(list(reversed(range(values.ndim))))
     if gradient.layout == "sliced":
-        return paddle.to_tensor(np.pad(values, 1, mode="edge"))[(slice(1, -1),) * values.ndim]
+        buffer, index = surround(values)
+        return paddle.to_tensor(buffer)[index]
     message = f"no tensor of Paddle has the layout {gradient.layout!r}"
     raise Unsupported(message, "interface")
 

@@ -16,7 +16,9 @@ def make_transposed(array):
 
 
 def make_sliced(array):
-    return np.pad(array, 1)[(slice(1, -1),) * array.ndim]
+    axes = min(array.ndim, 2)
+    widths = [(0, 0)] * (array.ndim - 2) + [(1, 1)] * axes
+    return np.pad(array, widths)[(..., *[slice(1, -1)] * axes)]
 
 
 def make_reversed(array):

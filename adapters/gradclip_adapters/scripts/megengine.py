@@ -18,7 +18,9 @@ def make_transposed(tensor):
 
 
 def make_sliced(tensor):
-    return megengine.Tensor(np.pad(tensor.numpy(), 1, mode="edge"))[(slice(1, -1),) * tensor.ndim]
+    axes = min(tensor.ndim, 2)
+    widths = [(0, 0)] * (tensor.ndim - 2) + [(1, 1)] * axes
+    return megengine.Tensor(np.pad(tensor.numpy(), widths, mode="edge"))[(..., *[slice(1, -1)] * axes)]
 
 
 def read(tensor):

@@ -20,7 +20,9 @@ def make_transposed(tensor):
 
 
 def make_sliced(tensor):
-    return mindspore.Tensor(np.pad(tensor.asnumpy(), 1, mode="edge"))[(slice(1, -1),) * tensor.ndim]
+    axes = min(tensor.ndim, 2)
+    widths = [(0, 0)] * (tensor.ndim - 2) + [(1, 1)] * axes
+    return mindspore.Tensor(np.pad(tensor.asnumpy(), widths, mode="edge"))[(..., *[slice(1, -1)] * axes)]
 
 
 def read(tensor):

@@ -20,7 +20,9 @@ def make_transposed(tensor):
 
 
 def make_sliced(tensor):
-    return mx.pad(tensor, 1)[(slice(1, -1),) * tensor.ndim]
+    axes = min(tensor.ndim, 2)
+    widths = [(0, 0)] * (tensor.ndim - 2) + [(1, 1)] * axes
+    return mx.pad(tensor, widths)[(..., *[slice(1, -1)] * axes)]
 
 
 def read_bfloat16(tensor):

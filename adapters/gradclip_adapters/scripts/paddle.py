@@ -23,7 +23,9 @@ def make_transposed(tensor):
 
 
 def make_sliced(tensor):
-    return paddle.nn.functional.pad(tensor, [1] * 2 * tensor.ndim)[(slice(1, -1),) * tensor.ndim]
+    axes = min(tensor.ndim, 2)
+    widths = [0, 0] * (tensor.ndim - 2) + [1, 1] * axes
+    return paddle.nn.functional.pad(tensor, widths)[(..., *[slice(1, -1)] * axes)]
 
 
 def read(tensor):

@@ -20,7 +20,8 @@ def make_transposed(tensor):
 
 
 def make_sliced(tensor):
-    return torch.nn.functional.pad(tensor, (1,) * 2 * tensor.ndim)[(slice(1, -1),) * tensor.ndim]
+    axes = min(tensor.ndim, 2)
+    return torch.nn.functional.pad(tensor, [1, 1] * axes)[(..., *[slice(1, -1)] * axes)]
 
 
 def make_broadcast(tensor):

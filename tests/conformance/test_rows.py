@@ -28,9 +28,11 @@ from gradclip_conformance.oracle.model import ExpectedArray
 from gradclip_conformance.oracle.predict import predict
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import plan_rows
-from gradclip_conformance.sampler.axes import OPERATIONS, list_axes
+from gradclip_conformance.sampler.axes import CROWDED, LONG, OPERATIONS, STACKED, list_axes
 from gradclip_conformance.sampler.constraints import find_reason
+from gradclip_conformance.sampler.draw import ROWS as FIRST
 from gradclip_conformance.sampler.draw import draw_levels
+from gradclip_conformance.sampler.members import choose_members
 from gradclip_conformance.sampler.rows import RowCase, find_row, list_all_rows, list_cases
 
 #: A digest of rows of every operation.
@@ -40,8 +42,11 @@ DIGEST_OF_ROWS = "1442dd519fbdd7cc65afea22aacf0953b113cb8b218f1cf8a7eb54e2cb891f
 DIGEST = "09a78a8d837b4130153ac4d45886ce6f0536e8b0785486287545b9825cb89aa6"
 
 
+#: The seeds of many rows. Rows beyond the first ones of a seed are seldom long.
+SEEDS = range(10)
+
 #: Many rows of the clip by global norm.
-ROWS = [RowCase("global-norm", draw_levels("global-norm", number)) for number in range(2000)]
+ROWS = [RowCase("global-norm", draw_levels("global-norm", number, seed)) for seed in SEEDS for number in range(FIRST)]
 
 
 @pytest.mark.thorough(sample=0)
@@ -81,7 +86,8 @@ def test_the_same_seed_draws_the_same_rows_everywhere() -> None:
 @pytest.mark.thorough(sample=2)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_rows_have_every_level_and_no_impossible_pair(operation: str) -> None:
-    rows = [draw_levels(operation, number) for number in range(3000)]
+    rows = [draw_levels(operation, number, seed) for seed in SEEDS for number in range(FIRST)]
+    rows += [draw_levels(operation, number) for number in range(FIRST, 1000)]
 
     assert {word for row in rows for word in row.values()} == {
         word for axis in list_axes(operation) for word in axis.list_words()
@@ -104,6 +110,33 @@ def test_most_rows_are_small_and_few_are_crowded(operation: str) -> None:
     assert len(rows) > 180
     assert counts[len(counts) // 2] <= 40
     assert sum(count > 120 for count in counts) <= len(counts) // 6
+
+
+@pytest.mark.parametrize("operation", set(OPERATIONS) - set(STACKED))
+def test_rows_beyond_the_first_ones_are_seldom_costly(operation: str) -> None:
+    first = [draw_levels(operation, number) for number in range(FIRST)]
+    later = [draw_levels(operation, number) for number in range(FIRST, 1000)]
+
+    def count_costly(rows: list[dict[str, str]]) -> int:
+        return sum(row["size"] in LONG or row["number"] in CROWDED or row["repeated"] == "threaded" for row in rows)
+
+    assert count_costly(first) > len(first) / 7
+    assert len(later) / 100 < count_costly(later) < len(later) / 12
+
+
+def test_no_row_has_two_tensors_of_a_million_elements() -> None:
+    """Two of them would take most of the memory of a check."""
+    levels = draw_levels("norm", 0) | {"size": "s262145", "number": "n3", "company": "alike", "place": "long-last"}
+    words = {axis.name: axis.list_words() for axis in list_axes("norm")}
+    alone, beside_excluded = [], []
+    for threshold, data in itertools.product(words["threshold"], words["data"]):
+        row = levels | {"threshold": threshold, "data": data}
+        for excluded, found in ((set(), alone), ({2}, beside_excluded)):
+            found.append(sum(math.prod(one.shape) for one in choose_members(row, 3, 2, excluded, set())))
+
+    # If nothing is excluded, only one tensor is long.
+    assert 2**20 < max(alone) < 2**20 + 2**13
+    assert 2**19 < max(beside_excluded) < 2**20 + 2**18
 
 
 def test_ids_name_their_rows() -> None:

@@ -31,7 +31,8 @@ from ..run.plan import PlannedCell, Selection
 from ..run.record_file import RecordFile, name_journal
 from ..run.runner import CASE_SECONDS, CannotResumeError, RunRequest, run_adapter, run_cell
 from ..run.shrink import search_rows
-from ..sampler.rows import ROWS, find_row, list_all_rows
+from ..sampler.draw import ROWS
+from ..sampler.rows import find_row, list_all_rows
 from .rules import complete_rule
 from .summary import choose_exit_code, print_runs
 from .targets import (

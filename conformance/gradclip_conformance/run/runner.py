@@ -47,7 +47,8 @@ from ..known.failures import KnownFailure, load_known_of
 from ..known.recognition import find_entry, is_known_to_end, judge_with_known
 from ..oracle.formula import Formula
 from ..oracle.predict import name_second_oracle
-from ..sampler.rows import ROWS, RowCase, find_row, list_cases
+from ..sampler.draw import ROWS
+from ..sampler.rows import RowCase, find_row, list_cases
 from .abilities import AbilityProbes
 from .asking import ask_case, begin_case
 from .host_process import CASE_SECONDS, run_stopped

@@ -8,37 +8,45 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, count
 from typing import TypeVar
 
 from .axes import CROWDED, LONG, STACKED, list_axes
 from .constraints import list_clashes
 
-__all__ = ["draw_levels"]
+__all__ = ["ROWS", "draw_levels"]
 
 T = TypeVar("T")
+
+#: The number of rows that each entry point gets unless the user says otherwise.
+ROWS = 200
 
 #: How many rows of 100 have long tensors, long lists, or both. Such rows take most of the time. With 6 rows of both in
 #: place of 11, 2.5 % more of the generated wrong functions pass, and 6 % more with one.
 KINDS = {(False, False): 74, (True, False): 10, (False, True): 5, (True, True): 11}
+#: The same beyond the rows that each entry point gets, so that a run of a hundred thousand rows ends in minutes.
+LATER_KINDS = {(False, False): 96, (True, False): 2, (False, True): 1, (True, True): 1}
+#: Beyond these rows, only every fourth row may have threads.
+ROWS_PER_THREADED = 4
 
 
 def draw_levels(operation: str, number: int, seed: int = 0) -> dict[str, str]:
     """Return the levels of a row, by the names of the axes in their order."""
     for attempt in count():
-        levels = _try_levels(operation, f"{seed}/{operation}/{number}/{attempt}")
+        name = f"{seed}/{operation}/{number}/{attempt}"
+        levels = _try_levels(operation, name, _list_barred(operation, number, name))
         if levels is not None:
             return levels
     raise AssertionError
 
 
-def _try_levels(operation: str, name: str) -> dict[str, str] | None:
+def _try_levels(operation: str, name: str, too_costly: Iterable[str]) -> dict[str, str] | None:
     """Return levels that do not clash, or None if an axis has no level that fits."""
     axes, clashes = list_axes(operation), list_clashes(operation)
     digests = {axis.name: hashlib.sha256(f"{name}/{axis.name}".encode()).digest() for axis in axes}
     chosen: dict[str, str] = {}
-    barred = set(_list_barred(operation, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")))
+    barred = set(too_costly)
     # In a fixed order, a level that clashes with many others would be drawn too often or too seldom.
     for axis in sorted(axes, key=lambda axis: digests[axis.name][8:]):
         fitting = [level for level in axis.levels if level.word not in barred]
@@ -51,13 +59,17 @@ def _try_levels(operation: str, name: str) -> dict[str, str] | None:
     return {axis.name: chosen[axis.name] for axis in axes}
 
 
-def _list_barred(operation: str, draw: int) -> Iterator[str]:
-    """Yield the sizes and numbers that a row does not get, because it is of another kind."""
+def _list_barred(operation: str, number: int, name: str) -> Iterator[str]:
+    """Yield the sizes and numbers that a row does not get, because it is of another kind, and maybe the threads."""
+    is_later = number >= ROWS
+    if is_later and number % ROWS_PER_THREADED:
+        yield "threaded"
     if operation in STACKED:
         return
-    is_long, is_crowded = _choose(list(KINDS), list(KINDS.values()), draw)
-    for name, words, wanted in (("size", LONG, is_long), ("number", CROWDED, is_crowded)):
-        axis = next(axis for axis in list_axes(operation) if axis.name == name)
+    kinds, draw = LATER_KINDS if is_later else KINDS, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+    is_long, is_crowded = _choose(list(kinds), list(kinds.values()), draw)
+    for axis_name, words, wanted in (("size", LONG, is_long), ("number", CROWDED, is_crowded)):
+        axis = next(axis for axis in list_axes(operation) if axis.name == axis_name)
         yield from (word for word in axis.list_words() if (word in words) != wanted)
 
 

@@ -58,6 +58,9 @@ def choose_members(
     draw = hash_levels(levels)
     size, low, high = choose_size(levels["size"], draw // 16)
     long = _choose_long_ones(levels, size, count, longest, excluded - missing, missing)
+    if len(long) > 1:
+        # Two tensors of a million elements would take most of the memory of a check.
+        size = min(size, 2 * low)
     watched = _list_watched_places(count)
     found = []
     for place in range(count):

@@ -14,13 +14,11 @@ from ..cases.model import Case, Expect, expect
 from .arrays import RowCall, choose_layout, make_call
 from .axes import CROWDED, NEAR, Axis, list_axes
 from .constraints import list_clashes
-from .draw import draw_levels
+from .draw import ROWS, draw_levels
 from .thresholds import parse_norm_order
 
-__all__ = ["ROWS", "RULE", "RULE_OF_EXTREMES", "RowCase", "find_row", "list_all_rows", "list_cases"]
+__all__ = ["RULE", "RULE_OF_EXTREMES", "RowCase", "find_row", "list_all_rows", "list_cases"]
 
-#: The number of rows that each entry point gets unless the user says otherwise.
-ROWS = 200
 #: An entry point that compiles takes long for each new shape, so it gets this part of the rows.
 COMPILED = 10
 

@@ -34,16 +34,19 @@ from gradclip_conformance.oracle.model import ExpectedArray
 from gradclip_conformance.run.asking import ask_case
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
-from gradclip_conformance.run.runner import run_cell
+from gradclip_conformance.run.runner import plan_rows, run_cell
 from gradclip_spec.rules.causes import load_causes
 
 Clip = Callable[..., Any]
 
 
-def find_causes(fn: Clip, operation: str, rules: tuple[str, ...], dtype: str = "float32") -> Counter[Any]:
+def find_causes(
+    fn: Clip, operation: str, rules: tuple[str, ...], dtype: str = "float32", rows: int = 0
+) -> Counter[Any]:
     """Count the cells of these rules by the cause that explains them, with its parameters. None stands for no cause."""
     connection = InProcess(PlainFunction(fn, operation, dtypes=tuple(dtype.split("+"))))
-    planned = plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=rules))
+    subjects, selection = connection.description.subjects, Selection(rules=rules)
+    planned = [*plan_cells(subjects, list_all_cases(), selection), *plan_rows(subjects, selection, rows)]
     evidence: list[Evidence] = []
     cells = [run_cell(connection, one, 30, evidence=evidence) for one in planned if one.case.dtype == dtype]
     found = explain_all([one.judged for one in evidence], list_asked_rules(cells))
@@ -375,6 +378,17 @@ def test_threshold_that_only_a_narrower_dtype_does_not_hold_gets_its_cause() -> 
     found = find_causes(clip, "clip_by_global_norm", ("global-norm.mixed-dtypes",), "float16+float32")
 
     assert {one[:2] for one in found if one} == {("infinite-threshold-nan", "nan in the narrower dtype")}
+
+
+def test_examples_that_are_lost_do_not_show_an_infinite_threshold() -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        return divide_each_example([grad[:2] for grad in grads], clip_norm=clip_norm)
+
+    rules = ("per-example.combinations/*_infinite_*",)
+    found = find_causes(clip, "clip_per_example", rules, rows=200)
+
+    assert found
+    assert "infinite-threshold-nan" not in {one[0] for one in found if one}
 
 
 def divide_each_example(grads: Any, *, clip_norm: float) -> Any:

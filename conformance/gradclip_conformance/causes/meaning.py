@@ -31,7 +31,7 @@ def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Exp
         if every <= {Kind.NAN} and all(formula.small == 0 for formula in formulas if formula != PLAIN):
             return Explanation.of("zero-over-zero" if threshold == 0 else "zero-norm-nan")
         return None
-    if _is_infinite(group) and (group.kinds <= {Kind.NAN, Kind.PARTLY} or group.kinds <= {Kind.ZERO}):
+    if _is_infinite(group) and (group.kinds <= {Kind.NAN, Kind.PARTLY} or _are_all_zeroed(group.seen)):
         return Explanation.of("infinite-threshold-nan", effect=group.describe_effect(math.inf))
     if _is_infinite_in_narrower(group):
         return Explanation.of("infinite-threshold-nan", effect="nan in the narrower dtype")
@@ -51,6 +51,11 @@ def _is_infinite_in_narrower(group: Group) -> bool:
 def _is_infinite(group: Group) -> bool:
     """Return whether the threshold is infinite, or becomes infinite in the dtype of a gradient."""
     return any(group.threshold > FORMATS[tensor.given.dtype].largest for tensor in group.tensors)
+
+
+def _are_all_zeroed(seen: Seen) -> bool:
+    """Return whether all gradients with an infinite threshold became zero. A single one was rather lost."""
+    return all(group.kinds <= {Kind.ZERO} for group in seen.groups if _is_infinite(group))
 
 
 def _explain_negative(group: Group, formulas: Sequence[Formula]) -> Explanation:

@@ -302,9 +302,12 @@ def _size(group: Group, total: Any, elements: int) -> tuple[Any, Any, ErrorBound
     order = group.question.norm_type
     root = total if order in (1, math.inf) else np.sqrt(total) if order == 2 else total ** (1 / np.longdouble(order))
     norm = root / np.sqrt(np.longdouble(group.divisor))
-    multiple = group.multiple.middle if all(one.is_finite for one in group.weights) else math.nan
+    multiple = np.longdouble(1)
+    if group.has_multiple:
+        is_finite = all(one.is_finite for one in group.weights)
+        multiple = round_to_long_double(group.multiple.middle if is_finite else math.nan)
     with np.errstate(over="ignore", invalid="ignore"):
-        size, threshold = float(norm), np.longdouble(group.factor) * round_to_long_double(multiple)
+        size, threshold = float(norm), np.longdouble(group.factor) * multiple
     return norm, threshold, group.bound_errors(elements, size)
 
 

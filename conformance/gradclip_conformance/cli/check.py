@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import math
 import os
 import sys
@@ -47,6 +49,9 @@ from .targets import (
 )
 
 __all__ = ["check"]
+
+#: The parameter of `mallopt` for the least size of memory that is given back at once.
+M_MMAP_THRESHOLD = -3
 
 #: `--deep` searches this many times as many rows.
 DEEP = 10
@@ -164,6 +169,7 @@ def check(
     gradclip check my.module:clip --op clip_by_norm --deep --seed 7
     gradclip check torch --command "ssh gpu1 python -m gradclip_adapters.host"
     """  # noqa: D301 - click needs the character itself, and a raw docstring would hide it
+    _return_freed_memory()
     earlier = None
     if resume is not None:
         earlier = _read_earlier(resume, output, adapters)
@@ -203,6 +209,15 @@ def check(
     for fault in faults:
         say_line(fault)
     sys.exit(max(choose_exit_code(runs, problems), 1 if faults else 0))
+
+
+def _return_freed_memory() -> None:
+    """Let the C library of Linux give freed arrays of a megabyte or more back to the system.
+
+    By default, it keeps up to 32 MB of each length that was freed once, and a check takes a third more memory.
+    """
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 20)
 
 
 def _run(

@@ -103,8 +103,8 @@ def _describe_gradients(case: Case, results: tuple[Array | None, ...]) -> str:
         return "all-zero"
     if (~np.isfinite(after) & np.isfinite(before)).any():
         return "partly-nonfinite"
-    moved = before != 0
-    if moved.any() and (np.sign(after[moved]) == -np.sign(before[moved])).all():
+    flipped = ((before < 0) & (after > 0)) | ((before > 0) & (after < 0))
+    if flipped.any() and np.array_equal(flipped, before != 0):
         return "sign-flipped"
     return "other"
 

@@ -144,6 +144,8 @@ def take_apart(data: bytes, dtype: str) -> tuple[npt.NDArray[np.int64], npt.NDAr
 def decode_doubles(data: bytes, dtype: str) -> npt.NDArray[np.float64]:
     """Return the elements as float64, which can hold NaN, the infinities and all numbers of all formats.
 
+    The array may share the memory of the bytes, and then cannot be written.
+
     Raises
     ------
     ValueError
@@ -157,7 +159,7 @@ def decode_doubles(data: bytes, dtype: str) -> npt.NDArray[np.float64]:
         # A bfloat16 is the upper half of a float32.
         bits = bits.astype(np.uint32) << np.uint32(16)
     with np.errstate(invalid="ignore"):  # converting a signalling NaN gives a warning
-        doubles: npt.NDArray[np.float64] = bits.view(f"<f{bits.itemsize}").astype(np.float64)
+        doubles: npt.NDArray[np.float64] = bits.view(f"<f{bits.itemsize}").astype(np.float64, copy=False)
     return doubles
 
 

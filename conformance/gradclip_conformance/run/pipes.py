@@ -143,6 +143,9 @@ class LineReader:
                 if self._lines.qsize() >= self._expected + UNASKED_LINES:
                     return PipeFlooded(f"it wrote more than {UNASKED_LINES} unrequested lines")
                 self._lines.put(line.decode("utf-8", "replace"))
+                # The thread waits for the next line, and must not keep this one meanwhile.
+                del line, part
+            del ended
             begun += rest
             if len(begun) > self._limit:
                 return self._explain_too_long()

@@ -21,7 +21,6 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from operator import itemgetter
-from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from gradclip_adapters.contract import EntryPoint
@@ -216,7 +215,13 @@ def run_adapter(
             header = request.earlier.header
         if note is not None:
             note(header)
+        waiting = deque(cell for cell in planned if cell.pair not in done)
+        # Several jobs finish the cells in any order. A run has the order of the plan.
+        is_mixed = request.jobs > 1 or bool(done)
+        order = {cell.pair: place for place, cell in enumerate(planned)} if is_mixed else {}
         progress.note_start(request.adapter, description.heading, len(planned))
+        # A planned cell is needed no more when it is finished, and there may be a hundred thousand.
+        del planned, rows
         cells: list[Cell] = []
         lock = threading.Lock()
 
@@ -230,13 +235,10 @@ def run_adapter(
 
         for cell in done.values():
             finish(cell)
-        waiting = [cell for cell in planned if cell.pair not in done]
         _run_all(request, state, waiting, finish)
     finally:
         first.close()
-    if request.jobs > 1 or done:
-        # Several jobs finish the cells in any order. A run has the order of the plan.
-        order = {cell.pair: place for place, cell in enumerate(planned)}
+    if is_mixed:
         cells.sort(key=lambda cell: order[cell.pair])
         state.evidence.sort(key=lambda one: order[one.cell.pair])
     findings = tuple(explain_findings(state.evidence, list_asked_rules(cells), state.known))
@@ -413,14 +415,11 @@ def _ask_and_judge(
 
 
 def _run_all(
-    request: RunRequest, state: _RunState, planned: Sequence[PlannedCell], finish: Callable[[Cell], None]
+    request: RunRequest, state: _RunState, waiting: deque[PlannedCell], finish: Callable[[Cell], None]
 ) -> None:
     """Let each job take the next cell as soon as it is free. Each job has its own connection."""
-    jobs = max(1, min(request.jobs, len(planned)))
     # Equal shares would take longer: slow cells, such as those that compile, are next to each other.
-    waiting: SimpleQueue[PlannedCell] = SimpleQueue()
-    for cell in planned:
-        waiting.put(cell)
+    jobs = max(1, min(request.jobs, len(waiting)))
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="gradclip")
     try:
         # This is inside the `try`, because a stop may come before all jobs are submitted.
@@ -441,7 +440,7 @@ def _run_all(
 def _run_job(
     request: RunRequest,
     state: _RunState,
-    waiting: SimpleQueue[PlannedCell],
+    waiting: deque[PlannedCell],
     finish: Callable[[Cell], None],
     job: int,
 ) -> None:
@@ -471,10 +470,10 @@ def _run_job(
             connection.close()
 
 
-def _take_next(waiting: SimpleQueue[PlannedCell]) -> PlannedCell | None:
+def _take_next(waiting: deque[PlannedCell]) -> PlannedCell | None:
     try:
-        return waiting.get_nowait()
-    except Empty:
+        return waiting.popleft()
+    except IndexError:
         return None
 
 

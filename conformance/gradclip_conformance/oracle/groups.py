@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+import numpy as np
+
 from gradclip_adapters.contract import Array
 from gradclip_adapters.operations import OPERATIONS
 
 from . import integers
 from .arrays import decode
 from .bounds import add_parameter_errors, compute_error_bounds
-from .formats import FORMATS, Format
+from .formats import FORMATS, Format, read_float64_values
 from .model import DyadicArray, Enclosure, ErrorBounds
 from .question import Question, compute_layer_share, count_divisor, find_narrowest, get_clipping_threshold
 
@@ -93,7 +95,7 @@ class Group:
         if not self.has_multiple:
             return errors
         # A share is the root of a quotient, not of a sum.
-        weight_terms = count_terms(self.weights) if self.share is None else 1
+        weight_terms = 1 if self.parameter is None else int(np.count_nonzero(read_float64_values(self.parameter)))
         others = compute_error_bounds(self.form, 2.0, weight_terms, 1.0)
         return add_parameter_errors(self.form, errors, others)
 

@@ -6,8 +6,9 @@ range.
 
 The relative errors are small. Let :math:`v = 2^{-64}`. The sum of the powers of a tensor has an error of less than
 :math:`2^{-59}`, because NumPy adds in pairs above blocks of 128. The norm and the coefficient have an error of less
-than :math:`2^{-58}`, and a product adds `v`. So a distance has an error of less than :math:`2^{-58} 2^{53} = 1/32` ulp
-of float64, and a negligible error for narrower formats. :data:`DOUBT` allows for that.
+than :math:`2^{-58}`, even if a parameter's norm multiplies the threshold, and a product adds `v`. So a distance has an
+error of less than :math:`2^{-58} 2^{53} = 1/32` ulp of float64, and a negligible error for narrower formats.
+:data:`DOUBT` allows for that.
 
 If the processor has no such long doubles, `has_long_doubles` returns False, and the exact oracles are used.
 """
@@ -37,7 +38,6 @@ from .formats import (
     convert_to_dtype,
     decode_doubles,
     read_float64_values,
-    round_to_long_double,
 )
 from .formula import PLAIN, Formula
 from .groups import Group, make_group
@@ -302,13 +302,21 @@ def _size(group: Group, total: Any, elements: int) -> tuple[Any, Any, ErrorBound
     order = group.question.norm_type
     root = total if order in (1, math.inf) else np.sqrt(total) if order == 2 else total ** (1 / np.longdouble(order))
     norm = root / np.sqrt(np.longdouble(group.divisor))
-    multiple = np.longdouble(1)
-    if group.has_multiple:
-        is_finite = all(one.is_finite for one in group.weights)
-        multiple = round_to_long_double(group.multiple.middle if is_finite else math.nan)
     with np.errstate(over="ignore", invalid="ignore"):
-        size, threshold = float(norm), np.longdouble(group.factor) * multiple
+        size, threshold = float(norm), np.longdouble(group.factor) * _compute_multiple(group)
     return norm, threshold, group.bound_errors(elements, size)
+
+
+def _compute_multiple(group: Group) -> Any:
+    """Return the number that multiplies the threshold, or NaN if a weight is not finite (see `Group.multiple`)."""
+    if group.share is not None:
+        return np.sqrt(np.longdouble(group.share.numerator) / np.longdouble(group.share.denominator))
+    if group.parameter is None:
+        return np.longdouble(1)
+    values = read_float64_values(group.parameter).astype(np.longdouble)
+    norm = np.sqrt((values * values).sum())
+    least = np.longdouble(group.question.options.get("eps", 0.0))
+    return np.maximum(norm, least) if np.isfinite(norm) else np.longdouble(math.nan)
 
 
 def _compute_factor(sized: _Sized, formula: Formula, *, exact: bool) -> tuple[Any, bool]:

@@ -86,14 +86,18 @@ class Compilations:
 
         If a call hangs even with the longer limit, later calls with the same shapes get the ordinary limit.
         """
-        if call.subject not in self._always and not call.options.get("compiled"):
+        if not self._compiles(call):
             return seconds
         key = _find_key(call)
         return seconds if key in self._done or key in self._failed else FIRST_CALL * seconds
 
     def note(self, call: Call, answer: Answer) -> None:
         """Note the answer to a call."""
-        (self._failed if isinstance(answer, TimedOut) else self._done).add(_find_key(call))
+        if self._compiles(call):
+            (self._failed if isinstance(answer, TimedOut) else self._done).add(_find_key(call))
+
+    def _compiles(self, call: Call) -> bool:
+        return call.subject in self._always or bool(call.options.get("compiled"))
 
     def forget(self) -> None:
         """Forget what was compiled, because the host process ended."""

@@ -358,7 +358,7 @@ def run_cell(
     cell = Cell(
         subject=subject.name,
         operation=case.operation,
-        rule=case.rule,
+        rule=rule.id,
         case=case.id,
         level=rule.level,
         dtype=case.dtype,

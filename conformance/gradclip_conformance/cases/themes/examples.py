@@ -28,7 +28,7 @@ from ..build import (
 )
 from ..model import Case, expect
 from ..stacking import NO_EXAMPLE
-from .range import HUGE, TINY
+from .range import HUGE, LEAVES_RANGE, TINY, list_largest
 
 __all__ = ["make_cases"]
 
@@ -240,6 +240,8 @@ def _ask_range(make: Maker) -> Iterator[Case]:
         yield make.case(rule, "three-four-five", triangle, unit, wide)
         yield make.case(rule, "below", triangle, digits * unit, keep_all)
         yield make.case(rule, "layers", [triangle, make.tensor([unit])], unit, wide, layers="equal")
+    four, quarter = list_largest(make.dtype), float(FORMATS[make.dtype].largest) / 4
+    yield make.case("norm-beyond-range", "twice-the-largest", make.tensor(four), quarter, LEAVES_RANGE)
     if FORMATS[make.dtype].precision > 11:
         return
     # A running sum of ones stops at 2048 with 11 bits, and at 256 with 8 bits. The sum of 256s leaves float16's range.

@@ -8,7 +8,7 @@ from ...oracle.formats import FORMATS
 from ..build import DTYPES, NORM_OPERATIONS, Maker, keep_all, list_digits, list_makers
 from ..model import Case, expect
 
-__all__ = ["HUGE", "TINY", "make_cases"]
+__all__ = ["HUGE", "LEAVES_RANGE", "TINY", "list_largest", "make_cases"]
 
 #: The range of the intermediate results must be as wide as that of a wider dtype.
 WIDE = expect("values", wide=True)
@@ -67,6 +67,12 @@ HARDLY_APART = {
 }
 
 
+def list_largest(dtype: str) -> list[float]:
+    """Return four numbers whose norm is twice the largest number of the dtype."""
+    largest = float(FORMATS[dtype].largest)
+    return [largest, -largest, largest, largest]
+
+
 def make_cases() -> Iterator[Case]:
     """Yield all cases of this theme."""
     for dtype in DTYPES:
@@ -102,9 +108,8 @@ def make_cases() -> Iterator[Case]:
             for name, (small, large) in (("far-apart", FAR_APART[dtype]), ("hardly-apart", HARDLY_APART[dtype])):
                 distant = make.tensor([3 * large, 4 * large])
                 yield make.case("coefficient-underflow", name, distant, small, LEAVES_RANGE)
-            largest = float(FORMATS[dtype].largest)
-            four = make.tensor([largest, -largest, largest, largest])
-            yield make.case("norm-beyond-range", "twice-the-largest", four, largest / 4, LEAVES_RANGE)
+            four, quarter = list_largest(dtype), float(FORMATS[dtype].largest) / 4
+            yield make.case("norm-beyond-range", "twice-the-largest", make.tensor(four), quarter, LEAVES_RANGE)
 
 
 def _leave_range_together(make: Maker) -> Iterator[Case]:

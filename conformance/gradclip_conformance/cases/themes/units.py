@@ -29,7 +29,7 @@ from ..build import (
     round_to_tensor,
 )
 from ..model import Case, expect
-from .range import HUGE, TINY
+from .range import HUGE, LEAVES_RANGE, TINY, list_largest
 
 __all__ = ["make_cases"]
 
@@ -217,6 +217,8 @@ def _ask_range(make: Maker) -> Iterator[Case]:
         extreme = _make_unit(make, [3.0, -4.0], 4 * unit)
         options = {} if unit > 1 else {"eps": 0.0}
         yield make.case(rule, "parameter", extreme, 0.25 / unit, wide, (), **options)
+    four, quarter = _make_unit(make, list_largest(make.dtype), 1.0), float(FORMATS[make.dtype].largest) / 4
+    yield make.case("norm-beyond-range", "twice-the-largest", four, quarter, LEAVES_RANGE)
     if FORMATS[make.dtype].precision > 11:
         return
     # A running sum of ones stops at 2048 with 11 bits, and at 256 with 8 bits. The sum of 256s leaves float16's range.

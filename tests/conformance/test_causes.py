@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from gradclip_adapters.contract import Array
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance import causes
 from gradclip_conformance.cases.build import make_case, make_tensor
@@ -389,6 +391,54 @@ def test_examples_that_are_lost_do_not_show_an_infinite_threshold() -> None:
 
     assert found
     assert "infinite-threshold-nan" not in {one[0] for one in found if one}
+
+
+def test_norm_of_elements_in_a_narrower_dtype_is_named() -> None:
+    def shrink(g: Any, threshold: float) -> Any:
+        with np.errstate(all="ignore"):
+            norm = measure_norm([g.astype(np.float32)])
+        return g if norm <= threshold else scale([g], threshold / norm)[0]
+
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        return [None if g is None else shrink(g, clip_norm) for g in grads]
+
+    rules = ("norm.combinations/s33_*", "norm.*flow-of-squares/*")
+    found = find_causes(clip, "clip_by_norm", rules, "float64", rows=200)
+
+    assert found[("narrower-arithmetic", "float32")] > 10
+    assert set(found) == {("narrower-arithmetic", "float32")}
+
+
+@pytest.mark.parametrize("operation", ["clip_by_value", "clip_by_norm"])
+def test_results_that_the_next_call_overwrites_are_named(operation: str) -> None:
+    spaces: dict[Any, npt.NDArray[Any]] = {}
+
+    def overwrite(results: list[Any]) -> list[Any]:
+        for place, result in enumerate(results):
+            if result is None:
+                continue
+            space = spaces.setdefault((place, result.shape, result.dtype), np.empty_like(result))
+            space[...] = result
+            results[place] = space
+        return results
+
+    def limit(g: Any, low: float, high: float) -> Any:
+        return None if g is None else np.clip(g, np.asarray(low, g.dtype), np.asarray(high, g.dtype))
+
+    def shrink(g: Any, threshold: float) -> Any:
+        return None if g is None else scale([g], min(1.0, threshold / (measure_norm([g]) or 1.0)))[0]
+
+    def clip_value(grads: Any, *, max: float, min: float) -> Any:
+        return overwrite([limit(g, min, max) for g in grads])
+
+    def clip_norm(grads: Any, *, clip_norm: float) -> Any:
+        return overwrite([shrink(g, clip_norm) for g in grads])
+
+    rules = (f"{OPERATIONS[operation].prefix}.combinations/*_followed*",)
+    found = find_causes(clip_value if operation == "clip_by_value" else clip_norm, operation, rules, rows=200)
+
+    assert found
+    assert set(found) == {("memory-reused",)}
 
 
 def divide_each_example(grads: Any, *, clip_norm: float) -> Any:

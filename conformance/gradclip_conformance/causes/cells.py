@@ -27,7 +27,7 @@ from .ranges import list_ranges
 from .results import LONG_SUM, explain_results, intersect
 from .right import is_right
 from .subject import EXPLAINED, LOST_NORMS, Subject
-from .unusual import explain_derivative, explain_groups, explain_repeated, has_dense_rows
+from .unusual import explain_derivative, explain_groups, explain_repeated, has_dense_rows, is_overwritten
 
 __all__ = ["explain"]
 
@@ -158,10 +158,10 @@ def _explain_calls(wrong: _Wrong) -> list[Explanation]:
 
 
 def _explain_survival(wrong: _Wrong) -> list[Explanation]:
-    """Explain results that are wrong after the next call, if other calls have right results."""
+    """Explain results that the next call has overwritten. Other calls have right results."""
     is_late = wrong.case.theme == "results-survive"
     is_barred = "memory-reused" in wrong.subject.list_barred(wrong.first)
-    return [Explanation.of("memory-reused")] if is_late and not is_barred else []
+    return [Explanation.of("memory-reused")] if (is_late and not is_barred) or is_overwritten(wrong.first) else []
 
 
 def _explain_small_difference(wrong: _Wrong, every: list[Seen]) -> list[Explanation]:

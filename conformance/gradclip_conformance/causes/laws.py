@@ -20,10 +20,10 @@ from gradclip_adapters.operations import Operation
 
 from ..oracle import integers
 from ..oracle.arrays import decode
-from ..oracle.formats import compute_power_of_two
+from ..oracle.formats import FORMATS, compute_power_of_two
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.question import get_clipping_threshold
-from .facts import Group, Seen, compute_plain_coefficient, raise_to_power, round_doubles
+from .facts import Group, Seen, compute_norm, compute_plain_coefficient, raise_to_power, round_doubles
 from .model import Explanation
 
 __all__ = [
@@ -295,6 +295,26 @@ def _count_nonzero(group: Group) -> int:
     return max(sum(int(np.count_nonzero(tensor.before)) for tensor in group.tensors), 1)
 
 
+def _count_all(group: Group) -> int:
+    return sum(len(tensor.exact) for tensor in group.seen.tensors.values())
+
+
+def _round_elements(narrow: str) -> Factor:
+    """Return the coefficient for the norm of elements that were rounded to a narrower dtype."""
+
+    def compute_factor(group: Group) -> Fraction | None:
+        if all(form.precision <= FORMATS[narrow].precision for form in group.forms):
+            return group.compute_coefficient()
+        if not 0 <= group.threshold < math.inf:
+            return None
+        rounded = [round_doubles(tensor.before, narrow) for tensor in group.tensors]
+        if any(np.isinf(one).any() for one in rounded):
+            return Fraction(0)
+        return compute_plain_coefficient(compute_norm(rounded, group.seen.order, group.divisor), group.threshold)
+
+    return compute_factor
+
+
 def _subtract_mean(group: Group) -> Fraction | None:
     """Return the standard deviation of the elements, or of a norm the same without the division."""
     if group.seen.order != 2 or not group.count:
@@ -354,6 +374,14 @@ def _divide_threshold(power: float) -> Factor:
         return compute_plain_coefficient(part.norm, whole / len(many) ** power)
 
     return compute_factor
+
+
+def _multiply_by_share(group: Group) -> Fraction | None:
+    """Return the coefficient of a layer whose threshold is multiplied by its share of the elements, not by the root."""
+    share = group.asked.share
+    if share is None or not 0 <= group.threshold < math.inf:
+        return None
+    return compute_plain_coefficient(group.norm, get_clipping_threshold(group.seen.case) * float(share))
 
 
 def _average_examples(group: Group) -> Fraction | None:
@@ -572,9 +600,11 @@ LAWS: tuple[Law, ...] = (
     Law("mean-of-squares", norm=_take_mean(1), breaks=ABOVE),
     Law("count-of-axis", norm=_count_along(0)),
     Law("count-of-axis", norm=_count_along(-1)),
+    Law("count-of-all", norm=_average_over(_count_all)),
     Law("zeros-not-counted", norm=_average_over(_count_nonzero)),
     Law("mean-subtracted", norm=_subtract_mean, breaks=ABOVE),
     Law("norm-of-matrix", norm=_take_norms_of_matrices),
+    Law("narrower-arithmetic", _round_elements("float32"), parameters=(("dtype", "float32"),)),
     Law("mean-of-norms", norm=_of_several(lambda group, count: group.sum_of_norms / count), breaks=SEVERAL),
     *(Law("elements-left-out", norm=_leave_out_from(place)) for place in (2**20, 10**6, 2**16)),
     # It comes before the norm that leaves out a large gradient, which may change as little.
@@ -590,6 +620,7 @@ LAWS: tuple[Law, ...] = (
     Law("examples-summed-first", norm=_of_all(lambda one: one.sums_examples)),
     Law("threshold-divided", _divide_threshold(1.0), is_of_each=True, breaks=SEVERAL),
     Law("threshold-divided", _divide_threshold(0.5), is_of_each=True, breaks=SEVERAL),
+    Law("threshold-divided", _multiply_by_share),
     Law("threshold-rounded", _round_threshold(math.floor), breaks=ABOVE),
     Law("threshold-rounded", _round_threshold(round), breaks=ABOVE),
     Law("threshold-rounded", _round_threshold(math.ceil), breaks=ABOVE),

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gradclip_adapters.arrays import make_following_call
 from gradclip_adapters.contract import Array, Gradient
 
 from ..cases.model import Case
@@ -18,6 +19,7 @@ from ..oracle.formula import PLAIN, Formula
 from ..oracle.question import get_bounds, get_clipping_threshold
 from .facts import Group, Seen, Tensor
 from .model import Explanation
+from .values import is_right_value
 
 __all__ = [
     "explain_derivative",
@@ -26,6 +28,7 @@ __all__ = [
     "explain_rows",
     "has_dense_rows",
     "is_clipped_by_rows",
+    "is_overwritten",
 ]
 
 
@@ -72,23 +75,38 @@ def explain_groups(seen: Seen) -> Explanation | None:
 
 
 def is_clipped_by_rows(seen: Seen) -> bool:
-    """Return whether each row of a matrix, along its last axis, is clipped by its own norm."""
+    """Return whether each row of a matrix, along its last axis, or each part along the first, has its own norm."""
     operation = seen.operation
-    if operation.is_average or operation.is_relative or operation.sums_examples or seen.order != 2:
+    if operation.is_relative or operation.sums_examples or seen.order != 2:
         return False
-    tensors = list(seen.tensors.values())
-    return any(len(one.given.shape) > 1 for one in tensors) and all(
-        _is_clipped_in_rows(tensor, get_clipping_threshold(seen.case)) for tensor in tensors
+    tensors, threshold = list(seen.tensors.values()), get_clipping_threshold(seen.case)
+    return any(len(one.given.shape) > 1 for one in tensors) and any(
+        all(_is_clipped_in_parts(one, threshold, along_first, operation.averaging_power) for one in tensors)
+        for along_first in (False, True)
     )
 
 
-def _is_clipped_in_rows(tensor: Tensor, threshold: float) -> bool:
-    length = tensor.given.shape[-1] if len(tensor.given.shape) > 1 else len(tensor.before)
+def _is_clipped_in_parts(tensor: Tensor, threshold: float, along_first: bool, averaging_power: float) -> bool:
+    shape, length = tensor.given.shape, len(tensor.before)
+    if len(shape) > 1:
+        length = length // shape[0] if along_first else shape[-1]
     before = tensor.before.reshape(-1, max(length, 1)).astype(np.longdouble)
-    norms = np.sqrt((before * before).sum(axis=1, keepdims=True))
+    norms = np.sqrt((before * before).sum(axis=1, keepdims=True)) / max(length, 1) ** (averaging_power / 2)
     right = np.where(norms <= threshold, before, before * (threshold / norms)).ravel()
     allowed = np.abs(right) * 8 * 2.0 ** (1 - tensor.form.precision) + 2 * float(tensor.form.smallest_subnormal)
     return bool((np.abs(tensor.after - right) <= allowed).all())
+
+
+def is_overwritten(seen: Seen) -> bool:
+    """Return whether the wrong results are those of the call that follows, which is made before they are read."""
+    if not seen.case.options.get("followed"):
+        return False
+    following = make_following_call(seen.case.call(""))
+    later = Seen(replace(seen.case, gradients=following.gradients, options=following.options), seen.results)
+    if not seen.operation.is_by_norm:
+        return is_right_value(later)
+    wrong = {tensor.index for group in seen.groups if not group.is_right for tensor in group.tensors}
+    return all(group.is_right for group in later.groups if wrong & {tensor.index for tensor in group.tensors})
 
 
 def has_dense_rows(seen: Seen) -> bool:

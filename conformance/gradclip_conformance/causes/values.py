@@ -86,6 +86,8 @@ def _list_models(low: float, high: float) -> Iterator[tuple[Explanation, Model]]
         yield Explanation.of("value-nan-lost"), _clip_between(low, high, partial(_replace_nan, number))
     for least, most in ((-high, high), (low, -low), (-high, -low)):
         yield Explanation.of("value-bounds-mirrored"), _clip_between(least, most)
+    for least, most in ((0.0, high), (low, 0.0)):
+        yield Explanation.of("value-bound-zero"), _clip_between(least, most)
     yield (
         Explanation.of("value-outside-zeroed"),
         _clip_between(-np.inf, np.inf, lambda x: np.where((x < low) | (x > high), 0.0, x)),

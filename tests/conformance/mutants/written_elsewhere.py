@@ -193,6 +193,7 @@ VALUES: list[tuple[str, str, Limit]] = [
     ("below only", "value-one-sided", lambda g, low, _: np.maximum(g, low)),
     ("takes the magnitude", "signs-lost", lambda g, low, high: np.clip(np.abs(g), low, high)),
     ("ignores the lower bound", "value-bounds-mirrored", lambda g, _, high: np.clip(g, -high, high)),
+    ("has zero as the lower bound", "value-bound-zero", lambda g, _, high: np.clip(g, 0, high)),
     ("zeroes what is outside", "value-outside-zeroed", lambda g, low, high: np.where((g < low) | (g > high), 0, g)),
     ("by tanh", "unexplained", lambda g, _, high: high * np.tanh(wide(g) / high) if high else g * 0),
     (
@@ -234,6 +235,28 @@ def scale_rows(g: Any, c: float, n: float) -> Any:
 
 
 _add(NORM, "each row alone", make_own_norm_function(norm2, scale_rows), "norm-of-rows", "unexplained")
+
+
+def scale_parts(g: Any, c: float, n: float) -> Any:
+    """Clip each part along the first axis by its own root mean square."""
+    if g.ndim < 2 or not g.size:
+        return shrink(g, c, n)
+    return np.stack([shrink(part, c, norm2([part]) / np.sqrt(count([part]))) for part in g])
+
+
+_add(
+    RMS, "each part alone", make_own_norm_function(lambda a: norm2(a) / np.sqrt(count(a)), scale_parts), "norm-of-rows"
+)
+
+
+def count_all(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
+    """Divide each norm by the number of elements of all gradients."""
+    many = count([g for g, k in zip(grads, need_clip, strict=True) if g is not None and k])
+    clip = make_own_norm_function(lambda a: norm2(a) / many, shrink)
+    return clip(list(grads), clip_norm=clip_norm, need_clip=need_clip)
+
+
+_add(AVERAGE, "counts all elements", count_all, "count-of-all")
 
 
 # Inputs, results and forms.
@@ -342,6 +365,18 @@ _add(
     "examples-left-out",
     "gradients-zeroed",
 )
+
+
+def share_without_root(grads: Any, *, clip_norm: float, layers: str | None = None) -> Any:
+    """Give each layer a part of the threshold by its share of the elements, instead of the root of the share."""
+    clip = per_example(lambda parts: np.sum(np.stack(parts), axis=0))
+    if layers is None:
+        return clip(grads, clip_norm=clip_norm)
+    sizes = [count(list(g[:1])) if layers == "by size" else 1 for g in grads]
+    return [clip([g], clip_norm=clip_norm * size / sum(sizes))[0] for g, size in zip(grads, sizes, strict=True)]
+
+
+_add(EXAMPLE, "divides by the share without a root", share_without_root, "threshold-divided")
 
 
 def clips_the_sum(grads: Any, *, clip_norm: float) -> Any:

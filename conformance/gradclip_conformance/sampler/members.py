@@ -30,6 +30,9 @@ WATCHED = 20
 #: The largest number of long tensors at the end of a long list, and an approximate limit for the sum of their lengths.
 MOST_LONG, ELEMENTS = 10, 60_000
 
+#: If a row has several long tensors, none of them has more elements.
+MOST_OF_SEVERAL = 1 << 20
+
 #: The shapes of these long tensors, unless all are alike.
 LONG_SHAPES = ("flat", "odd", "three", "square", "even", "five", "one-row", "one-column")
 
@@ -58,9 +61,9 @@ def choose_members(
     draw = hash_levels(levels)
     size, low, high = choose_size(levels["size"], draw // 16)
     long = _choose_long_ones(levels, size, count, longest, excluded - missing, missing)
-    if len(long) > 1:
+    if len(long) > 1 and size > MOST_OF_SEVERAL:
         # Two tensors of a million elements would take most of the memory of a check.
-        size = min(size, 2 * low)
+        size = low
     watched = _list_watched_places(count)
     found = []
     for place in range(count):

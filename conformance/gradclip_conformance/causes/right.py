@@ -83,11 +83,12 @@ def has_other_units(seen: Seen) -> bool:
     """Return whether each tensor is right, or would be right if it had other units."""
     case = seen.case
     numbers = {id(gradient): number for number, gradient in enumerate(case.gradients)}
+    wrong = {tensor.index for group in seen.groups if not group.is_right for tensor in group.tensors}
     for parts in list_tensors(case.gradients):
-        got = [result for part in parts if (result := seen.results[numbers[id(part)]]) is not None]
-        own = Seen(replace(case, gradients=tuple(parts)), got)
+        places = [numbers[id(part)] for part in parts]
+        got = [result for place in places if (result := seen.results[place]) is not None]
         others = (Seen(replace(case, gradients=units), values) for units, values in regroup_units(parts, got))
-        if not (is_right(own) if len(got) == len(parts) else not got) and not any(map(is_right, others)):
+        if not (wrong.isdisjoint(places) if len(got) == len(parts) else not got) and not any(map(is_right, others)):
             return False
     return True
 

@@ -104,9 +104,11 @@ def is_overwritten(seen: Seen) -> bool:
     following = make_following_call(seen.case.call(""))
     later = Seen(replace(seen.case, gradients=following.gradients, options=following.options), seen.results)
     if not seen.operation.is_by_norm:
-        return is_right_value(later)
+        return is_right_value(later) and not is_right_value(seen)
     wrong = {tensor.index for group in seen.groups if not group.is_right for tensor in group.tensors}
-    return all(group.is_right for group in later.groups if wrong & {tensor.index for tensor in group.tensors})
+    return bool(wrong) and all(
+        group.is_right for group in later.groups if wrong & {tensor.index for tensor in group.tensors}
+    )
 
 
 def has_dense_rows(seen: Seen) -> bool:

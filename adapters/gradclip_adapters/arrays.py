@@ -344,7 +344,8 @@ def surround(values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tuple[
     small arrays.
     """
     shape = (*values.shape[:-2], *(length + 2 for length in values.shape[-2:]))
-    buffer, index = np.zeros(shape, values.dtype), (..., *[slice(1, -1)] * len(values.shape[-2:]))
+    buffer = np.zeros(shape, values.dtype)
+    index: tuple[Any, ...] = (..., *[slice(1, -1)] * len(values.shape[-2:]))
     buffer[index] = values
     for axis in range(-len(values.shape[-2:]), 0):
         slices = buffer.swapaxes(0, axis)
@@ -355,7 +356,8 @@ def surround(values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tuple[
 def _slice(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return a copy in the middle of a larger buffer."""
     buffer, index = surround(values)
-    return buffer[index]
+    middle: np.ndarray[Any, Any] = buffer[index]
+    return middle
 
 
 def _pack(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

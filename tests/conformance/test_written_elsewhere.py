@@ -23,7 +23,6 @@ MISNAMED = {
     "clip_by_global_norm divides by the count": "not-clipped",
     "clip_by_average_norm takes no root": "scaled-twice",
     "clip_per_example squeezes the sum": "malformed",
-    "clip_per_example clips the sum": "norm-of-all",
 }
 
 #: Most of these functions are wrong in most calls, so the written cases and a few rows show their defects.

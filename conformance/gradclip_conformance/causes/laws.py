@@ -586,7 +586,7 @@ LAWS: tuple[Law, ...] = (
     Law("norm-of-each", norm=_scale_each, is_of_each=True, breaks=SEVERAL),
     Law(
         "norm-of-all",
-        norm=_of_all(lambda one: not (one.is_global or one.is_average or one.divides_gradients)),
+        norm=_of_all(lambda one: not (one.is_global or one.is_average or one.divides_gradients or one.sums_examples)),
         breaks="each-tensor-alone",
     ),
     Law("no-root", norm=_leave_out_root, breaks=ABOVE),

@@ -30,7 +30,7 @@ def _measure_all_examples(self: Any, grads: Gradients) -> Any:
 add_mutant(
     "scales all examples by one coefficient, that of the norm over all of them",
     "*.each-example-alone",
-    causes=["norm-of-all", "unexplained"],
+    causes=["examples-summed-first", "unexplained"],
     split=_measure_all_examples,
     compute_norms=lambda self, grads, counted, p: [self.whole] * len(grads),
 )

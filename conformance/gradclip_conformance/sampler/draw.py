@@ -15,7 +15,7 @@ from typing import TypeVar
 from .axes import CROWDED, LONG, STACKED, list_axes
 from .constraints import list_clashes
 
-__all__ = ["FIRST_ROWS", "ROWS", "draw_levels"]
+__all__ = ["ROWS", "draw_levels"]
 
 T = TypeVar("T")
 

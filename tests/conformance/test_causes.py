@@ -409,6 +409,21 @@ def test_norm_of_elements_in_a_narrower_dtype_is_named() -> None:
     assert set(found) == {("narrower-arithmetic", "float32")}
 
 
+def test_average_over_more_elements_than_the_dtype_can_count_is_named() -> None:
+    def shrink(g: Any, threshold: float) -> Any:
+        with np.errstate(all="ignore"):
+            norm = measure_norm([g]) / float(np.float64(max(g.size, 1)).astype(g.dtype))
+        return g if norm <= threshold else scale([g], threshold / norm)[0]
+
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        return [None if g is None else shrink(g, clip_norm) for g in grads]
+
+    rules = ("average-norm.combinations*/s262145_*", "average-norm.scaled-above")
+    found = find_causes(clip, "clip_by_average_norm", rules, "float16", rows=200)
+
+    assert set(found) == {("count-overflow",)}
+
+
 @pytest.mark.parametrize("operation", ["clip_by_value", "clip_by_norm"])
 def test_results_that_the_next_call_overwrites_are_named(operation: str) -> None:
     spaces: dict[Any, npt.NDArray[Any]] = {}

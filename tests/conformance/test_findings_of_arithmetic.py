@@ -342,13 +342,22 @@ def test_memory_of_an_empty_sum_is_named() -> None:
     assert {name for name, *_ in found} == {"empty-counted"}
 
 
-def test_norm_with_a_least_value_is_named() -> None:
+def cut_by_ratio(g: Any, clip_norm: float, norm: float) -> Any:
+    """Scale gradients below the threshold, too, if their least norm is above it."""
+    return g * g.dtype.type(clip_norm / max(norm, clip_norm))
+
+
+def cut_above(g: Any, clip_norm: float, norm: float) -> Any:
+    """Scale only gradients above the threshold."""
+    return g if gradclip_spec.global_norm([g]) <= clip_norm else cut_by_ratio(g, clip_norm, norm)
+
+
+@pytest.mark.parametrize(("cut", "least"), [(cut_by_ratio, 1e-3), (cut_by_ratio, 1e-6), (cut_above, 1e-3)])
+def test_norm_with_a_least_value_is_named(cut: Callable[..., Any], least: float) -> None:
     def clip(grads: Any, *, clip_norm: float) -> Any:
-        norms = [max(float(gradclip_spec.global_norm([g])), 1e-3) for g in grads]
-        return [g * g.dtype.type(clip_norm / max(norm, clip_norm)) for g, norm in zip(grads, norms, strict=True)]
+        return [cut(g, clip_norm, max(float(gradclip_spec.global_norm([g])), least)) for g in grads]
 
-    found = find_causes(
-        make_adapter(clip, "clip_by_norm"), "norm.scaled-above", "norm.at-threshold", "norm.identity-below"
-    )
+    rules = ("norm.scaled-above", "norm.at-threshold", "norm.identity-below", "norm.underflow-of-squares")
+    found = find_causes(make_adapter(clip, "clip_by_norm", "float64"), *rules)
 
-    assert {name for name, *_ in found} == {"norm-replaced"}
+    assert set(found) == {("norm-replaced", least)}

@@ -107,7 +107,7 @@ def _explain_part(wrong: _Wrong) -> list[Explanation]:
 UNUSUAL: dict[str, Callable[[_Wrong], Explanation | None]] = {
     "derivative": lambda wrong: explain_derivative(wrong.first),
     "update": lambda wrong: explain_groups(wrong.first),
-    "scaled-once": lambda wrong: explain_repeated(wrong.first, wrong.subject.formulas),
+    "scaled-once": lambda wrong: explain_repeated(wrong.first, wrong.subject.list_formulas(wrong.first)),
     # If stored rows are not added, the form of the results explains it. There is no other model.
     "sparse-sum": lambda _: None,
 }
@@ -168,7 +168,7 @@ def _explain_small_difference(wrong: _Wrong, every: list[Seen]) -> list[Explanat
     """Explain results that are right within the error bound of the arithmetic."""
     if not wrong.first.operation.is_by_norm or not wrong.judged.verdict.ulp:
         return []
-    formulas = wrong.subject.formulas
+    formulas = wrong.subject.list_formulas(wrong.first)
     groups = [group for seen in every for group in seen.groups if group.total is None]
     found = [
         explain_by_formula(formula)

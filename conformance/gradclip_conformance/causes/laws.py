@@ -299,6 +299,13 @@ def _count_all(group: Group) -> int:
     return sum(len(tensor.exact) for tensor in group.seen.tensors.values())
 
 
+def _divide_by_infinity(group: Group) -> Fraction | None:
+    """Return a norm of zero for an average over more elements than the dtype can count."""
+    if not group.seen.operation.is_average:
+        return None
+    return Fraction(0) if group.count > group.asked.form.largest else group.norm
+
+
 def _round_elements(narrow: str) -> Factor:
     """Return the coefficient for the norm of elements that were rounded to a narrower dtype."""
 
@@ -531,13 +538,17 @@ def _take_magnitude_of_sum(group: Group) -> Fraction | None:
     return Fraction(float(abs(total))) if np.isfinite(float(total)) else None
 
 
-def _raise_norm(least: float) -> Factor:
-    """Return a function that replaces a smaller norm by `least`, so that gradients below the threshold shrink, too."""
+def _raise_norm(least: float, *, spares_others: bool = False) -> Factor:
+    """Return a function that replaces a smaller norm by `least`.
+
+    Gradients below the threshold shrink, too, unless the function compares their own norms with it first.
+    """
 
     def compute_factor(group: Group) -> Fraction | None:
-        if group.norm >= Fraction(least) or not group.norm or not 0 <= group.threshold < least:
-            return None
-        return Fraction(group.threshold) / Fraction(least)
+        right = group.compute_coefficient()
+        if right is None or group.norm >= Fraction(least) or not group.norm or not group.threshold < least:
+            return right
+        return Fraction(1) if spares_others and right == 1 else Fraction(group.threshold) / Fraction(least)
 
     return compute_factor
 
@@ -601,6 +612,7 @@ LAWS: tuple[Law, ...] = (
     Law("count-of-axis", norm=_count_along(0)),
     Law("count-of-axis", norm=_count_along(-1)),
     Law("count-of-all", norm=_average_over(_count_all)),
+    Law("count-overflow", norm=_divide_by_infinity),
     Law("zeros-not-counted", norm=_average_over(_count_nonzero)),
     Law("mean-subtracted", norm=_subtract_mean, breaks=ABOVE),
     Law("norm-of-matrix", norm=_take_norms_of_matrices),
@@ -649,8 +661,6 @@ LAWS: tuple[Law, ...] = (
     Law("scaled-twice", _change_above(lambda right, _: right * right), breaks=ABOVE),
     Law("coefficient-inverted", _change_above(lambda right, _: 1 / right if right else Fraction(0)), breaks=ABOVE),
     Law("unit-norm", _change_above(lambda _, group: 1 / group.norm), breaks=ABOVE),
-    # MindSpore's `ClipByNorm` limits the sum of squares to 1e-6.
-    Law("norm-replaced", _raise_norm(1e-3)),
     BESIDE_EMPTY,
 )
 
@@ -748,6 +758,28 @@ def _estimate_multiple(group: Group) -> list[float]:
     return [] if number == 1.0 else [number]
 
 
+def _fit_least_norm(*, spares_others: bool) -> Callable[[Iterable[Seen]], float | None]:
+    """Return a function that finds the number which replaces smaller norms, or None if no number does."""
+
+    def find(views: Iterable[Seen]) -> float | None:
+        groups = (group for seen in views for group in _select_ordinary(seen))
+        return _find_shown_number(groups, _estimate_least_norm, _make_least_norm(spares_others=spares_others))
+
+    return find
+
+
+def _estimate_least_norm(group: Group) -> list[float]:
+    least = Fraction(group.threshold) / Fraction(group.tensors[0].factor or 1.0)
+    return _list_candidates([(0.0, float(least))]) if group.norm < least < LARGEST_FIT else []
+
+
+def _make_least_norm(*, spares_others: bool) -> Callable[[float], Law]:
+    """Return a function that makes the law which replaces smaller norms by a number."""
+    return lambda number: Law(
+        "norm-replaced", _raise_norm(number, spares_others=spares_others), parameters=(("number", number),)
+    )
+
+
 def _find_shown_number(
     groups: Iterable[Group], estimate: Callable[[Group], list[float]], make: Callable[[float], Law]
 ) -> float | None:
@@ -822,6 +854,11 @@ FITS = (
     Fit("threshold-replaced", _make_floor, _fit_floor),
     Fit("multiple", _make_multiple, _fit_multiple),
     Fit("eps-under-root", _make_under_root, _fit_under_root, "eps"),
+    # MindSpore's `ClipByNorm` limits the sum of squares to 1e-6, for gradients below the threshold, too.
+    *(
+        Fit("norm-replaced", _make_least_norm(spares_others=spares), _fit_least_norm(spares_others=spares))
+        for spares in (False, True)
+    ),
 )
 
 _KINDS = (*LAWS, *(fit.make(1.0) for fit in FITS))

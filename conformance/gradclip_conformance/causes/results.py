@@ -16,7 +16,7 @@ from ..oracle.formula import PLAIN
 from .choice import make_key
 from .facts import Group, Seen
 from .forms import explain_form, restore_form
-from .laws import BESIDE_EMPTY, FORMULA_CAUSES, explain_by_formula
+from .laws import BESIDE_EMPTY, BREAKS, FORMULA_CAUSES, explain_by_formula
 from .meaning import counts_nonfinite_excluded, explain_excluded, explain_special
 from .model import Explanation, combine, unite
 from .ranges import list_ranges, list_roundings
@@ -44,7 +44,7 @@ ZEROS_NAN = frozenset({"zero-over-zero", "zero-norm-nan"})
 def explain_results(subject: Subject, seen: Seen) -> list[Explanation]:
     """Return each explanation of the wrong results of one call."""
     if has_dense_rows(seen):
-        rows = explain_rows(seen, subject.formulas)
+        rows = explain_rows(seen, subject.list_formulas(seen))
         return [] if rows is None else [rows]
     if (form := explain_form(seen)) is not None:
         return _explain_form(subject, seen, form)
@@ -98,7 +98,10 @@ def _explain_numbers(subject: Subject, seen: Seen) -> list[Explanation]:
     others = [one for one in common if one not in special]
     # At the limits of the range, a step that leaves it is more likely than a law that is wrong everywhere. A single
     # gradient that is left out of the norm is rather not clipped.
-    late = [one for one in laws if has_limits or (one.cause == "gradients-left-out" and len(seen.tensors) == 1)]
+    is_alone = len(seen.tensors) == 1
+    late = [
+        one for one in laws if (has_limits and one.cause in BREAKS) or (is_alone and one.cause == "gradients-left-out")
+    ]
     return [*special, *(law for law in laws if law not in late), *others, *late] or _mix(subject, seen, each)
 
 
@@ -116,7 +119,7 @@ def _explain_by_likely(subject: Subject, seen: Seen) -> list[Explanation]:
     """Return an explanation of a call by a likely cause if its formula or its law gives the results."""
     if not subject.likely:
         return []
-    for formula in subject.formulas:
+    for formula in subject.list_formulas(seen):
         found = explain_by_formula(formula)
         if found.cause in subject.likely and all(group.is_plain or group.follows(formula) for group in seen.groups):
             return [] if all(group.is_plain for group in seen.groups) else [found]
@@ -126,14 +129,15 @@ def _explain_by_likely(subject: Subject, seen: Seen) -> list[Explanation]:
 
 def _explain_group(subject: Subject, group: Group) -> list[Explanation]:
     """Return each explanation of the results of gradients that share a norm."""
-    formulas = [PLAIN, *subject.formulas]
+    others = subject.list_formulas(group.seen)
+    formulas = [PLAIN, *others]
     if (found := explain_special(group, formulas)) is not None:
         return [found]
     if group.total is not None or not group.threshold >= 0:
         return []
     if counts_nonfinite_excluded(group):
         return [Explanation.of("excluded-counted")]
-    every = [explain_by_formula(formula) for formula in subject.formulas if group.follows(formula)]
+    every = [explain_by_formula(formula) for formula in others if group.follows(formula)]
     # Old memory may make the norm infinite or NaN, and the gradients zero or unchanged.
     if BESIDE_EMPTY.cause in subject.suspected and BESIDE_EMPTY.scales(group):
         every.append(BESIDE_EMPTY.explain())

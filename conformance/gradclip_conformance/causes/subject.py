@@ -15,6 +15,7 @@ from gradclip_reports.statuses import DIFFERING, Status
 
 from ..cases.patterns import matches
 from ..judge.calls import Calls
+from ..oracle.formats import FORMATS
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.question import count_elements
 from . import laws, ranges
@@ -35,7 +36,11 @@ BREAKING = EXPLAINED - {Status.DOCUMENTED}
 FITTING = 200
 
 #: For some causes, the rule that the cause breaks. If an entry point keeps the rule, the cause cannot apply.
-BROKEN = {**laws.BREAKS, **ranges.BREAKS}
+BROKEN = {
+    **laws.BREAKS,
+    **ranges.BREAKS,
+    **dict.fromkeys((*FORMULA_CAUSES.values(), "eps-under-root"), laws.ABOVE),
+}
 
 #: A function with one of these causes keeps the rule. If an entry point breaks the rule, the cause cannot apply.
 KEPT = {**laws.KEEPS, "memory-reused": laws.ABOVE}
@@ -44,6 +49,9 @@ KEPT = {**laws.KEEPS, "memory-reused": laws.ABOVE}
 LIMITS = frozenset(
     {"overflow-of-squares", "underflow-of-squares", "coefficient-underflow", "intermediate-range", "subnormal"}
 )
+
+#: An epsilon of fewer ulp of 1 does not show in ordinary calls above the threshold.
+HIDDEN = 1024
 
 #: Causes that make the norm zero, infinite or inaccurate. A right norm in the same answer refutes them.
 LOST_NORMS = frozenset({"squares-overflow", "squares-underflow", "norm-out-of-range"})
@@ -55,8 +63,10 @@ class Subject:
 
     #: The causes that cannot apply in each dtype, because the entry point keeps the rules that they break.
     barred: dict[str, set[str]] = field(default_factory=dict)
-    #: The formulas that explain cells, other than the neutral rule.
-    formulas: list[Formula] = field(default_factory=list)
+    #: The formulas that are declared or known, other than the neutral rule.
+    declared: list[Formula] = field(default_factory=list)
+    #: The formulas with a fitted number.
+    fitted_formulas: Sequence[Formula] = ()
     #: The laws with a fitted number.
     fitted: Sequence[Law] = ()
     #: The causes that the entry point is known to have.
@@ -68,15 +78,25 @@ class Subject:
     #: Small calls, in which laws may be refuted, by the number of the case.
     small: dict[int, Seen] = field(default_factory=dict)
 
+    def list_formulas(self, seen: Seen) -> list[Formula]:
+        """Return the formulas that may explain a call."""
+        barred = self.list_barred(seen)
+        fitted = self.fitted_formulas
+        return [
+            *self.declared,
+            *(one for one in fitted if FORMULA_CAUSES[one.kind] not in barred or _is_hidden(one.eps, seen)),
+        ]
+
     def list_laws(self, seen: Seen) -> list[Law]:
         """Return the laws that may explain a call."""
-        added = [formula.eps for formula in self.formulas if formula.kind == "coefficient"]
+        added = [formula.eps for formula in self.list_formulas(seen) if formula.kind == "coefficient"]
         # MindSpore rounds the epsilon to float32, too.
         signed = [make_signed(number) for eps in added for number in (eps, float(np.float32(eps)))]
         barred = self.list_barred(seen)
         # A norm of 1 instead of 0 shows a replaced threshold sooner than a norm that is always 1.
         fitted = sorted(self.fitted, key=lambda law: law.cause != "threshold-replaced")
-        return [law for law in (*fitted[:1], *LAWS, *fitted[1:], *signed) if law.cause not in barred]
+        every = (*fitted[:1], *LAWS, *fitted[1:], *signed)
+        return [law for law in every if law.cause not in barred or _is_hidden(dict(law.parameters).get("eps"), seen)]
 
     def list_barred(self, seen: Seen) -> set[str]:
         """Return the causes that cannot explain a call. Ordinary calls ask for one norm, the Euclidean one."""
@@ -91,12 +111,18 @@ class Subject:
             self.small[id(seen.case)] = seen
 
 
+def _is_hidden(eps: float | None, seen: Seen) -> bool:
+    """Return whether a small epsilon may be in the formula, although calls above the threshold are right."""
+    form = FORMATS.get(seen.case.dtype)
+    return eps is not None and (form is None or eps * 2.0**form.precision < HIDDEN)
+
+
 def suspect(judged: Judged, suspects: Collection[Suspect], barred: Collection[str]) -> Subject:
     """Return the knowledge about an entry point of which only one cell and its known failures are known."""
     causes = frozenset(one.cause for one in suspects)
     subject = Subject(
         barred={judged.context.case.dtype: set(barred)},
-        formulas=_list_declared([judged]),
+        declared=_list_declared([judged]),
         suspected=causes,
         likely=causes,
     )
@@ -104,7 +130,7 @@ def suspect(judged: Judged, suspects: Collection[Suspect], barred: Collection[st
     for one in suspects:
         if one.cause in kinds and (eps := one.get_number("eps")) is not None:
             formula = Formula(kinds[one.cause], eps)
-            subject.formulas += [formula] if formula not in subject.formulas else []
+            subject.declared += [formula] if formula not in subject.declared else []
         for fit in FITS:
             if fit.cause == one.cause and (number := one.get_number(fit.parameter)) is not None:
                 subject.fitted = [*subject.fitted, fit.make(number)]
@@ -159,6 +185,6 @@ def _fit(subject: Subject, cells: Sequence[Judged]) -> None:
             seen = Seen(judged.context.case, replies[0].gradients)
             if explain_form(seen) is None:
                 every.append(seen)
-    declared = _list_declared(cells)
-    subject.formulas = [*declared, *(one for one in fit_formula(every) if one not in declared)]
+    subject.declared = _list_declared(cells)
+    subject.fitted_formulas = [one for one in fit_formula(every) if one not in subject.declared]
     subject.fitted = [fit.make(number) for fit in FITS if (number := fit.find(every)) is not None]

@@ -21,13 +21,14 @@ from gradclip_conformance import causes
 from gradclip_conformance.cases.build import make_case, make_tensor
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import expect
-from gradclip_conformance.causes import ranges
+from gradclip_conformance.causes import findings, ranges
 from gradclip_conformance.causes.attribution import explain_all
 from gradclip_conformance.causes.choice import Options, choose
-from gradclip_conformance.causes.facts import Tensor
+from gradclip_conformance.causes.facts import Seen, Tensor
 from gradclip_conformance.causes.findings import list_asked_rules
 from gradclip_conformance.causes.forms import list_norms
 from gradclip_conformance.causes.model import Evidence, Explanation, Judged
+from gradclip_conformance.causes.unusual import is_overwritten
 from gradclip_conformance.judge.judging import judge
 from gradclip_conformance.judge.model import Context
 from gradclip_conformance.oracle.arrays import decode
@@ -409,6 +410,29 @@ def test_norm_of_elements_in_a_narrower_dtype_is_named() -> None:
     assert set(found) == {("narrower-arithmetic", "float32")}
 
 
+@pytest.mark.parametrize("held", [findings.HELD, 0])
+def test_excluded_gradients_that_count_are_the_only_cause(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are named by the results, the returned norm and the error, and where no answer can be kept, too."""
+
+    def clip(grads: Any, *, clip_norm: float, need_clip: Any, error_if_nonfinite: bool = False) -> Any:
+        with np.errstate(all="ignore"):
+            norm = measure_norm([g for g in grads if g is not None])
+        if error_if_nonfinite and not math.isfinite(norm):
+            raise RuntimeError
+        factor = 1.0 if norm <= clip_norm else clip_norm / norm
+        pairs = zip(grads, need_clip, strict=True)
+        return [scale([g], factor)[0] if g is not None and included else g for g, included in pairs], norm
+
+    monkeypatch.setattr(findings, "LARGE", held)
+    monkeypatch.setattr(findings, "HELD", held)
+    themes = ("excluded-not-counted", "all-excluded", "error-if-nonfinite", "combinations/*_x-*")
+    found = find_causes(clip, "clip_by_global_norm", tuple(f"global-norm.{one}" for one in themes), rows=100)
+
+    assert found["excluded-counted",] > 30
+    # A long sum is as far from the exact result as some of these norms.
+    assert found["excluded-counted",] >= found.total() - 2
+
+
 def test_average_over_more_elements_than_the_dtype_can_count_is_named() -> None:
     def shrink(g: Any, threshold: float) -> Any:
         with np.errstate(all="ignore"):
@@ -454,6 +478,14 @@ def test_results_that_the_next_call_overwrites_are_named(operation: str) -> None
 
     assert found
     assert set(found) == {("memory-reused",)}
+
+
+def test_call_that_includes_other_gradients_explains_no_result() -> None:
+    included, excluded = make_tensor([3.0, 4.0], "float32"), make_tensor([6.0, 8.0], "float32", need_clip=False)
+    options = {"clip_norm": 1.0, "followed": True}
+    case = make_case("norm.combinations", "one-excluded", "float32", [included, excluded], options)
+
+    assert not is_overwritten(Seen(case, [make_tensor([0.0, 0.0], "float32").array, excluded.array]))
 
 
 def divide_each_example(grads: Any, *, clip_norm: float) -> Any:

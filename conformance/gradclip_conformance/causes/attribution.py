@@ -25,7 +25,7 @@ from .model import Explanation, Judged, Suspect
 from .results import ZEROS_NAN
 from .subject import BREAKING, LIMITS, Subject, learn, suspect
 
-__all__ = ["explain_all", "explain_cell"]
+__all__ = ["explain_all", "explain_cell", "list_explanations"]
 
 #: At most so many short calls of each theme show which cause is likely.
 FEW = 3
@@ -62,6 +62,11 @@ def explain_cell(
     known = [one for one in every if one.cause in subject.suspected]
     # A law that nothing else shows may agree with one answer by chance.
     return next(iter([*known, *(one for one in every if one.cause not in ALL_LAWS)]), None)
+
+
+def list_explanations(judged: Judged) -> list[Explanation]:
+    """Return each explanation of one cell of an entry point of which nothing else is known."""
+    return explain(suspect(judged, (), ()), judged)
 
 
 def explain_all(
@@ -117,8 +122,8 @@ def _is_short(case: Case) -> bool:
 
 def _list_options(subject: Subject, judged: Judged) -> Options:
     """Return the explanations of one cell."""
-    is_known = judged.explanation is not None
-    counts = is_known or (bool(judged.answers) and judged.verdict.status in BREAKING)
+    was_answered = bool(judged.answers) or judged.options is not None
+    counts = judged.explanation is not None or (was_answered and judged.verdict.status in BREAKING)
     return Options(explain(subject, judged), partial(_refutes, subject, judged), counts, judged.is_known_cause)
 
 

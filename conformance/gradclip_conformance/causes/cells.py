@@ -60,6 +60,9 @@ def explain(subject: Subject, judged: Judged) -> list[Explanation]:
     """Return each explanation of one cell, the most specific one first."""
     if judged.explanation is not None:
         return [judged.explanation]
+    if judged.options is not None:
+        barred = subject.list_barred(Seen(judged.context.case, []))
+        return [one for one in judged.options if one.cause not in barred]
     if not judged.answers or judged.verdict.status not in EXPLAINED:
         return []
     # Models may compute with any numbers, so their arithmetic may overflow.

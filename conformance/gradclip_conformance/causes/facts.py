@@ -460,10 +460,10 @@ class Seen:
 
     @cached_property
     def excluded(self) -> list[DyadicArray]:
-        """The excluded gradients, or an empty list if one is not finite or they have more than `MANY` elements."""
+        """The excluded gradients, or an empty list if one is not finite."""
         gradients = zip(self.case.gradients, self.prediction.gradients, strict=True)
         excluded = [known.values for gradient, known in gradients if known is not None and not gradient.need_clip]
-        return excluded if all(one.is_finite for one in excluded) and sum(map(len, excluded)) <= MANY else []
+        return excluded if all(one.is_finite for one in excluded) else []
 
     @property
     def is_long(self) -> bool:

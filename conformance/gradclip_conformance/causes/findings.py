@@ -51,20 +51,19 @@ def list_asked_rules(cells: Iterable[Cell]) -> set[tuple[str, str, str]]:
 
 
 def keep_evidence(
-    evidence: list[Evidence], judged: Judged, cell: Cell, explain: Callable[[Judged], Explanation | None]
+    evidence: list[Evidence], judged: Judged, cell: Cell, explain: Callable[[Judged], Sequence[Explanation]]
 ) -> None:
-    """Add a wrong cell to the evidence, with its answers. If these need too much memory, keep only its explanation.
+    """Add a wrong cell to the evidence, with its answers. If these need too much memory, keep only its explanations.
 
     The models of one cell may need the answers of other cells, so the cells are explained at the end of a run. Until
     then the evidence holds their answers. The answers of large cells are held only up to a limit. Beyond this limit,
-    `explain` explains a large cell immediately, without the other cells.
+    `explain` explains a large cell immediately, without the other cells. They only choose among its explanations.
     """
     case = judged.context.case
     size = sum(len(gradient.array.data) for gradient in case.gradients if gradient.array is not None)
     if size > LARGE and sum(one.size for one in evidence if one.size > LARGE and one.judged.answers) + size > HELD:
-        found = judged.explanation or explain(judged)
         bare = replace(judged.context, case=replace(case, gradients=()))
-        judged = replace(judged, context=bare, answers=(), explanation=found)
+        judged = replace(judged, context=bare, answers=(), options=explain(judged))
     evidence.append(Evidence(judged, cell, size))
 
 

@@ -14,9 +14,10 @@ from gradclip_adapters.operations import OPERATIONS
 from ..cases.model import Case
 from ..judge.arrays import read_norm
 from ..judge.model import Answer, Context, Died, Raised, TimedOut
-from ..oracle.formats import Format
+from ..oracle.formats import FORMATS, Format
 from .facts import Group, Seen, bound_norms_after_underflow
 from .laws import LAWS
+from .meaning import has_nonfinite_excluded
 from .model import Explanation
 
 __all__ = ["explain_form", "explain_refusal", "is_norm_beyond", "list_norms", "restore_form", "strip_numbers"]
@@ -77,6 +78,8 @@ def list_norms(case: Case, norm: Array | None) -> list[Explanation]:
     except ValueError:
         return [Explanation.of("malformed")]
     seen = Seen(case, [gradient.array for gradient in case.gradients])
+    if seen.operation.is_global and not seen.groups:
+        return [Explanation.of("excluded-counted")] if _counts_only_excluded(seen, value) else []
     if len(seen.groups) != 1:
         return []
     (group,) = seen.groups
@@ -85,6 +88,13 @@ def list_norms(case: Case, norm: Array | None) -> list[Explanation]:
     if math.isinf(value) and any(group.overflows(form) for form in group.forms):
         return [Explanation.of("squares-overflow", effect="norm")]
     return _explain_finite(group, value) if math.isfinite(value) else []
+
+
+def _counts_only_excluded(seen: Seen, value: float) -> bool:
+    """Return whether a norm is that of the excluded gradients, where nothing is included."""
+    norm = Group(seen, []).compute_norm_over(seen.excluded)
+    coarsest = min((FORMATS[one.array.dtype].precision for one in seen.case.gradients if one.array), default=0)
+    return bool(norm) and math.isfinite(value) and _is_close(value, norm, 16 * 2.0**-coarsest)
 
 
 def is_norm_beyond(case: Case, norm: Array | None) -> bool:
@@ -101,16 +111,17 @@ def is_norm_beyond(case: Case, norm: Array | None) -> bool:
 
 def _explain_finite(group: Group, value: float) -> list[Explanation]:
     right, form = group.norm, group.forms[0]
-    if _is_close(value, right, group.errors.norm_bound * 2.0**-form.precision * 2):
-        return [Explanation.of("long-sum")]
     # Allow for the rounding errors of a sum of a few terms, a quotient and a root: a few units in the last place.
     slack = 16 * 2.0**-form.precision
     found = []
-    if any(group.underflows(one) and _may_be_left(group, one, value) for one in group.forms):
-        found.append(Explanation.of("squares-underflow", effect="norm"))
-    # A norm that is as near to the right one explains nothing.
-    others = [(cause, norm) for cause, norm in _list_other_norms(group) if abs(norm - right) > right * Fraction(slack)]
-    found += [Explanation.of(cause) for cause, norm in others if _is_close(value, norm, slack)]
+    if not _is_close(value, right, slack):
+        # A norm that is as near to the right one explains nothing.
+        others = (pair for pair in _list_other_norms(group) if abs(pair[1] - right) > right * Fraction(slack))
+        found = [Explanation.of(cause) for cause, norm in others if _is_close(value, norm, slack)]
+    if _is_close(value, right, group.errors.norm_bound * 2.0**-form.precision * 2):
+        found.append(Explanation.of("long-sum"))
+    elif any(group.underflows(one) and _may_be_left(group, one, value) for one in group.forms):
+        found.insert(0, Explanation.of("squares-underflow", effect="norm"))
     return list(dict.fromkeys(found))
 
 
@@ -161,6 +172,8 @@ def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
         seen = Seen(case, [gradient.array for gradient in case.gradients])
         if any(group.total is None and any(group.overflows(form) for form in group.forms) for group in seen.groups):
             return Explanation.of("squares-overflow", "refused", effect="error")
+        if has_nonfinite_excluded(case) and all(group.total is None for group in seen.groups):
+            return Explanation.of("excluded-counted")
     return Explanation.of("raises", error=answer.kind, text=strip_numbers(answer.text))
 
 

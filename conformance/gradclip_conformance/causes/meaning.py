@@ -8,12 +8,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..cases.model import Case
 from ..oracle.formats import FORMATS, read_float64_values
 from ..oracle.formula import PLAIN, Formula
 from .facts import Group, Kind, Seen, compute_norm, is_product_over_infinity
 from .model import Explanation
 
-__all__ = ["counts_nonfinite_excluded", "explain_excluded", "explain_special"]
+__all__ = ["counts_nonfinite_excluded", "explain_excluded", "explain_special", "has_nonfinite_excluded"]
 
 
 def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Explanation | None:
@@ -119,10 +120,13 @@ def _is_left_out(group: Group) -> bool:
 
 def counts_nonfinite_excluded(group: Group) -> bool:
     """Return whether NaN or infinity in an excluded gradient made the norm of finite gradients NaN or infinite."""
-    excluded = [one.array for one in group.seen.case.gradients if not one.need_clip and one.array is not None]
-    if not group.kinds or all(np.isfinite(read_float64_values(one)).all() for one in excluded):
-        return False
-    return group.is_right_for_nonfinite
+    return bool(group.kinds) and has_nonfinite_excluded(group.seen.case) and group.is_right_for_nonfinite
+
+
+def has_nonfinite_excluded(case: Case) -> bool:
+    """Return whether an excluded gradient has a NaN or an infinity."""
+    excluded = [one.array for one in case.gradients if not one.need_clip and one.array is not None]
+    return not all(np.isfinite(read_float64_values(one)).all() for one in excluded)
 
 
 def explain_excluded(seen: Seen, *, by_bits: bool = False) -> Explanation | None:

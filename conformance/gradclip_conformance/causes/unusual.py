@@ -106,9 +106,8 @@ def is_overwritten(seen: Seen) -> bool:
     if not seen.operation.is_by_norm:
         return is_right_value(later) and not is_right_value(seen)
     wrong = {tensor.index for group in seen.groups if not group.is_right for tensor in group.tensors}
-    return bool(wrong) and all(
-        group.is_right for group in later.groups if wrong & {tensor.index for tensor in group.tensors}
-    )
+    explained = {tensor.index for group in later.groups if group.is_right for tensor in group.tensors}
+    return bool(wrong) and wrong <= explained
 
 
 def has_dense_rows(seen: Seen) -> bool:

@@ -35,7 +35,7 @@ from gradclip_spec import rules
 from ..cases.catalogue import list_all_cases
 from ..cases.model import Case
 from ..cases.readable import show_input
-from ..causes.attribution import explain_all, explain_cell
+from ..causes.attribution import explain_all, explain_cell, list_explanations
 from ..causes.findings import find_findings, keep_evidence, list_asked_rules
 from ..causes.model import Evidence, Judged
 from ..causes.subject import EXPLAINED
@@ -377,7 +377,7 @@ def run_cell(
         input=show_input(case) if verdict.status in DIFFERING else None,
     )
     if evidence is not None and judged is not None and cell.status in EXPLAINED:
-        keep_evidence(evidence, judged, cell, explain_cell)
+        keep_evidence(evidence, judged, cell, list_explanations)
     return cell
 
 

@@ -159,8 +159,9 @@ def test_tensors_of_another_form_are_malformed() -> None:
     assert split_units(units[2:], Reply((vector,)), last=False) == Reply((vector,))
 
 
-def test_tensor_is_divided_in_other_ways() -> None:
-    units = make_units()[:2]
+@pytest.mark.parametrize("is_relative", [True, False])
+def test_tensor_is_divided_in_other_ways(is_relative: bool) -> None:
+    units = [unit if is_relative else replace(unit, parameter=None) for unit in make_units()[:2]]
     arrays = [unit.array for unit in units if unit.array is not None]
     found = [[one.numpy().tolist() for one in results] for _, results in regroup_units(units, arrays)]
 
@@ -170,3 +171,4 @@ def test_tensor_is_divided_in_other_ways() -> None:
     for gradients, results in regroup_units(units, arrays):
         assert [unit.array for unit in gradients] == results
         assert len({unit.group for unit in gradients}) == len(gradients)
+        assert all((unit.parameter is not None) == is_relative for unit in gradients)

@@ -227,16 +227,19 @@ def regroup_units(
 
     Units whose parameter is zero are left out: their limit is the function's own least norm.
     """
-    arrays = [[part.array for part in parts], [part.parameter for part in parts], results]
-    given, weight, got = ([one for one in listed if one is not None] for listed in arrays)
+    is_relative = any(part.parameter is not None for part in parts)
+    weights = [part.parameter if is_relative else part.array for part in parts]
+    given, weight, got = (
+        [one for one in listed if one is not None] for listed in ([part.array for part in parts], weights, results)
+    )
     if not len(given) == len(weight) == len(got) == len(parts):
         return
     dtype, whole = given[0].dtype, [np.stack([array.bits() for array in listed]) for listed in (given, weight, got)]
     for units in zip(*map(_list_divisions, whole), strict=True):
         every = [
-            (_make_array(dtype, one), _make_array(dtype, other), _make_array(dtype, result))
+            (_make_array(dtype, one), _make_array(dtype, other) if is_relative else None, _make_array(dtype, result))
             for one, other, result in zip(*units, strict=True)
-            if (other << 1).astype(other.dtype).any()
+            if not is_relative or (other << 1).astype(other.dtype).any()
         ]
         gradients = [
             replace(parts[0], name=f"g{number}", array=one, parameter=other, group=number)

@@ -15,6 +15,7 @@ from ..cases.model import Case
 from ..judge.arrays import read_norm
 from ..judge.model import Answer, Context, Died, Raised, TimedOut
 from ..oracle.formats import FORMATS, Format
+from ..oracle.question import get_clipping_threshold
 from .facts import Group, Seen, bound_norms_after_underflow
 from .laws import LAWS
 from .meaning import has_nonfinite_excluded
@@ -78,16 +79,25 @@ def list_norms(case: Case, norm: Array | None) -> list[Explanation]:
     except ValueError:
         return [Explanation.of("malformed")]
     seen = Seen(case, [gradient.array for gradient in case.gradients])
-    if seen.operation.is_global and not seen.groups:
-        return [Explanation.of("excluded-counted")] if _counts_only_excluded(seen, value) else []
-    if len(seen.groups) != 1:
+    if len(seen.groups) > 1:
         return []
+    found = [Explanation.of("denominator-returned")] if _is_threshold(seen, value) else []
+    if not seen.groups:
+        return [*found, Explanation.of("excluded-counted")] if _counts_only_excluded(seen, value) else found
     (group,) = seen.groups
     if group.total is not None:
         return [Explanation.of("nonfinite-silent", effect="norm")] if math.isfinite(value) else []
     if math.isinf(value) and any(group.overflows(form) for form in group.forms):
-        return [Explanation.of("squares-overflow", effect="norm")]
-    return _explain_finite(group, value) if math.isfinite(value) else []
+        found.append(Explanation.of("squares-overflow", effect="norm"))
+    return [*found, *_explain_finite(group, value)] if math.isfinite(value) else found
+
+
+def _is_threshold(seen: Seen, value: float) -> bool:
+    """Return whether a norm is the threshold, although the right one is smaller."""
+    threshold, group = get_clipping_threshold(seen.case), next(iter(seen.groups), None)
+    if group is not None and (group.total is not None or group.norm >= threshold):
+        return False
+    return value == threshold > 0 or (value > 0 and math.isclose(value, threshold, rel_tol=2.0**-20))
 
 
 def _counts_only_excluded(seen: Seen, value: float) -> bool:

@@ -154,6 +154,26 @@ class Law:
         return False
 
 
+def _take_norm_of_other(group: Group) -> Fraction | None:
+    """Return the norm at the gradient's place in a list of the norms that count, or 0 beyond its end."""
+    seen, place = group.seen, group.tensors[0].index
+    if seen.operation.shares_norms or seen.operation.divides_gradients:
+        return None
+    included = seen.case.included
+    if place >= len(included):
+        return Fraction(0)
+    return next(
+        (one.norm for one in seen.groups if one.total is None and one.tensors[0].index == included[place]), None
+    )
+
+
+def _count_equal_gradients_once(group: Group) -> Fraction | None:
+    if not group.seen.operation.is_global:
+        return None
+    distinct = {tensor.given: tensor.exact for tensor in group.tensors}
+    return group.compute_norm_over(list(distinct.values())) if len(distinct) < len(group.tensors) else None
+
+
 def _scale_each(group: Group) -> Fraction | None:
     return group.norms[0] if group.seen.operation.shares_norms else None
 
@@ -179,6 +199,12 @@ def _leave_out_root(group: Group) -> Fraction | None:
     if order in (1, math.inf):
         return None
     return raise_to_power(group.norm, order)
+
+
+def _take_square_root(group: Group) -> Fraction | None:
+    """Return the square root of a sum of powers of another order."""
+    order = group.seen.order
+    return None if order in (2, math.inf) else take_root(raise_to_power(group.norm, order))
 
 
 def _leave_out_root_of_scaled(group: Group) -> Fraction | None:
@@ -289,6 +315,12 @@ def _count_along(axis: int) -> Factor:
         return max(shape[axis], 1) if len(shape) > 1 else group.count
 
     return _average_over(count)
+
+
+def _count_other_axes(group: Group) -> int:
+    """Return the number of elements along all axes but the first, which may be taken for a batch."""
+    shape = group.tensors[0].given.shape
+    return max(math.prod(shape[1:]), 1) if len(shape) > 1 else group.count
 
 
 def _count_nonzero(group: Group) -> int:
@@ -594,6 +626,8 @@ BESIDE_EMPTY = Law("empty-counted", _fit_beside_empty)
 #: The laws without a fitted number. Those that change the norm come first.
 LAWS: tuple[Law, ...] = (
     Law("excluded-counted", norm=_count_excluded),
+    Law("norms-misplaced", norm=_take_norm_of_other),
+    Law("equal-counted-once", norm=_count_equal_gradients_once),
     Law("norm-of-each", norm=_scale_each, is_of_each=True, breaks=SEVERAL),
     Law(
         "norm-of-all",
@@ -602,6 +636,7 @@ LAWS: tuple[Law, ...] = (
     ),
     Law("no-root", norm=_leave_out_root, breaks=ABOVE),
     Law("no-root", norm=_leave_out_root_of_scaled, breaks=ABOVE),
+    Law("other-root", norm=_take_square_root),
     Law("mean-of-squares", norm=_take_mean(0), breaks=ABOVE),
     Law("other-average", norm=_average_by(0.0), breaks=ABOVE),
     Law("other-average", norm=_average_by(0.5), breaks=ABOVE),
@@ -611,6 +646,7 @@ LAWS: tuple[Law, ...] = (
     Law("mean-of-squares", norm=_take_mean(1), breaks=ABOVE),
     Law("count-of-axis", norm=_count_along(0)),
     Law("count-of-axis", norm=_count_along(-1)),
+    Law("count-of-axis", norm=_average_over(_count_other_axes)),
     Law("count-of-all", norm=_average_over(_count_all)),
     Law("count-overflow", norm=_divide_by_infinity),
     Law("zeros-not-counted", norm=_average_over(_count_nonzero)),
@@ -641,7 +677,7 @@ LAWS: tuple[Law, ...] = (
     Law("signs-lost", Group.compute_coefficient, loses_signs=True, breaks=ABOVE),
     Law("threshold-tolerance", _tolerate(Fraction(1)), keeps=ABOVE),
     Law("threshold-tolerance", _tolerate(Fraction(1, 100)), keeps=ABOVE),
-    *(Law("coefficient-rounded", _change_above(_round_coefficient(digits)), breaks=ABOVE) for digits in (1, 2, 3, 4)),
+    *(Law("coefficient-rounded", _change_above(_round_coefficient(digits)), breaks=ABOVE) for digits in range(1, 9)),
     Law("sum-of-norms", norm=_of_several(lambda group, _: group.sum_of_norms), breaks=SEVERAL),
     Law("largest-of-norms", norm=_of_several(lambda group, _: max(group.norms)), breaks=SEVERAL),
     Law("norm-divided", norm=_of_several(lambda group, count: group.norm / count), breaks=SEVERAL),

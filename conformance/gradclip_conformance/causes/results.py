@@ -20,7 +20,7 @@ from .laws import BESIDE_EMPTY, BREAKS, FORMULA_CAUSES, explain_by_formula
 from .meaning import counts_nonfinite_excluded, explain_excluded, explain_special
 from .model import Explanation, combine, unite
 from .ranges import list_ranges, list_roundings
-from .right import are_addends_clipped, has_other_units, is_in_other_order, is_right
+from .right import are_addends_clipped, has_moved_elements, has_other_units, is_in_other_order, is_right
 from .subject import LIMITS, Subject
 from .symptoms import describe_symptom
 from .unusual import explain_rows, has_dense_rows, is_clipped_by_rows
@@ -51,7 +51,9 @@ def explain_results(subject: Subject, seen: Seen) -> list[Explanation]:
     found = _explain_numbers(subject, seen)
     if are_addends_clipped(seen):
         return [Explanation.of("addends-clipped"), *found]
-    return [OTHER_ORDER, *found] if is_in_other_order(seen) else found
+    if is_in_other_order(seen):
+        return [OTHER_ORDER, *found]
+    return [Explanation.of("elements-moved"), *found] if has_moved_elements(seen) else found
 
 
 def _explain_form(subject: Subject, seen: Seen, form: Explanation) -> list[Explanation]:

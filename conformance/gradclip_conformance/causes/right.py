@@ -20,7 +20,7 @@ from .forms import explain_form
 from .meaning import explain_excluded
 from .values import is_right_value
 
-__all__ = ["are_addends_clipped", "has_other_units", "is_in_other_order", "is_right"]
+__all__ = ["are_addends_clipped", "has_moved_elements", "has_other_units", "is_in_other_order", "is_right"]
 
 
 def is_right(seen: Seen) -> bool:
@@ -33,6 +33,25 @@ def is_right(seen: Seen) -> bool:
 def is_in_other_order(seen: Seen) -> bool:
     """Return whether the results are right, but in another order."""
     return any(map(is_right, _restore_orders(seen)))
+
+
+def has_moved_elements(seen: Seen) -> bool:
+    """Return whether the results hold the right numbers, but at other places. A clip keeps the order of elements."""
+    if seen.operation.sums_examples:
+        return False
+    pairs = zip(seen.case.gradients, seen.results, strict=True)
+    restored = [
+        got if one.array is None or got is None or got.shape != one.array.shape else _sort_like(got, one.array)
+        for one, got in pairs
+    ]
+    return is_right(replace(seen, results=restored))
+
+
+def _sort_like(array: Array, other: Array) -> Array:
+    """Return the elements of an array in the order of those of another."""
+    bits, order = array.bits().ravel(), np.argsort(read_float64_values(other), kind="stable")
+    bits[order] = bits[np.argsort(read_float64_values(array), kind="stable")]
+    return replace(array, data=bits.tobytes())
 
 
 def _restore_orders(seen: Seen) -> Iterator[Seen]:

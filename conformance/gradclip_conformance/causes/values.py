@@ -47,7 +47,19 @@ def list_values(seen: Seen, barred: Collection[str] = ()) -> list[Explanation]:
     partly = all(_is_partly_clipped(before, after, _clip(before, low, high, dtype)) for before, after, dtype in pairs)
     if partly and "not-clipped" not in barred:
         found.append(Explanation.of("not-clipped", "unclipped", effect="some"))
+    if high > 0 and all(_is_scaled_to(high, *pair) for pair in pairs):
+        found.append(Explanation.of("value-scaled"))
     return list(dict.fromkeys(found))
+
+
+def _is_scaled_to(high: float, before: Doubles, after: Doubles, dtype: str) -> bool:
+    """Return whether all elements are divided by one number, so that the largest magnitude is `high`."""
+    largest = float(np.abs(before).max(initial=0.0))
+    if before.shape != after.shape or not math.isfinite(largest):
+        return False
+    factor = min(1.0, high / largest) if largest else 1.0
+    spacing = np.abs(after) * 2.0 ** (1 - FORMATS[dtype].precision) + float(FORMATS[dtype].smallest_subnormal)
+    return bool((np.abs(after - before * factor) <= 4 * spacing).all())
 
 
 def _is_partly_clipped(before: Doubles, after: Doubles, right: Doubles) -> bool:

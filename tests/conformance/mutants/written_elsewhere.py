@@ -126,6 +126,12 @@ NORMS: list[tuple[str, str, str, Measure]] = [
     (RMS, "by the deviation", "mean-subtracted", lambda a: np.std(wide(a[0])) if a[0].size else 0),
     (RMS, "adds 1e-6 to the mean", "eps-under-root", lambda a: np.sqrt(norm2(a) ** 2 / count(a) + np.longdouble(1e-6))),
     (AVERAGE, "by the root mean square", "other-average", lambda a: norm2(a) / np.sqrt(count(a))),
+    (
+        AVERAGE,
+        "counts no rows",
+        "count-of-axis",
+        lambda a: norm2(a) / (np.prod(a[0].shape[1:]) if a[0].ndim > 1 else count(a)),
+    ),
     (AVERAGE, "takes no root", "no-root other-average unexplained", lambda a: norm2(a) ** 2 / count(a)),
 ]
 for operation, name, causes, norm in NORMS:
@@ -161,6 +167,13 @@ SCALINGS: list[tuple[str, str, str, Scaling]] = [
         "coefficient-rounded unexplained",
         lambda g, c, n: g.copy() if n <= c else (wide(g) * np.round(c / n, 2)).astype(g.dtype),
     ),
+    (
+        GLOBAL,
+        "rounds the coefficient to five digits",
+        "coefficient-rounded",
+        lambda g, c, n: g.copy() if n <= c else (wide(g) * np.round(c / n, 5)).astype(g.dtype),
+    ),
+    (NORM, "sorts the elements", "elements-moved", lambda g, c, n: np.sort(shrink(g, c, n).ravel()).reshape(g.shape)),
     (GLOBAL, "softly", "unexplained", lambda g, c, n: (wide(g) * np.tanh(c / n) if n else wide(g)).astype(g.dtype)),
     (
         GLOBAL,
@@ -198,7 +211,7 @@ VALUES: list[tuple[str, str, Limit]] = [
     ("by tanh", "unexplained", lambda g, _, high: high * np.tanh(wide(g) / high) if high else g * 0),
     (
         "scales the whole gradient",
-        "unexplained",
+        "value-scaled",
         lambda g, _, high: wide(g) * min(1, high / np.max(np.abs(wide(g)))) if np.any(g) else g,
     ),
     (
@@ -302,6 +315,49 @@ def reports_coefficient(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
 
 
 _add(GLOBAL, "reports the coefficient", reports_coefficient, "unexplained", "coefficient-returned")
+
+
+def reports_denominator(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
+    """Return the number by which the gradients are divided, in place of the norm."""
+    results = by_global()(grads, clip_norm=clip_norm, need_clip=need_clip)
+    return results, max(measure_included(list(grads), need_clip), clip_norm)
+
+
+_add(GLOBAL, "reports the denominator", reports_denominator, "denominator-returned")
+
+
+def skip_equal(grads: Sequence[Any]) -> Any:
+    """Return the norm of gradients, of which equal ones count once, as if a parameter had two names."""
+    return norm2(list({(g.shape, g.tobytes()): g for g in grads}.values()))
+
+
+_add(GLOBAL, "skips equal gradients", by_global(skip_equal), "equal-counted-once")
+
+
+def slip(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
+    """Clip by norm. List the norms of the included gradients, and read them by the places of all gradients."""
+    read_threshold(clip_norm)
+    pairs = list(zip(grads, need_clip, strict=True))
+    norms = [norm2([g]) for g, k in pairs if g is not None and k] + [np.longdouble(0)] * len(pairs)
+    return [g if g is None or not k else shrink(g, clip_norm, n) for (g, k), n in zip(pairs, norms, strict=False)]
+
+
+_add(NORM, "after an excluded one by another's norm", slip, "norms-misplaced")
+
+
+def take_square_root(grads: Any, *, clip_norm: float, need_clip: Any, norm_type: float = 2.0) -> Any:
+    """Clip by a norm whose sum of powers always has a square root."""
+    read_threshold(clip_norm)
+
+    def norm(arrays: Any) -> Any:
+        if np.isinf(norm_type):
+            return max((np.abs(wide(a)).max(initial=0) for a in arrays), default=0)
+        return norm_p(arrays, norm_type) ** (np.longdouble(norm_type) / 2)
+
+    return make_own_norm_function(norm, shrink)(list(grads), clip_norm=clip_norm, need_clip=need_clip)
+
+
+_add(NORM, "by a square root for each order", take_square_root, "other-root")
 
 
 # Special numbers.

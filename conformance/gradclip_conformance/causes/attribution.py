@@ -41,7 +41,7 @@ ALL_LAWS = frozenset([*(law.cause for law in LAWS), *(fit.cause for fit in FITS)
 #: models assume that the function is right in ordinary calls.
 DOUBTFUL = (
     ALL_LAWS
-    | {"norm-of-rows", "memory-reused", "value-bounds-rounded", BESIDE_EMPTY.cause}
+    | {"norm-of-rows", "other-units", "memory-reused", "value-bounds-rounded", BESIDE_EMPTY.cause}
     | {cause for group in load_cause_groups().values() for cause in group.causes if group.id == "arithmetic-limits"}
     | {"subnormals-flushed", "narrower-arithmetic", "gradients-zeroed", "gradients-nan", "not-clipped"}
     | {"value-one-sided", "value-bounds-mirrored", "value-bound-zero", "value-outside-zeroed", "not-exact-below"}

@@ -189,6 +189,16 @@ def _of_all(speaks_of: Callable[[Operation], bool]) -> Factor:
     return compute_norm
 
 
+def _measure_example(group: Group) -> Fraction | None:
+    """Return the norm of all layers of an example, in place of the norm of one layer."""
+    case = group.seen.case
+    if not case.options.get("layers"):
+        return None
+    example = case.gradients[group.tensors[0].index].group
+    every = [one.exact for index, one in group.seen.tensors.items() if case.gradients[index].group == example]
+    return group.compute_norm_over(every) if all(one.is_finite for one in every) else None
+
+
 def _count_excluded(group: Group) -> Fraction | None:
     excluded = group.seen.excluded
     return group.compute_norm_over([*(one.exact for one in group.tensors), *excluded]) if excluded else None
@@ -460,23 +470,32 @@ def _round_threshold(round_off: Callable[[float], float]) -> Factor:
     return compute_factor
 
 
+def _cut_digits(digits: int) -> Callable[[float], float]:
+    """Return a function that rounds a number to some decimal digits, as a text of it may have."""
+    return lambda number: float(f"{number:.{digits}g}")
+
+
 def _round_coefficient(digits: int) -> Callable[[Fraction, Group], Fraction]:
     return lambda right, _: Fraction(round(float(right), digits))
 
 
-def _limit_parameter(limit: Callable[[Fraction, Fraction], Fraction]) -> Factor:
-    """Return the coefficient of a unit, if the norm of its parameter is limited in another way."""
+#: A function that returns the threshold of a unit from the norm of its parameter, `eps` and the clip factor.
+Limit = Callable[[Fraction, Fraction, Fraction], Fraction]
+
+
+def _limit_parameter(limit: Limit, *, of_whole: bool = False) -> Factor:
+    """Return the coefficient of a unit whose threshold is computed in another way, maybe from the whole parameter."""
 
     def compute_factor(group: Group) -> Fraction | None:
         case = group.seen.case
-        parameter = case.gradients[group.tensors[0].index].parameter
-        if parameter is None:
+        mine = case.gradients[group.tensors[0].index]
+        units = [one for one in case.gradients if one.group == mine.group] if of_whole else [mine]
+        exact = [decode(unit.parameter.data, unit.parameter.dtype) for unit in units if unit.parameter is not None]
+        factor = get_clipping_threshold(case)
+        if not exact or not all(one.is_finite for one in exact) or not 0 <= factor < math.inf:
             return None
-        exact = decode(parameter.data, parameter.dtype)
-        if not exact.is_finite or not 0 <= (factor := get_clipping_threshold(case)) < math.inf:
-            return None
-        norm = limit(integers.compute_norm([exact]).middle, Fraction(case.options.get("eps", 1e-3)))
-        threshold = Fraction(factor) * norm
+        norm = integers.compute_norm(exact).middle
+        threshold = limit(norm, Fraction(case.options.get("eps", 1e-3)), Fraction(factor))
         return Fraction(1) if group.norm <= threshold else threshold / group.norm
 
     return compute_factor
@@ -634,6 +653,7 @@ LAWS: tuple[Law, ...] = (
         norm=_of_all(lambda one: not (one.is_global or one.is_average or one.divides_gradients or one.sums_examples)),
         breaks="each-tensor-alone",
     ),
+    Law("norm-of-all", norm=_measure_example),
     Law("no-root", norm=_leave_out_root, breaks=ABOVE),
     Law("no-root", norm=_leave_out_root_of_scaled, breaks=ABOVE),
     Law("other-root", norm=_take_square_root),
@@ -672,8 +692,12 @@ LAWS: tuple[Law, ...] = (
     Law("threshold-rounded", _round_threshold(math.floor), breaks=ABOVE),
     Law("threshold-rounded", _round_threshold(round), breaks=ABOVE),
     Law("threshold-rounded", _round_threshold(math.ceil), breaks=ABOVE),
-    Law("eps-in-limit", _limit_parameter(lambda norm, eps: norm + eps)),
-    Law("eps-ignored", _limit_parameter(lambda norm, _: norm)),
+    *(Law("threshold-rounded", _round_threshold(_cut_digits(digits)), breaks=ABOVE) for digits in range(3, 7)),
+    Law("eps-in-limit", _limit_parameter(lambda norm, eps, factor: (norm + eps) * factor)),
+    Law("eps-in-limit", _limit_parameter(lambda norm, eps, factor: max(norm * factor, eps))),
+    Law("eps-ignored", _limit_parameter(lambda norm, _, factor: norm * factor)),
+    Law("eps-ignored", _limit_parameter(lambda norm, _, factor: max(norm, Fraction(1e-3)) * factor)),
+    Law("whole-parameter", _limit_parameter(lambda norm, eps, factor: max(norm, eps) * factor, of_whole=True)),
     Law("signs-lost", Group.compute_coefficient, loses_signs=True, breaks=ABOVE),
     Law("threshold-tolerance", _tolerate(Fraction(1)), keeps=ABOVE),
     Law("threshold-tolerance", _tolerate(Fraction(1, 100)), keeps=ABOVE),

@@ -478,10 +478,10 @@ def measure_columns(x: Any, _: str) -> Any:
 
 _add(UNIT, "columns", unitwise(measure_columns), "other-units")
 _add(UNIT, "has no eps", unitwise(measure_rows, lambda w, _: w), "unexplained", "eps-ignored")
+_add(UNIT, "adds eps", unitwise(measure_rows, lambda w, eps: w + eps), "eps-in-limit")
 _add(
     UNIT,
     "by the parameter's whole norm",
     unitwise(lambda x, of: norm2([x]) if of == "parameter" else measure_rows(x, of)),
-    "unexplained",
-    "other-units",
+    "whole-parameter",
 )

@@ -267,7 +267,7 @@ def _ask_all(
         planned = [*plan_cells(subjects, cases, selection), *plan_rows(subjects, selection)]
         asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(dtypes)]
         cells = list(run_cells(connection, asked, timeout, probes=AbilityProbes(), evidence=evidence))
-    findings = explain_findings(evidence, list_asked_rules(cells))
+        findings = explain_findings(evidence, list_asked_rules(cells), (), connection, timeout)
     footer = Footer(
         planned=len(cells),
         finished=len(cells),

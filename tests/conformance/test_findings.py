@@ -70,6 +70,27 @@ def test_example_has_ordinary_numbers_even_if_infinities_do_worse() -> None:
     assert finding["example"]["case"] == "global-norm.negative-threshold-refused/minus-one/float32"
 
 
+SUMS: dict[Any, Any] = {}
+
+
+def add_to_earlier(grads: Any, *, clip_norm: float) -> Any:
+    """Clip, and add the results of earlier calls with gradients of the same shapes."""
+    coefficient = min(1.0, clip_norm / (measure_norm(grads) or 1.0))
+    keys = [(place, g.shape, g.dtype) for place, g in enumerate(grads)]
+    for key, g in zip(keys, grads, strict=True):
+        SUMS[key] = SUMS.get(key, 0.0) + g.astype(np.float64) * coefficient
+    return [SUMS[key].astype(g.dtype) for key, g in zip(keys, grads, strict=True)]
+
+
+@pytest.mark.parametrize(("isolated", "cause"), [(True, "state-kept"), (False, "unexplained")])
+def test_fresh_process_shows_that_earlier_calls_are_to_blame(isolated: bool, cause: str) -> None:
+    """A function in this process cannot be asked without its earlier calls."""
+    rules = f"{RULES}/three*"
+    results = check_clipper(add_to_earlier, **{**OPTIONS, "rule": rules, "isolated": isolated})
+
+    assert [finding["cause"] for finding in results.findings] == [cause]
+
+
 @pytest.mark.thorough(sample=0)
 def test_large_cells_are_in_findings_even_if_their_answers_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gradclip_conformance.causes.findings.HELD", 0)

@@ -37,7 +37,7 @@ from ..cases.model import Case
 from ..cases.readable import show_input
 from ..causes.attribution import explain_all, explain_cell, list_explanations
 from ..causes.findings import find_findings, keep_evidence, list_asked_rules
-from ..causes.model import Evidence, Judged
+from ..causes.model import Evidence, Explanation, Judged
 from ..causes.subject import EXPLAINED
 from ..judge.judging import follow_up
 from ..judge.model import Claim, Connection, Context, Description, Verdict
@@ -73,6 +73,9 @@ SIGNAL_SECONDS = 0.25
 #: from which on no other one is sent. Heavy calls come together, and so do heavy verdicts: with two calls under way,
 #: host and suite wait for each other, and a run of NumPy takes half as long again.
 CALLS_UNDER_WAY, BYTES_UNDER_WAY = 128, 16 << 20
+
+#: The options that make a call part of several calls.
+BESIDE_OTHERS = {"reused", "followed", "threads", "mesh"}
 
 #: Each mode of a function but the first gets one of so many rows.
 OF_MODES = 4
@@ -236,13 +239,13 @@ def run_adapter(
         for cell in done.values():
             finish(cell)
         _run_all(request, state, waiting, finish)
+        if is_mixed:
+            cells.sort(key=lambda cell: order[cell.pair])
+            state.evidence.sort(key=lambda one: order[one.cell.pair])
+        findings = explain_findings(state.evidence, list_asked_rules(cells), state.known, first, request.timeout)
     finally:
         first.close()
-    if is_mixed:
-        cells.sort(key=lambda cell: order[cell.pair])
-        state.evidence.sort(key=lambda one: order[one.cell.pair])
-    findings = tuple(explain_findings(state.evidence, list_asked_rules(cells), state.known))
-    return Run(header, tuple(cells), make_footer(cells), findings)
+    return Run(header, tuple(cells), make_footer(cells), tuple(findings))
 
 
 def _choose_cells_that_stay(
@@ -273,11 +276,50 @@ def _choose_cells_that_stay(
 
 
 def explain_findings(
-    evidence: Sequence[Evidence], asked: Collection[tuple[str, str, str]] = (), known: Sequence[KnownFailure] = ()
+    evidence: Sequence[Evidence],
+    asked: Collection[tuple[str, str, str]] = (),
+    known: Sequence[KnownFailure] = (),
+    connection: Connection | None = None,
+    timeout: float = 0,
 ) -> list[Finding]:
-    """Return the findings that explain cells. `asked` holds the rules that were asked (see `list_asked_rules`)."""
+    """Return the findings that explain cells.
+
+    `asked` holds the rules that were asked (see `list_asked_rules`). With a connection, a few unexplained calls are
+    made again, each within `timeout` seconds.
+    """
     found = explain_all([one.judged for one in evidence], asked)
+    if connection is not None:
+        found = _explain_by_earlier_calls(connection, evidence, found, timeout)
     return find_findings(evidence, found, lambda cell, one: find_entry(known, cell.case, cell.subject, one))
+
+
+def _explain_by_earlier_calls(
+    connection: Connection, evidence: Sequence[Evidence], found: Sequence[Explanation | None], timeout: float
+) -> list[Explanation | None]:
+    """Explain the failures of an entry point that no model explains, if fresh processes answer some of them rightly."""
+    lost: dict[str, list[int]] = {}
+    for place, (one, explanation) in enumerate(zip(evidence, found, strict=True)):
+        if explanation is None and one.cell.status == Status.FAIL:
+            lost.setdefault(one.cell.subject, []).append(place)
+    explained = list(found)
+    for places in lost.values():
+        # Some calls come after others of their own, which a fresh process makes, too.
+        alone = [place for place in places if not BESIDE_OTHERS & evidence[place].judged.context.case.options.keys()]
+        again = [evidence[place].judged for place in alone if evidence[place].judged.answers]
+        again = again[:: max(1, len(again) - 1)][:2]
+        if len(again) == 2 and all(_is_right_alone(connection, judged, timeout) for judged in again):
+            explained = [
+                Explanation.of("state-kept") if place in places else one for place, one in enumerate(explained)
+            ]
+    return explained
+
+
+def _is_right_alone(connection: Connection, judged: Judged, timeout: float) -> bool:
+    """Return whether a fresh process gives a right answer to a call."""
+    connection.renew()
+    context = judged.context
+    planned = PlannedCell(context.subject, context.case, None)
+    return _ask_and_judge(connection, planned, timeout, context.claims, ()).verdict.status == Status.PASS
 
 
 def run_cells(

@@ -28,7 +28,7 @@ from ..build import (
     round_to_tensor,
 )
 from ..model import Case, expect
-from .range import HUGE, TINY
+from .range import FAR_APART, HARDLY_APART, HUGE, LEAVES_RANGE, SMALL_PRODUCT, SMALL_QUOTIENT, TINY
 
 __all__ = ["make_cases"]
 
@@ -147,6 +147,14 @@ def _ask_range(make: Maker) -> Iterator[Case]:
         triangle = _make_triangle(make, unit)
         yield make.case(rule, "three-four-five", triangle, _divide(make, unit), expect("values", wide=True))
         yield make.case(rule, "below", triangle, _divide(make, digits * unit), keep_all)
+    for name, unlike in (("elements-far-apart", SMALL_QUOTIENT), ("small-products", SMALL_PRODUCT)):
+        if make.dtype in unlike:
+            large, little = unlike[make.dtype]
+            gradient = make.tensor([large, little, -little, 0.0])
+            yield make.case("intermediate-range", name, gradient, _divide(make, large / 2))
+    for name, (small, large) in (("far-apart", FAR_APART[make.dtype]), ("hardly-apart", HARDLY_APART[make.dtype])):
+        distant = _make_triangle(make, large)
+        yield make.case("coefficient-underflow", name, distant, _divide(make, small), LEAVES_RANGE)
 
 
 def _ask_sums(make: Maker) -> Iterator[Case]:

@@ -8,7 +8,17 @@ from ...oracle.formats import FORMATS
 from ..build import DTYPES, NORM_OPERATIONS, Maker, keep_all, list_digits, list_makers
 from ..model import Case, expect
 
-__all__ = ["HUGE", "LEAVES_RANGE", "TINY", "list_largest", "make_cases"]
+__all__ = [
+    "FAR_APART",
+    "HARDLY_APART",
+    "HUGE",
+    "LEAVES_RANGE",
+    "SMALL_PRODUCT",
+    "SMALL_QUOTIENT",
+    "TINY",
+    "list_largest",
+    "make_cases",
+]
 
 #: The range of the intermediate results must be as wide as that of a wider dtype.
 WIDE = expect("values", wide=True)

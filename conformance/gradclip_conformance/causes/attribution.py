@@ -44,7 +44,8 @@ DOUBTFUL = (
     | {"norm-of-rows", "other-units", "memory-reused", "value-bounds-rounded", BESIDE_EMPTY.cause}
     | {cause for group in load_cause_groups().values() for cause in group.causes if group.id == "arithmetic-limits"}
     | {"subnormals-flushed", "narrower-arithmetic", "gradients-zeroed", "gradients-nan", "not-clipped"}
-    | {"value-one-sided", "value-bounds-mirrored", "value-bound-zero", "value-outside-zeroed", "not-exact-below"}
+    | {"value-one-sided", "value-bounds-mirrored", "value-bound-zero", "value-outside-zeroed", "value-scaled"}
+    | {"not-exact-below"}
     | {*FORMULA_CAUSES.values()}
 )
 

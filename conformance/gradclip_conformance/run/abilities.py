@@ -25,7 +25,7 @@ from ..cases.build import make_tensor
 from ..cases.model import Case, expect
 from ..judge.judging import judge
 from ..judge.model import Connection, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict
-from .asking import ask_case
+from .asking import ask_case, begin_case
 from .plan import Ability, PlannedCell, add_both_bounds
 from .probing import PROBED
 
@@ -50,7 +50,20 @@ class AbilityProbes:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, Ability], ProbeResult] = {}
+        self._begun: set[tuple[str, Ability]] = set()
         self._lock = threading.Lock()
+
+    def begin(self, planned: PlannedCell, connection: Connection) -> None:
+        """Let a subject begin to answer the calls that `judge` asks.
+
+        Without that, the suite waits until all other calls under way are answered, and the host waits afterwards.
+        """
+        subject = planned.subject
+        for ability in planned.lacking:
+            key = subject.name, ability
+            if key not in self._begun and _judge_by_nature(subject, ability) is None:
+                self._begun.add(key)
+                begin_case(connection, _make_question(subject, ability), subject)
 
     def judge(self, planned: PlannedCell, connection: Connection, timeout: float) -> Verdict:
         """Return the verdict on a cell whose subject lacks abilities."""

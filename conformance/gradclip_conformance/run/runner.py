@@ -339,7 +339,7 @@ def run_cells(
         while (
             len(begun) < CALLS_UNDER_WAY and total < BYTES_UNDER_WAY and (following := next(waiting, None)) is not None
         ):
-            begun.append(_begin_cell(connection, following))
+            begun.append(_begin_cell(connection, following, probes))
             total += begun[-1][1]
         if not begun:
             return
@@ -348,12 +348,14 @@ def run_cells(
         total -= size
 
 
-def _begin_cell(connection: Connection, planned: PlannedCell) -> tuple[PlannedCell, int]:
+def _begin_cell(connection: Connection, planned: PlannedCell, probes: AbilityProbes | None) -> tuple[PlannedCell, int]:
     """Make the case of a cell, let the adapter begin its calls, and return the cell with the bytes of its gradients."""
-    if planned.missing is not None:
-        return planned, 0
-    # If the call cannot be made, its own cell says so.
+    # If a call cannot be made, its own cell says so.
     with contextlib.suppress(Exception):
+        if planned.missing is not None:
+            if probes is not None:
+                probes.begin(planned, connection)
+            return planned, 0
         planned = replace(planned, case=planned.case.make())
         size = begin_case(connection, planned.case, planned.subject)
         if (following := follow_up(planned.case, None)) is not None:

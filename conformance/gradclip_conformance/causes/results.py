@@ -26,10 +26,13 @@ from .symptoms import describe_symptom
 from .unusual import explain_rows, has_dense_rows, is_clipped_by_rows
 from .values import list_values
 
-__all__ = ["LONG_SUM", "ZEROS_NAN", "explain_results", "intersect"]
+__all__ = ["LONG_SUM", "STATE_KEPT", "ZEROS_NAN", "explain_results", "intersect"]
 
 #: Results that are right within the error bound of a sum in the dtype.
 LONG_SUM = Explanation.of("long-sum")
+
+#: Results that are right if a fresh process computes them.
+STATE_KEPT = Explanation.of("state-kept")
 
 #: Results that are right in another order.
 OTHER_ORDER = Explanation.of("order-changed")

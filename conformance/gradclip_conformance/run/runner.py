@@ -38,6 +38,7 @@ from ..cases.readable import show_input
 from ..causes.attribution import explain_all, explain_cell, list_explanations
 from ..causes.findings import find_findings, keep_evidence, list_asked_rules
 from ..causes.model import Evidence, Explanation, Judged
+from ..causes.results import STATE_KEPT
 from ..causes.subject import EXPLAINED
 from ..judge.judging import follow_up
 from ..judge.model import Claim, Connection, Context, Description, Verdict
@@ -308,9 +309,7 @@ def _explain_by_earlier_calls(
         again = [evidence[place].judged for place in alone if evidence[place].judged.answers]
         again = again[:: max(1, len(again) - 1)][:2]
         if len(again) == 2 and all(_is_right_alone(connection, judged, timeout) for judged in again):
-            explained = [
-                Explanation.of("state-kept") if place in places else one for place, one in enumerate(explained)
-            ]
+            explained = [STATE_KEPT if place in places else one for place, one in enumerate(explained)]
     return explained
 
 

@@ -45,7 +45,7 @@ DOUBTFUL = (
     | {cause for group in load_cause_groups().values() for cause in group.causes if group.id == "arithmetic-limits"}
     | {"subnormals-flushed", "narrower-arithmetic", "gradients-zeroed", "gradients-nan", "not-clipped"}
     | {"value-one-sided", "value-bounds-mirrored", "value-bound-zero", "value-outside-zeroed", "value-scaled"}
-    | {"not-exact-below"}
+    | {"not-exact-below", "elements-moved"}
     | {*FORMULA_CAUSES.values()}
 )
 

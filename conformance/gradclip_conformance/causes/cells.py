@@ -28,6 +28,7 @@ from .results import LONG_SUM, explain_results, intersect
 from .right import is_right
 from .subject import EXPLAINED, LOST_NORMS, Subject
 from .unusual import explain_derivative, explain_groups, explain_repeated, has_dense_rows, is_overwritten
+from .values import changes_signs_of_zeros
 
 __all__ = ["explain"]
 
@@ -168,8 +169,10 @@ def _explain_survival(wrong: _Wrong) -> list[Explanation]:
 
 
 def _explain_small_difference(wrong: _Wrong, every: list[Seen]) -> list[Explanation]:
-    """Explain results that are right within the error bound of the arithmetic."""
-    if not wrong.first.operation.is_by_norm or not wrong.judged.verdict.ulp:
+    """Explain results that are right within the error bound of the arithmetic, or as numbers but not as bits."""
+    if not wrong.first.operation.is_by_norm:
+        return [Explanation.of("zero-sign-lost")] if any(map(changes_signs_of_zeros, every)) else []
+    if not wrong.judged.verdict.ulp:
         return []
     formulas = wrong.subject.list_formulas(wrong.first)
     groups = [group for seen in every for group in seen.groups if group.total is None]

@@ -17,7 +17,7 @@ from ..oracle.question import get_bounds
 from .facts import Seen, round_doubles
 from .model import Explanation
 
-__all__ = ["is_right_value", "list_values"]
+__all__ = ["changes_signs_of_zeros", "is_right_value", "list_values"]
 
 Doubles = npt.NDArray[np.float64]
 
@@ -80,6 +80,18 @@ def is_right_value(seen: Seen) -> bool:
     )
 
 
+def changes_signs_of_zeros(seen: Seen) -> bool:
+    """Return whether a zero that was passed comes back with the other sign."""
+    pairs = (
+        (read_float64_values(given), read_float64_values(got))
+        for i in seen.case.included
+        if (given := seen.case.gradients[i].array) is not None and (got := seen.results[i]) is not None
+    )
+    return any(
+        ((before == 0) & (after == 0) & (np.signbit(before) != np.signbit(after))).any() for before, after in pairs
+    )
+
+
 def _list_models(low: float, high: float) -> Iterator[tuple[Explanation, Model]]:
     yield Explanation.of("not-clipped", "unclipped"), lambda x, _: x
     bounds = {narrow: round_doubles(np.array([low, high]), narrow).tolist() for narrow in NARROW}
@@ -96,7 +108,7 @@ def _list_models(low: float, high: float) -> Iterator[tuple[Explanation, Model]]
     yield Explanation.of("value-one-sided", bound="min"), _clip_between(low, np.inf)
     for number in (high, low, 0.0):
         yield Explanation.of("value-nan-lost"), _clip_between(low, high, partial(_replace_nan, number))
-    for least, most in ((-high, high), (low, -low), (-high, -low)):
+    for least, most in ((-high, high), (low, -low), (-high, -low), (-low, high)):
         yield Explanation.of("value-bounds-mirrored"), _clip_between(least, most)
     for least, most in ((0.0, high), (low, 0.0)):
         yield Explanation.of("value-bound-zero"), _clip_between(least, most)

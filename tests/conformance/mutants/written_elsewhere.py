@@ -207,6 +207,8 @@ VALUES: list[tuple[str, str, Limit]] = [
     ("takes the magnitude", "signs-lost", lambda g, low, high: np.clip(np.abs(g), low, high)),
     ("ignores the lower bound", "value-bounds-mirrored", lambda g, _, high: np.clip(g, -high, high)),
     ("has zero as the lower bound", "value-bound-zero", lambda g, _, high: np.clip(g, 0, high)),
+    ("negates the lower bound", "value-bounds-mirrored", lambda g, low, high: np.minimum(np.maximum(g, -low), high)),
+    ("adds zero", "zero-sign-lost", lambda g, low, high: np.clip(g, low, high) + g.dtype.type(0)),
     ("zeroes what is outside", "value-outside-zeroed", lambda g, low, high: np.where((g < low) | (g > high), 0, g)),
     ("by tanh", "unexplained", lambda g, _, high: high * np.tanh(wide(g) / high) if high else g * 0),
     (

@@ -21,7 +21,6 @@ NAMED, MISLED = 0.6, 0.03
 MISNAMED = {
     "clip_by_global_norm uses isclose": "not-clipped",
     "clip_by_global_norm divides by the count": "not-clipped",
-    "clip_by_average_norm takes no root": "scaled-twice",
     "clip_per_example squeezes the sum": "malformed",
 }
 

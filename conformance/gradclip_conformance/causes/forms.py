@@ -82,6 +82,8 @@ def list_norms(case: Case, norm: Array | None) -> list[Explanation]:
     if len(seen.groups) > 1:
         return []
     found = [Explanation.of("denominator-returned")] if _is_threshold(seen, value) else []
+    if value == 1 and not any(group.total is not None or group.norm for group in seen.groups):
+        found.append(Explanation.of("coefficient-returned"))
     if not seen.groups:
         return [*found, Explanation.of("excluded-counted")] if _counts_only_excluded(seen, value) else found
     (group,) = seen.groups

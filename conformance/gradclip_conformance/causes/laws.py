@@ -217,6 +217,11 @@ def _take_square_root(group: Group) -> Fraction | None:
     return None if order in (2, math.inf) else take_root(raise_to_power(group.norm, order))
 
 
+def _leave_out_root_of_average(group: Group) -> Fraction | None:
+    """Divide the sum of squares by the number of elements, where the root of the sum is divided by it."""
+    return group.norm**2 * group.count if group.seen.operation.averaging_power == 2 else None
+
+
 def _leave_out_root_of_scaled(group: Group) -> Fraction | None:
     """Divide the elements by a power of two, add their powers, and return the sum times that power of two."""
     found = _leave_out_root(group)
@@ -656,6 +661,7 @@ LAWS: tuple[Law, ...] = (
     Law("norm-of-all", norm=_measure_example),
     Law("no-root", norm=_leave_out_root, breaks=ABOVE),
     Law("no-root", norm=_leave_out_root_of_scaled, breaks=ABOVE),
+    Law("no-root", norm=_leave_out_root_of_average, breaks=ABOVE),
     Law("other-root", norm=_take_square_root),
     Law("mean-of-squares", norm=_take_mean(0), breaks=ABOVE),
     Law("other-average", norm=_average_by(0.0), breaks=ABOVE),

@@ -132,7 +132,7 @@ NORMS: list[tuple[str, str, str, Measure]] = [
         "count-of-axis",
         lambda a: norm2(a) / (np.prod(a[0].shape[1:]) if a[0].ndim > 1 else count(a)),
     ),
-    (AVERAGE, "takes no root", "no-root other-average unexplained", lambda a: norm2(a) ** 2 / count(a)),
+    (AVERAGE, "takes no root", "no-root", lambda a: norm2(a) ** 2 / count(a)),
 ]
 for operation, name, causes, norm in NORMS:
     clip = by_global(norm) if operation == GLOBAL else make_own_norm_function(norm, shrink)

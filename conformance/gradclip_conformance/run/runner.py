@@ -309,7 +309,8 @@ def _explain_by_earlier_calls(
         again = [evidence[place].judged for place in alone if evidence[place].judged.answers]
         again = again[:: max(1, len(again) - 1)][:2]
         if len(again) == 2 and all(_is_right_alone(connection, judged, timeout) for judged in again):
-            explained = [STATE_KEPT if place in places else one for place, one in enumerate(explained)]
+            for place in places:
+                explained[place] = STATE_KEPT
     return explained
 
 

@@ -130,6 +130,15 @@ def test_declared_formula_is_not_a_failure() -> None:
     assert_conforms(add_eps, **ONE_CASE, formula="coefficient:0.01")
 
 
+@pytest.mark.parametrize("held", [1 << 20, 0])
+def test_declared_formula_is_named_whether_answers_are_held_or_not(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LARGE", "HELD"):
+        monkeypatch.setattr(f"gradclip_conformance.causes.findings.{name}", held)
+    results = check_clipper(add_eps, **ONE_CASE, formula="coefficient:0.01")
+
+    assert [finding["cause"] for finding in results.findings] == ["eps-in-coefficient"]
+
+
 def test_other_formula_than_the_declared_one_fails() -> None:
     with pytest.raises(AssertionError, match="Not as expected"):
         assert_conforms(add_eps, **ONE_CASE, formula="coefficient:0.02")

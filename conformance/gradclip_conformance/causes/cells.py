@@ -62,7 +62,9 @@ def explain(subject: Subject, judged: Judged) -> list[Explanation]:
     if judged.explanation is not None:
         return [judged.explanation]
     if judged.options is not None:
-        barred = subject.list_barred(Seen(judged.context.case, []))
+        # A formula with which the judge has compared the answers is sure.
+        is_sure = judged.verdict.formula is not None
+        barred = () if is_sure else subject.list_barred(Seen(judged.context.case, []))
         return [one for one in judged.options if one.cause not in barred]
     if not judged.answers or judged.verdict.status not in EXPLAINED:
         return []

@@ -15,7 +15,7 @@ from gradclip_adapters.mesh import parse_mesh
 from ..cases.model import Case
 from ..cases.stacking import list_tensors, regroup_units
 from ..oracle.formats import read_float64_values
-from .facts import Seen
+from .facts import Kind, Seen
 from .forms import explain_form
 from .meaning import explain_excluded
 from .values import is_right_value
@@ -39,6 +39,11 @@ def has_moved_elements(seen: Seen) -> bool:
     """Return whether the results hold the right numbers, but at other places. A clip keeps the order of elements."""
     if seen.operation.sums_examples:
         return False
+    if seen.operation.is_by_norm:
+        wrong = {tensor.kind for group in seen.groups if not group.is_right for tensor in group.tensors}
+        # Elements that stayed, or became zero or NaN, did not move.
+        if wrong and wrong <= {Kind.SAME, Kind.ZERO, Kind.NAN}:
+            return False
     pairs = zip(seen.case.gradients, seen.results, strict=True)
     restored = [
         got if one.array is None or got is None or got.shape != one.array.shape else _sort_like(got, one.array)

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,17 +61,17 @@ class Format:
         """The exponent of the smallest subnormal number. Every finite number is a multiple of that number."""
         return self.minimum_exponent - self.precision + 1
 
-    @property
+    @cached_property
     def smallest_subnormal(self) -> Fraction:
         """The smallest number above zero."""
         return compute_power_of_two(self.smallest_exponent)
 
-    @property
+    @cached_property
     def smallest_normal(self) -> Fraction:
         """The smallest number that has all its significant bits."""
         return compute_power_of_two(self.minimum_exponent)
 
-    @property
+    @cached_property
     def largest(self) -> Fraction:
         """The largest finite number."""
         return (2 - compute_power_of_two(1 - self.precision)) * compute_power_of_two(self.maximum_exponent)

@@ -20,7 +20,8 @@ from ..oracle.question import count_elements
 from .cells import explain
 from .choice import Options, choose
 from .facts import MANY
-from .laws import BESIDE_EMPTY, FITS, FORMULA_CAUSES, LAWS
+from .fits import FITS, FORMULA_CAUSES
+from .laws import BESIDE_EMPTY, LAWS
 from .model import Explanation, Judged, Suspect
 from .results import ZEROS_NAN
 from .subject import BREAKING, LIMITS, Subject, learn, suspect

@@ -19,8 +19,8 @@ from ..judge.calls import Calls
 from ..oracle.formula import PLAIN
 from .effects import explain_effect
 from .facts import Seen
+from .fits import explain_by_formula
 from .forms import explain_form, explain_refusal, is_norm_beyond, list_norms
-from .laws import explain_by_formula
 from .meshes import list_on_mesh
 from .model import Explanation, Judged
 from .ranges import list_ranges

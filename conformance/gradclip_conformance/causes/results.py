@@ -15,8 +15,9 @@ from ..oracle.formats import read_float64_values
 from ..oracle.formula import PLAIN
 from .choice import make_key
 from .facts import Group, Seen
+from .fits import BREAKS, FORMULA_CAUSES, explain_by_formula
 from .forms import explain_form, restore_form
-from .laws import BESIDE_EMPTY, BREAKS, FORMULA_CAUSES, explain_by_formula
+from .laws import BESIDE_EMPTY
 from .meaning import counts_nonfinite_excluded, explain_excluded, explain_special
 from .model import Explanation, combine, unite
 from .ranges import list_ranges, list_roundings

@@ -18,10 +18,12 @@ from ..judge.calls import Calls
 from ..oracle.formats import FORMATS
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.question import count_elements
-from . import laws, ranges
+from . import fits, ranges
 from .facts import MANY, Seen
+from .fits import FITS, FORMULA_CAUSES, fit_formula
 from .forms import explain_form
-from .laws import FITS, FORMULA_CAUSES, LAWS, Law, fit_formula, make_signed
+from .law import ABOVE, Law
+from .laws import LAWS, make_signed
 from .model import Judged, Suspect
 
 __all__ = ["BREAKING", "EXPLAINED", "LIMITS", "LOST_NORMS", "Subject", "learn", "suspect"]
@@ -37,13 +39,13 @@ FITTING = 200
 
 #: For some causes, the rule that the cause breaks. If an entry point keeps the rule, the cause cannot apply.
 BROKEN = {
-    **laws.BREAKS,
+    **fits.BREAKS,
     **ranges.BREAKS,
-    **dict.fromkeys((*FORMULA_CAUSES.values(), "eps-under-root"), laws.ABOVE),
+    **dict.fromkeys((*FORMULA_CAUSES.values(), "eps-under-root"), ABOVE),
 }
 
 #: A function with one of these causes keeps the rule. If an entry point breaks the rule, the cause cannot apply.
-KEPT = {**laws.KEEPS, "memory-reused": laws.ABOVE}
+KEPT = {**fits.KEEPS, "memory-reused": ABOVE}
 
 #: Rules about calls in which the arithmetic may leave the range. They refute no law.
 LIMITS = frozenset(
@@ -102,7 +104,7 @@ class Subject:
         """Return the causes that cannot explain a call. Ordinary calls ask for one norm, the Euclidean one."""
         barred = set() if seen.case.options.get("layers") else self.barred.get(seen.case.dtype, set())
         if seen.case.norm_type != 2:
-            barred = {cause for cause in barred if BROKEN.get(cause) != laws.ABOVE}
+            barred = {cause for cause in barred if BROKEN.get(cause) != ABOVE}
         return barred | LOST_NORMS if seen.has_right_norm else barred
 
     def remember(self, seen: Seen) -> None:

@@ -410,6 +410,19 @@ def test_norm_of_elements_in_a_narrower_dtype_is_named() -> None:
     assert set(found) == {("narrower-arithmetic", "float32")}
 
 
+def test_powers_that_overflow_in_float64_do_not_show_a_narrower_dtype() -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        with np.errstate(all="ignore"):
+            norm = math.sqrt(sum((g**2).sum() for g in grads if g is not None))
+        factor = clip_norm / norm if norm > clip_norm else 1.0
+        return [None if g is None else scale([g], factor)[0] for g in grads]
+
+    rules = ("global-norm.overflow-of-squares", "global-norm.combinations-extreme/s9_*near-largest*")
+    found = find_causes(clip, "clip_by_global_norm", rules, "float64", rows=200)
+
+    assert {one[0] for one in found if one} == {"squares-overflow"}
+
+
 @pytest.mark.parametrize("held", [findings.HELD, 0])
 def test_excluded_gradients_that_count_are_the_only_cause(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are named by the results, the returned norm and the error, and where no answer can be kept, too."""

@@ -50,8 +50,9 @@ def round_elements(narrow: str) -> Factor:
         if not 0 <= group.threshold < math.inf:
             return None
         rounded = [round_doubles(tensor.before, narrow) for tensor in group.tensors]
-        if any(np.isinf(one).any() for one in rounded):
-            return Fraction(0)
+        # Powers that leave the range of the dtype have the same effect. Only lost digits show a narrower dtype.
+        if any(np.isinf(one).any() for one in rounded) or not any(one.any() for one in rounded):
+            return None
         return compute_plain_coefficient(compute_norm(rounded, group.seen.order, group.divisor), group.threshold)
 
     return compute_factor

@@ -413,7 +413,7 @@ NARROWER = {"float64": ("float32", "bfloat16", "float16"), "float32": ("float16"
 def list_roundings(group: Group, formulas: Sequence[Formula], *, is_narrow: bool) -> Iterator[Explanation]:
     """Yield the explanations of results by the errors of a long sum, or of a narrower dtype.
 
-    `is_narrow` says that the arithmetic is known to be narrower. Then it also explains zeros.
+    `is_narrow` says that the arithmetic is known to be narrower. Then it also explains a lost norm.
     """
     for formula in formulas:
         factor = group.compute_coefficient(formula)
@@ -433,10 +433,16 @@ def list_roundings(group: Group, formulas: Sequence[Formula], *, is_narrow: bool
 
 
 def _is_lost_in(group: Group, narrow: str) -> bool:
-    """Return whether results are zeros, because a narrower dtype has no number for the norm or for the threshold."""
-    if group.kinds != {Kind.ZERO} or not 0 < group.threshold < math.inf:
+    """Return whether results are zeros or unchanged, because the norm or the threshold leaves the range of a dtype."""
+    form = FORMATS[narrow]
+    if not 0 < group.threshold < math.inf:
         return False
-    return group.norm > FORMATS[narrow].largest or round_doubles(np.array([group.threshold]), narrow)[0] == 0
+    if group.kinds == {Kind.ZERO}:
+        return group.overflows(form) or round_doubles(np.array([group.threshold]), narrow)[0] == 0
+    if group.kinds != {Kind.SAME} or group.seen.order == math.inf:
+        return False
+    largest = max(float(np.abs(tensor.before).max()) for tensor in group.distinct)
+    return raise_to_power(Fraction(largest), group.seen.order) <= form.smallest_subnormal / 2
 
 
 def _has_rounded_numbers(group: Group, formula: Formula, narrow: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -167,7 +167,7 @@ class _CellCheck:
         one, timeout = self.adapter, request.config.getoption("--gradclip-timeout")
         cell = run_cell(one.connection, self.planned, timeout, one.claims, one.known, one.probes, one.evidence)
         if cell.status in SPOILING:
-            pytest.fail(escape_text(_describe(cell, one)), pytrace=False)
+            pytest.fail(escape_text(_describe(cell, one, timeout)), pytrace=False)
         if cell.status == "known":
             pytest.xfail(escape_text(f"{cell.detail} ({cell.url})"))
         if cell.status in ("unsupported", "unspecified"):
@@ -185,15 +185,20 @@ def gradclip_check(request: pytest.FixtureRequest) -> Callable[[], None]:
 BEFORE = 60
 
 
-def _describe(cell: Cell, adapter: _Adapter) -> str:
+def _describe(cell: Cell, adapter: _Adapter, timeout: float) -> str:
     """Return the finding that explains a cell, with the cell as its example."""
     from gradclip_reports.brief import draw_finding
     from gradclip_reports.records import Footer, Run
 
-    from .run.runner import explain_findings, make_header
+    from .run.runner import ask_again, explain_findings, make_header
 
-    mine = [one for one in adapter.evidence if one.cell.subject == cell.subject and one.cell is not cell][-BEFORE:]
-    own = [one for one in adapter.evidence if one.cell is cell]
+    others = [one for one in adapter.evidence if one.cell.subject == cell.subject and one.cell is not cell]
+    mine = [one for one in others if one.judged.answers][-BEFORE:]
+    own = [
+        one if one.judged.digest is None else replace(one, judged=ask_again(adapter.connection, timeout, one.judged))
+        for one in adapter.evidence
+        if one.cell is cell
+    ]
     shown = f"{cell.status}: {cell.detail}\nexpected {cell.expected}\nobserved {cell.observed}"
     if not own:
         return shown

@@ -67,16 +67,24 @@ def find_findings(defect: Defect) -> list[Finding]:
     # An adapter with other abilities answers only the calls of its rules.
     rules = () if defect.wrong.adapter is PlainFunction else defect.rules
     evidence: list[Evidence] = []
-    cells = run_mutant(defect.wrong, rules, defect.rules, evidence)
-    return explain_findings(evidence, list_asked_rules(cells))
+    connection = connect(defect.wrong)
+    cells = run_mutant(connection, defect.wrong, rules, defect.rules, evidence)
+    return explain_findings(evidence, list_asked_rules(cells), (), connection, 1.0)
+
+
+def connect(wrong: Wrong) -> InProcess:
+    """Return a connection to a mutant in this process."""
+    return InProcess(wrong.adapter(wrong.function, wrong.operation, dtypes=wrong.dtypes, in_place=wrong.in_place))
 
 
 def run_mutant(
-    wrong: Wrong, rules: tuple[str, ...], row_rules: tuple[str, ...], evidence: list[Evidence] | None = None
+    connection: InProcess,
+    wrong: Wrong,
+    rules: tuple[str, ...],
+    row_rules: tuple[str, ...],
+    evidence: list[Evidence] | None = None,
 ) -> list[Cell]:
     """Return the cells of written cases, of all rules if none is named, and of rows until one catches the mutant."""
-    adapter = wrong.adapter(wrong.function, wrong.operation, dtypes=wrong.dtypes, in_place=wrong.in_place)
-    connection = InProcess(adapter)
     subjects = connection.description.subjects
     cells = [
         run_cell(connection, cell, 1.0, evidence=evidence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from confusion import run_mutant
+from confusion import connect, run_mutant
 from mutants import WRONG, Wrong
 
 from gradclip_adapters import arrays
@@ -18,7 +18,7 @@ def test_mutant_is_caught_by_its_rule(wrong: Wrong, monkeypatch: pytest.MonkeyPa
     # A call interrupts another call and must end within PATIENCE. No mutant holds a lock, so it always ends; a
     # longer PATIENCE lets it end in time even on a busy machine.
     monkeypatch.setattr(arrays, "PATIENCE", 60.0)
-    cells = run_mutant(wrong, (wrong.rule,), (wrong.rule,))
+    cells = run_mutant(connect(wrong), wrong, (wrong.rule,), (wrong.rule,))
 
     statuses = Counter(cell.status for cell in cells)
     assert statuses[wrong.caught_as] > 0, f"{wrong.name}. Its rule gave {dict(statuses)}."

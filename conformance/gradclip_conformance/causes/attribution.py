@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 import numpy as np
@@ -26,7 +26,7 @@ from .model import Explanation, Judged, Suspect
 from .results import ZEROS_NAN
 from .subject import BREAKING, LIMITS, Subject, learn, suspect
 
-__all__ = ["explain_all", "explain_cell", "list_explanations"]
+__all__ = ["explain_all", "explain_cell"]
 
 #: At most so many short calls of each theme show which cause is likely.
 FEW = 3
@@ -66,18 +66,16 @@ def explain_cell(
     return next(iter([*known, *(one for one in every if one.cause not in ALL_LAWS)]), None)
 
 
-def list_explanations(judged: Judged) -> list[Explanation]:
-    """Return each explanation of one cell of an entry point of which nothing else is known."""
-    return explain(suspect(judged, (), ()), judged)
-
-
 def explain_all(
-    cells: Sequence[Judged], asked: Collection[tuple[str, str, str]] = frozenset()
+    cells: Sequence[Judged],
+    asked: Collection[tuple[str, str, str]] = frozenset(),
+    ask_again: Callable[[Judged], Judged] = lambda judged: judged,
 ) -> list[Explanation | None]:
     """Return the explanation of each cell, or None for a cell that no model reproduces.
 
     `asked` holds a tuple of entry point, rule (without its operation) and dtype for each rule that was tested. If an
-    entry point keeps a rule in a dtype, the cause that belongs to the rule cannot apply there.
+    entry point keeps a rule in a dtype, the cause that belongs to the rule cannot apply there. `ask_again` returns a
+    cell with its answers, if these were too large to be kept.
     """
     by_subject: dict[str, list[int]] = {}
     for place, judged in enumerate(cells):
@@ -86,13 +84,15 @@ def explain_all(
     for name, places in by_subject.items():
         mine = [cells[place] for place in places]
         subject = learn(name, mine, asked)
-        options = _list_options_of_all(subject, mine)
+        options = _list_options_of_all(subject, mine, ask_again)
         for place, explanation in zip(places, choose(options, DOUBTFUL), strict=True):
             found[place] = explanation
     return found
 
 
-def _list_options_of_all(subject: Subject, cells: Sequence[Judged]) -> list[Options]:
+def _list_options_of_all(
+    subject: Subject, cells: Sequence[Judged], ask_again: Callable[[Judged], Judged]
+) -> list[Options]:
     """Return the explanations of the cells of one entry point, those of a few short calls of each theme first.
 
     To compare a short call with all models takes 10 ms, a long one up to a second, and a wrong function may have
@@ -106,14 +106,18 @@ def _list_options_of_all(subject: Subject, cells: Sequence[Judged]) -> list[Opti
         options = {place: _list_options(subject, cells[place]) for place in few}
     times = Counter(one.cause for one in choose(list(options.values()), DOUBTFUL) if one is not None)
     subject.likely = frozenset(cause for cause, count in times.most_common(1) if count > len(few) / LIKELY)
-    return [options[place] if place in options else _list_options(subject, one) for place, one in enumerate(cells)]
+    for place, judged in enumerate(cells):
+        if place not in options:
+            is_lost = judged.digest is not None and judged.explanation is None and judged.verdict.formula is None
+            options[place] = _list_options(subject, ask_again(judged) if is_lost else judged)
+    return [options[place] for place in range(len(cells))]
 
 
 def _take_few_of_each_theme(cells: Sequence[Judged]) -> list[int]:
     """Return the places of short calls, evenly spaced over those of their theme."""
     themes: dict[str, list[int]] = {}
     for place, judged in enumerate(cells):
-        if _is_short(judged.context.case):
+        if judged.digest is None and _is_short(judged.context.case):
             themes.setdefault(judged.context.case.theme, []).append(place)
     return [place for places in themes.values() for place in places[:: math.ceil(len(places) / FEW)]]
 
@@ -124,7 +128,7 @@ def _is_short(case: Case) -> bool:
 
 def _list_options(subject: Subject, judged: Judged) -> Options:
     """Return the explanations of one cell."""
-    was_answered = bool(judged.answers) or judged.options is not None
+    was_answered = bool(judged.answers) or judged.digest is not None
     counts = judged.explanation is not None or (was_answered and judged.verdict.status in BREAKING)
     return Options(explain(subject, judged), partial(_refutes, subject, judged), counts, judged.is_known_cause)
 

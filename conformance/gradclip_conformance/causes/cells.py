@@ -61,12 +61,8 @@ def explain(subject: Subject, judged: Judged) -> list[Explanation]:
     """Return each explanation of one cell, the most specific one first."""
     if judged.explanation is not None:
         return [judged.explanation]
-    if judged.options is not None:
-        # A formula with which the judge has compared the answers is sure.
-        is_sure = judged.verdict.formula is not None
-        barred = () if is_sure else subject.list_barred(Seen(judged.context.case, []))
-        return [one for one in judged.options if one.cause not in barred]
-    if not judged.answers or judged.verdict.status not in EXPLAINED:
+    is_answered = bool(judged.answers) or judged.verdict.formula is not None
+    if not is_answered or judged.verdict.status not in EXPLAINED:
         return []
     # Models may compute with any numbers, so their arithmetic may overflow.
     with np.errstate(all="ignore"):

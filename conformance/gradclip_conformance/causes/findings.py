@@ -22,8 +22,6 @@ __all__ = ["UNEXPLAINED", "Known", "find_findings", "find_origin", "keep_evidenc
 
 #: A cell is large if its gradients have more bytes than this.
 LARGE = 1 << 18
-#: The answers of large cells are kept for the models until the gradients of these cells have this many bytes in all.
-HELD = 1 << 23
 
 #: A finding leaves out a parameter that has more values than this.
 TOLD = 4
@@ -50,20 +48,17 @@ def list_asked_rules(cells: Iterable[Cell]) -> set[tuple[str, str, str]]:
     return {(cell.subject, cell.rule.partition(".")[2], cell.dtype) for cell in cells if cell.status not in UNJUDGED}
 
 
-def keep_evidence(
-    evidence: list[Evidence], judged: Judged, cell: Cell, explain: Callable[[Judged], Sequence[Explanation]]
-) -> None:
-    """Add a wrong cell to the evidence, with its answers. If these need too much memory, keep only its explanations.
+def keep_evidence(evidence: list[Evidence], judged: Judged, cell: Cell) -> None:
+    """Add a wrong cell to the evidence, with its answers unless they are large.
 
-    The models of one cell may need the answers of other cells, so the cells are explained at the end of a run. Until
-    then the evidence holds their answers. The answers of large cells are held only up to a limit. Beyond this limit,
-    `explain` explains a large cell immediately, without the other cells. They only choose among its explanations.
+    The models of one cell may need the answers of other cells, so the cells are explained at the end of a run. Then
+    the calls are made again whose answers were dropped.
     """
     case = judged.context.case
     size = sum(len(gradient.array.data) for gradient in case.gradients if gradient.array is not None)
-    if size > LARGE and sum(one.size for one in evidence if one.size > LARGE and one.judged.answers) + size > HELD:
+    if size > LARGE:
         bare = replace(judged.context, case=replace(case, gradients=()))
-        judged = replace(judged, context=bare, answers=(), options=explain(judged))
+        judged = replace(judged, context=bare, answers=(), digest=hash(tuple(judged.answers)))
     evidence.append(Evidence(judged, cell, size))
 
 

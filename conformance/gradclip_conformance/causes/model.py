@@ -87,8 +87,8 @@ class Judged:
     explanation: Explanation | None = None
     #: Whether a known failure names the cause of the explanation.
     is_known_cause: bool = False
-    #: Each explanation, if the answers are so large that they are not kept.
-    options: Sequence[Explanation] | None = None
+    #: A hash of the answers, if they are too large to be kept.
+    digest: int | None = None
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from ..cases.catalogue import list_all_cases
 from ..cases.model import Case
 from ..cases.patterns import suggest_names
 from ..cases.readable import show_input
-from ..cases.shards import find_case_on
 from ..judge.judging import choose_expectation
-from ..sampler.rows import find_row, list_all_rows
+from ..run.plan import find_case
+from ..sampler.rows import list_all_rows
 from .rules import complete_rule, find_rules, suggest_rules
 
 __all__ = ["show"]
@@ -31,7 +31,7 @@ __all__ = ["show"]
 @click.argument("name", metavar="RULE|CASE", shell_complete=complete_rule)
 def show(name: str) -> None:
     """Show a rule with its source and its cases, or a case with its input and the exact results that it expects."""
-    case = next((one for one in list_all_cases() if one.id == name), None) or find_case_on(name) or find_row(name)
+    case = find_case(name)
     if case is not None:
         click.echo(_write_case(case.make()))
         return

@@ -17,11 +17,9 @@ from gradclip_adapters.wire import decode_subject
 from gradclip_reports.records import Cell, Header
 from gradclip_spec import rules
 
-from ..cases.catalogue import list_all_cases
 from ..cases.literals import NoScript, write_docstring
 from ..cases.model import Case
 from ..cases.readable import read_shown_array, show_input
-from ..cases.shards import find_case_on
 from ..judge.everywhere import make_case_of_broken_rule
 from ..judge.expectation import Expectation
 from ..judge.judging import choose_expectation
@@ -29,8 +27,7 @@ from ..judge.model import Script
 from ..oracle.distances import measure
 from ..oracle.formats import FORMATS
 from ..oracle.predict import predict
-from ..run.plan import Selection, plan_cells
-from ..sampler.rows import find_row
+from ..run.plan import find_case, plan_case
 from . import contract, direct
 
 __all__ = ["NoScript", "write_script"]
@@ -112,8 +109,7 @@ def _write_docstring(header: Header, cell: Cell, case: Case) -> str:
 
 def _find_case(cell: Cell, subject: EntryPoint) -> Case:
     """Return the case of a cell, for its subject and with the same numbers as in the record."""
-    case = next((case for case in list_all_cases() if case.id == cell.case), None)
-    case = case or find_row(cell.case) or find_case_on(cell.case)
+    case = find_case(cell.case)
     if case is None:
         msg = (
             f"This version of the suite has no case {cell.case!r}: make a script with the version that made the record."
@@ -122,7 +118,7 @@ def _find_case(cell: Cell, subject: EntryPoint) -> Case:
     if case.operation != subject.operation:
         msg = f"The case {cell.case!r} is not one of {subject.operation}, the operation of {cell.subject!r}."
         raise NoScript(msg)
-    planned = next(one for one in plan_cells([subject], [case], Selection()) if one.case.id == case.id)
+    planned = plan_case(subject, case)
     if planned.missing is not None:
         raise NoScript(planned.missing)
     if cell.input is not None and cell.input != show_input(planned.case):

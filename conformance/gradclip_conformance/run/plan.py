@@ -14,10 +14,12 @@ from typing import Literal
 from gradclip_adapters.contract import FEATURES, EntryPoint
 from gradclip_adapters.operations import OPERATIONS
 
+from ..cases.catalogue import list_all_cases
 from ..cases.model import Case
 from ..cases.patterns import matches_any
-from ..cases.shards import make_cases_on
+from ..cases.shards import find_case_on, make_cases_on
 from ..oracle.formula import Formula
+from ..sampler.rows import find_row
 
 __all__ = [
     "MIN_LEFT_OUT",
@@ -26,6 +28,8 @@ __all__ = [
     "Selection",
     "add_both_bounds",
     "add_formula",
+    "find_case",
+    "plan_case",
     "plan_cells",
 ]
 
@@ -103,6 +107,16 @@ def plan_cells(subjects: Sequence[EntryPoint], cases: Iterable[Case], selection:
             PlannedCell(subject, add_both_bounds(case, subject), *_find_missing(subject, case)) for case in chosen
         ]
     return planned
+
+
+def plan_case(subject: EntryPoint, case: Case) -> PlannedCell:
+    """Return the cell of one case for a subject."""
+    return next(iter(plan_cells([subject], [case], Selection(cases=(case.id,)))))
+
+
+def find_case(name: str) -> Case | None:
+    """Return the case with an id: a written one, one on a mesh, or a row. Return None if there is none."""
+    return next((case for case in list_all_cases() if case.id == name), None) or find_case_on(name) or find_row(name)
 
 
 #: The rule about leaving out `min`. It does not apply to a subject that requires `min`.

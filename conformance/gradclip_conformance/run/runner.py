@@ -19,6 +19,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
 from operator import itemgetter
 from typing import TypeVar
@@ -35,13 +36,13 @@ from gradclip_spec import rules
 from ..cases.catalogue import list_all_cases
 from ..cases.model import Case
 from ..cases.readable import show_input
-from ..causes.attribution import explain_all, explain_cell, list_explanations
+from ..causes.attribution import explain_all, explain_cell
 from ..causes.findings import find_findings, keep_evidence, list_asked_rules
 from ..causes.model import Evidence, Explanation, Judged
 from ..causes.results import STATE_KEPT
 from ..causes.subject import EXPLAINED
 from ..judge.judging import follow_up
-from ..judge.model import Claim, Connection, Context, Description, Verdict
+from ..judge.model import Answer, Claim, Connection, Context, Description, Verdict
 from ..known.claims import load_claims_of
 from ..known.failures import KnownFailure, load_known_of
 from ..known.recognition import find_entry, is_known_to_end, judge_with_known
@@ -52,12 +53,13 @@ from ..sampler.rows import RowCase, find_row, list_cases
 from .abilities import AbilityProbes
 from .asking import ask_case, begin_case
 from .host_process import CASE_SECONDS, run_stopped
-from .plan import PlannedCell, Selection, add_formula, plan_cells
+from .plan import PlannedCell, Selection, add_formula, find_case, plan_case, plan_cells
 
 __all__ = [
     "CASE_SECONDS",
     "CannotResumeError",
     "RunRequest",
+    "ask_again",
     "explain_findings",
     "make_header",
     "plan_rows",
@@ -285,13 +287,27 @@ def explain_findings(
 ) -> list[Finding]:
     """Return the findings that explain cells.
 
-    `asked` holds the rules that were asked (see `list_asked_rules`). With a connection, a few unexplained calls are
-    made again, each within `timeout` seconds.
+    `asked` holds the rules that were asked (see `list_asked_rules`). With a connection, calls are made again whose
+    answers were too large to be kept, and a few unexplained ones, each within `timeout` seconds.
     """
-    found = explain_all([one.judged for one in evidence], asked)
-    if connection is not None:
+    cells = [one.judged for one in evidence]
+    if connection is None:
+        found = explain_all(cells, asked)
+    else:
+        found = explain_all(cells, asked, partial(ask_again, connection, timeout))
         found = _explain_by_earlier_calls(connection, evidence, found, timeout)
     return find_findings(evidence, found, lambda cell, one: find_entry(known, cell.case, cell.subject, one))
+
+
+def ask_again(connection: Connection, timeout: float, judged: Judged) -> Judged:
+    """Return a cell with its answers, which were dropped. Return it without them if they are others now."""
+    subject, found = judged.context.subject, find_case(judged.context.case.id)
+    if found is None:
+        return judged
+    case = plan_case(subject, found).case.make()
+    answers = _ask(connection, case, subject, timeout)
+    same = replace(judged, context=replace(judged.context, case=case), answers=answers, digest=None)
+    return same if hash(tuple(answers)) == judged.digest else judged
 
 
 def _explain_by_earlier_calls(
@@ -421,7 +437,7 @@ def run_cell(
         input=show_input(case) if verdict.status in DIFFERING else None,
     )
     if evidence is not None and judged is not None and cell.status in EXPLAINED:
-        keep_evidence(evidence, judged, cell, list_explanations)
+        keep_evidence(evidence, judged, cell)
     return cell
 
 
@@ -450,12 +466,17 @@ def _ask_and_judge(
     claims: Sequence[Claim],
     known: Sequence[KnownFailure],
 ) -> Judged:
-    case, subject = planned.case, planned.subject
+    answers = _ask(connection, planned.case, planned.subject, timeout)
+    return judge_with_known(Context(planned.case, planned.subject, tuple(claims)), answers, known, explain_cell)
+
+
+def _ask(connection: Connection, case: Case, subject: EntryPoint, timeout: float) -> list[Answer]:
+    """Return the answers to a case, of which some need a second call."""
     answers = [ask_case(connection, case, subject, timeout)]
     following = follow_up(case, answers[0])
     if following is not None:
         answers.append(ask_case(connection, following, subject, timeout))
-    return judge_with_known(Context(case, subject, tuple(claims)), answers, known, explain_cell)
+    return answers
 
 
 def _run_all(

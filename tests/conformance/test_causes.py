@@ -211,6 +211,15 @@ SMALL_THRESHOLDS = tuple(
 )
 
 
+@pytest.mark.parametrize(("count", "named"), [(6, 3), (7, 0)])
+def test_cause_comes_before_a_symptom_that_its_cells_show_too(count: int, named: int) -> None:
+    """A function that always returns zeros does so where squares overflow, too."""
+    cause, symptom = Explanation.of("squares-overflow"), Explanation.of("gradients-zeroed")
+    cells = [Options([cause, symptom] if number < 3 else [symptom]) for number in range(count)]
+
+    assert choose(cells) == [cause] * named + [symptom] * (count - named)
+
+
 def scale_to(grads: Any, threshold: float) -> Any:
     norm = math.hypot(*(float(number) for g in grads for number in g.ravel()))
     return scale(grads, threshold / norm if norm > threshold else 1.0)

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from .model import VARYING, Explanation
+from .symptoms import SYMPTOMS
 
 __all__ = ["Options", "choose"]
 
@@ -71,7 +72,11 @@ def _drop(cells: Sequence[Options], every: Sequence[dict[Key, Explanation]], key
 
 
 def _cover(every: Sequence[dict[Key, Explanation]]) -> list[Explanation | None]:
-    """Return the explanation of each cell, by few keys. Of two that explain as many cells, the more specific one."""
+    """Return the explanation of each cell, by few keys. Of two that explain as many cells, the more specific one.
+
+    A symptom says less than a cause, and it is also shown by the cells of any cause with the same effect. So a cause
+    comes first that explains at least half as many cells.
+    """
     found: list[Explanation | None] = [None] * len(every)
     while any(keys and one is None for keys, one in zip(every, found, strict=True)):
         times: Counter[Key] = Counter()
@@ -80,6 +85,6 @@ def _cover(every: Sequence[dict[Key, Explanation]]) -> list[Explanation | None]:
             if one is None:
                 times.update(list(keys))
                 ranks.update({key: rank for rank, key in enumerate(keys)})
-        best = min(times, key=lambda key: (-times[key], ranks[key], str(key)))
+        best = min(times, key=lambda key: (-times[key] * (1 if key[0] in SYMPTOMS else 2), ranks[key], str(key)))
         found = [keys.get(best) if one is None else one for keys, one in zip(every, found, strict=True)]
     return found

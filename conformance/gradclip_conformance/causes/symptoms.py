@@ -7,7 +7,10 @@ import numpy as np
 from .facts import Group, Kind, compute_plain_coefficient
 from .model import Explanation
 
-__all__ = ["describe_symptom"]
+__all__ = ["SYMPTOMS", "describe_symptom"]
+
+#: The names of results that no model explains.
+SYMPTOMS = frozenset({"not-clipped", "gradients-zeroed", "gradients-nan"})
 
 
 def describe_symptom(group: Group) -> Explanation | None:

@@ -41,7 +41,7 @@ from ..causes.findings import find_findings, keep_evidence, list_asked_rules
 from ..causes.model import Evidence, Explanation, Judged
 from ..causes.results import STATE_KEPT
 from ..causes.subject import EXPLAINED
-from ..judge.judging import follow_up
+from ..judge.judging import follow_up, judge
 from ..judge.model import Answer, Claim, Connection, Context, Description, Verdict
 from ..known.claims import load_claims_of
 from ..known.failures import KnownFailure, load_known_of
@@ -300,14 +300,21 @@ def explain_findings(
 
 
 def ask_again(connection: Connection, timeout: float, judged: Judged) -> Judged:
-    """Return a cell with its answers, which were dropped. Return it without them if they are others now."""
+    """Return a cell with its answers, which were dropped. Return it without them if they do not show the same fault.
+
+    A sum may round otherwise in each call, so that other answers may be as wrong as the first ones.
+    """
     subject, found = judged.context.subject, find_case(judged.context.case.id)
     if found is None:
         return judged
-    case = plan_case(subject, found).case.make()
-    answers = _ask(connection, case, subject, timeout)
-    same = replace(judged, context=replace(judged.context, case=case), answers=answers, digest=None)
-    return same if hash(tuple(answers)) == judged.digest else judged
+    context = replace(judged.context, case=plan_case(subject, found).case.make())
+    answers = _ask(connection, context.case, subject, timeout)
+    again = replace(judged, context=context, answers=answers, digest=None)
+    if hash(tuple(answers)) == judged.digest:
+        return again
+    verdict = judge(context, answers)
+    is_same = (verdict.status, verdict.breaks) == (judged.verdict.status, judged.verdict.breaks)
+    return replace(again, verdict=verdict) if is_same else judged
 
 
 def _explain_by_earlier_calls(

@@ -21,7 +21,7 @@ from .cells import explain
 from .choice import Options, choose
 from .facts import MANY
 from .fits import FITS, FORMULA_CAUSES
-from .laws import BESIDE_EMPTY, LAWS
+from .laws import BESIDE_EMPTY, LAWS, SHOWN_BY_ONE
 from .model import Explanation, Judged, Suspect
 from .results import ZEROS_NAN
 from .subject import BREAKING, LIMITS, Subject, learn, suspect
@@ -35,8 +35,8 @@ FEW = 3
 #: long as this many elements.
 LIKELY, ELEMENTS_OF_A_GRADIENT = 4, 32
 
-#: The causes of all laws. A long sum also has a model with an error bound, which one answer may show.
-ALL_LAWS = frozenset([*(law.cause for law in LAWS), *(fit.cause for fit in FITS)]) - {BESIDE_EMPTY.cause, "long-sum"}
+#: The causes of all laws that one answer cannot show, because it may agree with them by chance.
+ALL_LAWS = frozenset([*(law.cause for law in LAWS), *(fit.cause for fit in FITS)]) - SHOWN_BY_ONE
 
 #: If the main defect of a function is unknown, these causes may explain a few of its answers by chance. Many of their
 #: models assume that the function is right in ordinary calls.
@@ -62,7 +62,6 @@ def explain_cell(
     subject = suspect(judged, suspects, barred)
     every = explain(subject, judged)
     known = [one for one in every if one.cause in subject.suspected]
-    # A law that nothing else shows may agree with one answer by chance.
     return next(iter([*known, *(one for one in every if one.cause not in ALL_LAWS)]), None)
 
 

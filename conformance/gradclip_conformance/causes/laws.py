@@ -11,7 +11,7 @@ from . import factors, norms
 from .facts import Group
 from .law import ABOVE, SEVERAL, Law
 
-__all__ = ["BESIDE_EMPTY", "LAWS", "make_signed"]
+__all__ = ["BESIDE_EMPTY", "LAWS", "SHOWN_BY_ONE", "make_signed"]
 
 
 def make_signed(eps: float) -> Law:
@@ -21,6 +21,9 @@ def make_signed(eps: float) -> Law:
 
 #: The law of a norm that counts memory for a gradient without elements.
 BESIDE_EMPTY = Law("empty-counted", factors.fit_beside_empty)
+
+#: The causes of laws that also have other models, which one answer may show.
+SHOWN_BY_ONE = frozenset({BESIDE_EMPTY.cause, "long-sum"})
 
 #: The laws without a fitted number. Those that change the norm come first.
 LAWS: tuple[Law, ...] = (

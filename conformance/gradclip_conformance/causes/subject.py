@@ -23,7 +23,7 @@ from .facts import MANY, Seen
 from .fits import FITS, FORMULA_CAUSES, fit_formula
 from .forms import explain_form
 from .law import ABOVE, Law
-from .laws import LAWS, make_signed
+from .laws import LAWS, SHOWN_BY_ONE, make_signed
 from .model import Judged, Suspect
 
 __all__ = ["BREAKING", "EXPLAINED", "LIMITS", "LOST_NORMS", "Subject", "learn", "suspect"]
@@ -77,6 +77,8 @@ class Subject:
     shown: frozenset[str] = frozenset()
     #: The causes that answers are compared with before all others: those that are known, or that of most short calls.
     likely: frozenset[str] = frozenset()
+    #: The causes of the laws that calls are compared with, or None for all.
+    tried: frozenset[str] | None = None
     #: Small calls, in which laws may be refuted, by the number of the case.
     small: dict[int, Seen] = field(default_factory=dict)
 
@@ -98,7 +100,12 @@ class Subject:
         # A norm of 1 instead of 0 shows a replaced threshold sooner than a norm that is always 1.
         fitted = sorted(self.fitted, key=lambda law: law.cause != "threshold-replaced")
         every = (*fitted[:1], *LAWS, *fitted[1:], *signed)
-        return [law for law in every if law.cause not in barred or _is_hidden(dict(law.parameters).get("eps"), seen)]
+        return [
+            law
+            for law in every
+            if (self.tried is None or law.cause in self.tried)
+            and (law.cause not in barred or _is_hidden(dict(law.parameters).get("eps"), seen))
+        ]
 
     def list_barred(self, seen: Seen) -> set[str]:
         """Return the causes that cannot explain a call. Ordinary calls ask for one norm, the Euclidean one."""
@@ -127,6 +134,8 @@ def suspect(judged: Judged, suspects: Collection[Suspect], barred: Collection[st
         declared=_list_declared([judged]),
         suspected=causes,
         likely=causes,
+        # A law that nothing else shows may agree with one answer by chance.
+        tried=causes | SHOWN_BY_ONE,
     )
     kinds = {cause: kind for kind, cause in FORMULA_CAUSES.items()}
     for one in suspects:

@@ -73,7 +73,8 @@ def _explain_form(subject: Subject, seen: Seen, form: Explanation) -> list[Expla
     found = Explanation.of(form.cause, form.severity, **dict(form.parameters), effect=effect)
     if is_right(right):
         return [found]
-    numbers = explain_results(subject, right)
+    # Whatever else is wrong with the numbers, a known form does not excuse it.
+    numbers = explain_results(replace(subject, tried=None), right)
     if LONG_SUM in numbers:
         return [found]
     if not numbers or form.cause not in subject.suspected:

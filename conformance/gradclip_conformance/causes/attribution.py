@@ -105,10 +105,12 @@ def _list_options_of_all(
         options = {place: _list_options(subject, cells[place]) for place in few}
     times = Counter(one.cause for one in choose(list(options.values()), DOUBTFUL) if one is not None)
     subject.likely = frozenset(cause for cause, count in times.most_common(1) if count > len(few) / LIKELY)
-    for place, judged in enumerate(cells):
-        if place not in options:
-            is_lost = judged.digest is not None and judged.explanation is None and judged.verdict.formula is None
-            options[place] = _list_options(subject, ask_again(judged) if is_lost else judged)
+    # Large cells come first, before the facts about the others take memory.
+    rest = set(range(len(cells))).difference(options)
+    for place in sorted(rest, key=lambda place: (cells[place].digest is None, place)):
+        judged = cells[place]
+        is_lost = judged.digest is not None and judged.explanation is None and judged.verdict.formula is None
+        options[place] = _list_options(subject, ask_again(judged) if is_lost else judged)
     return [options[place] for place in range(len(cells))]
 
 

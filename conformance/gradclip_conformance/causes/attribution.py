@@ -108,9 +108,7 @@ def _list_options_of_all(
     # Large cells come first, before the facts about the others take memory.
     rest = set(range(len(cells))).difference(options)
     for place in sorted(rest, key=lambda place: (cells[place].digest is None, place)):
-        judged = cells[place]
-        is_lost = judged.digest is not None and judged.explanation is None and judged.verdict.formula is None
-        options[place] = _list_options(subject, ask_again(judged) if is_lost else judged)
+        options[place] = _list_options(subject, cells[place], ask_again)
     return [options[place] for place in range(len(cells))]
 
 
@@ -127,11 +125,20 @@ def _is_short(case: Case) -> bool:
     return count_elements(case) + ELEMENTS_OF_A_GRADIENT * len(case.gradients) <= MANY
 
 
-def _list_options(subject: Subject, judged: Judged) -> Options:
+def _list_options(
+    subject: Subject, judged: Judged, ask_again: Callable[[Judged], Judged] = lambda judged: judged
+) -> Options:
     """Return the explanations of one cell."""
     was_answered = bool(judged.answers) or judged.digest is not None
     counts = judged.explanation is not None or (was_answered and judged.verdict.status in BREAKING)
-    return Options(explain(subject, judged), partial(_refutes, subject, judged), counts, judged.is_known_cause)
+    if judged.digest is None or judged.explanation is not None or judged.verdict.formula is not None:
+        found = explain(subject, judged)
+    else:
+        whole = ask_again(judged)
+        found = explain(subject, whole)
+        # The cell is large, so its gradients are not kept.
+        subject.small.pop(id(whole.context.case), None)
+    return Options(found, partial(_refutes, subject, judged), counts, judged.is_known_cause)
 
 
 def _refutes(subject: Subject, judged: Judged, explanation: Explanation) -> bool:

@@ -603,3 +603,13 @@ def test_norm_as_near_to_the_right_one_does_not_explain_a_returned_norm() -> Non
 
     assert list_norms(case, Array.of(np.float64(4 + 2.0**-48))) == []
     assert [one.cause for one in list_norms(case, Array.of(np.float64(3)))] != []
+
+
+@pytest.mark.parametrize(("threshold", "is_named"), [(5.0 + 2.0**-20, False), (6.0, True)])
+def test_threshold_is_the_denominator_only_if_it_is_not_the_norm(threshold: float, is_named: bool) -> None:
+    """An epsilon makes the second norm of a clip that is repeated a little smaller than the threshold."""
+    gradients, options = [make_tensor([3.0, -4.0], "float32")], {"clip_norm": threshold}
+    case = make_case("global-norm.returned-norm", "hand-made", "float32", gradients, options, expect("returned-norm"))
+    found = list_norms(case, Array.of(np.float32(threshold)))
+
+    assert (Explanation.of("denominator-returned") in found) == is_named

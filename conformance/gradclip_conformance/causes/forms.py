@@ -95,9 +95,9 @@ def list_norms(case: Case, norm: Array | None) -> list[Explanation]:
 
 
 def _is_threshold(seen: Seen, value: float) -> bool:
-    """Return whether a norm is the threshold, although the right one is smaller."""
+    """Return whether a norm is the threshold, although the right one is smaller by more than rounding."""
     threshold, group = get_clipping_threshold(seen.case), next(iter(seen.groups), None)
-    if group is not None and (group.total is not None or group.norm >= threshold):
+    if group is not None and (group.total is not None or group.norm >= threshold * (1 - 2.0**-16)):
         return False
     return value == threshold > 0 or (value > 0 and math.isclose(value, threshold, rel_tol=2.0**-20))
 

@@ -31,8 +31,7 @@ __all__ = ["explain_all", "explain_cell"]
 #: At most so many short calls of each theme show which cause is likely.
 FEW = 3
 
-#: The explanation that most of these calls share is likely if it explains one in so many of them. A gradient takes as
-#: long as this many elements.
+#: A cause is likely if it explains one in so many of these calls. A gradient takes as long as this many elements.
 LIKELY, ELEMENTS_OF_A_GRADIENT = 4, 32
 
 #: The causes of all laws that one answer cannot show, because it may agree with them by chance.
@@ -100,11 +99,14 @@ def _list_options_of_all(
     few = _take_few_of_each_theme(cells)
     options = {place: _list_options(subject, cells[place]) for place in few}
     subject.shown = frozenset(one.cause for cell in options.values() for one in cell.explanations)
-    if subject.shown & (ZEROS_NAN | {"narrower-arithmetic"}):
+    if subject.shown & ZEROS_NAN:
         # These causes also explain parts of answers that show little on their own.
         options = {place: _list_options(subject, cells[place]) for place in few}
     times = Counter(one.cause for one in choose(list(options.values()), DOUBTFUL) if one is not None)
-    subject.likely = frozenset(cause for cause, count in times.most_common(1) if count > len(few) / LIKELY)
+    subject.likely = frozenset(cause for cause, count in times.items() if count > len(few) / LIKELY)
+    if "narrower-arithmetic" in subject.likely:
+        # It also explains norms that are lost, which show little on their own.
+        options = {}
     # Large cells come first, before the facts about the others take memory.
     rest = set(range(len(cells))).difference(options)
     for place in sorted(rest, key=lambda place: (cells[place].digest is None, place)):

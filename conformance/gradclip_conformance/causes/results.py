@@ -149,7 +149,7 @@ def _explain_group(subject: Subject, group: Group) -> list[Explanation]:
     if BESIDE_EMPTY.cause in subject.suspected and BESIDE_EMPTY.scales(group):
         every.append(BESIDE_EMPTY.explain())
     every += list_ranges(group, formulas, subject.list_barred(group.seen))
-    every += list_roundings(group, formulas, is_narrow="narrower-arithmetic" in subject.suspected | subject.shown)
+    every += list_roundings(group, formulas, is_narrow="narrower-arithmetic" in subject.suspected | subject.likely)
     every += [symptom] if (symptom := describe_symptom(group)) is not None else []
     return list(dict.fromkeys(every))
 

@@ -75,7 +75,7 @@ class Subject:
     suspected: frozenset[str] = frozenset()
     #: The causes of whole answers, which may explain a part of others.
     shown: frozenset[str] = frozenset()
-    #: The causes that answers are compared with before all others: those that are known, or that of most short calls.
+    #: The causes that answers are compared with before all others: those that are known, or those of many short calls.
     likely: frozenset[str] = frozenset()
     #: The causes of the laws that calls are compared with, or None for all.
     tried: frozenset[str] | None = None

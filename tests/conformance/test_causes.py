@@ -211,11 +211,11 @@ SMALL_THRESHOLDS = tuple(
 )
 
 
-@pytest.mark.parametrize(("count", "named"), [(6, 3), (7, 0)])
+@pytest.mark.parametrize(("count", "named"), [(10, 9), (11, 0)])
 def test_cause_comes_before_a_symptom_that_its_cells_show_too(count: int, named: int) -> None:
     """A function that always returns zeros does so where squares overflow, too."""
     cause, symptom = Explanation.of("squares-overflow"), Explanation.of("gradients-zeroed")
-    cells = [Options([cause, symptom] if number < 3 else [symptom]) for number in range(count)]
+    cells = [Options([cause, symptom] if number < 9 else [symptom]) for number in range(count)]
 
     assert choose(cells) == [cause] * named + [symptom] * (count - named)
 

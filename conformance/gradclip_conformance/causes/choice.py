@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import islice
 from typing import Any
 
@@ -12,6 +13,10 @@ from .model import VARYING, Explanation
 from .symptoms import SYMPTOMS
 
 __all__ = ["Options", "choose"]
+
+#: A cause comes before a symptom that explains at most this many times as many cells. Squares that overflow explain 42
+#: of 43 cells of zeros. In a function that never clips, a cause explains 118 of 181 cells by chance.
+ALMOST = Fraction(10, 9)
 
 #: What the explanations of several cells by one cause have in common.
 Key = tuple[str, tuple[tuple[str, Any], ...]]
@@ -74,8 +79,8 @@ def _drop(cells: Sequence[Options], every: Sequence[dict[Key, Explanation]], key
 def _cover(every: Sequence[dict[Key, Explanation]]) -> list[Explanation | None]:
     """Return the explanation of each cell, by few keys. Of two that explain as many cells, the more specific one.
 
-    A symptom says less than a cause, and it is also shown by the cells of any cause with the same effect. So a cause
-    comes first that explains at least half as many cells.
+    A symptom says less than a cause, and the cells of any cause with the same effect show it, too. So a cause comes
+    first that explains almost as many cells.
     """
     found: list[Explanation | None] = [None] * len(every)
     while any(keys and one is None for keys, one in zip(every, found, strict=True)):
@@ -85,6 +90,6 @@ def _cover(every: Sequence[dict[Key, Explanation]]) -> list[Explanation | None]:
             if one is None:
                 times.update(list(keys))
                 ranks.update({key: rank for rank, key in enumerate(keys)})
-        best = min(times, key=lambda key: (-times[key] * (1 if key[0] in SYMPTOMS else 2), ranks[key], str(key)))
+        best = min(times, key=lambda key: (-times[key] * (1 if key[0] in SYMPTOMS else ALMOST), ranks[key], str(key)))
         found = [keys.get(best) if one is None else one for keys, one in zip(every, found, strict=True)]
     return found

@@ -6,7 +6,7 @@ import gzip
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -114,7 +114,9 @@ def read_partial(path: str | os.PathLike[str]) -> Run:
             cells[item.pair] = item
     if header is None:
         place.refuse("the file holds no header")
-    return Run(header, tuple(cells.values()), replace(make_footer([*cells.values()]), incomplete=True))
+    run = Run(header, tuple(cells.values()), replace(make_footer([*cells.values()]), incomplete=True))
+    _refuse(run, _find_unlisted(run), place)
+    return run
 
 
 class Place:
@@ -248,20 +250,33 @@ def _parse_hex(text: Any) -> float | None:
 def _check(run: Run, place: Place, allow_incomplete: bool) -> None:
     """Refuse a run whose parts contradict each other."""
     header, footer = run.header, run.footer
-    for problem in (*_find_contradictions(header, list(run.cells), footer), *_find_wrong_findings(run)):
-        place.refuse(f"the run of {header.adapter!r} {problem}")
+    _refuse(run, (*_find_unlisted(run), *_find_contradictions(run.cells, footer), *_find_wrong_findings(run)), place)
     if footer.incomplete and not allow_incomplete:
         missing = footer.planned - footer.finished
         place.refuse(f"the run of {header.adapter!r} was broken off: {missing} of {footer.planned} cells did not run")
 
 
-def _find_contradictions(header: Header, cells: list[Cell], footer: Footer) -> Iterator[str]:
-    operations = {subject["name"]: subject["operation"] for subject in header.subjects}
+def _refuse(run: Run, problems: Iterable[str], place: Place) -> None:
+    """Refuse a run for the first of its problems."""
+    for problem in problems:
+        place.refuse(f"the run of {run.header.adapter!r} {problem}")
+
+
+def _find_unlisted(run: Run) -> Iterator[str]:
+    """Yield an unknown operation, and a cell whose subject the header does not list."""
+    operations = {subject["name"]: subject["operation"] for subject in run.header.subjects}
     if unknown := sorted({*operations.values()} - OPERATIONS.keys()):
         yield f"is about the operations {', '.join(unknown)}, which this version does not know"
-    for cell in cells:
+    for cell in run.cells:
         if operations.get(cell.subject) != cell.operation:
             yield f"has a cell of {cell.subject!r} for {cell.operation}, which its header does not list"
+    for subject, case in run.footer.not_run:
+        if subject not in operations:
+            yield f"names the cell {case} of {subject!r} as not run, which its header does not list"
+
+
+def _find_contradictions(cells: Sequence[Cell], footer: Footer) -> Iterator[str]:
+    """Yield what the cells and the footer say differently."""
     finished = Counter(cell.pair for cell in cells)
     for (subject, case), times in finished.items():
         if times > 1:

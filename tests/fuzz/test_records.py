@@ -53,6 +53,9 @@ LINES = (b"", b"\xff\xfe", b"\n\n", b"\xef\xbb\xbf", b"\x00", b'{"record":"cell"
     None,
     "terminal",
 ).via("needed 1,807 MiB more than all examples before it")
+@example(("my_adapter.py", [((0, "subjects", 0, "name"), "set", "another")]), True, None, "terminal").via(
+    "a part of a run whose header lists other subjects was drawn"
+)
 def test_record_is_refused_or_drawn(
     drawn: tuple[str, list[Change]], agrees: bool, fault: tuple[int, bytes] | None, form: str
 ) -> None:

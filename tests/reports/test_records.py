@@ -27,6 +27,7 @@ from gradclip_reports.records import (
     Run,
     hash_plan,
     make_footer,
+    read_partial,
     read_runs,
     write_run,
 )
@@ -200,6 +201,11 @@ class TestDamaged:
             (EVERY, {4: {"counts": {"pass": 2, "fail": 1}}}, "disagrees with its footer: found 3 cells, .*'pass': 3"),
             (EVERY, {1: {"case": "norm.scaled-above/edited/float32"}}, "fingerprint of the plan differs"),
             (EVERY, {1: {"subject": "other"}}, "a cell of 'other' for clip_by_norm, which its header does not list"),
+            (
+                [0, 2, 3, 4],
+                {4: {"finished": 2, "counts": {"pass": 2}, "incomplete": True, "not_run": [("other", "one/case")]}},
+                "names the cell one/case of 'other' as not run, which its header does not list",
+            ),
             # A newer schema is reported first.
             (
                 EVERY,
@@ -229,6 +235,13 @@ class TestDamaged:
 
         with pytest.raises(RecordError, match=problem):
             read_runs(path, allow_incomplete=bool(record[-1]["incomplete"]))
+
+    def test_part_of_a_run_whose_header_lists_another_subject_is_refused(
+        self, record: list[dict[str, Any]], write_record: Write
+    ) -> None:
+        record[2]["subject"] = "other"
+        with pytest.raises(RecordError, match="a cell of 'other' for clip_by_norm, which its header does not list"):
+            read_partial(write_record(write_text(record[:4])))
 
     def test_former_names_of_statuses_are_read_as_the_present_ones(
         self, record: list[dict[str, Any]], write_record: Write

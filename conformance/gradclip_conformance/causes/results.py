@@ -123,7 +123,10 @@ def _list_laws(subject: Subject, seen: Seen) -> list[Explanation]:
 
 
 def _explain_by_likely(subject: Subject, seen: Seen) -> list[Explanation]:
-    """Return an explanation of a call by a likely cause if its formula or its law gives the results."""
+    """Return an explanation of a call by a likely cause if its formula or its law gives the results.
+
+    In a long call, a likely step that leaves the range explains them, too, since all laws would take far more time.
+    """
     if not subject.likely:
         return []
     for formula in subject.list_formulas(seen):
@@ -131,7 +134,13 @@ def _explain_by_likely(subject: Subject, seen: Seen) -> list[Explanation]:
         if found.cause in subject.likely and all(group.is_plain or group.follows(formula) for group in seen.groups):
             return [] if all(group.is_plain for group in seen.groups) else [found]
     laws = (law for law in subject.list_laws(seen) if law.cause in subject.likely)
-    return [law.explain() for law in laws if law.reproduces(seen)]
+    if found := [law.explain() for law in laws if law.reproduces(seen)]:
+        return found
+    if not seen.is_long:
+        return []
+    formulas, barred = [PLAIN, *subject.list_formulas(seen)], subject.list_barred(seen)
+    each = [list_ranges(group, formulas, barred) for group in seen.groups if not group.is_right]
+    return [one for one in intersect(each) if one.cause in subject.likely]
 
 
 def _explain_group(subject: Subject, group: Group) -> list[Explanation]:

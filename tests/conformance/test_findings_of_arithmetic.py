@@ -237,6 +237,20 @@ def test_other_norm_that_is_returned_is_named(measure: Callable[..., Any], cause
     assert {name for name, *_ in found} == causes
 
 
+def test_norm_that_is_almost_right_is_not_put_down_to_an_epsilon() -> None:
+    """A long sum explains the norm, as long as it does not explain the results of the epsilon, too."""
+
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        norm = float(gradclip_spec.global_norm(grads))
+        coefficient = min(1.0, clip_norm / (norm + 1e-6))
+        return [None if g is None else g * coefficient for g in grads], norm * (1 + 2.0**-50)
+
+    rules = [f"global-norm.{name}" for name in ("scaled-above", "combinations/*_below_*")]
+    found = find_causes(make_adapter(clip, dtype="float64"), *rules)
+
+    assert {name for name, *_ in found} == {"eps-in-coefficient", "long-sum"}
+
+
 def test_norm_that_leaves_out_nonfinite_elements_is_silent() -> None:
     def clip(grads: Any, *, clip_norm: float) -> Any:
         clipped, _ = gradclip_spec.clip_by_global_norm(grads, clip_norm)

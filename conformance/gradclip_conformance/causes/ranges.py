@@ -413,7 +413,8 @@ NARROWER = {"float64": ("float32", "bfloat16", "float16"), "float32": ("float16"
 def list_roundings(group: Group, formulas: Sequence[Formula], *, is_narrow: bool) -> Iterator[Explanation]:
     """Yield the explanations of results by the errors of a long sum, or of a narrower dtype.
 
-    `is_narrow` says that the arithmetic is known to be narrower. Then it also explains a lost norm.
+    A careful computation of another formula needs no long sum. `is_narrow` says that the arithmetic is known to be
+    narrower. Then it also explains a lost norm.
     """
     for formula in formulas:
         factor = group.compute_coefficient(formula)
@@ -421,7 +422,10 @@ def list_roundings(group: Group, formulas: Sequence[Formula], *, is_narrow: bool
             return
         factor *= group.seen.rate
         if group.kinds <= {Kind.FINITE, Kind.SAME} and group.is_scaled_by(factor):
-            yield Explanation.of("long-sum" if factor != group.seen.rate else "not-exact-below")
+            if factor == group.seen.rate:
+                yield Explanation.of("not-exact-below")
+            elif formula == PLAIN or not group.follows(formula, careful=True):
+                yield Explanation.of("long-sum")
         widest = max(group.tensors, key=lambda tensor: tensor.form.precision).given.dtype
         for narrow in NARROWER.get(widest, ()):
             if (

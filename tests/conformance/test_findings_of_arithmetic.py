@@ -13,6 +13,7 @@ from runs import find_causes, make_adapter
 
 import gradclip_spec
 from gradclip_adapters.contract import Array
+from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.causes.facts import Tensor, raise_to_power
 from gradclip_conformance.oracle.arrays import decode
 
@@ -249,6 +250,21 @@ def test_norm_that_is_almost_right_is_not_put_down_to_an_epsilon() -> None:
     found = find_causes(make_adapter(clip, dtype="float64"), *rules)
 
     assert {name for name, *_ in found} == {"eps-in-coefficient", "long-sum"}
+
+
+def test_epsilon_is_named_where_it_shows_by_less_than_two_roundings() -> None:
+    """The answers in float64 tell its size."""
+
+    def clip(grads: Any, *, clip_norm: float, norm_type: float = 2.0) -> Any:
+        number = grads[0].dtype.type
+        norm = number(gradclip_spec.global_norm(grads, norm_type=norm_type))
+        coefficient = min(number(1), number(clip_norm) / (norm + number(1e-6)))
+        return [g * coefficient for g in grads], norm
+
+    adapter = PlainFunction(clip, "clip_by_global_norm", dtypes=("float32", "float64"))
+    found = find_causes(adapter, "global-norm.infinity-norm", "global-norm.scaled-above")
+
+    assert {name for name, *_ in found} == {"eps-in-coefficient"}
 
 
 def test_norm_that_leaves_out_nonfinite_elements_is_silent() -> None:

@@ -174,7 +174,7 @@ def _explain_small_difference(wrong: _Wrong, every: list[Seen]) -> list[Explanat
         return []
     formulas = wrong.subject.list_formulas(wrong.first)
     groups = [group for seen in every for group in seen.groups if group.total is None]
-    differing = [group for group in groups if not group.follows(PLAIN, careful=True)]
+    differing = [group for group in groups if not group.keeps_budget]
     # Where the neutral rule gives the results of a single call, too, its returned norm is inaccurate. Two calls may
     # differ by the last bits of an epsilon.
     found = [

@@ -333,6 +333,15 @@ class Group:
             return all(tensor.is_scaled_by(factor * self.seen.rate, budget) for tensor in self.distinct)
         return self.is_scaled_by(factor * self.seen.rate)
 
+    @property
+    def keeps_budget(self) -> bool:
+        """Whether the judge passes the results: they are as near to the neutral rule as a careful computation."""
+        factor = self.compute_coefficient()
+        budget = self.errors.clip_budget
+        return factor is not None and all(
+            tensor.is_scaled_by(factor * self.seen.rate, budget) for tensor in self.distinct
+        )
+
     @cached_property
     def is_plain(self) -> bool:
         """Whether finite gradients are right by the neutral rule, within the error bound."""

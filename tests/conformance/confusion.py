@@ -3,6 +3,9 @@
 `python confusion.py [--part K/N] [--jobs J] [--output FOLDER]` prints the comparison. With `--output` it writes it to
 `findings.md` in the folder. The exit code 1 means that a measure is not met. `--part 2/6` takes
 every sixth mutant, beginning with the second.
+
+`python confusion.py --cause no-root` prints what findings name for each mutant with this cause. The exit code 1 means
+that they name another cause first for one of them.
 """
 
 from __future__ import annotations
@@ -190,14 +193,27 @@ def _write_share(count: int, total: int) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Run the mutants, print the comparison, and write it to the folder if one is named."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--cause")
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
     first, step = map(int, options.part.split("/"))
-    numbers = range(len(list_defects()))[first - 1 :: step]
+    every = [
+        number
+        for number, defect in enumerate(list_defects())
+        if options.cause is None or options.cause in defect.wrong.causes
+    ]
+    if not every:
+        parser.error(f"no mutant has the cause {options.cause!r}")
+    numbers = every[first - 1 :: step]
     with ProcessPoolExecutor(options.jobs, initializer=wait_for_interrupting_calls) as pool:
-        result = summarize(list(pool.map(name_causes, numbers)))
+        each = list(pool.map(name_causes, numbers))
+    if options.cause is not None:
+        for one in each:
+            sys.stdout.write(f"{one['defect']}: {', '.join(one['named']) or 'no finding'}\n")
+        return 0 if all(one["is_named"] for one in each) else 1
+    result = summarize(each)
     page = write_markdown(result)
     sys.stdout.write(page)
     if options.output is not None:

@@ -57,3 +57,12 @@ def test_first_finding_names_the_defect(name: str, monkeypatch: pytest.MonkeyPat
     result = confusion.name_causes(DEFECTS[name])
 
     assert result["is_named"], f"{result['defect']} The findings name {result['named']}."
+
+
+@pytest.mark.thorough(sample=0)
+def test_causes_of_one_kind_of_mutants_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert confusion.main(["--cause", "elements-left-out"]) == 0
+
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == sum("elements-left-out" in defect.wrong.causes for defect in confusion.list_defects())
+    assert all(line.endswith(": elements-left-out") for line in printed)

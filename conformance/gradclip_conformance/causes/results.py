@@ -134,10 +134,9 @@ def _explain_by_likely(subject: Subject, seen: Seen) -> list[Explanation]:
         if found.cause in subject.likely and all(group.is_plain or group.follows(formula) for group in seen.groups):
             return [] if all(group.is_plain for group in seen.groups) else [found]
     laws = (law for law in subject.list_laws(seen) if law.cause in subject.likely)
-    if found := [law.explain() for law in laws if law.reproduces(seen)]:
-        return found
-    if not seen.is_long:
-        return []
+    by_laws = [law.explain() for law in laws if law.reproduces(seen)]
+    if by_laws or not seen.is_long:
+        return by_laws
     formulas, barred = [PLAIN, *subject.list_formulas(seen)], subject.list_barred(seen)
     each = [list_ranges(group, formulas, barred) for group in seen.groups if not group.is_right]
     return [one for one in intersect(each) if one.cause in subject.likely]

@@ -31,11 +31,12 @@ from gradclip_conformance.run.runner import plan_rows
 from gradclip_conformance.sampler.axes import CROWDED, LONG, OPERATIONS, STACKED, list_axes
 from gradclip_conformance.sampler.constraints import find_reason
 from gradclip_conformance.sampler.draw import FIRST_ROWS, draw_levels
+from gradclip_conformance.sampler.draw import ROWS as DEFAULT
 from gradclip_conformance.sampler.members import choose_members
 from gradclip_conformance.sampler.rows import RowCase, find_row, list_all_rows, list_cases
 
 #: A digest of rows of every operation.
-DIGEST_OF_ROWS = "1442dd519fbdd7cc65afea22aacf0953b113cb8b218f1cf8a7eb54e2cb891f23"
+DIGEST_OF_ROWS = "5f02ad917d58b7b88405491f9707078fd16dcc8742de29a204e3cee7d6772369"
 
 #: A digest of what all recipes make, computed on Python 3.11 with NumPy 2.
 DIGEST = "09a78a8d837b4130153ac4d45886ce6f0536e8b0785486287545b9825cb89aa6"
@@ -105,6 +106,17 @@ def test_most_rows_are_small_and_few_are_crowded(operation: str) -> None:
     assert len(rows) > 180
     assert counts[len(counts) // 2] <= 40
     assert sum(count > 120 for count in counts) <= len(counts) // 6
+
+
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name not in STACKED])
+def test_hardly_any_default_row_is_both_long_and_crowded(operation: str) -> None:
+    default, later = ([draw_levels(operation, start + number) for number in range(DEFAULT)] for start in (0, DEFAULT))
+
+    def count_both(rows: list[dict[str, str]]) -> int:
+        return sum(row["size"] in LONG and row["number"] in CROWDED for row in rows)
+
+    assert 0 < count_both(default) <= DEFAULT // 20
+    assert count_both(later) > DEFAULT // 20
 
 
 @pytest.mark.parametrize("operation", [name for name in OPERATIONS if name not in STACKED])

@@ -393,6 +393,20 @@ def test_second_call_begins_with_the_first_one_unless_it_needs_the_answer(rule: 
         assert calls["begin"] == calls["ask"]
 
 
+def test_slow_cells_are_planned_at_even_distances_and_others_case_by_case() -> None:
+    subjects = [one for one in InProcess(resolve("numpy")).description.subjects if one.operation == "clip_by_norm"]
+    planned = plan_cells(subjects, list_all_cases(), Selection())
+
+    slow = [place for place, cell in enumerate(planned) if {"threads", "compiles"} & cell.case.needs]
+    assert len(slow) > 20
+    distances = [after - before for before, after in itertools.pairwise(slow)]
+    assert max(distances) - min(distances) <= 1
+    assert {slow[0], len(planned) - slow[-1]} <= set(range(min(distances)))
+    others = [cell.case.id for place, cell in enumerate(planned) if place not in slow]
+    assert len(subjects) == 2
+    assert others[::2] == others[1::2]
+
+
 @pytest.mark.thorough(sample=0)
 def test_slow_cell_holds_up_only_its_own_job() -> None:
     selection = Selection(rules=("global-norm.scaled-above",), dtypes=("float32",))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Literal
 
 from gradclip_adapters.contract import FEATURES, EntryPoint
@@ -32,6 +33,9 @@ __all__ = [
     "plan_case",
     "plan_cells",
 ]
+
+#: The features of calls that take long: they repeat the call, compile it, or make it in several processes.
+SLOW = frozenset({"threads", "compiles", "distributed"})
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,10 @@ def add_formula(subjects: Sequence[EntryPoint], formula: Formula | None) -> list
 
 
 def plan_cells(subjects: Sequence[EntryPoint], cases: Iterable[Case], selection: Selection) -> list[PlannedCell]:
-    """Return the cells of a run, subject by subject. A subject with a mesh of its own gets the cases of this mesh."""
+    """Return the cells of a run: case by case, so that each is predicted once for all its subjects.
+
+    A subject with a mesh of its own gets the cases of this mesh.
+    """
     general = [case for case in cases if selection.holds(case)]
     planned = []
     for subject in subjects:
@@ -106,7 +113,15 @@ def plan_cells(subjects: Sequence[EntryPoint], cases: Iterable[Case], selection:
         planned += [
             PlannedCell(subject, add_both_bounds(case, subject), *_find_missing(subject, case)) for case in chosen
         ]
-    return planned
+    places = {case.id: place for place, case in enumerate(general)}
+    return _spread_slow_cells(sorted(planned, key=lambda cell: places.get(cell.case.id, len(places))))
+
+
+def _spread_slow_cells(planned: Sequence[PlannedCell]) -> list[PlannedCell]:
+    """Return the cells with the slow ones at even distances. While an adapter answers them, the suite judges others."""
+    slow, others = ([cell for cell in planned if bool(SLOW & cell.case.needs) == is_slow] for is_slow in (True, False))
+    placed = [((2 * place + 1) / len(cells), cell) for cells in (slow, others) for place, cell in enumerate(cells)]
+    return [cell for _, cell in sorted(placed, key=itemgetter(0))]
 
 
 def plan_case(subject: EntryPoint, case: Case) -> PlannedCell:

@@ -93,6 +93,16 @@ def test_rows_have_every_level_and_no_impossible_pair(operation: str) -> None:
     ] == []
 
 
+def test_named_row_gets_both_bounds_if_the_subject_requires_them() -> None:
+    name = "value.combinations/s4_n3/float32"
+    subject = EntryPoint("any", "clip_by_value", ("float32",), ("functional", "min_max", "requires_min"))
+
+    (planned,) = plan_rows([subject], Selection(cases=(name,)))
+
+    assert planned.case.id == name
+    assert planned.case.options["min"] == -planned.case.options["max"]
+
+
 @pytest.mark.thorough(sample=2)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_most_rows_are_small_and_few_are_crowded(operation: str) -> None:

@@ -142,7 +142,7 @@ def add_both_bounds(case: Case, subject: EntryPoint) -> Case:
     """Return the case with an explicit `min` of `-max`, if the subject requires `min`."""
     if "requires_min" not in subject.features or "max" not in case.options or "min" in case.options:
         return case
-    return replace(case, options={**case.options, "min": -case.options["max"]})
+    return replace(case.make(), options={**case.options, "min": -case.options["max"]})
 
 
 def _find_missing(subject: EntryPoint, case: Case) -> tuple[str | None, tuple[Ability, ...]]:

@@ -210,6 +210,7 @@ def _select_within_reach(
     levels = {axis.name: row[axis.name] if row[axis.name] in reach[axis.name] else axis.levels[0].word for axis in axes}
     if not set(levels["dtype"].split("+")) <= set(subject.dtypes):
         levels["dtype"] = next((one for one in ("float32", "float64", *subject.dtypes) if one in subject.dtypes), "")
+    if levels["dtype"] != row["dtype"]:
         # Some levels of the row may be impossible with this dtype.
         clashes = list_clashes(OPERATIONS[subject.operation].prefix).get(levels["dtype"], {})
         levels |= {axis.name: axis.levels[0].word for axis in axes if levels[axis.name] in clashes}

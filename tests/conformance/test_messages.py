@@ -58,6 +58,17 @@ def test_answer_that_breaks_the_protocol_counts_as_a_death(message: dict[str, An
     assert says in answer.text
 
 
+@pytest.mark.parametrize("data", ["!!!!!!!!!!!=", "AACAQAAAQEA", "AACAQAAA=QEA"])
+def test_array_that_is_not_base64_counts_as_a_death(data: str) -> None:
+    """The schema of a message does not decode it. Reading its arrays does."""
+    array = {"dtype": "float32", "shape": [2], "data": data}
+    same = {"dtype": "float32", "shape": [2], "data": "AABAQAAAgEA="}
+    assert isinstance(read({**RAISED, "inputs": [same, None]}), Raised)
+
+    for message in ({**RAISED, "inputs": [array, None]}, encode_reply(Reply((ARRAY, None)), 7) | {"norm": array}):
+        assert isinstance(read(message), Died)
+
+
 def test_array_of_a_record_is_read_back_exactly() -> None:
     for array in (None, ARRAY, Array.of(np.array(0.5)), Array.of(np.full((2, 1), np.nan, np.float16))):
         assert read_shown_array(show_array(array)) == array

@@ -123,10 +123,10 @@ THRESHOLD_KINDS: Mapping[str, Callable[[Any], Any]] = {
 
 #: All threads make their calls at once, ROUNDS times. In every second round, each thread pauses at each of its first
 #: PAUSES lines of Python, for up to PAUSE seconds.
-ROUNDS, PAUSES, PAUSE = 2, 200, 1e-5
+ROUNDS, PAUSES, PAUSE = 2, 100, 1e-5
 
-#: Another call interrupts a call at PLACES of its first LINES traced lines of Python. The interrupted call waits at
-#: most PATIENCE seconds, because the other call may block on a lock that the interrupted call holds.
+#: Another call interrupts a call at PLACES of its first LINES traced lines of Python. The interrupted call waits each
+#: time at most PATIENCE seconds, because the other call may block on a lock that the interrupted call holds.
 LINES, PLACES, PATIENCE = 1000, 16, 0.02
 
 #: Held while a thread sets its trace function: Python refuses this while another thread does the same.
@@ -404,8 +404,8 @@ def answer_in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
     """Answer a call while other threads make a second call, to reveal state that threads wrongly share.
 
     In the second call, every second element of each gradient is zero, and the options differ. First, the second call
-    interrupts the first one between two lines and runs to its end, each time at a different line. Then several threads
-    (the option `threads` says how many) make the two calls at once. They wait for one another before they call the
+    interrupts the first one at many lines, and runs to its end each time. Then several threads (the option `threads`
+    says how many) make the two calls at once. They wait for one another before they call the
     framework.
 
     Parameters
@@ -488,7 +488,9 @@ def ask_among_others(
 
 
 def _change_elements(call: Call) -> Call:
-    return replace(call, gradients=tuple(_erase_every_other_element(gradient) for gradient in call.gradients))
+    # Many gradients of a long list are alike.
+    changed = {array: _erase_every_other_element(array) for array in {gradient.array for gradient in call.gradients}}
+    return replace(call, gradients=tuple(replace(one, array=changed[one.array]) for one in call.gradients))
 
 
 def _change_options(call: Call) -> Call:
@@ -514,40 +516,36 @@ def _is_finite(gradient: Gradient) -> bool:
     return not bool((bits & bits.dtype.type(infinity) == infinity).any())
 
 
-def _erase_every_other_element(gradient: Gradient) -> Gradient:
-    if gradient.array is None:
-        return gradient
-    bits = gradient.array.bits()
+def _erase_every_other_element(array: Array | None) -> Array | None:
+    if array is None:
+        return None
+    bits = array.bits()
     bits.reshape(-1)[1::2] = 0
-    return replace(gradient, array=Array(gradient.array.dtype, gradient.array.shape, bits.tobytes()))
+    return Array(array.dtype, array.shape, bits.tobytes())
 
 
 def _interrupt_everywhere(answer: Callable[[Call], Reply], same: Call, other: Call) -> Iterator[Reply]:
-    """Yield replies to a call that another call interrupts, each time at a different line."""
+    """Yield two replies: to a call whose lines are counted, and to the same call, which another one interrupts."""
 
-    def answer_traced(call: Call, at_line: Callable[[], Any]) -> Reply:
-        together.manager = _trace_lines(at_line)
+    def answer_with(manager: Any, call: Call) -> Reply:
+        together.manager = manager
         return answer(call)
 
     with ThreadPoolExecutor(2) as pool:
-
-        def interrupt_at(place: int) -> Reply:
-            lines, others = itertools.count(), []
-
-            def at_line() -> None:
-                if next(lines) == place:
-                    others.append(pool.submit(answer_traced, other, int))
-                    wait(others, PATIENCE)
-
-            reply = pool.submit(answer_traced, same, at_line).result()
-            for future in others:
-                future.result()
-            return reply
-
         seen: list[None] = []
-        yield pool.submit(answer_traced, same, lambda: seen.append(None)).result()
-        for place in sorted({len(seen) * number // PLACES for number in range(PLACES)}):
-            yield interrupt_at(place)
+        yield pool.submit(answer_with, _trace_lines(lambda: seen.append(None)), same).result()
+        places = {len(seen) * number // PLACES for number in range(PLACES)}
+        lines, others = itertools.count(), []
+
+        def at_line() -> None:
+            if next(lines) in places:
+                others.append(pool.submit(answer_with, contextlib.nullcontext([]), other))
+                wait(others[-1:], PATIENCE)
+
+        reply = pool.submit(answer_with, _trace_lines(at_line), same).result()
+        for future in others:
+            future.result()
+        yield reply
 
 
 @contextlib.contextmanager
@@ -585,17 +583,17 @@ def _is_trusted(filename: str) -> bool:
 
 def _answer_at_once(answer: Callable[[Call], Reply], same: Call, other: Call, count: int) -> Iterator[Reply]:
     """Yield replies to a call that half of the threads make at once, while the other half make another call."""
-    for number_of_round in range(ROUNDS):
-        barrier, at_line = threading.Barrier(count), _hesitate if number_of_round % 2 == 0 else None
-        with ThreadPoolExecutor(count) as pool:
-            calls = [other if number % 2 else same for number in range(count)]
+    calls = [other if number % 2 else same for number in range(count)]
+    with ThreadPoolExecutor(count) as pool:
+        for number_of_round in range(ROUNDS):
+            barrier, at_line = threading.Barrier(count), _hesitate if number_of_round % 2 == 0 else None
             futures = [pool.submit(_answer_after, barrier, answer, call, at_line) for call in calls]
-        errors = [error for error in (future.exception() for future in futures) if error is not None]
-        for error in errors:
-            # The other threads fail because the barrier is broken.
-            if not isinstance(error, threading.BrokenBarrierError):
-                raise error
-        yield from (future.result() for future in futures[::2])
+            errors = [error for error in (future.exception() for future in futures) if error is not None]
+            for error in errors:
+                # The other threads fail because the barrier is broken.
+                if not isinstance(error, threading.BrokenBarrierError):
+                    raise error
+            yield from (future.result() for future in futures[::2])
 
 
 def _hesitate() -> None:

@@ -8,6 +8,7 @@ This module runs in the framework's Python, from 3.7 on.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import random
 from dataclasses import replace
@@ -24,6 +25,13 @@ ENVIRONMENT = "an environment variable"
 
 BESIDE = "the memory beside a gradient"
 READ_ONLY = "a read-only gradient"
+
+#: The size of the memory of NumPy's generator MT19937: 624 numbers of 32 bits, and the place among them.
+MT19937_BYTES = 625 * 4
+
+#: The memory of the generator when the state of NumPy's random numbers was last read, and this state. To read the state
+#: takes longer than most calls.
+_last_random: list[tuple[bytes | None, Any]] = [(None, None)]
 
 __all__ = ["answer_in_watched_surroundings", "find_shared", "watch_memory"]
 
@@ -74,12 +82,29 @@ def _read(look: Callable[[], Any]) -> Any:
 
 
 def _get_numpys_random() -> Any:
-    kind, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - looked at, not used
-    return (kind, np.asarray(keys).tobytes(), *rest)
+    """Return the state of NumPy's random numbers. It is read anew only if the memory of the generator has changed."""
+    memory = _read_generator()
+    known, state = _last_random[0]
+    if memory is None or memory != known:
+        kind, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - looked at, not used
+        state = (kind, np.asarray(keys).tobytes(), *rest)
+        # Normal numbers are made in pairs. The second one is not in the generator's memory, and neither is its use.
+        keeps_second = bool(rest[1])
+        _last_random[0] = (None if keeps_second else memory, state)
+    return state
+
+
+def _read_generator() -> bytes | None:
+    """Return the memory of the generator behind `np.random`, or None if NumPy is too old to say where it is."""
+    generator = getattr(np.random, "get_bit_generator", lambda: None)()
+    if generator is None or not isinstance(generator, np.random.MT19937):
+        return None
+    return ctypes.string_at(generator.ctypes.state_address, MT19937_BYTES)
 
 
 def _set_numpys_random(state: Sequence[Any]) -> None:
     kind, keys, *rest = state
+    _last_random[0] = (None, None)
     np.random.set_state((kind, np.frombuffer(keys, np.uint32), *rest))  # noqa: NPY002 - restored, not used
 
 

@@ -121,7 +121,7 @@ def test_results_that_share_memory_are_found() -> None:
     [
         (os, "environ", ENVIRONMENT),
         (random, "getstate", RANDOM),
-        (np.random, "get_state", NUMPYS_RANDOM),
+        (np.random, "get_bit_generator", NUMPYS_RANDOM),
         (np, "geterr", ERRORS),
     ],
     ids=["environment", "random", "numpys-random", "errors"],
@@ -138,3 +138,35 @@ def test_function_that_replaces_watched_functions_gets_an_answer(
 
     assert reply.malformed is None
     assert what in reply.disturbed
+
+
+@pytest.mark.parametrize("drawn_before", [0, 1])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        np.random.normal,
+        np.random.random,
+        lambda: np.random.seed(5),  # noqa: NPY002
+        lambda: np.random.set_bit_generator(np.random.MT19937(5)),
+    ],
+    ids=["normal", "uniform", "seed", "other-generator"],
+)
+def test_numpys_random_state_is_restored_after_each_call_that_changes_it(draw: Any, drawn_before: int) -> None:
+    def clip(grads: list[Any], *, clip_norm: float) -> list[Any]:
+        draw()
+        return grads
+
+    generator, state = np.random.get_bit_generator(), np.random.get_state()  # noqa: NPY002
+    try:
+        np.random.seed(1)  # noqa: NPY002
+        # Normal numbers come in pairs: after one, the next draw does not use the generator.
+        np.random.normal(size=drawn_before)  # noqa: NPY002
+        for _ in range(2):
+            expected = str(np.random.get_state())  # noqa: NPY002
+            reply = answer_in_watched_surroundings(PlainFunction(clip, "clip_by_norm"), CALL)
+            assert NUMPYS_RANDOM in reply.disturbed
+            if np.random.get_bit_generator() is generator:
+                assert str(np.random.get_state()) == expected  # noqa: NPY002
+    finally:
+        np.random.set_bit_generator(generator)
+        np.random.set_state(state)  # noqa: NPY002

@@ -18,8 +18,8 @@ bye         suite          nothing: the host ends
 =========== ============== ===========================================================================
 
 Arrays are base64 of little-endian bytes, with dtype and shape. An array of a call may be a recipe (see `recipes`), if
-the host's `about` says that it knows them. The reply may then say that arrays are the `same` as those of the call, or
-as the results at their places, and send short arrays of one dtype in one block. A float option is `{"hex": "0x1p+0"}`.
+the host's `about` says that it knows them. A reply may say that arrays are the `same` as those of the call, or as the
+results at their places, and send short arrays of one dtype in one block. A float option is `{"hex": "0x1p+0"}`.
 This form reads back exactly, and needs no extension of JSON for NaN and infinities. `schemas/<message>.json` describes
 each message.
 """
@@ -307,8 +307,7 @@ def decode_call(message: Mapping[str, Any]) -> Call:
 def encode_reply(reply: Reply, number: int, call: Call | None = None) -> dict[str, Any]:
     """Return the message of a reply. Leave out `malformed` if it is None.
 
-    If `call` is given and its gradients came as recipes, an array that equals the passed gradient or the result is not
-    sent again.
+    If `call` is given, an array that equals the passed gradient or the result is not sent again.
 
     Raises
     ------
@@ -316,7 +315,7 @@ def encode_reply(reply: Reply, number: int, call: Call | None = None) -> dict[st
         If `reply` is not a reply, or holds something other than arrays.
     """
     check_reply(reply)
-    given = [gradient.array for gradient in call.gradients] if call is not None and _has_recipe(call) else []
+    given = [] if call is None else [gradient.array for gradient in call.gradients]
     message: dict[str, Any] = {
         "message": "reply",
         "number": number,
@@ -332,10 +331,6 @@ def encode_reply(reply: Reply, number: int, call: Call | None = None) -> dict[st
         if texts is not None:
             message[name] = [shorten(text) for text in texts[: WARNINGS.number]]
     return message
-
-
-def _has_recipe(call: Call) -> bool:
-    return any(gradient.array is not None and gradient.array.recipe is not None for gradient in call.gradients)
 
 
 def _encode_results(results: Sequence[Array | None], given: Sequence[Array | None]) -> list[dict[str, Any] | None]:

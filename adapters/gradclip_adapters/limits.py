@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from itertools import accumulate
-from typing import Any, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 __all__ = [
     "AXES",
@@ -83,6 +83,10 @@ _TEXTS = {
     "hex": HEX,
     "data": LINE,
 }
+
+#: No limit of a text, and none of a number of items, is below these numbers.
+_SHORT = min(limit.number for limit in (TEXT, *_TEXTS.values()))
+_FEW = min(limit.number for limit in (VALUES, *_ITEMS.values()))
 
 _STRING = re.compile(r'"[^"]*(?:"|\Z)')
 _BRACKET = re.compile(r"[\[\]{}]")
@@ -168,26 +172,24 @@ def _check_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key in keys if keys.count(key) > 1)
         text = f"the key {twice!r} occurs twice in one object"
         raise ValueError(text)
-    # Long lists have an object for each gradient, so this compares without calls.
+    # Long lists have an object for each gradient, and most values are short. So this compares before it calls.
+    longest = NAME.number
     for key, value in pairs:
-        if len(key) > NAME.number:
+        if len(key) > longest:
             raise LimitExceeded(NAME, len(key))
         kind = type(value)
         if kind is str:
-            if len(value) > TEXT.number or key in _TEXTS:
+            if len(value) > _SHORT:
                 check_limit(_TEXTS.get(key, TEXT), len(value))
         elif kind is list:
-            check_limit(_ITEMS.get(key, VALUES), len(value))
-            _check_texts(value)
-        elif kind is dict:
+            if len(value) > _FEW:
+                check_limit(_ITEMS.get(key, VALUES), len(value))
+            for item in value:
+                if type(item) is str:
+                    check_limit(TEXT, len(item))
+        elif kind is dict and len(value) > _FEW:
             check_limit(_ITEMS.get(key, VALUES), len(value))
     return found
-
-
-def _check_texts(values: Sequence[Any]) -> None:
-    for value in values:
-        if isinstance(value, str):
-            check_limit(TEXT, len(value))
 
 
 def _refuse_float(text: str) -> Any:

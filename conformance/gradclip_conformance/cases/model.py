@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from gradclip_adapters.contract import Call, Gradient
@@ -53,14 +54,14 @@ class Case:
         """The rule's name without its operation."""
         return self.rule.partition(".")[2]
 
-    @property
+    @cached_property
     def included(self) -> tuple[int, ...]:
         """The indices of the gradients that exist and are not excluded."""
         return tuple(
             i for i, gradient in enumerate(self.gradients) if gradient.array is not None and gradient.need_clip
         )
 
-    @property
+    @cached_property
     def excluded(self) -> tuple[int, ...]:
         """The indices of the gradients that exist and are excluded."""
         return tuple(

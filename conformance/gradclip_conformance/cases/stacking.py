@@ -6,10 +6,10 @@ element is zero in all examples but one, or several examples of the same norm ha
 two. So each element of a sum belongs to one example, or in equal parts to several. A batch without examples, as
 Poisson sampling draws, has tensors of zeros with the number `NO_EXAMPLE`, which are the sum that is expected.
 
-A case of a unitwise clip holds each unit as a gradient of its own, with the parameter's unit. `Gradient.group` is
-the number of the tensor to which a unit belongs. A function gets whole tensors, whose first axis counts the units, or
-whose last axis does (the feature `units_last`). A unit with at most one axis that is alone in its tensor is the tensor.
-So the judge, both oracles and the models of causes see a clip by norm whose thresholds differ.
+A case of a unitwise clip holds each unit as a gradient of its own, with the parameter's unit if the clip is relative.
+`Gradient.group` is the number of the tensor to which a unit belongs. A function gets whole tensors, whose first axis
+counts the units, or whose last axis does (the feature `units_last`). A unit with at most one axis that is alone in its
+tensor is the tensor. So the judge, both oracles and the models of causes see a clip by norm whose thresholds differ.
 
 The gradients of all other operations are passed as they are.
 """

@@ -7,6 +7,7 @@ a case expects (see `find_broken_form`).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
@@ -150,6 +151,7 @@ class Expectation:
         raise NoScript(msg)
 
 
+@functools.lru_cache(maxsize=1 << 10)
 def resolve(expected: Expect) -> Expectation:
     """Return the expectation that a case names.
 
@@ -238,7 +240,7 @@ def find_first_changed(case: Case, after: Sequence[Array | None] | None) -> int 
 
 def take_rows(case: Case, reply: Reply) -> Reply:
     """Return the reply. Cut dense results of row-sparse gradients to their rows, if all other rows are zeros."""
-    if len(reply.gradients) != len(case.gradients):
+    if len(reply.gradients) != len(case.gradients) or all(gradient.rows is None for gradient in case.gradients):
         return reply
     pairs = zip(case.gradients, reply.gradients, strict=True)
     return replace(reply, gradients=tuple(_take_rows(gradient, got) for gradient, got in pairs))

@@ -23,13 +23,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gradclip_adapters.contract import DTYPES, Array
 
 from ..cases.model import Case
 from ..cases.readable import SHOWN_ELEMENTS, show_array, show_gradients
 from ..oracle.arrays import round_elements
-from ..oracle.formats import read_float64_values
+from ..oracle.formats import read_all
 from ..oracle.model import ExpectedArray, Prediction
 from .arrays import read_norm
 from .model import Answer, Raised, Replied
@@ -93,20 +94,27 @@ def _describe_gradients(case: Case, results: tuple[Array | None, ...]) -> str:
         return "unchanged"
     if any(got is not None and got.dtype not in DTYPES for _, got in pairs):
         return "other"
-    before = np.concatenate([read_float64_values(given) for given, _ in pairs if given is not None])
-    after = np.concatenate([read_float64_values(got) for _, got in pairs if got is not None])
+    before = read_all(given for given, _ in pairs if given is not None)
+    after = read_all(got for _, got in pairs if got is not None)
     if before.shape != after.shape:
         return "other"
     if np.isnan(after).all():
         return "all-nan"
     if (after == 0).all():
         return "all-zero"
-    if (~np.isfinite(after) & np.isfinite(before)).any():
+    if (np.isfinite(before) & ~np.isfinite(after)).any():
         return "partly-nonfinite"
+    return "sign-flipped" if _have_flipped_signs(before, after) else "other"
+
+
+def _have_flipped_signs(before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> bool:
+    """Return whether each element that was not zero has the other sign, and whether there is such an element."""
+    first = int((before != 0).argmax())
+    # Most answers have the sign of the first element, so the others need no look.
+    if not min(before[first], after[first]) < 0 < max(before[first], after[first]):
+        return False
     flipped = ((before < 0) & (after > 0)) | ((before > 0) & (after < 0))
-    if flipped.any() and np.array_equal(flipped, before != 0):
-        return "sign-flipped"
-    return "other"
+    return np.array_equal(flipped, before != 0)
 
 
 def show_answer(answer: Answer) -> Any:

@@ -129,5 +129,6 @@ def _list_other_rules(calls: Calls) -> Iterator[Calls]:
     """Yield each reply under each other rule that it must keep."""
     for case, answer in zip(calls.cases, calls.answers, strict=False):
         if isinstance(answer, Replied):
-            for other in list_also_expected(replace(calls.context, case=case), answer.reply):
-                yield Calls(replace(calls.context, case=other), [answer])
+            context = calls.context if case is calls.context.case else replace(calls.context, case=case)
+            for other in list_also_expected(context, answer.reply):
+                yield Calls(replace(context, case=other), [answer])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,10 @@ from .formats import FORMATS, Format, encode, read_bits, round_to, take_apart
 from .model import DyadicArray, ExpectedArray
 
 __all__ = ["decode", "round_elements"]
+
+
+#: Arrays of at most this many bytes are kept, decoded. Of five that are decoded, four have been decoded before.
+SHORT = 256
 
 
 def decode(data: bytes, dtype: str) -> DyadicArray:
@@ -24,6 +29,10 @@ def decode(data: bytes, dtype: str) -> DyadicArray:
     dtype
         A name in :data:`FORMATS`.
     """
+    return (_decode_short if len(data) <= SHORT else _decode)(data, dtype)
+
+
+def _decode(data: bytes, dtype: str) -> DyadicArray:
     form, bits = FORMATS[dtype], read_bits(data, dtype)
     significands, exponents, finite = take_apart(data, dtype)
     nonzero = significands != 0
@@ -39,6 +48,9 @@ def decode(data: bytes, dtype: str) -> DyadicArray:
         is_nan = int(bits[place]) & (form.sign_bit - 1) != form.infinity_bits
         special[place] = math.nan if is_nan else (-math.inf if negative[place] else math.inf)
     return DyadicArray(_shift(significands, shifts, form), lowest, negative, special)
+
+
+_decode_short = lru_cache(maxsize=1 << 11)(_decode)
 
 
 def _shift(significands: npt.NDArray[np.int64], shifts: npt.NDArray[np.int64], form: Format) -> list[int]:

@@ -336,7 +336,7 @@ def _measure_one(
         assert gradient.array is not None
         prediction.measured[key] = _measure_new(prediction, index, got, gradient.array, coarsest, flushes_subnormals)
     known: Measured = prediction.measured[key]
-    return replace(known, tensor=index)
+    return known if known.tensor == index else replace(known, tensor=index)
 
 
 def _measure_new(

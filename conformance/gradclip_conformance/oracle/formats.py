@@ -9,11 +9,12 @@ the smallest subnormal number. Above the largest finite number, it is the spacin
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ __all__ = [
     "measure_distance",
     "next_down",
     "next_up",
+    "read_all",
     "read_bits",
     "read_float64_values",
     "round_all",
@@ -102,6 +104,7 @@ FORMATS = {
 }
 
 
+@lru_cache(maxsize=1 << 13)
 def compute_power_of_two(exponent: int) -> Fraction:
     """Return `2**exponent`, exactly."""
     return Fraction(1 << exponent) if exponent >= 0 else Fraction(1, 1 << -exponent)
@@ -167,6 +170,13 @@ def decode_doubles(data: bytes, dtype: str) -> npt.NDArray[np.float64]:
 def read_float64_values(array: Array) -> npt.NDArray[np.float64]:
     """Return the elements of an array as a flat array of float64, without rounding. See :func:`decode_doubles`."""
     return decode_doubles(array.data, array.dtype)
+
+
+def read_all(arrays: Iterable[Array]) -> npt.NDArray[np.float64]:
+    """Return the elements of several arrays, one after another. Neighbours of one dtype are decoded at once."""
+    runs = itertools.groupby(arrays, key=lambda array: array.dtype)
+    read = [decode_doubles(b"".join(array.data for array in run), dtype) for dtype, run in runs]
+    return read[0] if len(read) == 1 else np.concatenate([np.zeros(0), *read])
 
 
 def encode(values: Iterable[float | Fraction], dtype: str) -> bytes:

@@ -37,6 +37,7 @@ from .formats import (
     Format,
     convert_to_dtype,
     decode_doubles,
+    read_all,
     read_float64_values,
 )
 from .formula import PLAIN, Formula
@@ -253,7 +254,7 @@ class WholeCall:
                 continue
             given = np.concatenate([self.read_values(i) for i in sized.group.members])
             got = (results[i] for i in sized.group.members)
-            after = np.concatenate([read_float64_values(array) for array in got if array is not None])
+            after = read_all(array for array in got if array is not None)
             if OPERATIONS[self.question.operation].sums_examples:
                 # The other elements of a sum belong to other examples.
                 given, after = given[given != 0], after[given != 0]

@@ -80,7 +80,7 @@ class Enclosure:
     power: Fraction | None = None
     order: int = 1
 
-    @property
+    @cached_property
     def middle(self) -> Fraction:
         """The middle of the interval, which further computations use."""
         return (self.lower + self.upper) / 2
@@ -115,6 +115,8 @@ class ExpectedArray:
 
     def multiply_by(self, factor: Fraction) -> ExpectedArray:
         """Return the array with each element multiplied by `factor`."""
+        if factor == 1:
+            return self
         product = self.factor * factor
         return replace(self, numerator=product.numerator, denominator=product.denominator)
 

@@ -33,4 +33,5 @@ def ask_case(connection: Connection, case: Case, subject: EntryPoint, timeout: f
 
 def _make_call(case: Case, subject: EntryPoint) -> Call:
     call = case.call(subject.name)
-    return replace(call, gradients=Stacking(subject).stack(call.gradients))
+    stacked = Stacking(subject).stack(call.gradients)
+    return call if stacked is call.gradients else replace(call, gradients=stacked)

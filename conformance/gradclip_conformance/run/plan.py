@@ -82,6 +82,11 @@ class PlannedCell:
         """The subject and the case, which together name one cell of a run."""
         return self.subject.name, self.case.id
 
+    def make(self) -> PlannedCell:
+        """Return this cell, with a case whose gradients are made."""
+        made = self.case.make()
+        return self if made is self.case else replace(self, case=made)
+
 
 def add_formula(subjects: Sequence[EntryPoint], formula: Formula | None) -> list[EntryPoint]:
     """Return the subjects. Those that clip by a norm declare the given formula, unless it is None."""

@@ -379,7 +379,7 @@ def _begin_cell(connection: Connection, planned: PlannedCell, probes: AbilityPro
             if probes is not None:
                 probes.begin(planned, connection)
             return planned, 0
-        planned = replace(planned, case=planned.case.make())
+        planned = planned.make()
         size = begin_case(connection, planned.case, planned.subject)
         if (following := follow_up(planned.case, None)) is not None:
             size += begin_case(connection, following, planned.subject)
@@ -410,7 +410,7 @@ def run_cell(
         A list that receives the answers of a wrong cell, for the findings.
     """
     start = time.perf_counter()
-    planned = replace(planned, case=planned.case.make())
+    planned = planned.make()
     case, subject = planned.case, planned.subject
     rule = RULES[case.rule]
     judged: Judged | None = None

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradclip_adapters.contract import Array, Gradient
 
-from ..oracle.formats import FORMATS, decode_doubles, next_down, next_up, read_float64_values, round_all
+from ..oracle.formats import FORMATS, decode_doubles, next_down, next_up, read_all, read_float64_values, round_all
 from .axes import NEAR
 
 __all__ = [
@@ -165,7 +165,7 @@ def find_narrowest(gradients: Sequence[Gradient]) -> str:
 
 def estimate_norm(arrays: Sequence[Array], order: float) -> float:
     """Return the approximate norm of the finite elements."""
-    values = np.abs(np.concatenate([np.zeros(1), *map(read_float64_values, arrays)]))
+    values = np.abs(np.concatenate([np.zeros(1), read_all(arrays)]))
     values = values[np.isfinite(values)]
     scale = float(values.max())
     if scale == 0 or order == math.inf:

@@ -286,7 +286,7 @@ def test_cases_have_the_theme_of_their_rule() -> None:
 def test_smoke_has_a_case_of_every_operation() -> None:
     asked = {case.operation for case in list_all_cases() if matches_any(SMOKE_RULES, case.id)}
 
-    assert asked == set(OPERATIONS), f"no case matches {SMOKE_RULES}"
+    assert asked == set(OPERATIONS), f"no case of {set(OPERATIONS) - asked} matches {SMOKE_RULES}"
 
 
 def test_registry_and_recipes_list_the_same_adapters() -> None:
@@ -296,6 +296,14 @@ def test_registry_and_recipes_list_the_same_adapters() -> None:
         exported, bound = list_names(module)
         assert attribute in bound, f"{where} does not exist"
         assert attribute in exported, f"{where} is not in __all__"
+
+
+def test_each_framework_has_functions_for_scripts() -> None:
+    for name, where in registry.BUILT_IN.items():
+        # TensorFlow.js is called from JavaScript.
+        if ".reference:" not in where and name != "tensorflow-js":
+            path = ROOT / "adapters" / "gradclip_adapters" / "scripts" / f"{name.replace('-', '_')}.py"
+            assert path.exists(), f"{path.relative_to(ROOT)} is missing"
 
 
 def test_scripts_and_plugins_of_the_project_exist() -> None:

@@ -18,6 +18,7 @@ NOTHING = "nothing: each element is clipped alone"
 GRADIENT = "one gradient"
 ALL = "all included gradients"
 EXAMPLE = "all gradients of one example, or one of them with the option `layers`"
+#: A unit is a slice along the first axis, or a whole tensor of at most one axis. Only a relative clip has parameters.
 UNIT = "one unit of a gradient"
 
 

@@ -9,7 +9,9 @@ import numpy.typing as npt
 import pytest
 
 from gradclip_adapters.arrays import FEATURE_OF_LAYOUT, build_tensors, lay_out, list_parameters
-from gradclip_adapters.contract import Array, Gradient
+from gradclip_adapters.contract import Array, EntryPoint, Gradient
+from gradclip_conformance.cases.catalogue import list_all_cases
+from gradclip_conformance.cases.stacking import Stacking
 
 
 def build(gradients: list[Gradient]) -> list[npt.NDArray[Any]]:
@@ -27,6 +29,15 @@ def test_layout_keeps_the_values(layout: str, shape: tuple[int, ...]) -> None:
     if layout == "broadcast" and values.ndim:
         values = np.broadcast_to(values[:1], shape)
     assert np.array_equal(lay_out(values, layout), values)
+
+
+def test_broadcast_gradients_of_cases_have_equal_parts() -> None:
+    for case in list_all_cases():
+        stacking = Stacking(EntryPoint("s", case.operation, ("float32",)))
+        for gradient in stacking.stack(case.gradients):
+            if gradient.layout == "broadcast" and gradient.array is not None:
+                bits = gradient.array.bits()
+                assert np.array_equal(lay_out(bits, "broadcast"), bits), f"{case.id}: no array is laid out like this"
 
 
 @pytest.mark.parametrize("values", [[[1.0, 2.0], [1.0, 2.0]], [[1.0, 1.0], [2.0, 2.0]]], ids=["rows", "columns"])

@@ -66,13 +66,12 @@ def make_gradients(*values: Any, dtype: str = "float32") -> tuple[Gradient, ...]
 
 def make_options(subject: EntryPoint, threshold: float) -> dict[str, Any]:
     """Return options with the threshold under the name that the operation uses."""
-    names = {"clip_by_value": "max", "clip_unitwise": "clip_factor"}
-    return {names.get(subject.operation, "clip_norm"): threshold}
+    return {OPERATIONS[subject.operation].threshold: threshold}
 
 
 def make_call(subject: EntryPoint, gradients: tuple[Gradient, ...], threshold: float, **options: Any) -> Call:
     """Return a call of an entry point. Each unit of a parameter has the norm 1, if the operation has parameters."""
-    if subject.operation == "clip_unitwise":
+    if OPERATIONS[subject.operation].is_relative:
         gradients = tuple(replace(gradient, parameter=make_parameter(gradient)) for gradient in gradients)
     return Call(subject.name, gradients, {**make_options(subject, threshold), **options})
 

@@ -187,6 +187,9 @@ TABLE: dict[str, list[tuple[str, Kind]]] = {
 
 def replace(adapter: str, way: str) -> None:
     """Replace the functions of an adapter's framework."""
+    if adapter not in TABLE:
+        message = f"tests/conformance/negative_controls/table.py has no row for {adapter!r}"
+        raise KeyError(message)
     for place, kind in TABLE[adapter]:
         module, _, path = place.partition(":")
         *owners, name = path.split(".")

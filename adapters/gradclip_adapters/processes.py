@@ -89,7 +89,7 @@ class Team:
         answers = self._gather()
         kinds = {answer["message"] for answer in answers.values()}
         if kinds == {"reply"}:
-            return join_replies(call, [wire.decode_reply(answers[rank]) for rank in range(self.world)])
+            return join_replies(call, [wire.decode_reply(answers[rank], call) for rank in range(self.world)])
         if len(answers) < self.world or kinds not in ({"raised"}, {"unsupported"}):
             # The processes no longer agree on which call comes next.
             self.stop()

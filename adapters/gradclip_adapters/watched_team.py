@@ -53,7 +53,7 @@ class WatchedTeam(Team):
         if is_over or conversation.has_open_messages():
             # The processes no longer agree on what comes next.
             self.stop()
-        outcomes = [_read_outcome(answers.get(rank), entered.get(rank)) for rank in range(self.world)]
+        outcomes = [_read_outcome(call, answers.get(rank), entered.get(rank)) for rank in range(self.world)]
         return take_replies(outcomes, mismatch)
 
 
@@ -152,11 +152,11 @@ def _is_end(answer: Mapping[str, Any]) -> bool:
     return answer["message"] == "mistake" or answer.get("kind") == "ProcessDied"
 
 
-def _read_outcome(answer: Mapping[str, Any] | None, entry: Entry | None) -> Outcome:
+def _read_outcome(call: Call, answer: Mapping[str, Any] | None, entry: Entry | None) -> Outcome:
     if answer is None or answer["message"] == "given-up":
         return Outcome(waits=entry)
     if answer["message"] == "reply":
-        return Outcome(wire.decode_reply(answer))
+        return Outcome(wire.decode_reply(answer, call))
     if answer["message"] == "unsupported":
         return Outcome(error=Unsupported(answer["text"], answer["kind"]))
     if answer["message"] == "raised":

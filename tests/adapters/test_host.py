@@ -123,7 +123,8 @@ def test_whole_conversation_satisfies_the_schemas(conversation: Conversation) ->
         heard.append(answer)
 
     assert [answer["message"] for answer in heard] == ["reply", "unsupported", "mistake", "raised", "reply"]
-    assert wire.decode_reply(heard[0]).gradients == (Array.of(np.array([3.0, 4.0], np.float32)),)
+    asked = wire.decode_call(make_call("clip", 1))
+    assert wire.decode_reply(heard[0], asked).gradients == (Array.of(np.array([3.0, 4.0], np.float32)),)
     assert heard[2]["text"].startswith("KeyError: 'a fault of the adapter'\nTraceback")
     assert (heard[3]["kind"], heard[3]["text"]) == ("ValueError", "a fault of the framework")
     assert heard[3]["inputs"] is not None

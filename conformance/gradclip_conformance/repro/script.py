@@ -14,6 +14,7 @@ from typing import Any
 from gradclip_adapters.contract import EntryPoint
 from gradclip_adapters.operations import OPERATIONS
 from gradclip_adapters.wire import decode_subject
+from gradclip_reports.limits import shorten
 from gradclip_reports.records import Cell, Header
 from gradclip_spec import rules
 
@@ -57,7 +58,7 @@ def write_script(header: Header, cell: Cell, command: str | None = None, *, expl
     if cell.breaks is not None:
         broken = make_case_of_broken_rule(asked, cell.breaks)
         if broken is None:
-            msg = f"the answer breaks {cell.breaks}, which no script can show"
+            msg = f"the answer breaks {shorten(cell.breaks, 100)}, which no script can show"
             raise NoScript(msg)
         asked = broken
     case = _choose_shown_case(asked, choose_expectation(asked), cell)

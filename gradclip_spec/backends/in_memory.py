@@ -118,13 +118,16 @@ class InMemory(kernels.Memory):
             if power.is_infinite():
                 return math.inf
             root = Fraction(power)
-        return root * Fraction(divisor) * Fraction(2) ** int(exponent)
+        # Fractions are slow, and hardly any norm has a divisor or an exponent.
+        if divisor != 1:
+            root *= Fraction(divisor)
+        return root * Fraction(2) ** int(exponent) if exponent else root
 
     def compute_coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
         """Return, for each norm in a list, `clip_norm / (norm + eps)`, or 1 if `norm + eps` is at most `clip_norm`."""
         if isinstance(norm, list):
             return [self.compute_coefficient(each, clip_norm, eps) for each in norm]
-        divisor = norm + (eps if isinstance(norm, float) else Fraction(eps))
+        divisor = norm + (eps if isinstance(norm, float) else Fraction(eps)) if eps else norm
         if divisor <= clip_norm:
             return ONE
         return (clip_norm / divisor, 0.0, 1.0) if isinstance(divisor, float) else _split(Fraction(clip_norm) / divisor)

@@ -22,10 +22,10 @@ from gradclip_conformance.judge.model import Answer, Died, Replied, StartError, 
 from gradclip_conformance.run import runner
 from gradclip_conformance.run.host_process import HostProcess, build_host_command
 from gradclip_conformance.run.in_process import InProcess
-from gradclip_conformance.run.plan import Selection, plan_cells
+from gradclip_conformance.run.plan import PlannedCell, Selection, plan_cells
 from gradclip_conformance.run.probing import Compilations
 from gradclip_conformance.run.runner import RunRequest, run_adapter
-from gradclip_reports.records import Run
+from gradclip_reports.records import Cell, Run
 
 HOSTS = Path(__file__).with_name("hosts")
 
@@ -375,22 +375,31 @@ def test_so_many_calls_are_under_way(monkeypatch: pytest.MonkeyPatch, calls: int
     assert len(asked) == len(planned) == 10
 
 
-@pytest.mark.parametrize(("rule", "begun"), [("global-norm.repeatable", 2), ("global-norm.twice-is-once", 1)])
-def test_second_call_begins_with_the_first_one_unless_it_needs_the_answer(rule: str, begun: int) -> None:
+def run_noting(*rules: str) -> tuple[list[PlannedCell], list[Cell], list[tuple[str, Call]]]:
+    """Run the float32 cells of some rules. Return the plan, the cells, and what the connection noted."""
     connection = Noting()
-    selection = Selection(rules=(rule,), dtypes=("float32",))
-    planned = plan_cells(connection.description.subjects, list_all_cases(), selection)
+    planned = plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=rules, dtypes=("float32",)))
     connection.notes.clear()
-
     cells = list(runner.run_cells(connection, planned, LONG))
-
     assert {cell.status for cell in cells} == {"pass"}
-    words = [word for word, _ in connection.notes]
-    assert words.count("begin") == begun * len(planned)
-    assert words.count("ask") == 2 * len(planned)
-    if begun == 2:
-        calls = {word: [call for each, call in connection.notes if each == word] for word in ("begin", "ask")}
-        assert calls["begin"] == calls["ask"]
+    return planned, cells, connection.notes
+
+
+def test_second_call_begins_with_the_first_one_unless_it_needs_the_answer() -> None:
+    planned, _, notes = run_noting("global-norm.repeatable")
+
+    calls = {word: [call for each, call in notes if each == word] for word in ("begin", "ask")}
+    assert calls["begin"] == calls["ask"]
+    assert len(calls["ask"]) == 2 * len(planned)
+
+
+def test_second_call_that_needs_the_answer_waits_for_the_other_cells() -> None:
+    planned, cells, notes = run_noting("global-norm.twice-is-once", "global-norm.scaled-above")
+
+    assert [(cell.subject, cell.case) for cell in cells] == [one.pair for one in planned]
+    related = sum(one.case.rule == "global-norm.twice-is-once" for one in planned)
+    # They are the last ones of the plan.
+    assert [word for word, _ in notes][-3 * related :] == ["ask", "begin"] * related + ["ask"] * related
 
 
 def test_slow_cells_are_planned_at_even_distances_and_others_case_by_case() -> None:

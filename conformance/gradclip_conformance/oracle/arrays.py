@@ -29,7 +29,7 @@ def decode(data: bytes, dtype: str) -> DyadicArray:
     dtype
         A name in :data:`FORMATS`.
     """
-    return (_decode_short if len(data) <= SHORT else _decode)(data, dtype)
+    return (_decode_short if len(data) <= SHORT else _decode_long)(data, dtype)
 
 
 def _decode(data: bytes, dtype: str) -> DyadicArray:
@@ -51,6 +51,8 @@ def _decode(data: bytes, dtype: str) -> DyadicArray:
 
 
 _decode_short = lru_cache(maxsize=1 << 11)(_decode)
+#: Every operation is asked about the same very long array, one after another.
+_decode_long = lru_cache(maxsize=1)(_decode)
 
 
 def _shift(significands: npt.NDArray[np.int64], shifts: npt.NDArray[np.int64], form: Format) -> list[int]:

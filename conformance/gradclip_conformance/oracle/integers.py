@@ -192,7 +192,9 @@ def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Frac
             special[place] = value
         else:
             clipped[place] = most if value > 0 else least
-    negative = [m < 0 or (m == 0 and sign) for m, sign in zip(clipped, values.negative, strict=True)]
+    negative = values.negative
+    if not least < 0 < most:
+        negative = [m < 0 or (m == 0 and sign) for m, sign in zip(clipped, negative, strict=True)]
     return ExpectedArray(DyadicArray(clipped, 0, negative, special), 1, denominator)
 
 

@@ -41,7 +41,7 @@ from ..causes.findings import find_findings, keep_evidence, list_asked_rules
 from ..causes.model import Evidence, Explanation, Judged
 from ..causes.results import STATE_KEPT
 from ..causes.subject import EXPLAINED
-from ..judge.judging import follow_up, judge
+from ..judge.judging import choose_expectation, follow_up, judge
 from ..judge.model import Answer, Claim, Connection, Context, Description, Verdict
 from ..known.claims import load_claims_of
 from ..known.failures import KnownFailure, load_known_of
@@ -75,7 +75,7 @@ SIGNAL_SECONDS = 0.25
 #: The number of calls that a host may answer while the suite judges an earlier answer, and the bytes of their gradients
 #: from which on no other one is sent. Heavy calls come together, and so do heavy verdicts: with two calls under way,
 #: host and suite wait for each other, and a run of NumPy takes half as long again.
-CALLS_UNDER_WAY, BYTES_UNDER_WAY = 128, 16 << 20
+CALLS_UNDER_WAY, BYTES_UNDER_WAY = 128, 32 << 20
 
 #: The options that make a call part of several calls.
 BESIDE_OTHERS = {"reused", "followed", "threads", "mesh"}
@@ -354,37 +354,78 @@ def run_cells(
     probes: AbilityProbes | None = None,
     evidence: list[Evidence] | None = None,
 ) -> Iterator[Cell]:
-    """Run cells one after another, as `run_cell` does. The adapter answers the next cells while one is judged."""
-    waiting = iter(planned)
-    begun: deque[tuple[PlannedCell, int]] = deque()
-    total = 0
+    """Run cells as `run_cell` does, and yield them in their order. The adapter answers the next ones meanwhile."""
+    waiting = enumerate(planned)
+    begun: deque[_Begun] = deque()
+    finished: dict[int, tuple[Cell, list[Evidence]]] = {}
+    size = yielded = 0
     while True:
         while (
-            len(begun) < CALLS_UNDER_WAY and total < BYTES_UNDER_WAY and (following := next(waiting, None)) is not None
+            len(begun) < CALLS_UNDER_WAY and size < BYTES_UNDER_WAY and (following := next(waiting, None)) is not None
         ):
-            begun.append(_begin_cell(connection, following, probes))
-            total += begun[-1][1]
+            begun.append(_begin_cell(connection, *following, probes))
+            size += begun[-1].size
         if not begun:
             return
-        current, size = begun.popleft()
-        yield run_cell(connection, current, timeout, claims, known, probes, evidence)
-        total -= size
+        current = begun.popleft()
+        if current.first is None and (first := _begin_second_call(connection, current.planned, timeout)) is not None:
+            # The adapter answers in turn. So the suite judges the cells whose calls came before the second one.
+            begun.append(replace(current, first=first))
+            continue
+        found: list[Evidence] = []
+        cell = run_cell(connection, current.planned, timeout, claims, known, probes, found, first=current.first)
+        finished[current.place] = cell, found
+        size -= current.size
+        while yielded in finished:
+            cell, found = finished.pop(yielded)
+            if evidence is not None:
+                evidence += found
+            yield cell
+            yielded += 1
 
 
-def _begin_cell(connection: Connection, planned: PlannedCell, probes: AbilityProbes | None) -> tuple[PlannedCell, int]:
-    """Make the case of a cell, let the adapter begin its calls, and return the cell with the bytes of its gradients."""
+@dataclass(frozen=True)
+class _Begun:
+    """A cell whose calls the adapter has begun to answer."""
+
+    #: The place of the cell in the plan.
+    place: int
+    planned: PlannedCell
+    #: The number of bytes of the gradients.
+    size: int
+    #: The answer to the first call, if the second one has been made from it.
+    first: Answer | None = None
+
+
+def _begin_cell(connection: Connection, place: int, planned: PlannedCell, probes: AbilityProbes | None) -> _Begun:
+    """Make the case of a cell, and let the adapter begin its calls."""
     # If a call cannot be made, its own cell says so.
     with contextlib.suppress(Exception):
         if planned.missing is not None:
             if probes is not None:
                 probes.begin(planned, connection)
-            return planned, 0
+            return _Begun(place, planned, 0)
         planned = planned.make()
         size = begin_case(connection, planned.case, planned.subject)
         if (following := follow_up(planned.case, None)) is not None:
             size += begin_case(connection, following, planned.subject)
-        return planned, size
-    return planned, 0
+        return _Begun(place, planned, size)
+    return _Begun(place, planned, 0)
+
+
+def _begin_second_call(connection: Connection, planned: PlannedCell, timeout: float) -> Answer | None:
+    """Let the adapter begin the call that is made from the first answer, if there is one. Return the first answer.
+
+    Return None if the rule does not relate answers.
+    """
+    if planned.missing is not None or not choose_expectation(planned.case).relates:
+        return None
+    with contextlib.suppress(Exception):
+        first = ask_case(connection, planned.case, planned.subject, timeout)
+        if (following := follow_up(planned.case, first)) is not None:
+            begin_case(connection, following, planned.subject)
+        return first
+    return None
 
 
 def run_cell(
@@ -395,6 +436,8 @@ def run_cell(
     known: Sequence[KnownFailure] = (),
     probes: AbilityProbes | None = None,
     evidence: list[Evidence] | None = None,
+    *,
+    first: Answer | None = None,
 ) -> Cell:
     """Call the subject for one cell, and judge the answer.
 
@@ -408,6 +451,8 @@ def run_cell(
         The findings about abilities that subjects do not declare.
     evidence
         A list that receives the answers of a wrong cell, for the findings.
+    first
+        The answer to the first call, if there is one already.
     """
     start = time.perf_counter()
     planned = planned.make()
@@ -416,7 +461,7 @@ def run_cell(
     judged: Judged | None = None
     try:
         if planned.missing is None:
-            judged = _judge(connection, planned, timeout, claims, known)
+            judged = _judge(connection, planned, timeout, claims, known, first)
             verdict = judged.verdict
         else:
             verdict = (probes or AbilityProbes()).judge(planned, connection, timeout)
@@ -454,8 +499,9 @@ def _judge(
     timeout: float,
     claims: Sequence[Claim],
     known: Sequence[KnownFailure],
+    first: Answer | None,
 ) -> Judged:
-    judged = _ask_and_judge(connection, planned, timeout, claims, known)
+    judged = _ask_and_judge(connection, planned, timeout, claims, known, first)
     if not is_known_to_end(judged):
         return judged
     # A fresh process shows that no earlier call is to blame, and another one protects the later calls.
@@ -472,14 +518,17 @@ def _ask_and_judge(
     timeout: float,
     claims: Sequence[Claim],
     known: Sequence[KnownFailure],
+    first: Answer | None = None,
 ) -> Judged:
-    answers = _ask(connection, planned.case, planned.subject, timeout)
+    answers = _ask(connection, planned.case, planned.subject, timeout, first)
     return judge_with_known(Context(planned.case, planned.subject, tuple(claims)), answers, known, explain_cell)
 
 
-def _ask(connection: Connection, case: Case, subject: EntryPoint, timeout: float) -> list[Answer]:
-    """Return the answers to a case, of which some need a second call."""
-    answers = [ask_case(connection, case, subject, timeout)]
+def _ask(
+    connection: Connection, case: Case, subject: EntryPoint, timeout: float, first: Answer | None = None
+) -> list[Answer]:
+    """Return the answers to a case, of which some need a second call. `first` is the first answer if it is known."""
+    answers = [ask_case(connection, case, subject, timeout) if first is None else first]
     following = follow_up(case, answers[0])
     if following is not None:
         answers.append(ask_case(connection, following, subject, timeout))

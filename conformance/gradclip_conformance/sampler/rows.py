@@ -180,14 +180,14 @@ def list_cases(subject: EntryPoint, rows: int = ROWS, seed: int = 0) -> Iterator
     operation = OPERATIONS[subject.operation].prefix
     axes = list_axes(operation)
     reach = _find_reach(subject, axes)
-    seen: set[str] = set()
+    seen: set[tuple[str, ...]] = set()
     for number in range(rows // COMPILED if "compiled" in subject.features else rows):
         levels = _select_within_reach(subject, axes, _draw_once(operation, number, seed), reach)
         if levels is None:
             continue
         case = RowCase(operation, levels)
-        if case.id not in seen:
-            seen.add(case.id)
+        if case.words not in seen:
+            seen.add(case.words)
             yield number, case
 
 

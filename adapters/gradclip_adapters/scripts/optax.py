@@ -18,6 +18,9 @@ def run_eagerly(function):
 
 
 def transform(function, compile, gradients, *, need_clip=None, parameters=None, **options):
+    if isinstance(gradients, list) and parameters is not None:
+        # What has no gradient is no parameter.
+        parameters = [None if one is None else parameter for one, parameter in zip(gradients, parameters)]
     transformation = function(*options.values())
     if need_clip is not None:
         transformation = optax.masked(transformation, need_clip)

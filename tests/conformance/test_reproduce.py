@@ -587,3 +587,15 @@ def test_script_of_a_followed_call_stacks_units_once() -> None:
 
     # The function is called with the gradients of the row, and then with others.
     assert calls.call.clip.count("adaptive_clip_grad,") == 2
+
+
+def test_units_of_results_may_be_none() -> None:
+    case = next(case for case in list_all_cases() if case.id == "unitwise.none-stays-none/between/float32")
+    subject = EntryPoint("optax.adaptive_grad_clip[eager]", case.operation, ("float32",), ("units_last",))
+    calls = direct.write_calls("optax", case, subject, compiles=False)
+    line = calls.call.results.splitlines()[-1]
+    scope: dict[str, Any] = {"np": np, "results": [np.ones(2), None, np.array([[1.0, 2.0]])]}
+
+    exec(line, scope)
+
+    assert [None if unit is None else unit.tolist() for unit in scope["results"]] == [[1.0, 1.0], None, [1.0], [2.0]]

@@ -28,7 +28,7 @@ class Calls:
 
 
 #: A line that takes tensors apart into their units.
-UNITS = "results = [unit for array in results for unit in ({} if array.ndim > 1 else [array])]"
+UNITS = "results = [unit for array in results for unit in ([array] if array is None or array.ndim < 2 else {})]"
 
 
 def pass_case(case: Case, subject: EntryPoint) -> Case:

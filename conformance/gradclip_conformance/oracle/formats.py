@@ -199,7 +199,8 @@ def encode(values: Iterable[float | Fraction], dtype: str) -> bytes:
         packed = bytearray(struct.pack(form, *listed))
     except (OverflowError, struct.error):
         largest = FORMATS[dtype].largest
-        raise _refuse(next(value for value in listed if largest < abs(value) < math.inf), dtype) from None
+        beyond = (value for value in listed if not -largest <= value <= largest and -math.inf < value < math.inf)
+        raise _refuse(next(beyond), dtype) from None
     if dtype == "bfloat16":
         packed[0::4] = packed[1::4] = bytes(len(listed))
     for value, number in zip(listed, struct.unpack(form, packed), strict=True):

@@ -599,3 +599,12 @@ def test_units_of_results_may_be_none() -> None:
     exec(line, scope)
 
     assert [None if unit is None else unit.tolist() for unit in scope["results"]] == [[1.0, 1.0], None, [1.0], [2.0]]
+
+
+def test_script_of_a_clip_by_units_passes_the_parameters_of_an_empty_list() -> None:
+    case = next(case for case in list_all_cases() if case.id == "unitwise.empty-list/nothing/float32")
+    subject = EntryPoint("optax.adaptive_grad_clip[eager]", case.operation, ("float32",), ("units_last",))
+
+    calls = direct.write_calls("optax", case, subject, compiles=False)
+
+    assert "parameters=[]" in calls.call.clip

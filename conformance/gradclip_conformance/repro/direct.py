@@ -9,6 +9,7 @@ from dataclasses import replace
 from gradclip_adapters import registry
 from gradclip_adapters.arrays import convert_thresholds, list_parameters, read_axes
 from gradclip_adapters.contract import EntryPoint, Gradient
+from gradclip_adapters.operations import OPERATIONS
 
 from ..cases.literals import NoScript, write_array, write_literal
 from ..cases.model import Case
@@ -169,7 +170,7 @@ def _list_arguments(case: Case, subject: EntryPoint, function: Function | str | 
     if not included or (not isinstance(function, Function) and "excludes" in subject.features and passes_all):
         flag = FLAGS[case.options.get("flags", "bool")]
         options["need_clip"] = f"[{', '.join(flag.format(write_literal(one.need_clip)) for one in case.gradients)}]"
-    if any(gradient.parameter is not None for gradient in case.gradients):
+    if OPERATIONS[case.operation].is_relative:
         given = replace(case, gradients=tuple(list_parameters(case.gradients)))
         options["parameters"] = _list_gradients(given, source)
     if isinstance(function, Function) and "form" in function.parameters:

@@ -375,10 +375,12 @@ def test_so_many_calls_are_under_way(monkeypatch: pytest.MonkeyPatch, calls: int
     assert len(asked) == len(planned) == 10
 
 
-def run_noting(*rules: str) -> tuple[list[PlannedCell], list[Cell], list[tuple[str, Call]]]:
-    """Run the float32 cells of some rules. Return the plan, the cells, and what the connection noted."""
+def run_noting(first: str, *others: str) -> tuple[list[PlannedCell], list[Cell], list[tuple[str, Call]]]:
+    """Run the float32 cells of rules, those of the first rule first. Return plan, cells, and the connection's notes."""
     connection = Noting()
-    planned = plan_cells(connection.description.subjects, list_all_cases(), Selection(rules=rules, dtypes=("float32",)))
+    selection = Selection(rules=(first, *others), dtypes=("float32",))
+    planned = plan_cells(connection.description.subjects, list_all_cases(), selection)
+    planned.sort(key=lambda one: one.case.rule != first)
     connection.notes.clear()
     cells = list(runner.run_cells(connection, planned, LONG))
     assert {cell.status for cell in cells} == {"pass"}
@@ -396,10 +398,10 @@ def test_second_call_begins_with_the_first_one_unless_it_needs_the_answer() -> N
 def test_second_call_that_needs_the_answer_waits_for_the_other_cells() -> None:
     planned, cells, notes = run_noting("global-norm.twice-is-once", "global-norm.scaled-above")
 
-    assert [(cell.subject, cell.case) for cell in cells] == [one.pair for one in planned]
     related = sum(one.case.rule == "global-norm.twice-is-once" for one in planned)
-    # They are the last ones of the plan.
-    assert [word for word, _ in notes][-3 * related :] == ["ask", "begin"] * related + ["ask"] * related
+    words = [word for word, _ in notes]
+    assert words == ["begin"] * len(planned) + ["ask", "begin"] * related + ["ask"] * len(planned)
+    assert [(cell.subject, cell.case) for cell in cells] == [one.pair for one in planned]
 
 
 def test_slow_cells_are_planned_at_even_distances_and_others_case_by_case() -> None:

@@ -281,7 +281,7 @@ def divide_to_float(numerator: Fraction, denominator: Fraction) -> float:
     """Return the quotient of two numbers, neither negative, as a float, or infinity if it is too large."""
     try:
         return float(numerator / denominator)
-    except (OverflowError, struct.error):
+    except OverflowError:
         return math.inf
 
 

@@ -9,10 +9,11 @@ from .table import add_mutant
 
 
 def _write_whole_vectors(self: ClipFunction, grad: Array, result: Array) -> Array:
-    base = grad.base
-    if grad.flags.c_contiguous and base is not None and base.dtype == np.uint8:
-        end = grad.ctypes.data + grad.nbytes - base.ctypes.data
-        base[end : end + -grad.nbytes % 16] = 0
+    buffer = grad.base
+    if buffer is not None and buffer.flags.c_contiguous and buffer.flags.writeable and grad.flags.c_contiguous:
+        memory = buffer.reshape(-1).view(np.uint8)
+        end = grad.ctypes.data + grad.nbytes - buffer.ctypes.data
+        memory[end : end + -grad.nbytes % 16] = 0
     return result
 
 

@@ -36,7 +36,7 @@ from gradclip_conformance.sampler.members import choose_members
 from gradclip_conformance.sampler.rows import RowCase, find_row, list_all_rows, list_cases
 
 #: A digest of rows of every operation.
-DIGEST_OF_ROWS = "5f02ad917d58b7b88405491f9707078fd16dcc8742de29a204e3cee7d6772369"
+DIGEST_OF_ROWS = "6532f40545d795ef3a68a151209bc5f182aaa73cf333c51df706285e9d7094b9"
 
 #: A digest of what all recipes make, computed on Python 3.11 with NumPy 2.
 DIGEST = "09a78a8d837b4130153ac4d45886ce6f0536e8b0785486287545b9825cb89aa6"
@@ -124,7 +124,7 @@ def test_most_rows_are_small_and_few_are_crowded(operation: str) -> None:
     rows = [row for _, row in list_cases(replace(subject, features=features))]
     counts = sorted(len(row.gradients) for row in rows)
 
-    assert len(rows) > 180
+    assert len(rows) > 0.9 * DEFAULT
     assert counts[len(counts) // 2] <= 40
     assert sum(count > 120 for count in counts) <= len(counts) // 6
 
@@ -136,8 +136,8 @@ def test_hardly_any_default_row_is_both_long_and_crowded(operation: str) -> None
     def count_both(rows: list[dict[str, str]]) -> int:
         return sum(row["size"] in LONG and row["number"] in CROWDED for row in rows)
 
-    assert 0 < count_both(default) <= DEFAULT // 20
-    assert count_both(later) > DEFAULT // 20
+    assert 0 < count_both(default) <= DEFAULT // 15
+    assert count_both(later) > DEFAULT // 15
 
 
 @pytest.mark.parametrize("operation", [name for name in OPERATIONS if name not in STACKED])

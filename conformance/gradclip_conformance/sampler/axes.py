@@ -99,8 +99,8 @@ AXES = (
             ("4*s4097", f"4,097 to 16,383 elements: {CUT}"),
             ("4*s16385", f"16,385 to 65,535 elements: {CUT}"),
             ("5*s65537", f"65,537 to 131,071 elements: {CUT}"),
-            ("2*s131073", f"131,073 to 262,143 elements: {CUT}"),
-            ("3*s262145", "more than 2^18 elements, and some more than 2^20"),
+            ("4*s131073", f"131,073 to 262,143 elements: {CUT}"),
+            ("6*s262145", "more than 2^18 elements, and some more than 2^20"),
         ),
     ),
     Axis(

@@ -428,6 +428,20 @@ def test_script_accepts_a_refusal_only_if_it_keeps_the_inputs(before: str, passe
         exec(f"{calls.top}\n{lines}", {"np": np})
 
 
+@pytest.mark.parametrize(("compiled", "passes"), [("raise ValueError", True), ("results = gradients", False)])
+def test_script_of_two_calls_that_raise_fails_if_one_returns(compiled: str, passes: bool) -> None:
+    (case,) = (each for each in list_all_cases() if each.id == "value.compiled-agrees/clipped/float32")
+    subject = EntryPoint("f", case.operation, ("float32",), ("functional", "compiles"))
+    calls = direct.write_calls("math:clip", case, subject, compiles=False)
+    alone, second = (replace(calls.call, clip=clip) for clip in ("raise TypeError", compiled))
+
+    script = Script(case, subject, alone, raised=True, compiled=second, refused_rightly=True)
+    lines = choose_expectation(case).write_script(script)
+
+    with contextlib.nullcontext() if passes else pytest.raises(AssertionError, match="expected: an error"):
+        exec(f"{calls.top}\n{lines}", {"np": np})
+
+
 @pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("status", ["pass", "fail"])
 def test_script_accepts_a_refusal_only_if_the_judge_did(status: str) -> None:

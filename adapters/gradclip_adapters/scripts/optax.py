@@ -51,7 +51,7 @@ def project_on_box(function, compile, gradients, *, max, min):
 
 
 def project_between_trees(function, compile, gradients, *, max, min):
-    lower, upper = ([bound for _ in gradients] for bound in (min, max))
+    lower, upper = ([None if gradient is None else bound for gradient in gradients] for bound in (min, max))
     return compile(function)(gradients, lower, upper), None
 
 

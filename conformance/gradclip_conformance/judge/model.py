@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from textwrap import indent
 from typing import Any, Protocol
 
 from gradclip_adapters.contract import Array, Call, EntryPoint, Reply
@@ -250,6 +251,15 @@ def join_lines(*parts: str) -> str:
     return "\n".join(part for part in parts if part)
 
 
+REFUSED = """try:
+{clip}
+except Exception:
+{then}
+else:
+{results}
+    raise AssertionError(f"expected: an error; observed: {{results}}")"""
+
+
 @dataclass(frozen=True)
 class ScriptCall:
     """The lines of a call, from its gradients to the results."""
@@ -266,6 +276,12 @@ class ScriptCall:
     def write_lines(self, clip: str | None = None) -> str:
         """Return all lines. `clip`, if it is given, replaces the lines that clip."""
         return join_lines(self.gradients, self.clip if clip is None else clip, self.results)
+
+    def expect_error(self, then: str = "pass") -> str:
+        """Return lines that fail if the call raises no error. If it raises one, the lines `then` follow."""
+        parts = {"clip": self.clip, "then": then, "results": self.results}
+        refused = REFUSED.format(**{name: indent(lines, "    ") for name, lines in parts.items()})
+        return join_lines(self.gradients, refused.replace("\n\n", "\n"))
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,10 @@ class CompiledAgrees(Expectation):
         if compiled is None:
             msg = f"The suite does not know how to compile {script.subject.name}."
             raise NoScript(msg)
+        if "functional" in script.subject.features and compiled.gradients == alone.gradients:
+            compiled = replace(compiled, gradients="")
+        if script.refused_rightly:
+            return join_lines(alone.expect_error(), compiled.expect_error())
         tolerance = 2 * max(
             errors.clip_bound * 2.0 ** (1 - FORMATS[array.dtype].precision)
             for errors, gradient in zip(predict(case).errors, case.gradients, strict=True)
@@ -101,8 +105,6 @@ class CompiledAgrees(Expectation):
         if any(gradient.array is None for gradient in case.gradients):
             exist = 'assert (result is None) == (value is None), f"expected: {value}; observed: {result}"'
             check = check.replace(compare, f"{exist}\n    if value is not None:\n        {compare}")
-        if "functional" in script.subject.features and compiled.gradients == alone.gradients:
-            compiled = replace(compiled, gradients="")
         second = replace(script, call=compiled).clip_lines()
         return join_lines(alone.write_lines(), "by_itself = results", second, check)
 

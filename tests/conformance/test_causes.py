@@ -448,9 +448,9 @@ def test_excluded_gradients_that_count_are_the_only_cause(large: int, monkeypatc
 
     monkeypatch.setattr(findings, "LARGE", large)
     themes = ("excluded-not-counted", "all-excluded", "error-if-nonfinite", "combinations/*_x-*")
-    found = find_causes(clip, "clip_by_global_norm", tuple(f"global-norm.{one}" for one in themes), rows=100)
+    found = find_causes(clip, "clip_by_global_norm", tuple(f"global-norm.{one}" for one in themes), rows=50)
 
-    assert found["excluded-counted",] > 30
+    assert found["excluded-counted",] > 20
     # A long sum is as far from the exact result as some of these norms.
     assert found["excluded-counted",] >= found.total() - 2
 
@@ -465,7 +465,7 @@ def test_average_over_more_elements_than_the_dtype_can_count_is_named() -> None:
         return [None if g is None else shrink(g, clip_norm) for g in grads]
 
     rules = ("average-norm.combinations*/s262145_*", "average-norm.scaled-above")
-    found = find_causes(clip, "clip_by_average_norm", rules, "float16", rows=200)
+    found = find_causes(clip, "clip_by_average_norm", rules, "float16", rows=100)
 
     assert set(found) == {("count-overflow",)}
 
@@ -496,7 +496,7 @@ def test_results_that_the_next_call_overwrites_are_named(operation: str) -> None
         return overwrite([shrink(g, clip_norm) for g in grads])
 
     rules = (f"{OPERATIONS[operation].prefix}.combinations/*_followed*",)
-    found = find_causes(clip_value if operation == "clip_by_value" else clip_norm, operation, rules, rows=200)
+    found = find_causes(clip_value if operation == "clip_by_value" else clip_norm, operation, rules, rows=80)
 
     assert found
     assert set(found) == {("memory-reused",)}

@@ -86,13 +86,17 @@ def are_separable(gradients: Sequence[Gradient]) -> bool:
         tensors = [decode(array.data, array.dtype) for array in arrays if array is not None]
         # Examples that are not finite must be equal.
         norms[group] = compute_norm(tensors) if all(one.is_finite for one in tensors) else tuple(arrays)
+    distinct = list(dict.fromkeys(norms.values()))
+    places = np.array([[distinct.index(norms[group])] for group in groups])
     for arrays in zip(*examples.values(), strict=True):
         # A -0.0 counts as zero.
-        every = [(array.bits() * (array.bits() << 1 != 0)).ravel().tolist() for array in arrays if array is not None]
-        for column in zip(*every, strict=True):
-            having = [group for group, bits in zip(groups, column, strict=True) if bits]
-            same = {(bits, norms[group]) for group, bits in zip(groups, column, strict=True) if bits}
-            if len(having) & (len(having) - 1) or len(same) > 1:
+        every = np.array([(array.bits() * (array.bits() << 1 != 0)).ravel() for array in arrays if array is not None])
+        having = every != 0
+        counts = having.sum(axis=0)
+        if (counts & (counts - 1)).any():
+            return False
+        for values in (every, np.broadcast_to(places, every.shape)):
+            if (having & (values != np.where(having, values, 0).max(axis=0))).any():
                 return False
     return True
 

@@ -60,8 +60,11 @@ class DyadicArray:
 
     def take_places(self, places: Sequence[int]) -> DyadicArray:
         """Return the elements at some places."""
-        special = {new: self.special[place] for new, place in enumerate(places) if place in self.special}
-        integers, negative = [self.integers[place] for place in places], [self.negative[place] for place in places]
+        special = {}
+        if self.special:
+            special = {new: self.special[place] for new, place in enumerate(places) if place in self.special}
+        # Places may be a million.
+        integers, negative = (list(map(items.__getitem__, places)) for items in (self.integers, self.negative))
         return DyadicArray(integers, self.exponent, negative, special)
 
     def list_fractions(self) -> list[Fraction]:

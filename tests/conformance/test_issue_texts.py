@@ -122,7 +122,7 @@ def test_text_says_which_versions_give_the_wrong_answer(path: Path) -> None:
 # The texts of these records quote a documentation or name a thread. The large records take ten seconds each.
 @pytest.mark.parametrize(
     "name",
-    [*(pytest.param(name, marks=pytest.mark.thorough(sample=0)) for name in ("torch", "tensorflow")), "thinc", "jax"],
+    [*(pytest.param(name, marks=pytest.mark.thorough(sample=0)) for name in ("torch", "tensorflow", "jax")), "thinc"],
 )
 def test_texts_of_published_findings(name: str) -> None:
     path = PUBLISHED / f"{name}.jsonl.gz"

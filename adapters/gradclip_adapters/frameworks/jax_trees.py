@@ -60,8 +60,9 @@ INSIDE = "shard_map"
 #: A function from a tree of arrays, and options as keyword arguments, to the clipped tree and to the norm if there is
 #: one. If a gradient is excluded, the argument `need_clip` holds the flags in the form of the tree. If the gradients
 #: have parameters, the argument `parameters` holds them. For an optimizer, return the negated parameters after a step
-#: from zero, and declare none of the features `functional` and `differentiable`. This is the form of `EntryPoint.clip`
-#: for a :class:`TreeAdapter`.
+#: from zero with the rate 1 (for Adam, the first moments after a step with `beta1 = 0`), refuse the options of
+#: `TRAINING` that it does not follow, and declare none of the features `functional` and `differentiable`. This is the
+#: form of `EntryPoint.clip` for a :class:`TreeAdapter`.
 Clip = Callable[..., Tuple[Any, Any]]
 
 

@@ -6,7 +6,8 @@ framework and NumPy. `gradclip_conformance.repro.source` reads the modules witho
 - `make(values, dtype)`, which makes a gradient, and `make_strided(tensor)` and so on for other layouts in memory;
 - `read(tensor)`, which returns an array of NumPy, if NumPy cannot read the framework's tensors itself, or
   `read_bfloat16(tensor)`, if it can, but has no bfloat16;
-- functions from a list of gradients, and the options of a call by their names, to the results and the norm or None;
+- functions from a list of gradients, and the options of a call by their names, to the results and the norm or None. The
+  result of a missing gradient is None, or for an optimizer, whose parameter stays as it was, a zero: `np.zeros(1)`;
 - `ENTRY_POINTS`, which says for each entry point of the adapter which function is called, and with what. `COMPILED`
   names the calls of the same entry points inside the framework's compiler. A module may have `COMPILER` instead, which
   says for functions in `ENTRY_POINTS` which functions take their places there.

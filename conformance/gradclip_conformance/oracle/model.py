@@ -63,8 +63,8 @@ class DyadicArray:
         special = {}
         if self.special:
             special = {new: self.special[place] for new, place in enumerate(places) if place in self.special}
-        # Places may be a million.
-        integers, negative = (list(map(items.__getitem__, places)) for items in (self.integers, self.negative))
+        # There may be a million places.
+        integers, negative = list(map(self.integers.__getitem__, places)), list(map(self.negative.__getitem__, places))
         return DyadicArray(integers, self.exponent, negative, special)
 
     def list_fractions(self) -> list[Fraction]:

@@ -94,7 +94,9 @@ def _judge_by_nature(subject: EntryPoint, ability: Ability) -> ProbeResult | Non
         return ProbeResult("interface", "The gradients that it gets are summed before.")
     if ability.name == "norm_per_group":
         return ProbeResult("interface", "Its documentation mentions no groups with separate norms.")
-    if ability.name == "differentiable" and (through_optimizer or "in_place" in subject.features):
+    if ability.name == "differentiable" and through_optimizer:
+        return ProbeResult("interface", "It takes a step of an optimizer, and no derivative goes through the step.")
+    if ability.name == "differentiable" and "in_place" in subject.features:
         return ProbeResult("interface", "It writes into the gradients, so no derivative goes through it.")
     if ability.name == "compiles" and "compiled" in subject.features:
         return ProbeResult("interface", "It always runs inside the framework's compiler or graph.")

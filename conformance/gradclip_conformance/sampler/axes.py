@@ -75,7 +75,8 @@ AXES = (
         "dtype",
         _make_levels(
             ("float32", "the dtype of most training"),
-            ("float16", "few digits, a narrow range"),
+            # Many levels of other axes do not fit it, so it would be drawn too seldom.
+            ("7*float16", "few digits, a narrow range"),
             ("bfloat16", "fewest digits, a wide range"),
             ("float64", "most digits: reveals a detour through float32"),
             ("float16+float32", "mixed, the narrow one first: some libraries use the first dtype for all"),

@@ -27,8 +27,8 @@ LAUNCHES = (32, 64, 110, 128, 256, 320, 1000, 1024)
 #: At most this many tensors at the end of a list are watched. They all belong to its last launch.
 WATCHED = 20
 
-#: The largest number of long tensors at the end of a long list, and an approximate limit for the sum of their lengths.
-MOST_LONG, ELEMENTS = 10, 60_000
+#: The number of long tensors at the end of a long list, unless all tensors are alike.
+SEVERAL = 6
 
 #: If a row has several long tensors, none of them has more elements.
 MOST_OF_SEVERAL = 1 << 20
@@ -60,7 +60,7 @@ def choose_members(
     """Return the description of each tensor of a row, including the tensors that are None."""
     draw = hash_levels(levels)
     size, low, high = choose_size(levels["size"], draw // 16)
-    long = _choose_long_ones(levels, size, count, longest, excluded - missing, missing)
+    long = _choose_long_ones(levels, count, longest, excluded - missing, missing)
     if len(long) > 1 and size > MOST_OF_SEVERAL:
         # Two tensors of a million elements would take most of the memory of a check.
         size = low
@@ -74,10 +74,12 @@ def choose_members(
             shape, layout = choose_shape(levels["shape"], size, low, high), levels["layout"]
         else:
             # A kernel for lists may fail only for a long tensor of one kind near the end of a long list.
-            turn, layouts = count - 1 - place, (levels["layout"], *LAYOUTS)
-            length, _, _ = choose_size(levels["size"], draw // 16 + turn)
-            length = min(length, 2 * size)
-            shape = choose_shape(LONG_SHAPES[turn % len(LONG_SHAPES)], length, low, high)
+            turn, layouts = draw // 16 + count - 1 - place, (levels["layout"], *LAYOUTS)
+            # The sizes of the row's level, and of the two below it.
+            sizes = LONG[: LONG.index(levels["size"]) + 1][-3:]
+            length, least, most = choose_size(sizes[turn % len(sizes)], turn)
+            length = least if length > MOST_OF_SEVERAL else length
+            shape = choose_shape(LONG_SHAPES[turn % len(LONG_SHAPES)], length, least, most)
             layout = layouts[turn % len(layouts)]
         found.append(Member(shape, layout, place in long, place in watched))
     return found
@@ -89,14 +91,14 @@ def hash_levels(levels: Mapping[str, str]) -> int:
 
 
 def _choose_long_ones(
-    levels: Mapping[str, str], size: int, count: int, longest: int, excluded: set[int], missing: set[int]
+    levels: Mapping[str, str], count: int, longest: int, excluded: set[int], missing: set[int]
 ) -> set[int]:
     """Return the places of the long tensors: an included one, an excluded one if any, and several in a long list."""
     counted = [place for place in range(count) if place not in excluded and place not in missing]
     long = {longest}
     if levels["size"] in LONG and levels["number"] in CROWDED:
         # Put several long tensors at the end of the list.
-        several = min(MOST_LONG, max(1, ELEMENTS // size))
+        several = 1 if levels["company"] == "alike" else SEVERAL
         long |= {place for place in range(count - several, count) if place not in missing}
     if longest in excluded | missing and counted:
         # Take the last included tensor, unless the row asks for the longest tensor at the first place.

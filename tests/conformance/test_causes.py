@@ -502,6 +502,24 @@ def test_results_that_the_next_call_overwrites_are_named(operation: str) -> None
     assert set(found) == {("memory-reused",)}
 
 
+@pytest.mark.parametrize(
+    ("dtype", "values", "returned", "cause"),
+    [
+        ("bfloat16", [2.0**-80] * 100, 0.0, "squares-underflow"),
+        ("float16", [1.25 * 2.0**-12] * 32, 1.75 * 2.0**-10, "squares-underflow"),
+        ("float16", [2.0**-14, *[3.5] * 1049], 113.5, "long-sum"),
+    ],
+)
+def test_powers_that_underflow_explain_a_norm_only_if_they_matter(
+    dtype: str, values: list[float], returned: float, cause: str
+) -> None:
+    case = make_case("global-norm.returned-norm", "any", dtype, [make_tensor(values, dtype)], {"clip_norm": 1.0})
+
+    found = list_norms(case, make_tensor([returned], dtype, ()).array)
+
+    assert [one.cause for one in found if one.cause in ("long-sum", "squares-underflow")] == [cause]
+
+
 def test_call_that_includes_other_gradients_explains_no_result() -> None:
     included, excluded = make_tensor([3.0, 4.0], "float32"), make_tensor([6.0, 8.0], "float32", need_clip=False)
     options = {"clip_norm": 1.0, "followed": True}

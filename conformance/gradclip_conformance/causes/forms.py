@@ -130,10 +130,11 @@ def _explain_finite(group: Group, value: float) -> list[Explanation]:
         # A norm that is as near to the right one explains nothing.
         others = (pair for pair in _list_other_norms(group) if abs(pair[1] - right) > right * Fraction(slack))
         found = [Explanation.of(cause) for cause, norm in others if _is_close(value, norm, slack)]
-    if _is_close(value, right, group.errors.norm_bound * 2.0**-form.precision * 2):
-        found.append(Explanation.of("long-sum"))
-    elif any(group.underflows(one) and _may_be_left(group, one, value) for one in group.forms):
+    is_near = _is_close(value, right, group.errors.norm_bound * 2.0**-form.precision * 2)
+    if any(group.underflows(one) and _may_be_left(group, one, value, is_near=is_near) for one in group.forms):
         found.insert(0, Explanation.of("squares-underflow", effect="norm"))
+    elif is_near:
+        found.append(Explanation.of("long-sum"))
     return list(dict.fromkeys(found))
 
 
@@ -150,10 +151,15 @@ def _list_other_norms(group: Group) -> Iterator[tuple[str, Fraction]]:
             yield law.cause, found
 
 
-def _may_be_left(group: Group, form: Format, value: float) -> bool:
-    """Return whether a norm can result if some of the powers underflow."""
+def _may_be_left(group: Group, form: Format, value: float, *, is_near: bool) -> bool:
+    """Return whether a norm can result if some of the powers underflow.
+
+    If a long sum may give the norm, too (`is_near`), powers must underflow that are more than its rounding errors.
+    """
     low, high = bound_norms_after_underflow(group, form)
     slack, order = 1 + Fraction(64, 2**form.precision), int(group.seen.order)
+    if is_near and low * slack > group.norm**order:
+        return False
     # The root itself may be subnormal. Then rounding changes it by up to the spacing of the subnormal numbers.
     step = form.smallest_subnormal
     return (

@@ -134,7 +134,7 @@ def test_hardly_any_default_row_is_both_long_and_crowded(operation: str) -> None
     rows = [draw_levels(operation, number) for number in range(5 * DEFAULT)]
     both = [row["size"] in LONG and row["number"] in CROWDED for row in rows]
 
-    assert 0 < sum(both[:DEFAULT]) <= DEFAULT // 15
+    assert 0 < sum(both[:DEFAULT]) <= DEFAULT // 20
     assert sum(both[DEFAULT:]) > 4 * DEFAULT // 20
 
 

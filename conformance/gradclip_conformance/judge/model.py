@@ -88,7 +88,8 @@ class TimedOut:
     @property
     def text(self) -> str:
         """A sentence that says what happened."""
-        return self.why or f"No answer within {self.seconds:g} s; the suite ended the host process."
+        limit = f"No answer within {self.seconds:g} s; the suite ended the host process."
+        return self.why or f"{limit} The option `timeout` sets the limit."
 
 
 Answer = Replied | Raised | NotSupported | Mistaken | Died | TimedOut

@@ -80,6 +80,15 @@ def test_error_of_fluid_leaves_static_mode(subject):
     assert read_values(ask(subject, BIAS).gradients)[0][0] < BIAS[0]
 
 
+def test_error_in_a_guard_of_devices_leaves_no_device():
+    subject = SUBJECTS["paddle.fluid.clip.GradientClipByGlobalNorm [SGD, static]"]
+
+    with pytest.raises(FrameworkRaised):
+        ask(subject, np.zeros(0, np.float32))
+
+    assert ask(subject, BIAS).warnings == ()
+
+
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=get_name)
 def test_unknown_option_gives_fluids_error(subject):
     with pytest.raises(FrameworkRaised, match="unexpected keyword argument 'eps'"):

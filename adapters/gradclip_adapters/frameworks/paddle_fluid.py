@@ -53,7 +53,8 @@ def _enter_guards(*guards: Any) -> Iterator[None]:
     """Enter fluid's guards, and leave them normally even after an exception.
 
     The guards are generators without `finally`. An exception that passes through one would leave fluid in dygraph mode,
-    or in the wrong program, for good.
+    in the wrong program, or on a device of its own choice, for good. Each later program that feeds numbers would then
+    warn that the operator feed does not support the choice of a device.
     """
     for guard in guards:
         guard.__enter__()
@@ -152,7 +153,8 @@ def _enter_static_network(
 ) -> Iterator[Network]:
     """Enter a new program with new variables and names. `copy` makes copies of the parameters, which the loss takes."""
     scope, program = fluid.scope_guard(fluid.Scope()), fluid.program_guard(fluid.Program(), fluid.Program())
-    with _enter_guards(scope, program, fluid.unique_name.guard()):
+    # Fluid's optimizers enter a guard of devices themselves; this one undoes what an error in theirs leaves behind.
+    with _enter_guards(scope, program, fluid.unique_name.guard(), fluid.device_guard()):
         parameters = []
         for gradient in gradients:
             shape, dtype = ((1,), "float32") if gradient.array is None else (gradient.array.shape, gradient.array.dtype)

@@ -30,6 +30,7 @@ from gradclip_conformance.causes.findings import list_asked_rules
 from gradclip_conformance.causes.forms import list_norms
 from gradclip_conformance.causes.model import Evidence, Explanation, Judged
 from gradclip_conformance.causes.unusual import is_overwritten
+from gradclip_conformance.causes.values import list_values
 from gradclip_conformance.judge.judging import judge
 from gradclip_conformance.judge.model import Context
 from gradclip_conformance.oracle.arrays import decode
@@ -597,6 +598,18 @@ def test_wrong_clip_by_value_gets_its_cause(fn: Clip, cause: tuple[Any, ...]) ->
 
     assert found[cause] > 0
     assert set(found) <= {cause, None}
+
+
+def test_bound_that_is_nearest_to_the_right_one_explains() -> None:
+    # The element is one step above the bound. In bfloat16, the bound is 2**108, and in float16 it is infinite.
+    bound = np.float32(float.fromhex("0x1.fffd4cp107"))
+    above = np.nextafter(bound, np.float32(np.inf))
+    options = {"max": float(bound), "min": float(-bound)}
+    case = make_case("value.bounds", "hand-made", "float32", [make_tensor([float(above), -1.0], "float32")], options)
+    found = list_values(Seen(case, [Array.of(np.array([above, -1.0], np.float32))]))
+    dtypes = [dict(one.parameters)["dtype"] for one in found if one.cause == "value-bounds-rounded"]
+
+    assert dtypes == ["float32", "bfloat16", "float16"]
 
 
 def list_named_causes() -> set[str]:

@@ -94,11 +94,12 @@ def changes_signs_of_zeros(seen: Seen) -> bool:
 
 def _list_models(low: float, high: float) -> Iterator[tuple[Explanation, Model]]:
     yield Explanation.of("not-clipped", "unclipped"), lambda x, _: x
+    # If all elements are near a bound, several numbers explain the results. The nearest one to the bound comes first.
+    for least, most in itertools.product(_list_neighbours(low), _list_neighbours(high)):
+        yield Explanation.of("value-bounds-rounded", dtype="float32"), _clip_between(least, most)
     bounds = {narrow: round_doubles(np.array([low, high]), narrow).tolist() for narrow in NARROW}
     for narrow, (least, most) in bounds.items():
         yield Explanation.of("value-bounds-rounded", dtype=narrow), _clip_between(least, most)
-    for least, most in itertools.product(_list_neighbours(low), _list_neighbours(high)):
-        yield Explanation.of("value-bounds-rounded", dtype="float32"), _clip_between(least, most)
     for narrow, (least, most) in bounds.items():
         yield (
             Explanation.of("narrower-arithmetic", dtype=narrow),

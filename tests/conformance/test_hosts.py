@@ -10,6 +10,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -23,7 +24,7 @@ from gradclip_conformance.run import runner
 from gradclip_conformance.run.host_process import HostProcess, build_host_command
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import PlannedCell, Selection, plan_cells
-from gradclip_conformance.run.probing import Compilations
+from gradclip_conformance.run.probing import TimeLimits
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.records import Cell, Run
 
@@ -233,20 +234,32 @@ def make_call(subject: str, length: int, **options: object) -> Call:
 
 
 def test_first_compilation_of_a_shape_has_more_time() -> None:
-    compilations = Compilations([EntryPoint("f[jit]", "clip_by_norm", ("float32",), ("compiled",))])
+    limits = TimeLimits([EntryPoint("f[jit]", "clip_by_norm", ("float32",), ("compiled",))])
     answered = Died("any answer in time")
 
-    assert compilations.find_limit(make_call("f", 2, clip_norm=1.0), 30) == 30
-    assert compilations.find_limit(make_call("f", 2, clip_norm=1.0, compiled=True), 30) == 120
-    assert compilations.find_limit(make_call("f[jit]", 2, clip_norm=1.0), 30) == 120
-    compilations.note(make_call("f[jit]", 2, clip_norm=1.0), answered)
-    assert compilations.find_limit(make_call("f[jit]", 2, clip_norm=9.0), 30) == 30
-    assert compilations.find_limit(make_call("f[jit]", 3, clip_norm=9.0), 30) == 120
+    assert limits.find(make_call("f", 2, clip_norm=1.0), 30) == 30
+    assert limits.find(make_call("f", 2, clip_norm=1.0, compiled=True), 30) == 120
+    assert limits.find(make_call("f[jit]", 2, clip_norm=1.0), 30) == 120
+    limits.note(make_call("f[jit]", 2, clip_norm=1.0), answered)
+    assert limits.find(make_call("f[jit]", 2, clip_norm=9.0), 30) == 30
+    assert limits.find(make_call("f[jit]", 3, clip_norm=9.0), 30) == 120
     # After a call has hung with the longer limit, it gets the ordinary limit, even in a new process.
-    compilations.note(make_call("f[jit]", 3, clip_norm=9.0), TimedOut(120))
-    compilations.forget()
-    assert compilations.find_limit(make_call("f[jit]", 3, clip_norm=9.0), 30) == 30
-    assert compilations.find_limit(make_call("f[jit]", 2, clip_norm=9.0), 30) == 120
+    limits.note(make_call("f[jit]", 3, clip_norm=9.0), TimedOut(120))
+    limits.forget()
+    assert limits.find(make_call("f[jit]", 3, clip_norm=9.0), 30) == 30
+    assert limits.find(make_call("f[jit]", 2, clip_norm=9.0), 30) == 120
+
+
+def test_call_with_many_gradients_has_more_time_until_it_hangs() -> None:
+    limits = TimeLimits()
+    call = Call("f", tuple(make_call("f", 2).gradients * 101), {"clip_norm": 1.0})
+
+    assert limits.find(replace(call, gradients=call.gradients[1:]), 30) == 30
+    assert limits.find(call, 30) == 120
+    limits.note(call, Died("any answer in time"))
+    assert limits.find(call, 30) == 120
+    limits.note(call, TimedOut(120))
+    assert limits.find(call, 30) == 30
 
 
 def test_new_host_process_compiles_again(monkeypatch: pytest.MonkeyPatch) -> None:

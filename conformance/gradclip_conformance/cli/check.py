@@ -108,7 +108,8 @@ _RUN_OPTIONS = (
         show_default=True,
         type=click.FloatRange(0, min_open=True),
         callback=_refuse_nan,
-        help="The time limit of a case in seconds; inf for no limit. A first compilation has 4 times as long.",
+        help="The time limit of a case in seconds; inf for no limit. A first compilation, and a call with over 100 "
+        "gradients, have 4 times as long.",
     ),
     click.option(
         "--rows",

@@ -39,7 +39,7 @@ from gradclip_adapters.recipes import VERSION as RECIPES
 from ..judge.model import Answer, Description, Died, LoadError, StartError, TimedOut
 from .messages import check_formulas, name_what_is_loaded, read_answer, read_loading, read_message, read_start
 from .pipes import LineReader, LineWriter, PipeFlooded, Tail
-from .probing import Compilations, EarlyAnswers, Patience, settle_abilities
+from .probing import EarlyAnswers, Patience, TimeLimits, settle_abilities
 
 __all__ = ["CASE_SECONDS", "PINNED_ENVIRONMENT", "HostProcess", "build_host_command", "run_stopped"]
 
@@ -115,10 +115,10 @@ class HostProcess:
         self._closed = False
         self._knows_recipes = False
         self._stopped = run_stopped.get()
-        self._early, self._patience, self._compilations = EarlyAnswers(), Patience(), Compilations()
+        self._early, self._patience, self._time_limits = EarlyAnswers(), Patience(), TimeLimits()
         self._loading: Mapping[str, Any] | None = None
         found = self._start()
-        self._compilations = Compilations(found.subjects)
+        self._time_limits = TimeLimits(found.subjects)
         try:
             self.description = settle_abilities(found, lambda call: self._ask(call, call_seconds), self._early)
         except BaseException:
@@ -136,7 +136,7 @@ class HostProcess:
 
     def _ask(self, call: Call, timeout: float) -> Answer:
         answer = self._patience.ask(call, lambda: self._ask_now(call, timeout))
-        self._compilations.note(call, answer)
+        self._time_limits.note(call, answer)
         return answer
 
     def _ask_now(self, call: Call, timeout: float) -> Answer:
@@ -146,7 +146,7 @@ class HostProcess:
             except StartError as error:
                 text = f"The host process could not be started again: {error}"
                 return TimedOut(self.load_seconds, text) if error.kind == "start-timeout" else Died(text)
-        timeout = self._compilations.find_limit(call, timeout)
+        timeout = self._time_limits.find(call, timeout)
         number = next((number for number, other in self._open.items() if other == call), None) or self._open_call(call)
         try:
             # The host answers in the order in which the calls were sent.
@@ -228,7 +228,7 @@ class HostProcess:
     def _start(self) -> Description:
         if self._is_stopped():
             raise StartError("no-host", "the run was stopped")
-        self._compilations.forget()
+        self._time_limits.forget()
         self._sent, self._lines, self._errors = LineWriter(), LineReader(), Tail()
         self._loading = None
         environment = {**PINNED_ENVIRONMENT, **os.environ, **self.environment}

@@ -8,7 +8,8 @@ the same calls later. They reuse these answers, so that the function gets no add
 here has the same effect as in any other call.
 
 A subject that hangs repeatedly gets no more calls, because each of its thousand cells would take the time limit. A
-compiled subject gets more time for the first call with new shapes, because that call compiles.
+compiled subject gets more time for the first call with new shapes, because that call compiles, and every subject gets
+more time for a long list.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from gradclip_adapters.operations import OPERATIONS
 from ..judge.model import Answer, Description, Replied, TimedOut
 from ..oracle.formats import FORMATS, round_to
 
-__all__ = ["PROBED", "Compilations", "EarlyAnswers", "Patience", "settle_abilities"]
+__all__ = ["PROBED", "EarlyAnswers", "Patience", "TimeLimits", "settle_abilities"]
 
 #: The feature that requests a probe for a returned norm.
 PROBED = "may_return_norm"
@@ -68,12 +69,16 @@ class Patience:
         return answer
 
 
-#: The first call with new shapes gets this many times the usual limit. (On a busy machine, compiling a kernel with
-#: torch.compile took over 30 s, which is the usual limit.)
-FIRST_CALL = 4
+#: A first call with new shapes, and one with many gradients, get this many times the usual limit. (On a busy machine,
+#: compiling a kernel with torch.compile took over 30 s, which is the usual limit.)
+LONGER = 4
+
+#: A list of more gradients counts as long. (A step of Adam in Keras on TensorFlow took 16 ms for each gradient, and a
+#: row may have two calls with over a thousand gradients.)
+MANY_GRADIENTS = 100
 
 
-class Compilations:
+class TimeLimits:
     """The shapes for which a host has compiled each subject. A new host process has compiled nothing."""
 
     def __init__(self, subjects: Iterable[EntryPoint] = ()) -> None:
@@ -81,20 +86,23 @@ class Compilations:
         self._done: set[object] = set()
         self._failed: set[object] = set()
 
-    def find_limit(self, call: Call, seconds: float) -> float:
-        """Return the time limit of a call: `FIRST_CALL * seconds` for the first compiled call with new shapes.
+    def find(self, call: Call, seconds: float) -> float:
+        """Return the time limit of a call: `LONGER * seconds` if it has many gradients, or compiles for new shapes.
 
         If a call hangs even with the longer limit, later calls with the same shapes get the ordinary limit.
         """
-        if not self._compiles(call):
+        has_many = len(call.gradients) > MANY_GRADIENTS
+        if not has_many and not self._compiles(call):
             return seconds
         key = _find_key(call)
-        return seconds if key in self._done or key in self._failed else FIRST_CALL * seconds
+        return seconds if key in self._failed or (key in self._done and not has_many) else LONGER * seconds
 
     def note(self, call: Call, answer: Answer) -> None:
         """Note the answer to a call."""
-        if self._compiles(call):
-            (self._failed if isinstance(answer, TimedOut) else self._done).add(_find_key(call))
+        if isinstance(answer, TimedOut):
+            self._failed.add(_find_key(call))
+        elif self._compiles(call):
+            self._done.add(_find_key(call))
 
     def _compiles(self, call: Call) -> bool:
         return call.subject in self._always or bool(call.options.get("compiled"))

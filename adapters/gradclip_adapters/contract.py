@@ -189,7 +189,8 @@ class Gradient:
     same_as: int | None = None
     #: For a row-sparse gradient: each row of `array` is added to this row of the dense gradient.
     rows: tuple[int, ...] | None = None
-    #: For a row-sparse gradient: the dense gradient has this many rows.
+    #: For a row-sparse gradient: the dense gradient has this many rows. In a case of a unitwise clip, 1 says that the
+    #: gradient is the only row of a matrix, and not a vector.
     height: int | None = None
     #: The parameter group. An optimizer, or a program with several clips, may have several groups.
     group: int = 0
@@ -234,7 +235,9 @@ class Reply:
     norm: Array | None = None
     #: The values of the passed gradients after the call, or None if the adapter cannot read them.
     inputs: tuple[Array | None, ...] | None = None
-    #: Whether each result is the same object as its gradient, or None if that has no meaning.
+    #: Whether each result is the same object as its gradient, or a view of it, or None if that has no meaning. If a
+    #: gradient has changed whose result is another object, the call breaks the rule `inputs-not-mutated`, unless the
+    #: entry point is `in_place`.
     same_object: tuple[bool, ...] | None = None
     #: The warnings that the framework issued, as "Category: text".
     warnings: tuple[str, ...] = ()

@@ -251,6 +251,7 @@ def encode_gradient(gradient: Gradient, by_recipe: bool = False) -> dict[str, An
         message["same_as"] = gradient.same_as
     if gradient.rows is not None:
         message["rows"] = list(gradient.rows)
+    if gradient.height is not None:
         message["height"] = gradient.height
     if gradient.group:
         message["group"] = gradient.group

@@ -146,6 +146,19 @@ def test_units_are_stacked_and_taken_apart(last: bool) -> None:
     assert reply.same_object == (False, False, True, True)
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_only_row_of_a_matrix_is_no_vector(last: bool) -> None:
+    row = replace(make_unit([1.0, -0.0, 3.0], [1.0, 1.0, 1.0], 0), height=1)
+    (matrix,) = stack_units([row], last=last)
+    reply = split_units([row], Reply((matrix.array,), inputs=(matrix.array,)), last=last)
+
+    assert matrix.array is not None
+    assert matrix.height is None
+    assert matrix.array.shape == ((3, 1) if last else (1, 3))
+    assert reply.gradients == reply.inputs == (row.array,)
+    assert split_units([row], Reply((row.array,)), last=last).malformed is not None
+
+
 def test_tensors_of_another_form_are_malformed() -> None:
     units = make_units()
     vector = units[3].array

@@ -102,6 +102,8 @@ def _show_gradient(gradient: Gradient) -> Any:
         shown["layout"] = gradient.layout
     if gradient.same_as is not None:
         shown["same_as"] = gradient.same_as
+    if gradient.height is not None and gradient.rows is None:
+        shown["height"] = gradient.height
     if gradient.placements:
         shown["placements"] = dict(gradient.placements)
     if gradient.parameter is not None:

@@ -9,7 +9,8 @@ Poisson sampling draws, has tensors of zeros with the number `NO_EXAMPLE`, which
 A case of a unitwise clip holds each unit as a gradient of its own, with the parameter's unit if the clip is relative.
 `Gradient.group` is the number of the tensor to which a unit belongs. A function gets whole tensors, whose first axis
 counts the units, or whose last axis does (the feature `units_last`). A unit with at most one axis that is alone in its
-tensor is the tensor. So the judge, both oracles and the models of causes see a clip by norm whose thresholds differ.
+tensor is the tensor, unless its `Gradient.height` is 1: then the tensor is a matrix with one row. So the judge, both
+oracles and the models of causes see a clip by norm whose thresholds differ.
 
 The gradients of all other operations are passed as they are.
 """
@@ -196,11 +197,12 @@ def list_tensors(gradients: Sequence[Gradient]) -> list[list[Gradient]]:
 
 
 def _is_stacked(parts: Sequence[Gradient]) -> bool:
-    return len(parts) > 1 or (parts[0].array is not None and len(parts[0].array.shape) > 1)
+    first = parts[0]
+    return len(parts) > 1 or first.height is not None or (first.array is not None and len(first.array.shape) > 1)
 
 
 def _stack_unit_tensor(name: str, parts: Sequence[Gradient], last: bool) -> Gradient:
-    whole = replace(parts[0], name=name, group=0)
+    whole = replace(parts[0], name=name, group=0, height=None)
     if not _is_stacked(parts):
         return whole
     array = _join([part.array for part in parts], last)
@@ -242,7 +244,7 @@ def regroup_units(
             if not is_relative or (other << 1).astype(other.dtype).any()
         ]
         gradients = [
-            replace(parts[0], name=f"g{number}", array=one, parameter=other, group=number)
+            replace(parts[0], name=f"g{number}", array=one, parameter=other, group=number, height=None)
             for number, (one, other, _) in enumerate(every)
         ]
         if every:

@@ -77,5 +77,7 @@ def _list_units_with_parameters(gradient: Gradient, number: int) -> Iterator[Gra
     if len(array.shape) < 2:
         yield replace(gradient, parameter=weight, group=number)
         return
+    # Without its height, the only row of a matrix would be a vector.
+    height = 1 if array.shape[0] == 1 and len(array.shape) == 2 else None
     for unit, parameter in zip(list_parts(array), list_parts(weight), strict=True):
-        yield replace(gradient, array=unit, parameter=parameter, group=number)
+        yield replace(gradient, array=unit, parameter=parameter, group=number, height=height)

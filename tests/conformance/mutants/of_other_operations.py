@@ -89,6 +89,25 @@ add_mutant(
 )
 
 
+def _split_rows(self: ByUnit, grad: Array | None) -> Any:
+    is_row = grad is not None and grad.ndim == 2 and len(grad) == 1
+    return list(np.transpose(grad)) if is_row else self.right.split(grad)
+
+
+def _join_rows(self: ByUnit, grad: Array | None, units: Sequence[Array]) -> Any:
+    is_row = grad is not None and grad.ndim == 2 and len(grad) == 1
+    return np.stack(units, axis=1) if is_row else self.right.join_units(grad, units)
+
+
+add_mutant(
+    "clips each element of a matrix with one output by itself",
+    "*.each-unit-alone",
+    causes=["other-units"],
+    split=_split_rows,
+    join_units=_join_rows,
+)
+
+
 def _split_vectors(self: ByUnit, grad: Array | None) -> Any:
     return np.split(grad, grad.size) if grad is not None and grad.ndim == 1 else self.right.split(grad)
 

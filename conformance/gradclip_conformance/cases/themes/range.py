@@ -16,6 +16,7 @@ __all__ = [
     "SMALL_PRODUCT",
     "SMALL_QUOTIENT",
     "TINY",
+    "UNLIKE_SIZES",
     "list_largest",
     "make_cases",
 ]
@@ -66,6 +67,12 @@ FAR_APART = {
     "bfloat16": (2.0**-100, 2.0**100),
     "float32": (2.0**-100, 2.0**100),
     "float64": (2.0**-900, 2.0**900),
+}
+#: A large size and a small one. The squares of both are in the range, and that of their quotient is not.
+UNLIKE_SIZES = {
+    "bfloat16": (2.0**40, 2.0**-50),
+    "float32": (2.0**40, 2.0**-50),
+    "float64": (2.0**450, 2.0**-450),
 }
 #: A threshold and a size of gradients. Their quotient is 1.6 times the smallest subnormal number, and rounds to twice
 #: that number.

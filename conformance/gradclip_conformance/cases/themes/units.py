@@ -29,7 +29,7 @@ from ..build import (
     round_to_tensor,
 )
 from ..model import Case, expect
-from .range import HUGE, LEAVES_RANGE, TINY, list_largest
+from .range import HUGE, LEAVES_RANGE, TINY, UNLIKE_SIZES, list_largest
 
 __all__ = ["make_cases"]
 
@@ -122,6 +122,8 @@ def _ask_units(make: Maker) -> Iterator[Case]:
     single = [_make_unit(make, [value], norm) for value, norm in ((6.0, 2.0), (-0.5, 8.0), (3.0, 1.0))]
     filters = [_make_unit(make, [2.0, -4.0, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0], norm, (2, 2, 2)) for norm in (2.0, 16.0)]
     kernels = [_make_unit(make, [3.0, -4.0], norm, (2, 1, 1)) for norm in (1.0, 5.0, 20.0)]
+    # The matrix has one output, so its only unit has all elements, and each of its columns one.
+    only = replace(_make_unit(make, [3.0, -4.0], 4.0), height=1)
     single_kernels = [
         _make_unit(make, [value], norm, (1, 1, 1)) for value, norm in ((6.0, 2.0), (-0.5, 8.0), (3.0, 1.0))
     ]
@@ -133,6 +135,7 @@ def _ask_units(make: Maker) -> Iterator[Case]:
         ("as-many-as-elements", square, 0.25),
         ("one-input", single, 0.5),
         ("one-output", above, 0.25),
+        ("matrix-of-one-unit", only, 0.5),
         ("filters", filters, 0.5),
         ("one-by-one-kernels", kernels, 0.5),
         ("one-by-one-kernels-of-one-input", single_kernels, 0.5),
@@ -140,6 +143,11 @@ def _ask_units(make: Maker) -> Iterator[Case]:
         ("matrix-and-vector", number_groups([above, little], [_make_unit(make, [6.0, 8.0], 5.0)]), 0.5),
     )
     yield make.case("each-unit-alone", "all-below", [above, below], 2.0, keep_all)
+    if make.dtype in UNLIKE_SIZES:
+        # Beside the first unit, the second one is so small that the square of their quotient is zero.
+        big, small = UNLIKE_SIZES[make.dtype]
+        unlike = [_make_unit(make, [3 * size, -4 * size], norm) for size, norm in ((big, big), (small, 1.0))]
+        yield make.case("each-unit-alone", "far-apart", unlike, small)
     if make.dtype == "float32":
         yield from _ask_many(make)
     yield from make.table(

@@ -442,12 +442,14 @@ def answer_in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
 
 
 def make_earlier_calls(call: Call) -> list[Call]:
-    """Return the calls to make first on the same tensors: one with other elements, one with other options."""
+    """Return the calls to make first on the same tensors: with other elements and options, and with one of them."""
     options = dict(call.options)
     options.pop("reused")
     same = replace(call, options=options)
-    # A function that keeps flags or options by object has those of the first call.
-    return [_change_options(same), _change_elements(same)]
+    # A function that keeps something by object has that of the first call. One that keeps results by the elements, or
+    # by the options, has those of a call that differs in the other.
+    other = _change_elements(same)
+    return [_change_options(other), _change_options(same), other]
 
 
 def make_following_call(call: Call) -> Call:

@@ -9,7 +9,7 @@ import numpy as np
 
 from .contract import Array, Reply, name_type, read_text
 from .limits import AXES, GRADIENTS, check_limit
-from .surroundings import find_shared
+from .surroundings import find_shared, share_memory
 
 __all__ = ["pack", "read_result", "returned_no_list"]
 
@@ -132,7 +132,10 @@ def _refuse_large_list(value: Any, allowed: int) -> None:
 
 
 def _mark_passed(clipped: Sequence[Any], arrays: Sequence[Any]) -> tuple[bool, ...] | None:
-    """Return which results are the same objects as were passed, or None if the counts differ."""
+    """Return which results are the arrays that were passed, or views of them, or None if the counts differ."""
     if len(clipped) != len(arrays):
         return None
-    return tuple(result is array for result, array in zip(clipped, arrays))
+    return tuple(
+        result is array or (isinstance(result, np.ndarray) and share_memory(result, array))
+        for result, array in zip(clipped, arrays)
+    )

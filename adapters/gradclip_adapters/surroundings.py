@@ -33,7 +33,7 @@ MT19937_BYTES = 625 * 4
 #: takes longer than most calls.
 _last_random: list[tuple[bytes | None, Any]] = [(None, None)]
 
-__all__ = ["answer_in_watched_surroundings", "find_shared", "watch_memory"]
+__all__ = ["answer_in_watched_surroundings", "find_shared", "share_memory", "watch_memory"]
 
 
 def answer_in_watched_surroundings(adapter: Adapter, call: Call) -> Any:
@@ -137,7 +137,11 @@ _PUT_BACK: Mapping[str, Callable[[Any], Any]] = {
 
 
 def watch_memory(arrays: Sequence[Any]) -> Callable[[], tuple[str, ...]]:
-    """Return a function that names the memory that has changed by then: of a read-only array, or beside an array."""
+    """Return a function that names the memory that has changed by then: of a read-only array, or beside an array.
+
+    A read-only array that can be written by then has changed, too.
+    """
+    locked = [one for one in arrays if one is not None and not one.flags.writeable]
     views = [one for one in arrays if one is not None and (isinstance(one.base, np.ndarray) or not one.flags.writeable)]
     # Grouped at once: a long list has as many buffers as arrays.
     buffers: dict[int, tuple[np.ndarray[Any, Any], list[Any]]] = {}
@@ -158,6 +162,8 @@ def watch_memory(arrays: Sequence[Any]) -> Callable[[], tuple[str, ...]]:
             before.append((what, buffer, mask, buffer.reshape(-1).view(np.uint8)[mask]))
 
     def look() -> tuple[str, ...]:
+        if any(one.flags.writeable for one in locked):
+            return (READ_ONLY,)
         for what, buffer, mask, old in before:
             if not np.array_equal(buffer.reshape(-1).view(np.uint8)[mask], old):
                 return (what,)
@@ -186,7 +192,7 @@ def find_shared(results: Sequence[Any], passed: Sequence[np.ndarray[Any, Any] | 
     ]
     for one, other in _find_overlaps(arrays):
         (is_result, i, _), (is_other_result, j, _) = one, other
-        if i == j or not (is_result or is_other_result) or _share(passed[i], passed[j]):
+        if i == j or not (is_result or is_other_result) or share_memory(passed[i], passed[j]):
             continue
         names = ["{} {}".format("result" if new else "gradient", place) for new, place, _ in (one, other)]
         yield "returned {} in the memory of {}".format(*sorted(names, reverse=True))
@@ -194,7 +200,7 @@ def find_shared(results: Sequence[Any], passed: Sequence[np.ndarray[Any, Any] | 
     for i, (new, old) in enumerate(zip(results, passed)):
         if old is None or not isinstance(new, np.ndarray):
             continue
-        if new.size and old.flags.writeable and not new.flags.writeable:
+        if new.size and not new.flags.writeable and (old.flags.writeable or not share_memory(new, old)):
             yield f"returned an array that cannot be written as result {i}"
             break
 
@@ -210,7 +216,7 @@ def _find_overlaps(arrays: list[Placed]) -> Iterator[tuple[Placed, Placed]]:
     for low, high, place in bounds:
         open_until = [(end, earlier) for end, earlier in open_until if end > low]
         for _, earlier in open_until:
-            if _share(arrays[earlier][2], arrays[place][2]):
+            if share_memory(arrays[earlier][2], arrays[place][2]):
                 yield arrays[earlier], arrays[place]
         open_until.append((high, place))
 
@@ -223,7 +229,8 @@ def _find_bounds(array: np.ndarray[Any, Any]) -> tuple[int, int]:
     return low, high + array.itemsize
 
 
-def _share(one: np.ndarray[Any, Any] | None, other: np.ndarray[Any, Any] | None) -> bool:
+def share_memory(one: np.ndarray[Any, Any] | None, other: np.ndarray[Any, Any] | None) -> bool:
+    """Return whether two arrays share memory. None shares none, and neither do arrays that are too hard to compare."""
     if one is None or other is None:
         return False
     try:

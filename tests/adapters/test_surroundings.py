@@ -72,7 +72,12 @@ def test_changes_to_a_read_only_gradient_are_found() -> None:
         grads[0] *= clip_norm / 8
         return list(grads)
 
+    def unlock(grads: list[Any], *, clip_norm: float) -> list[Any]:
+        grads[0].flags.writeable = True
+        return [grads[0] * clip_norm]
+
     assert _ask(clip, "read-only") == (READ_ONLY,)
+    assert _ask(unlock, "read-only") == (READ_ONLY,)
     assert _ask(lambda grads, clip_norm: [grads[0] * clip_norm], "read-only") == ()
 
 
@@ -112,6 +117,10 @@ def test_results_that_share_memory_are_found() -> None:
     ]
     # If two gradients share memory, their results may share it, too.
     assert list(find_shared([even, even], [even, even])) == []
+    # A new result can be written, even if its gradient cannot. The gradient itself may be the result.
+    locked, new = np.broadcast_to(other[:1], 4), np.broadcast_to(np.ones(1), 4)
+    assert list(find_shared([locked], [locked])) == []
+    assert list(find_shared([new], [locked])) == ["returned an array that cannot be written as result 0"]
     # A missing gradient shares memory with nothing.
     assert list(find_shared([even, buffer[:4]], [None, None])) == ["returned result 1 in the memory of result 0"]
 

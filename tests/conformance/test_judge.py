@@ -410,6 +410,34 @@ class TestEffects:
         assert find_status(written, self.make_reply(after, before)) == "fail"
         assert find_status(written, self.make_reply(after, None)) == "unsupported"
 
+    @pytest.mark.parametrize(
+        ("features", "same", "changes", "status"),
+        [
+            ((), False, True, "fail"),
+            ((), True, True, "pass"),
+            ((), None, True, "pass"),
+            ((), False, False, "pass"),
+            (("in_place",), False, True, "pass"),
+            (("functional",), True, True, "fail"),
+        ],
+    )
+    def test_gradient_changes_only_if_it_is_the_result(
+        self, features: Sequence[str], same: bool | None, changes: bool, status: str
+    ) -> None:
+        case, results = build_case(expect("values"), TRIANGLE, clip_norm=2.5), make_array([1.5, 2.0])
+        inputs = results if changes else make_array(TRIANGLE)
+        reply = Reply((results,), inputs=(inputs,), same_object=None if same is None else (same,))
+        verdict = judge_answers(case, Replied(reply), subject=make_subject(case.operation, *features))
+
+        assert verdict.status == status
+        assert status == "pass" or verdict.breaks == "global-norm.inputs-not-mutated"
+
+    def test_sum_over_examples_is_no_gradient(self) -> None:
+        case = build_case(expect("values"), TRIANGLE, rule="per-example.scaled-above", clip_norm=2.5)
+        reply = Reply((make_array([1.5, 2.0]),), inputs=(make_array([1.5, 2.0]),))
+
+        assert judge_answers(case, Replied(reply)).breaks == "per-example.inputs-not-mutated"
+
     def test_repeated_call_must_give_the_same_bits(self) -> None:
         asked = build_case(expect("repeatable"), TRIANGLE, clip_norm=2.5)
 

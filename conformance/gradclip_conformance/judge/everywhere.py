@@ -117,13 +117,29 @@ def _list_effect_rules(context: Context, expectation: Expectation, reply: Reply)
     if reply.inputs is not None and case.expectation.name not in ("inputs-kept", "inputs-written"):
         if "functional" in context.subject.features:
             yield "inputs-not-mutated", PARTS["inputs-not-mutated"]
-        elif "in_place" in context.subject.features and _are_inputs_different(reply):
-            by = case.expectation if expectation.is_about_all else None
-            yield "in-place-written", expect("inputs-written", by=by)
+        elif "in_place" in context.subject.features:
+            if _are_inputs_different(reply):
+                by = case.expectation if expectation.is_about_all else None
+                yield "in-place-written", expect("inputs-written", by=by)
+        elif _has_changed_beside_result(case, reply):
+            yield "inputs-not-mutated", PARTS["inputs-not-mutated"]
     if reply.shared:
         yield "results-independent", expect("no-shared-memory")
     if reply.disturbed:
         yield "surroundings-kept", expect("surroundings-kept")
+
+
+def _has_changed_beside_result(case: Case, reply: Reply) -> bool:
+    """Return whether a passed gradient has changed whose result is another array. A sum is no example's gradient."""
+    inputs, same = reply.inputs or (), reply.same_object
+    if OPERATIONS[case.operation].sums_examples:
+        same = (False,) * len(inputs)
+    if same is None or not len(case.gradients) == len(inputs) == len(same):
+        return False
+    return any(
+        not is_same and given.array is not None and given.array != now
+        for given, now, is_same in zip(case.gradients, inputs, same, strict=True)
+    )
 
 
 def _are_inputs_different(reply: Reply) -> bool:

@@ -152,6 +152,10 @@ def _ask_range(make: Maker) -> Iterator[Case]:
             large, little = unlike[make.dtype]
             gradient = make.tensor([large, little, -little, 0.0])
             yield make.case("intermediate-range", name, gradient, _divide(make, large / 2))
+    if make.dtype == "float16":
+        # The norm is subnormal, and its reciprocal is beyond the range.
+        unit = 2.0**-19
+        yield make.case("intermediate-range", "reciprocal", _make_triangle(make, unit), _divide(make, 2.5 * unit))
     for name, (small, large) in (("far-apart", FAR_APART[make.dtype]), ("hardly-apart", HARDLY_APART[make.dtype])):
         distant = _make_triangle(make, large)
         yield make.case("coefficient-underflow", name, distant, _divide(make, small), LEAVES_RANGE)

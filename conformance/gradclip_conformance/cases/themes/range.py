@@ -70,9 +70,9 @@ FAR_APART = {
 }
 #: A large size and a small one. The squares of both are in the range, and that of their quotient is not.
 UNLIKE_SIZES = {
-    "bfloat16": (2.0**40, 2.0**-50),
-    "float32": (2.0**40, 2.0**-50),
-    "float64": (2.0**450, 2.0**-450),
+    "bfloat16": (2.0**60, 2.0**-24),
+    "float32": (2.0**60, 2.0**-24),
+    "float64": (2.0**500, 2.0**-60),
 }
 #: A threshold and a size of gradients. Their quotient is 1.6 times the smallest subnormal number, and rounds to twice
 #: that number.

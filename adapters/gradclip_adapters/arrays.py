@@ -442,12 +442,15 @@ def answer_in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
 
 
 def make_earlier_calls(call: Call) -> list[Call]:
-    """Return the calls to make first on the same tensors: with other elements and options, and with one of them."""
+    """Return three calls to make first on the same tensors.
+
+    They have other elements and other options, other options only, and other elements only.
+    """
     options = dict(call.options)
     options.pop("reused")
     same = replace(call, options=options)
-    # A function that keeps something by object has that of the first call. One that keeps results by the elements, or
-    # by the options, has those of a call that differs in the other.
+    # A function that keeps something by object has that of the first call. One that keeps results by their elements
+    # alone, or by their options alone, finds those of the second or the third call.
     other = _change_elements(same)
     return [_change_options(other), _change_options(same), other]
 

@@ -190,7 +190,7 @@ class Gradient:
     #: For a row-sparse gradient: each row of `array` is added to this row of the dense gradient.
     rows: tuple[int, ...] | None = None
     #: For a row-sparse gradient: the dense gradient has this many rows. In a case of a unitwise clip, 1 says that the
-    #: gradient is the only row of a matrix, and not a vector.
+    #: gradient is the only row of a matrix, and not a vector. An adapter gets the matrix, without this number.
     height: int | None = None
     #: The parameter group. An optimizer, or a program with several clips, may have several groups.
     group: int = 0

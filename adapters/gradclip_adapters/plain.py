@@ -96,8 +96,8 @@ class PlainFunction(Adapter):
     dtypes
         The dtypes of the gradients that it gets; bfloat16 needs the package ml_dtypes.
     in_place
-        True: the function must write its results into the arrays that it gets. False: it must not change them. None:
-        neither is checked.
+        True: the function must write its results into the arrays that it gets. False: it must not change them. None: it
+        may change an array only if this is itself the result.
     name
         The subject's name; `module:function` by default.
     more

@@ -24,8 +24,8 @@ def read_result(
     try:
         clipped, norm = _split(result, passed)
         (packed_norm,) = pack([_convert_for_wire(norm, allowed)], allowed)
-        same = _mark_passed(clipped, arrays)
-        return Reply(pack(clipped, allowed), packed_norm, same_object=same, shared=tuple(find_shared(clipped, arrays)))
+        gradients, same = pack(clipped, allowed), _mark_passed(clipped, arrays)
+        return Reply(gradients, packed_norm, same_object=same, shared=tuple(find_shared(clipped, arrays)))
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - the value may be of any class, whose methods may raise anything
@@ -135,7 +135,10 @@ def _mark_passed(clipped: Sequence[Any], arrays: Sequence[Any]) -> tuple[bool, .
     """Return which results are the arrays that were passed, or views of them, or None if the counts differ."""
     if len(clipped) != len(arrays):
         return None
-    return tuple(
-        result is array or (isinstance(result, np.ndarray) and share_memory(result, array))
-        for result, array in zip(clipped, arrays)
-    )
+    return tuple(result is array or _is_view(result, array) for result, array in zip(clipped, arrays))
+
+
+def _is_view(result: Any, array: np.ndarray[Any, Any] | None) -> bool:
+    """Return whether a result, which may be of another library, holds its elements in the memory of an array."""
+    # NumPy copies a list, so the copy shares no memory.
+    return array is not None and not isinstance(result, (list, tuple)) and share_memory(np.asarray(result), array)

@@ -133,6 +133,7 @@ def resolve(  # noqa: PLR0913 - each is an option of its own
         For a plain function: the dtypes of the gradients that it gets.
     in_place
         For a plain function: whether it writes its results into the arrays that it gets; None if that is unknown.
+        Then an array may change only if it is itself the result.
     name
         For a plain function: the name that is shown.
     device

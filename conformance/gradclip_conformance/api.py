@@ -91,7 +91,7 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
         The dtypes of the gradients; float16, float32 and float64 by default.
     in_place : bool, optional
         True: the results must be written into the arrays that are passed. False: these arrays must stay as they are.
-        None: the effect on them is recorded and not judged.
+        None: an array may change only if it is itself the result.
     rule : str, optional
         A pattern of rules or cases to check, such as `"*.excluded-*"`; `*` stands for any text.
     memory : int or str, optional

@@ -304,6 +304,22 @@ class TestAnswer:
         np.testing.assert_array_equal(read_array(reply.inputs[0]), THREE_FOUR)
         np.testing.assert_array_equal(read_array(reply.gradients[0]), THREE_FOUR / 2)
 
+    @pytest.mark.parametrize(
+        ("get_result", "is_same"),
+        [
+            (lambda grad: grad, True),
+            (lambda grad: grad[...], True),
+            (memoryview, True),
+            (lambda grad: grad.copy(), False),
+            (lambda grad: grad.tolist(), False),
+        ],
+        ids=["itself", "view", "memoryview", "copy", "list"],
+    )
+    def test_view_of_a_gradient_is_the_same_object(self, get_result: Any, is_same: bool) -> None:
+        adapter = PlainFunction(lambda grads, clip_norm: [get_result(grads[0])], "clip_by_norm")
+
+        assert adapter.call(make_call(THREE_FOUR, clip_norm=1.0)).same_object == (is_same,)
+
     @pytest.mark.parametrize("norm", [5, 5.0, np.float32(5), np.array(5.0)])
     def test_pair_of_list_and_norm_is_read(self, norm: Any) -> None:
         adapter = PlainFunction(lambda grads, clip_norm: (grads, norm), "clip_by_global_norm")

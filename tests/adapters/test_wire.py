@@ -102,9 +102,10 @@ def test_reply_reads_back(gradients: list[Array | None], norm: Array | None, see
     assert wire.decode_reply(message) == reply
 
 
-def test_sparse_gradient_reads_back() -> None:
-    rows = Gradient("g", Array.of(np.ones((2, 3), np.float32)), rows=(4, 0), height=5)
-    call = Call("fake", (rows,), {})
+@pytest.mark.parametrize(("rows", "height"), [((4, 0), 5), (None, 1)])
+def test_numbers_of_rows_read_back(rows: tuple[int, ...] | None, height: int) -> None:
+    gradient = Gradient("g", Array.of(np.ones((2, 3), np.float32)), rows=rows, height=height)
+    call = Call("fake", (gradient,), {})
 
     message = send_through_json(wire.encode_call(call, 1))
 

@@ -198,6 +198,23 @@ def test_undeclared_effects_on_the_inputs_are_not_errors() -> None:
     assert {cell.status for cell in cells} == {"unsupported"}
 
 
+def test_undeclared_function_that_spoils_its_inputs_fails() -> None:
+    def clip(grads: Arrays, *, clip_norm: float) -> Arrays:
+        wide = [np.asarray(grad, np.float64) for grad in grads]  # no copy in float64
+        for one in wide:
+            np.multiply(one, min(1.0, clip_norm / np.linalg.norm(one)), out=one)
+        return [one.astype(grad.dtype) for one, grad in zip(wide, grads, strict=True)]
+
+    results = check_clipper(clip, op="clip_by_norm", rule="norm.scaled-above/three-four-five/*", isolated=False)
+
+    assert {cell["dtype"]: cell["status"] for cell in results} == {
+        "float16": "pass",
+        "float32": "pass",
+        "float64": "fail",
+    }
+    assert [finding["cause"] for finding in results.findings] == ["inputs-changed"]
+
+
 def test_missing_parameter_of_a_plain_function_needs_no_probe() -> None:
     calls = []
 

@@ -432,6 +432,17 @@ class TestEffects:
         assert verdict.status == status
         assert status == "pass" or verdict.breaks == "global-norm.inputs-not-mutated"
 
+    @pytest.mark.parametrize(("is_repeated", "detail"), [(False, "The call changed gradient 1,"), (True, "")])
+    def test_changed_gradient_that_is_no_result_is_named(self, is_repeated: bool, detail: str) -> None:
+        case = build_case(expect("values"), TRIANGLE, TRIANGLE, rule="norm.scaled-above", clip_norm=2.5)
+        gradients = (case.gradients[0], replace(case.gradients[1], same_as=0 if is_repeated else None))
+        half = make_array([1.5, 2.0])
+        reply = Reply((half, half), inputs=(half, half), same_object=(True, False))
+
+        said = judge_answers(replace(case, gradients=gradients), Replied(reply)).detail
+        assert detail in said
+        assert bool(said) is not is_repeated
+
     def test_sum_over_examples_is_no_gradient(self) -> None:
         case = build_case(expect("values"), TRIANGLE, rule="per-example.scaled-above", clip_norm=2.5)
         reply = Reply((make_array([1.5, 2.0]),), inputs=(make_array([1.5, 2.0]),))

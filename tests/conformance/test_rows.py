@@ -19,6 +19,7 @@ from gradclip_adapters.contract import FEATURES, Array, Call, EntryPoint, Gradie
 from gradclip_adapters.operations import PREFIXES
 from gradclip_adapters.recipes import KINDS, WITH_WEIGHT, Recipe, decode_recipe, encode_recipe, expand
 from gradclip_adapters.wire import decode_call, decode_reply, encode_call, encode_reply
+from gradclip_conformance.cases.stacking import stack_units
 from gradclip_conformance.oracle import distances
 from gradclip_conformance.oracle.arrays import decode
 from gradclip_conformance.oracle.distances import measure, measure_distances, measure_products
@@ -227,6 +228,20 @@ def test_rows_with_excluded_tensors_have_excluded_and_included_long_tensors() ->
             if gradient.array is not None:
                 sides[gradient.need_clip].append(math.prod(gradient.array.shape))
         assert all(max(sizes) >= 513 for sizes in sides.values() if sizes), row.id
+
+
+def test_matrices_of_one_row_are_no_vectors() -> None:
+    rows = [RowCase("unitwise", draw_levels("unitwise", number)) for number in range(100)]
+    shapes = [
+        gradient.array.shape
+        for row in rows
+        if row.levels["shape"] == "one-row" and "various" not in row.levels.values()
+        for gradient in stack_units(row.gradients, last=False)
+        if gradient.array is not None
+    ]
+
+    assert shapes
+    assert {(len(shape), shape[0]) for shape in shapes} == {(2, 1)}
 
 
 def test_rows_of_several_subjects_stand_side_by_side() -> None:

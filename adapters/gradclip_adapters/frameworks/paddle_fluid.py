@@ -53,7 +53,7 @@ def _enter_guards(*guards: Any) -> Iterator[None]:
     """Enter fluid's guards, and leave them normally even after an exception.
 
     The guards are generators without `finally`. An exception that passes through one would leave fluid in dygraph mode,
-    in the wrong program, or on a device of its own choice, for good. Each later program that feeds numbers would then
+    in the wrong program, or on the device of the guard, for good. Each later program that feeds numbers would then
     warn that the operator feed does not support the choice of a device.
     """
     for guard in guards:

@@ -18,7 +18,7 @@ from ..cases.model import Case, Expect, expect
 from ..oracle.predict import predict
 from ..oracle.question import get_clipping_threshold
 from .arrays import has_same_bits
-from .expectation import Expectation, resolve
+from .expectation import Expectation, list_changed, resolve
 from .model import Context
 
 __all__ = ["list_also_expected", "make_case_of_broken_rule"]
@@ -121,25 +121,26 @@ def _list_effect_rules(context: Context, expectation: Expectation, reply: Reply)
             if _are_inputs_different(reply):
                 by = case.expectation if expectation.is_about_all else None
                 yield "in-place-written", expect("inputs-written", by=by)
-        elif _has_changed_beside_result(case, reply):
-            yield "inputs-not-mutated", PARTS["inputs-not-mutated"]
+        elif spoiled := _list_changed_beside_results(case, reply):
+            yield "inputs-not-mutated", expect("inputs-kept", indices=spoiled)
     if reply.shared:
         yield "results-independent", expect("no-shared-memory")
     if reply.disturbed:
         yield "surroundings-kept", expect("surroundings-kept")
 
 
-def _has_changed_beside_result(case: Case, reply: Reply) -> bool:
-    """Return whether a passed gradient has changed whose result is another array. A sum is no example's gradient."""
+def _list_changed_beside_results(case: Case, reply: Reply) -> tuple[int, ...]:
+    """Return the indices of the passed gradients that have changed, and are not results themselves."""
     inputs, same = reply.inputs or (), reply.same_object
     if OPERATIONS[case.operation].sums_examples:
+        # The sum over the examples is another array than their gradients.
         same = (False,) * len(inputs)
     if same is None or not len(case.gradients) == len(inputs) == len(same):
-        return False
-    return any(
-        not is_same and given.array is not None and given.array != now
-        for given, now, is_same in zip(case.gradients, inputs, same, strict=True)
-    )
+        return ()
+    # One of the places of a gradient that is passed twice may have a copy as its result.
+    firsts = [i if gradient.same_as is None else gradient.same_as for i, gradient in enumerate(case.gradients)]
+    results = {first for first, is_result in zip(firsts, same, strict=True) if is_result}
+    return tuple(i for i in list_changed(case, inputs) if firsts[i] not in results)
 
 
 def _are_inputs_different(reply: Reply) -> bool:

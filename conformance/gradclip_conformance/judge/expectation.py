@@ -8,7 +8,7 @@ a case expects (see `find_broken_form`).
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
@@ -33,6 +33,7 @@ __all__ = [
     "find_broken_form",
     "find_first_changed",
     "has_option_for_errors",
+    "list_changed",
     "may_raise",
     "resolve",
     "take_rows",
@@ -228,14 +229,16 @@ def _is_dense(gradient: Gradient, result: Array) -> bool:
 
 def find_first_changed(case: Case, after: Sequence[Array | None] | None) -> int | None:
     """Return the index of the first passed gradient that has changed, or None if none has, or if `after` is None."""
-    if after is None:
-        return None
+    return None if after is None else next(list_changed(case, after), None)
+
+
+def list_changed(case: Case, after: Sequence[Array | None]) -> Iterator[int]:
+    """Yield the indices of the passed gradients that have changed."""
     for i, gradient in enumerate(case.gradients):
         # A gradient that is now None has changed, too.
         now = after[i] if i < len(after) else None
         if gradient.array is not None and gradient.array != now:
-            return i
-    return None
+            yield i
 
 
 def take_rows(case: Case, reply: Reply) -> Reply:

@@ -79,7 +79,10 @@ MANY_GRADIENTS = 100
 
 
 class TimeLimits:
-    """The shapes for which a host has compiled each subject. A new host process has compiled nothing."""
+    """The time limits of calls. They are longer where a call compiles, or has many gradients.
+
+    A new host process has compiled nothing.
+    """
 
     def __init__(self, subjects: Iterable[EntryPoint] = ()) -> None:
         self._always = {subject.name for subject in subjects if "compiled" in subject.features}

@@ -68,12 +68,9 @@ FAR_APART = {
     "float32": (2.0**-100, 2.0**100),
     "float64": (2.0**-900, 2.0**900),
 }
-#: A large size and a small one. The squares of both are in the range, and that of their quotient is not.
-UNLIKE_SIZES = {
-    "bfloat16": (2.0**60, 2.0**-24),
-    "float32": (2.0**60, 2.0**-24),
-    "float64": (2.0**500, 2.0**-60),
-}
+#: A large size and a small one. The squares of both are in the range, and that of their quotient is not. The small size
+#: is above 1e-6, which some functions take for the least norm. In float64, no two sizes are so far apart.
+UNLIKE_SIZES = {"bfloat16": (2.0**61, 2.0**-15), "float32": (2.0**61, 2.0**-15)}
 #: A threshold and a size of gradients. Their quotient is 1.6 times the smallest subnormal number, and rounds to twice
 #: that number.
 HARDLY_APART = {

@@ -14,7 +14,7 @@ from ...cases.model import Case
 from ...cases.readable import show_array
 from ...oracle.predict import predict
 from ...oracle.question import get_clipping_threshold
-from ..expectation import Expectation, Part, find_first_changed, may_raise
+from ..expectation import Expectation, Part, find_first_changed, list_changed, may_raise
 from ..fingerprint import describe_results, describe_what_happened, show_answer
 from ..model import NOT_READ_BACK, Answer, Context, Raised, Script, Verdict, join_lines
 from ..script_lines import assert_equal, list_inputs
@@ -109,6 +109,8 @@ class InputsKept(Expectation):
 
     name: ClassVar[str] = "inputs-kept"
     rule: ClassVar[str] = "inputs-not-mutated"
+    #: The gradients that must stay; all if there are none here. The others are results themselves.
+    indices: tuple[int, ...] = ()
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:
         """Let an error pass if the dtype cannot hold the norm, and the call changed nothing."""
@@ -121,7 +123,8 @@ class InputsKept(Expectation):
         case, after = context.case, replies[0].inputs
         if after is None:
             return NOT_READ_BACK
-        changed = find_first_changed(case, after)
+        judged = self.indices or range(len(case.gradients))
+        changed = next((i for i in list_changed(case, after) if i in judged), None)
         if changed is None:
             return Verdict(Status.PASS)
         expected = show_array(case.gradients[changed].array)
@@ -135,7 +138,8 @@ class InputsKept(Expectation):
 
     def write_script(self, script: Script) -> str:
         """Return lines that compare the gradients before and after the call."""
-        call, kept = script.call, assert_equal(list_inputs(script.case, range(len(script.case.gradients))))
+        judged = self.indices or range(len(script.case.gradients))
+        call, kept = script.call, assert_equal(list_inputs(script.case, judged))
         if script.refused_rightly:
             clip = MAY_BE_REFUSED.format(clip=indent(call.clip, "    "))
             return join_lines(call.gradients, clip, call.inputs, kept)

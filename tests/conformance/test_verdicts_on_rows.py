@@ -129,19 +129,26 @@ def test_poor_norm_is_of_poor_quality() -> None:
     assert list_broken(judge_rows(returns_a_rough_norm, levels)) == {("quality", None)}
 
 
-def test_changed_input_is_named_only_if_the_function_must_not_change_it() -> None:
-    levels = {**ABOVE, "layout": {"contiguous", "fortran", "strided", "reversed"}}
-
-    judged = list_broken(judge_rows(changes_what_was_passed, levels, in_place=False))
-    assert judged == {("fail", "global-norm.inputs-not-mutated")}
-    assert list_broken(judge_rows(changes_what_was_passed, levels)) == {("pass", None)}
-
-
 def writes_results(grads: Any, *, clip_norm: float) -> Any:
     clipped, _ = clip(grads, clip_norm)
     for gradient, result in zip(grads, clipped, strict=True):
         gradient[...] = result
     return clipped
+
+
+def returns_what_it_wrote(grads: Any, *, clip_norm: float) -> Any:
+    writes_results(grads, clip_norm=clip_norm)
+    return grads
+
+
+def test_changed_input_is_named_unless_it_is_the_result() -> None:
+    levels = {**ABOVE, "layout": {"contiguous", "fortran", "strided", "reversed"}}
+    broken = {("fail", "global-norm.inputs-not-mutated")}
+
+    assert list_broken(judge_rows(changes_what_was_passed, levels, in_place=False)) == broken
+    assert list_broken(judge_rows(changes_what_was_passed, levels)) == broken
+    assert list_broken(judge_rows(returns_what_it_wrote, levels, in_place=False)) == broken
+    assert list_broken(judge_rows(returns_what_it_wrote, levels)) == {("pass", None)}
 
 
 def writes_and_halves(grads: Any, *, clip_norm: float) -> Any:

@@ -69,7 +69,7 @@ FAR_APART = {
     "float64": (2.0**-900, 2.0**900),
 }
 #: A large size and a small one. The squares of both are in the range, and that of their quotient is not. The small size
-#: is above 1e-6, which some functions take for the least norm. In float64, no two sizes are so far apart.
+#: is above 1e-6, which some functions take for the least norm. In float64, there are no such sizes.
 UNLIKE_SIZES = {"bfloat16": (2.0**61, 2.0**-15), "float32": (2.0**61, 2.0**-15)}
 #: A threshold and a size of gradients. Their quotient is 1.6 times the smallest subnormal number, and rounds to twice
 #: that number.

@@ -122,7 +122,7 @@ def _ask_units(make: Maker) -> Iterator[Case]:
     single = [_make_unit(make, [value], norm) for value, norm in ((6.0, 2.0), (-0.5, 8.0), (3.0, 1.0))]
     filters = [_make_unit(make, [2.0, -4.0, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0], norm, (2, 2, 2)) for norm in (2.0, 16.0)]
     kernels = [_make_unit(make, [3.0, -4.0], norm, (2, 1, 1)) for norm in (1.0, 5.0, 20.0)]
-    # The matrix has one output, so its only unit has all elements, and each of its columns one.
+    # The matrix has one output, so all its elements are one unit.
     only = replace(_make_unit(make, [3.0, -4.0], 4.0), height=1)
     single_kernels = [
         _make_unit(make, [value], norm, (1, 1, 1)) for value, norm in ((6.0, 2.0), (-0.5, 8.0), (3.0, 1.0))

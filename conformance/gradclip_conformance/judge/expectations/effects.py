@@ -109,7 +109,7 @@ class InputsKept(Expectation):
 
     name: ClassVar[str] = "inputs-kept"
     rule: ClassVar[str] = "inputs-not-mutated"
-    #: The gradients that must stay; all if there are none here. The others are results themselves.
+    #: The gradients that must stay as they are. If this is empty, all must.
     indices: tuple[int, ...] = ()
 
     def judge_answers(self, context: Context, answers: Sequence[Answer]) -> Verdict | None:

@@ -59,6 +59,7 @@ def list_injected(text: str) -> set[str]:
 @example((("my_module:clip", 3), [((0, "subjects", 0, "features"), "set", [])]), False).via("no features")
 @example((("torch", 1), [((1, "expected", "gradients"), "set", "")]), False).via("IndexError")
 @example((("torch", 6), [((1, "breaks"), "repeat", 5000)]), False).via("a rule of 60,000 characters in a refusal")
+@example((("torch", 16), [((1, "expected", "gradients", 0, "dtype"), "repeat", 5000)]), False).via("so long a dtype")
 @example(
     (
         ("torch", 1),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradclip_adapters.contract import DTYPES, Array, Gradient
+from gradclip_reports.limits import shorten
 
 from ..oracle.formats import encode, read_float64_values
 from .literals import NoScript
@@ -59,7 +60,7 @@ def read_shown_array(shown: Mapping[str, Any] | None) -> Array | None:
             raise ValueError(msg)
         return Array(shown["dtype"], shape, encode(values, shown["dtype"]))
     except (ValueError, KeyError, TypeError, OverflowError) as error:
-        msg = f"The record shows an array that cannot be read ({type(error).__name__}: {error})."
+        msg = f"The record shows an array that cannot be read ({type(error).__name__}: {shorten(str(error), 100)})."
         raise NoScript(msg) from error
 
 

@@ -74,8 +74,9 @@ class _Maker:
 
     def hash_places(self, places: Sequence[int] | None = None) -> np.ndarray[Any, Any]:
         """Return 64 bits that look random, for each element or for the elements at some places."""
-        chosen = self.list_places() if places is None else np.array(places, dtype=np.uint64)
-        bits = (chosen + np.uint64(self.recipe.seed + 1)) * GOLDEN
+        bits = self.list_places() if places is None else np.array(places, dtype=np.uint64)
+        bits += np.uint64(self.recipe.seed + 1)
+        bits *= GOLDEN
         bits ^= bits >> np.uint64(30)
         bits *= MIXED
         bits ^= bits >> np.uint64(27)
@@ -86,29 +87,39 @@ class _Maker:
         return np.uint64((self.bias + exponent) << self.digits)
 
     def set_exponents(self, digits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return numbers above zero with these digits, and with the exponents of the recipe."""
+        """Give these digits the exponents of the recipe. Return the numbers, above zero, in the same array."""
         recipe = self.recipe
-        found = digits & np.uint64(self.mask)
+        digits &= np.uint64(self.mask)
         if not recipe.every:
-            found += self.make_power(recipe.exponent)
-            return found
-        found += self.make_power(recipe.rest)
-        found[:: recipe.every] += np.uint64((recipe.exponent - recipe.rest) << self.digits)
-        return found
+            digits += self.make_power(recipe.exponent)
+            return digits
+        digits += self.make_power(recipe.rest)
+        digits[:: recipe.every] += np.uint64((recipe.exponent - recipe.rest) << self.digits)
+        return digits
 
     def make_unsigned(self, hashed: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """Return numbers above zero that use every digit, with two neighbouring exponents."""
         hashed = self.hash_places() if hashed is None else hashed
-        found = self.set_exponents((hashed >> np.uint64(9)) | ONE)
-        found += (hashed >> np.uint64(8) & ONE) << np.uint64(self.digits)
+        found = hashed >> np.uint64(9)
+        found |= ONE
+        found = self.set_exponents(found)
+        found += _move_bit(hashed, 8, self.digits)
         return found
 
     def make_numbers(self) -> np.ndarray[Any, Any]:
         """Return numbers of both signs that use every digit."""
         hashed = self.hash_places()
         found = self.make_unsigned(hashed)
-        found |= (hashed >> np.uint64(7) & ONE) << np.uint64(self.width - 1)
+        found |= _move_bit(hashed, 7, self.width - 1)
         return found
+
+
+def _move_bit(bits: np.ndarray[Any, Any], place: int, to: int) -> np.ndarray[Any, Any]:
+    """Return the bit at one place of each number, moved to another place."""
+    found = bits >> np.uint64(place)
+    found &= ONE
+    found <<= np.uint64(to)
+    return found
 
 
 def _make_constant(maker: _Maker) -> np.ndarray[Any, Any]:

@@ -218,7 +218,7 @@ def _return_freed_memory() -> None:
     By default, it keeps up to 32 MB of each length that was freed once, and a check takes a third more memory.
     """
     with contextlib.suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 20)
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 22)
 
 
 def _run(

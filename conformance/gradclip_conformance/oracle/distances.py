@@ -318,13 +318,16 @@ def measure(
     # With several dtypes, the common norm may have been rounded to the coarsest one.
     coarsest = find_narrowest(case) if OPERATIONS[case.operation].is_global else None
     found = [
-        _measure_one(case, prediction, i, got, coarsest or given.dtype, flushes_subnormals)
+        (_measure_one(case, prediction, i, got, coarsest or given.dtype, flushes_subnormals), i)
         for i in indices
         if (got := results[i]) is not None
         and (given := case.gradients[i].array) is not None
         and prediction.gradients[i] is not None
     ]
-    return max(found, key=lambda one: one.rank, default=Measured())
+    if not found:
+        return Measured()
+    worst, index = max(found, key=lambda pair: pair[0].rank)
+    return replace(worst, tensor=index)
 
 
 def _measure_one(
@@ -336,7 +339,7 @@ def _measure_one(
         assert gradient.array is not None
         prediction.measured[key] = _measure_new(prediction, index, got, gradient.array, coarsest, flushes_subnormals)
     known: Measured = prediction.measured[key]
-    return known if known.tensor == index else replace(known, tensor=index)
+    return known
 
 
 def _measure_new(

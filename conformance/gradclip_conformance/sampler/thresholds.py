@@ -165,12 +165,18 @@ def find_narrowest(gradients: Sequence[Gradient]) -> str:
 
 def estimate_norm(arrays: Sequence[Array], order: float) -> float:
     """Return the approximate norm of the finite elements."""
-    values = np.abs(np.concatenate([np.zeros(1), read_all(arrays)]))
-    values = values[np.isfinite(values)]
+    # A long array is changed in place, because the system must clear the memory of each new one.
+    values = np.concatenate([np.zeros(1), read_all(arrays)])
+    np.abs(values, out=values)
     scale = float(values.max())
+    if not math.isfinite(scale):
+        values = values[np.isfinite(values)]
+        scale = float(values.max())
     if scale == 0 or order == math.inf:
         return scale
-    return float(scale * ((values / scale) ** order).sum() ** (1 / order))
+    values /= scale
+    values **= order
+    return float(scale * values.sum() ** (1 / order))
 
 
 def _find_neighbour(value: float, relation: str, dtype: str) -> float:

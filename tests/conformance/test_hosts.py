@@ -26,6 +26,7 @@ from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import PlannedCell, Selection, plan_cells
 from gradclip_conformance.run.probing import TimeLimits
 from gradclip_conformance.run.runner import RunRequest, run_adapter
+from gradclip_conformance.sampler.rows import find_row
 from gradclip_reports.records import Cell, Run
 
 HOSTS = Path(__file__).with_name("hosts")
@@ -417,18 +418,29 @@ def test_second_call_that_needs_the_answer_waits_for_the_other_cells() -> None:
     assert [(cell.subject, cell.case) for cell in cells] == [one.pair for one in planned]
 
 
-def test_slow_cells_are_planned_at_even_distances_and_others_case_by_case() -> None:
+def test_slow_cases_are_planned_at_even_distances_and_each_case_at_once() -> None:
     subjects = [one for one in InProcess(resolve("numpy")).description.subjects if one.operation == "clip_by_norm"]
     planned = plan_cells(subjects, list_all_cases(), Selection())
 
-    slow = [place for place, cell in enumerate(planned) if {"threads", "compiles"} & cell.case.needs]
+    assert len(subjects) == 2
+    assert [cell.case.id for cell in planned[::2]] == [cell.case.id for cell in planned[1::2]]
+    slow = [place for place, cell in enumerate(planned[::2]) if {"threads", "compiles"} & cell.case.needs]
     assert len(slow) > 20
     distances = [after - before for before, after in itertools.pairwise(slow)]
     assert max(distances) - min(distances) <= 1
-    assert {slow[0], len(planned) - slow[-1]} <= set(range(min(distances)))
-    others = [cell.case.id for place, cell in enumerate(planned) if place not in slow]
-    assert len(subjects) == 2
-    assert others[::2] == others[1::2]
+    assert {slow[0], len(planned) // 2 - slow[-1]} <= set(range(min(distances)))
+
+
+def test_rows_are_asked_at_even_distances_among_written_cases() -> None:
+    selection = Selection(("clip_by_value",), dtypes=("float16",))
+
+    cells = run_adapter(RunRequest("numpy", lambda: InProcess(resolve("numpy")), selection, rows=60)).cells
+
+    rows = [place for place, (case, _) in enumerate(itertools.groupby(cell.case for cell in cells)) if find_row(case)]
+    distances = [after - before for before, after in itertools.pairwise(rows)]
+    assert len(rows) > 5
+    assert 1 < min(distances)
+    assert max(distances) - min(distances) <= 1
 
 
 @pytest.mark.thorough(sample=0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from operator import itemgetter
 from typing import Literal
 
@@ -32,6 +33,7 @@ __all__ = [
     "find_case",
     "plan_case",
     "plan_cells",
+    "spread",
 ]
 
 #: The features of calls that take long: they repeat the call, compile it, or make it in several processes.
@@ -119,14 +121,20 @@ def plan_cells(subjects: Sequence[EntryPoint], cases: Iterable[Case], selection:
             PlannedCell(subject, add_both_bounds(case, subject), *_find_missing(subject, case)) for case in chosen
         ]
     places = {case.id: place for place, case in enumerate(general)}
-    return _spread_slow_cells(sorted(planned, key=lambda cell: places.get(cell.case.id, len(places))))
+    planned.sort(key=lambda cell: places.get(cell.case.id, len(places)))
+    return spread(*([cell for cell in planned if bool(SLOW & cell.case.needs) == is_slow] for is_slow in (True, False)))
 
 
-def _spread_slow_cells(planned: Sequence[PlannedCell]) -> list[PlannedCell]:
-    """Return the cells with the slow ones at even distances. While an adapter answers them, the suite judges others."""
-    slow, others = ([cell for cell in planned if bool(SLOW & cell.case.needs) == is_slow] for is_slow in (True, False))
-    placed = [((2 * place + 1) / len(cells), cell) for cells in (slow, others) for place, cell in enumerate(cells)]
-    return [cell for _, cell in sorted(placed, key=itemgetter(0))]
+def spread(*parts: Iterable[PlannedCell]) -> list[PlannedCell]:
+    """Return the cells of all parts, each part at even distances. The cells of one case stay together.
+
+    Some cells take the adapter long, and others take the suite long. If they alternate, neither waits for the other.
+    """
+    placed: list[tuple[float, list[PlannedCell]]] = []
+    for part in parts:
+        groups = [list(cells) for _, cells in groupby(part, key=lambda cell: cell.case.id)]
+        placed += [((2 * place + 1) / len(groups), group) for place, group in enumerate(groups)]
+    return [cell for _, group in sorted(placed, key=itemgetter(0)) for cell in group]
 
 
 def plan_case(subject: EntryPoint, case: Case) -> PlannedCell:

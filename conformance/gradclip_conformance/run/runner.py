@@ -53,7 +53,7 @@ from ..sampler.rows import RowCase, find_row, list_cases
 from .abilities import AbilityProbes
 from .asking import ask_case, begin_case
 from .host_process import CASE_SECONDS, run_stopped
-from .plan import PlannedCell, Selection, add_formula, find_case, plan_case, plan_cells
+from .plan import PlannedCell, Selection, add_formula, find_case, plan_case, plan_cells, spread
 
 __all__ = [
     "CASE_SECONDS",
@@ -209,8 +209,7 @@ def run_adapter(
         planned = plan_cells(description.subjects, written, request.selection)
         rows = plan_rows(description.subjects, request.selection, request.rows, request.seed, quick=request.quick)
         more = {cell.pair: cell for cell in request.more_rows}
-        planned += [cell for cell in rows if not more or cell.pair not in more]
-        planned += more.values()
+        planned = spread(planned, [cell for cell in rows if not more or cell.pair not in more], more.values())
         claims = load_claims_of(request.adapter, description.version, description.environment)
         known = load_known_of(request.adapter, description.version, description.environment)
         state = _RunState(claims, known, description, [first])

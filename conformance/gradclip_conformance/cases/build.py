@@ -33,7 +33,7 @@ __all__ = [
     "list_makers",
     "make_case",
     "make_clipping_options",
-    "make_long_edges",
+    "make_long",
     "make_odd_nans",
     "make_scattered_tensor",
     "make_tensor",
@@ -89,12 +89,12 @@ def make_very_long() -> Gradient:
     To pass it on and to judge it takes as long as hundreds of short gradients, so one dtype must do. The host makes it
     from its recipe: zeros, and the number 4 in the two first and the two last places.
     """
-    return make_long_edges((2**20 + 3,))
+    return make_long("edges", (2**20 + 3,))
 
 
-def make_long_edges(shape: tuple[int, ...], layout: str = "contiguous") -> Gradient:
-    """Return a float32 gradient of zeros, and of the number 4 in the two first and the two last places."""
-    recipe = Recipe("edges", exponent=2)
+def make_long(kind: str, shape: tuple[int, ...], layout: str = "contiguous") -> Gradient:
+    """Return a float32 gradient from a kind of recipe, with numbers of magnitude 4 to 8."""
+    recipe = Recipe(kind, exponent=2)
     return Gradient("", Array("float32", shape, expand(recipe, "float32", shape), recipe), layout=layout)
 
 

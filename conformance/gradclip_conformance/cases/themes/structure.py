@@ -14,7 +14,7 @@ from ..build import (
     VALUES,
     Maker,
     list_makers,
-    make_long_edges,
+    make_long,
     make_tensor,
 )
 from ..model import Case, expect
@@ -130,12 +130,12 @@ def _ask_lists(make: Maker) -> Iterator[Case]:
     yield make.case("many-tensors", "hundred", [few] * 100, 1.5)
     if make.dtype == "float32":
         yield make.case("many-tensors", "thousand", [few] * 1000, 1.5)
-        if make.operation.is_by_norm:
-            # Kernels for lists cut long tensors into pieces, and copy those with gaps. Here a launch of such a kernel
-            # holds neither all tensors nor all pieces, and no length of a piece divides the numbers of elements.
-            transposed = make_long_edges((519, 509), "transposed")
-            sliced = make_long_edges((3, 211, 209), "sliced")
-            yield make.case("many-tensors", "long-after-a-thousand", [*[few] * 1025, transposed, sliced], 1.5)
+        # Kernels for lists cut long tensors into pieces, and copy those with gaps. Here a launch of such a kernel holds
+        # neither all tensors nor all pieces, and no length of a piece divides the numbers of elements.
+        kind = "edges" if make.operation.is_by_norm else "alternating"
+        transposed = make_long(kind, (519, 509), "transposed")
+        sliced = make_long(kind, (3, 211, 209), "sliced")
+        yield make.case("many-tensors", "long-after-a-thousand", [*[few] * 1025, transposed, sliced], 1.5)
         if make.operation.is_global:
             # Each tensor has an odd number of elements, so the last one of each is alone in a vector of two.
             yield make.case("many-tensors", "thousand-norm-infinity", [few] * 1001, 1.5, norm_type=math.inf)

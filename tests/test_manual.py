@@ -148,12 +148,11 @@ def test_page_for_contributors_names_files_that_exist() -> None:
 
 def find_commands() -> Iterator[str]:
     """Yield each command line of the pages, without comments, pipes and redirections."""
-    for block in choose_blocks("sh"):
-        for line in block.text.splitlines():
-            yield from (part.strip() for part in re.split(r" && | \|\| | >>? ", line) if part.strip())
+    lines = [line for block in choose_blocks("sh") for line in block.text.splitlines()]
     for block in choose_blocks("yaml"):
-        for line in re.findall(r"^ *- (?:run: )?((?:gradclip|pip|python) .*)$", block.text, re.MULTILINE):
-            yield from (part.strip() for part in re.split(r" && | \|\| | >>? ", line))
+        lines += re.findall(r"^ *- (?:run: )?((?:gradclip|pip|python) .*)$", block.text, re.MULTILINE)
+    for line in lines:
+        yield from (part.strip() for part in re.split(r" && | \|\| | >>? ", line) if part.strip())
 
 
 COMMANDS = sorted({line for line in find_commands() if not line.startswith(('"$', *OTHER_PROGRAMS)) and " " in line})
@@ -329,11 +328,9 @@ def test_ranks_get_the_norm_that_the_page_says(capsys: pytest.CaptureFixture[str
 
 
 def test_call_of_the_tour_gives_the_norm() -> None:
-    from gradclip_spec import clip_by_global_norm
-
     (block,) = choose_blocks("python", "docs/explanation/reference-design.md")
 
-    _, norm = eval(block.text, {"np": np, "clip_by_global_norm": clip_by_global_norm})
+    _, norm = eval(block.text, {"np": np, "clip_by_global_norm": gradclip_spec.clip_by_global_norm})
 
     assert norm == 5.0
 

@@ -109,10 +109,9 @@ def _serve(adapter: Adapter, messages_in: IO[bytes], messages_out: IO[str]) -> i
         if message is None:
             return 0
         try:
-            text = wire.dumps(answer(adapter, message))
+            _send(messages_out, answer(adapter, message))
         except MemoryError:
             return _leave("the host ran out of memory")
-        _send_line(messages_out, text)
     return 0
 
 
@@ -188,15 +187,12 @@ def _limit_memory(size: int) -> None:
     BadTarget
         If the operating system cannot limit memory.
     """
-    try:
-        import resource
-
-        if not sys.platform.startswith("linux"):
-            # Other systems accept the limit and ignore it.
-            raise ImportError
-    except ImportError:
+    # Other systems lack the module, or accept the limit and ignore it.
+    if not sys.platform.startswith("linux"):
         message = f"--memory needs Linux in the process of the adapter; {sys.platform} cannot limit memory."
-        raise registry.BadTarget(message) from None
+        raise registry.BadTarget(message)
+    import resource
+
     # RLIMIT_DATA counts only memory that is written. RLIMIT_AS would also count what frameworks reserve and never use.
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
@@ -236,11 +232,7 @@ def _read_line(stream: IO[bytes]) -> str:
 
 
 def _send(stream: IO[str], message: Mapping[str, Any]) -> None:
-    _send_line(stream, wire.dumps(message))
-
-
-def _send_line(stream: IO[str], text: str) -> None:
-    stream.write(text + "\n")
+    stream.write(wire.dumps(message) + "\n")
     stream.flush()
 
 

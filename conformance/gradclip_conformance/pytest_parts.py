@@ -15,7 +15,7 @@ from gradclip_reports.brief import draw_finding
 from gradclip_reports.failures import group_failures, leave_out_findings
 from gradclip_reports.records import Cell, Run, read_runs, write_run
 from gradclip_reports.statuses import SPOILING, UNJUDGED, Status
-from gradclip_reports.values import escape_text, format_cell_count
+from gradclip_reports.values import escape_text, format_count
 from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 
@@ -132,7 +132,7 @@ def _check_rule(run: Run, name: str) -> None:
     cells = [cell for cell in run.cells if cell.rule == name]
     wrong = {cell.pair: cell for cell in cells if cell.status in SPOILING}
     found = [finding for finding in run.findings if finding.spoils and not wrong.keys().isdisjoint(finding.pairs)]
-    texts = [[f"{len(wrong)} of {format_cell_count(len(cells))} of {name} are not as expected."]]
+    texts = [[f"{len(wrong)} of {format_count(len(cells), 'cell')} of {name} are not as expected."]]
     texts += [draw_finding(finding, run) for finding in found[:SHOWN]]
     texts += [[f"also: {finding.title}" for finding in found[SHOWN:]]]
     explained = {pair for finding in found for pair in finding.pairs}

@@ -12,7 +12,7 @@ from .finding_text import describe_standing, list_lines, write_heading, write_sh
 from .layout import paint, shorten_line, wrap_text
 from .lines import Finding, Run
 from .statuses import LACKS, Status
-from .values import escape_line, format_cell_count, format_count, shorten_text
+from .values import escape_line, format_count, shorten_text
 
 __all__ = ["draw_brief", "draw_finding"]
 
@@ -97,12 +97,12 @@ def _draw_counts(run: Run, width: int, several: bool) -> Iterator[Line]:
         kinds = ", ".join(f"{LACKS[name]} {count}" for name, count in counts.lacks.items())
         yield from map(Line, _wrap(f"cells that could not be tested: {kinds}", width, 2))
     for group in group_not_run([run]):
-        told = f"did not run: {format_cell_count(group.total)} of {escape_line(group.subject)}"
+        told = f"did not run: {format_count(group.total, 'cell')} of {escape_line(group.subject)}"
         yield from (Line(line, "red") for line in _wrap(told, width, 2))
     # An error of the suite or of an adapter is not a finding, and older records have no findings.
     for failed in group_failures([leave_out_findings(run)]):
         rule, meaning = escape_line(failed.first.rule), failed.status.meaning
-        told = f"{failed.status.value}: {rule} ({format_cell_count(len(failed.cells))}; {meaning})"
+        told = f"{failed.status.value}: {rule} ({format_count(len(failed.cells), 'cell')}; {meaning})"
         yield Line(shorten_line(f"  {failed.status.glyph} {told}", width), "red")
 
 
@@ -124,7 +124,7 @@ def _draw_finding(finding: Finding, run: Run, width: int, record: str) -> Iterat
     heading = f"✗ {write_heading(finding)}" if finding.spoils else write_heading(finding)
     for line in _wrap(heading, width):
         yield Line(line, "bad" if finding.spoils else "bold")
-    told = f"{escape_line(finding.severity)}, {describe_standing(finding)}: {format_cell_count(finding.count)}"
+    told = f"{escape_line(finding.severity)}, {describe_standing(finding)}: {format_count(finding.count, 'cell')}"
     yield from map(Line, _wrap(told, width, 2))
     for name, text in list_lines(finding, run):
         yield from map(Line, _draw_fact(name, text, width))

@@ -9,7 +9,7 @@ from typing import Any
 from .layout import shorten_line
 from .lines import Cell, Finding, Run
 from .statuses import Status
-from .values import escape_line, format_cell_count, format_count, format_value, is_hex_float, shorten_text
+from .values import escape_line, format_count, format_value, is_hex_float, shorten_text
 
 __all__ = ["describe_standing", "list_lines", "list_quotes", "write_heading", "write_short_line"]
 
@@ -64,7 +64,7 @@ def describe_standing(finding: Finding) -> str:
 
 def write_short_line(finding: Finding, counts: int = 2) -> str:
     """Return the finding in one line. `counts` selects its counts: cells and rules (2), only cells (1), or none (0)."""
-    told = [format_cell_count(finding.count), format_count(len(finding.rules), "rule")][:counts]
+    told = [format_count(finding.count, "cell"), format_count(len(finding.rules), "rule")][:counts]
     standing = "; ".join([describe_standing(finding), *([", ".join(told)] if told else [])])
     return f"{escape_line(finding.severity)}: {write_heading(finding)} ({standing})"
 

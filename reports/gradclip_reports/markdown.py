@@ -11,7 +11,7 @@ from .lines import Run
 from .markup import draw_markdown_table, escape_html, escape_markdown, format_code, format_code_in_html
 from .matrix import Matrix, Table, Tally, build_matrix
 from .statuses import NOT_RUN, STATUSES
-from .values import format_cell_count, shorten_text
+from .values import format_count, shorten_text
 
 __all__ = ["draw_markdown"]
 
@@ -109,7 +109,7 @@ def _format_failures(runs: Sequence[Run]) -> Iterator[str]:
     for group in group_not_run(runs):
         rules = ", ".join(f"{escape_markdown(rule)} ({count})" for rule, count in group.rules.items())
         sign = STATUSES[NOT_RUN].emoji
-        yield f"{sign} **{format_cell_count(group.total)} did not run** of {format_code(group.subject)}: {rules}."
+        yield f"{sign} **{format_count(group.total, 'cell')} did not run** of {format_code(group.subject)}: {rules}."
 
 
 def _format_failure(group: FailureGroup) -> str:

@@ -12,7 +12,6 @@ import numpy as np
 __all__ = [
     "escape_line",
     "escape_text",
-    "format_cell_count",
     "format_count",
     "format_value",
     "is_hex_float",
@@ -61,11 +60,6 @@ def escape_line(text: str) -> str:
 def format_count(count: int, noun: str) -> str:
     """Return the count with its noun."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def format_cell_count(count: int) -> str:
-    """Return the count of cells."""
-    return format_count(count, "cell")
 
 
 def shorten_text(text: str, length: int) -> str:
@@ -123,11 +117,7 @@ def _is_array(value: Any) -> bool:
 def _format_array(array: Mapping[str, Any]) -> str:
     values = array.get("values", ())
     listed = _list(values, array.get("elements", len(values)), array["dtype"])
-    shape = (
-        json.dumps(array["shape"])
-        if all(type(length) is int for length in array["shape"])
-        else _show(array["shape"], "")
-    )
+    shape = _show(array["shape"], "")
     others = {name: item for name, item in array.items() if name not in ("dtype", "shape", "values", "elements")}
     return " ".join([f"{escape_line(array['dtype'])}{shape}", listed, *([format_value(others)] if others else [])])
 

@@ -17,16 +17,11 @@ MARK = "GRADCLIP_TEST_RUN"
 
 
 @pytest.fixture
-def mark(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Mark the environment, which all processes that the test starts inherit."""
+def nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Check after the test that no process that it started, directly or indirectly, is still running."""
+    # All processes that the test starts inherit the mark.
     mark = str(uuid.uuid4())
     monkeypatch.setenv(MARK, mark)
-    return mark
-
-
-@pytest.fixture
-def nothing_left_behind(mark: str) -> Iterator[None]:
-    """Check after the test that no process that it started, directly or indirectly, is still running."""
     yield
     left = end_marked_processes(mark)
     assert not left, f"processes are still running: {left}"
@@ -55,12 +50,6 @@ def list_marked_processes(mark: str) -> list[psutil.Process]:
             if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
-
-
-@pytest.fixture
-def left_behind(mark: str) -> Callable[[], list[psutil.Process]]:
-    """Return a function that finds the remaining processes, for tests that check them themselves."""
-    return lambda: end_marked_processes(mark)
 
 
 @pytest.fixture

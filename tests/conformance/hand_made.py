@@ -1,4 +1,4 @@
-"""Judge answers that a test writes by hand."""
+"""Judge answers, and read numbers, that a test writes by hand."""
 
 from __future__ import annotations
 
@@ -12,8 +12,16 @@ from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case
 from gradclip_conformance.judge.judging import judge
 from gradclip_conformance.judge.model import Answer, Context, Replied, Verdict
+from gradclip_conformance.oracle.arrays import decode
+from gradclip_conformance.oracle.formats import encode
+from gradclip_conformance.oracle.model import DyadicArray
 
 CASES = {case.id: case for case in list_all_cases()}
+
+
+def decode_exactly(*values: float) -> DyadicArray:
+    """Return these values in the form that the oracles read, as an array of float64."""
+    return decode(encode(values, "float64"), "float64")
 
 
 def make_subject(operation: str = "clip_by_global_norm", *features: str, **members: Any) -> EntryPoint:

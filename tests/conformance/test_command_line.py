@@ -40,25 +40,17 @@ def check_once(adapter: str, folder: Path, *options: str) -> tuple[Result, Path]
 @pytest.fixture(scope="module")
 def right(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
     """Return the result of the check of a right adapter, and its record."""
-    return check_once(RIGHT, tmp_path_factory.mktemp("right"), "--timeout", "inf")
+    # The same run checks that a Python may be named for one adapter, and that there may be no limit of time.
+    options = ("--timeout", "inf", "--python", f"{RIGHT}={sys.executable}")
+    return check_once(RIGHT, tmp_path_factory.mktemp("right"), *options)
 
 
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
     """Return the result of the check of a wrong adapter, and its record."""
-    return check_once(WRONG, tmp_path_factory.mktemp("wrong"))
-
-
-@pytest.fixture(scope="module")
-def right_text(right: tuple[Result, Path]) -> str:
-    """Return the text of the record of a right adapter."""
-    return right[1].read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def wrong_text(wrong: tuple[Result, Path]) -> str:
-    """Return the text of the record of a wrong adapter."""
-    return wrong[1].read_text(encoding="utf-8")
+    # The same run checks that a launcher may be any command, and a limit of time longer than any clock counts.
+    options = ("--timeout", "1e300", "--command", f"{sys.executable} -m gradclip_adapters.host")
+    return check_once(WRONG, tmp_path_factory.mktemp("wrong"), *options)
 
 
 class TestExitCodes:
@@ -306,17 +298,6 @@ class TestTargets:
         assert {cell.operation for cell in read.cells} == {"clip_by_value"}
         assert {cell.dtype for cell in read.cells} == {"float16", "float64"}
 
-    def test_python_is_named_for_each_adapter(self) -> None:
-        result = run_command("check", RIGHT, *NARROW, "--python", f"{RIGHT}={sys.executable}", "--timeout", "1e300")
-
-        assert result.exit_code == 0, result.output
-
-    @pytest.mark.thorough(sample=0)
-    def test_launcher_may_be_any_command(self) -> None:
-        command = f"{sys.executable} -m gradclip_adapters.host"
-
-        assert run_command("check", "numpy", "--rule", "norm.at-threshold", "--command", command).exit_code == 0
-
 
 class TestRecords:
     @pytest.mark.thorough(sample=0)
@@ -383,10 +364,8 @@ class TestRecords:
         assert [path.name for path in tmp_path.iterdir()] == ["page.md"]
         assert (tmp_path / "page.md").read_text(encoding="utf-8") == "good"
 
-    def test_nothing_is_proposed_from_a_partial_record(self, wrong_text: str, tmp_path: Path) -> None:
-        record = tmp_path / "record.jsonl"
-        record.write_text(wrong_text, encoding="utf-8")
-        result = run_command("expectations", "update", record)
+    def test_nothing_is_proposed_from_a_partial_record(self, wrong: tuple[Result, Path]) -> None:
+        result = run_command("expectations", "update", wrong[1])
 
         assert result.exit_code == 2
         assert "without --rule, --op, --dtype and --quick" in result.stderr
@@ -394,10 +373,10 @@ class TestRecords:
     @pytest.mark.thorough(sample=1)
     @pytest.mark.parametrize("adapter", ["../../x", "/etc/x", "no-such-adapter", "./no_such_file.py"])
     def test_entries_are_proposed_for_adapters_of_the_suite_only(
-        self, adapter: str, right_text: str, tmp_path: Path
+        self, adapter: str, right: tuple[Result, Path], tmp_path: Path
     ) -> None:
         record = tmp_path / "record.jsonl"
-        header, rest = right_text.split("\n", 1)
+        header, rest = right[1].read_text(encoding="utf-8").split("\n", 1)
         forged = json.dumps({**json.loads(header), "adapter": adapter})
         record.write_text(f"{forged}\n{rest}", encoding="utf-8")
 
@@ -418,12 +397,11 @@ class TestRecords:
         assert found[0] == found[1]
         assert len(found[0]) > 20
 
-    def test_good_records_are_shown_despite_a_bad_one(self, right_text: str, tmp_path: Path) -> None:
-        good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
-        good.write_text(right_text, encoding="utf-8")
+    def test_good_records_are_shown_despite_a_bad_one(self, right: tuple[Result, Path], tmp_path: Path) -> None:
+        bad = tmp_path / "bad.jsonl"
         bad.write_text("{}\n", encoding="utf-8")
 
-        result = run_command("summary", good, bad)
+        result = run_command("summary", right[1], bad)
 
         assert result.exit_code == 3
         assert "rules kept 1 of 1 tested." in result.stdout

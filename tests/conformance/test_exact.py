@@ -7,7 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hand_made import decode_exactly
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gradclip_conformance.oracle import distances as bulk
@@ -26,13 +27,6 @@ from gradclip_conformance.oracle.formats import (
 from gradclip_conformance.oracle.formula import Formula
 from gradclip_conformance.oracle.model import DyadicArray, ExpectedArray
 from gradclip_conformance.oracle.nonfinite import list_nonfinite_norms, predict_nonfinite
-
-fixed = settings(derandomize=True, deadline=None, database=None)
-
-
-def decode_exactly(*values: float, dtype: str = "float64") -> DyadicArray:
-    """Return these values in the form that the oracle reads."""
-    return decode(encode(values, dtype), dtype)
 
 
 def get_only(clipped: exact.Clipped) -> ExpectedArray:
@@ -200,7 +194,6 @@ def test_nonfinite_norms_give_nan_and_zeros() -> None:
 
 @pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize("dtype", FORMATS)
-@fixed
 @given(st.data())
 def test_bulk_distances_equal_the_distances_of_single_elements(dtype: str, data: st.DataObject) -> None:
     form = FORMATS[dtype]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_runs import make_cell, make_finding, make_header, make_run
+from sample_runs import make_cell, make_finding, make_header, make_run, write_record_text
 
 from gradclip_reports.brief import draw_brief
 from gradclip_reports.counting import count_explained, count_rules
@@ -27,12 +28,6 @@ def failed_run() -> Run:
     return replace(run, findings=(make_finding(run.cells[0], example=example),))
 
 
-def write(run: Run, path: Path) -> Path:
-    lines = [run.header, *run.cells, *run.findings, run.footer]
-    path.write_text("".join(json.dumps(line.to_json()) + "\n" for line in lines), encoding="utf-8")
-    return path
-
-
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -44,19 +39,19 @@ def write(run: Run, path: Path) -> Path:
     ],
 )
 def test_finding_that_contradicts_the_cells_is_refused(
-    failed_run: Run, changes: dict[str, Any], says: str, tmp_path: Path
+    failed_run: Run, changes: dict[str, Any], says: str, write_record: Callable[[str], Path]
 ) -> None:
     run = replace(failed_run, findings=(make_finding(failed_run.cells[0], **changes),))
 
     with pytest.raises(RecordError, match=says):
-        read_runs(write(run, tmp_path / "x.jsonl"))
+        read_runs(write_record(write_record_text([run])))
 
 
-def test_cell_with_two_findings_is_refused(failed_run: Run, tmp_path: Path) -> None:
+def test_cell_with_two_findings_is_refused(failed_run: Run, write_record: Callable[[str], Path]) -> None:
     run = replace(failed_run, findings=(failed_run.findings[0], failed_run.findings[0]))
 
     with pytest.raises(RecordError, match="which another finding explains already"):
-        read_runs(write(run, tmp_path / "x.jsonl"))
+        read_runs(write_record(write_record_text([run])))
 
 
 @pytest.fixture
@@ -74,8 +69,10 @@ def combined_run() -> Run:
     return replace(run, findings=(whole,))
 
 
-def test_combined_finding_is_read_back_and_shows_its_parts(combined_run: Run, tmp_path: Path) -> None:
-    (read,) = read_runs(write(combined_run, tmp_path / "x.jsonl"))
+def test_combined_finding_is_read_back_and_shows_its_parts(
+    combined_run: Run, write_record: Callable[[str], Path]
+) -> None:
+    (read,) = read_runs(write_record(write_record_text([combined_run])))
 
     assert read.findings == combined_run.findings
     text = " ".join(draw_brief([read]).split())
@@ -86,12 +83,12 @@ def test_combined_finding_is_read_back_and_shows_its_parts(combined_run: Run, tm
     assert text.count("It is too hot.") == 2
 
 
-def test_parts_must_hold_each_cell_once(combined_run: Run, tmp_path: Path) -> None:
+def test_parts_must_hold_each_cell_once(combined_run: Run, write_record: Callable[[str], Path]) -> None:
     (whole,) = combined_run.findings
     twice = replace(combined_run, findings=(replace(whole, parts=(whole.parts[0], whole.parts[0])),))
 
     with pytest.raises(RecordError, match="whose parts do not hold each of its cells once"):
-        read_runs(write(twice, tmp_path / "x.jsonl"))
+        read_runs(write_record(write_record_text([twice])))
 
 
 def test_red_run_ends_with_its_worst_finding(failed_run: Run) -> None:
@@ -176,7 +173,6 @@ def test_sentence_says_how_many_findings_break_rules() -> None:
     broken, documented = (make_finding(cell) for cell in run.cells)
 
     assert "1 broken by 1 of 2 findings" in count_rules([replace(run, findings=(broken, documented))]).write_sentence()
-    assert "1 broken by 1 finding" in count_rules([replace(run, findings=(broken,))]).write_sentence()
 
 
 def test_finding_shows_the_phrase_of_each_entry_point() -> None:

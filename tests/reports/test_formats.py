@@ -60,18 +60,22 @@ class TestJunit:
 
 class TestSummary:
     def test_counts_and_cells(self, several_runs: list[Run], small_run: Run) -> None:
-        runs = [*several_runs, small_run]
-        document = json.loads(render(runs, "json"), parse_constant=pytest.fail)
-        places = sum((Counter(place["counts"]) for rule in document["rules"] for place in rule["cells"]), Counter())
+        for runs in ([small_run], several_runs, [*several_runs, small_run]):
+            document = json.loads(render(runs, "json"), parse_constant=pytest.fail)
+            places = sum((Counter(place["counts"]) for rule in document["rules"] for place in rule["cells"]), Counter())
+            columns = sum((Counter(column["counts"]) for column in document["columns"]), Counter())
 
-        assert places == Counter(document["counts"])
-        assert document["planned"] == sum(run.footer.planned for run in runs)
-        assert document["passed"] == sum(run.footer.counts["pass"] for run in runs)
-        assert not document["as_expected"]
-        listed = [(cell.pop("run"), cell) for cell in document["cells"]]
-        assert listed == [
-            (number, cell.to_json()) for number, run in enumerate(runs) for cell in run.cells if cell.status != "pass"
-        ]
+            assert places == columns == Counter(document["counts"])
+            assert document["planned"] == columns.total() == sum(run.footer.planned for run in runs)
+            assert document["passed"] == sum(run.footer.counts["pass"] for run in runs)
+            assert not document["as_expected"]
+            listed = [(cell.pop("run"), cell) for cell in document["cells"]]
+            assert listed == [
+                (number, cell.to_json())
+                for number, run in enumerate(runs)
+                for cell in run.cells
+                if cell.status != "pass"
+            ]
 
 
 class TestMarkdown:

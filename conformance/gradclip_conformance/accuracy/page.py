@@ -21,8 +21,7 @@ from .measure import LARGE, LIMIT, THRESHOLD, Row
 
 __all__ = [
     "describe_framework",
-    "format_numbers",
-    "format_worst_input",
+    "format_cells",
     "keep_others",
     "make_document",
     "write_files",
@@ -101,7 +100,8 @@ def write_page(made: Mapping[str, Any]) -> str:
         )
         for names, rows in _group_equal_rows(framework["rows"]):
             blocks.append("\n".join(f"- {format_code(name)}" for name in names))
-            blocks.append(draw_markdown_table([HEAD, *map(_format_cells, rows)], right=HEAD[1:5]))
+            shown = [[*cells, escape_markdown(worst)] for *cells, worst in map(format_cells, rows)]
+            blocks.append(draw_markdown_table([HEAD, *shown], right=HEAD[1:5]))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -132,23 +132,13 @@ def _group_equal_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[list[
     yield from found.values()
 
 
-def _format_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return (row["dtype"], f"{row['size']:,}", *format_numbers(row), escape_markdown(format_worst_input(row)))
-
-
-def format_numbers(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the three numbers of a row, as they are shown."""
+def format_cells(row: Mapping[str, Any]) -> list[str]:
+    """Return the cells of a row. The last one names the input of the largest errors, or says why there is none."""
+    start = [row["dtype"], f"{row['size']:,}"]
     if row["problem"]:
-        return ("-", "-", "-")
-    shown = ("-" if row[name] is None else f"{float(row[name]):.3g}" for name in ("norm", "elements", "spread"))
-    norm, elements, spread = shown
-    return norm, elements, spread
-
-
-def format_worst_input(row: Mapping[str, Any]) -> str:
-    """Return the input of the largest errors, or the reason why there are none."""
-    if row["problem"]:
-        return str(row["problem"])
-    if row["norm"] is None or row["norm_input"] == row["elements_input"]:
-        return str(row["elements_input"])
-    return f"norm: {row['norm_input']}; elements: {row['elements_input']}"
+        return [*start, "-", "-", "-", row["problem"]]
+    worst = str(row["elements_input"])
+    if row["norm"] is not None and row["norm_input"] != worst:
+        worst = f"norm: {row['norm_input']}; elements: {worst}"
+    numbers = ("-" if row[name] is None else f"{float(row[name]):.3g}" for name in ("norm", "elements", "spread"))
+    return [*start, *numbers, worst]

@@ -25,14 +25,7 @@ from gradclip_reports.values import escape_line
 from gradclip_spec import rules as rule_book
 
 from ..accuracy.measure import list_sizes, measure_accuracy
-from ..accuracy.page import (
-    describe_framework,
-    format_numbers,
-    format_worst_input,
-    keep_others,
-    make_document,
-    write_files,
-)
+from ..accuracy.page import describe_framework, format_cells, keep_others, make_document, write_files
 from ..judge.model import StartError
 from ..known.claims import load_claims_of
 from ..run.environments import read_recipes
@@ -166,8 +159,6 @@ def _print(rows: Sequence[Mapping[str, Any]]) -> None:
         for column in ("dtype", "size", "norm", "elements", "spread"):
             table.add_column(column, justify="left" if column == "dtype" else "right", no_wrap=True)
         table.add_column("worst input", overflow="fold")
-        for row in group:
-            table.add_row(
-                row["dtype"], f"{row['size']:,}", *format_numbers(row), Text(escape_line(format_worst_input(row)))
-            )
+        for *cells, worst in map(format_cells, group):
+            table.add_row(*cells, Text(escape_line(worst)))
         console.print(table)

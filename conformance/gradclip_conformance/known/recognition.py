@@ -12,7 +12,7 @@ from ..judge.judging import judge
 from ..judge.model import Answer, Context
 from .failures import KnownFailure
 
-__all__ = ["find_entry", "is_known_to_end", "judge_with_known", "recognise"]
+__all__ = ["find_entry", "is_known_to_end", "judge_with_known"]
 
 #: A function that explains one cell. It tries suspected causes first, and leaves out barred causes.
 Explain = Callable[[Judged, Collection[Suspect], Collection[str]], Explanation | None]
@@ -29,13 +29,6 @@ def find_entry(
     """Return the entry that is about a cell and its explanation, or None. Entries that name the cause come first."""
     mine = [one for one in entries if one.speaks_of(case, subject) and one.is_shown_by(found)]
     return next((one for one in mine if one.cause), mine[0] if mine else None)
-
-
-def judge_with_known(
-    context: Context, answers: Sequence[Answer], entries: Sequence[KnownFailure], explain: Explain
-) -> Judged:
-    """Judge the answers to one case, and compare a failure with the known failures."""
-    return recognise(Judged(context, answers, judge(context, answers)), entries, explain)
 
 
 def is_known_to_end(judged: Judged) -> bool:
@@ -65,22 +58,27 @@ def _explain_by_known(
     return first, None
 
 
-def recognise(judged: Judged, entries: Sequence[KnownFailure], explain: Explain) -> Judged:
-    """Return a failure as `known` if an entry is about it and its cause.
+def judge_with_known(
+    context: Context, answers: Sequence[Answer], entries: Sequence[KnownFailure], explain: Explain
+) -> Judged:
+    """Judge the answers to one case. A failure becomes `known` if an entry is about it and its cause.
 
     Parameters
     ----------
-    judged
-        The cell, as the judge left it.
+    context
+        The case and the subject that answered it.
+    answers
+        The answers to the case.
     entries
         The known failures of the framework that answered, in its version and on its device.
     explain
         A function that returns the explanation of a cell.
     """
-    verdict, case, subject = judged.verdict, judged.context.case, judged.context.subject.name
+    verdict = judge(context, answers)
+    judged = Judged(context, answers, verdict)
     if verdict.status not in (Status.FAIL, *DEADLY):
         return judged
-    about = [one for one in entries if one.speaks_of(case.id, subject)]
+    about = [one for one in entries if one.speaks_of(context.case.id, context.subject.name)]
     if not about:
         return judged
     found, known = _explain_by_known(judged, [one for one in about if one.cause], explain)

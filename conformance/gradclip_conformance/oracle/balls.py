@@ -4,7 +4,7 @@ A ball is a number with a rigorous bound of its error. This oracle takes norms o
 arithmetic with the first oracle, `integers`: it has its own powers, sums, roots and comparisons.
 :func:`describe_disagreement` describes contradictions between the answers of the two oracles.
 
-Only this module needs python-flint; the dependency group `test` installs it.
+Only this module needs python-flint; the dependency group `published` installs it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+import flint
+
 from .formats import compute_power_of_two
 from .formula import PLAIN, Formula
 from .model import (
@@ -28,14 +30,6 @@ from .model import (
     convert_threshold,
     list_finite_integers,
 )
-
-try:
-    import flint
-except ImportError as error:  # pragma: no cover
-    explanation = (
-        "the second oracle needs python-flint, which is not installed; run: python -m pip install python-flint"
-    )
-    raise ImportError(explanation) from error
 
 __all__ = ["clip_by_global_norm", "clip_by_value", "compute_norm", "describe_disagreement"]
 
@@ -213,7 +207,6 @@ def describe_disagreement(first: Clipped, second: Clipped) -> str | None:
             continue
         if one.values != other.values:
             return f"gradient {place} comes from other values"
-        factor, other_factor = Fraction(one.numerator, one.denominator), Fraction(other.numerator, other.denominator)
-        if abs(factor - other_factor) > abs(factor) / 2**200:
-            return f"gradient {place} is multiplied by {float(factor)!r}, and by {float(other_factor)!r}"
+        if abs(one.factor - other.factor) > abs(one.factor) / 2**200:
+            return f"gradient {place} is multiplied by {float(one.factor)!r}, and by {float(other.factor)!r}"
     return None

@@ -8,6 +8,7 @@ import torch
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 from torch.nn import Parameter
 
+from ...arrays import find_dtype
 from ...contract import Call, Gradient
 from ...mesh import cut_call, find_placement, get_mesh, list_gradients
 from .parameters import make_tensor
@@ -17,7 +18,7 @@ __all__ = ["convert_placement", "has_equal_experts", "is_owned", "make_dtensors"
 
 def make_dtensors(call: Call, rank: int, device_mesh: Any) -> list[Parameter]:
     """Return the parameters of one rank. A gradient is None where the rank has none."""
-    dtype, names = _find_dtype(call), list(get_mesh(call).axes)
+    dtype, names = getattr(torch, find_dtype(call.gradients)), list(get_mesh(call).axes)
     return [_make_parameter(whole, own, dtype, names, device_mesh) for whole, own in _list_pairs(call, rank)]
 
 
@@ -26,7 +27,7 @@ def make_with_experts(call: Call, rank: int, dense: Any, sparse: Any) -> list[Pa
 
     The experts of all ranks along the last axis are one DTensor on the mesh `sparse`, and each rank has a part of it.
     """
-    dtype, names = _find_dtype(call), list(get_mesh(call).axes)
+    dtype, names = getattr(torch, find_dtype(call.gradients)), list(get_mesh(call).axes)
     parameters = []
     for whole, own in _list_pairs(call, rank):
         if whole.array is None or not is_owned(whole, names[-1]):
@@ -50,12 +51,6 @@ def has_equal_experts(call: Call) -> bool:
         for rank in range(get_mesh(call).axes["expert"])
     ]
     return all(one == shapes[0] for one in shapes)
-
-
-def _find_dtype(call: Call) -> torch.dtype:
-    name = next((one.array.dtype for one in call.gradients if one.array is not None), "float32")
-    dtype: torch.dtype = getattr(torch, name)
-    return dtype
 
 
 def _list_pairs(call: Call, rank: int) -> Iterator[tuple[Gradient, Gradient]]:

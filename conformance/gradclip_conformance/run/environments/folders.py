@@ -109,11 +109,9 @@ def _read_object(path: Path) -> Mapping[str, Any]:
 def find_fault(environment: Environment) -> str | None:
     """Return what is broken in an environment, or None. Python must run, and no file may be missing or cut off."""
     try:
-        done = subprocess.run([environment.python, "-c", ""], capture_output=True, check=False, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
+        subprocess.run([environment.python, "-c", ""], capture_output=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
         return "its Python does not start"
-    if done.returncode:
-        return "its Python does not run"
     lists = _list_records(environment.folder)
     if not lists:
         return "it has no packages"

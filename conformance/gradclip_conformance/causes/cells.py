@@ -6,12 +6,13 @@ call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from gradclip_adapters.contract import Array
 from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
@@ -42,6 +43,8 @@ class _Wrong:
 
     subject: Subject
     judged: Judged
+    #: The facts about results of the cell.
+    facts: list[Seen] = field(default_factory=list)
 
     @property
     def case(self) -> Case:
@@ -54,7 +57,18 @@ class _Wrong:
     @cached_property
     def first(self) -> Seen:
         """The results of the first call."""
-        return Seen(self.case, self.calls.replies[0].gradients)
+        return self.see(self.case, self.calls.replies[0].gradients)
+
+    def see(self, case: Case, results: Sequence[Array | None], has_right_norm: bool = False) -> Seen:
+        """Return the facts about results."""
+        self.facts.append(Seen(case, results, has_right_norm))
+        return self.facts[-1]
+
+    def free_memory(self) -> None:
+        """Free the facts about a large call. They refer to each other, so only the garbage collector would."""
+        for seen in self.facts:
+            if seen.is_long:
+                vars(seen).clear()
 
 
 def explain(subject: Subject, judged: Judged) -> list[Explanation]:
@@ -66,7 +80,9 @@ def explain(subject: Subject, judged: Judged) -> list[Explanation]:
         return []
     # Models may compute with any numbers, so their arithmetic may overflow.
     with np.errstate(all="ignore"):
-        every = _explain_answers(_Wrong(subject, judged))
+        wrong = _Wrong(subject, judged)
+        every = _explain_answers(wrong)
+        wrong.free_memory()
         return list_on_mesh(judged, every) if "mesh" in judged.context.case.options else every
 
 
@@ -132,7 +148,7 @@ def _explain_written(wrong: _Wrong) -> list[Explanation]:
     inputs = wrong.calls.replies[0].inputs
     if inputs is None:
         return []
-    written = Seen(wrong.case, inputs)
+    written = wrong.see(wrong.case, inputs)
     if is_right(written):
         return _explain_small_difference(wrong, [written])
     found = explain_results(wrong.subject, written)
@@ -149,7 +165,7 @@ def _explain_calls(wrong: _Wrong) -> list[Explanation]:
     returns_norm = "returns_norm" in wrong.judged.context.subject.features
     norms = [list_norms(case, reply.norm) for case, reply in pairs] if returns_norm else []
     has_right_norm = returns_norm and all(norm == [LONG_SUM] for norm in norms)
-    every = [Seen(case, reply.gradients, has_right_norm) for case, reply in pairs]
+    every = [wrong.see(case, reply.gradients, has_right_norm) for case, reply in pairs]
     each = [explain_results(wrong.subject, seen) for seen in every if not is_right(seen)]
     if each:
         return intersect(each) + _explain_survival(wrong)

@@ -7,9 +7,10 @@ other cases: each call must say in how many processes it is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Literal
 
@@ -125,16 +126,27 @@ def plan_cells(subjects: Sequence[EntryPoint], cases: Iterable[Case], selection:
     return spread(*([cell for cell in planned if bool(SLOW & cell.case.needs) == is_slow] for is_slow in (True, False)))
 
 
-def spread(*parts: Iterable[PlannedCell]) -> list[PlannedCell]:
+def spread(*parts: Collection[PlannedCell]) -> list[PlannedCell]:
     """Return the cells of all parts, each part at even distances. The cells of one case stay together.
 
     Some cells take the adapter long, and others take the suite long. If they alternate, neither waits for the other.
     """
-    placed: list[tuple[float, list[PlannedCell]]] = []
-    for part in parts:
-        groups = [list(cells) for _, cells in groupby(part, key=lambda cell: cell.case.id)]
-        placed += [((2 * place + 1) / len(groups), group) for place, group in enumerate(groups)]
-    return [cell for _, group in sorted(placed, key=itemgetter(0)) for cell in group]
+    filled = [part for part in parts if part]
+    if len(filled) < 2:
+        return [*chain(*filled)]
+    # There may be a hundred thousand rows, so no list of groups is made.
+    return [cell for _, cell in heapq.merge(*map(_place, filled), key=itemgetter(0))]
+
+
+def _place(cells: Collection[PlannedCell]) -> Iterator[tuple[float, PlannedCell]]:
+    """Yield each cell with the place of its case, between 0 and 2. The places of a part are at even distances."""
+    number = sum(1 for _ in groupby(cells, key=_get_case_id))
+    for place, (_, group) in enumerate(groupby(cells, key=_get_case_id)):
+        yield from (((2 * place + 1) / number, cell) for cell in group)
+
+
+def _get_case_id(cell: PlannedCell) -> str:
+    return cell.case.id
 
 
 def plan_case(subject: EntryPoint, case: Case) -> PlannedCell:

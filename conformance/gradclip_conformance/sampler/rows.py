@@ -122,7 +122,7 @@ class RowCase(Case):
         return _make(self.prefix, self.words)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=2)
 def _make(operation: str, words: tuple[str, ...]) -> RowCall:
     return make_call(operation, {axis.name: word for axis, word in zip(list_axes(operation), words, strict=True)})
 

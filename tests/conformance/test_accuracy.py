@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from fractions import Fraction
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,82 +12,12 @@ import pytest
 from markdown_it import MarkdownIt
 from runs import run_command
 
-from gradclip_adapters.contract import DTYPES, Array
+from gradclip_adapters.contract import Array
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.accuracy import measure as accuracy
 from gradclip_conformance.accuracy.page import make_document, write_page
 from gradclip_conformance.judge.model import TimedOut
-from gradclip_conformance.oracle import bulk as exact_arrays
-from gradclip_conformance.oracle import integers as exact
-from gradclip_conformance.oracle.arrays import decode
-from gradclip_conformance.oracle.distances import measure_largest_distance
-from gradclip_conformance.oracle.formats import FORMATS, decode_doubles
-from gradclip_conformance.oracle.model import ExpectedArray
 from gradclip_conformance.run.in_process import InProcess
-
-
-@pytest.mark.parametrize("dtype", sorted(DTYPES))
-@pytest.mark.parametrize("name", sorted(accuracy.INPUTS))
-def test_norm_of_arrays_equals_that_of_the_oracle(name: str, dtype: str) -> None:
-    array = accuracy.INPUTS[name](1000, dtype, 3)
-    ours, theirs = exact_arrays.compute_exact_norm(array), exact.compute_norm([decode(array.data, dtype)])
-
-    assert ours.power == theirs.power
-    assert ours.lower <= theirs.upper
-    assert theirs.lower <= ours.upper
-    assert ours.upper - ours.lower <= theirs.middle / 2**200
-
-
-def draw_all_magnitudes(dtype: str, size: int) -> Array:
-    """Return finite numbers drawn by their bit patterns."""
-    form = FORMATS[dtype]
-    bits = np.random.default_rng(1).integers(0, form.infinity_bits, size, dtype=np.uint64).astype(DTYPES[dtype])
-    return Array(dtype, (size,), bits.tobytes())
-
-
-@pytest.mark.parametrize("dtype", sorted(DTYPES))
-@pytest.mark.parametrize("size", [0, 500, exact_arrays.PIECE + 500])
-def test_norm_of_all_finite_magnitudes_equals_that_of_the_oracle(size: int, dtype: str) -> None:
-    array = draw_all_magnitudes(dtype, size)
-
-    assert exact_arrays.compute_exact_norm(array).power == exact.compute_norm([decode(array.data, dtype)]).power
-
-
-def test_norm_of_full_significands_equals_that_of_the_oracle() -> None:
-    array = Array.of(np.full(2 * exact_arrays.PIECE, np.nextafter(2.0, 1.0)))
-
-    assert (
-        exact_arrays.compute_exact_norm(array).power == 2 * exact_arrays.PIECE * Fraction(np.nextafter(2.0, 1.0)) ** 2
-    )
-
-
-@pytest.mark.parametrize("dtype", sorted(DTYPES))
-def test_error_of_elements_equals_that_of_the_judge(dtype: str) -> None:
-    # The smallest and largest float64 numbers are left out, because float64 arithmetic on them leaves its range.
-    arrays = [accuracy.draw_normal(400, dtype, 5)]
-    arrays += [draw_all_magnitudes(dtype, exact_arrays.PIECE + 100)] if dtype != "float64" else []
-    for array, other in product(arrays, (Fraction(1, 7), Fraction(9, 64))):
-        expected = ExpectedArray(decode(array.data, dtype), 1, 7)
-        got = accuracy._pack_values(decode_doubles(array.data, dtype) * float(other), dtype)
-        found, place = measure_largest_distance(got.data, expected, dtype)
-
-        assert place >= 0
-        assert exact_arrays.measure_largest_error(array, got, Fraction(1, 7)) == pytest.approx(found, rel=1e-6)
-
-
-def test_error_below_the_last_bit_of_float64_is_measured() -> None:
-    array = Array.of(np.array([1.0, 3.0]))
-
-    # One third is not a float64. The nearest float64 is off by a third of an ulp.
-    assert exact_arrays.measure_largest_error(array, Array.of(np.array([1 / 3, 1.0])), Fraction(1, 3)) == pytest.approx(
-        1 / 3
-    )
-
-
-def test_nonfinite_result_is_infinitely_wrong() -> None:
-    array = Array.of(np.array([1.0]))
-
-    assert exact_arrays.measure_largest_error(array, Array.of(np.array([np.nan])), Fraction(1)) == np.inf
 
 
 @pytest.mark.parametrize(
@@ -101,13 +29,13 @@ def test_nonfinite_result_is_infinitely_wrong() -> None:
         ([1.0], [np.nan], np.inf),
         ([np.inf], [-np.inf], np.inf),
         ([2.0**-126], [0.0], 2.0**23),
-        ([*[1.0] * exact_arrays.PIECE, 1.0], [*[1.0] * exact_arrays.PIECE, 1 - 2.0**-23], 1.0),
+        ([1.0, 1.0], [1.0, 1 - 2.0**-23], 1.0),
     ],
 )
 def test_gap_between_two_arrays_is_measured_in_ulp(first: list[float], second: list[float], gap: float) -> None:
     one, other = (Array.of(np.array(values, np.float32)) for values in (first, second))
 
-    assert exact_arrays.measure_largest_gap(one, other, "float32") == gap
+    assert accuracy._measure_largest_gap(one, other) == gap
 
 
 def measure_row(function: Any, dtype: str = "float32", size: int = 1000) -> accuracy.Row:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradclip_conformance.oracle.arrays import decode
+from gradclip_conformance.oracle.arrays import LONG, decode
 from gradclip_conformance.oracle.formats import (
     FORMATS,
     compute_power_of_two,
@@ -57,14 +57,21 @@ def convert_with_numpy(bits: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.flo
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_decode_agrees_with_numpy(dtype: str) -> None:
-    bits = sample_bits(dtype)
+@pytest.mark.parametrize("step", [LONG - 1, 1 << 20])
+def test_decode_agrees_with_numpy(step: int, dtype: str) -> None:
+    every = sample_bits(dtype)
+    for start in range(0, len(every), step):
+        assert_decode_agrees_with_numpy(every[start : start + step], dtype)
+
+
+def assert_decode_agrees_with_numpy(bits: npt.NDArray[Any], dtype: str) -> None:
+    """Compare one array, decoded, with NumPy's conversion."""
     doubles = convert_with_numpy(bits, dtype)
 
     exact = decode(bits.tobytes(), dtype)
 
     assert len(exact) == len(bits)
-    assert exact.negative == np.signbit(doubles).tolist()
+    assert list(exact.negative) == np.signbit(doubles).tolist()
     assert sorted(exact.special) == np.flatnonzero(~np.isfinite(doubles)).tolist()
     for place, value in exact.special.items():
         assert str(value) == str(abs(doubles[place]) if math.isnan(value) else doubles[place])

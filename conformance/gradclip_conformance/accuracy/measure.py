@@ -19,11 +19,12 @@ from gradclip_adapters.operations import OPERATIONS
 from ..judge.arrays import measure_norm_distance, read_norm
 from ..judge.claims import select_claims
 from ..judge.model import Answer, Claim, Connection, Died, Mistaken, NotSupported, Raised, Replied, TimedOut
-from ..oracle.bulk import compute_exact_norm, measure_largest_error, measure_largest_gap
-from ..oracle.formats import FORMATS, round_all
+from ..oracle.arrays import decode
+from ..oracle.distances import measure_largest_distance, measure_spacing
+from ..oracle.formats import FORMATS, read_float64_values, round_all
 from ..oracle.formula import PLAIN, Formula
-from ..oracle.integers import compute_coefficient
-from ..oracle.model import Enclosure
+from ..oracle.integers import compute_coefficient, compute_norm
+from ..oracle.model import Enclosure, ExpectedArray
 
 __all__ = ["INPUTS", "THRESHOLD", "Row", "list_sizes", "measure_accuracy", "rebuild_gradients"]
 
@@ -97,6 +98,7 @@ def measure_accuracy(
     for name, seed in product(INPUTS, SEEDS if size < LARGE else SEEDS[:1]):
         array, exact = _make_input(name, size, dtype, seed)
         factor = compute_coefficient(exact, THRESHOLD, _find_formula(subject, claims))
+        expected = ExpectedArray(decode(array.data, dtype), factor.numerator, factor.denominator)
         first: tuple[Array, Array | None] | None = None
         for arrangement in _list_arrangements(subject.operation, size):
             label = f"{name}, seed {seed}, {arrangement}"
@@ -106,13 +108,13 @@ def measure_accuracy(
             if not isinstance(answer, Replied) or fault:
                 return Row(subject.name, dtype, size, None, "", 0.0, "", 0.0, f"{label}: {fault}"[:300])
             joined = _join_results(answer.reply.gradients, ARRANGEMENTS[arrangement][1])
-            elements = _keep_worse(elements, (measure_largest_error(array, joined, factor), label))
+            elements = _keep_worse(elements, (measure_largest_distance(joined.data, expected, dtype)[0], label))
             if answer.reply.norm is not None:
                 distance = measure_norm_distance(answer.reply.norm, exact.middle, dtype)
                 norm = _keep_worse(norm or (-1.0, ""), (distance, label))
             first = first or (joined, answer.reply.norm)
             norms_apart = _measure_norms(first[1], answer.reply.norm, dtype)
-            spread = max(spread, measure_largest_gap(first[0], joined, dtype), norms_apart)
+            spread = max(spread, _measure_largest_gap(first[0], joined), norms_apart)
     norm_ulp, norm_input = norm or (None, "")
     return Row(subject.name, dtype, size, norm_ulp, norm_input, *elements, spread)
 
@@ -127,7 +129,7 @@ def rebuild_gradients(worst: str, size: int, dtype: str) -> list[Array]:
 @lru_cache(maxsize=256)
 def _make_input(name: str, size: int, dtype: str, seed: int) -> tuple[Array, Enclosure]:
     array = INPUTS[name](size, dtype, seed)
-    return array, compute_exact_norm(array)
+    return array, compute_norm([decode(array.data, dtype)])
 
 
 def _find_fault(reply: Reply, pieces: Sequence[Array]) -> str:
@@ -175,6 +177,17 @@ def _measure_norms(first: Array | None, second: Array | None, dtype: str) -> flo
     if math.isfinite(value):
         return measure_norm_distance(second, Fraction(value), dtype)
     return 0.0 if np.array_equal(value, read_norm(second), equal_nan=True) else math.inf
+
+
+def _measure_largest_gap(first: Array, second: Array) -> float:
+    """Return the largest distance between two arrays, in ulp of the first one, or infinity if only one is finite."""
+    if first == second:
+        return 0.0
+    one, other = read_float64_values(first), read_float64_values(second)
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    with np.errstate(invalid="ignore"):
+        gaps = np.where(same, 0.0, np.abs(one - other) / measure_spacing(one, FORMATS[first.dtype]))
+    return float(np.where(np.isnan(gaps), np.inf, gaps).max(initial=0.0))
 
 
 #: The elements are split into so many tensors, and are taken in this direction.

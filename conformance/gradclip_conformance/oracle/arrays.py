@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
+import functools
+import operator
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from .formats import FORMATS, Format, encode, read_bits, round_to, take_apart
+from .formats import FORMATS, decode_doubles, encode, round_to
+from .long_integers import LongIntegers
 from .model import DyadicArray, ExpectedArray
 
 __all__ = ["decode", "round_elements"]
@@ -17,6 +18,8 @@ __all__ = ["decode", "round_elements"]
 
 #: Arrays of at most this many bytes are kept, decoded. Of five that are decoded, four have been decoded before.
 SHORT = 256
+#: From this many elements on, arrays of NumPy are quicker than a Python integer for each element.
+LONG = 256
 
 
 def decode(data: bytes, dtype: str) -> DyadicArray:
@@ -29,38 +32,46 @@ def decode(data: bytes, dtype: str) -> DyadicArray:
     dtype
         A name in :data:`FORMATS`.
     """
-    return (_decode_short if len(data) <= SHORT else _decode_long)(data, dtype)
+    if 8 * len(data) >= LONG * FORMATS[dtype].width:
+        return _decode_long(data, dtype)
+    return _keep_decoded(data, dtype) if len(data) <= SHORT else _decode(data, dtype)
 
 
 def _decode(data: bytes, dtype: str) -> DyadicArray:
-    form, bits = FORMATS[dtype], read_bits(data, dtype)
-    significands, exponents, finite = take_apart(data, dtype)
-    nonzero = significands != 0
-    # A common exponent no lower than needed keeps the integers short. Python keeps one copy of the shortest ones.
-    lowest_bits = significands & -significands
-    zeros = np.where(nonzero, np.frexp(lowest_bits.astype(np.float64))[1] - 1, 0)
-    lowest = int((exponents + zeros)[nonzero].min()) if nonzero.any() else 0
-    shifts = np.where(nonzero, exponents + zeros - lowest, 0)
-    significands = significands >> zeros
-    negative = (bits >= np.uint64(form.sign_bit)).tolist()
-    special = {}
-    for place in np.flatnonzero(~finite).tolist():
-        is_nan = int(bits[place]) & (form.sign_bit - 1) != form.infinity_bits
-        special[place] = math.nan if is_nan else (-math.inf if negative[place] else math.inf)
-    return DyadicArray(_shift(significands, shifts, form), lowest, negative, special)
+    doubles = decode_doubles(data, dtype)
+    elements = doubles.tolist()
+    special = _list_special(doubles)
+    ratios = [(0, 1) if place in special else one.as_integer_ratio() for place, one in enumerate(elements)]
+    # Each denominator is a power of two, so the largest one is a multiple of the others.
+    denominator = max((one for _, one in ratios), default=1)
+    integers = [numerator * (denominator // one) for numerator, one in ratios]
+    exponent = 1 - denominator.bit_length()
+    if denominator == 1:
+        # A common exponent no lower than needed keeps the integers short. Python keeps one copy of the shortest ones.
+        bits = functools.reduce(operator.or_, integers, 0)
+        exponent = max((bits & -bits).bit_length() - 1, 0)
+        integers = [one >> exponent for one in integers]
+    return DyadicArray(integers, exponent, np.signbit(doubles).tolist(), special)
 
 
-_decode_short = lru_cache(maxsize=1 << 11)(_decode)
-#: Every operation is asked about the same very long array, one after another.
-_decode_long = lru_cache(maxsize=1)(_decode)
+_keep_decoded = functools.lru_cache(maxsize=1 << 11)(_decode)
 
 
-def _shift(significands: npt.NDArray[np.int64], shifts: npt.NDArray[np.int64], form: Format) -> list[int]:
-    """Return the significands times powers of two, as Python's integers."""
-    if not len(shifts) or form.precision + int(shifts.max()) < 64:
-        integers: list[int] = (significands << shifts).tolist()
-        return integers
-    return [m << shift for m, shift in zip(significands.tolist(), shifts.tolist(), strict=True)]
+# Every operation is asked about the same very long array, one after another.
+@functools.lru_cache(maxsize=1)
+def _decode_long(data: bytes, dtype: str) -> DyadicArray:
+    doubles, precision = decode_doubles(data, dtype), FORMATS[dtype].precision
+    mantissas, exponents = np.frexp(np.where(np.isfinite(doubles), doubles, 0.0))
+    # A mantissa lies in [1/2, 1) and has as many bits as the format, so this rounds nothing.
+    significands = np.ldexp(mantissas, precision).astype(np.int64)
+    lowest = int(exponents.min(where=significands != 0, initial=FORMATS[dtype].maximum_exponent + 1))
+    integers = LongIntegers(significands, np.maximum(exponents - lowest, 0).astype(np.int16))
+    return DyadicArray(integers, lowest - precision, np.signbit(doubles).tobytes(), _list_special(doubles))
+
+
+def _list_special(doubles: npt.NDArray[np.float64]) -> dict[int, float]:
+    """Return the elements that are not finite, by their place."""
+    return {place: float(doubles[place]) for place in np.flatnonzero(~np.isfinite(doubles)).tolist()}
 
 
 def round_elements(expected: ExpectedArray, dtype: str) -> bytes:

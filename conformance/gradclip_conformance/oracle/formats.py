@@ -38,13 +38,11 @@ __all__ = [
     "next_down",
     "next_up",
     "read_all",
-    "read_bits",
     "read_float64_values",
     "round_all",
     "round_quotient",
     "round_to",
     "round_to_long_double",
-    "take_apart",
     "ulp",
 ]
 
@@ -130,24 +128,6 @@ def round_to_long_double(value: Fraction | float) -> Any:
     """Return a number in two parts, added in long double. Each part has the digits of a float64."""
     high = float(value)
     return np.longdouble(high) + np.longdouble(float(value - Fraction(high)) if math.isfinite(high) else 0)
-
-
-def read_bits(data: bytes, dtype: str) -> npt.NDArray[np.uint64]:
-    """Return the elements' bits, one unsigned integer for each element."""
-    return np.frombuffer(data, dtype=f"<u{FORMATS[dtype].width // 8}").astype(np.uint64)
-
-
-def take_apart(data: bytes, dtype: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Return the signed significands, the exponents of their units, and which elements are finite."""
-    form, bits = FORMATS[dtype], read_bits(data, dtype)
-    stored = form.precision - 1
-    fields = ((bits & np.uint64(form.sign_bit - 1)) >> np.uint64(stored)).astype(np.int64)
-    significands = (bits & np.uint64((1 << stored) - 1)).astype(np.int64)
-    significands[fields > 0] += 1 << stored
-    finite = fields < 2 * form.maximum_exponent + 1
-    significands[~finite] = 0
-    significands[bits >= np.uint64(form.sign_bit)] *= -1
-    return significands, np.maximum(fields, 1) - 1 + form.smallest_exponent, finite
 
 
 def decode_doubles(data: bytes, dtype: str) -> npt.NDArray[np.float64]:
@@ -297,7 +277,7 @@ def next_down(value: float, dtype: str) -> float:
 
 def _find_neighbour(value: float, dtype: str, direction: int) -> float:
     form = FORMATS[dtype]
-    bits = int(read_bits(encode([value], dtype), dtype)[0])
+    bits = int.from_bytes(encode([value], dtype), "little")
     magnitude = bits & (form.sign_bit - 1)
     # Magnitudes are ordered like their bits. Map bits to signed places so that both zeros have the place 0.
     step = (-magnitude if bits & form.sign_bit else magnitude) + direction

@@ -17,6 +17,7 @@ from fractions import Fraction
 
 from .formats import compute_power_of_two
 from .formula import PLAIN, Formula
+from .long_integers import LongIntegers
 from .model import (
     Clipped,
     DyadicArray,
@@ -89,8 +90,11 @@ def _add_powers(tensors: Iterable[DyadicArray], p: int) -> Fraction:
     total = Fraction(0)
     for tensor in tensors:
         integers = list_finite_integers(tensor)
-        powers = map(operator.mul, integers, integers) if p == 2 else (abs(m) ** p for m in integers)
-        total += sum(powers) * compute_power_of_two(p * tensor.exponent)
+        if p == 2 and isinstance(integers, LongIntegers):
+            powers = integers.add_squares()
+        else:
+            powers = sum(map(operator.mul, integers, integers) if p == 2 else (abs(m) ** p for m in integers))
+        total += powers * compute_power_of_two(p * tensor.exponent)
     return total
 
 

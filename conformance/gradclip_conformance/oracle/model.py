@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .long_integers import LongIntegers
+
 __all__ = [
     "Clipped",
     "DyadicArray",
@@ -33,10 +35,10 @@ class DyadicArray:
     """The elements of an array as `integers[i] * 2**exponent`, with their signs, NaN and infinities kept apart."""
 
     #: 0 for an element that is not finite.
-    integers: list[int]
+    integers: list[int] | LongIntegers
     exponent: int
     #: The sign bit of each element, also of a zero or a NaN.
-    negative: list[bool]
+    negative: Sequence[int]
     #: The elements that are not finite, by their place.
     special: dict[int, float] = field(default_factory=dict)
 
@@ -46,6 +48,8 @@ class DyadicArray:
     @cached_property
     def doubles(self) -> npt.NDArray[np.float64]:
         """The elements of a decoded array in float64, which holds all numbers of all formats, and 0 for NaN."""
+        if isinstance(self.integers, LongIntegers):
+            return self.integers.convert_to_doubles(self.exponent)
         try:
             return np.ldexp(np.array(self.integers, dtype=np.float64), self.exponent)
         except OverflowError:
@@ -63,9 +67,10 @@ class DyadicArray:
         special = {}
         if self.special:
             special = {new: self.special[place] for new, place in enumerate(places) if place in self.special}
-        # There may be a million places.
-        integers, negative = list(map(self.integers.__getitem__, places)), list(map(self.negative.__getitem__, places))
-        return DyadicArray(integers, self.exponent, negative, special)
+        negative = list(map(self.negative.__getitem__, places))
+        if isinstance(self.integers, LongIntegers):
+            return DyadicArray(self.integers.take_places(places), self.exponent, negative, special)
+        return DyadicArray(list(map(self.integers.__getitem__, places)), self.exponent, negative, special)
 
     def list_fractions(self) -> list[Fraction]:
         """Return the elements as fractions, with 0 for those that are not finite."""
@@ -168,7 +173,7 @@ class Prediction:
         return ErrorBounds(*(max((getattr(one, name) for one in self.errors), default=0.0) for name in names))
 
 
-def list_finite_integers(tensor: DyadicArray) -> list[int]:
+def list_finite_integers(tensor: DyadicArray) -> list[int] | LongIntegers:
     """Return the integers of a tensor that is finite.
 
     Raises

@@ -28,6 +28,7 @@ from .bounds import NOTHING
 from .formats import Format, compute_power_of_two, decode_bits, divide_to_float, round_to, ulp
 from .formula import PLAIN, Formula
 from .groups import Group, count_terms, make_group
+from .long_integers import LongIntegers
 from .model import Clipped, DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
 from .question import Question, count_elements, get_bounds, list_norm_groups
 
@@ -328,7 +329,7 @@ def _is_exact(norm: Enclosure, tensors: Sequence[DyadicArray], p: float, form: F
     if p not in (1.0, 2.0) or norm.lower != norm.upper or norm.power is None or not _is_number(norm.lower, form):
         return False
     # Every term is a multiple of this unit. If the total fits the format's digits, so does every partial sum.
-    lowest = min((_find_unit_exponent(tensor) for tensor in tensors if any(tensor.integers)), default=0)
+    lowest = min((_find_unit_exponent(tensor) for tensor in tensors if count_terms([tensor])), default=0)
     if norm.power * divisor / compute_power_of_two(int(p) * lowest) > 2**form.precision:
         return False
     if p == 1.0 or len(tensors) == 1:
@@ -379,6 +380,8 @@ def _are_exact_together(parts: Sequence[DyadicArray], form: Format) -> bool:
 
 def _find_unit_exponent(tensor: DyadicArray) -> int:
     """Return the exponent of the greatest power of two that divides all elements. One of them is not zero."""
+    if isinstance(tensor.integers, LongIntegers):
+        return tensor.exponent + tensor.integers.count_common_zeros()
     bits = 0
     for integer in tensor.integers:
         bits |= abs(integer)

@@ -495,7 +495,7 @@ def ask_among_others(
 def _change_elements(call: Call) -> Call:
     # Many gradients of a long list are alike.
     changed = {array: _erase_every_other_element(array) for array in {gradient.array for gradient in call.gradients}}
-    return replace(call, gradients=tuple(replace(one, array=changed[one.array]) for one in call.gradients))
+    return replace(call, gradients=tuple(one.copy_with(array=changed[one.array]) for one in call.gradients))
 
 
 def _change_options(call: Call) -> Call:
@@ -508,15 +508,15 @@ def _change_options(call: Call) -> Call:
     options.update({name: options[name] / 2 for name in THRESHOLDS if name in options})
     options.update({name: 2.0 for name in ("norm_type",) if name in options})
     gradients = call.gradients
-    if not all(gradient.need_clip for gradient in gradients) and all(map(_is_finite, gradients)):
-        gradients = tuple(replace(gradient, need_clip=not gradient.need_clip) for gradient in gradients)
+    if not all(one.need_clip for one in gradients) and all(map(_is_finite, {one.array for one in gradients})):
+        gradients = tuple(one.copy_with(need_clip=not one.need_clip) for one in gradients)
     return replace(call, gradients=gradients, options=options)
 
 
-def _is_finite(gradient: Gradient) -> bool:
-    if gradient.array is None or gradient.array.dtype not in INFINITY_BITS:
+def _is_finite(array: Array | None) -> bool:
+    if array is None or array.dtype not in INFINITY_BITS:
         return True
-    bits, infinity = gradient.array.bits(), INFINITY_BITS[gradient.array.dtype]
+    bits, infinity = array.bits(), INFINITY_BITS[array.dtype]
     # In an infinity and in every NaN, all bits of the exponent are set.
     return not bool((bits & bits.dtype.type(infinity) == infinity).any())
 

@@ -86,7 +86,8 @@ def pack(values: Sequence[Any], allowed: int) -> tuple[Array | None, ...]:
         if value is None:
             packed.append(None)
             continue
-        _refuse_large_list(value, allowed)
+        if type(value) is not np.ndarray:
+            _refuse_large_list(value, allowed)
         array = np.asarray(value)
         check_limit(AXES, array.ndim)
         if array.nbytes > allowed:

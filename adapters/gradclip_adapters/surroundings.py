@@ -150,13 +150,15 @@ def watch_memory(arrays: Sequence[Any]) -> Callable[[], tuple[str, ...]]:
         buffers.setdefault(id(buffer), (buffer, []))[1].append(one)
     before = []
     for buffer, inside in buffers.values():
+        # Most buffers hold a transposed or a reversed array, and nothing beside it.
+        if len(inside) == 1 and inside[0].nbytes == buffer.nbytes and inside[0].flags.writeable:
+            continue
         mask = np.ones(buffer.nbytes, bool)
         for one in inside:
             if one.flags.writeable:
                 start = one.__array_interface__["data"][0] - buffer.__array_interface__["data"][0]
                 strides = (*one.strides, 1)
                 np.ndarray((*one.shape, one.itemsize), bool, mask, start if one.size else 0, strides)[...] = False
-        # Most buffers hold a transposed or a reversed array, and nothing beside it.
         if mask.any():
             what = BESIDE if all(one.flags.writeable for one in inside) else READ_ONLY
             before.append((what, buffer, mask, buffer.reshape(-1).view(np.uint8)[mask]))

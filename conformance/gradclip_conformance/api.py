@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -250,6 +252,17 @@ def assert_conforms(fn: Callable[..., Any], op: str, **options: Any) -> None:
         raise AssertionError(str(results))
 
 
+@contextlib.contextmanager
+def _collect_rarely() -> Iterator[None]:
+    """Let the garbage collector run rarely. A full run visits all written cases, as long as ten calls take."""
+    before = gc.get_threshold()
+    gc.set_threshold(50_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def _ask_all(
     connection: Connection,
     cases: Sequence[Case],
@@ -263,7 +276,7 @@ def _ask_all(
     subjects = add_formula(connection.description.subjects, formula)
     # The suite computes with NumPy's default error handling. If the function runs in this process, it keeps the
     # caller's error handling.
-    with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+    with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"), _collect_rarely():
         planned = [*plan_cells(subjects, cases, selection), *plan_rows(subjects, selection)]
         asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(dtypes)]
         cells = list(run_cells(connection, asked, timeout, probes=AbilityProbes(), evidence=evidence))

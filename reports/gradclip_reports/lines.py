@@ -60,8 +60,8 @@ class Line:
 
     def to_json(self) -> dict[str, Any]:
         """Return the line as a JSON object."""
-        members = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
-        return {"record": self.kind, **make_strict(members)}
+        names = [item.name for item in fields(self)]  # type: ignore[arg-type]
+        return {"record": self.kind, **{name: _make_member_strict(name, getattr(self, name)) for name in names}}
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> Self:

@@ -118,7 +118,7 @@ def make_case(
     needs: Iterable[str] = (),
 ) -> Case:
     """Return a case. Its gradients are named by their place, and its needs include the features that the call uses."""
-    named = tuple(replace(gradient, name=f"g{i}") for i, gradient in enumerate(gradients))
+    named = tuple(gradient.copy_with(name=f"g{i}") for i, gradient in enumerate(gradients))
     uses = set(needs)
     if any(not gradient.need_clip for gradient in named):
         uses.add("excludes")

@@ -169,7 +169,9 @@ def _explain_calls(wrong: _Wrong) -> list[Explanation]:
     every = [wrong.see(case, reply.gradients, has_right_norm) for case, reply in pairs]
     each = [explain_results(wrong.subject, seen) for seen in every if not is_right(seen)]
     if each:
-        return intersect(each) + _explain_survival(wrong)
+        found = intersect(each)
+        # The results of the call that follows take long to predict if the call is long.
+        return found if found and wrong.first.is_long else found + _explain_survival(wrong)
     if len(every) > 1 and (found := intersect([norm for norm in norms if norm not in ([], [LONG_SUM])])):
         # Several calls with right results may return different norms.
         return found

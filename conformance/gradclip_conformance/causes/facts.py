@@ -174,7 +174,7 @@ class Tensor:
     @property
     def is_zero(self) -> bool:
         """Whether every element that was passed is zero."""
-        return not any(self.exact.integers) and not self.exact.special
+        return not self.before.any()
 
 
 #: A norm, or None if there is none.

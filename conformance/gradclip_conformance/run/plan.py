@@ -156,7 +156,7 @@ def plan_case(subject: EntryPoint, case: Case) -> PlannedCell:
 
 def find_case(name: str) -> Case | None:
     """Return the case with an id: a written one, one on a mesh, or a row. Return None if there is none."""
-    return next((case for case in list_all_cases() if case.id == name), None) or find_case_on(name) or find_row(name)
+    return find_row(name) or find_case_on(name) or next((case for case in list_all_cases() if case.id == name), None)
 
 
 #: The rule about leaving out `min`. It does not apply to a subject that requires `min`.

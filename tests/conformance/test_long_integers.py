@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -12,7 +13,8 @@ from gradclip_conformance.oracle.arrays import LONG, decode
 from gradclip_conformance.oracle.formats import FORMATS, decode_doubles
 from gradclip_conformance.oracle.integers import compute_norm
 from gradclip_conformance.oracle.long_integers import BLOCK, LongIntegers
-from gradclip_conformance.oracle.model import DyadicArray
+from gradclip_conformance.oracle.model import DyadicArray, ExpectedArray
+from gradclip_conformance.oracle.predict import _clip_by_value
 
 
 def draw_all_magnitudes(dtype: str, size: int) -> bytes:
@@ -66,6 +68,28 @@ def test_sum_of_full_significands_is_exact() -> None:
     exact, _ = decode_long(np.full(2 * BLOCK, full).tobytes(), "float64")
 
     assert compute_norm([exact]).power == 2 * BLOCK * Fraction(full) ** 2
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(-1.0, 1.0), (0.1, 3.0), (-5.0, -(2.0**-30)), (0.0, 2.0**-1074), (-1e300, 1e-300), (-math.inf, 0.5)],
+)
+def test_long_array_is_clipped_by_value_as_short_ones_are(low: float, high: float, dtype: str) -> None:
+    form, step = FORMATS[dtype], LONG * FORMATS[dtype].width // 16
+    special = [0, form.sign_bit, form.infinity_bits, form.infinity_bits | form.sign_bit, form.infinity_bits + 1]
+    data = draw_all_magnitudes(dtype, 2 * LONG - len(special))
+    data += np.array(special, dtype=np.uint64).astype(DTYPES[dtype]).tobytes()
+    long = _clip_by_value(decode(data, dtype), low, high)
+    short = [_clip_by_value(decode(data[i : i + step], dtype), low, high) for i in range(0, len(data), step)]
+
+    assert isinstance(long.values.integers, LongIntegers)
+    assert list_elements(long) == [element for part in short for element in list_elements(part)]
+
+
+def list_elements(expected: ExpectedArray) -> list[str]:
+    """Return the elements as texts, because NaN differs from itself."""
+    return [str(expected.values.special.get(i, one)) for i, one in enumerate(expected.list_fractions())]
 
 
 def test_array_of_zeros_is_zero() -> None:

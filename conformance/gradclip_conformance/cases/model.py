@@ -77,6 +77,13 @@ class Case:
         """Return this case. A case that makes its gradients lazily overrides this method."""
         return self
 
+    def under(self, rule: str, expectation: Expect) -> Case:
+        """Return the same call under another rule."""
+        case = object.__new__(Case)
+        # Each answer is judged under several rules. What is known of its gradients stays known.
+        vars(case).update(vars(self.make()), rule=rule, expectation=expectation)
+        return case
+
     def call(self, subject: str) -> Call:
         """Return the call of this case to a subject."""
         return Call(subject, self.gradients, self.options)

@@ -108,11 +108,11 @@ def _list_tensors_of_examples(gradients: Sequence[Gradient]) -> list[tuple[Gradi
 def _stack_example(name: str, parts: Sequence[Gradient]) -> Gradient:
     arrays = [part.array for part in parts if part.array is not None]
     if len(arrays) < len(parts):
-        return replace(parts[0], name=name, array=None)
+        return parts[0].copy_with(name=name, array=None)
     if parts[0].group == NO_EXAMPLE:
-        return replace(parts[0], name=name, group=0, array=Array(arrays[0].dtype, (0, *arrays[0].shape), b""))
+        return parts[0].copy_with(name=name, group=0, array=Array(arrays[0].dtype, (0, *arrays[0].shape), b""))
     shape = (len(arrays), *arrays[0].shape)
-    return replace(parts[0], name=name, array=Array(arrays[0].dtype, shape, b"".join(one.data for one in arrays)))
+    return parts[0].copy_with(name=name, array=Array(arrays[0].dtype, shape, b"".join(one.data for one in arrays)))
 
 
 def split_sums(gradients: Sequence[Gradient], reply: Reply) -> Reply:
@@ -202,11 +202,11 @@ def _is_stacked(parts: Sequence[Gradient]) -> bool:
 
 
 def _stack_unit_tensor(name: str, parts: Sequence[Gradient], last: bool) -> Gradient:
-    whole = replace(parts[0], name=name, group=0, height=None)
+    whole = parts[0].copy_with(name=name, group=0, height=None)
     if not _is_stacked(parts):
         return whole
     array = _join([part.array for part in parts], last)
-    return replace(whole, array=array, parameter=_join([part.parameter for part in parts], last))
+    return whole.copy_with(array=array, parameter=_join([part.parameter for part in parts], last))
 
 
 def _join(units: Sequence[Array | None], last: bool) -> Array | None:
@@ -244,7 +244,7 @@ def regroup_units(
             if not is_relative or (other << 1).astype(other.dtype).any()
         ]
         gradients = [
-            replace(parts[0], name=f"g{number}", array=one, parameter=other, group=number, height=None)
+            parts[0].copy_with(name=f"g{number}", array=one, parameter=other, group=number, height=None)
             for number, (one, other, _) in enumerate(every)
         ]
         if every:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gradclip_adapters.contract import Reply
 from gradclip_adapters.operations import OPERATIONS
@@ -39,14 +38,14 @@ def list_also_expected(context: Context, reply: Reply) -> Iterator[Case]:
     """Yield a case that makes the same call under each other rule that a reply must keep."""
     case = context.case
     for name, expectation in _list_rules(context, reply):
-        yield replace(case, rule=f"{OPERATIONS[case.operation].prefix}.{name}", expectation=expectation)
+        yield case.under(f"{OPERATIONS[case.operation].prefix}.{name}", expectation)
 
 
 def make_case_of_broken_rule(case: Case, rule: str) -> Case | None:
     """Return a case of the broken rule, with the same call, or None if such a case cannot be made without the reply."""
     excluded = {"excluded-untouched": expect("untouched", indices=case.excluded)}
     expectation = {**PARTS, **excluded, **dict(_list_element_rules(case))}.get(rule.partition(".")[2])
-    return None if expectation is None else replace(case, rule=rule, expectation=expectation)
+    return None if expectation is None else case.under(rule, expectation)
 
 
 def _list_rules(context: Context, reply: Reply) -> Iterator[tuple[str, Expect]]:

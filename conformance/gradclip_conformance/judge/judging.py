@@ -131,4 +131,4 @@ def _list_other_rules(calls: Calls) -> Iterator[Calls]:
         if isinstance(answer, Replied):
             context = calls.context if case is calls.context.case else replace(calls.context, case=case)
             for other in list_also_expected(context, answer.reply):
-                yield Calls(replace(context, case=other), [answer])
+                yield Calls(Context(other, context.subject, context.claims), [answer])

@@ -13,7 +13,7 @@ from .formats import FORMATS, decode_doubles, encode, round_to
 from .long_integers import LongIntegers
 from .model import DyadicArray, ExpectedArray
 
-__all__ = ["decode", "round_elements"]
+__all__ = ["clip_long_by_value", "decode", "round_elements"]
 
 
 #: Arrays of at most this many bytes are kept, decoded. Of five that are decoded, four have been decoded before.
@@ -60,13 +60,26 @@ _keep_decoded = functools.lru_cache(maxsize=1 << 11)(_decode)
 # Every operation is asked about the same very long array, one after another.
 @functools.lru_cache(maxsize=1)
 def _decode_long(data: bytes, dtype: str) -> DyadicArray:
-    doubles, precision = decode_doubles(data, dtype), FORMATS[dtype].precision
+    return _hold_long(decode_doubles(data, dtype))
+
+
+def _hold_long(doubles: npt.NDArray[np.float64]) -> DyadicArray:
     mantissas, exponents = np.frexp(np.where(np.isfinite(doubles), doubles, 0.0))
-    # A mantissa lies in [1/2, 1) and has as many bits as the format, so this rounds nothing.
-    significands = np.ldexp(mantissas, precision).astype(np.int64)
-    lowest = int(exponents.min(where=significands != 0, initial=FORMATS[dtype].maximum_exponent + 1))
+    # A mantissa lies in [1/2, 1) and has at most 53 bits, so this rounds nothing.
+    significands = np.ldexp(mantissas, 53).astype(np.int64)
+    lowest = int(exponents.min(where=significands != 0, initial=FORMATS["float64"].maximum_exponent))
     integers = LongIntegers(significands, np.maximum(exponents - lowest, 0).astype(np.int16))
-    return DyadicArray(integers, lowest - precision, np.signbit(doubles).tobytes(), _list_special(doubles))
+    return DyadicArray(integers, lowest - 53, np.signbit(doubles).tobytes(), _list_special(doubles))
+
+
+def clip_long_by_value(values: DyadicArray, low: float, high: float) -> ExpectedArray:
+    """Return `min(max(x, low), high)` of each element of a long array, exactly. One of the bounds may be infinite."""
+    doubles = values.doubles.copy()
+    for place, value in values.special.items():
+        doubles[place] = value
+    # Float64 holds the elements and the bounds, and comparisons round nothing.
+    clipped = np.where(doubles < low, low, np.where(doubles > high, high, doubles))
+    return ExpectedArray(_hold_long(clipped))
 
 
 def _list_special(doubles: npt.NDArray[np.float64]) -> dict[int, float]:

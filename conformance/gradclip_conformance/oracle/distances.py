@@ -327,7 +327,7 @@ def measure(
     if not found:
         return Measured()
     worst, index = max(found, key=lambda pair: pair[0].rank)
-    return replace(worst, tensor=index)
+    return worst if worst.tensor == index else replace(worst, tensor=index)
 
 
 def _measure_one(
@@ -337,7 +337,10 @@ def _measure_one(
     key = (gradient.array, gradient.parameter, gradient.need_clip, got, coarsest, flushes_subnormals)
     if key not in prediction.measured:
         assert gradient.array is not None
-        prediction.measured[key] = _measure_new(prediction, index, got, gradient.array, coarsest, flushes_subnormals)
+        found = _measure_new(prediction, index, got, gradient.array, coarsest, flushes_subnormals)
+        # The expected elements of a clip by value differ from the given ones, whatever their factor is.
+        is_by_norm = OPERATIONS[case.operation].is_by_norm
+        prediction.measured[key] = found if is_by_norm else replace(found, touched=False)
     known: Measured = prediction.measured[key]
     return known
 

@@ -76,13 +76,13 @@ class LongIntegers:
         for significands, shifts in self._cut():
             magnitudes, places = np.abs(significands), shifts.astype(np.intp)
             upper, lower = magnitudes >> HALF, magnitudes & ((1 << HALF) - 1)
-            # Only float64 has upper halves.
-            rows = (upper * upper, upper * lower, lower * lower) if upper.any() else (lower * lower,)
-            for row, products in enumerate(reversed(rows)):
+            # In narrower formats than float64, all lower halves are zero.
+            rows = (upper * upper, upper * lower, lower * lower) if lower.any() else (upper * upper,)
+            for row, products in enumerate(rows):
                 for column, halves in enumerate((products & ((1 << HALF) - 1), products >> HALF)):
                     sums[row, column] += np.bincount(places, halves, count).astype(np.int64)
         total = 0
         for shift in np.flatnonzero(sums.any(axis=(0, 1))).tolist():
-            lowest, middle, highest = (lower + (upper << 27) for lower, upper in sums[:, :, shift].tolist())
+            highest, middle, lowest = (lower + (upper << 27) for lower, upper in sums[:, :, shift].tolist())
             total += ((highest << 54) + (middle << 28) + lowest) << 2 * shift
         return total

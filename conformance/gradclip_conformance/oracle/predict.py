@@ -23,7 +23,7 @@ from gradclip_adapters.mesh import Mesh, cut_array, find_placement, is_held, par
 from gradclip_adapters.operations import OPERATIONS
 
 from . import integers
-from .arrays import decode
+from .arrays import clip_long_by_value, decode
 from .bounds import NOTHING
 from .formats import Format, compute_power_of_two, decode_bits, divide_to_float, round_to, ulp
 from .formula import PLAIN, Formula
@@ -104,6 +104,8 @@ def _clip_by_value(values: DyadicArray, low: float, high: float) -> ExpectedArra
     OraclesDisagreeError
         If the oracles contradict each other.
     """
+    if isinstance(values.integers, LongIntegers):
+        return clip_long_by_value(values, low, high)
     # Replace an infinite bound by a finite one that no finite element reaches.
     reach = (1 + max(map(abs, values.integers), default=0)) * compute_power_of_two(values.exponent)
     beyond = reach + max((abs(Fraction(bound)) for bound in (low, high) if math.isfinite(bound)), default=Fraction(0))

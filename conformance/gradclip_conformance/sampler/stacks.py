@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -26,7 +25,7 @@ RUN = 3
 def split_examples(gradients: Sequence[Gradient], count: int) -> list[Gradient]:
     """Return the gradients of each example. Each element of a tensor belongs to one example, and is zero in others."""
     return [
-        replace(gradient, array=_take_share(gradient.array, number, count), group=number)
+        gradient.copy_with(array=_take_share(gradient.array, number, count), group=number)
         for number in range(count)
         for gradient in gradients
     ]
@@ -63,21 +62,21 @@ def choose_example(gradients: Sequence[Gradient], layers: str) -> tuple[float, l
 def split_units(gradient: Gradient, number: int, *, has_parameter: bool) -> Iterator[Gradient]:
     """Yield the units of a tensor, each with its parameter. The first axis counts the units; a vector is one unit."""
     for unit in _list_units_with_parameters(gradient, number):
-        yield unit if has_parameter else replace(unit, parameter=None)
+        yield unit if has_parameter else unit.copy_with(parameter=None)
 
 
 def _list_units_with_parameters(gradient: Gradient, number: int) -> Iterator[Gradient]:
     array = gradient.array
     if array is None:
         weight = Array("float32", (1,), expand(Recipe("numbers", PARAMETER_SEED), "float32", (1,)))
-        yield replace(gradient, parameter=weight, group=number)
+        yield gradient.copy_with(parameter=weight, group=number)
         return
     recipe = Recipe("numbers", PARAMETER_SEED + number, PARAMETER_EXPONENT)
     weight = Array(array.dtype, array.shape, expand(recipe, array.dtype, array.shape))
     if len(array.shape) < 2:
-        yield replace(gradient, parameter=weight, group=number)
+        yield gradient.copy_with(parameter=weight, group=number)
         return
     # Without its height, the only row of a matrix would be a vector.
     height = 1 if array.shape[0] == 1 and len(array.shape) == 2 else None
     for unit, parameter in zip(list_parts(array), list_parts(weight), strict=True):
-        yield replace(gradient, array=unit, parameter=parameter, group=number, height=height)
+        yield gradient.copy_with(array=unit, parameter=parameter, group=number, height=height)

@@ -13,7 +13,10 @@ from sample_runs import write_record_text
 
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance import assert_conforms, check_clipper
+from gradclip_conformance.causes.model import Judged
+from gradclip_conformance.judge.model import Connection
 from gradclip_conformance.oracle.formula import Formula
+from gradclip_conformance.run.runner import ask_again
 from gradclip_reports.records import read_runs
 
 #: Rules that are enough to fit a formula, and few enough to be quick.
@@ -164,3 +167,28 @@ def test_findings_are_in_the_record_and_name_each_cell_once(tmp_path: Path) -> N
     assert set(named) == wrong
     assert run.findings[0].cause == "not-clipped"
     assert run.findings[0].severity == "unclipped"
+
+
+def sum_one_after_another(grads: Any, *, clip_norm: float) -> Any:
+    """Add in the dtype. The results are within the error bound of a sum, and no better."""
+    squares = [np.square(grad.ravel()) for grad in grads if grad is not None]
+    norm = float(np.sqrt(np.cumsum(np.concatenate([np.float32([1e-30]), *squares]))[-1]))
+    return [None if grad is None else grad * np.float32(min(1.0, clip_norm / norm)) for grad in grads]
+
+
+@pytest.mark.parametrize(("rule", "times"), [("*.combinations*", 0), ("*.large-tensor-accuracy/*", 1)])
+def test_long_sum_is_asked_again_only_if_no_short_call_shows_it(
+    rule: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Judged] = []
+
+    def note_and_ask_again(connection: Connection, timeout: float, judged: Judged) -> Judged:
+        asked.append(judged)
+        return ask_again(connection, timeout, judged)
+
+    monkeypatch.setattr("gradclip_conformance.run.runner.ask_again", note_and_ask_again)
+    results = check_clipper(sum_one_after_another, **{**OPTIONS, "rule": rule})
+    named = {case for one in results.findings if one["cause"] == "long-sum" for case in one["cells"].popitem()[1]}
+
+    assert {cell["case"] for cell in results if cell["status"] == "quality"} <= named
+    assert len([judged for judged in asked if judged.verdict.status == "quality"]) == times

@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from gradclip_reports.statuses import Status
 from gradclip_spec.rules.causes import load_cause_groups
 
 from ..cases.model import Case
@@ -23,7 +24,7 @@ from .facts import MANY
 from .fits import FITS, FORMULA_CAUSES
 from .laws import BESIDE_EMPTY, LAWS, SHOWN_BY_ONE
 from .model import Explanation, Judged, Suspect
-from .results import ZEROS_NAN
+from .results import LONG_SUM, ZEROS_NAN
 from .subject import BREAKING, LIMITS, Subject, learn, suspect
 
 __all__ = ["explain_all", "explain_cell"]
@@ -135,12 +136,24 @@ def _list_options(
     counts = judged.explanation is not None or (was_answered and judged.verdict.status in BREAKING)
     if judged.digest is None or judged.explanation is not None or judged.verdict.formula is not None:
         found = explain(subject, judged)
+    elif _is_like_other_sums(subject, judged):
+        found = [LONG_SUM]
     else:
         whole = ask_again(judged)
         found = explain(subject, whole)
         # The cell is large, so its gradients are not kept.
         subject.small.pop(id(whole.context.case), None)
     return Options(found, partial(_refutes, subject, judged), counts, judged.is_known_cause)
+
+
+def _is_like_other_sums(subject: Subject, judged: Judged) -> bool:
+    """Return whether the results of a long call are only less accurate than the best, as those of short calls are.
+
+    They are within the error bound of a sum. To compare them with other formulas may take a second.
+    """
+    verdict, is_shown = judged.verdict, LONG_SUM.cause in subject.shown
+    is_accurate = verdict.status == Status.QUALITY and verdict.breaks is None
+    return is_shown and is_accurate and judged.context.case.theme not in LIMITS
 
 
 def _refutes(subject: Subject, judged: Judged, explanation: Explanation) -> bool:

@@ -40,9 +40,10 @@ class LongIntegers:
     def __getitem__(self, place: int) -> int:
         return int(self.significands[place]) << int(self.shifts[place])
 
-    def take_places(self, places: Sequence[int]) -> list[int]:
+    def take_places(self, places: Sequence[int]) -> LongIntegers:
         """Return the integers at some places."""
-        return list(map(operator.lshift, self.significands[places].tolist(), self.shifts[places].tolist()))
+        chosen = np.asarray(places, np.intp)
+        return LongIntegers(self.significands[chosen], self.shifts[chosen])
 
     def __iter__(self) -> Iterator[int]:
         for significands, shifts in self._cut():

@@ -67,7 +67,7 @@ class DyadicArray:
         special = {}
         if self.special:
             special = {new: self.special[place] for new, place in enumerate(places) if place in self.special}
-        negative = list(map(self.negative.__getitem__, places))
+        negative = bytes(map(self.negative.__getitem__, places))
         if isinstance(self.integers, LongIntegers):
             return DyadicArray(self.integers.take_places(places), self.exponent, negative, special)
         return DyadicArray(list(map(self.integers.__getitem__, places)), self.exponent, negative, special)

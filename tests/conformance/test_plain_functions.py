@@ -249,6 +249,7 @@ def test_callable_without_a_name_in_a_module_is_not_imported(function: Any) -> N
 
 
 STRICT = """
+import gc
 import threading
 import numpy as np
 from gradclip_conformance import check_clipper
@@ -260,9 +261,10 @@ def clip(grads, *, max, min=None):
     return [None if grad is None else np.clip(grad, -max if min is None else min, max) for grad in grads]
 
 np.seterr(all="raise")
+gc.set_threshold(600, 9, 8)
 strict = np.geterr()
 results = check_clipper(clip, "clip_by_value", dtypes=["float16", "float64"], rule="value.n*")
-print(sorted({result["status"] for result in results}), np.geterr() == strict)
+print(sorted({result["status"] for result in results}), np.geterr() == strict, gc.get_threshold())
 """
 
 
@@ -274,4 +276,4 @@ def test_function_may_make_floating_point_errors_raise() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
     # The function changes the settings, which breaks a rule. The next call and the caller find their own settings.
-    assert done.stdout == "['fail', 'unspecified', 'unsupported'] True\n", done.stderr
+    assert done.stdout == "['fail', 'unspecified', 'unsupported'] True (600, 9, 8)\n", done.stderr

@@ -300,8 +300,9 @@ def _is_rounded_between(tensor: Tensor, first: Fraction, second: Fraction, bound
     form = tensor.form
     if not _leaves_range(tensor, first):
         return False
-    # A long array may hold few numbers, and exact arithmetic is slow. Pairs of 16 bytes are sorted in little time.
-    pairs = np.unique(np.column_stack((tensor.before, tensor.after)).view("V16")).view(np.float64).reshape(-1, 2)
+    # A long array may hold few numbers, and exact arithmetic is slow. Pairs of 16 bytes are hashed in little time.
+    different = {*np.column_stack((tensor.before, tensor.after)).view("V16").ravel().tolist()}
+    pairs = np.frombuffer(b"".join(different), np.float64).reshape(-1, 2)
     error = Fraction(bound + 2) * compute_power_of_two(1 - form.precision)
     largest, normal, subnormal = form.largest, form.smallest_normal, form.smallest_subnormal
     for given, got in pairs[~_are_clearly_rounded_between(form, pairs, first, second, error)].tolist():

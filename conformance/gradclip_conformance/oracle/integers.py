@@ -1,4 +1,4 @@
-"""Implement the first oracle: compute the results of the operations in Python's integers.
+"""Implement the first oracle: compute the results of the operations in integers, those of long arrays by NumPy.
 
 Every finite float is an integer times a power of two, so sums of powers are exact, and `math.isqrt` gives any
 number of bits of a norm. The expected gradients are the given ones times one rational coefficient. Its relative error

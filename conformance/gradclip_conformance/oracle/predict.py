@@ -187,7 +187,7 @@ def _predict(asked: _Asked) -> Prediction:
 
 
 class _LargePredictions:
-    """The last predictions of many elements. An exact element takes 50 bytes, so that they may hold `HELD` elements."""
+    """The last predictions of many elements. An exact element takes up to 50 bytes, so they may hold `HELD`."""
 
     def __init__(self) -> None:
         self._known: dict[_Asked, tuple[Prediction, int]] = {}

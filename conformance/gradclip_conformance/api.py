@@ -254,7 +254,7 @@ def assert_conforms(fn: Callable[..., Any], op: str, **options: Any) -> None:
 
 @contextlib.contextmanager
 def _collect_rarely() -> Iterator[None]:
-    """Let the garbage collector run rarely. A full run visits all written cases, as long as ten calls take."""
+    """Let the garbage collector run rarely. A full run visits all written cases, and takes as long as ten calls."""
     before = gc.get_threshold()
     gc.set_threshold(50_000, *before[1:])
     try:

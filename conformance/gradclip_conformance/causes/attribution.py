@@ -147,7 +147,7 @@ def _list_options(
 
 
 def _is_like_other_sums(subject: Subject, judged: Judged) -> bool:
-    """Return whether the results of a long call are only less accurate than the best, as those of short calls are.
+    """Return whether a long call shows only what short calls show: results that are right, but not as good as can be.
 
     They are within the error bound of a sum. To compare them with other formulas may take a second.
     """

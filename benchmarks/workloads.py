@@ -49,6 +49,7 @@ def _list_resnet50_shapes() -> Shapes:
 
 
 WORKLOADS: dict[str, Callable[[], Shapes]] = {
+    "1 x 10": lambda: [(10,)],
     "1 x 1,000": lambda: [(1_000,)],
     "1 x 10,000": lambda: [(10_000,)],
     "1 x 100,000": lambda: [(100_000,)],
@@ -57,6 +58,7 @@ WORKLOADS: dict[str, Callable[[], Shapes]] = {
     "10 x 1,000": lambda: [(1_000,)] * 10,
     "10 x 10,000": lambda: [(10_000,)] * 10,
     "100 x 250,000": lambda: [(250_000,)] * 100,
+    "148 x 10": lambda: [(10,)] * 148,
     "GPT-2 124M": _list_gpt2_shapes,
     "ResNet-50": _list_resnet50_shapes,
     "1,000 x 1,000": lambda: [(1_000,)] * 1_000,

@@ -88,6 +88,9 @@ _NUMBERS = (float, int, numbers.Real)
 
 def check_number(name: str, value: Any) -> float:
     """Return an argument as a float. Refuse it if it breaks the condition that `_WANTED` sets for its name."""
+    if type(value) in (float, int) and 0 <= value < 2.0**60 and (value or name != "norm_type"):
+        # This is the common case, and breaks no condition. The sum drops the sign of a zero.
+        return float(value) + 0.0
     wanted, hint = _WANTED[name]
     if isinstance(value, _NO_NUMBERS) or not isinstance(value, _NUMBERS):
         got = f"{value!r} of type {type(value).__name__}; convert it with float(), outside of traced code"
@@ -127,6 +130,10 @@ def check_bounds(max: Any, min: Any) -> tuple[float, float]:
     return lower, upper
 
 
+#: The types of leaves that need not be examined: NumPy's arrays, and None.
+_NUMPY = frozenset([np.ndarray, type(None)])
+
+
 class Tree:
     """The leaves of a tree of gradients in order, and which of them are included.
 
@@ -143,10 +150,13 @@ class Tree:
         except RecursionError:
             message = "`grads` is nested too deep, or holds itself; give it as a flat list or dict"
             raise ValueError(message) from None
-        for leaf in dict(zip(map(type, self.leaves), self.leaves, strict=True)).values():
-            if leaf is not None and not array_api_compat.is_array_api_obj(leaf):
-                self.leaves = self._flatten_others(leaf)
-                break
+        #: Whether all arrays are NumPy's, and none of a subclass.
+        self.only_numpy = set(map(type, self.leaves)) <= _NUMPY
+        if not self.only_numpy:
+            for leaf in dict(zip(map(type, self.leaves), self.leaves, strict=True)).values():
+                if leaf is not None and not array_api_compat.is_array_api_obj(leaf):
+                    self.leaves = self._flatten_others(leaf)
+                    break
         existing = [index for index, leaf in enumerate(self.leaves) if leaf is not None]
         #: The indices of the leaves that are included.
         self.indices = existing if need_clip is None else self._choose(existing, need_clip)
@@ -287,9 +297,11 @@ def _rebuild(node: Any, leaves: Iterator[Any]) -> Any:
     kind = type(node)
     if not _is_container(kind):
         return next(leaves)
-    children = list(node.values() if isinstance(node, dict) else node)
-    nested = any(map(_is_container, set(map(type, children))))
-    children = [_rebuild(child, leaves) for child in children] if nested else list(itertools.islice(leaves, len(node)))
+    members = node.values() if isinstance(node, dict) else node
+    nested = any(map(_is_container, set(map(type, members))))
+    children = [_rebuild(child, leaves) for child in members] if nested else list(itertools.islice(leaves, len(node)))
+    if kind is list:
+        return children
     if kind is defaultdict:
         return defaultdict(node.default_factory, zip(node, children, strict=True))
     if isinstance(node, dict):

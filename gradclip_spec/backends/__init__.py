@@ -43,6 +43,10 @@ def choose_backend(tree: Tree, inplace: bool = False) -> Any:
 
 
 def _make_backend(tree: Tree) -> Any:
+    if tree.only_numpy:
+        import array_api_compat.numpy as xp
+
+        return NumPy(xp, tree.included)
     existing = [leaf for leaf in tree.leaves if leaf is not None]
     if len(tree.included) < len(existing):
         # In JAX, the derivative with respect to an integer is a NumPy array of the dtype float0.
@@ -60,10 +64,7 @@ def _make_backend(tree: Tree) -> Any:
         kinds = " and ".join(f"a {_name_type(tree.leaves[i])} ({tree.name(i)})" for i in places)
         message = f"gradients must all be of one array library, got {kinds}; convert them to one first"
         raise TypeError(message)
-    if not namespaces:
-        import array_api_compat.numpy as xp
-    else:
-        (xp,) = namespaces
+    (xp,) = namespaces
     if array_api_compat.is_numpy_namespace(xp):
         return NumPy(xp, tree.included)
     device = array_api_compat.device(existing[0])

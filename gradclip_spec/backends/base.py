@@ -332,9 +332,13 @@ class Backend:
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
         """Return a nonempty array clipped to bounds that its dtype holds exactly, or the array itself if unchanged."""
         # In place, looking for an element to clip takes longer than clipping.
-        if self.eager and not inplace and bool(lower <= self.xp.min(x)) and bool(self.xp.max(x) <= upper):
+        if self.eager and not inplace and self.is_within(x, lower, upper):
             return x
         return self.limit(x, lower, upper, inplace)
+
+    def is_within(self, x: Array, lower: float, upper: float) -> bool:
+        """Return whether all elements of a nonempty array are within bounds."""
+        return bool(lower <= self.xp.min(x)) and bool(self.xp.max(x) <= upper)
 
     def limit(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
         """Return an array clipped to bounds that its dtype holds exactly."""

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_numpy_namespace
 
 from gradclip_spec import kernels
 from gradclip_spec._formats import name_dtype
@@ -109,10 +110,11 @@ class InMemory(kernels.Memory):
             return float(high)
         if norm_type == 2 and not self.any_float64:
             return math.sqrt(high)
-        root = total = Fraction(high) + Fraction(low)
         if norm_type == 2:
-            root = _root_exactly(total)
-        elif norm_type not in (1, math.inf):
+            root = _root_exactly(high, low)
+        elif norm_type in (1, math.inf):
+            root = Fraction(high) + Fraction(low)
+        else:
             digits = _DIGITS.add(decimal.Decimal(high), decimal.Decimal(low))
             power = _DIGITS.power(digits, _DIGITS.divide(1, decimal.Decimal(norm_type)))
             if power.is_infinite():
@@ -128,9 +130,9 @@ class InMemory(kernels.Memory):
         if isinstance(norm, list):
             return [self.compute_coefficient(each, clip_norm, eps) for each in norm]
         divisor = norm + (eps if isinstance(norm, float) else Fraction(eps)) if eps else norm
-        if divisor <= clip_norm:
-            return ONE
-        return (clip_norm / divisor, 0.0, 1.0) if isinstance(divisor, float) else _split(Fraction(clip_norm) / divisor)
+        if not isinstance(divisor, float):
+            return _divide_threshold(clip_norm, divisor)
+        return ONE if divisor <= clip_norm else (clip_norm / divisor, 0.0, 1.0)
 
     def divide_norms(self, norm: Any, other: Any, least: float) -> Any:
         """Return each norm (one, or a list) divided by the other one, or by `least` if the other one is smaller."""
@@ -161,7 +163,8 @@ class InMemory(kernels.Memory):
             number = float(norm)
         except OverflowError:
             number = math.inf
-        return self.xp.asarray(np.asarray(number, np.float64 if self.any_float64 else np.float32), device="cpu")
+        total = np.asarray(number, np.float64 if self.any_float64 else np.float32)
+        return total if is_numpy_namespace(self.xp) else self.xp.asarray(total, device="cpu")
 
     def join(self, rows: Array, norm_type: float) -> Number:
         """Return the norm of all blocks from their numbers, one row for each block."""
@@ -193,20 +196,37 @@ def _divide(norm: Number, other: Number) -> Number:
     return Fraction(norm) / Fraction(other)
 
 
-def _root_exactly(number: Fraction) -> Fraction:
-    """Return the square root of a number above zero, with a relative error of `2**-120`, exactly if it is rational."""
-    # The denominator is a power of two: choose `shift` so that `numerator * 2**shift` has at least 256 bits, and
-    # `2**shift / denominator` has an exact root.
-    shift = max(256 - number.numerator.bit_length(), 0)
-    shift += (number.denominator.bit_length() - 1 + shift) % 2
-    half = (number.denominator.bit_length() - 1 + shift) // 2
-    return Fraction(math.isqrt(number.numerator << shift), 1 << half)
+# The following functions compute with integers, because each operation on fractions takes several microseconds.
 
 
-def _split(coefficient: Fraction) -> kernels.Factor:
-    """Return a coefficient as a pair of floats and a power of two. The pair is well above the smallest float."""
-    exponent = coefficient.numerator.bit_length() - coefficient.denominator.bit_length()
-    shift = max(0, min(1074, -900 - exponent))
-    scaled = coefficient * 2**shift
-    high = float(scaled)
-    return high, float(scaled - Fraction(high)), 2.0**-shift
+def _root_exactly(high: float, low: float) -> Fraction:
+    """Return the square root of `high + low`, above zero: exactly if it is rational.
+
+    Otherwise the relative error is at most `2**-120`.
+    """
+    (number, scale), (other, other_scale) = high.as_integer_ratio(), low.as_integer_ratio()
+    number, scale = number * other_scale + other * scale, scale * other_scale
+    # The denominator `scale` is a power of two: choose `shift` so that `number * 2**shift` has at least 256 bits, and
+    # `2**shift * scale` has an exact root.
+    shift = max(256 - number.bit_length(), 0)
+    shift += (scale.bit_length() - 1 + shift) % 2
+    return Fraction(math.isqrt(number << shift), 1 << ((scale.bit_length() - 1 + shift) // 2))
+
+
+def _divide_threshold(clip_norm: float, norm: Fraction) -> kernels.Factor:
+    """Return the quotient as a pair of floats and a power of two, or `ONE` if the norm is within the threshold.
+
+    The pair is well above the smallest float.
+    """
+    if clip_norm == math.inf:
+        return ONE
+    number, scale = clip_norm.as_integer_ratio()
+    number, scale = number * norm.denominator, scale * norm.numerator
+    if scale <= number:
+        return ONE
+    shift = max(0, min(1074, scale.bit_length() - number.bit_length() - 900))
+    number <<= shift
+    # A quotient of integers is correctly rounded.
+    high = number / scale
+    top, bottom = high.as_integer_ratio()
+    return high, (number * bottom - top * scale) / (scale * bottom), 2.0**-shift

@@ -33,8 +33,13 @@ class NumPy(InMemory, Backend):
     def limit(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
         """Return an array within bounds that its dtype holds exactly."""
         out = x if inplace else np.empty_like(x)
-        np.clip(x, x.dtype.type(lower), x.dtype.type(upper), out=out)
+        # The method takes half the time of NumPy's function.
+        x.clip(x.dtype.type(lower), x.dtype.type(upper), out=out)
         return out
+
+    def is_within(self, x: Array, lower: float, upper: float) -> bool:
+        """Return whether all elements of a nonempty array are within bounds."""
+        return bool(lower <= x.min() and x.max() <= upper)
 
     def make_like(self, arrays: Sequence[Array]) -> list[Array]:
         """Return new, uninitialised arrays with the layout of others."""
@@ -47,6 +52,8 @@ class NumPy(InMemory, Backend):
 
     def view(self, arrays: Sequence[Array]) -> list[Array]:
         """Return the arrays. For bfloat16, return their bits."""
+        if "bfloat16" not in self.dtypes.values():
+            return list(arrays)
         return [x.view(np.uint16) if self.dtypes[x.dtype] == "bfloat16" else x for x in arrays]
 
     def locate(self, arrays: Sequence[Array]) -> list[int]:

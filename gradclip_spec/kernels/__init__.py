@@ -7,6 +7,7 @@ arrays and elements, never on earlier calls, so equal calls have equal results.
 import ctypes
 import functools
 import importlib.util
+import itertools
 import math
 import operator
 import sys
@@ -17,13 +18,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from gradclip_spec.kernels import plain, threads
+from gradclip_spec.kernels.plain import Factor
 
 __all__ = ["Factor", "Memory", "find_addresses", "find_largest", "scale", "sum_powers"]
 
 Array = Any
 Integers = np.ndarray[Any, np.dtype[np.int64]]
-#: A number `(high + low) * power`, where `power` is a power of two.
-Factor = tuple[float, float, float]
 
 #: With at least this number of elements, compiled loops are faster, however few the arrays are.
 MANY_ELEMENTS = 1 << 14
@@ -136,11 +136,12 @@ class _Chunks:
 def _cut(memory: Memory, arrays: Sequence[Array]) -> tuple[list[_Chunks], list[int]]:
     """Return the chunks for compiled loops, and the indices of the other arrays that are not empty."""
     last, chunks, rest = memory.last_cut
-    if chunks and len(last) == len(arrays) and all(map(operator.is_, last, arrays)):
+    if last and len(last) == len(arrays) and all(map(operator.is_, last, arrays)):
         return chunks, rest
     sizes = memory.measure(arrays)
     if (len(sizes) < memory.many_arrays and sum(sizes) < MANY_ELEMENTS) or load_compiled() is None:
-        return [], [index for index, size in enumerate(sizes) if size]
+        memory.last_cut = tuple(arrays), [], [index for index, size in enumerate(sizes) if size]
+        return memory.last_cut[1:]
     addresses = memory.locate(arrays)
     places, lengths = np.asarray([addresses, sizes], np.int64)
     whole, rest = np.arange(len(sizes)), []
@@ -217,6 +218,5 @@ def scale(memory: Memory, sources: Sequence[Array], targets: Sequence[Array], fa
         precise = sum(memory.measure(sources)) < MANY_ELEMENTS
         views = memory.view([sources[index] for index in rest])
         results = views if targets is sources else memory.view([targets[index] for index in rest])
-        for index, source, target in zip(rest, views, results, strict=True):
-            factor = factors[index] if isinstance(factors, list) else factors
-            plain.scale(source, target, *factor, precise)
+        chosen = [factors[index] for index in rest] if isinstance(factors, list) else itertools.repeat(factors)
+        plain.scale(views, results, chosen, precise)

@@ -261,8 +261,10 @@ def subtract_mean(group: Group) -> Fraction | None:
     if not largest:
         return Fraction(0)
     exponent = math.frexp(largest)[1]
-    scaled = np.ldexp(values, -exponent).astype(np.longdouble)
-    power = Fraction(float(np.square(scaled - scaled.mean()).sum())) / group.divisor
+    # A call may have a million elements: compute in place.
+    deviations = np.ldexp(values, -exponent).astype(np.longdouble)
+    deviations -= deviations.mean()
+    power = Fraction(float(np.square(deviations, out=deviations).sum())) / group.divisor
     return take_root(power) * compute_power_of_two(exponent)
 
 

@@ -75,7 +75,7 @@ SIGNAL_SECONDS = 0.25
 #: The number of calls that a host may answer while the suite judges an earlier answer, and the bytes of their gradients
 #: from which on no other one is sent. Heavy calls come together, and so do heavy verdicts: with two calls under way,
 #: host and suite wait for each other, and a run of NumPy takes half as long again. With 128, it takes 5 % longer.
-CALLS_UNDER_WAY, BYTES_UNDER_WAY = 512, 16 << 20
+CALLS_UNDER_WAY, BYTES_UNDER_WAY = 512, 8 << 20
 
 #: The options that make a call part of several calls.
 BESIDE_OTHERS = {"reused", "followed", "threads", "mesh"}

@@ -82,11 +82,13 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
     Parameters
     ----------
     fn : callable
-        Called as `fn(grads, *, clip_norm, need_clip)`, or as `fn(grads, *, min, max)` to clip by value. `grads` is a
-        list of NumPy arrays, with None for a parameter without a gradient. `need_clip` is a list of bool; if it has a
-        default and nothing is excluded, it is left out. The function returns the list of clipped gradients, or
-        `(list, total_norm)`. Its signature shows its abilities: if it lacks a parameter (`need_clip`, `norm_type`,
-        `error_if_nonfinite`), the cases that need it are `unsupported`.
+        Called as `fn(grads, *, clip_norm, need_clip)`, by value as `fn(grads, *, min, max)`, unitwise as `fn(grads, *,
+        clip_factor, parameters)`. `grads` is a list of NumPy arrays, with None for a parameter without a gradient. The
+        first axis of each array counts the units of a unitwise clip, and the examples of a clip per example, which
+        returns their sums. `need_clip` is a list of bool; if it has a default and nothing is excluded, it is left out.
+        The function returns the list of clipped gradients, or `(list, total_norm)`. Its signature shows its abilities:
+        if it lacks a parameter (`need_clip`, `norm_type`, `error_if_nonfinite`), the cases that need it are
+        `unsupported`.
     op : str
         The operation that the function performs, such as "clip_by_global_norm". `gradclip check --help` lists all.
     dtypes : sequence of str, optional

@@ -28,6 +28,7 @@ __all__ = [
     "cut_digits",
     "divide_threshold",
     "fit_beside_empty",
+    "keep_coefficient",
     "keep_signs",
     "limit_parameter",
     "multiply_by_share",
@@ -229,6 +230,21 @@ def change_above(change: Callable[[Fraction, Group], Fraction]) -> Factor:
         return change(right, group)
 
     return compute_factor
+
+
+def keep_coefficient(group: Group) -> Fraction | None:
+    """Return the coefficient of the last gradient that is above its threshold, up to this one."""
+    if group.seen.operation.shares_norms:
+        return None
+    kept = Fraction(1)
+    for one in group.seen.groups:
+        coefficient = one.compute_coefficient()
+        if coefficient is None:
+            return None
+        kept = kept if coefficient == 1 else coefficient
+        if one is group:
+            break
+    return kept
 
 
 def scale_always(group: Group) -> Fraction | None:

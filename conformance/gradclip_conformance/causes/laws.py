@@ -33,9 +33,7 @@ LAWS: tuple[Law, ...] = (
     Law("norm-of-each", norm=norms.scale_each, is_of_each=True, breaks=SEVERAL),
     Law(
         "norm-of-all",
-        norm=norms.of_all(
-            lambda one: not (one.is_global or one.is_average or one.divides_gradients or one.sums_examples)
-        ),
+        norm=norms.of_all(lambda one: not (one.is_global or one.divides_gradients or one.sums_examples)),
         breaks="each-tensor-alone",
     ),
     Law("norm-of-all", norm=norms.measure_example),
@@ -113,6 +111,7 @@ LAWS: tuple[Law, ...] = (
     Law("long-sum", norm=norms.add_in_turn(np.float32)),
     Law("long-sum", norm=norms.add_in_turn(np.float16)),
     Law("always-scales", factors.scale_always),
+    Law("coefficient-kept", factors.keep_coefficient),
     Law("sign-flipped", factors.change_above(lambda right, _: -right), breaks=ABOVE),
     Law("scaled-twice", factors.change_above(lambda right, _: right * right), breaks=ABOVE),
     Law(

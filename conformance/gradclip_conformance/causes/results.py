@@ -24,7 +24,7 @@ from .ranges import list_ranges, list_roundings
 from .right import are_addends_clipped, has_moved_elements, has_other_units, is_in_other_order, is_right
 from .subject import LIMITS, Subject
 from .symptoms import describe_symptom
-from .unusual import explain_rows, has_dense_rows, is_clipped_by_rows
+from .unusual import explain_rows, has_dense_rows, has_limited_elements, is_clipped_by_rows
 from .values import list_values
 
 __all__ = ["LONG_SUM", "STATE_KEPT", "ZEROS_NAN", "explain_results", "intersect"]
@@ -117,6 +117,8 @@ def _list_laws(subject: Subject, seen: Seen) -> list[Explanation]:
     found = [law.explain() for law in subject.list_laws(seen) if law.reproduces(seen)]
     if seen.operation.divides_gradients and has_other_units(seen):
         found.append(Explanation.of("other-units"))
+    if not seen.operation.is_relative and has_limited_elements(seen):
+        found.append(Explanation.of("elements-limited"))
     if is_clipped_by_rows(seen):
         found.append(Explanation.of("norm-of-rows"))
     return found

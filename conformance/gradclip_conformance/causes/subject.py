@@ -109,8 +109,13 @@ class Subject:
 
     def list_barred(self, seen: Seen) -> set[str]:
         """Return the causes that cannot explain a call. Ordinary calls ask for one norm, the Euclidean one."""
-        barred = set() if seen.case.options.get("layers") else self.barred.get(seen.case.dtype, set())
-        if seen.case.norm_type != 2:
+        case = seen.case
+        barred = set() if case.options.get("layers") else self.barred.get(case.dtype, set())
+        if "+" in case.dtype and not case.options.get("layers"):
+            # A mistake in all calls above the threshold would show in lists of each dtype, too.
+            each = (self.barred.get(dtype, set()) for dtype in case.dtype.split("+"))
+            barred = barred.union(cause for cause in set.intersection(*each) if BROKEN.get(cause) == ABOVE)
+        if case.norm_type != 2:
             barred = {cause for cause in barred if BROKEN.get(cause) != ABOVE}
         return barred | LOST_NORMS if seen.has_right_norm else barred
 

@@ -17,7 +17,7 @@ from ..oracle.arrays import decode
 from ..oracle.formats import read_float64_values, round_all
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.question import get_bounds, get_clipping_threshold
-from .facts import Group, Seen, Tensor
+from .facts import Group, Seen, Tensor, round_doubles
 from .model import Explanation
 from .values import is_right_value
 
@@ -27,6 +27,7 @@ __all__ = [
     "explain_repeated",
     "explain_rows",
     "has_dense_rows",
+    "has_limited_elements",
     "is_clipped_by_rows",
     "is_overwritten",
 ]
@@ -95,6 +96,22 @@ def _is_clipped_in_parts(tensor: Tensor, threshold: float, along_first: bool, av
     right = np.where(norms <= threshold, before, before * (threshold / norms)).ravel()
     allowed = np.abs(right) * 8 * 2.0 ** (1 - tensor.form.precision) + 2 * float(tensor.form.smallest_subnormal)
     return bool((np.abs(tensor.after - right) <= allowed).all())
+
+
+def has_limited_elements(seen: Seen) -> bool:
+    """Return whether the elements of each gradient above the threshold are limited to it, with both signs."""
+    return all(map(_is_right_or_limited, seen.groups))
+
+
+def _is_right_or_limited(group: Group) -> bool:
+    if group.is_right or group.compute_coefficient() in (None, 1):
+        return group.is_right
+    return all(
+        np.array_equal(
+            round_doubles(np.clip(tensor.before, -group.threshold, group.threshold), tensor.form.name), tensor.after
+        )
+        for tensor in group.distinct
+    )
 
 
 def is_overwritten(seen: Seen) -> bool:

@@ -195,6 +195,12 @@ SCALINGS: list[tuple[str, str, str, Scaling]] = [
         "not-clipped unexplained",
         lambda g, c, n: shrink(g, c, n) if norm2([g]) > c else g.copy(),
     ),
+    (
+        NORM,
+        "limits the elements",
+        "elements-limited",
+        lambda g, c, n: np.clip(g, -c, c).astype(g.dtype) if np.isfinite(n) and n > c else shrink(g, c, n),
+    ),
     (NORM, "leaves matrices", "not-clipped unexplained", lambda g, c, n: g.copy() if g.ndim > 1 else shrink(g, c, n)),
 ]
 for operation, name, causes, scale in SCALINGS:
@@ -347,6 +353,24 @@ def slip(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
 _add(NORM, "after an excluded one by another's norm", slip, "norms-misplaced")
 
 
+def keep_coefficient(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
+    """Clip by norm. Set the coefficient only above the threshold, and multiply each gradient by the last one."""
+    read_threshold(clip_norm)
+    coefficient, results = np.longdouble(1), []
+    with np.errstate(all="ignore"):
+        for g, k in zip(list(grads), need_clip, strict=True):
+            if g is None or not k:
+                results.append(g)
+                continue
+            if not norm2([g]) <= clip_norm:
+                coefficient = clip_norm / norm2([g])
+            results.append((wide(g) * coefficient).astype(g.dtype))
+    return results
+
+
+_add(NORM, "keeps the coefficient of an earlier gradient", keep_coefficient, "coefficient-kept")
+
+
 def take_square_root(grads: Any, *, clip_norm: float, need_clip: Any, norm_type: float = 2.0) -> Any:
     """Clip by a norm whose sum of powers always has a square root."""
     read_threshold(clip_norm)
@@ -384,7 +408,7 @@ _add(
     "undefined-coefficient",
     "infinite-threshold-nan",
 )
-_add(RMS, "over all gradients", by_global(lambda a: norm2(a) / np.sqrt(count(a))), "norm-of-all", "unexplained")
+_add(RMS, "over all gradients", by_global(lambda a: norm2(a) / np.sqrt(count(a))), "norm-of-all")
 
 
 # Per example.

@@ -29,6 +29,7 @@ from gradclip_conformance.causes.facts import Seen, Tensor
 from gradclip_conformance.causes.findings import list_asked_rules
 from gradclip_conformance.causes.forms import list_norms
 from gradclip_conformance.causes.model import Evidence, Explanation, Judged
+from gradclip_conformance.causes.subject import Subject
 from gradclip_conformance.causes.unusual import is_overwritten
 from gradclip_conformance.causes.values import list_values
 from gradclip_conformance.judge.judging import judge
@@ -572,6 +573,16 @@ def test_cause_whose_own_rule_is_kept_is_not_named() -> None:
 
     assert found
     assert ("squares-overflow", "zeros") not in found
+
+
+def test_cause_that_the_calls_of_each_dtype_refute_does_not_explain_a_mixed_list() -> None:
+    gradients = [make_tensor([3.0], "float16"), make_tensor([4.0], "float32")]
+    case = make_case("global-norm.mixed-dtypes", "hand-made", "float16+float32", gradients, {"clip_norm": 1.0})
+    # Squares may overflow in a mixed list alone, where they are added in the dtype of the first gradient.
+    both = {"coefficient-rounded", "squares-overflow"}
+    subject = Subject(barred={"float16": both, "float32": {*both, "sign-flipped"}})
+
+    assert subject.list_barred(Seen(case, [one.array for one in gradients])) == {"coefficient-rounded"}
 
 
 def raise_always(grads: Any, *, max: float, min: float) -> Any:

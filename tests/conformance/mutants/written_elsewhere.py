@@ -268,6 +268,15 @@ def scale_parts(g: Any, c: float, n: float) -> Any:
 _add(
     RMS, "each part alone", make_own_norm_function(lambda a: norm2(a) / np.sqrt(count(a)), scale_parts), "norm-of-rows"
 )
+_add(
+    RMS,
+    "each part of four axes alone",
+    make_own_norm_function(
+        lambda a: norm2(a) / np.sqrt(count(a)), lambda g, c, n: (scale_parts if g.ndim == 4 else shrink)(g, c, n)
+    ),
+    "norm-of-rows",
+    "count-of-axis",
+)
 
 
 def count_all(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:

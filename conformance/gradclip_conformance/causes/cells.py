@@ -6,6 +6,7 @@ call.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -64,12 +65,11 @@ class _Wrong:
         self.facts.append(Seen(case, results, has_right_norm))
         return self.facts[-1]
 
-    def free_memory(self) -> None:
-        """Free the facts about a large call. They refer to each other, so only the garbage collector would."""
-        for seen in self.facts:
-            # Results of a wrong form have no groups.
-            if "groups" in vars(seen) and seen.is_long:
-                vars(seen).clear()
+    @property
+    def is_long(self) -> bool:
+        """Whether the facts take much memory."""
+        # Results of a wrong form have no groups.
+        return any("groups" in vars(seen) and seen.is_long for seen in self.facts)
 
 
 def explain(subject: Subject, judged: Judged) -> list[Explanation]:
@@ -82,8 +82,11 @@ def explain(subject: Subject, judged: Judged) -> list[Explanation]:
     # Models may compute with any numbers, so their arithmetic may overflow.
     with np.errstate(all="ignore"):
         wrong = _Wrong(subject, judged)
-        every = _explain_answers(wrong)
-        wrong.free_memory()
+        every, is_long = _explain_answers(wrong), wrong.is_long
+        del wrong
+        if is_long:
+            # Facts refer to each other, and the next run of the garbage collector may be far.
+            gc.collect(0)
         return list_on_mesh(judged, every) if "mesh" in judged.context.case.options else every
 
 

@@ -1,7 +1,7 @@
 """Clip arrays whose memory can be read and written. Norms and coefficients are Python numbers.
 
 A norm is a float if it is not finite, or if squares of narrower elements were summed in float64. Any other norm is a
-`Fraction`, and so is its coefficient. Comparing a norm with a threshold rounds nothing.
+`Fraction`. Comparing a norm with a threshold rounds nothing.
 """
 
 import contextlib

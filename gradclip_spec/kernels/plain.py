@@ -103,7 +103,7 @@ def sum_compensated(x: View, power: int) -> list[float]:
     if x.size > _ROW and x.size % _ROW:
         magnitudes = np.concatenate([magnitudes, np.zeros(-x.size % _ROW)])
     rows = magnitudes.reshape(-1, min(x.size, _ROW))
-    # The functions of ufuncs take half the time of `np.max` and `np.sum`.
+    # The methods of ufuncs take half the time of `np.max` and `np.sum`.
     largest = np.maximum.reduce(rows, axis=1, keepdims=True)
     anchor = largest * 2.0 ** (53 + 1 - _BITS if power == 2 else 8 + 1)
     high = (rows + anchor) - anchor

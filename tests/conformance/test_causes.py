@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -573,6 +574,22 @@ def test_cause_whose_own_rule_is_kept_is_not_named() -> None:
 
     assert found
     assert ("squares-overflow", "zeros") not in found
+
+
+def test_facts_about_long_calls_do_not_wait_for_the_garbage_collector() -> None:
+    def clip(grads: Any, *, clip_norm: float) -> Any:
+        return [np.sort(grad.ravel()).reshape(grad.shape) for grad in clip_all(grads, clip_norm=clip_norm)]
+
+    gc.collect()
+    gc.disable()
+    try:
+        found = find_causes(clip, "clip_by_global_norm", ("global-norm.scaled-above",))
+        left = [one for one in gc.get_objects() if isinstance(one, Seen) and "groups" in vars(one) and one.is_long]
+    finally:
+        gc.enable()
+
+    assert found
+    assert not left
 
 
 def test_cause_that_the_calls_of_each_dtype_refute_does_not_explain_a_mixed_list() -> None:

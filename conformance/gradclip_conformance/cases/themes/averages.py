@@ -70,7 +70,7 @@ def _ask_formula(make: Maker) -> Iterator[Case]:
         ("small", little, _divide(make, 2.5 * small)),
         ("matrix", make.tensor([2.0, -4.0, 4.0, 0.0], (2, 2)), _divide(make, 2.0)),
         ("sixteen-elements", make.tensor([1.0, -2.0, 2.0, 0.0] * 4, (2, 2, 4)), _divide(make, 3.0, 16)),
-        # Along no axis do all parts have the same norm.
+        # The parts along each axis differ in their norms, so a norm of parts is wrong.
         ("four-axes", make.tensor([2.0, -4.0, 4.0, *[0.0] * 5], (2, 2, 1, 2)), _divide(make, 3.0, 8)),
         ("one-element", make.tensor([-6.0]), 2.0),
         ("uneven", make.tensor([1.0, -2.0, 3.0, -4.0, 5.0, -6.0, 7.0]), 1.0),

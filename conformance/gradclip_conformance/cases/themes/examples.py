@@ -58,7 +58,7 @@ def _ask_formula(make: Maker) -> Iterator[Case]:
         ("by-half", triangle, 2.5),
         ("small", little, 2.5 * small),
         ("matrix", make.tensor([2.0, -4.0, 4.0, 0.0], (2, 2)), 2.0),
-        # Along no axis do all parts have the same norm.
+        # The parts along each axis differ in their norms, so a norm of parts is wrong.
         ("four-axes", make.tensor([2.0, -4.0, 4.0, *[0.0] * 5], (2, 2, 1, 2)), 3.0),
         ("next-number", triangle, next_down(5.0, dtype)),
     )

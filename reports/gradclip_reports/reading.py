@@ -31,6 +31,9 @@ _RENAMED = {"deviation": "known", "declared": "documented", "changed": "fail"}
 #: The greatest length of a value in a message.
 _LENGTH = 200
 
+#: The greatest length of the name of a cell in a message.
+_NAME = 1_000
+
 #: The longest time that a cell may have taken: a century.
 _SECONDS = 3.2e9
 
@@ -272,7 +275,7 @@ def _find_unlisted(run: Run) -> Iterator[str]:
             yield f"has a cell of {cell.subject!r} for {cell.operation}, which its header does not list"
     for subject, case in run.footer.not_run:
         if subject not in operations:
-            yield f"names the cell {case} of {subject!r} as not run, which its header does not list"
+            yield f"names the cell {shorten(case, _NAME)} of {subject!r} as not run, which its header does not list"
 
 
 def _find_contradictions(cells: Sequence[Cell], footer: Footer) -> Iterator[str]:
@@ -280,7 +283,7 @@ def _find_contradictions(cells: Sequence[Cell], footer: Footer) -> Iterator[str]
     finished = Counter(cell.pair for cell in cells)
     for (subject, case), times in finished.items():
         if times > 1:
-            yield f"has the cell {subject} {case} {times} times; each cell must occur once"
+            yield f"has the cell {shorten(f'{subject} {case}', _NAME)} {times} times; each cell must occur once"
     if len(cells) < footer.finished:
         yield f"lacks cells: its footer says {footer.finished} finished, and {len(cells)} are there"
     counts = dict(Counter(cell.status for cell in cells))
@@ -306,7 +309,7 @@ def _find_wrong_findings(run: Run) -> Iterator[str]:
         for pair in named:
             if pair not in statuses or pair in explained:
                 what = "another finding explains already" if pair in explained else "the run does not have"
-                yield f"has a finding {finding.cause!r} of the cell {' '.join(pair)}, which {what}"
+                yield f"has a finding {finding.cause!r} of the cell {shorten(' '.join(pair), _NAME)}, which {what}"
             explained.add(pair)
         counts = Counter(statuses.get(pair, "") for pair in named)
         if dict(counts) != dict(finding.statuses) or Counter(case.partition("/")[0] for _, case in named) != Counter(

@@ -56,6 +56,9 @@ LINES = (b"", b"\xff\xfe", b"\n\n", b"\xef\xbb\xbf", b"\x00", b'{"record":"cell"
 @example(("my_adapter.py", [((0, "subjects", 0, "name"), "set", "another")]), True, None, "terminal").via(
     "a part of a run whose header lists other subjects was drawn"
 )
+@example(("my_module:clip", [((9, "cells", "my_module:clip", 0), "repeat", 5000)]), True, None, "terminal").via(
+    "the refusal was as long as the name of the cell"
+)
 def test_record_is_refused_or_drawn(
     drawn: tuple[str, list[Change]], agrees: bool, fault: tuple[int, bytes] | None, form: str
 ) -> None:

@@ -15,8 +15,7 @@ import pytest
 from gradclip_conformance import check_clipper
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.themes import metamorphic
-from gradclip_conformance.judge.relations import RELATIONS, multiply_by_power_of_two
-from gradclip_conformance.judge.single_call import OF_ONE
+from gradclip_conformance.judge.relations import OF_ONE, RELATIONS, multiply_by_power_of_two
 
 Grads = list[Any]
 

@@ -18,7 +18,7 @@ from gradclip_adapters.operations import OPERATIONS
 
 from ..judge.arrays import measure_norm_distance, read_norm
 from ..judge.claims import select_claims
-from ..judge.model import Answer, Claim, Connection, Died, Mistaken, NotSupported, Raised, Replied, TimedOut
+from ..judge.model import Claim, Connection, Died, Mistaken, NotSupported, Raised, Replied, TimedOut
 from ..oracle.arrays import decode
 from ..oracle.distances import measure_largest_distance, measure_spacing
 from ..oracle.formats import FORMATS, read_float64_values, round_all
@@ -147,16 +147,14 @@ def _find_fault(reply: Reply, pieces: Sequence[Array]) -> str:
     return ""
 
 
-def _explain(answer: Answer) -> str:
+def _explain(answer: Raised | NotSupported | Mistaken | Died | TimedOut) -> str:
     """Return the reason why a subject gave no results."""
     match answer:
         case Raised(kind, text):
             return f"{kind}: {text}"
-        case Died(text) | Mistaken(text) | NotSupported(text):
-            return text
         case TimedOut(seconds, why):
             return why or f"no answer within {seconds:g} s"
-    return str(answer)
+    return answer.text
 
 
 def _keep_worse(known: tuple[float, str], found: tuple[float, str]) -> tuple[float, str]:

@@ -37,10 +37,9 @@ from ..oracle.formats import (
     round_all,
     round_to_long_double,
 )
-from ..oracle.formula import PLAIN, Formula
+from ..oracle.formula import PLAIN, Formula, list_nonfinite_norms, shows_nonfinite
 from ..oracle.long_doubles import DOUBT
 from ..oracle.model import DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
-from ..oracle.nonfinite import list_nonfinite_norms, shows_nonfinite
 from ..oracle.predict import predict
 from ..oracle.question import count_divisor, list_norm_groups
 

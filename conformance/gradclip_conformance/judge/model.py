@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from textwrap import indent
 from typing import Any, Protocol
 
@@ -236,10 +236,6 @@ class Verdict:
     breaks: str | None = None
     #: The framework's own formula, if it explains the answer.
     formula: Formula | None = None
-
-    def change_status(self, status: Status, **changes: Any) -> Verdict:
-        """Return the same verdict with another status."""
-        return replace(self, status=status, **changes)
 
 
 NOT_READ_BACK = Verdict(

@@ -1,33 +1,45 @@
-"""Define metamorphic relations between the results of two calls. They need no oracle.
+"""Define metamorphic relations between the results of two calls, or of one call and its input. They need no oracle.
 
-A relation makes the second call from the first call and its results, and pairs the arrays of the two answers. In exact
-arithmetic the two arrays of a pair are equal. In floating-point arithmetic each lies within the error bound (see
-`bounds`) of the exact result, so they are at most two bounds apart. A clip by value rounds nothing, so its results are
-equal. (The error of the first clip may leave the norm above the threshold. A second clip removes that error and adds
-its own error.)
+A relation of two calls makes the second one from the first one and its results, and pairs the arrays of the two
+answers. In exact arithmetic the two arrays of a pair are equal. In floating-point arithmetic each lies within the error
+bound (see `bounds`) of the exact result, so they are at most two bounds apart. A clip by value rounds nothing, so its
+results are equal. (The error of the first clip may leave the norm above the threshold. A second clip removes that error
+and adds its own error.)
 
 Scaling by a power of two is exact in every operation, as long as all numbers stay in the normal range. If results are
 not equal bit for bit, the framework computes differently for other magnitudes. If the results are then at most two
 bounds apart, the status is `quality`.
 
-The module `single_call` holds the relations between the results of one call and its input.
+The relations of one call:
+
+- *direction*: an element is rounded at most twice, in a quotient and in a product. So `result / input` is the same
+  number for all elements that the same norm scales, to within 2 ulp of each result.
+- *signs*: a result is zero or has the sign of its element.
+- *bounded*: the norm of the result is at most `c (1 + k u / (1 - k u))`, where `k` is the number of errors that an
+  element may have, plus half the smallest subnormal number for each element.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 
-from gradclip_adapters.contract import Array, Gradient
+from gradclip_adapters.contract import Array, Gradient, Reply
+from gradclip_reports.statuses import Status
 
 from ..cases.model import Case
+from ..cases.readable import show_gradients
 from ..oracle.arrays import decode
-from ..oracle.formats import FORMATS, convert_to_dtype, encode
+from ..oracle.formats import FORMATS, convert_to_dtype, divide_to_float, encode, ulp
+from ..oracle.integers import compute_norm
+from ..oracle.predict import predict
+from ..oracle.question import list_norm_groups
+from .model import Verdict
 
-__all__ = ["RELATIONS", "Arrays", "Relation", "multiply_by_power_of_two"]
+__all__ = ["OF_ONE", "RELATIONS", "Arrays", "Relation", "check_one", "multiply_by_power_of_two"]
 
 Arrays = tuple[Array | None, ...]
 
@@ -186,6 +198,114 @@ RELATIONS: Mapping[str, Relation] = MappingProxyType(
             lambda case, *_: _add_others(case, Gradient("none", None)),
             lambda _, second: second[1::2],
             "The results of the second call, without the added None, must equal the results of the first call.",
+        ),
+    }
+)
+
+
+def _list_pairs(case: Case, reply: Reply, group: Sequence[int]) -> list[tuple[int, int, Fraction, Fraction, Fraction]]:
+    """Return, for each element of a group: gradient, place, element, result, and the result's ulp."""
+    found = []
+    for i in group:
+        given, got = case.gradients[i].array, reply.gradients[i]
+        if given is None or got is None:
+            continue
+        form = FORMATS[given.dtype]
+        results = decode(convert_to_dtype(got, given.dtype), given.dtype)
+        elements = zip(decode(given.data, given.dtype).list_fractions(), results.list_fractions(), strict=True)
+        found += [(i, place, x, y, ulp(y, form)) for place, (x, y) in enumerate(elements)]
+    return found
+
+
+def _fail(detail: str, reply: Reply) -> Verdict:
+    return Verdict(Status.FAIL, detail, observed=show_gradients(reply.gradients))
+
+
+def check_one(relation: str, case: Case, reply: Reply) -> Verdict:
+    """Return whether a relation of one call holds. The gradients are finite, and so must the results be."""
+    for i in case.included:
+        got = reply.gradients[i]
+        if got is not None and not decode(got.data, got.dtype).is_finite:
+            return _fail(f"Gradient {i} was finite, and its result is not.", reply)
+    return OF_ONE[relation].check(case, reply)
+
+
+def _check_direction(case: Case, reply: Reply) -> Verdict:
+    for group in list_norm_groups(case):
+        least = most = None
+        for i, place, x, y, spacing in _list_pairs(case, reply, group):
+            if not x:
+                if y:
+                    detail = f"Element {place} of gradient {i} was zero and is {float(y):g}."
+                    return _fail(detail, reply)
+                continue
+            # The rounding of this element allows factors between these two.
+            low, high = (abs(y) - 2 * spacing) / abs(x), (abs(y) + 2 * spacing) / abs(x)
+            sign = -1 if x * y < 0 else 1
+            low, high = (low, high) if sign > 0 else (-high, -low)
+            least = low if least is None else max(least, low)
+            most = high if most is None else min(most, high)
+            if least > most:
+                detail = (
+                    f"Element {place} of gradient {i} is multiplied by {float(y / x):.9g}, and the elements before it "
+                    "by another number. Rounding does not explain the difference: the direction has changed."
+                )
+                return _fail(detail, reply)
+    return Verdict(Status.PASS)
+
+
+def _check_signs(case: Case, reply: Reply) -> Verdict:
+    for i, place, x, y, _ in _list_pairs(case, reply, case.included):
+        if (x * y < 0) or (not x and y):
+            detail = f"Element {place} of gradient {i} was {float(x):g} and is {float(y):g}: its sign is lost."
+            return _fail(detail, reply)
+    return Verdict(Status.PASS)
+
+
+def _check_bounded(case: Case, reply: Reply) -> Verdict:
+    threshold = Fraction(case.options["clip_norm"])
+    for group in list_norm_groups(case):
+        arrays = [array for i in group if (array := reply.gradients[i]) is not None]
+        if not arrays:
+            continue
+        size = compute_norm([decode(array.data, array.dtype) for array in arrays], case.norm_type).lower
+        errors, form = predict(case).errors[group[0]], FORMATS[arrays[0].dtype]
+        slack = sum(math.prod(array.shape) for array in arrays) * form.smallest_subnormal / 2
+        unit = Fraction(1, 2**form.precision)
+        # The errors already include terms of second order.
+        limits = [threshold * (1 + Fraction(k) * unit) + slack for k in (errors.clip_budget, errors.clip_bound)]
+        if size > limits[0]:
+            shown = divide_to_float(size, Fraction(1))
+            ratio = divide_to_float(size, threshold) if threshold else math.inf
+            detail = f"The norm of the result is {shown:.9g}, {ratio:.9g} times the threshold."
+            status = Status.QUALITY if size <= limits[1] else Status.FAIL
+            return Verdict(status, detail, expected=float(threshold), observed=show_gradients(reply.gradients))
+    return Verdict(Status.PASS)
+
+
+@dataclass(frozen=True)
+class RelationOfOne:
+    """A relation between the results of one call and its input."""
+
+    #: The condition, as a sentence.
+    holds: str
+    check: Callable[[Case, Reply], Verdict]
+
+
+OF_ONE: Mapping[str, RelationOfOne] = MappingProxyType(
+    {
+        "direction": RelationOfOne(
+            "All elements that the same norm scales are multiplied by the same number, to within 2 ulp of the result, "
+            "and zeros stay zero.",
+            _check_direction,
+        ),
+        "signs": RelationOfOne(
+            "Each result is zero or has the sign of its element, and zeros stay zero.",
+            _check_signs,
+        ),
+        "bounded": RelationOfOne(
+            "The norm of the results exceeds the threshold by no more than the elements' error bound.",
+            _check_bounded,
         ),
     }
 )

@@ -22,8 +22,8 @@ from ..cases.literals import NoScript, write_array
 from ..cases.model import Case
 from ..oracle.arrays import round_elements
 from ..oracle.formats import FORMATS, divide_to_float, read_float64_values, ulp
+from ..oracle.formula import list_nonfinite_norms, predict_nonfinite
 from ..oracle.model import ExpectedArray, Prediction
-from ..oracle.nonfinite import list_nonfinite_norms, predict_nonfinite
 from ..oracle.question import find_narrowest, list_norm_groups
 
 __all__ = [

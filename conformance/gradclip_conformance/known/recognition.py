@@ -88,4 +88,4 @@ def judge_with_known(
     if known is None:
         return judged
     detail = f"{verdict.detail} Known: {known.reason}" if known.reason else verdict.detail
-    return replace(judged, verdict=verdict.change_status(Status.KNOWN, detail=detail, url=known.url))
+    return replace(judged, verdict=replace(verdict, status=Status.KNOWN, detail=detail, url=known.url))

@@ -31,7 +31,6 @@ from .model import (
 __all__ = [
     "NoExactNormError",
     "clip_by_global_norm",
-    "clip_by_norm",
     "clip_by_value",
     "compare_to_threshold",
     "compute_coefficient",
@@ -200,11 +199,6 @@ def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Frac
     if not least < 0 < most:
         negative = [m < 0 or (m == 0 and sign) for m, sign in zip(clipped, negative, strict=True)]
     return ExpectedArray(DyadicArray(clipped, 0, negative, special), 1, denominator)
-
-
-def clip_by_norm(values: DyadicArray, clip_norm: float | Fraction, p: float = 2.0, formula: Formula = PLAIN) -> Clipped:
-    """Clip one gradient by its own norm."""
-    return clip_by_global_norm([values], clip_norm, p, formula=formula)
 
 
 def clip_by_global_norm(

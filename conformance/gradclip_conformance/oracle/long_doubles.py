@@ -40,10 +40,9 @@ from .formats import (
     read_all,
     read_float64_values,
 )
-from .formula import PLAIN, Formula
+from .formula import PLAIN, Formula, shows_nonfinite
 from .groups import Group, make_group
 from .model import ErrorBounds
-from .nonfinite import shows_nonfinite
 from .question import Question, get_bounds, list_norm_groups
 
 __all__ = ["DOUBT", "WholeCall", "make_whole_call"]

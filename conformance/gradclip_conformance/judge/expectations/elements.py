@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import Any, ClassVar
+
+import numpy as np
 
 from gradclip_adapters.contract import Array, Reply
 from gradclip_adapters.operations import OPERATIONS
@@ -13,11 +16,14 @@ from gradclip_reports.statuses import Status
 
 from ...cases.model import Case, Expect
 from ...cases.readable import SHOWN_ELEMENTS, show_array, show_gradients
+from ...oracle.arrays import decode
 from ...oracle.comparison import Comparison
 from ...oracle.distances import measure
-from ...oracle.formula import Formula
+from ...oracle.formats import FORMATS, convert_to_dtype, read_float64_values, ulp
+from ...oracle.formula import Formula, list_nonfinite_norms, predict_nonfinite, shows_nonfinite
+from ...oracle.model import Prediction
 from ...oracle.predict import predict
-from ...oracle.question import list_norm_groups
+from ...oracle.question import get_bounds, list_norm_groups
 from ..arrays import describe_first_difference, differs_in_subnormals_only, has_same_bits
 from ..expectation import (
     Expectation,
@@ -39,15 +45,8 @@ from ..script_lines import (
     list_out_of_range_ways,
     predict_values,
 )
-from .special_values import (
-    find_flipped_zero,
-    has_coarse_coefficient,
-    has_left_range,
-    list_expected_if_silent,
-    list_nonfinite_totals,
-)
 
-__all__ = ["InputsWritten", "NotSilent", "Untouched", "Values"]
+__all__ = ["InputsWritten", "NotSilent", "Untouched", "Values", "list_nonfinite_totals"]
 
 MAY_RAISE = """try:
 {clip}
@@ -100,11 +99,11 @@ class Values(_Elements):
         found = measure(case, predict(case), results, case.included, context.flushes_subnormals)
         if found.grade != Status.PASS:
             excused = self.leaves_range and (
-                has_left_range(case, results) or has_coarse_coefficient(case, predict(case), results)
+                _has_left_range(case, results) or _has_coarse_coefficient(case, predict(case), results)
             )
             status = Status.FAIL if self.wide else Status.QUALITY if excused else found.grade
             return _judge_elsewhere(case, results, status, found.write_sentence(case.operation), found.ulp)
-        if not OPERATIONS[case.operation].is_by_norm and (flipped := find_flipped_zero(context, results)) is not None:
+        if not OPERATIONS[case.operation].is_by_norm and (flipped := _find_flipped_zero(context, results)) is not None:
             detail = f"Gradient {flipped}: a zero inside the range came back with the other sign."
             return _judge_elsewhere(case, results, Status.FAIL, detail, 0.0)
         return Verdict(Status.PASS, ulp=found.ulp)
@@ -198,7 +197,7 @@ class NotSilent(Expectation):
                 if found.grade == Status.FAIL:
                     sentence = found.write_sentence(case.operation)
                     return _judge_elsewhere(case, reply.gradients, Status.FAIL, sentence, found.ulp)
-            elif (formula := list_expected_if_silent(case, group, totals, reply.gradients)) is not None:
+            elif (formula := _list_expected_if_silent(case, group, totals, reply.gradients)) is not None:
                 detail = (
                     f"The norm is {' or '.join(map(str, totals))}. The formula's result, NaN everywhere or an error "
                     f"must show it, but the call {describe_what_happened(case, Replied(reply))}."
@@ -274,3 +273,75 @@ class InputsWritten(_Elements):
 def _take_written(reply: Reply) -> Reply:
     """Return the reply as if the arrays that the passed gradients hold after the call had been returned."""
     return replace(reply, gradients=tuple(reply.inputs or ()))
+
+
+def _has_left_range(case: Case, results: Sequence[Array | None]) -> bool:
+    """Return whether arithmetic with a step beyond the range explains every included element.
+
+    A coefficient that underflows, or a norm that overflows, gives zeros. A product that overflows gives infinities with
+    the elements' signs. One infinity divided by another gives NaN.
+    """
+    pairs = [(given, got) for i in case.included if (given := case.gradients[i].array) and (got := results[i])]
+    before = np.concatenate([read_float64_values(given) for given, _ in pairs])
+    after = np.concatenate([read_float64_values(got) for _, got in pairs])
+    with np.errstate(invalid="ignore"):
+        return any(np.array_equal(after, before * what, equal_nan=True) for what in (0.0, math.inf, math.nan))
+
+
+def _has_coarse_coefficient(case: Case, prediction: Prediction, results: Sequence[Array | None]) -> bool:
+    """Return whether a coefficient that is rounded to the spacing of subnormal numbers explains every element.
+
+    A subnormal coefficient has few digits, so it may be far from the exact one. The distance is at most one spacing:
+    half for the rounding of the coefficient, and half for the error of the norm. The product with an element is rounded
+    as usual.
+    """
+    return all(_is_coarse(case, i, prediction, results[i]) for i in case.included)
+
+
+def _is_coarse(case: Case, index: int, prediction: Prediction, got: Array | None) -> bool:
+    given, expected = case.gradients[index].array, prediction.gradients[index]
+    if given is None or got is None or expected is None:
+        return False
+    form, exact = FORMATS[given.dtype], expected.factor
+    after = decode(convert_to_dtype(got, given.dtype), given.dtype)
+    if exact >= form.smallest_normal or not after.is_finite:
+        return False
+    least, most = exact - form.smallest_subnormal, exact + form.smallest_subnormal
+    for x, y in zip(expected.values.list_fractions(), after.list_fractions(), strict=True):
+        if not x:
+            if y:
+                return False
+            continue
+        slack = 2 * ulp(y, form) / abs(x)
+        least, most = max(least, y / x - slack), min(most, y / x + slack)
+    return least <= most
+
+
+def _find_flipped_zero(context: Context, results: Sequence[Array | None]) -> int | None:
+    """Return the first gradient in which a zero has changed its sign, if zero lies between the bounds."""
+    case = context.case
+    low, high = get_bounds(case)
+    if context.through_optimizer or not low < 0 < high:
+        return None
+    for i in case.included:
+        given, got = case.gradients[i].array, results[i]
+        if given is None or got is None:
+            continue
+        before, after = read_float64_values(given), read_float64_values(got)
+        if (np.signbit(before) != np.signbit(after))[before == 0].any():
+            return i
+    return None
+
+
+def list_nonfinite_totals(case: Case, group: Sequence[int]) -> tuple[float, ...]:
+    """Return the norms that a group of gradients may have if an element is not finite, or none if all are finite."""
+    return list_nonfinite_norms(read_float64_values(array) for i in group if (array := case.gradients[i].array))
+
+
+def _list_expected_if_silent(
+    case: Case, group: Sequence[int], totals: Sequence[float], results: Sequence[Array | None]
+) -> list[np.ndarray[Any, Any]] | None:
+    """Return the formula's results if the given results hide that the norm, one of `totals`, is not finite, or None."""
+    before = [read_float64_values(array) for i in group if (array := case.gradients[i].array)]
+    after = [read_float64_values(array) for i in group if (array := results[i])]
+    return None if shows_nonfinite(before, after, totals) else [predict_nonfinite(one, totals[0]) for one in before]

@@ -23,15 +23,14 @@ from ...oracle.predict import predict
 from ..expectation import Expectation, Part, find_broken_form
 from ..fingerprint import describe_distance_between_calls
 from ..model import Answer, Context, Replied, Verdict
-from ..relations import RELATIONS
-from ..single_call import HOLDS, OF_ONE, check_one
+from ..relations import OF_ONE, RELATIONS, check_one
 
 __all__ = ["Metamorphic"]
 
 
 @dataclass(frozen=True)
 class Metamorphic(Expectation):
-    """The results of one call, or of two, are related. The modules `relations` and `single_call` define the relations.
+    """The results of one call, or of two, are related. See the module `relations`.
 
     `exponent`: the power of two for scaling.
     """
@@ -59,7 +58,7 @@ class Metamorphic(Expectation):
         """Judge whether the relation holds."""
         if self.relation in RELATIONS:
             return self._compare(context.case, *replies)
-        return check_one(self.relation, context.case, replies[0], predict(context.case))
+        return check_one(self.relation, context.case, replies[0])
 
     def _compare(self, case: Case, first: Reply, second: Reply) -> Verdict:
         relation = RELATIONS[self.relation]
@@ -99,7 +98,7 @@ class Metamorphic(Expectation):
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the second call and its relation to the first, or the relation that holds in one call."""
         if self.relation not in RELATIONS:
-            return (HOLDS[self.relation],)
+            return (OF_ONE[self.relation].holds,)
         relation = RELATIONS[self.relation]
         says = f"A second call follows, in which {relation.says}."
         holds = f"{relation.holds} {describe_distance_between_calls(predict(case), exact=self.exponent != 0)}"

@@ -26,8 +26,7 @@ from ..expectation import Expectation, Part, may_raise
 from ..fingerprint import describe_results, show_answer
 from ..model import Answer, Context, Raised, Script, Verdict, join_lines
 from ..script_lines import assert_equal, format_tolerance, list_relative_ulps, predict_values
-from .elements import Values
-from .special_values import list_nonfinite_totals
+from .elements import Values, list_nonfinite_totals
 
 __all__ = ["NormOverAxes", "ReturnedNorm"]
 

@@ -127,7 +127,7 @@ def test_clips_at_and_next_to_the_threshold_agree(
     values: list[float], p: float, norm: float, formula: dict[str, Any]
 ) -> None:
     for threshold in (norm, next_up(norm, "float64"), next_down(norm, "float64"), 0.0, -1.0, math.inf):
-        first = exact.clip_by_norm(decode_exactly(*values), threshold, p, formula)
+        first = exact.clip_by_global_norm([decode_exactly(*values)], threshold, p, formula=formula)
         second = arbitrary_precision.clip_by_global_norm([decode_exactly(*values)], threshold, p, formula=formula)
         assert arbitrary_precision.describe_disagreement(first, second) is None, threshold
 
@@ -147,7 +147,7 @@ def test_clips_of_long_tensors_agree(p: float) -> None:
 def test_side_agrees_if_only_thousands_of_bits_decide(large: float, p: float) -> None:
     values = decode_exactly(large, 2.0**-1000)
 
-    assert exact.clip_by_norm(values, large, p).side == 1
+    assert exact.clip_by_global_norm([values], large, p).side == 1
     assert arbitrary_precision.clip_by_global_norm([values], large, p).side == 1
 
 
@@ -201,7 +201,7 @@ def _tamper_with(clipped: Clipped) -> list[tuple[str, Clipped]]:
 
 @pytest.mark.parametrize("which", range(5))
 def test_wrong_oracle_is_caught(which: int) -> None:
-    right = exact.clip_by_norm(decode_exactly(3.0, 5.0), 1.0)
+    right = exact.clip_by_global_norm([decode_exactly(3.0, 5.0)], 1.0)
     said, wrong = _tamper_with(right)[which]
 
     sentence = arbitrary_precision.describe_disagreement(

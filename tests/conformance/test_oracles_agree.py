@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
@@ -96,19 +97,9 @@ def test_averages_are_divided_exactly(values: list[float], divisor: int, average
         assert sides == [1, -1]
         assert norm.lower <= average <= norm.upper
         assert norm.upper - norm.lower <= average / 2**200
-    assert exact.clip_by_global_norm([tensor], average, divisor=divisor).side == 0
-
-
-@pytest.mark.parametrize(("part", "parts"), [(1, 4), (9, 16), (1, 2), (1, 3), (16, 25), (0, 1)])
-def test_norms_of_parts_agree(part: int, parts: int) -> None:
-    """A layer with so many of all elements has the root of this quotient of the threshold."""
-    ones = decode_exactly(*[1.0] * part)
-    bounds = [oracle.compute_norm([ones], divisor=parts) for oracle in (exact, arbitrary_precision)]
-
-    for one in bounds:
-        assert one.lower**2 <= Fraction(part, parts) <= one.upper**2
-        assert one.upper - one.lower <= Fraction(1, 2**200)
-    assert (bounds[0].lower == bounds[0].upper) == ((part, parts) in ((1, 4), (9, 16), (0, 1)))
+    at_average = exact.clip_by_global_norm([tensor], average, divisor=divisor)
+    assert at_average.side == 0
+    assert (at_average.norm.lower == at_average.norm.upper) == (average.denominator in (1, 2, 4))
 
 
 @pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: str(formula.kind))
@@ -184,29 +175,26 @@ def test_second_oracle_supports_other_norms(p: float) -> None:
     assert float(gradient.list_fractions()[0] * bounds.middle) == 3.0
 
 
-def _tamper_with(clipped: Clipped) -> list[tuple[str, Clipped]]:
-    """Return answers with the smallest errors that an oracle could make, each with a phrase of its message."""
-    (gradient,) = clipped.gradients
-    assert gradient is not None
-    tiny = 1 + compute_power_of_two(-150)
-    norm = replace(clipped.norm, lower=clipped.norm.lower * tiny, upper=clipped.norm.upper * tiny)
-    return [
-        ("norms do not overlap", replace(clipped, norm=norm)),
-        ("side", replace(clipped, side=-clipped.side)),
-        ("multiplied by", replace(clipped, gradients=(gradient.multiply_by(tiny),))),
-        ("other values", replace(clipped, gradients=(ExpectedArray(decode_exactly(3.0, 6.0), 1, 5),))),
-        ("one oracle only", replace(clipped, gradients=(None,))),
-    ]
+TINY = 1 + compute_power_of_two(-150)
 
 
-@pytest.mark.parametrize("which", range(5))
-def test_wrong_oracle_is_caught(which: int) -> None:
-    right = exact.clip_by_global_norm([decode_exactly(3.0, 5.0)], 1.0)
-    said, wrong = _tamper_with(right)[which]
-
-    sentence = arbitrary_precision.describe_disagreement(
-        wrong, arbitrary_precision.clip_by_global_norm([decode_exactly(3.0, 5.0)], 1.0)
+@pytest.mark.parametrize(
+    ("said", "change"),
+    [
+        ("norms do not overlap", lambda right: {"norm": Enclosure(right.norm.lower * TINY, right.norm.upper * TINY)}),
+        ("side", lambda right: {"side": -right.side}),
+        ("multiplied by", lambda right: {"gradients": tuple(one.multiply_by(TINY) for one in right.gradients)}),
+        ("other values", lambda right: {"gradients": (ExpectedArray(decode_exactly(3.0, 6.0), 1, 5),)}),
+        ("one oracle only", lambda right: {"gradients": (None,)}),
+    ],
+    ids=["norm", "side", "factor", "values", "none"],
+)
+def test_smallest_error_of_an_oracle_is_caught(said: str, change: Callable[[Clipped], dict[str, Any]]) -> None:
+    first, second = (
+        oracle.clip_by_global_norm([decode_exactly(3.0, 5.0)], 1.0) for oracle in (exact, arbitrary_precision)
     )
+
+    sentence = arbitrary_precision.describe_disagreement(replace(first, **change(first)), second)
 
     assert sentence is not None
     assert said in sentence

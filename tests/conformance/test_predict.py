@@ -5,35 +5,29 @@ from __future__ import annotations
 import math
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from hand_made import build_case
 
 from gradclip_adapters.contract import Array, Gradient
-from gradclip_conformance.cases.build import make_case, make_tensor
+from gradclip_conformance.cases.build import VALUES, make_case, make_tensor
 from gradclip_conformance.cases.catalogue import list_all_cases
-from gradclip_conformance.cases.model import Case, expect
 from gradclip_conformance.judge.arrays import measure_norm_distance
 from gradclip_conformance.oracle import predict as oracles
 from gradclip_conformance.oracle.bounds import compute_error_bounds
 from gradclip_conformance.oracle.distances import measure
 from gradclip_conformance.oracle.formats import FORMATS
-from gradclip_conformance.oracle.integers import NoExactNormError, clip_by_global_norm
-from gradclip_conformance.oracle.integers import clip_by_value as exact_clip_by_value
+from gradclip_conformance.oracle.integers import NoExactNormError, clip_by_value
 from gradclip_conformance.oracle.model import DyadicArray, ErrorBounds
 from gradclip_conformance.oracle.predict import predict
 from gradclip_conformance.oracle.question import find_narrowest
 
 NUMPY = ("float16", "float32", "float64")
-
-
-def build_case(*arrays: Array, operation: str = "global-norm", **options: Any) -> Case:
-    """Return a case of these arrays."""
-    gradients = [Gradient("", array) for array in arrays]
-    return make_case(f"{operation}.scaled-above", "hand-made", arrays[0].dtype, gradients, options, expect("values"))
 
 
 def compute_naive_norm(arrays: list[Any], p: float) -> Any:
@@ -69,7 +63,8 @@ class TestErrorBounds:
             # All elements have the same sign and binade, so that the rounding errors of the running sum add up.
             tensors = 2 if operation == "global-norm" else 1
             arrays = [(1 + generator.random(count) / 64).astype(dtype) for _ in range(tensors)]
-            asked = build_case(*map(Array.of, arrays), operation=operation, clip_norm=1e-3, norm_type=p)
+            values, rule = [array.tolist() for array in arrays], f"{operation}.scaled-above"
+            asked = build_case(VALUES, *values, dtype=dtype, rule=rule, clip_norm=1e-3, norm_type=p)
             exact, kind = predict(asked).norms[0], arrays[0].dtype.type
             assert exact is not None
             naive = Array.of(np.asarray(kind(compute_naive_norm(arrays, p) / kind(count**power))))
@@ -86,9 +81,7 @@ class TestErrorBounds:
             array, weight = ((1 + generator.random(count) / 64).astype(dtype) for _ in range(2))
             unit = Gradient("", Array.of(array), parameter=Array.of(weight))
             factor = float(np.float16(0.3))
-            asked = make_case(
-                "unitwise.scaled-above", "hand-made", dtype, [unit], {"clip_factor": factor}, expect("values")
-            )
+            asked = make_case("unitwise.scaled-above", "hand-made", dtype, [unit], {"clip_factor": factor}, VALUES)
             limit = array.dtype.type(factor) * compute_naive_norm([weight], 2.0)
             naive = array * (limit / compute_naive_norm([array], 2.0))
             measured = measure(asked, predict(asked), [Array.of(naive)], [0])
@@ -122,7 +115,7 @@ class TestErrorBounds:
 
     def test_squares_in_half_precision_added_up_in_single_precision_keep_the_bound(self) -> None:
         values = np.random.default_rng(20260729).uniform(0.5, 2.0, 60_000).astype(np.float16)
-        asked = build_case(Array.of(values), clip_norm=1.0)
+        asked = build_case(VALUES, values.tolist(), dtype="float16", clip_norm=1.0)
         exact = predict(asked).norms[0]
         assert exact is not None
         naive = np.sqrt(np.add.accumulate(values * values, dtype=np.float32)[-1]).astype(np.float16)
@@ -130,87 +123,84 @@ class TestErrorBounds:
         assert measure_norm_distance(Array.of(naive), exact.middle, "float16") <= predict(asked).widest.norm_bound < 10
 
     def test_bounds_grow_with_the_elements_that_are_counted(self) -> None:
-        few, many = (Array.of(np.ones(n, dtype=np.float32)) for n in (2, 200))
-        excluded = make_case(
-            "global-norm.scaled-above",
-            "hand-made",
-            "float32",
-            [Gradient("", few), Gradient("", many, need_clip=False)],
-            {"clip_norm": 1.0},
-            expect("values"),
+        few, many = [1.0] * 2, [1.0] * 200
+        alone, excluded, both = (
+            predict(build_case(VALUES, *tensors, excluded=[1], clip_norm=1.0)).widest.norm_bound
+            for tensors in ([few], [few, many], [few, [], many])
         )
+        apart = predict(build_case(VALUES, few, many, rule="norm.scaled-above", clip_norm=1.0)).errors
 
-        assert (
-            predict(build_case(few, clip_norm=1.0)).widest.norm_bound
-            == predict(excluded).widest.norm_bound
-            < predict(build_case(few, many, clip_norm=1.0)).widest.norm_bound
-        )
-        alone = predict(build_case(few, many, operation="norm", clip_norm=1.0)).errors
-        assert alone[0].norm_bound < alone[1].norm_bound
+        assert alone == excluded < both
+        assert apart[0].norm_bound < apart[1].norm_bound
 
     def test_no_gradients_have_no_rounding_error(self) -> None:
-        asked = make_case("global-norm.empty-list", "hand-made", "float32", [], {"clip_norm": 1.0}, expect("values"))
+        asked = build_case(VALUES, rule="global-norm.empty-list", clip_norm=1.0)
 
-        assert (
-            predict(asked).widest.norm_budget
-            == predict(asked).widest.clip_budget
-            == predict(asked).widest.clip_bound
-            == 0
-        )
+        assert astuple(predict(asked).widest) == (0.0, 0.0, 0.0, 0.0)
 
 
-class TestNarrowest:
-    def test_excluded_gradients_do_not_count(self) -> None:
-        gradients = [make_tensor([1.0], "float16", need_clip=False), make_tensor([1.0], "float64")]
-        asked = make_case(
-            "global-norm.mixed-dtypes", "x", "float16+float64", gradients, {"clip_norm": 1.0}, expect("values")
-        )
+# The square of a norm may need more digits than the norm.
+SCALE = 1 + 2.0**-20
 
-        assert find_narrowest(asked) == "float64"
 
-    def test_narrowest_dtype_of_no_gradients_is_that_of_the_case(self) -> None:
-        asked = make_case("global-norm.mixed-dtypes", "x", "float16+float64", [], {"clip_norm": 1.0}, expect("values"))
+@pytest.mark.parametrize(
+    ("tensors", "threshold", "is_near"),
+    [
+        ([[3.0, 4.0]], 5.0, False),
+        ([[3 * SCALE, 4 * SCALE]], 5 * SCALE, True),
+        ([[1.0, 1.0, 1.0, 1.0]], 2.0, False),
+        # The norm of each tensor is irrational.
+        ([[1.0, 1.0], [1.0, 1.0]], 2.0, True),
+    ],
+)
+def test_norm_at_the_threshold_is_near_unless_it_is_exact(
+    tensors: list[list[float]], threshold: float, is_near: bool
+) -> None:
+    assert set(predict(build_case(VALUES, *tensors, clip_norm=threshold)).near) == {is_near}
 
-        assert find_narrowest(asked) == "float16"
+
+@pytest.mark.parametrize(
+    ("gradients", "dtype"),
+    [
+        ([make_tensor([1.0], "float16", need_clip=False), make_tensor([1.0], "float64")], "float64"),
+        # Without gradients, the dtype of the case counts.
+        ([], "float16"),
+    ],
+    ids=["excluded", "none"],
+)
+def test_narrowest_dtype_is_that_of_included_gradients(gradients: list[Gradient], dtype: str) -> None:
+    asked = make_case("global-norm.mixed-dtypes", "x", "float16+float64", gradients, {"clip_norm": 1.0}, VALUES)
+
+    assert find_narrowest(asked) == dtype
 
 
 class TestOracles:
     def test_other_orders_need_the_second_oracle(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        array = Array.of(np.array([1.0, 2.0]))
+        asked = build_case(VALUES, [1.0, 2.0], clip_norm=1.0, norm_type=2.2)
         if oracles.SECOND is not None:
-            bounds = predict(build_case(array, clip_norm=1.0, norm_type=2.2)).norms[0]
+            bounds = predict(asked).norms[0]
             assert bounds is not None
             assert float(bounds.middle) == pytest.approx((1 + 2**2.2) ** (1 / 2.2), rel=1e-14)
         monkeypatch.setattr(oracles, "SECOND", None)
 
         with pytest.raises(NoExactNormError):
-            predict(build_case(array, clip_norm=1.0, norm_type=2.3))
+            predict(replace(asked, options={"clip_norm": 1.0, "norm_type": 2.3}))
         assert oracles.name_second_oracle() == "not installed"
 
     def test_clip_by_value_on_which_the_oracles_disagree_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        class Liar:
-            @staticmethod
-            def clip_by_value(values: DyadicArray, low: Any, high: Any) -> Any:
-                return exact_clip_by_value(values, low, high + Fraction(1, 8))
-
-        monkeypatch.setattr(oracles, "SECOND", Liar)
+        liar = SimpleNamespace(
+            clip_by_value=lambda values, low, high: clip_by_value(values, low, high + Fraction(1, 8))
+        )
+        monkeypatch.setattr(oracles, "SECOND", liar)
 
         with pytest.raises(oracles.OraclesDisagreeError, match="by value"):
             oracles._clip_by_value(DyadicArray([1, 9], 0, [False, False]), -2.0, 2.0)
 
     @pytest.mark.parametrize("count", [oracles.MANY, oracles.MANY + 1])
     def test_second_oracle_is_asked_about_few_elements(self, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        class Liar:
-            @staticmethod
-            def clip_by_global_norm(*arguments: Any) -> Any:
-                return clip_by_global_norm(*arguments)
-
-            @staticmethod
-            def describe_disagreement(*clips: Any) -> str:
-                return "a lie"
-
-        monkeypatch.setattr(oracles, "SECOND", Liar)
-        call = build_case(Array.of(np.full(count, 0.375)), clip_norm=float(count))
+        liar = SimpleNamespace(clip_by_global_norm=lambda *_: None, describe_disagreement=lambda *_: "a lie")
+        monkeypatch.setattr(oracles, "SECOND", liar)
+        call = build_case(VALUES, [0.375] * count, clip_norm=float(count))
 
         if count > oracles.MANY:
             assert predict(call).norms[0] is not None
@@ -238,10 +228,7 @@ def test_every_case_has_a_prediction_with_an_error_bound() -> None:
 def test_many_threads_may_predict_at_once() -> None:
     """Make more predictions than the cache holds, from threads that switch as often as possible."""
     tensors = [make_tensor([3.0, 4.0], "float32")]
-    asked = [
-        make_case("value.bounds", f"x{i}", "float32", tensors, {"max": 1 + i / 4096}, expect("values"))
-        for i in range(6000)
-    ]
+    asked = [make_case("value.bounds", f"x{i}", "float32", tensors, {"max": 1 + i / 4096}, VALUES) for i in range(6000)]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -263,7 +250,7 @@ def test_units_with_equal_gradients_have_limits_of_their_own() -> None:
         for group, norm in enumerate((2.0, 20.0, 0.25))
     ]
     asked = make_case(
-        "unitwise.each-unit-alone", "hand-made", "float64", units, {"clip_factor": 0.5, "eps": 0.5}, expect("values")
+        "unitwise.each-unit-alone", "hand-made", "float64", units, {"clip_factor": 0.5, "eps": 0.5}, VALUES
     )
     prediction = predict(asked)
     right = [[0.6, -0.8], [3.0, -4.0], [0.15, -0.2]]

@@ -1,8 +1,10 @@
-"""Check the answers that the suite reads from hosts that break the protocol, and how a record's arrays are read."""
+"""Check how the suite reads texts from outside: answers of hosts, arrays of records, and patterns of names."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from gradclip_adapters.contract import Array, Call, Gradient, Reply
 from gradclip_adapters.wire import encode_arrays, encode_reply
 from gradclip_conformance.cases.literals import NoScript, write_literal
+from gradclip_conformance.cases.patterns import matches
 from gradclip_conformance.cases.readable import read_shown_array, show_array
 from gradclip_conformance.judge.model import Answer, Died, Mistaken, NotSupported, Raised, Replied
 from gradclip_conformance.run.messages import read_answer
@@ -79,3 +82,24 @@ def test_value_without_a_literal_is_refused() -> None:
     assert write_literal({"replica": 2, 'a"b': [None]}) == '{"replica": 2, "a\\"b": [None]}'
     with pytest.raises(NoScript, match="cannot hold a value of the type set"):
         write_literal([{1}])
+
+
+@pytest.mark.parametrize("length", range(6))
+def test_star_stands_for_any_text(length: int) -> None:
+    names = ["".join(letters) for count in range(5) for letters in itertools.product("ab", repeat=count)]
+    for pattern in itertools.product("ab*", repeat=length):
+        expression = re.compile("".join(".*" if letter == "*" else letter for letter in pattern))
+        for name in names:
+            assert matches("".join(pattern), name) is (expression.fullmatch(name) is not None), (pattern, name)
+
+
+def test_brackets_and_dots_are_not_special() -> None:
+    assert matches("f[x=*].", "f[x=1].")
+    assert not matches("f[x]", "fx")
+    assert not matches(".", "x")
+
+
+def test_many_stars_take_linear_time() -> None:
+    # A regular expression would exceed the time limit of the test.
+    assert not matches("*a" * 100 + "*b", "a" * 300)
+    assert matches("*a" * 100 + "*b", "a" * 300 + "b")

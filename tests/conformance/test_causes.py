@@ -73,7 +73,7 @@ def test_quick_comparison_agrees_with_the_exact_one(dtype: str) -> None:
             got = (right + steps.astype(dtype) * np.spacing(right)).astype(dtype)
             before, after = Array.of(given), Array.of(got)
             tensor = Tensor(0, before, after, decode(before.data, dtype))
-            expected = ExpectedArray(tensor.exact, factor.numerator, factor.denominator)
+            expected = ExpectedArray(tensor.exact, factor)
             surely = tensor.is_surely_scaled_by(factor, bound)
             assert not surely or tensor.is_near(expected, bound)
             agreed += surely == tensor.is_near(expected, bound)

@@ -191,7 +191,7 @@ def test_bulk_distances_equal_the_distances_of_single_elements(dtype: str, data:
     values = decode(np.array(given_bits, dtype=f"<u{form.width // 8}").tobytes(), dtype)
     got = np.array(got_bits, dtype=f"<u{form.width // 8}").tobytes()
     factor = data.draw(st.fractions())
-    expected = ExpectedArray(values, factor.numerator, factor.denominator)
+    expected = ExpectedArray(values, factor)
 
     measured = bulk.measure_distances(got, expected, dtype)
 
@@ -213,7 +213,7 @@ def test_distances_of_many_elements_keep_their_error_bound(dtype: str, size: flo
     is_wide = dtype == "float64"
     count = (bulk.SHORT if is_wide else bulk.MANY) + 1
     numbers = np.clip(generator.standard_normal(count) * size, -float(form.largest), float(form.largest))
-    expected = ExpectedArray(decode(round_all(numbers, dtype), dtype), 1234567, 3**11)
+    expected = ExpectedArray(decode(round_all(numbers, dtype), dtype), Fraction(1234567, 3**11))
     answers = np.frombuffer(round_elements(expected, dtype), dtype=f"<u{form.width // 8}").copy()
     answers += generator.integers(0, 3, count, dtype=answers.dtype)
     answers[17] = form.infinity_bits
@@ -242,7 +242,7 @@ def test_distances_of_many_elements_are_exact_at_the_edges_of_binades(dtype: str
     given_bits = [round_to(Fraction(1), form)] * count + [round_to(Fraction(3, 4), form)]
     got = np.array(given_bits, dtype=f"<u{form.width // 8}").tobytes()
     for target, result in ((tie, 0.25), (tie - compute_power_of_two(-100), 0.5)):
-        expected = ExpectedArray(decode(got, dtype), target.numerator, target.denominator)
+        expected = ExpectedArray(decode(got, dtype), target)
         *every, last = bulk.measure_distances(got, expected, dtype).tolist()
         assert every == pytest.approx([result] * count, rel=1e-12)
         assert abs(last - 0.375) < bulk.WIDE_ERROR
@@ -258,7 +258,7 @@ def test_distances_in_ulp_of_other_elements_are_exact_over_the_whole_range(dtype
     given_bytes = encode([0.0, *numbers[1:]], dtype)
     # The result is the tie between 1 and the number below it, which rounds to 1, times a power of two.
     tie = 1 - compute_power_of_two(-form.precision - 1)
-    expected, other = (ExpectedArray(decode(given_bytes, dtype), *ratio) for ratio in ((3, 4), tie.as_integer_ratio()))
+    expected, other = (ExpectedArray(decode(given_bytes, dtype), ratio) for ratio in (Fraction(3, 4), tie))
 
     every = bulk.measure_distances_in_ulp_of(other, given_bytes, expected, dtype)
 
@@ -272,7 +272,7 @@ def test_distances_of_half_an_ulp_are_exact() -> None:
     values = DyadicArray([49 * (2 * number + 1) for number in lower], -1, [False] * len(lower))
     got = np.array(lower, dtype="<f4").tobytes()
 
-    assert set(bulk.measure_distances(got, ExpectedArray(values, 1, 49), "float32").tolist()) == {0.5}
+    assert set(bulk.measure_distances(got, ExpectedArray(values, Fraction(1, 49)), "float32").tolist()) == {0.5}
 
 
 @pytest.mark.parametrize("count", [3, bulk.MANY + 3])

@@ -184,7 +184,7 @@ TINY = 1 + compute_power_of_two(-150)
         ("norms do not overlap", lambda right: {"norm": Enclosure(right.norm.lower * TINY, right.norm.upper * TINY)}),
         ("side", lambda right: {"side": -right.side}),
         ("multiplied by", lambda right: {"gradients": tuple(one.multiply_by(TINY) for one in right.gradients)}),
-        ("other values", lambda right: {"gradients": (ExpectedArray(decode_exactly(3.0, 6.0), 1, 5),)}),
+        ("other values", lambda right: {"gradients": (ExpectedArray(decode_exactly(3.0, 6.0), Fraction(1, 5)),)}),
         ("one oracle only", lambda right: {"gradients": (None,)}),
     ],
     ids=["norm", "side", "factor", "values", "none"],

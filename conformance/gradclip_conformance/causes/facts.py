@@ -131,7 +131,7 @@ class Tensor:
         """Return whether each element is within `bound` ulp of the exact product."""
         key = (factor, bound)
         if key not in self.known:
-            expected = ExpectedArray(self.exact, factor.numerator, factor.denominator)
+            expected = ExpectedArray(self.exact, factor)
             self.known[key] = self._may_be_scaled_by(factor, bound) and (
                 self.is_surely_scaled_by(factor, bound) or self.is_near(expected, bound)
             )

@@ -19,7 +19,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,8 @@ from ..cases.model import Case
 from ..cases.readable import SHOWN_ELEMENTS, show_array, show_gradients
 from ..oracle.arrays import round_elements
 from ..oracle.formats import read_all
-from ..oracle.model import ExpectedArray, Prediction
+from ..oracle.model import ExpectedArray
+from ..oracle.predict import predict
 from .arrays import read_norm
 from .model import Answer, Raised, Replied
 
@@ -141,9 +141,9 @@ def describe_what_happened(case: Case, answer: Answer) -> str:
     return _SENTENCES.get(behaviour, f"answered {behaviour}")
 
 
-def show_expected_arrays(case: Case, gradients: Sequence[ExpectedArray | None]) -> list[Any]:
+def show_expected_arrays(case: Case) -> list[Any]:
     """Return the first expected gradients in readable form, their first elements rounded once to the dtype."""
-    pairs = list(zip(case.gradients, gradients, strict=True))[:SHOWN_ELEMENTS]
+    pairs = zip(case.gradients[:SHOWN_ELEMENTS], predict(case).gradients, strict=False)
     return [_show_expected_array(gradient.array, expected) for gradient, expected in pairs]
 
 
@@ -158,15 +158,16 @@ def _show_expected_array(given: Array | None, expected: ExpectedArray | None) ->
     return shown
 
 
-def describe_results(case: Case, prediction: Prediction, what: str) -> tuple[list[Any], str]:
+def describe_results(case: Case, what: str) -> tuple[list[Any], str]:
     """Return the expected gradients, and a sentence with the distance that is allowed."""
-    bound = f"scaled elements within {prediction.widest.clip_budget:g} ulp"
-    return show_expected_arrays(case, prediction.gradients), f"{what}; {bound}"
+    bound = f"scaled elements within {predict(case).widest.clip_budget:g} ulp"
+    return show_expected_arrays(case), f"{what}; {bound}"
 
 
-def describe_distance_between_calls(prediction: Prediction, *, exact: bool = False) -> str:
+def describe_distance_between_calls(case: Case, *, exact: bool = False) -> str:
     """Return a sentence about the allowed distance between results of two calls. `exact` requires equal results."""
-    budget, bound = 0.0 if exact else 2 * prediction.widest.clip_budget, 2 * prediction.widest.clip_bound
+    errors = predict(case).widest
+    budget, bound = 0.0 if exact else 2 * errors.clip_budget, 2 * errors.clip_bound
     if bound == 0:
         return "No element may differ."
     return (

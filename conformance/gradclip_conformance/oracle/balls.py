@@ -170,7 +170,7 @@ def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Frac
     denominator = math.lcm(*(value.denominator for value in clipped))
     integers = [value.numerator * (denominator // value.denominator) for value in clipped]
     negative = [value < 0 or (not value and sign) for value, sign in zip(clipped, values.negative, strict=True)]
-    return ExpectedArray(DyadicArray(integers, 0, negative, special), 1, denominator)
+    return ExpectedArray(DyadicArray(integers, 0, negative, special), Fraction(1, denominator))
 
 
 def clip_by_global_norm(

@@ -134,10 +134,11 @@ def _find_ulp_exponents(expected: ExpectedArray, dtype: str) -> npt.NDArray[np.i
 
 def _measure_one_by_one(data: bytes, expected: ExpectedArray, form: Format) -> Doubles:
     """Return the distances, in integers: both sides are multiples of `2**lowest / denominator`."""
-    got, values, denominator = decode(data, form.name), expected.values, expected.denominator
+    got, values = decode(data, form.name), expected.values
+    numerator, denominator = expected.factor.as_integer_ratio()
     lowest = min(got.exponent, values.exponent)
     got_scale = denominator << (got.exponent - lowest)
-    scale = expected.numerator << (values.exponent - lowest)
+    scale = numerator << (values.exponent - lowest)
     # The power of two goes to one side of the quotient, so that both sides are integers.
     up, down = 1 << max(lowest, 0), denominator << max(-lowest, 0)
     result = []

@@ -198,7 +198,7 @@ def clip_by_value(values: DyadicArray, low: float | Fraction, high: float | Frac
     negative = values.negative
     if not least < 0 < most:
         negative = [m < 0 or (m == 0 and sign) for m, sign in zip(clipped, negative, strict=True)]
-    return ExpectedArray(DyadicArray(clipped, 0, negative, special), 1, denominator)
+    return ExpectedArray(DyadicArray(clipped, 0, negative, special), Fraction(1, denominator))
 
 
 def clip_by_global_norm(

@@ -29,6 +29,8 @@ __all__ = [
     "list_finite_integers",
 ]
 
+ONE = Fraction(1)
+
 
 @dataclass(frozen=True)
 class DyadicArray:
@@ -96,26 +98,19 @@ class Enclosure:
 
 @dataclass(frozen=True)
 class ExpectedArray:
-    """The expected elements of one gradient: `values[i] * numerator / denominator`."""
+    """The expected elements of one gradient: `values[i] * factor`."""
 
     values: DyadicArray
-    numerator: int = 1
-    denominator: int = 1
+    factor: Fraction = ONE
 
     @property
     def is_unchanged(self) -> bool:
         """Whether the coefficient is exactly 1."""
-        return self.numerator == self.denominator
-
-    @property
-    def factor(self) -> Fraction:
-        """The quotient that multiplies each element."""
-        return Fraction(self.numerator, self.denominator)
+        return self.factor == 1
 
     def list_fractions(self) -> list[Fraction]:
         """Return the elements as fractions, with 0 for those that are not finite."""
-        factor = self.factor
-        return [factor * value for value in self.values.list_fractions()]
+        return [self.factor * value for value in self.values.list_fractions()]
 
     def take_places(self, places: Sequence[int]) -> ExpectedArray:
         """Return the elements at some places."""
@@ -123,10 +118,7 @@ class ExpectedArray:
 
     def multiply_by(self, factor: Fraction) -> ExpectedArray:
         """Return the array with each element multiplied by `factor`."""
-        if factor == 1:
-            return self
-        product = self.factor * factor
-        return replace(self, numerator=product.numerator, denominator=product.denominator)
+        return replace(self, factor=self.factor * factor)
 
 
 @dataclass(frozen=True)
@@ -210,11 +202,7 @@ def clip_by_factor(
 ) -> Clipped:
     """Build the expected result, in which the included gradients are multiplied by `factor`."""
     gradients = tuple(
-        None
-        if tensor is None
-        else ExpectedArray(tensor, factor.numerator, factor.denominator)
-        if flag
-        else ExpectedArray(tensor)
+        None if tensor is None else ExpectedArray(tensor, factor if flag else ONE)
         for tensor, flag in zip(tensors, included, strict=True)
     )
     return Clipped(gradients, bounds, side)

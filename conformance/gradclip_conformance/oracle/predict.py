@@ -122,8 +122,8 @@ def _is_same(first: ExpectedArray, second: ExpectedArray) -> bool:
     """Return whether two expectations hold the same numbers, by cross multiplication."""
     one, other = (expected.values.exponent for expected in (first, second))
     lowest = min(one, other)
-    left = first.numerator * second.denominator << (one - lowest)
-    right = second.numerator * first.denominator << (other - lowest)
+    left = first.factor.numerator * second.factor.denominator << (one - lowest)
+    right = second.factor.numerator * first.factor.denominator << (other - lowest)
     places = (first.values.special.keys(), second.values.special.keys())
     return places[0] == places[1] and all(
         a * left == b * right for a, b in zip(first.values.integers, second.values.integers, strict=True)

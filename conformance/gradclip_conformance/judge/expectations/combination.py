@@ -19,7 +19,6 @@ from ...oracle.distances import Measured
 from ...oracle.formats import has_long_doubles
 from ...oracle.formula import PLAIN, Formula
 from ...oracle.long_doubles import make_whole_call
-from ...oracle.predict import predict
 from ..expectation import Expectation, Part, find_broken_form, has_option_for_errors
 from ..fingerprint import describe_results, describe_what_happened, show_answer
 from ..model import Answer, Context, Raised, Replied, Verdict
@@ -94,6 +93,6 @@ class Combination(Expectation):
     def describe(self, case: Case) -> Sequence[Part]:
         """Return the expected gradients, and the other parts that are judged."""
         return (
-            *describe_results(case, predict(case), type(self).__name__),
+            *describe_results(case, type(self).__name__),
             "excluded gradients, None, dtypes, the norm and the gradients that were passed are judged, too",
         )

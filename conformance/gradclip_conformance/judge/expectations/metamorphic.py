@@ -101,7 +101,7 @@ class Metamorphic(Expectation):
             return (OF_ONE[self.relation].holds,)
         relation = RELATIONS[self.relation]
         says = f"A second call follows, in which {relation.says}."
-        holds = f"{relation.holds} {describe_distance_between_calls(predict(case), exact=self.exponent != 0)}"
+        holds = f"{relation.holds} {describe_distance_between_calls(case, exact=self.exponent != 0)}"
         if relation.of_results:
             # The second call is made from results, which do not exist yet.
             return (says, holds)

@@ -42,13 +42,7 @@ AGREEING = (Status.PASS, Status.QUALITY, Status.DOCUMENTED)
 
 
 def choose_expectation(case: Case) -> Expectation:
-    """Return the expectation that a case names.
-
-    Raises
-    ------
-    ValueError
-        If no expectation has this name, or if the expectation has no such parameter.
-    """
+    """Return the expectation that a case names (see `resolve`)."""
     return resolve(case.expectation)
 
 

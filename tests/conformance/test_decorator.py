@@ -129,8 +129,11 @@ def test_each_rule_is_one_test(folder: Path, run_pytest: Callable[..., Any]) -> 
 
 
 @pytest.mark.thorough(sample=0)
-def test_adapter_has_one_test_for_each_finding(tmp_path: Path, run_pytest: Callable[..., Any]) -> None:
-    arguments = ("--pyargs", "gradclip_conformance", "--gradclip-adapter", str(HOSTS / "wrong_count.py"))
+def test_adapter_has_one_test_for_each_finding(
+    tmp_path: Path, run_pytest: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRADCLIP_FAKE", "return_one_gradient_too_few")
+    arguments = ("--pyargs", "gradclip_conformance", "--gradclip-adapter", str(HOSTS / "misbehaves.py"))
 
     done = run_pytest(tmp_path, *arguments, "--gradclip-per", "finding", "-rfE")
 

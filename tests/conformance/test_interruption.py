@@ -62,10 +62,13 @@ def read_lines(record: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("host", ["hangs", "hangs_with_a_child"])
-def test_interrupted_run_is_incomplete_and_says_so(number: signal.Signals, host: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["hang", "hang_with_a_child"])
+def test_interrupted_run_is_incomplete_and_says_so(
+    number: signal.Signals, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record = tmp_path / "record.jsonl"
-    process = start(str(HOSTS / f"{host}.py"), "-o", str(record))
+    monkeypatch.setenv("GRADCLIP_FAKE", way)
+    process = start(str(HOSTS / "misbehaves.py"), "-o", str(record))
     wait_for_cells(record, 1)
     # Wait until the call that hangs has started.
     time.sleep(0.5)
@@ -85,9 +88,10 @@ def test_interrupted_run_is_incomplete_and_says_so(number: signal.Signals, host:
 
 
 @pytest.mark.thorough(sample=0)
-def test_complete_runs_are_kept_and_shown(tmp_path: Path) -> None:
-    process = start(str(HOSTS / "right.py"), str(HOSTS / "hangs.py"), "-o", str(tmp_path) + "/")
-    wait_for_cells(tmp_path / "hangs.jsonl", 1)
+def test_complete_runs_are_kept_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADCLIP_FAKE", "hang")
+    process = start(str(HOSTS / "right.py"), str(HOSTS / "misbehaves.py"), "-o", str(tmp_path) + "/")
+    wait_for_cells(tmp_path / "misbehaves.jsonl", 1)
 
     process.send_signal(signal.SIGINT)
     shown, said = process.communicate(timeout=LONG)
@@ -96,7 +100,7 @@ def test_complete_runs_are_kept_and_shown(tmp_path: Path) -> None:
     assert "rules kept 1 of 1 tested" in shown
     (run,) = read_runs(tmp_path / "right.jsonl")
     assert len(run.cells) == 3
-    assert [line["record"] for line in read_lines(tmp_path / "hangs.jsonl.part")] == ["header", "cell"]
+    assert [line["record"] for line in read_lines(tmp_path / "misbehaves.jsonl.part")] == ["header", "cell"]
 
 
 #: This adapter starts once. If it is started again, it leaves a mark and never gets ready.
@@ -104,7 +108,7 @@ STARTS_ONCE = """
 import sys, time
 from pathlib import Path
 sys.path.append({hosts!r})
-from hangs import Fake as adapter
+from misbehaves import Fake as adapter
 try:
     Path({folder!r}, "started").mkdir()
 except FileExistsError:
@@ -114,8 +118,9 @@ except FileExistsError:
 
 
 @pytest.fixture
-def starts_once(tmp_path: Path) -> Path:
+def starts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an adapter whose first host starts and whose other hosts never get ready."""
+    monkeypatch.setenv("GRADCLIP_FAKE", "hang")
     path = tmp_path / "starts_once.py"
     path.write_text(STARTS_ONCE.format(hosts=str(HOSTS), folder=str(tmp_path)), encoding="utf-8")
     return path

@@ -33,7 +33,7 @@ from gradclip_conformance.cases.patterns import matches_any
 from gradclip_conformance.cli.smoke import SMOKE_RULES
 from gradclip_conformance.judge.model import Raised, Replied
 from gradclip_conformance.run import environments
-from gradclip_conformance.run.environments.interpreters import find_interpreter
+from gradclip_conformance.run.environments.making import find_interpreter
 from gradclip_conformance.run.host_process import HostProcess, build_host_command
 from gradclip_conformance.sampler.rows import list_all_rows
 from gradclip_spec import rules

@@ -13,17 +13,17 @@ from filelock import FileLock
 from runs import run_command
 
 from gradclip_conformance.run import environments
-from gradclip_conformance.run.environments import making, recipes, versions
-from gradclip_conformance.run.environments.interpreters import find_interpreter
+from gradclip_conformance.run.environments import making, recipes
+from gradclip_conformance.run.environments.making import find_interpreter
 
 #: This program makes an environment and leaves a mark in it. Every new environment already meets its only requirement.
 MAKE = """
 import sys
 from pathlib import Path
 from gradclip_conformance.run import environments
-from gradclip_conformance.run.environments import making, recipes, versions
+from gradclip_conformance.run.environments import making, recipes
 
-versions.read_recipes = lambda: {"library": environments.Recipe("library", None, tuple(sys.argv[1:]))}
+recipes.read_recipes = lambda: {"library": environments.Recipe(("library",), None, tuple(sys.argv[1:]))}
 python = environments.make_environment("library")
 with Path(python).with_name("marks").open("a") as marks:
     marks.write("x")
@@ -73,13 +73,16 @@ def test_process_waits_while_another_makes_the_environment(folder: Path) -> None
     assert read_marks(start()) == "xxx"
 
 
+def set_recipe(monkeypatch: pytest.MonkeyPatch, recipe: environments.Recipe) -> None:
+    monkeypatch.setattr(recipes, "read_recipes", lambda: {"library": recipe})
+
+
 @pytest.fixture
 def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of environments. It holds one environment, which is ready and was made without pip."""
     if os.name == "nt":
         pytest.skip("the pretended environment has the folders of Linux")
-    recipes = {"library": environments.Recipe("library", None, ("library==1",))}
-    monkeypatch.setattr(versions, "read_recipes", lambda: recipes)
+    set_recipe(monkeypatch, environments.Recipe(("library",), None, ("library==1",)))
     monkeypatch.setattr(making, "_run", pretend)
     environments.make_environment("library")
     return folder.parent
@@ -171,8 +174,7 @@ def test_environments_are_listed_and_removed(made: Path, monkeypatch: pytest.Mon
     assert "library  0 MB, ready\n    library==1\n" in listed
     assert run("remove", "--stale").stdout == "There is nothing to remove.\n"
 
-    newer = {"library": environments.Recipe("library", None, ("library==2",))}
-    monkeypatch.setattr(versions, "read_recipes", lambda: newer)
+    set_recipe(monkeypatch, environments.Recipe(("library",), None, ("library==2",)))
     assert "library  0 MB, of another recipe or another Python" in run("list").stdout
     with FileLock(made / "library.lock"):
         held = run("remove", "library")
@@ -193,8 +195,8 @@ def test_removal_must_be_told_what_to_remove(arguments: tuple[str, ...], folder:
 def test_first_import_that_compiles_is_a_part_of_making(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recipe = environments.Recipe("library", None, ("library==1",), compiles=True)
-    monkeypatch.setattr(versions, "read_recipes", lambda: {"numpy": recipe, "library": recipe})
+    recipe = environments.Recipe(("library",), None, ("library==1",), compiles=True)
+    monkeypatch.setattr(recipes, "read_recipes", lambda: {"numpy": recipe, "library": recipe})
     monkeypatch.setattr(making, "_run", pretend)
     started: list[list[str]] = []
 
@@ -263,8 +265,7 @@ def test_npm_installs_packages_of_node_into_the_environment(made: Path, monkeypa
         if command[0] != "npm":
             pretend(command, adapter, task)
 
-    recipe = environments.Recipe("library", None, ("library==1",), npm=("@library/js@1.0",))
-    monkeypatch.setattr(versions, "read_recipes", lambda: {"library": recipe})
+    set_recipe(monkeypatch, environments.Recipe(("library",), None, ("library==1",), npm=("@library/js@1.0",)))
     monkeypatch.setattr(making, "_run", install)
     monkeypatch.setattr(making.shutil, "which", lambda name: name)
     python = environments.make_environment("library")
@@ -283,22 +284,20 @@ def test_missing_npm_is_reported_in_a_sentence(monkeypatch: pytest.MonkeyPatch) 
         making._find_npm("library")
 
 
-@pytest.mark.parametrize("is_installed", [True, False])
-def test_framework_on_node_is_here_only_if_its_package_is_beside_this_python(
-    is_installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("recipe", "is_here"),
+    [
+        (environments.Recipe(("json", "csv")), True),
+        (environments.Recipe(("json", "no_such_backend")), False),
+        (environments.Recipe(("json",), npm=("@library/js@1.0",)), True),
+        (environments.Recipe(("json",), npm=("other@1.0",)), False),
+    ],
+)
+def test_framework_is_here_only_if_all_its_modules_and_packages_of_node_are(
+    recipe: environments.Recipe, is_here: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "node_modules" / ("@library/js" if is_installed else "other")).mkdir(parents=True)
+    (tmp_path / "node_modules" / "@library/js").mkdir(parents=True)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    recipe = environments.Recipe(("json",), npm=("@library/js@1.0",))
-    monkeypatch.setattr(recipes, "read_recipes", lambda: {"library": recipe})
-
-    assert recipes.is_framework_here("library") == is_installed
-
-
-@pytest.mark.parametrize(("modules", "is_here"), [(("json", "csv"), True), (("json", "no_such_backend"), False)])
-def test_framework_is_here_only_if_all_its_modules_are(
-    modules: tuple[str, ...], is_here: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recipes, "read_recipes", lambda: {"library": environments.Recipe(modules)})
+    set_recipe(monkeypatch, recipe)
 
     assert recipes.is_framework_here("library") == is_here

@@ -19,7 +19,7 @@ from gradclip_conformance.cli import gradclip
 from gradclip_conformance.cli.targets import complete_target
 from gradclip_conformance.known.scope import is_version_within
 from gradclip_conformance.run import environments
-from gradclip_conformance.run.environments import recipes, versions
+from gradclip_conformance.run.environments import recipes
 from gradclip_reports.records import read_runs
 
 #: The recipe of a framework that the suite knows in four versions.
@@ -45,8 +45,7 @@ LIBRARY = environments.Recipe(
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.BUILT_IN, "library", "library:LibraryAdapter")
-    for module in (recipes, versions):
-        monkeypatch.setattr(module, "read_recipes", lambda: {"library": LIBRARY, "numpy": environments.Recipe(())})
+    monkeypatch.setattr(recipes, "read_recipes", lambda: {"library": LIBRARY, "numpy": environments.Recipe(())})
 
 
 @pytest.mark.usefixtures("known")

@@ -1,10 +1,24 @@
 """Make a virtual environment for each framework, because their requirements conflict, and manage these environments."""
 
-from .folders import Environment, State, find_environments_folder, list_environments, remove_environment
-from .interpreters import EnvironmentProblem
+from .folders import (
+    Environment,
+    EnvironmentProblem,
+    State,
+    find_environments_folder,
+    list_environments,
+    remove_environment,
+)
 from .making import describe_fault, make_environment
-from .recipes import Recipe, is_framework_here, read_recipes
-from .versions import choose_version, find_recipe, list_versions, matches_version, split_version
+from .recipes import (
+    Recipe,
+    choose_version,
+    find_recipe,
+    is_framework_here,
+    list_versions,
+    matches_version,
+    read_recipes,
+    split_version,
+)
 
 __all__ = [
     "Environment",

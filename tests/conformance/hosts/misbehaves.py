@@ -85,7 +85,7 @@ def allocate_gigabytes(right: Reply) -> Reply:
 
 
 def decline(right: Reply) -> None:
-    raise Unsupported("no thresholds of 5 here")
+    raise Unsupported("no thresholds of 5 here", "kernel")
 
 
 def return_nothing(right: Reply) -> None:

@@ -66,7 +66,6 @@ FUNCTIONS = {
 #: `test_messages.py` and tests/adapters/test_limits.py have the messages that are refused for their content.
 WAYS = {
     "nothing_wrong": ("pass", ""),
-    "start_slowly": ("pass", ""),
     "start_and_hang": ("timeout", "No answer within 2 s"),
     "start_again_and_again": ("crash", "answered call None"),
     "wrong_number": ("crash", "answered call 4711"),

@@ -44,19 +44,19 @@ def start(*arguments: str) -> subprocess.Popen[str]:
         signal.signal(signal.SIGINT, before)
 
 
-def wait_for_cells(record: Path, count: int) -> None:
-    """Wait until the journal of the record holds this many cells."""
-    record = record.with_name(f"{record.name}.part")
+def wait_for_file(path: Path, text: str = "") -> None:
+    """Wait until a file exists and holds a text."""
     deadline = time.monotonic() + LONG
-    while time.monotonic() < deadline:
-        if record.exists() and record.read_text(encoding="utf-8").count('"record": "cell"') >= count:
-            return
+    while not (path.exists() and text in path.read_text(encoding="utf-8")):
+        assert time.monotonic() < deadline, f"{path} did not appear, or does not hold {text!r}"
         time.sleep(0.05)
-    pytest.fail(f"{record} did not reach {count} cells")
+
+
+def wait_for_cell(record: Path) -> None:
+    wait_for_file(record.with_name(f"{record.name}.part"), '"record": "cell"')
 
 
 def read_lines(record: Path) -> list[dict[str, Any]]:
-    """Return the lines of a record."""
     return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
 
 
@@ -69,7 +69,7 @@ def test_interrupted_run_is_incomplete_and_says_so(
     record = tmp_path / "record.jsonl"
     monkeypatch.setenv("GRADCLIP_FAKE", way)
     process = start(str(HOSTS / "misbehaves.py"), "-o", str(record))
-    wait_for_cells(record, 1)
+    wait_for_cell(record)
     # Wait until the call that hangs has started.
     time.sleep(0.5)
 
@@ -91,7 +91,7 @@ def test_interrupted_run_is_incomplete_and_says_so(
 def test_complete_runs_are_kept_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADCLIP_FAKE", "hang")
     process = start(str(HOSTS / "right.py"), str(HOSTS / "misbehaves.py"), "-o", str(tmp_path) + "/")
-    wait_for_cells(tmp_path / "misbehaves.jsonl", 1)
+    wait_for_cell(tmp_path / "misbehaves.jsonl")
 
     process.send_signal(signal.SIGINT)
     shown, said = process.communicate(timeout=LONG)
@@ -126,14 +126,6 @@ def starts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def wait_for_file(path: Path) -> None:
-    """Wait until a file exists."""
-    deadline = time.monotonic() + LONG
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} did not appear"
-        time.sleep(0.05)
-
-
 @pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_hosts_that_start_while_a_run_is_stopped_are_ended(jobs: int, starts_once: Path) -> None:
@@ -143,7 +135,7 @@ def test_hosts_that_start_while_a_run_is_stopped_are_ended(jobs: int, starts_onc
         starts_once.with_name("started").mkdir()
     process = start(str(starts_once), "-o", str(record), "--jobs", str(jobs))
     if jobs > 1:
-        wait_for_cells(record, 1)
+        wait_for_cell(record)
     wait_for_file(starts_once.with_name("starts again"))
 
     process.send_signal(signal.SIGINT)

@@ -74,30 +74,33 @@ def test_host_that_hangs_costs_one_test(run_suite: Callable[..., Any], monkeypat
 
 
 @pytest.mark.thorough(sample=0)
-def test_plain_function_needs_its_operation(tmp_path: Path, run_suite: Callable[..., Any]) -> None:
+def test_plain_function_is_checked(tmp_path: Path, run_suite: Callable[..., Any]) -> None:
     text = "def clip(grads, *, min, max):\n    return [None if g is None else g.clip(min, max) for g in grads]\n"
     (tmp_path / "my_clips.py").write_text(text, encoding="utf-8")
+    narrow = ["-k", "bounds and float32"]
 
-    done = run_suite(
-        "--gradclip-adapter", "my_clips:clip", "--gradclip-op", "clip_by_value", "-k", "bounds and float32"
-    )
-    without = run_suite("--gradclip-adapter", "my_clips:clip")
+    done = run_suite("--gradclip-adapter", "my_clips:clip", "--gradclip-op", "clip_by_value", *narrow)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert without.returncode == pytest.ExitCode.INTERRUPTED
-    assert "say with --gradclip-op" in without.stderr + without.stdout
-    assert "pytest_plugin.py" not in without.stdout
 
 
-@pytest.mark.thorough(sample=0)
-@pytest.mark.parametrize("name", [str(HOSTS / "does_not_start.py"), "tensor-flow"])
-def test_adapter_that_does_not_start_ends_the_collection_without_a_traceback(
-    name: str, run_suite: Callable[..., Any]
+@pytest.mark.thorough(sample=1)
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "no adapter is named: give --gradclip-adapter NAME"),
+        (("--gradclip-adapter", "my_clips:clip"), "say with --gradclip-op which operation it performs"),
+        (("--gradclip-adapter", "tensor-flow"), "the adapter 'tensor-flow' does not start (bad-target)"),
+        (("--gradclip-adapter", str(HOSTS / "does_not_start.py")), "--gradclip-python EXE names a Python that has it."),
+    ],
+)
+def test_adapter_that_cannot_be_checked_ends_the_collection_without_a_traceback(
+    arguments: tuple[str, ...], says: str, run_suite: Callable[..., Any]
 ) -> None:
-    done = run_suite("--gradclip-adapter", name)
+    done = run_suite(*arguments)
 
     assert done.returncode == pytest.ExitCode.INTERRUPTED
-    assert f"the adapter {name!r} does not start" in done.stdout
+    assert says in done.stdout
     assert "pytest_plugin.py" not in done.stdout
 
 
@@ -121,14 +124,6 @@ def test_known_failures_apply_and_a_broken_file_ends_the_collection(
     assert broken.returncode == pytest.ExitCode.INTERRUPTED
     assert "there is no field 'rule'. Did you mean rules?" in broken.stdout
     assert "pytest_plugin.py" not in broken.stdout
-
-
-def test_forgotten_adapter_is_an_error(run_suite: Callable[..., Any]) -> None:
-    done = run_suite()
-
-    assert done.returncode == pytest.ExitCode.INTERRUPTED
-    assert "no adapter is named: give --gradclip-adapter NAME" in done.stdout
-    assert "pytest_plugin.py" not in done.stdout
 
 
 @pytest.mark.thorough(sample=0)

@@ -300,8 +300,7 @@ def _search(target: Target, selection: Selection, how: RunOptions) -> list[Plann
         def ask(planned: PlannedCell) -> Cell:
             return run_cell(connection, planned, how.timeout, claims, known, probes)
 
-        subjects = connection.description.subjects
-        searched = search_rows(subjects, selection, how.row_count * DEEP, how.seed, ask, target.label)
+        searched = search_rows(description.subjects, selection, how.row_count * DEEP, how.seed, ask, target.label)
     finally:
         connection.close()
     say_line(
@@ -320,13 +319,7 @@ def _say_how_to_go_on(target: Target, output: str | None) -> None:
 
 
 def _read_earlier(resume: str, output: str | None, adapters: Sequence[str]) -> Run:
-    """Return the part of a run that was cut off.
-
-    Raises
-    ------
-    UsageError
-        If there is no such part, or if the command line asks for something else, too.
-    """
+    """Return the part of a run that was cut off. Refuse a command line that asks for something else, too."""
     if output is not None or len(adapters) > 1:
         msg = "--resume FILE goes on with one run, and writes its record to FILE: name one adapter, and no -o."
         raise click.UsageError(msg)

@@ -172,7 +172,6 @@ class _RunState:
 
     claims: tuple[Claim, ...]
     known: tuple[KnownFailure, ...]
-    description: Description
     connections: list[Connection] = field(default_factory=list)
     probes: AbilityProbes = field(default_factory=AbilityProbes)
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -212,7 +211,7 @@ def run_adapter(
         planned = spread(planned, [cell for cell in rows if not more or cell.pair not in more], more.values())
         claims = load_claims_of(request.adapter, description.version, description.environment)
         known = load_known_of(request.adapter, description.version, description.environment)
-        state = _RunState(claims, known, description, [first])
+        state = _RunState(claims, known, [first])
         header = make_header(request.adapter, description, request.command, request.seed)
         done: dict[tuple[str, str], Cell] = {}
         if request.earlier is not None:
@@ -253,14 +252,9 @@ def run_adapter(
 def _choose_cells_that_stay(
     earlier: Run, header: Header, planned: Sequence[PlannedCell]
 ) -> dict[tuple[str, str], Cell]:
-    """Return the cells of an earlier part that need not be asked again.
+    """Return the cells of an earlier part that need not be asked again. Refuse a part of another run.
 
     Cells with an answer that findings explain are asked again, because findings need the whole answer.
-
-    Raises
-    ------
-    CannotResumeError
-        If the earlier part is of another run.
     """
     for name in ("suite", "adapter", "framework", "environment", "subjects", "seed"):
         # Make both comparable: JSON has lists only.

@@ -223,13 +223,6 @@ def _make_in(found: Environment, adapter: str, recipe: Recipe, interpreter: str,
 
 
 def _find_npm(adapter: str) -> str:
-    """Return the program npm.
-
-    Raises
-    ------
-    EnvironmentProblem
-        If it is missing.
-    """
     if (found := shutil.which("npm")) is None:
         msg = f"The adapter {adapter!r} runs on Node, and there is no program npm: install Node."
         raise EnvironmentProblem(msg)

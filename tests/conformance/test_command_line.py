@@ -457,19 +457,22 @@ def test_faithful_port_is_as_expected_by_its_own_formula(tmp_path: Path, monkeyp
     assert "declared" in result.stdout
 
 
+ADAPTER = """
+from gradclip_adapters.plain import PlainFunction
+
+def clip(grads, *, max, min=None):
+    min = -max if min is None else min
+    return [None if g is None else g.clip(min, max) for g in grads]
+
+adapter = PlainFunction(clip, "clip_by_value", dtypes=["float32"])
+"""
+
+
 class TestFilesBesideAnAdapter:
     @pytest.fixture
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """Return the working directory, which holds an adapter whose clip by value ignores the lower bound."""
-        text = """
-            from gradclip_adapters.plain import PlainFunction
-
-            def clip(grads, *, max, min=None):
-                return [None if g is None else g.clip(None, max) for g in grads]
-
-            adapter = PlainFunction(clip, "clip_by_value", dtypes=["float32"])
-        """
-        (tmp_path / "my_adapter.py").write_text(textwrap.dedent(text), encoding="utf-8")
+        (tmp_path / "my_adapter.py").write_text(ADAPTER.replace("(min, max)", "(None, max)"), encoding="utf-8")
         monkeypatch.chdir(tmp_path)
         return tmp_path
 
@@ -729,18 +732,6 @@ def test_folder_of_environments_that_is_a_file_stops_the_adapter(
     assert result.exit_code == 3
     assert "torch does not start (no-host)" in result.stderr
     assert "GRADCLIP_VENVS names another folder" in " ".join(result.stderr.split())
-
-
-ADAPTER = """
-import numpy as np
-
-from gradclip_adapters.plain import PlainFunction
-
-def clip(grads, *, max, min):
-    return [None if g is None else np.clip(g, min, max).astype(g.dtype) for g in grads]
-
-adapter = PlainFunction(clip, "clip_by_value", dtypes=("float32",), name="clip")
-"""
 
 
 @pytest.fixture(scope="module")

@@ -71,6 +71,16 @@ class Recipe:
         """All that the environment gets, whichever program installs it."""
         return (*self.requirements, *self.alone, *self.npm)
 
+    def replace_framework(self, framework: str) -> Recipe:
+        """Return the recipe with another requirement for the framework itself. Its size is not known."""
+        requirements, alone, npm = (
+            tuple(framework if one == self.framework else one for one in listed)
+            for listed in (self.requirements, self.alone, self.npm)
+        )
+        return replace(
+            self, requirements=requirements, alone=alone, npm=npm, megabytes=None, framework=framework, others={}
+        )
+
 
 @cache
 def read_recipes() -> dict[str, Recipe]:
@@ -120,7 +130,8 @@ def _make_other(recipe: Recipe, version: str, table: Mapping[str, Any]) -> Recip
     """
     newest = split_requirement(recipe.framework)[0]
     if recipe.framework in recipe.npm:
-        return _make_other_for_node(recipe, f"{newest}@{version}", table)
+        other = recipe.replace_framework(f"{newest}@{version}")
+        return replace(other, python=table["python"], megabytes=table.get("megabytes"))
     pins = [f"{table.get('package', newest)}=={version}", *table.get("pins", ())]
     # A pin may name a later build of the version, such as 1.8.0.post0.
     framework = next(pin for pin in reversed(pins) if find_package(pin) == find_package(pins[0]))
@@ -144,19 +155,6 @@ def _make_other(recipe: Recipe, version: str, table: Mapping[str, Any]) -> Recip
         table.get("megabytes"),
         framework=framework,
         alone=alone,
-    )
-
-
-def _make_other_for_node(recipe: Recipe, framework: str, table: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of another version of a framework that npm installs."""
-    npm = tuple(framework if one == recipe.framework else one for one in recipe.npm)
-    return Recipe(
-        recipe.modules,
-        table["python"],
-        recipe.requirements,
-        table.get("megabytes"),
-        framework=framework,
-        npm=npm,
     )
 
 
@@ -248,13 +246,8 @@ def _adapt(known: dict[str, Recipe], version: str) -> Recipe:
     nearest = known[next((one for one in reversed(ordered) if _read_numbers(one) < _read_numbers(version)), ordered[0])]
     package, _ = split_requirement(nearest.framework)
     # For npm, a version stands for all that begin so.
-    framework = f"{package}@{version}" if nearest.framework in nearest.npm else f"{package}=={version}.*"
-    requirements, alone, npm = (
-        tuple(framework if one == nearest.framework else one for one in listed)
-        for listed in (nearest.requirements, nearest.alone, nearest.npm)
-    )
-    return replace(
-        nearest, requirements=requirements, alone=alone, npm=npm, megabytes=None, framework=framework, others={}
+    return nearest.replace_framework(
+        f"{package}@{version}" if nearest.framework in nearest.npm else f"{package}=={version}.*"
     )
 
 

@@ -28,7 +28,7 @@ from ..accuracy.measure import list_sizes, measure_accuracy
 from ..accuracy.page import describe_framework, format_cells, keep_others, make_document, write_files
 from ..judge.model import StartError
 from ..known.claims import load_claims_of
-from ..run.environments import read_recipes
+from ..run.environments.recipes import read_recipes
 from .targets import (
     Target,
     TargetOptions,

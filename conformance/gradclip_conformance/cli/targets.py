@@ -21,13 +21,13 @@ from ..cases.patterns import suggest_known
 from ..judge.model import Connection, StartError
 from ..known.claims import load_claims
 from ..known.failures import load_known
-from ..run.environments import (
-    EnvironmentProblem,
+from ..run.environments.folders import EnvironmentProblem
+from ..run.environments.making import make_environment
+from ..run.environments.recipes import (
     choose_version,
     find_recipe,
     is_framework_here,
     list_versions,
-    make_environment,
     matches_version,
     split_version,
 )

@@ -142,7 +142,6 @@ def test_known_subject_has_a_script(parts: Parts) -> None:
 
 
 def declare(header: Header, cell: Cell, **members: Any) -> Parts:
-    """Return the same record with other members of its subject."""
     (declared,) = header.subjects
     return replace(header, subjects=[{**declared, **members}]), cell
 

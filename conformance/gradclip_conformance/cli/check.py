@@ -24,14 +24,12 @@ from ..cases.catalogue import list_all_cases
 from ..cases.patterns import suggest_known, suggest_names
 from ..cases.shards import find_case_on, make_cases_on
 from ..judge.model import Connection, StartError
-from ..known.claims import load_claims_of
-from ..known.failures import load_known_of
 from ..known.faults import find_faults
 from ..oracle.formula import Formula
 from ..run.abilities import AbilityProbes
 from ..run.plan import PlannedCell, Selection
 from ..run.record_file import RecordFile, name_journal
-from ..run.runner import CASE_SECONDS, CannotResumeError, RunRequest, run_adapter, run_cell
+from ..run.runner import CASE_SECONDS, CannotResumeError, RunRequest, load_claims_and_known, run_adapter, run_cell
 from ..run.shrink import search_rows
 from ..sampler.draw import ROWS
 from ..sampler.rows import find_row, list_all_rows
@@ -293,8 +291,7 @@ def _search(target: Target, selection: Selection, how: RunOptions) -> list[Plann
     connection = target.connect(how.timeout)
     try:
         description = connection.description
-        claims = load_claims_of(target.name, description.version, description.environment)
-        known = load_known_of(target.name, description.version, description.environment)
+        claims, known = load_claims_and_known(target.name, description)
         probes = AbilityProbes()
 
         def ask(planned: PlannedCell) -> Cell:

@@ -61,6 +61,7 @@ __all__ = [
     "RunRequest",
     "ask_again",
     "explain_findings",
+    "load_claims_and_known",
     "make_header",
     "plan_rows",
     "run_adapter",
@@ -209,8 +210,7 @@ def run_adapter(
         rows = plan_rows(description.subjects, request.selection, request.rows, request.seed, quick=request.quick)
         more = {cell.pair: cell for cell in request.more_rows}
         planned = spread(planned, [cell for cell in rows if not more or cell.pair not in more], more.values())
-        claims = load_claims_of(request.adapter, description.version, description.environment)
-        known = load_known_of(request.adapter, description.version, description.environment)
+        claims, known = load_claims_and_known(request.adapter, description)
         state = _RunState(claims, known, [first])
         header = make_header(request.adapter, description, request.command, request.seed)
         done: dict[tuple[str, str], Cell] = {}
@@ -247,6 +247,12 @@ def run_adapter(
     finally:
         first.close()
     return Run(header, tuple(cells), make_footer(cells), tuple(findings))
+
+
+def load_claims_and_known(adapter: str, description: Description) -> tuple[tuple[Claim, ...], tuple[KnownFailure, ...]]:
+    """Return the claims about an adapter's framework, and its known failures."""
+    about = adapter, description.version, description.environment
+    return load_claims_of(*about), load_known_of(*about)
 
 
 def _choose_cells_that_stay(

@@ -83,6 +83,7 @@ STARTS = {
     "raises": ("bad-target", "ValueError: half written"),
     "defines_nothing": ("bad-target", "must define `adapter`"),
     "lacks_its_framework": ("missing-framework", "no_such_framework"),
+    "lacks_its_device": ("missing-device", "^Fake finds no device 'cuda' on this machine.$"),
     "hangs": ("start-timeout", "(did not start within|took longer than) 2 s"),
     "knows_nothing_of_itself": ("broken-adapter", r"line \d+, in about\n.*\nRuntimeError: no version to be found"),
     "misspells_a_feature": ("broken-adapter", "declares the feature 'exclude', which does not exist"),

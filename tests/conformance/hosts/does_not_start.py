@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from right import Right
 
-from gradclip_adapters.contract import About, EntryPoint
+from gradclip_adapters.contract import About, EntryPoint, MissingDevice
 
 WAY = os.environ.get("GRADCLIP_FAKE")
 
@@ -18,6 +18,8 @@ class Fake(Right):
     def about(self) -> About:
         if WAY == "knows_nothing_of_itself":
             raise RuntimeError("no version to be found")
+        if WAY == "lacks_its_device":
+            raise MissingDevice("Fake finds no device 'cuda' on this machine.")
         return super().about()
 
     def subjects(self) -> list[EntryPoint]:
@@ -36,7 +38,7 @@ match WAY:
         time.sleep(3600)
     case "defines_nothing":
         del Fake
-    case "knows_nothing_of_itself" | "misspells_a_feature":
+    case "knows_nothing_of_itself" | "lacks_its_device" | "misspells_a_feature":
         pass
     case _:
         import no_such_framework  # noqa: F401

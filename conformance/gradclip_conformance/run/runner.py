@@ -440,18 +440,8 @@ def run_cell(
 ) -> Cell:
     """Call the subject for one cell, and judge the answer.
 
-    Parameters
-    ----------
-    connection, planned, timeout
-        The adapter, the cell, and the seconds that it may take.
-    claims, known
-        The claims about the framework's documentation, and its known failures.
-    probes
-        The findings about abilities that subjects do not declare.
-    evidence
-        A list that receives the answers of a wrong cell, for the findings.
-    first
-        The answer to the first call, if there is one already.
+    Each call may take `timeout` seconds. `evidence` receives the answers of a wrong cell, for the findings. `first` is
+    the answer to the first call, if there is one already.
     """
     start = time.perf_counter()
     planned = planned.make()

@@ -44,6 +44,15 @@ def start(*arguments: str) -> subprocess.Popen[str]:
         signal.signal(signal.SIGINT, before)
 
 
+def interrupt(process: subprocess.Popen[str], number: signal.Signals = signal.SIGINT) -> tuple[str, str]:
+    """Send a signal to a check, which must say that it is incomplete. Return all that it printed."""
+    process.send_signal(number)
+    shown, said = process.communicate(timeout=LONG)
+    assert process.returncode == 3, said
+    assert "incomplete" in said
+    return shown, said
+
+
 def wait_for_file(path: Path, text: str = "") -> None:
     """Wait until a file exists and holds a text."""
     deadline = time.monotonic() + LONG
@@ -73,11 +82,8 @@ def test_interrupted_run_is_incomplete_and_says_so(
     # Wait until the call that hangs has started.
     time.sleep(0.5)
 
-    process.send_signal(number)
-    _, said = process.communicate(timeout=LONG)
+    _, said = interrupt(process, number)
 
-    assert process.returncode == 3, said
-    assert "incomplete" in said
     assert "Traceback" not in said
     assert f"--resume {record}" in " ".join(said.split())
     assert not record.exists()
@@ -93,10 +99,8 @@ def test_complete_runs_are_kept_and_shown(tmp_path: Path, monkeypatch: pytest.Mo
     process = start(str(HOSTS / "right.py"), str(HOSTS / "misbehaves.py"), "-o", str(tmp_path) + "/")
     wait_for_cell(tmp_path / "misbehaves.jsonl")
 
-    process.send_signal(signal.SIGINT)
-    shown, said = process.communicate(timeout=LONG)
+    shown, _ = interrupt(process)
 
-    assert process.returncode == 3, said
     assert "rules kept 1 of 1 tested" in shown
     (run,) = read_runs(tmp_path / "right.jsonl")
     assert len(run.cells) == 3
@@ -138,11 +142,7 @@ def test_hosts_that_start_while_a_run_is_stopped_are_ended(jobs: int, starts_onc
         wait_for_cell(record)
     wait_for_file(starts_once.with_name("starts again"))
 
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=LONG)
-
-    assert process.returncode == 3, said
-    assert "incomplete" in said
+    interrupt(process)
 
 
 #: A function that is wrong above the threshold, so that some cells pass and others have findings.

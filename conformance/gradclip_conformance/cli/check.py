@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import math
 import os
 import sys
@@ -23,7 +24,7 @@ from gradclip_reports.values import format_count
 from ..cases.catalogue import list_all_cases
 from ..cases.patterns import suggest_known, suggest_names
 from ..cases.shards import find_case_on, make_cases_on
-from ..judge.model import Connection, StartError
+from ..judge.model import StartError
 from ..known.faults import find_faults
 from ..oracle.formula import Formula
 from ..run.abilities import AbilityProbes
@@ -223,12 +224,9 @@ def _return_freed_memory() -> None:
 def _run(
     target: Target, selection: Selection, how: RunOptions, output: str | None, first: bool, earlier: Run | None
 ) -> Run:
-    def connect() -> Connection:
-        return target.connect(how.timeout)
-
     request = RunRequest(
         target.name,
-        connect,
+        functools.partial(target.connect, how.timeout),
         selection,
         how.timeout,
         how.jobs,

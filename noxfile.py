@@ -189,7 +189,7 @@ def find_python(session: nox.Session, name: str) -> str:
             session.install("--no-deps", "--no-build-isolation", *pin(recipe["alone"]))
         return str(Path(session.bin, "python"))
     session.env["GRADCLIP_VENVS"] = str(FRAMEWORKS)
-    make = f"from gradclip_conformance.run.environments import make_environment; print(make_environment({name!r}))"
+    make = f"from gradclip_conformance.run.environments import making; print(making.make_environment({name!r}))"
     made = session.run("python", "-c", make, silent=True)
     assert made is not None
     return made.strip()

@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from gradclip_adapters.registry import BUILT_IN
-from gradclip_conformance.run.environments import is_framework_here, read_recipes
+from gradclip_conformance.run.environments.recipes import is_framework_here, read_recipes
 
 __all__ = [
     "ADAPTERS",

@@ -32,8 +32,7 @@ from gradclip_conformance.cases.catalogue import THEMES, list_all_cases
 from gradclip_conformance.cases.patterns import matches_any
 from gradclip_conformance.cli.smoke import SMOKE_RULES
 from gradclip_conformance.judge.model import Raised, Replied
-from gradclip_conformance.run import environments
-from gradclip_conformance.run.environments.interpreters import find_interpreter
+from gradclip_conformance.run.environments import folders, making, recipes
 from gradclip_conformance.run.host_process import HostProcess, build_host_command
 from gradclip_conformance.sampler.rows import list_all_rows
 from gradclip_spec import rules
@@ -290,7 +289,7 @@ def test_smoke_has_a_case_of_every_operation() -> None:
 
 
 def test_registry_and_recipes_list_the_same_adapters() -> None:
-    only = sorted(set(environments.read_recipes()) ^ set(registry.BUILT_IN))
+    only = sorted(set(recipes.read_recipes()) ^ set(registry.BUILT_IN))
     assert not only, f"only in registry.py, or without a table [adapters.NAME] in environments.toml: {only}"
     for where in registry.BUILT_IN.values():
         module, _, attribute = where.partition(":")
@@ -341,8 +340,8 @@ def old_python() -> str:
     if named := os.environ.get("GRADCLIP_PYTHON_PADDLE_FLUID"):
         return named
     try:
-        return find_interpreter("3.7", "paddle-fluid")
-    except environments.EnvironmentProblem:
+        return making.find_interpreter("3.7", "paddle-fluid")
+    except folders.EnvironmentProblem:
         pytest.skip("a Python 3.7 is missing")
 
 

@@ -63,7 +63,7 @@ RUN_BY = {
     "README.md": "test_reference_prints_what_the_page_shows and test_naive_clip_fails_the_rules_that_the_readme_names",
     "docs/how-to/check-a-function.md": "test_function_is_checked_as_the_page_says",
     "docs/how-to/check-a-mesh.md": "test_function_on_a_mesh_is_right_as_the_page_says",
-    "docs/how-to/pytest.md": "tests/conformance/test_decorator.py",
+    "docs/how-to/pytest.md": "tests/conformance/test_pytest_plugin.py",
     "docs/how-to/new-expectation.md": "tests/conformance/test_expectations.py",
     "docs/how-to/use-the-reference.md": "test_reference_excludes_by_path and tests/spec/test_documentation.py",
     "docs/how-to/own-collectives.md": "tests/spec/test_documentation.py",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gradclip_conformance.known.failures import depends_on_chance
-from gradclip_conformance.run.environments import read_recipes
+from gradclip_conformance.run.environments.recipes import read_recipes
 from gradclip_reports.counting import count_rules
 from gradclip_reports.markdown import draw_markdown
 from gradclip_reports.markup import draw_markdown_table, escape_markdown

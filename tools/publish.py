@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gradclip_conformance.run.environments import read_recipes
+from gradclip_conformance.run.environments.recipes import read_recipes
 from gradclip_spec import __version__
 from pages import write_pages
 

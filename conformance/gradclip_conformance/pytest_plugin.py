@@ -84,17 +84,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _list_cells(config: pytest.Config, target: str) -> list[_CellCheck]:
     from .cases.catalogue import list_all_cases
-    from .known.claims import load_claims_of
-    from .known.failures import load_known_of
     from .run.abilities import AbilityProbes
     from .run.plan import Selection, plan_cells
-    from .run.runner import plan_rows
+    from .run.runner import load_claims_and_known, plan_rows
 
     connection = _connect(config, target)
     about = connection.description
     try:
-        claims = load_claims_of(target, about.version, about.environment)
-        known = load_known_of(target, about.version, about.environment)
+        claims, known = load_claims_and_known(target, about)
     except ValueError as error:
         raise pytest.Collector.CollectError(str(error)) from error
     planned = [*plan_cells(about.subjects, list_all_cases(), Selection()), *plan_rows(about.subjects, Selection())]

@@ -12,19 +12,16 @@ import pytest
 from filelock import FileLock
 from runs import run_command
 
-from gradclip_conformance.run import environments
-from gradclip_conformance.run.environments import making, recipes, versions
-from gradclip_conformance.run.environments.interpreters import find_interpreter
+from gradclip_conformance.run.environments import folders, making, recipes
 
 #: This program makes an environment and leaves a mark in it. Every new environment already meets its only requirement.
 MAKE = """
 import sys
 from pathlib import Path
-from gradclip_conformance.run import environments
-from gradclip_conformance.run.environments import making, recipes, versions
+from gradclip_conformance.run.environments import making, recipes
 
-versions.read_recipes = lambda: {"library": environments.Recipe("library", None, tuple(sys.argv[1:]))}
-python = environments.make_environment("library")
+recipes.read_recipes = lambda: {"library": recipes.Recipe(("library",), None, tuple(sys.argv[1:]))}
+python = making.make_environment("library")
 with Path(python).with_name("marks").open("a") as marks:
     marks.write("x")
 print(python)
@@ -73,15 +70,18 @@ def test_process_waits_while_another_makes_the_environment(folder: Path) -> None
     assert read_marks(start()) == "xxx"
 
 
+def set_recipe(monkeypatch: pytest.MonkeyPatch, recipe: recipes.Recipe) -> None:
+    monkeypatch.setattr(recipes, "read_recipes", lambda: {"library": recipe})
+
+
 @pytest.fixture
 def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of environments. It holds one environment, which is ready and was made without pip."""
     if os.name == "nt":
         pytest.skip("the pretended environment has the folders of Linux")
-    recipes = {"library": environments.Recipe("library", None, ("library==1",))}
-    monkeypatch.setattr(versions, "read_recipes", lambda: recipes)
+    set_recipe(monkeypatch, recipes.Recipe(("library",), None, ("library==1",)))
     monkeypatch.setattr(making, "_run", pretend)
-    environments.make_environment("library")
+    making.make_environment("library")
     return folder.parent
 
 
@@ -120,7 +120,7 @@ def test_broken_environment_is_listed_and_made_anew(
         broken.write_text(text)
 
     assert f"broken: {fault}" in run("list").stdout
-    python = environments.make_environment("library")
+    python = making.make_environment("library")
 
     assert f"The environment of library is broken ({fault}), and is made anew." in capsys.readouterr().err
     assert Path(python).is_file()
@@ -135,7 +135,7 @@ def test_environment_of_a_wheel_with_wrong_sizes_is_ready(made: Path, monkeypatc
 
     monkeypatch.setattr(making, "_run", install)
     run("remove", "library")
-    library = Path(environments.make_environment("library")).parents[1] / "lib/python3/site-packages/library.py"
+    library = Path(making.make_environment("library")).parents[1] / "lib/python3/site-packages/library.py"
 
     assert "broken" not in run("list").stdout
     library.write_text("NUMBER")
@@ -147,7 +147,7 @@ def test_unfinished_environment_is_made_anew(made: Path, capsys: pytest.CaptureF
     (made / "library" / "rest").touch()
 
     assert "unfinished" in run("list").stdout
-    environments.make_environment("library")
+    making.make_environment("library")
 
     assert "was not finished, and is made anew" in capsys.readouterr().err
     assert not (made / "library" / "rest").exists()
@@ -157,7 +157,7 @@ def test_folder_of_the_user_is_never_touched(made: Path) -> None:
     for file in (made / "library" / "gradclip-ready", made / "library" / "gradclip-environment.json"):
         file.unlink()
 
-    python = environments.make_environment("library")
+    python = making.make_environment("library")
 
     assert Path(python).parents[1].name.startswith("library-")
     assert (made / "library" / "lib").is_dir()
@@ -171,8 +171,7 @@ def test_environments_are_listed_and_removed(made: Path, monkeypatch: pytest.Mon
     assert "library  0 MB, ready\n    library==1\n" in listed
     assert run("remove", "--stale").stdout == "There is nothing to remove.\n"
 
-    newer = {"library": environments.Recipe("library", None, ("library==2",))}
-    monkeypatch.setattr(versions, "read_recipes", lambda: newer)
+    set_recipe(monkeypatch, recipes.Recipe(("library",), None, ("library==2",)))
     assert "library  0 MB, of another recipe or another Python" in run("list").stdout
     with FileLock(made / "library.lock"):
         held = run("remove", "library")
@@ -193,8 +192,8 @@ def test_removal_must_be_told_what_to_remove(arguments: tuple[str, ...], folder:
 def test_first_import_that_compiles_is_a_part_of_making(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recipe = environments.Recipe("library", None, ("library==1",), compiles=True)
-    monkeypatch.setattr(versions, "read_recipes", lambda: {"numpy": recipe, "library": recipe})
+    recipe = recipes.Recipe(("library",), None, ("library==1",), compiles=True)
+    monkeypatch.setattr(recipes, "read_recipes", lambda: {"numpy": recipe, "library": recipe})
     monkeypatch.setattr(making, "_run", pretend)
     started: list[list[str]] = []
 
@@ -204,17 +203,15 @@ def test_first_import_that_compiles_is_a_part_of_making(
             super().__init__(command, **options)
 
     monkeypatch.setattr(making, "HostProcess", Recorded)
-    python = environments.make_environment("numpy")
-    assert environments.make_environment("numpy") == python
+    python = making.make_environment("numpy")
+    assert making.make_environment("numpy") == python
     assert [(command[0], command[-1]) for command in started] == [(python, "numpy")]
     assert "the first import compiles the framework" in capsys.readouterr().err
 
     # An environment whose framework does not start is not ready, and the next run makes it anew.
     for _ in range(2):
-        with pytest.raises(
-            environments.EnvironmentProblem, match="The first start in the new environment of 'library'"
-        ):
-            environments.make_environment("library")
+        with pytest.raises(folders.EnvironmentProblem, match="The first start in the new environment of 'library'"):
+            making.make_environment("library")
     assert "was not finished, and is made anew" in capsys.readouterr().err
     assert len(started) == 3
 
@@ -229,7 +226,7 @@ def test_installation_reports_downloads_and_failures(tmp_path: Path, capsys: pyt
     program = f"import sys; print(*{said!r}, sep='\\n'); sys.exit(1)"
 
     with (
-        pytest.raises(environments.EnvironmentProblem, match=r"(?s)failed at `-c .*No space left on device$"),
+        pytest.raises(folders.EnvironmentProblem, match=r"(?s)failed at `-c .*No space left on device$"),
         making.show_task("Making it") as task,
     ):
         making._run([sys.executable, "-c", program], "library", task)
@@ -244,15 +241,15 @@ def test_missing_interpreter_is_named_with_what_to_do(tmp_path: Path, monkeypatc
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setenv("PATH", "")
 
-    with pytest.raises(environments.EnvironmentProblem, match=r"runs on Python 3\.2, .*`pyenv install 3\.2`"):
-        find_interpreter("3.2", "library")
+    with pytest.raises(folders.EnvironmentProblem, match=r"runs on Python 3\.2, .*`pyenv install 3\.2`"):
+        making.find_interpreter("3.2", "library")
 
     # The newest interpreter is tried first, and an interpreter that does not run is skipped.
     for version in ("3.2.9", "3.2.10"):
         (tmp_path / "versions" / version / "bin").mkdir(parents=True)
         (tmp_path / "versions" / version / "bin" / "python").write_text("")
-    with pytest.raises(environments.EnvironmentProblem, match=r"3\.2\.10.*3\.2\.9.* did not run as Python 3\.2"):
-        find_interpreter("3.2", "library")
+    with pytest.raises(folders.EnvironmentProblem, match=r"3\.2\.10.*3\.2\.9.* did not run as Python 3\.2"):
+        making.find_interpreter("3.2", "library")
 
 
 def test_npm_installs_packages_of_node_into_the_environment(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,11 +260,10 @@ def test_npm_installs_packages_of_node_into_the_environment(made: Path, monkeypa
         if command[0] != "npm":
             pretend(command, adapter, task)
 
-    recipe = environments.Recipe("library", None, ("library==1",), npm=("@library/js@1.0",))
-    monkeypatch.setattr(versions, "read_recipes", lambda: {"library": recipe})
+    set_recipe(monkeypatch, recipes.Recipe(("library",), None, ("library==1",), npm=("@library/js@1.0",)))
     monkeypatch.setattr(making, "_run", install)
     monkeypatch.setattr(making.shutil, "which", lambda name: name)
-    python = environments.make_environment("library")
+    python = making.make_environment("library")
 
     # The environment of the recipe without packages of Node stays.
     folder = Path(python).parents[1]
@@ -279,26 +275,24 @@ def test_npm_installs_packages_of_node_into_the_environment(made: Path, monkeypa
 def test_missing_npm_is_reported_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(making.shutil, "which", lambda name: None)
 
-    with pytest.raises(environments.EnvironmentProblem, match="there is no program npm: install Node"):
+    with pytest.raises(folders.EnvironmentProblem, match="there is no program npm: install Node"):
         making._find_npm("library")
 
 
-@pytest.mark.parametrize("is_installed", [True, False])
-def test_framework_on_node_is_here_only_if_its_package_is_beside_this_python(
-    is_installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("recipe", "is_here"),
+    [
+        (recipes.Recipe(("json", "csv")), True),
+        (recipes.Recipe(("json", "no_such_backend")), False),
+        (recipes.Recipe(("json",), npm=("@library/js@1.0",)), True),
+        (recipes.Recipe(("json",), npm=("other@1.0",)), False),
+    ],
+)
+def test_framework_is_here_only_if_all_its_modules_and_packages_of_node_are(
+    recipe: recipes.Recipe, is_here: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "node_modules" / ("@library/js" if is_installed else "other")).mkdir(parents=True)
+    (tmp_path / "node_modules" / "@library/js").mkdir(parents=True)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    recipe = environments.Recipe(("json",), npm=("@library/js@1.0",))
-    monkeypatch.setattr(recipes, "read_recipes", lambda: {"library": recipe})
-
-    assert recipes.is_framework_here("library") == is_installed
-
-
-@pytest.mark.parametrize(("modules", "is_here"), [(("json", "csv"), True), (("json", "no_such_backend"), False)])
-def test_framework_is_here_only_if_all_its_modules_are(
-    modules: tuple[str, ...], is_here: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recipes, "read_recipes", lambda: {"library": environments.Recipe(modules)})
+    set_recipe(monkeypatch, recipe)
 
     assert recipes.is_framework_here("library") == is_here

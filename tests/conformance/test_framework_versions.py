@@ -18,19 +18,18 @@ from gradclip_adapters import registry
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.cli.targets import complete_target
 from gradclip_conformance.known.scope import is_version_within
-from gradclip_conformance.run import environments
-from gradclip_conformance.run.environments import recipes, versions
+from gradclip_conformance.run.environments import making, recipes
 from gradclip_reports.records import read_runs
 
 #: The recipe of a framework that the suite knows in four versions.
-LIBRARY = environments.Recipe(
+LIBRARY = recipes.Recipe(
     ("library",),
     None,
     ("numpy<3", "library[cpu]==2.10.1"),
     100,
     framework="library[cpu]==2.10.1",
     others={
-        version: environments.Recipe(
+        version: recipes.Recipe(
             ("library",),
             "3.11",
             (f"library[cpu]=={version}", *pins),
@@ -45,8 +44,7 @@ LIBRARY = environments.Recipe(
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.BUILT_IN, "library", "library:LibraryAdapter")
-    for module in (recipes, versions):
-        monkeypatch.setattr(module, "read_recipes", lambda: {"library": LIBRARY, "numpy": environments.Recipe(())})
+    monkeypatch.setattr(recipes, "read_recipes", lambda: {"library": LIBRARY, "numpy": recipes.Recipe(())})
 
 
 @pytest.mark.usefixtures("known")
@@ -68,7 +66,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_beginning_of_a_version_stands_for_the_newest_known_one(name: str, chosen: str) -> None:
-    assert environments.choose_version(name) == chosen
+    assert recipes.choose_version(name) == chosen
 
 
 @pytest.mark.usefixtures("known")
@@ -86,7 +84,7 @@ def test_beginning_of_a_version_stands_for_the_newest_known_one(name: str, chose
 def test_version_that_is_not_known_gets_the_requirements_of_its_neighbour(
     name: str, requirements: tuple[str, ...]
 ) -> None:
-    recipe = environments.find_recipe(name)
+    recipe = recipes.find_recipe(name)
 
     assert recipe is not None
     assert recipe.requirements == requirements
@@ -102,7 +100,7 @@ def test_version_that_is_not_known_gets_the_requirements_of_its_neighbour(
     ],
 )
 def test_version_of_a_package_for_node_is_chosen_in_the_same_way(name: str, package: str) -> None:
-    recipe = environments.find_recipe(name)
+    recipe = recipes.find_recipe(name)
 
     assert recipe is not None
     assert (recipe.framework, recipe.npm) == (package, (package,))
@@ -111,13 +109,13 @@ def test_version_of_a_package_for_node_is_chosen_in_the_same_way(name: str, pack
 
 @pytest.mark.parametrize("name", ["no-such-library", "no-such-library@1", "numpy@1", "reference-torch@2"])
 def test_adapter_without_a_pinned_framework_has_no_versions(name: str) -> None:
-    assert environments.find_recipe(name) is None
-    assert environments.list_versions(name) == []
+    assert recipes.find_recipe(name) is None
+    assert recipes.list_versions(name) == []
 
 
 def test_every_older_version_is_older_and_names_its_python() -> None:
-    for adapter, recipe in environments.read_recipes().items():
-        known_versions = environments.list_versions(adapter)
+    for adapter, recipe in recipes.read_recipes().items():
+        known_versions = recipes.list_versions(adapter)
         assert known_versions[:1] == ([recipe.version] if recipe.version else []), adapter
         # The file lists the newest first.
         assert known_versions[1:] == list(recipe.others)
@@ -142,7 +140,7 @@ def test_package_to_install_alone_must_be_required() -> None:
     ],
 )
 def test_version_matches_its_beginning(wanted: str, version: str, matches: bool) -> None:
-    assert environments.matches_version(wanted, version) == matches
+    assert recipes.matches_version(wanted, version) == matches
 
 
 @pytest.mark.parametrize(
@@ -161,7 +159,7 @@ def test_version_that_is_not_there_is_named(name: str, code: int, said: str) -> 
 
 
 def test_versions_are_listed_and_completed() -> None:
-    known_versions = environments.list_versions("chainer")
+    known_versions = recipes.list_versions("chainer")
 
     assert (
         f"versions: {', '.join(known_versions)} (for example chainer@{known_versions[-1]})"
@@ -223,9 +221,9 @@ def installable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, value in environment.items():
         monkeypatch.setenv(name, str(value))
 
-    def make(version: str, **others: environments.Recipe) -> environments.Recipe:
+    def make(version: str, **others: recipes.Recipe) -> recipes.Recipe:
         requirement = f"library=={version}"
-        return environments.Recipe(("library",), None, (requirement,), framework=requirement, others=others)
+        return recipes.Recipe(("library",), None, (requirement,), framework=requirement, others=others)
 
     library = make("2.0.0", **{"1.0.0": make("1.0.0")})
     monkeypatch.setitem(registry.BUILT_IN, "library", "library:LibraryAdapter")
@@ -240,11 +238,11 @@ def test_package_is_installed_without_its_requirements(
 ) -> None:
     for each in ("1.0.0", "2.0.0"):
         write_wheel(tmp_path / "wheels", each, "Requires-Dist: a-package-that-no-index-has\n")
-    older = environments.Recipe(("library",), None, ("pip",), framework="library==1.0.0", alone=("library==1.0.0",))
+    older = recipes.Recipe(("library",), None, ("pip",), framework="library==1.0.0", alone=("library==1.0.0",))
     library = replace(older, framework="library==2.0.0", alone=("library==2.0.0",), others={"1.0.0": older})
     monkeypatch.setitem(recipes.read_recipes(), "library", library)
 
-    python = environments.make_environment(version)
+    python = making.make_environment(version)
 
     program = "from importlib.metadata import version; print(version('library'))"
     found = subprocess.run([python, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
@@ -275,7 +273,7 @@ def test_versions_are_made_checked_and_compared(installable: Path, tmp_path: Pat
     assert "1.0.0" in compared.stdout
     assert "2.0.0" in compared.stdout
 
-    python = environments.make_environment("library@1")
+    python = making.make_environment("library@1")
     assert Path(python).is_relative_to(installable / "library@1.0.0")
     assert run_command("smoke", "library@1", "--python", f"library@1={python}").exit_code == 1
     other = run_command("smoke", "library@2", "--python", python)

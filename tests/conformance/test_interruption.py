@@ -44,37 +44,46 @@ def start(*arguments: str) -> subprocess.Popen[str]:
         signal.signal(signal.SIGINT, before)
 
 
-def wait_for_cells(record: Path, count: int) -> None:
-    """Wait until the journal of the record holds this many cells."""
-    record = record.with_name(f"{record.name}.part")
+def interrupt(process: subprocess.Popen[str], number: signal.Signals = signal.SIGINT) -> tuple[str, str]:
+    """Send a signal to a check, which must say that it is incomplete. Return all that it printed."""
+    process.send_signal(number)
+    shown, said = process.communicate(timeout=LONG)
+    assert process.returncode == 3, said
+    assert "incomplete" in said
+    return shown, said
+
+
+def wait_for_file(path: Path, text: str = "") -> None:
+    """Wait until a file exists and holds a text."""
     deadline = time.monotonic() + LONG
-    while time.monotonic() < deadline:
-        if record.exists() and record.read_text(encoding="utf-8").count('"record": "cell"') >= count:
-            return
+    while not (path.exists() and text in path.read_text(encoding="utf-8")):
+        assert time.monotonic() < deadline, f"{path} did not appear, or does not hold {text!r}"
         time.sleep(0.05)
-    pytest.fail(f"{record} did not reach {count} cells")
+
+
+def wait_for_cell(record: Path) -> None:
+    wait_for_file(record.with_name(f"{record.name}.part"), '"record": "cell"')
 
 
 def read_lines(record: Path) -> list[dict[str, Any]]:
-    """Return the lines of a record."""
     return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("host", ["hangs", "hangs_with_a_child"])
-def test_interrupted_run_is_incomplete_and_says_so(number: signal.Signals, host: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["hang", "hang_with_a_child"])
+def test_interrupted_run_is_incomplete_and_says_so(
+    number: signal.Signals, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record = tmp_path / "record.jsonl"
-    process = start(str(HOSTS / f"{host}.py"), "-o", str(record))
-    wait_for_cells(record, 1)
+    monkeypatch.setenv("GRADCLIP_FAKE", way)
+    process = start(str(HOSTS / "misbehaves.py"), "-o", str(record))
+    wait_for_cell(record)
     # Wait until the call that hangs has started.
     time.sleep(0.5)
 
-    process.send_signal(number)
-    _, said = process.communicate(timeout=LONG)
+    _, said = interrupt(process, number)
 
-    assert process.returncode == 3, said
-    assert "incomplete" in said
     assert "Traceback" not in said
     assert f"--resume {record}" in " ".join(said.split())
     assert not record.exists()
@@ -85,18 +94,17 @@ def test_interrupted_run_is_incomplete_and_says_so(number: signal.Signals, host:
 
 
 @pytest.mark.thorough(sample=0)
-def test_complete_runs_are_kept_and_shown(tmp_path: Path) -> None:
-    process = start(str(HOSTS / "right.py"), str(HOSTS / "hangs.py"), "-o", str(tmp_path) + "/")
-    wait_for_cells(tmp_path / "hangs.jsonl", 1)
+def test_complete_runs_are_kept_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADCLIP_FAKE", "hang")
+    process = start(str(HOSTS / "right.py"), str(HOSTS / "misbehaves.py"), "-o", str(tmp_path) + "/")
+    wait_for_cell(tmp_path / "misbehaves.jsonl")
 
-    process.send_signal(signal.SIGINT)
-    shown, said = process.communicate(timeout=LONG)
+    shown, _ = interrupt(process)
 
-    assert process.returncode == 3, said
     assert "rules kept 1 of 1 tested" in shown
     (run,) = read_runs(tmp_path / "right.jsonl")
     assert len(run.cells) == 3
-    assert [line["record"] for line in read_lines(tmp_path / "hangs.jsonl.part")] == ["header", "cell"]
+    assert [line["record"] for line in read_lines(tmp_path / "misbehaves.jsonl.part")] == ["header", "cell"]
 
 
 #: This adapter starts once. If it is started again, it leaves a mark and never gets ready.
@@ -104,7 +112,7 @@ STARTS_ONCE = """
 import sys, time
 from pathlib import Path
 sys.path.append({hosts!r})
-from hangs import Fake as adapter
+from misbehaves import Fake as adapter
 try:
     Path({folder!r}, "started").mkdir()
 except FileExistsError:
@@ -114,19 +122,12 @@ except FileExistsError:
 
 
 @pytest.fixture
-def starts_once(tmp_path: Path) -> Path:
+def starts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an adapter whose first host starts and whose other hosts never get ready."""
+    monkeypatch.setenv("GRADCLIP_FAKE", "hang")
     path = tmp_path / "starts_once.py"
     path.write_text(STARTS_ONCE.format(hosts=str(HOSTS), folder=str(tmp_path)), encoding="utf-8")
     return path
-
-
-def wait_for_file(path: Path) -> None:
-    """Wait until a file exists."""
-    deadline = time.monotonic() + LONG
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} did not appear"
-        time.sleep(0.05)
 
 
 @pytest.mark.thorough(sample=0)
@@ -138,14 +139,10 @@ def test_hosts_that_start_while_a_run_is_stopped_are_ended(jobs: int, starts_onc
         starts_once.with_name("started").mkdir()
     process = start(str(starts_once), "-o", str(record), "--jobs", str(jobs))
     if jobs > 1:
-        wait_for_cells(record, 1)
+        wait_for_cell(record)
     wait_for_file(starts_once.with_name("starts again"))
 
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=LONG)
-
-    assert process.returncode == 3, said
-    assert "incomplete" in said
+    interrupt(process)
 
 
 #: A function that is wrong above the threshold, so that some cells pass and others have findings.

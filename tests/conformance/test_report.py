@@ -6,7 +6,6 @@ import functools
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import Result
@@ -48,7 +47,7 @@ def test_tables_beside_the_records_are_shown(named: str, record: Path, tmp_path:
     records = tmp_path / "records"
     records.mkdir()
     kept = Path(shutil.copy(record, records))
-    header = read_header(record)
+    header = json.loads(record.read_text("utf-8").partition("\n")[0])
     row = {"dtype": "float32", "size": 10**7, "norm": 3.0, "elements": 2.0, "problem": ""}
     rows = [{**row, "subject": subject["name"]} for subject in header["subjects"]]
     framework = {"adapter": header["adapter"], "framework": "own", "version": header["framework"]["version"]}
@@ -70,12 +69,6 @@ def test_neighbour_other_than_a_table_is_left_out(record: Path, tmp_path: Path) 
     assert result.exit_code == 0, result.output
     assert "Left out:" in result.output
     assert "benchmarks.json is not a table" in join_lines(result)
-
-
-def read_header(record: Path) -> dict[str, Any]:
-    """Return the first line of a record."""
-    header: dict[str, Any] = json.loads(record.read_text("utf-8").partition("\n")[0])
-    return header
 
 
 def test_table_of_another_kind_is_refused_by_name(record: Path, tmp_path: Path) -> None:

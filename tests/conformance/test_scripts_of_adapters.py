@@ -100,21 +100,21 @@ def test_adapter_that_is_not_here_needs_a_command(tmp_path: Path, adapter: Path)
 
 
 @pytest.mark.parametrize(
-    ("host", "error", "says"),
+    ("way", "error", "says"),
     [
-        ("misbehaves", FrameworkRaised, "not implemented on this device"),
-        ("declines", Unsupported, "no thresholds of 5 here"),
-        ("raises", RuntimeError, "the adapter itself failed"),
-        ("exits", RuntimeError, "the host ended with the exit code"),
+        ("raise_in_the_framework", FrameworkRaised, "not implemented on this device"),
+        ("decline", Unsupported, "no thresholds of 5 here"),
+        ("raise_in_the_adapter", RuntimeError, "the adapter itself failed"),
+        ("exit_without_a_word", RuntimeError, "the host ended with the exit code"),
     ],
 )
 def test_client_raises_what_the_host_answers(
-    host: str, error: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
+    way: str, error: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("GRADCLIP_FAKE", "raise_in_the_framework")
-    client = Client([*build_host_command(), str(HOSTS / f"{host}.py")])
+    monkeypatch.setenv("GRADCLIP_FAKE", way)
+    client = Client([*build_host_command(), str(HOSTS / "misbehaves.py")])
 
-    # These hosts misbehave in a call with a threshold of 5.
+    # The host misbehaves in a call with a threshold of 5.
     values = Array("float32", (2,), bytes.fromhex("0000404000008040"))
     try:
         with pytest.raises(error, match=says):
@@ -125,4 +125,4 @@ def test_client_raises_what_the_host_answers(
 
 def test_client_says_why_a_host_does_not_start() -> None:
     with pytest.raises(RuntimeError, match=r"the host does not start: .*no_such_framework"):
-        Client([*build_host_command(), str(HOSTS / "lacks_its_framework.py")])
+        Client([*build_host_command(), str(HOSTS / "does_not_start.py")])

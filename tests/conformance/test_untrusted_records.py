@@ -29,11 +29,6 @@ VERBS = [
 ]
 CASE = "norm.at-threshold/three-four-five/float32"
 
-#: Texts with a meaning to a terminal, a table, HTML, a shell, a template, or a program.
-HOSTILE = (
-    "|`x`\\|$(id)`id`;'\"</summary></code><script>alert(1)</script>\x1b[2J\x9b31m\u202e\u2028{{7*7}}${{x}}%s **b**"
-)
-
 
 @pytest.fixture(scope="module")
 def record() -> str:

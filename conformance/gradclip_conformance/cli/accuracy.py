@@ -28,7 +28,7 @@ from ..accuracy.measure import list_sizes, measure_accuracy
 from ..accuracy.page import describe_framework, format_cells, keep_others, make_document, write_files
 from ..judge.model import StartError
 from ..known.claims import load_claims_of
-from ..run.environments import read_recipes
+from ..run.environments.recipes import read_recipes
 from .targets import (
     Target,
     TargetOptions,
@@ -105,13 +105,7 @@ def accuracy(
 
 
 def _read_earlier(output: Path | None) -> Mapping[str, Any]:
-    """Return the document that is to be updated.
-
-    Raises
-    ------
-    UsageError
-        If there is none.
-    """
+    """Return the document that is to be updated, or refuse to update what is not there."""
     if output is None:
         msg = "--update needs -o NAME: it says which file is updated."
         raise click.UsageError(msg)
@@ -131,7 +125,7 @@ def _measure(target: Target, operation: str | None, dtypes: Sequence[str], sizes
     try:
         places = [
             (subject, dtype)
-            for subject in connection.description.subjects
+            for subject in description.subjects
             if OPERATIONS[subject.operation].prefix in MEASURED and operation in (None, subject.operation)
             # Every process would need a part of the gradients.
             if "distributed" not in subject.features
@@ -146,7 +140,7 @@ def _measure(target: Target, operation: str | None, dtypes: Sequence[str], sizes
                     task.advance()
     finally:
         connection.close()
-    return describe_framework(target.name, connection.description, rows)
+    return describe_framework(target.name, description, rows)
 
 
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:

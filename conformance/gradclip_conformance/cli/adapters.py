@@ -8,7 +8,7 @@ import click
 
 from gradclip_adapters import registry
 
-from ..run.environments import is_framework_here, list_versions, read_recipes
+from ..run.environments.recipes import is_framework_here, list_versions, read_recipes
 
 __all__ = ["adapters"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import math
 import os
 import sys
@@ -23,15 +24,13 @@ from gradclip_reports.values import format_count
 from ..cases.catalogue import list_all_cases
 from ..cases.patterns import suggest_known, suggest_names
 from ..cases.shards import find_case_on, make_cases_on
-from ..judge.model import Connection, StartError
-from ..known.claims import load_claims_of
-from ..known.failures import load_known_of
+from ..judge.model import StartError
 from ..known.faults import find_faults
 from ..oracle.formula import Formula
 from ..run.abilities import AbilityProbes
 from ..run.plan import PlannedCell, Selection
 from ..run.record_file import RecordFile, name_journal
-from ..run.runner import CASE_SECONDS, CannotResumeError, RunRequest, run_adapter, run_cell
+from ..run.runner import CASE_SECONDS, CannotResumeError, RunRequest, load_claims_and_known, run_adapter, run_cell
 from ..run.shrink import search_rows
 from ..sampler.draw import ROWS
 from ..sampler.rows import find_row, list_all_rows
@@ -225,12 +224,9 @@ def _return_freed_memory() -> None:
 def _run(
     target: Target, selection: Selection, how: RunOptions, output: str | None, first: bool, earlier: Run | None
 ) -> Run:
-    def connect() -> Connection:
-        return target.connect(how.timeout)
-
     request = RunRequest(
         target.name,
-        connect,
+        functools.partial(target.connect, how.timeout),
         selection,
         how.timeout,
         how.jobs,
@@ -293,15 +289,13 @@ def _search(target: Target, selection: Selection, how: RunOptions) -> list[Plann
     connection = target.connect(how.timeout)
     try:
         description = connection.description
-        claims = load_claims_of(target.name, description.version, description.environment)
-        known = load_known_of(target.name, description.version, description.environment)
+        claims, known = load_claims_and_known(target.name, description)
         probes = AbilityProbes()
 
         def ask(planned: PlannedCell) -> Cell:
             return run_cell(connection, planned, how.timeout, claims, known, probes)
 
-        subjects = connection.description.subjects
-        searched = search_rows(subjects, selection, how.row_count * DEEP, how.seed, ask, target.label)
+        searched = search_rows(description.subjects, selection, how.row_count * DEEP, how.seed, ask, target.label)
     finally:
         connection.close()
     say_line(
@@ -320,13 +314,7 @@ def _say_how_to_go_on(target: Target, output: str | None) -> None:
 
 
 def _read_earlier(resume: str, output: str | None, adapters: Sequence[str]) -> Run:
-    """Return the part of a run that was cut off.
-
-    Raises
-    ------
-    UsageError
-        If there is no such part, or if the command line asks for something else, too.
-    """
+    """Return the part of a run that was cut off. Refuse a command line that asks for something else, too."""
     if output is not None or len(adapters) > 1:
         msg = "--resume FILE goes on with one run, and writes its record to FILE: name one adapter, and no -o."
         raise click.UsageError(msg)

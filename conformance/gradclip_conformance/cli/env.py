@@ -13,15 +13,15 @@ from gradclip_reports.progress import say_line
 from gradclip_reports.values import escape_line
 
 from ..cases.patterns import suggest_known
-from ..run.environments import (
+from ..run.environments.folders import (
     Environment,
     EnvironmentProblem,
     State,
-    describe_fault,
     find_environments_folder,
     list_environments,
     remove_environment,
 )
+from ..run.environments.making import describe_fault
 
 __all__ = ["env"]
 

@@ -15,11 +15,9 @@ from gradclip_reports.values import escape_line
 
 from ..cases.catalogue import list_all_cases
 from ..judge.model import StartError
-from ..known.claims import load_claims_of
-from ..known.failures import load_known_of
 from ..run.abilities import AbilityProbes
 from ..run.plan import Selection, plan_cells
-from ..run.runner import CASE_SECONDS, run_cells
+from ..run.runner import CASE_SECONDS, load_claims_and_known, run_cells
 from .targets import (
     Target,
     TargetOptions,
@@ -55,8 +53,7 @@ def _ask_target(target: Target, selection: Selection) -> int:
         description = connection.description
         click.echo(escape_line(f"{target.label}: {description.heading}, Python {description.environment['python']}"))
         planned = plan_cells(description.subjects, list_all_cases(), selection)
-        claims = load_claims_of(target.name, description.version, description.environment)
-        known = load_known_of(target.name, description.version, description.environment)
+        claims, known = load_claims_and_known(target.name, description)
         probes = AbilityProbes()
         cells = list(run_cells(connection, planned, CASE_SECONDS, claims, known, probes))
     finally:

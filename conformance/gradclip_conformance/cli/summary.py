@@ -85,18 +85,10 @@ def refuse_second(run: Run, earlier: Sequence[Run], path: Path) -> None:
 
 
 def print_runs(runs: Sequence[Run], format_: str, records: Sequence[str] = (), *, verbose: bool = False) -> None:
-    """Print runs in a format. Print nothing if there are none.
+    """Print runs in one of the formats of `gradclip_reports.render`. Print nothing if there are none.
 
-    Parameters
-    ----------
-    runs
-        The runs.
-    format_
-        One of the formats of `gradclip_reports.render`.
-    records
-        The paths of the runs' records, if these are kept; hints in the output name these paths.
-    verbose
-        Whether a terminal gets the table of all rules, too.
+    Hints in the output name `records`, the paths of the runs' records, if these are kept. With `verbose`, a terminal
+    also gets the table of all rules.
     """
     if not runs:
         return

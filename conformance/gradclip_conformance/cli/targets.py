@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -21,13 +21,13 @@ from ..cases.patterns import suggest_known
 from ..judge.model import Connection, StartError
 from ..known.claims import load_claims
 from ..known.failures import load_known
-from ..run.environments import (
-    EnvironmentProblem,
+from ..run.environments.folders import EnvironmentProblem
+from ..run.environments.making import make_environment
+from ..run.environments.recipes import (
     choose_version,
     find_recipe,
     is_framework_here,
     list_versions,
-    make_environment,
     matches_version,
     split_version,
 )
@@ -111,17 +111,11 @@ class TargetOptions:
         return Selection((self.operation,) if self.operation else (), rules, self.dtypes)
 
 
-if TYPE_CHECKING:
-    _Choice = click.Choice[str]
-else:
-    # Before click 8.2 the class is not generic.
-    _Choice = click.Choice
-
-
-class _Operation(_Choice):
+# Before click 8.2 the class is not generic.
+class _Operation(click.Choice):  # type: ignore[type-arg]
     """An operation. A user may omit `clip_by_`, and may write hyphens as in the names of rules."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the operation's full name."""
         name = str(value).lower().replace("-", "_")
         full = name if name.startswith("clip_by_") else f"clip_by_{name}"
@@ -278,7 +272,9 @@ def _refuse_unknown_target(name: str, options: TargetOptions) -> None:
 def _describe_unknown_adapter(name: str, known: Sequence[str]) -> str:
     adapter, sign, version = name.partition("@")
     if sign and adapter in known:
-        return f"{version!r} is no version, or beginning of one, of {adapter}.{_list_versions(adapter)}"
+        versions = list_versions(adapter)
+        listed = f" Known versions: {', '.join(versions)}." if versions else ""
+        return f"{version!r} is no version, or beginning of one, of {adapter}.{listed}"
     text = f"There is no adapter {name!r}."
     if f"reference-{name}" in known:
         return (
@@ -291,11 +287,6 @@ def _describe_unknown_adapter(name: str, known: Sequence[str]) -> str:
         return f"{name!r} is no adapter, whose name would end in .py. `gradclip summary {name}` shows a record."
     hint = suggest_known(name, known)
     return f"{text}{hint} `gradclip adapters` lists all. A file ends in .py, a function is module:name."
-
-
-def _list_versions(adapter: str) -> str:
-    versions = list_versions(adapter)
-    return f" Known versions: {', '.join(versions)}." if versions else ""
 
 
 def _refuse_empty_command(command: str) -> None:

@@ -188,13 +188,7 @@ class HostProcess:
         return self._number
 
     def _receive_earlier(self, timeout: float) -> str:
-        """Return the answer to a call that was sent before the one that is asked.
-
-        Raises
-        ------
-        _EarlierCallFailed
-            If no answer comes.
-        """
+        """Return the answer to a call that was sent before the one that is asked, or raise `_EarlierCallFailed`."""
         try:
             line = self._receive_answer(timeout)
         except (TimeoutError, PipeFlooded):

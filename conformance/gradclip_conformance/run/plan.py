@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Literal
 
 from gradclip_adapters.contract import FEATURES, EntryPoint
@@ -140,13 +140,10 @@ def spread(*parts: Collection[PlannedCell]) -> list[PlannedCell]:
 
 def _place(cells: Collection[PlannedCell]) -> Iterator[tuple[float, PlannedCell]]:
     """Yield each cell with the place of its case, between 0 and 2. The places of a part are at even distances."""
-    number = sum(1 for _ in groupby(cells, key=_get_case_id))
-    for place, (_, group) in enumerate(groupby(cells, key=_get_case_id)):
+    get_case_id = attrgetter("case.id")
+    number = sum(1 for _ in groupby(cells, key=get_case_id))
+    for place, (_, group) in enumerate(groupby(cells, key=get_case_id)):
         yield from (((2 * place + 1) / number, cell) for cell in group)
-
-
-def _get_case_id(cell: PlannedCell) -> str:
-    return cell.case.id
 
 
 def plan_case(subject: EntryPoint, case: Case) -> PlannedCell:

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 from gradclip_adapters.contract import Array, Call, EntryPoint, Gradient
@@ -25,7 +24,7 @@ from gradclip_adapters.mesh import Mesh
 from gradclip_adapters.operations import OPERATIONS
 
 from ..judge.model import Answer, Description, Replied, TimedOut
-from ..oracle.formats import FORMATS, round_to
+from ..oracle.formats import FORMATS, encode
 
 __all__ = ["PROBED", "EarlyAnswers", "Patience", "TimeLimits", "settle_abilities"]
 
@@ -170,19 +169,16 @@ def _is_flushing(subject: EntryPoint, ask: Callable[[Call], Answer]) -> bool:
     The first call clips a normal number. In a clip by norm, the right result is half of this number, which is
     subnormal. The second call passes subnormal numbers and need not clip them.
     """
+    operation = OPERATIONS[subject.operation]
     for dtype in subject.dtypes:
-        form = FORMATS[dtype]
-        small, width = form.smallest_normal, form.width // 8
-        for values, threshold in (([small, Fraction(1)], Fraction(1, 2)), ([small / 2, small / 2], Fraction(1))):
-            data = b"".join(round_to(value, form).to_bytes(width, "little") for value in values)
-            operation = OPERATIONS[subject.operation]
+        small = FORMATS[dtype].smallest_normal
+        for values, threshold in (((small, 1), 0.5), ((small / 2, small / 2), 1.0)):
             # A threshold relative to this parameter, whose norm is one, is the threshold itself.
-            unit = b"".join(round_to(Fraction(value), form).to_bytes(width, "little") for value in (1, 0))
-            parameter = Array(dtype, (2,), unit) if operation.is_relative else None
-            gradients = (Gradient("g0", Array(dtype, (2,), data), parameter=parameter),)
-            options: dict[str, Any] = {operation.threshold: float(threshold)}
+            parameter = Array(dtype, (2,), encode((1, 0), dtype)) if operation.is_relative else None
+            gradients = (Gradient("g0", Array(dtype, (2,), encode(values, dtype)), parameter=parameter),)
+            options: dict[str, Any] = {operation.threshold: threshold}
             if "requires_min" in subject.features:
-                options["min"] = -float(threshold)
+                options["min"] = -threshold
             answer = ask(Call(subject.name, gradients, options))
             if not isinstance(answer, Replied):
                 return True
@@ -212,9 +208,9 @@ def _settle(subject: EntryPoint, ask: Callable[[Call], Answer], early: EarlyAnsw
 
 
 def _make_call(subject: EntryPoint, threshold: float) -> Call:
-    form = FORMATS["float32" if "float32" in subject.dtypes else subject.dtypes[0]]
-    width = form.width // 8
-    arrays = [Array(form.name, (1,), round_to(Fraction(value), form).to_bytes(width, "little")) for value in (3, 4)]
-    gradients = tuple(Gradient(f"g{number}", array) for number, array in enumerate(arrays))
+    dtype = "float32" if "float32" in subject.dtypes else subject.dtypes[0]
+    gradients = tuple(
+        Gradient(f"g{number}", Array(dtype, (1,), encode([value], dtype))) for number, value in enumerate((3, 4))
+    )
     mesh = {} if subject.mesh is None else {"mesh": str(Mesh(subject.mesh))}
     return Call(subject.name, gradients, {"clip_norm": threshold, **mesh})

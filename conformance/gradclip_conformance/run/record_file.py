@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TextIO
 
 import filelock
@@ -67,7 +66,7 @@ class RecordFile:
                 raise OSError(message) from error
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """Let other runs write this record."""
         try:
             if self._journal is not None:
@@ -89,16 +88,13 @@ class RecordFile:
             return
         if self._journal is None:
             journal = name_journal(self.path)
-            # The journal of a run that was cut off may end within a line.
-            lines: list[Header | Cell] = []
             if self._earlier is not None:
-                lines = [self._earlier.header, *self._earlier.cells]
-            if lines:
+                # The journal of a run that was cut off may end within a line. Its header is this line.
                 with _replace(journal) as stream:
-                    stream.writelines(write_line(each) for each in lines)
-            self._journal = journal.open("a" if lines else "w", encoding="utf-8")
-            if lines:
+                    stream.writelines(write_line(each) for each in (self._earlier.header, *self._earlier.cells))
+                self._journal = journal.open("a", encoding="utf-8")
                 return
+            self._journal = journal.open("w", encoding="utf-8")
         self._journal.write(write_line(line))
         self._journal.flush()
 

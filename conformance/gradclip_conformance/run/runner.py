@@ -61,6 +61,7 @@ __all__ = [
     "RunRequest",
     "ask_again",
     "explain_findings",
+    "load_claims_and_known",
     "make_header",
     "plan_rows",
     "run_adapter",
@@ -172,7 +173,6 @@ class _RunState:
 
     claims: tuple[Claim, ...]
     known: tuple[KnownFailure, ...]
-    description: Description
     connections: list[Connection] = field(default_factory=list)
     probes: AbilityProbes = field(default_factory=AbilityProbes)
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -210,9 +210,8 @@ def run_adapter(
         rows = plan_rows(description.subjects, request.selection, request.rows, request.seed, quick=request.quick)
         more = {cell.pair: cell for cell in request.more_rows}
         planned = spread(planned, [cell for cell in rows if not more or cell.pair not in more], more.values())
-        claims = load_claims_of(request.adapter, description.version, description.environment)
-        known = load_known_of(request.adapter, description.version, description.environment)
-        state = _RunState(claims, known, description, [first])
+        claims, known = load_claims_and_known(request.adapter, description)
+        state = _RunState(claims, known, [first])
         header = make_header(request.adapter, description, request.command, request.seed)
         done: dict[tuple[str, str], Cell] = {}
         if request.earlier is not None:
@@ -250,17 +249,18 @@ def run_adapter(
     return Run(header, tuple(cells), make_footer(cells), tuple(findings))
 
 
+def load_claims_and_known(adapter: str, description: Description) -> tuple[tuple[Claim, ...], tuple[KnownFailure, ...]]:
+    """Return the claims about an adapter's framework, and its known failures."""
+    about = adapter, description.version, description.environment
+    return load_claims_of(*about), load_known_of(*about)
+
+
 def _choose_cells_that_stay(
     earlier: Run, header: Header, planned: Sequence[PlannedCell]
 ) -> dict[tuple[str, str], Cell]:
-    """Return the cells of an earlier part that need not be asked again.
+    """Return the cells of an earlier part that need not be asked again. Refuse a part of another run.
 
     Cells with an answer that findings explain are asked again, because findings need the whole answer.
-
-    Raises
-    ------
-    CannotResumeError
-        If the earlier part is of another run.
     """
     for name in ("suite", "adapter", "framework", "environment", "subjects", "seed"):
         # Make both comparable: JSON has lists only.
@@ -440,18 +440,8 @@ def run_cell(
 ) -> Cell:
     """Call the subject for one cell, and judge the answer.
 
-    Parameters
-    ----------
-    connection, planned, timeout
-        The adapter, the cell, and the seconds that it may take.
-    claims, known
-        The claims about the framework's documentation, and its known failures.
-    probes
-        The findings about abilities that subjects do not declare.
-    evidence
-        A list that receives the answers of a wrong cell, for the findings.
-    first
-        The answer to the first call, if there is one already.
+    Each call may take `timeout` seconds. `evidence` receives the answers of a wrong cell, for the findings. `first` is
+    the answer to the first call, if there is one already.
     """
     start = time.perf_counter()
     planned = planned.make()

@@ -41,16 +41,7 @@ def search_rows(
 ) -> Searched:
     """Ask each subject many rows, and shrink the first one that breaks each rule in each way.
 
-    Parameters
-    ----------
-    subjects, selection
-        The subjects, and what to ask.
-    rows, seed
-        The number of rows for each subject, and their seed.
-    ask
-        A function that runs and judges one cell.
-    title
-        The beginning of the progress, which a terminal shows.
+    `ask` runs and judges one cell. A terminal shows the progress, which begins with `title`.
     """
     searched, known = Searched(), set()
     planned = plan_rows(subjects, selection, rows, seed)

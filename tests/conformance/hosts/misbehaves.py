@@ -6,13 +6,16 @@ Each way is a function: it gets the right reply, and returns what the adapter an
 import ctypes
 import os
 import signal
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from typing import Any
 
-from one_bad_call import OneBadCall
+import numpy as np
+from right import Right
 
-from gradclip_adapters.contract import Array, Call, Reply, framework_call
+from gradclip_adapters.contract import Array, Call, Reply, Unsupported, framework_call
 
 
 def print_in_every_way(right: Reply) -> Reply:
@@ -40,15 +43,49 @@ def read_standard_input(right: Reply) -> Reply:
     return right
 
 
-def die_by_signal(right: Reply) -> Reply:
-    """Die of a segmentation fault."""
+def hang(right: Reply) -> None:
+    time.sleep(3600)
+
+
+def hang_with_a_child(right: Reply) -> None:
+    subprocess.run([sys.executable, "-c", "import time; time.sleep(3600)"], check=False)
+
+
+def exit_without_a_word(right: Reply) -> None:
+    os._exit(7)
+
+
+def exit_with_a_reason(right: Reply) -> None:
+    sys.exit("out of memory, probably")
+
+
+def die_by_signal(right: Reply) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def raise_in_the_adapter(right: Reply) -> None:
+    raise KeyError("a fault of the adapter")
+
+
+def raise_in_the_framework(right: Reply) -> None:
+    with framework_call():
+        raise NotImplementedError("not implemented on this device")
+
+
+def raise_at_length(right: Reply) -> None:
+    """Raise an error with a text of 20 MB in the framework."""
+    with framework_call():
+        raise ValueError("x" * 20_000_000)
+
+
+def allocate_gigabytes(right: Reply) -> Reply:
+    with framework_call():
+        np.ones(1 << 28)
     return right
 
 
-def leave(right: Reply) -> Reply:
-    """Exit with an explanation on standard error."""
-    sys.exit("out of memory, probably")
+def decline(right: Reply) -> None:
+    raise Unsupported("no thresholds of 5 here", "kernel")
 
 
 def return_nothing(right: Reply) -> None:
@@ -60,19 +97,14 @@ def return_gigabytes(right: Reply) -> Reply:
     return Reply((Array("float32", (1 << 24,), bytes(1 << 26)),))
 
 
-def raise_at_length(right: Reply) -> Reply:
-    """Raise an error with a text of 20 MB in the framework."""
-    with framework_call():
-        raise ValueError("x" * 20_000_000)
-    return right
+def return_one_gradient_too_few(right: Reply) -> Reply:
+    return replace(right, gradients=right.gradients[:-1])
 
 
-def raise_in_the_framework(right: Reply) -> Reply:
-    """Report an error that the framework raised."""
-    with framework_call():
-        message = "not implemented on this device"
-        raise NotImplementedError(message)
-    return right
+def return_integers(right: Reply) -> Reply:
+    """Return integers, and declare an integer dtype."""
+    values = [array.numpy().astype(np.int32) for array in right.gradients if array is not None]
+    return replace(right, gradients=tuple(Array.of(one) for one in values))
 
 
 def send_too_few_bytes(right: Reply) -> Reply:
@@ -82,9 +114,8 @@ def send_too_few_bytes(right: Reply) -> Reply:
     return replace(right, gradients=(replace(first, data=first.data[:-1]), *right.gradients[1:]))
 
 
-class Fake(OneBadCall):
-    """Adapter that misbehaves in the chosen way."""
-
-    def misbehave(self, call: Call, right: Reply) -> Any:
-        """Return what the chosen function returns."""
-        return globals()[os.environ["GRADCLIP_FAKE"]](right)
+class Fake(Right):
+    def call(self, call: Call) -> Any:
+        """Return what the chosen function returns, if the threshold is 5."""
+        right = super().call(call)
+        return globals()[os.environ["GRADCLIP_FAKE"]](right) if call.options["clip_norm"] == 5.0 else right

@@ -10,35 +10,31 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from one_bad_call import BAD_THRESHOLD, OneBadCall
+from right import Right
 
 from gradclip_adapters import wire
 from gradclip_adapters.host import describe
 
 
-def send(message: object) -> None:
-    """Write one message as a line."""
-    sys.stdout.write(json.dumps(message) + "\n")
-    sys.stdout.flush()
+def send(*messages: object) -> None:
+    """Write each message as a line."""
+    for message in messages:
+        print(json.dumps(message), flush=True)
 
 
 def nothing_wrong(right: dict[str, Any]) -> None:
-    """Send the right answer."""
     send(right)
 
 
 def wrong_number(right: dict[str, Any]) -> None:
-    """Send the answer with another call's number."""
     send({**right, "number": 4711})
 
 
 def rubbish(right: dict[str, Any]) -> None:
-    """Print a progress bar to the protocol's pipe."""
     print("Loading weights: 100%", flush=True)
 
 
 def binary(right: dict[str, Any]) -> None:
-    """Write bytes that are not text."""
     os.write(1, bytes(range(128, 256)) + b"\n")
 
 
@@ -46,14 +42,12 @@ def start_slowly(right: dict[str, Any]) -> None:
     """Start processes for a second, and then answer at once."""
     send({"message": "starting"})
     time.sleep(1)
-    send({"message": "started"})
-    send(right)
+    send({"message": "started"}, right)
 
 
 def start_and_hang(right: dict[str, Any]) -> None:
     """Start processes, and never answer."""
-    send({"message": "starting"})
-    send({"message": "started"})
+    send({"message": "starting"}, {"message": "started"})
     time.sleep(3600)
 
 
@@ -66,8 +60,7 @@ def never_started(right: dict[str, Any]) -> None:
 def start_again_and_again(right: dict[str, Any]) -> None:
     """Start processes without an end."""
     while True:
-        send({"message": "starting"})
-        send({"message": "started"})
+        send({"message": "starting"}, {"message": "started"})
         time.sleep(0.01)
 
 
@@ -78,21 +71,16 @@ def closes_its_output(right: dict[str, Any]) -> None:
 
 
 def half_a_line(right: dict[str, Any]) -> None:
-    """Write half a line and wait."""
-    sys.stdout.write('{"message": "reply", ')
-    sys.stdout.flush()
+    print('{"message": "reply", ', end="", flush=True)
     time.sleep(3600)
 
 
 def half_a_line_and_an_end(right: dict[str, Any]) -> None:
-    """Write half a line and exit."""
-    sys.stdout.write('{"message": "reply", ')
-    sys.stdout.flush()
+    print('{"message": "reply", ', end="", flush=True)
     os._exit(0)
 
 
 def lines_without_an_end(right: dict[str, Any]) -> None:
-    """Write empty lines without an end."""
     piece = b"\n" * (1 << 16)
     while True:
         os.write(1, piece)
@@ -115,7 +103,7 @@ def change_subject(about: dict[str, Any], **changes: object) -> dict[str, Any]:
 
 def main(name: str) -> None:
     """Greet the suite and answer its calls."""
-    adapter = OneBadCall()
+    adapter = Right()
     # A minimal host greets and answers each call.
     if name == "not_a_greeting":
         print("Welcome to the framework!", flush=True)
@@ -130,7 +118,7 @@ def main(name: str) -> None:
             return
         call = wire.decode_call(message)
         right = wire.encode_reply(adapter.call(call), message["number"])
-        globals()[name if call.options["clip_norm"] == BAD_THRESHOLD else "nothing_wrong"](right)
+        globals()[name if call.options["clip_norm"] == 5.0 else "nothing_wrong"](right)
 
 
 if __name__ == "__main__":

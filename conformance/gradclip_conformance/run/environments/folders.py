@@ -17,12 +17,11 @@ from typing import Any
 import platformdirs
 from filelock import FileLock, Timeout
 
-from .interpreters import EnvironmentProblem
-
 __all__ = [
     "BEGUN",
     "READY",
     "Environment",
+    "EnvironmentProblem",
     "State",
     "find_environments_folder",
     "find_fault",
@@ -40,6 +39,10 @@ BEGUN = "gradclip-environment.json"
 READY = "gradclip-ready"
 #: This file lists the files that are shorter than their wheels say, with the sizes that pip gave them.
 SHORT = "gradclip-short.json"
+
+
+class EnvironmentProblem(Exception):
+    """An environment cannot be made or removed. The text says why and what to do."""
 
 
 class State(Enum):

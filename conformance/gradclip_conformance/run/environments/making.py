@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -32,6 +33,7 @@ from .folders import (
     BEGUN,
     READY,
     Environment,
+    EnvironmentProblem,
     State,
     find_environments_folder,
     find_fault,
@@ -40,11 +42,9 @@ from .folders import (
     note_short_files,
     remove_folder,
 )
-from .interpreters import EnvironmentProblem, find_base, find_interpreter
-from .recipes import Recipe
-from .versions import choose_version, find_recipe, list_versions, split_version
+from .recipes import Recipe, choose_version, find_recipe, is_own_version, list_versions, split_version
 
-__all__ = ["describe_fault", "make_environment"]
+__all__ = ["describe_fault", "find_interpreter", "make_environment"]
 
 #: pip's lines about its progress: what it downloads, with the size, and what it installs.
 DOWNLOADS = re.compile(r"\s*Downloading (\S+) \(([\d.]+ [kMG]?B)\)")
@@ -98,9 +98,63 @@ def make_environment(adapter: str) -> str:
     raise EnvironmentProblem(msg)
 
 
+def find_interpreter(version: str | None, adapter: str) -> str:
+    """Return an interpreter of a version: this one if it serves, or the first one that is found and runs.
+
+    Raises
+    ------
+    EnvironmentProblem
+        If there is none.
+    """
+    if version is None or is_own_version(version):
+        return sys.executable
+    broken = []
+    for candidate in _list_candidates(version):
+        if _ask_version(candidate) == version:
+            return candidate
+        broken.append(candidate)
+    msg = (
+        f"The adapter {adapter!r} runs on Python {version}, and none is found (looked for python{version} on the path "
+        f"and among the versions of pyenv and uv). Install it, for example with `pyenv install {version}` or "
+        f"`uv python install {version}`, or name a Python that has the framework with --python."
+    )
+    if broken:
+        msg += f" {', '.join(broken)} did not run as Python {version}."
+    raise EnvironmentProblem(msg)
+
+
+def _ask_version(candidate: str) -> str | None:
+    """Return the version of an interpreter, or None if it does not run."""
+    ask = [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    try:
+        said = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return said.stdout.strip() if said.returncode == 0 else None
+
+
+def _list_candidates(version: str) -> Iterator[str]:
+    if (found := shutil.which(f"python{version}")) is not None:
+        yield found
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    data = Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share"))
+    uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", data / "uv" / "python"))
+    folders = [*pyenv.glob(f"versions/{version}.*"), *uv.glob(f"cpython-{version}.*")]
+    # List the newest patch release first.
+    for folder in sorted(folders, key=lambda f: [int(n) for n in re.findall(r"\d+", f.name)[:3]], reverse=True):
+        yield str(folder / "bin" / "python")
+
+
+def _find_base(interpreter: str) -> str:
+    """Return the place of an interpreter's installation, which all its virtual environments share."""
+    if interpreter == sys.executable:
+        return os.path.realpath(getattr(sys, "_base_executable", None) or interpreter)
+    return os.path.realpath(interpreter)
+
+
 def _compute_fingerprint(recipe: Recipe, interpreter: str) -> str:
     more = [*(f"--no-deps {one}" for one in recipe.alone), *(f"npm {one}" for one in recipe.npm)]
-    return hashlib.sha256("\n".join([find_base(interpreter), *recipe.requirements, *more]).encode()).hexdigest()
+    return hashlib.sha256("\n".join([_find_base(interpreter), *recipe.requirements, *more]).encode()).hexdigest()
 
 
 def describe_fault(environment: Environment) -> str | None:
@@ -169,13 +223,6 @@ def _make_in(found: Environment, adapter: str, recipe: Recipe, interpreter: str,
 
 
 def _find_npm(adapter: str) -> str:
-    """Return the program npm.
-
-    Raises
-    ------
-    EnvironmentProblem
-        If it is missing.
-    """
     if (found := shutil.which("npm")) is None:
         msg = f"The adapter {adapter!r} runs on Node, and there is no program npm: install Node."
         raise EnvironmentProblem(msg)

@@ -1,4 +1,9 @@
-"""Read the recipes of environments, `gradclip_adapters/environments.toml`."""
+"""Read the recipes of environments, `gradclip_adapters/environments.toml`, and find the one for a name.
+
+A name such as `optax@0.1.9` or `paddle@2.6` asks for a version. The part after the sign `@` begins a version. It stands
+for the newest version in the file that begins so. If none does, pip or npm gets the newest such version from the
+registry, with everything else as for the next older known version.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +13,31 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import gradclip_adapters
 
 from ...cases.toml_files import add_place_to_errors, check_document, read_toml
-from .interpreters import is_own_version
 
-__all__ = ["Recipe", "find_package", "is_framework_here", "read_recipes"]
+__all__ = [
+    "Recipe",
+    "choose_version",
+    "find_package",
+    "find_recipe",
+    "is_framework_here",
+    "is_own_version",
+    "list_versions",
+    "matches_version",
+    "read_recipes",
+    "split_version",
+]
 
 SCHEMA = Path(__file__).parents[1] / "schemas" / "environments.json"
+
+#: A version that can be chosen, or the beginning of one, such as "2.6".
+RELEASE = r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}"
 
 
 @dataclass(frozen=True)
@@ -51,6 +70,16 @@ class Recipe:
     def packages(self) -> tuple[str, ...]:
         """All that the environment gets, whichever program installs it."""
         return (*self.requirements, *self.alone, *self.npm)
+
+    def replace_framework(self, framework: str) -> Recipe:
+        """Return the recipe with another requirement for the framework itself. Its size is not known."""
+        requirements, alone, npm = (
+            tuple(framework if one == self.framework else one for one in listed)
+            for listed in (self.requirements, self.alone, self.npm)
+        )
+        return replace(
+            self, requirements=requirements, alone=alone, npm=npm, megabytes=None, framework=framework, others={}
+        )
 
 
 @cache
@@ -101,7 +130,8 @@ def _make_other(recipe: Recipe, version: str, table: Mapping[str, Any]) -> Recip
     """
     newest = split_requirement(recipe.framework)[0]
     if recipe.framework in recipe.npm:
-        return _make_other_for_node(recipe, f"{newest}@{version}", table)
+        other = recipe.replace_framework(f"{newest}@{version}")
+        return replace(other, python=table["python"], megabytes=table.get("megabytes"))
     pins = [f"{table.get('package', newest)}=={version}", *table.get("pins", ())]
     # A pin may name a later build of the version, such as 1.8.0.post0.
     framework = next(pin for pin in reversed(pins) if find_package(pin) == find_package(pins[0]))
@@ -125,19 +155,6 @@ def _make_other(recipe: Recipe, version: str, table: Mapping[str, Any]) -> Recip
         table.get("megabytes"),
         framework=framework,
         alone=alone,
-    )
-
-
-def _make_other_for_node(recipe: Recipe, framework: str, table: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of another version of a framework that npm installs."""
-    npm = tuple(framework if one == recipe.framework else one for one in recipe.npm)
-    return Recipe(
-        recipe.modules,
-        table["python"],
-        recipe.requirements,
-        table.get("megabytes"),
-        framework=framework,
-        npm=npm,
     )
 
 
@@ -167,3 +184,72 @@ def is_framework_here(adapter: str) -> bool:
     except ModuleNotFoundError:  # the parent of a dotted name is missing
         return False
     return is_here and all(Path(sys.prefix, "node_modules", split_requirement(one)[0]).is_dir() for one in recipe.npm)
+
+
+def is_own_version(version: str) -> bool:
+    """Return whether this Python has a version such as "3.11"."""
+    return ".".join(map(str, sys.version_info[:2])) == version
+
+
+def split_version(name: str) -> tuple[str, str]:
+    """Return the adapter and the version of a name such as `optax@0.1.9`.
+
+    The version is empty if there is none. A sign `@` in a path begins no version.
+    """
+    found = re.fullmatch(rf"([A-Za-z0-9._-]+)@({RELEASE})", name)
+    return (name, "") if found is None else (found[1], found[2])
+
+
+def matches_version(wanted: str, version: str) -> bool:
+    """Return whether a version begins as wanted: "2.6" stands for 2.6.2 and for 2.6.0+cpu, and "2.6.0" also for 2.6."""
+    release = re.match(RELEASE, version)
+    if release is None:
+        return False
+    asked, numbers = _read_numbers(wanted), _read_numbers(release[0])
+    return all(one == other for one, other in zip_longest(asked, numbers[: len(asked)], fillvalue=0))
+
+
+def list_versions(adapter: str) -> list[str]:
+    """Return the known versions of an adapter's framework, the newest first."""
+    recipe = read_recipes().get(adapter)
+    if recipe is None or not recipe.version:
+        return []
+    return sorted([recipe.version, *recipe.others], key=_read_numbers, reverse=True)
+
+
+def choose_version(name: str) -> str:
+    """Return a name with the newest known version that it stands for, such as `paddle@2.6.2` for `paddle@2.6`.
+
+    The version that the project tests has no sign `@` in its name. An unknown version stays as it is.
+    """
+    adapter, wanted = split_version(name)
+    recipe = read_recipes().get(adapter)
+    found = next((version for version in list_versions(adapter) if matches_version(wanted, version)), wanted)
+    return adapter if not wanted or (recipe is not None and found == recipe.version) else f"{adapter}@{found}"
+
+
+def find_recipe(name: str) -> Recipe | None:
+    """Return the recipe for the name of an adapter, with or without a version, or None if there is none."""
+    adapter, version = split_version(choose_version(name))
+    recipe = read_recipes().get(adapter)
+    if not version:
+        return recipe
+    if recipe is None or not recipe.version:
+        return None
+    known = {**recipe.others, recipe.version: recipe}
+    return known.get(version) or _adapt(known, version)
+
+
+def _adapt(known: dict[str, Recipe], version: str) -> Recipe:
+    """Return the recipe of an unknown version. It is that of the next older known version, or of the oldest."""
+    ordered = sorted(known, key=_read_numbers)
+    nearest = known[next((one for one in reversed(ordered) if _read_numbers(one) < _read_numbers(version)), ordered[0])]
+    package, _ = split_requirement(nearest.framework)
+    # For npm, a version stands for all that begin so.
+    return nearest.replace_framework(
+        f"{package}@{version}" if nearest.framework in nearest.npm else f"{package}=={version}.*"
+    )
+
+
+def _read_numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"[0-9]+", version))

@@ -1,3 +1,0 @@
-"""Define no adapter."""
-
-ANSWER = 42

@@ -1,5 +1,0 @@
-"""Never finish the import."""
-
-import time
-
-time.sleep(3600)

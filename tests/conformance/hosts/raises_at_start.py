@@ -1,4 +1,0 @@
-"""Raise during the import."""
-
-message = "half written"
-raise ValueError(message)

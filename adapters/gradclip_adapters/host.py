@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Mapping
 
 from . import processes, registry, wire
-from .answer_size import count_answer_bytes
-from .answers import answer_by
+from .answers import answer_by, count_answer_bytes
 from .contract import (
     Adapter,
     BadDeclaration,

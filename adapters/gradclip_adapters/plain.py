@@ -24,7 +24,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
-from .answer_size import count_answer_bytes
+from .answers import count_answer_bytes
 from .arrays import (
     FEATURE_OF_LAYOUT,
     FEATURE_OF_PARAMETER,

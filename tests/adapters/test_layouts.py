@@ -33,6 +33,21 @@ def test_layout_keeps_the_values(layout: str, shape: tuple[int, ...]) -> None:
     assert np.array_equal(lay_out(values, layout), values)
 
 
+@pytest.mark.parametrize(
+    ("layout", "strides"),
+    [
+        ("contiguous", (12, 4)),
+        ("strided", (24, 8)),
+        ("transposed", (4, 8)),
+        ("sliced", (20, 4)),
+        ("reversed", (-12, -4)),
+        ("broadcast", (0, 4)),
+    ],
+)
+def test_layouts_differ_in_memory(layout: str, strides: tuple[int, ...]) -> None:
+    assert lay_out(np.ones((2, 3), np.float32), layout).strides == strides
+
+
 def test_broadcast_gradients_of_cases_have_equal_parts() -> None:
     for case in list_all_cases():
         stacking = Stacking(EntryPoint("s", case.operation, ("float32",)))

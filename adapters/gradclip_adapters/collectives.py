@@ -338,7 +338,6 @@ class _Simulation:
         return (sorted(runnable), None) if runnable else ([], self._describe())
 
     def _combine(self, requests: Mapping[int, Request]) -> dict[int, Any]:
-        """Return the result of a collective on each rank."""
         some = next(iter(requests.values()))
         if some.kind.startswith("broadcast"):
             sent = requests[some.group[some.source]].value

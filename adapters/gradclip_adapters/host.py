@@ -179,13 +179,7 @@ def refuse_excess(reply: Any, call: Call) -> Reply:
 
 
 def _limit_memory(size: int) -> None:
-    """Limit the memory that this process may allocate.
-
-    Raises
-    ------
-    BadTarget
-        If the operating system cannot limit memory.
-    """
+    """Limit the memory that this process may allocate."""
     # Other systems lack the module, or accept the limit and ignore it.
     if not sys.platform.startswith("linux"):
         message = f"--memory needs Linux in the process of the adapter; {sys.platform} cannot limit memory."

@@ -348,14 +348,7 @@ def _join_inputs(
 
 
 def _join_parts(gradient: Gradient, mesh: Mesh, parts: Mapping[int, Array | None]) -> Array | None:
-    """Return the array that the parts form. None stands for no result, which all ranks must agree on.
-
-    Raises
-    ------
-    ValueError
-        If the parts differ in more than their length along the axes that are sharded, or if a rank returns an array in
-        the place of None.
-    """
+    """Return the array that the parts form. None stands for no result, which all ranks must agree on."""
     held = {rank for rank in parts if is_held(gradient, mesh.find_coordinates(rank))}
     for rank, part in parts.items():
         if part is not None and rank not in held:

@@ -97,7 +97,6 @@ class MeshFunction(PlainFunction):
         return join_replies(call, self._ask_ranks(call))
 
     def _ask_ranks(self, call: Call) -> list[Reply]:
-        """Return the reply of each rank."""
         mesh = get_mesh(call)
 
         def answer_on(rank: int) -> Callable[[RankMesh], Reply]:
@@ -118,13 +117,7 @@ class MeshFunction(PlainFunction):
         return self._answer(call, more)
 
     def _refuse_hidden_placements(self, call: Call) -> None:
-        """Refuse a call whose placements a function without the parameter `placements` cannot know.
-
-        Raises
-        ------
-        Unsupported
-            If a gradient is replicated along an axis, or partial.
-        """
+        """Refuse a call whose placements a function without the parameter `placements` cannot know."""
         if "placements" in self._taken:
             return
         for gradient in call.gradients:
@@ -163,18 +156,13 @@ def take_replies(outcomes: Sequence[Outcome], mismatch: str | None) -> list[Repl
             # The adapter itself failed, or refuses the call, or the user interrupts it.
             raise error
     if mismatch is not None or 0 < len(errors) < len(outcomes):
-        text = mismatch or _describe_some_errors(errors, len(outcomes))
+        returned = next((rank for rank in range(len(outcomes)) if rank not in errors), None)
+        text = mismatch or f"rank {min(errors)} raised, and rank {returned} returned"
         raise FrameworkRaised(MISMATCH, text + _describe_first(errors))
     if raised:
         # Its inputs are those of one rank only.
         raise FrameworkRaised(raised[0].kind, raised[0].text) from raised[0]
     return [outcome.value for outcome in outcomes]
-
-
-def _describe_some_errors(errors: Mapping[int, BaseException], ranks: int) -> str:
-    """Return a clause about a call that ends on some ranks only."""
-    returned = next(rank for rank in range(ranks) if rank not in errors)
-    return f"rank {min(errors)} raised, and rank {returned} returned"
 
 
 def _describe_first(errors: Mapping[int, BaseException]) -> str:

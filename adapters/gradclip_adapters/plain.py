@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 import operator
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Callable, Mapping, Sequence
@@ -163,13 +163,7 @@ class PlainFunction(Adapter):
         return self._answer(call)
 
     def _refuse_missing_parameters(self, call: Call) -> None:
-        """Refuse a call that needs a parameter which the function does not take.
-
-        Raises
-        ------
-        Unsupported
-            If the call needs such a parameter.
-        """
+        """Refuse a call that needs a parameter which the function does not take."""
         if any(gradient.cotangent is not None for gradient in call.gradients):
             message = "arrays of NumPy carry no derivatives"
             raise Unsupported(message, "interface")
@@ -246,7 +240,7 @@ class PlainFunction(Adapter):
         arrays = build_tensors(call.gradients, _make_array)
         # Pass a copy of the list, because changes to the list would hide changes to the arrays.
         passed = list(arrays)
-        watch = _Watch(call, arrays, passed, keywords)
+        list_disturbed = _watch(call, arrays, passed, keywords)
         allowed, is_given = count_answer_bytes(call), "in_place" in self._subject.features
         try:
             with framework_call(lambda: pack(arrays, allowed)) as seen:
@@ -261,42 +255,35 @@ class PlainFunction(Adapter):
                     others = list(build_tensors(following.gradients, _make_array))
                     self.ask(others, self.build_keywords(following, more))
                 reply = read_result(result, passed, arrays, allowed)
-                disturbed = watch.list_disturbed(is_given=is_given or returned_no_list(result))
+                disturbed = list_disturbed(is_given or returned_no_list(result))
         except FrameworkRaised as error:
             if "functional" not in self._subject.features and _is_about_unwritable(call, error):
                 message = f"{self._source} writes into the gradients that it gets, and some of these cannot be written"
                 raise Unsupported(message, "interface") from error
-            error.disturbed = watch.list_disturbed(is_given=is_given)
+            error.disturbed = list_disturbed(is_given)
             raise
         return replace(reply, inputs=pack(arrays, allowed), warnings=seen.warnings, disturbed=disturbed)
 
 
-@dataclass
-class _Watch:
-    """The objects that a call passes, and their contents before it."""
+def _watch(
+    call: Call, arrays: Sequence[Any], passed: Sequence[Any], keywords: Mapping[str, Any]
+) -> Callable[[bool], tuple[str, ...]]:
+    """Return a function that names the objects of a call that have changed by then.
 
-    call: Call
-    arrays: Sequence[np.ndarray[Any, Any] | None]
-    passed: Sequence[Any]
-    keywords: Mapping[str, Any]
-    flags: Sequence[Any] = field(init=False)
-    look_again: Callable[[], tuple[str, ...]] = field(init=False)
+    The argument of that function allows the call to put its results into the list.
+    """
+    flags = list(keywords.get("need_clip", ()))
+    look_again = watch_memory(arrays)
 
-    def __post_init__(self) -> None:
-        """Look at the flags, and at the memory beside the gradients."""
-        self.flags = list(self.keywords.get("need_clip", ()))
-        self.look_again = watch_memory(self.arrays)
-
-    def list_disturbed(self, *, is_given: bool) -> tuple[str, ...]:
-        """Return the objects that the call has changed. `is_given` allows it to put its results into the list."""
-        disturbed: tuple[str, ...] = (
-            () if is_given or _has_same_items(self.passed, self.arrays) else ("the caller's list",)
-        )
-        if not _has_same_items(self.keywords.get("need_clip", self.flags), self.flags):
+    def list_disturbed(is_given: bool) -> tuple[str, ...]:
+        disturbed: tuple[str, ...] = () if is_given or _has_same_items(passed, arrays) else ("the caller's list",)
+        if not _has_same_items(keywords.get("need_clip", flags), flags):
             disturbed += ("the caller's flags",)
-        if not _has_parameters(self.call, self.keywords.get("parameters")):
+        if not _has_parameters(call, keywords.get("parameters")):
             disturbed += ("a parameter",)
-        return disturbed + self.look_again()
+        return disturbed + look_again()
+
+    return list_disturbed
 
 
 def _is_about_unwritable(call: Call, error: FrameworkRaised) -> bool:
@@ -368,13 +355,11 @@ def _list_features(
 
 
 def _make_array(gradient: Gradient) -> np.ndarray[Any, Any]:
-    """Return one gradient as a NumPy array."""
     assert gradient.array is not None
     return lay_out(gradient.array.numpy(), gradient.layout)
 
 
 def _has_parameters(call: Call, parameters: Sequence[np.ndarray[Any, Any] | None] | None) -> bool:
-    """Return whether the parameters are those of the call, bit for bit."""
     pairs = zip(call.gradients, parameters or ())
     return all(
         array is None or one.parameter == Array.of(array, one.parameter.dtype) for one, array in pairs if one.parameter
@@ -382,7 +367,6 @@ def _has_parameters(call: Call, parameters: Sequence[np.ndarray[Any, Any] | None
 
 
 def _fill(arrays: Sequence[np.ndarray[Any, Any] | None], gradients: Sequence[Gradient]) -> None:
-    """Write gradients into arrays that were made for gradients of the same form."""
     for array, gradient in zip(arrays, gradients):
         if array is not None and gradient.array is not None:
             array[...] = gradient.array.numpy()

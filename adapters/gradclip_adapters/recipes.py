@@ -274,13 +274,6 @@ def expand(recipe: Recipe, dtype: str, shape: tuple[int, ...]) -> bytes:
 
 
 def _expand(recipe: Recipe, dtype: str, count: int) -> bytes:
-    """Return the bytes of `count` elements.
-
-    Raises
-    ------
-    ValueError
-        If there is no such kind of recipe, or the dtype does not hold its numbers.
-    """
     width, digits = WIDTHS[dtype]
     maker = _Maker(recipe, min(count, recipe.period) if recipe.period else count, width, digits)
     if recipe.kind not in KINDS:

@@ -168,7 +168,6 @@ def _build_keywords(subject: EntryPoint, call: Call) -> dict[str, Any]:
 
 @functools.cache
 def _list_parameters(operation: str) -> tuple[str, ...]:
-    """Return the names of the parameters of an operation's function."""
     return tuple(inspect.signature(getattr(gradclip_spec, operation)).parameters)
 
 

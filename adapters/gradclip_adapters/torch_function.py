@@ -94,13 +94,7 @@ class TorchFunction(MeshFunction):
         return self._team.ask_all(call)
 
     def _refuse_hidden_placements(self, call: Call) -> None:
-        """Refuse a call whose owners a function without the parameter `placements` cannot know.
-
-        Raises
-        ------
-        Unsupported
-            If only some ranks have a parameter.
-        """
+        """Refuse a call whose owners a function without the parameter `placements` cannot know."""
         if "placements" in self._taken:
             return
         for gradient in call.gradients:

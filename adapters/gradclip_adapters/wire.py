@@ -134,13 +134,11 @@ def _find_kind(array: Array | None, others: Mapping[str, Array | None]) -> tuple
 
 
 def _encode_block(arrays: Sequence[Array]) -> dict[str, Any]:
-    """Return the message of several arrays of one dtype."""
     data = base64.b64encode(b"".join(array.data for array in arrays)).decode("ascii")
     return {"dtype": arrays[0].dtype, "shapes": [list(array.shape) for array in arrays], "data": data}
 
 
 def _decode_block(message: Mapping[str, Any]) -> Iterator[Array]:
-    """Yield the arrays of a block."""
     dtype = message["dtype"]
     if dtype not in DTYPES:
         text = f"a block of arrays has no dtype {dtype!r:.40}"

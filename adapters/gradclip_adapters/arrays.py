@@ -47,21 +47,15 @@ TRAINING = ("start", "weight_decay", "steps", "accumulate")
 
 #: The feature that each option of a call needs. Options that are not named here need none.
 FEATURE_OF_OPTION = {
+    **{name: name for name in ("axes", "eps", "error_if_nonfinite", "layers", "learning_rate", "norm_type", "threads")},
+    "tensor_threshold": "tensor_threshold",
     "min": "min_max",
-    "norm_type": "norm_type",
-    "eps": "eps",
-    "layers": "layers",
-    "error_if_nonfinite": "error_if_nonfinite",
-    "learning_rate": "learning_rate",
     "as_generator": "generator",
     "as_single": "single",
-    "threads": "threads",
     "reused": "reuses",
     "followed": "follows",
     "flags": "flag_kinds",
     "threshold_as": "threshold_kinds",
-    "tensor_threshold": "tensor_threshold",
-    "axes": "axes",
     "mesh": "distributed",
     "compiled": "compiles",
     **dict.fromkeys(TRAINING, "training"),

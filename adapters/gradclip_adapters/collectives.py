@@ -22,10 +22,10 @@ from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
-from .matching import Entry, GivenUp, describe_ranks, find_matching
+from .matching import Entry, GivenUp, Outcome, describe_ranks, find_matching
 from .mesh import Mesh
 
-__all__ = ["Outcome", "RankMesh", "simulate"]
+__all__ = ["RankMesh", "simulate"]
 
 #: The operations of :meth:`RankMesh.all_reduce`. A NaN among the numbers makes each of them NaN.
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
@@ -41,15 +41,6 @@ class Request(Entry):
     value: Any = None
     operation: str = ""
     source: int = 0
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one rank: a returned value, an exception, or a collective in which it would wait for ever."""
-
-    value: Any = None
-    error: BaseException | None = None
-    waits: Entry | None = None
 
 
 class RankMesh:

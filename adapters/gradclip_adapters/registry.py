@@ -275,9 +275,8 @@ def _wrap_function(  # noqa: PLR0913 - the same options
     if operation not in OPERATIONS:
         message = "A plain function needs --op, one of {}; got {!r}.".format(", ".join(OPERATIONS), operation)
         raise BadTarget(message)
-    from .mesh_function import MeshFunction
+    from .mesh_function import MeshFunction, TorchFunction
     from .plain import DTYPES_OF_FUNCTIONS, PlainFunction
-    from .torch_function import TorchFunction
 
     wanted = tuple(dtypes) if dtypes else DTYPES_OF_FUNCTIONS
     unknown = sorted(set(wanted) - set(DTYPES))

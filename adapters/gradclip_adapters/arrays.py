@@ -35,6 +35,7 @@ __all__ = [
     "find_dtype",
     "lay_out",
     "list_parameters",
+    "make_array",
     "make_earlier_calls",
     "make_following_call",
     "read_axes",
@@ -306,6 +307,12 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     if layout == "contiguous" or (values.ndim == 0 and layout in ALONG_AXES):
         return values.copy(order="C")
     return _MAKERS[layout](values)
+
+
+def make_array(gradient: Gradient) -> np.ndarray[Any, Any]:
+    """Return a gradient that exists as a NumPy array with the layout that it asks for."""
+    assert gradient.array is not None
+    return lay_out(gradient.array.numpy(), gradient.layout)
 
 
 def _repeat(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

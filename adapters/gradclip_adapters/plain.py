@@ -34,7 +34,7 @@ from .arrays import (
     build_parameters,
     build_tensors,
     convert_options,
-    lay_out,
+    make_array,
     make_earlier_calls,
     make_following_call,
     refuse_unlisted,
@@ -189,7 +189,7 @@ class PlainFunction(Adapter):
         if "need_clip" in self._taken and not left_out:
             keywords["need_clip"] = flags
         if "parameters" in self._taken:
-            keywords["parameters"] = build_parameters(call.gradients, _make_array)
+            keywords["parameters"] = build_parameters(call.gradients, make_array)
         keywords.update((name, value) for name, value in more.items() if name in self._taken)
         missing = sorted(self._required - set(keywords))
         if missing:
@@ -237,7 +237,7 @@ class PlainFunction(Adapter):
     def _answer(self, call: Call, more: Mapping[str, Any] = MappingProxyType({})) -> Reply:
         """Answer a call. `more` holds keywords beside the options of the call, for the parameters `more`."""
         keywords = self.build_keywords(call, more)
-        arrays = build_tensors(call.gradients, _make_array)
+        arrays = build_tensors(call.gradients, make_array)
         # Pass a copy of the list, because changes to the list would hide changes to the arrays.
         passed = list(arrays)
         list_disturbed = _watch(call, arrays, passed, keywords)
@@ -252,7 +252,7 @@ class PlainFunction(Adapter):
                 result = self.ask(passed, keywords)
                 if "followed" in call.options:
                     following = make_following_call(call)
-                    others = list(build_tensors(following.gradients, _make_array))
+                    others = list(build_tensors(following.gradients, make_array))
                     self.ask(others, self.build_keywords(following, more))
                 reply = read_result(result, passed, arrays, allowed)
                 disturbed = list_disturbed(is_given or returned_no_list(result))
@@ -352,11 +352,6 @@ def _list_features(
     if in_place:
         features -= {FEATURE_OF_LAYOUT[layout] for layout in UNWRITABLE}
     return tuple(sorted(features))
-
-
-def _make_array(gradient: Gradient) -> np.ndarray[Any, Any]:
-    assert gradient.array is not None
-    return lay_out(gradient.array.numpy(), gradient.layout)
 
 
 def _has_parameters(call: Call, parameters: Sequence[np.ndarray[Any, Any] | None] | None) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gradclip_adapters.arrays import FEATURE_OF_LAYOUT, build_tensors, lay_out, list_parameters
+from gradclip_adapters.arrays import FEATURE_OF_LAYOUT, build_tensors, lay_out, list_parameters, make_array
 from gradclip_adapters.contract import Array, EntryPoint, Gradient
 from gradclip_adapters.linear_layers import build_linear_layers, join_by_dtype, negate_values
 from gradclip_conformance.cases.catalogue import list_all_cases
@@ -17,11 +17,7 @@ from gradclip_conformance.cases.stacking import Stacking
 
 
 def build(gradients: list[Gradient]) -> list[npt.NDArray[Any]]:
-    def make(gradient: Gradient) -> npt.NDArray[Any]:
-        assert gradient.array is not None
-        return lay_out(gradient.array.numpy(), gradient.layout)
-
-    return [one for one in build_tensors(gradients, make) if one is not None]
+    return [one for one in build_tensors(gradients, make_array) if one is not None]
 
 
 @pytest.mark.parametrize("layout", ["contiguous", *FEATURE_OF_LAYOUT])

@@ -33,7 +33,6 @@ def send_through_json(message: Any) -> Any:
 
 
 def validate(message: dict[str, Any]) -> None:
-    """Check a message against its schema."""
     schema = json.loads((SCHEMAS / f"{message['message']}.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(message)
 

@@ -23,7 +23,6 @@ GRADIENT = Gradient("a", Array.of(THREE_FOUR))
 
 
 def make_call(*arrays: np.ndarray[Any, Any] | None, **options: Any) -> Call:
-    """Return a call with these gradients."""
     gradients = tuple(
         Gradient(f"g{number}", None if array is None else Array.of(array)) for number, array in enumerate(arrays)
     )
@@ -36,7 +35,6 @@ def ask(function: Any, *arrays: np.ndarray[Any, Any] | None) -> Reply:
 
 
 def read_array(array: Array | None) -> np.ndarray[Any, Any]:
-    """Return an array of a reply, which must not be None."""
     assert array is not None
     return array.numpy()
 

@@ -17,7 +17,6 @@ import pytest
 from gradclip_adapters import arrays
 from gradclip_adapters.arrays import ROUNDS, answer_in_threads
 from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Reply, framework_call
-from gradclip_adapters.plain import PlainFunction
 
 CALL = Call("s", (Gradient("g", Array.of(np.array([1.0, 2.0, 3.0]))), Gradient("n", None)), {"threads": 4, "max": 1.0})
 
@@ -187,19 +186,3 @@ def test_warnings_are_caught_and_filters_restored() -> None:
     assert reply.warnings == ("UserWarning: loud",)
     assert list(warnings.filters) == filters
     assert warnings.showwarning is shown
-
-
-def test_plain_function_gets_no_option_about_threads() -> None:
-    told: list[Any] = []
-
-    def clip(grads: list[Any], *, max: float, **options: Any) -> list[Any]:
-        told.append(sorted(options))
-        return grads
-
-    gradient = Gradient("g", Array.of(np.ones(3, np.float32)))
-
-    reply = PlainFunction(clip, "clip_by_value").call(Call("fn", (gradient,), {"max": 1.0, "threads": 2}))
-
-    assert reply.gradients == (gradient.array,)
-    assert told == [["need_clip"]] * len(told)
-    assert len(told) > 1 + 2 * ROUNDS

@@ -26,7 +26,6 @@ WIDTHS = {dtype: int(code[-1]) for dtype, code in DTYPES.items()}
 
 
 def send_through_json(message: Any) -> Any:
-    """Return the message that arrives at the other end."""
     line = wire.dumps(message)
     assert "\n" not in line
     return json.loads(line)
@@ -137,7 +136,6 @@ def test_big_endian_and_strided_arrays_are_packed_in_row_order() -> None:
 
 
 def nest(depth: int) -> str:
-    """Return a message with this many levels of nesting."""
     return '{"a":' * depth + "0" + "}" * depth
 
 

@@ -54,8 +54,8 @@ from .contract import (
     read_text,
 )
 from .limits import NAME, shorten
-from .paths import FILE_MODULE
 from .plain_results import pack, read_result, returned_no_list
+from .registry import FILE_MODULE
 from .surroundings import watch_memory
 
 __all__ = ["DTYPES_OF_FUNCTIONS", "FEATURES_OF_EVERY_FUNCTION", "PlainFunction"]

@@ -9,17 +9,18 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Mapping, Sequence
 
 from .contract import DTYPES, OPERATIONS, Adapter, BadDeclaration, read_text
-from .paths import FILE_MODULE, file_exists
 
 __all__ = [
     "ARRAYS",
     "BUILT_IN",
+    "FILE_MODULE",
     "IN_PLACE",
     "BadTarget",
     "MissingFramework",
@@ -28,6 +29,9 @@ __all__ = [
     "list_installed",
     "resolve",
 ]
+
+#: An adapter's file is imported under a name that begins with this text.
+FILE_MODULE = "_gradclip_adapter_"
 
 #: The kinds of arrays that a function on a mesh can get.
 ARRAYS = ("numpy", "torch")
@@ -205,7 +209,7 @@ def _load_file(path: str, device: str | None) -> Adapter:
 
 def _import_file(path: str) -> ModuleType:
     """Import a file under a name of its own, so that `if __name__ == "__main__":` is false in it."""
-    if not file_exists(path):
+    if not os.path.isfile(path):
         message = f"There is no file {path!r} (looked in {Path.cwd()})."
         raise BadTarget(message)
     name = FILE_MODULE + Path(path).stem

@@ -18,25 +18,12 @@ from typing import IO, Any, Mapping
 
 from . import processes, registry, wire
 from .answers import answer_by, count_answer_bytes
-from .contract import (
-    Adapter,
-    BadDeclaration,
-    Call,
-    MissingDevice,
-    Reply,
-)
+from .contract import Adapter, BadDeclaration, Call, MissingDevice, Reply
 from .limits import LINE, NAME, parse_message, shorten
 from .mesh import parse_mesh
 from .surroundings import answer_in_watched_surroundings
 
-__all__ = [
-    "announce_loading",
-    "answer",
-    "describe",
-    "main",
-    "read_request",
-    "refuse_excess",
-]
+__all__ = ["answer", "describe", "main", "read_request", "refuse_excess"]
 
 #: The errors that may stop a start, with the word for each in the message `failed`. The texts of these errors are
 #: sentences for the user. Other errors show a traceback.
@@ -54,7 +41,10 @@ def main(arguments: list[str] | None = None) -> int:
     messages_in, messages_out = _open_private_streams()
     if _is_greeting_wrong(messages_in, messages_out):
         return 1
-    _send(messages_out, announce_loading(options.target))
+    # Foreign code runs next. It may hang or end this process.
+    python, system = platform.python_version(), platform.platform()
+    loading = {"message": "loading", "target": shorten(options.target, NAME), "python": python, "platform": system}
+    _send(messages_out, loading)
     try:
         if options.memory is not None:
             _limit_memory(options.memory)
@@ -138,16 +128,6 @@ def _leave(why: str) -> int:
     sys.stdout.flush()
     sys.stderr.write(why + "\n")
     return 1
-
-
-def announce_loading(target: str) -> dict[str, Any]:
-    """Return the message `loading`, which warns that foreign code runs next. It may hang or end this process."""
-    return {
-        "message": "loading",
-        "target": shorten(target, NAME),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-    }
 
 
 def describe(adapter: Adapter) -> dict[str, Any]:

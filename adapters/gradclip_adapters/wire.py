@@ -92,10 +92,12 @@ def _decode_float(text: Any) -> float:
         raise ValueError(message) from error
 
 
-def encode_array(array: Array | None) -> dict[str, Any] | None:
+def encode_array(array: Array | None, by_recipe: bool = False) -> dict[str, Any] | None:
     """Return the message of an array, or None for a gradient that does not exist."""
     if array is None:
         return None
+    if by_recipe and array.recipe is not None:
+        return {"dtype": array.dtype, "shape": list(array.shape), "recipe": recipes.encode_recipe(array.recipe)}
     return {"dtype": array.dtype, "shape": list(array.shape), "data": base64.b64encode(array.data).decode("ascii")}
 
 
@@ -234,15 +236,9 @@ def encode_arrays(arrays: Sequence[Array | None] | None) -> list[dict[str, Any] 
 
 def encode_gradient(gradient: Gradient, by_recipe: bool = False) -> dict[str, Any]:
     """Return the message of a gradient, without default values."""
-    array = gradient.array
-    made: dict[str, Any] | None
-    if by_recipe and array is not None and array.recipe is not None:
-        made = {"dtype": array.dtype, "shape": list(array.shape), "recipe": recipes.encode_recipe(array.recipe)}
-    else:
-        made = encode_array(array)
     message: dict[str, Any] = {
         "name": gradient.name,
-        "array": made,
+        "array": encode_array(gradient.array, by_recipe),
         "need_clip": gradient.need_clip,
     }
     if gradient.layout != "contiguous":

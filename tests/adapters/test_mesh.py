@@ -32,8 +32,6 @@ def answer(call: Call) -> list[Reply]:
         ("replica", "no mesh"),
         ("a=2,a=2", "no mesh"),
         ("a=x", "no mesh"),
-        ("a=3,b=3", "at most 8 ranks"),
-        ("a=0", "above 0"),
         ("a b=2", "not the name of an axis"),
     ],
 )

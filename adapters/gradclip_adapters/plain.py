@@ -55,10 +55,12 @@ from .contract import (
 )
 from .limits import NAME, shorten
 from .plain_results import pack, read_result, returned_no_list
-from .registry import FILE_MODULE
 from .surroundings import watch_memory
 
-__all__ = ["DTYPES_OF_FUNCTIONS", "FEATURES_OF_EVERY_FUNCTION", "PlainFunction"]
+__all__ = ["DTYPES_OF_FUNCTIONS", "FEATURES_OF_EVERY_FUNCTION", "FILE_MODULE", "PlainFunction"]
+
+#: The file of an adapter or a function is imported under a name that begins with this text.
+FILE_MODULE = "_gradclip_adapter_"
 
 #: The dtypes of the gradients that a function gets unless others are named.
 DTYPES_OF_FUNCTIONS = ("float16", "float32", "float64")

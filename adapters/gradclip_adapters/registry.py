@@ -16,11 +16,11 @@ from types import ModuleType
 from typing import Any, Mapping, Sequence
 
 from .contract import DTYPES, OPERATIONS, Adapter, BadDeclaration, read_text
+from .plain import DTYPES_OF_FUNCTIONS, FILE_MODULE, PlainFunction
 
 __all__ = [
     "ARRAYS",
     "BUILT_IN",
-    "FILE_MODULE",
     "IN_PLACE",
     "BadTarget",
     "MissingFramework",
@@ -29,9 +29,6 @@ __all__ = [
     "list_installed",
     "resolve",
 ]
-
-#: An adapter's file is imported under a name that begins with this text.
-FILE_MODULE = "_gradclip_adapter_"
 
 #: The kinds of arrays that a function on a mesh can get.
 ARRAYS = ("numpy", "torch")
@@ -280,7 +277,6 @@ def _wrap_function(  # noqa: PLR0913 - the same options
         message = "A plain function needs --op, one of {}; got {!r}.".format(", ".join(OPERATIONS), operation)
         raise BadTarget(message)
     from .mesh_function import MeshFunction, TorchFunction
-    from .plain import DTYPES_OF_FUNCTIONS, PlainFunction
 
     wanted = tuple(dtypes) if dtypes else DTYPES_OF_FUNCTIONS
     unknown = sorted(set(wanted) - set(DTYPES))

@@ -35,6 +35,7 @@ __all__ = [
     "find_dtype",
     "lay_out",
     "list_parameters",
+    "make_array",
     "make_earlier_calls",
     "make_following_call",
     "read_axes",
@@ -47,21 +48,15 @@ TRAINING = ("start", "weight_decay", "steps", "accumulate")
 
 #: The feature that each option of a call needs. Options that are not named here need none.
 FEATURE_OF_OPTION = {
+    **{name: name for name in ("axes", "eps", "error_if_nonfinite", "layers", "learning_rate", "norm_type", "threads")},
+    "tensor_threshold": "tensor_threshold",
     "min": "min_max",
-    "norm_type": "norm_type",
-    "eps": "eps",
-    "layers": "layers",
-    "error_if_nonfinite": "error_if_nonfinite",
-    "learning_rate": "learning_rate",
     "as_generator": "generator",
     "as_single": "single",
-    "threads": "threads",
     "reused": "reuses",
     "followed": "follows",
     "flags": "flag_kinds",
     "threshold_as": "threshold_kinds",
-    "tensor_threshold": "tensor_threshold",
-    "axes": "axes",
     "mesh": "distributed",
     "compiled": "compiles",
     **dict.fromkeys(TRAINING, "training"),
@@ -161,9 +156,9 @@ def refuse_unlisted(call: Call, subject: EntryPoint, kind: str = "adapter") -> N
         described = " and ".join(f"{feature} ({FEATURES[feature]})" for feature in missing)
         message = f"{subject.name} does not have the feature {described}"
         raise Unsupported(message, kind)
-    dtypes = {gradient.array.dtype for gradient in call.gradients if gradient.array is not None}
-    if not dtypes <= set(subject.dtypes):
-        message = "{} does not take {}".format(subject.name, ", ".join(sorted(dtypes - set(subject.dtypes))))
+    dtypes = sorted(_list_dtypes(call) - set(subject.dtypes))
+    if dtypes:
+        message = "{} does not take {}".format(subject.name, ", ".join(dtypes))
         raise Unsupported(message, kind)
     norm_type = call.options.get("norm_type", 2.0)
     # Pass an order of 0 or below to every subject with `norm_type`: the suite records the answer.
@@ -180,8 +175,7 @@ def refuse_other_dtypes(call: Call, subject: EntryPoint) -> None:
     Unsupported
         If a gradient has a dtype that the subject does not list.
     """
-    dtypes = {gradient.array.dtype for gradient in call.gradients if gradient.array is not None}
-    if not dtypes <= set(subject.dtypes):
+    if not _list_dtypes(call) <= set(subject.dtypes):
         message = "the adapter asks {} for {} only, because calls take long".format(
             subject.name, " and ".join(subject.dtypes)
         )
@@ -205,8 +199,12 @@ def _list_used_features(call: Call) -> Iterator[str]:
             yield "groups"
         if gradient.cotangent is not None:
             yield "differentiable"
-    if len({gradient.array.dtype for gradient in call.gradients if gradient.array is not None}) > 1:
+    if len(_list_dtypes(call)) > 1:
         yield "mixed_dtypes"
+
+
+def _list_dtypes(call: Call) -> set[str]:
+    return {gradient.array.dtype for gradient in call.gradients if gradient.array is not None}
 
 
 def convert_options(
@@ -311,6 +309,12 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     return _MAKERS[layout](values)
 
 
+def make_array(gradient: Gradient) -> np.ndarray[Any, Any]:
+    """Return a gradient that exists as a NumPy array with the layout that it asks for."""
+    assert gradient.array is not None
+    return lay_out(gradient.array.numpy(), gradient.layout)
+
+
 def _repeat(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return a copy whose elements lie at every other place of a buffer, along the last axis."""
     # The gaps hold the same values, so that code that reads the whole buffer counts each element twice. Other values
@@ -325,12 +329,7 @@ def _share_equal(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return rows if same else np.broadcast_to(values[..., :1].copy(), values.shape)
 
 
-def _reverse(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return np.flip(np.flip(values).copy())
-
-
 def _protect(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a copy that cannot be written."""
     copy = values.copy()
     copy.flags.writeable = False
     return copy
@@ -354,7 +353,6 @@ def surround(values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tuple[
 
 
 def _slice(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a copy in the middle of a larger buffer."""
     buffer, index = surround(values)
     middle: np.ndarray[Any, Any] = buffer[index]
     return middle
@@ -391,7 +389,7 @@ _MAKERS: Mapping[str, Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]] = 
     "strided": _repeat,
     "transposed": lambda values: values.copy(order="F"),
     "sliced": _slice,
-    "reversed": _reverse,
+    "reversed": lambda values: np.flip(np.flip(values).copy()),
     "broadcast": _share_equal,
     "packed": _pack,
     "swapped": _swap_bytes,
@@ -425,16 +423,14 @@ def answer_in_threads(call: Call, answer: Callable[[Call], Reply]) -> Reply:
     FrameworkRaised
         If the framework raised in any of the calls.
     """
-    options = dict(call.options)
-    count = options.pop("threads")
-    same = replace(call, options=options)
+    same = _leave_out(call, "threads")
     other = _change_options(_change_elements(same))
     alone = answer(same)
     with warnings.catch_warnings():
         # All threads share the filters of warnings.
         warnings.simplefilter("ignore")
         for reply in itertools.chain(
-            _interrupt_everywhere(answer, same, other), _answer_at_once(answer, same, other, count)
+            _interrupt_everywhere(answer, same, other), _answer_at_once(answer, same, other, call.options["threads"])
         ):
             if (reply.gradients, reply.norm) != (alone.gradients, alone.norm):
                 return reply
@@ -446,9 +442,7 @@ def make_earlier_calls(call: Call) -> list[Call]:
 
     They have other elements and other options, other options only, and other elements only.
     """
-    options = dict(call.options)
-    options.pop("reused")
-    same = replace(call, options=options)
+    same = _leave_out(call, "reused")
     # A function that keeps something by object has that of the first call. One that keeps results by their elements
     # alone, or by their options alone, finds those of the second or the third call.
     other = _change_elements(same)
@@ -457,9 +451,7 @@ def make_earlier_calls(call: Call) -> list[Call]:
 
 def make_following_call(call: Call) -> Call:
     """Return the call to make next, on other tensors of the same form, with other elements and other options."""
-    options = dict(call.options)
-    options.pop("followed")
-    return _change_options(_change_elements(replace(call, options=options)))
+    return _change_options(_change_elements(_leave_out(call, "followed")))
 
 
 def ask_among_others(
@@ -492,6 +484,10 @@ def ask_among_others(
     return result
 
 
+def _leave_out(call: Call, option: str) -> Call:
+    return replace(call, options={name: value for name, value in call.options.items() if name != option})
+
+
 def _change_elements(call: Call) -> Call:
     # Many gradients of a long list are alike.
     changed = {array: _erase_every_other_element(array) for array in {gradient.array for gradient in call.gradients}}
@@ -506,7 +502,8 @@ def _change_options(call: Call) -> Call:
     """
     options = dict(call.options)
     options.update({name: options[name] / 2 for name in THRESHOLDS if name in options})
-    options.update({name: 2.0 for name in ("norm_type",) if name in options})
+    if "norm_type" in options:
+        options["norm_type"] = 2.0
     gradients = call.gradients
     if not all(one.need_clip for one in gradients) and all(map(_is_finite, {one.array for one in gradients})):
         gradients = tuple(one.copy_with(need_clip=not one.need_clip) for one in gradients)

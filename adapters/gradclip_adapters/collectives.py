@@ -22,10 +22,10 @@ from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
-from .matching import Entry, GivenUp, describe_ranks, find_matching
+from .matching import Entry, GivenUp, Outcome, describe_ranks, find_matching
 from .mesh import Mesh
 
-__all__ = ["Outcome", "RankMesh", "simulate"]
+__all__ = ["RankMesh", "simulate"]
 
 #: The operations of :meth:`RankMesh.all_reduce`. A NaN among the numbers makes each of them NaN.
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
@@ -41,15 +41,6 @@ class Request(Entry):
     value: Any = None
     operation: str = ""
     source: int = 0
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one rank: a returned value, an exception, or a collective in which it would wait for ever."""
-
-    value: Any = None
-    error: BaseException | None = None
-    waits: Entry | None = None
 
 
 class RankMesh:
@@ -200,7 +191,8 @@ class RankMesh:
             message = f"{kind} takes a number or an array of numbers, and not {value!r:.40}"
             raise TypeError(message)
         # A copy, because the caller may change the array while other ranks have yet to enter.
-        value = np.array(value) if _is_list(value) and _holds_numbers(value) else copy.deepcopy(value)
+        is_array = not _is_number(value) and not isinstance(value, np.generic) and _holds_numbers(value)
+        value = np.array(value) if is_array else copy.deepcopy(value)
         form = _describe_form(value)
         shown = form or (
             "nothing" if value is None else "a number" if _is_number(value) else f"a {type(value).__name__}"
@@ -213,10 +205,6 @@ class RankMesh:
 def _is_number(value: Any) -> bool:
     """Return whether a value is a number of Python, which has no dtype of its own. A `float64` is a float."""
     return isinstance(value, (bool, int, float))
-
-
-def _is_list(value: Any) -> bool:
-    return not _is_number(value) and not isinstance(value, np.generic)
 
 
 def _holds_numbers(value: Any) -> bool:
@@ -341,7 +329,6 @@ class _Simulation:
         return (sorted(runnable), None) if runnable else ([], self._describe())
 
     def _combine(self, requests: Mapping[int, Request]) -> dict[int, Any]:
-        """Return the result of a collective on each rank."""
         some = next(iter(requests.values()))
         if some.kind.startswith("broadcast"):
             sent = requests[some.group[some.source]].value
@@ -356,10 +343,9 @@ class _Simulation:
         return {rank: _convert_like(total, each.value) for rank, each in requests.items()}
 
     def _describe(self) -> str:
-        """Return a clause that says in which collective each rank is, and who does not come."""
-        errors = {rank: outcome.error for rank, outcome in self._outcomes.items()}
         ended = {
-            rank: "returned" if error is None else f"raised {type(error).__name__}" for rank, error in errors.items()
+            rank: "returned" if outcome.error is None else f"raised {type(outcome.error).__name__}"
+            for rank, outcome in self._outcomes.items()
         }
         return describe_ranks(self._entered, ended)
 

@@ -17,27 +17,13 @@ from pathlib import Path
 from typing import IO, Any, Mapping
 
 from . import processes, registry, wire
-from .answer_size import count_answer_bytes
-from .answers import answer_by
-from .contract import (
-    Adapter,
-    BadDeclaration,
-    Call,
-    MissingDevice,
-    Reply,
-)
+from .answers import answer_by, count_answer_bytes
+from .contract import Adapter, BadDeclaration, Call, MissingDevice, Reply
 from .limits import LINE, NAME, parse_message, shorten
 from .mesh import parse_mesh
 from .surroundings import answer_in_watched_surroundings
 
-__all__ = [
-    "announce_loading",
-    "answer",
-    "describe",
-    "main",
-    "read_request",
-    "refuse_excess",
-]
+__all__ = ["answer", "describe", "main", "read_request", "refuse_excess"]
 
 #: The errors that may stop a start, with the word for each in the message `failed`. The texts of these errors are
 #: sentences for the user. Other errors show a traceback.
@@ -55,7 +41,10 @@ def main(arguments: list[str] | None = None) -> int:
     messages_in, messages_out = _open_private_streams()
     if _is_greeting_wrong(messages_in, messages_out):
         return 1
-    _send(messages_out, announce_loading(options.target))
+    # Foreign code runs next. It may hang or end this process.
+    python, system = platform.python_version(), platform.platform()
+    loading = {"message": "loading", "target": shorten(options.target, NAME), "python": python, "platform": system}
+    _send(messages_out, loading)
     try:
         if options.memory is not None:
             _limit_memory(options.memory)
@@ -141,16 +130,6 @@ def _leave(why: str) -> int:
     return 1
 
 
-def announce_loading(target: str) -> dict[str, Any]:
-    """Return the message `loading`, which warns that foreign code runs next. It may hang or end this process."""
-    return {
-        "message": "loading",
-        "target": shorten(target, NAME),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-    }
-
-
 def describe(adapter: Adapter) -> dict[str, Any]:
     """Return the message `about`: the framework, its environment and its subjects."""
     return wire.encode_about(adapter.about(), adapter.subjects(), platform.python_version(), platform.platform())
@@ -180,13 +159,7 @@ def refuse_excess(reply: Any, call: Call) -> Reply:
 
 
 def _limit_memory(size: int) -> None:
-    """Limit the memory that this process may allocate.
-
-    Raises
-    ------
-    BadTarget
-        If the operating system cannot limit memory.
-    """
+    """Limit the memory that this process may allocate."""
     # Other systems lack the module, or accept the limit and ignore it.
     if not sys.platform.startswith("linux"):
         message = f"--memory needs Linux in the process of the adapter; {sys.platform} cannot limit memory."

@@ -1,12 +1,14 @@
-"""Match the collectives that the ranks of a mesh have entered, and describe those that would wait for ever."""
+"""Match the collectives that the ranks of a mesh have entered, and say what became of each rank."""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Iterator, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
-__all__ = ["MISMATCH", "Entry", "GivenUp", "describe_ranks", "find_matching", "name_ranks"]
+from .contract import FrameworkRaised, Reply
+
+__all__ = ["MISMATCH", "Entry", "GivenUp", "Outcome", "describe_ranks", "find_matching", "name_ranks", "take_replies"]
 
 #: The kind of the error if the collectives of the ranks do not match.
 MISMATCH = "CollectiveMismatch"
@@ -38,6 +40,15 @@ class Entry:
     def __str__(self) -> str:
         """Return the collective with its value's form and the line that entered it."""
         return f"{self.kind} of {self.shown} at {self.place}" if self.shown else f"{self.kind} at {self.place}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one rank: a returned value, an exception, or a collective in which it would wait for ever."""
+
+    value: Any = None
+    error: BaseException | None = None
+    waits: Entry | None = None
 
 
 def find_matching(entered: Mapping[int, Entry]) -> Iterator[tuple[int, ...]]:
@@ -74,3 +85,35 @@ def name_ranks(ranks: Sequence[int]) -> str:
         numbers = [rank for _, rank in run]
         runs += [str(rank) for rank in numbers] if len(numbers) < 3 else [f"{numbers[0]} to {numbers[-1]}"]
     return f"ranks {', '.join(runs[:-1])} and {runs[-1]}" if len(runs) > 1 else f"ranks {runs[0]}"
+
+
+def take_replies(outcomes: Sequence[Outcome], mismatch: str | None) -> list[Reply]:
+    """Return the reply of each rank.
+
+    Raises
+    ------
+    FrameworkRaised
+        If the function raised on a rank, or if a rank waits for others.
+    Unsupported
+        If the function cannot make the call.
+    """
+    errors = {rank: outcome.error for rank, outcome in enumerate(outcomes) if outcome.error is not None}
+    raised = {rank: error for rank, error in errors.items() if isinstance(error, FrameworkRaised)}
+    for rank, error in errors.items():
+        if rank not in raised:
+            # The adapter itself failed, or refuses the call, or the user interrupts it.
+            raise error
+    if mismatch is not None or 0 < len(errors) < len(outcomes):
+        returned = next((rank for rank in range(len(outcomes)) if rank not in errors), None)
+        text = mismatch or f"rank {min(errors)} raised, and rank {returned} returned"
+        raise FrameworkRaised(MISMATCH, text + _describe_first(errors))
+    if raised:
+        # Its inputs are those of one rank only.
+        raise FrameworkRaised(raised[0].kind, raised[0].text) from raised[0]
+    return [outcome.value for outcome in outcomes]
+
+
+def _describe_first(errors: Mapping[int, BaseException]) -> str:
+    """Return the error of the first rank that raised, as the end of a clause. It is empty if no rank raised."""
+    error = errors.get(min(errors, default=0))
+    return f" ({error.kind}: {error.text})" if isinstance(error, FrameworkRaised) else ""

@@ -22,13 +22,14 @@ from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from .arrays import INFINITY_BITS
 from .contract import DTYPES, Array, Call, Gradient, Placement, Reply, Unsupported, find_numpy_dtype
-from .copies import compare_copies, compare_norms
 
 __all__ = [
     "MOST_RANKS",
     "Mesh",
     "check_placement",
+    "compare_copies",
     "cut_array",
     "cut_call",
     "find_part",
@@ -282,14 +283,10 @@ def join_replies(call: Call, replies: Sequence[Reply]) -> Reply:
             found, wanted = len(reply.gradients), len(places[rank])
             text = f"returned {found} results in process {rank}, which has {wanted} gradients"
             return first if len(replies) == 1 else Reply((), malformed=text)
-    apart = compare_norms([reply.norm for reply in replies])
+    apart = _compare_norms([reply.norm for reply in replies])
     results: list[Array | None] = []
     for place, gradient in enumerate(call.gradients):
-        parts = {
-            rank: reply.gradients[places[rank].index(place)]
-            for rank, reply in enumerate(replies)
-            if place in places[rank]
-        }
+        parts = _gather([reply.gradients for reply in replies], places, place)
         for copies in _list_copies(gradient, get_mesh(call), parts):
             apart += compare_copies(copies, f"result {place}")
         try:
@@ -330,32 +327,28 @@ def _list_copies(
             yield {other: parts[other] for other in group if other in parts}
 
 
+def _gather(
+    lists: Sequence[Sequence[Array | None]], places: Sequence[Sequence[int]], place: int
+) -> dict[int, Array | None]:
+    """Return what each rank that has a gradient says about it. `places` are the gradients of each rank's list."""
+    return {rank: arrays[places[rank].index(place)] for rank, arrays in enumerate(lists) if place in places[rank]}
+
+
 def _join_inputs(
     call: Call, replies: Sequence[Reply], places: Sequence[Sequence[int]]
 ) -> tuple[Array | None, ...] | None:
-    """Return the whole gradients after the call. They are None if a rank does not tell, or if parts do not fit."""
-    if any(reply.inputs is None for reply in replies):
+    """Return the whole gradients after the call. They are None if a rank does not tell."""
+    inputs = [reply.inputs for reply in replies if reply.inputs is not None]
+    if len(inputs) < len(replies):
         return None
-    joined: list[Array | None] = []
-    for place, gradient in enumerate(call.gradients):
-        parts = {
-            rank: (reply.inputs or ())[places[rank].index(place)]
-            for rank, reply in enumerate(replies)
-            if place in places[rank]
-        }
-        joined.append(_join_parts(gradient, get_mesh(call), parts))
-    return tuple(joined)
+    mesh = get_mesh(call)
+    return tuple(
+        _join_parts(gradient, mesh, _gather(inputs, places, place)) for place, gradient in enumerate(call.gradients)
+    )
 
 
 def _join_parts(gradient: Gradient, mesh: Mesh, parts: Mapping[int, Array | None]) -> Array | None:
-    """Return the array that the parts form. None stands for no result, which all ranks must agree on.
-
-    Raises
-    ------
-    ValueError
-        If the parts differ in more than their length along the axes that are sharded, or if a rank returns an array in
-        the place of None.
-    """
+    """Return the array that the parts form. None stands for no result, which all ranks must agree on."""
     held = {rank for rank in parts if is_held(gradient, mesh.find_coordinates(rank))}
     for rank, part in parts.items():
         if part is not None and rank not in held:
@@ -391,3 +384,38 @@ def _join_parts(gradient: Gradient, mesh: Mesh, parts: Mapping[int, Array | None
 
     whole = join({})
     return Array(found[0].dtype, whole.shape, whole.tobytes())
+
+
+def compare_copies(copies: Mapping[int, Array | None], name: str) -> list[str]:
+    """Return a sentence for `Reply.apart` if a process has another copy than the first one. The keys are processes."""
+    settled = {rank: _settle_nans(copy) for rank, copy in copies.items()}
+    first = next(iter(settled), 0)
+    other = next((rank for rank, copy in settled.items() if copy != settled[first]), None)
+    return [] if other is None else [f"returned another {name} in process {other} than in process {first}"]
+
+
+def _compare_norms(norms: Sequence[Array | None]) -> list[str]:
+    """Return a sentence for `Reply.apart` if a process has another norm than the first one."""
+    settled = [_settle_nans(norm) for norm in norms]
+    other = next((rank for rank, norm in enumerate(settled) if norm != settled[0]), None)
+    if other is None:
+        return []
+    shown = [_show_norm(norms[0]), _show_norm(norms[other])]
+    return [f"returned the norm {shown[0]} in process 0 and {shown[1]} in process {other}"]
+
+
+def _show_norm(norm: Array | None) -> str:
+    if norm is None:
+        return "None"
+    return norm.dtype if norm.dtype == "bfloat16" else str(norm.numpy().tolist())
+
+
+def _settle_nans(array: Array | None) -> Array | None:
+    """Return the array with the same bits for all NaNs, because their bits have no meaning."""
+    if array is None or array.dtype not in INFINITY_BITS:
+        return array
+    bits = array.bits()
+    infinity = bits.dtype.type(INFINITY_BITS[array.dtype])
+    unsigned = bits & bits.dtype.type(2 ** (8 * bits.itemsize - 1) - 1)
+    bits[unsigned > infinity] = infinity + 1
+    return Array(array.dtype, array.shape, bits.tobytes())

@@ -6,24 +6,36 @@ operation (see `plain`). `grads` is the list of this rank: NumPy arrays, or None
 of the axis of the array along which it is sharded. Functions that take partial gradients also see "partial": the ranks
 have the addends of a gradient, and return those of its clip. `mesh` is a
 :class:`gradclip_adapters.collectives.RankMesh`. The ranks run in threads of this process, one at a time.
+
+A function on parameters of torch runs with real `torch.distributed`, and each rank is a process of its own. There, the
+function is called as `fn(parameters, *, clip_norm)`. `parameters` is the list of this rank, as a trainer has it after
+the backward pass: each has its gradient in `grad`, or None there. What the whole mesh shares is a DTensor on it. What
+each rank along an axis owns is a DTensor on the mesh of the other axes, and a plain tensor if there are none.
+
+Such a function may also take `mesh`, here the `DeviceMesh`, and `placements`. Without `placements` it cannot know who
+owns a parameter, and is not asked those cases. It clips in place, and returns None or the norm. It may also return the
+list of the clipped gradients, or `(list, total_norm)`. The processes tell this one each collective before they enter
+it. So it knows at once when they do not match.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import zlib
 from dataclasses import replace
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from . import wire
 from .arrays import refuse_unlisted
-from .collectives import Outcome, RankMesh, simulate
-from .contract import Call, FrameworkRaised, Gradient, Reply, Unsupported, framework_call, together
-from .matching import MISMATCH
+from .collectives import RankMesh, simulate
+from .contract import About, Call, Gradient, Placement, Reply, Unsupported, framework_call, together
+from .matching import take_replies
 from .mesh import Mesh, cut_call, find_placement, get_mesh, join_replies
 from .plain import DTYPES_OF_FUNCTIONS, PlainFunction
+from .watched_team import WatchedTeam
 
-__all__ = ["FEATURES_ON_A_MESH", "MeshFunction", "show_placements", "take_replies"]
+__all__ = ["FEATURES_ON_A_MESH", "MeshFunction", "TorchFunction", "show_placements"]
 
 #: The features of every function on a mesh.
 FEATURES_ON_A_MESH = ("distributed", "none_grads")
@@ -42,6 +54,10 @@ POSSIBLE = {
     "partial",
     "requires_min",
 }
+
+
+#: The module that the processes import.
+RANKS = "gradclip_adapters.frameworks.torch_based.mesh_ranks"
 
 
 class MeshFunction(PlainFunction):
@@ -97,7 +113,6 @@ class MeshFunction(PlainFunction):
         return join_replies(call, self._ask_ranks(call))
 
     def _ask_ranks(self, call: Call) -> list[Reply]:
-        """Return the reply of each rank."""
         mesh = get_mesh(call)
 
         def answer_on(rank: int) -> Callable[[RankMesh], Reply]:
@@ -114,70 +129,97 @@ class MeshFunction(PlainFunction):
 
     def _answer_alone(self, call: Call, more: Mapping[str, Any]) -> Reply:
         """Answer on one rank, in its thread. The thread of the whole call records the warnings."""
-        together.manager = _record_nothing()
+        together.manager = contextlib.nullcontext([])
         return self._answer(call, more)
 
     def _refuse_hidden_placements(self, call: Call) -> None:
-        """Refuse a call whose placements a function without the parameter `placements` cannot know.
-
-        Raises
-        ------
-        Unsupported
-            If a gradient is replicated along an axis, or partial.
-        """
+        """Refuse a call whose placements a function without the parameter `placements` cannot know."""
         if "placements" in self._taken:
             return
         for gradient in call.gradients:
             for placement in (find_placement(gradient, name) for name in self._mesh.axes):
-                if placement in ("replicated", "partial"):
-                    message = f"{self._source} takes no parameter 'placements', and a gradient is {placement}"
+                hidden = self._describe_hidden(placement)
+                if hidden:
+                    message = f"{self._source} takes no parameter 'placements', and {hidden}"
                     raise Unsupported(message, "interface")
 
+    def _describe_hidden(self, placement: Placement) -> str:
+        """Return a clause about a placement that the arrays do not show, or an empty text for any other."""
+        return f"a gradient is {placement}" if placement in ("replicated", "partial") else ""
 
-@contextlib.contextmanager
-def _record_nothing() -> Iterator[list[Any]]:
-    yield []
+
+class TorchFunction(MeshFunction):
+    """A function on the parameters of one rank, as an adapter with one subject.
+
+    Parameters
+    ----------
+    function
+        The function; see the module's description.
+    operation, mesh, dtypes, in_place, name, partial
+        As for :class:`MeshFunction`.
+    target
+        The name by which the processes import the function, such as `module:function`.
+
+    Raises
+    ------
+    TypeError
+        If the function cannot be called for its operation.
+    ValueError
+        If there is no such operation, or no such mesh.
+    ImportError
+        If torch is not installed.
+    """
+
+    needed_parameters = ()
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        operation: str,
+        mesh: Mapping[str, int],
+        dtypes: Sequence[str] = DTYPES_OF_FUNCTIONS,
+        in_place: bool | None = None,
+        name: str | None = None,
+        target: str = "",
+        *,
+        partial: bool = False,
+    ) -> None:
+        if importlib.util.find_spec("torch") is None:
+            message = "torch is not installed: a function on arrays of torch needs it"
+            raise ImportError(message)
+        super().__init__(function, operation, mesh, dtypes, in_place, name, partial=partial)
+        settings = {"target": target, "operation": operation, "mesh": self._mesh.axes}
+        self._team = WatchedTeam(RANKS, self._mesh.size, settings)
+
+    def about(self) -> About:
+        """Return the function's module and name, and the version of torch."""
+        # Python 3.7, which may import this module, has no such module.
+        import importlib.metadata
+
+        about = super().about()
+        return replace(about, environment={**about.environment, "torch": importlib.metadata.version("torch")})
+
+    @property
+    def pids(self) -> list[int]:
+        """The numbers of the processes."""
+        return self._team.pids
+
+    def stop(self) -> None:
+        """End the processes. The next call starts new ones."""
+        self._team.stop()
+
+    def _ask_ranks(self, call: Call) -> list[Reply]:
+        return self._team.ask_all(call)
+
+    def _describe_hidden(self, placement: Placement) -> str:
+        return "only some ranks have a gradient" if _is_owned(placement) else ""
+
+
+def _is_owned(placement: Placement) -> bool:
+    return str(placement).startswith(("owned", "only"))
 
 
 def show_placements(gradient: Gradient, mesh: Mesh) -> dict[str, Any]:
     """Return the placement on each axis, in the words of the parameter `placements`."""
     placements = {name: find_placement(gradient, name) for name in mesh.axes}
-    owned = {name for name, placement in placements.items() if str(placement).startswith(("owned", "only"))}
-    return {name: "owned" if name in owned else placement for name, placement in placements.items()}
-
-
-def take_replies(outcomes: Sequence[Outcome], mismatch: str | None) -> list[Reply]:
-    """Return the reply of each rank.
-
-    Raises
-    ------
-    FrameworkRaised
-        If the function raised on a rank, or if a rank waits for others.
-    Unsupported
-        If the function cannot make the call.
-    """
-    errors = {rank: outcome.error for rank, outcome in enumerate(outcomes) if outcome.error is not None}
-    raised = {rank: error for rank, error in errors.items() if isinstance(error, FrameworkRaised)}
-    for rank, error in errors.items():
-        if rank not in raised:
-            # The adapter itself failed, or refuses the call, or the user interrupts it.
-            raise error
-    if mismatch is not None or 0 < len(errors) < len(outcomes):
-        text = mismatch or _describe_some_errors(errors, len(outcomes))
-        raise FrameworkRaised(MISMATCH, text + _describe_first(errors))
-    if raised:
-        # Its inputs are those of one rank only.
-        raise FrameworkRaised(raised[0].kind, raised[0].text) from raised[0]
-    return [outcome.value for outcome in outcomes]
-
-
-def _describe_some_errors(errors: Mapping[int, BaseException], ranks: int) -> str:
-    """Return a clause about a call that ends on some ranks only."""
-    returned = next(rank for rank in range(ranks) if rank not in errors)
-    return f"rank {min(errors)} raised, and rank {returned} returned"
-
-
-def _describe_first(errors: Mapping[int, BaseException]) -> str:
-    """Return the error of the first rank that raised, as the end of a clause. It is empty if no rank raised."""
-    error = errors.get(min(errors, default=0))
-    return f" ({error.kind}: {error.text})" if isinstance(error, FrameworkRaised) else ""
+    return {name: "owned" if _is_owned(placement) else placement for name, placement in placements.items()}

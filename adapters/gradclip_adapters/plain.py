@@ -17,14 +17,14 @@ from __future__ import annotations
 import inspect
 import operator
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
-from .answer_size import count_answer_bytes
+from .answers import count_answer_bytes
 from .arrays import (
     FEATURE_OF_LAYOUT,
     FEATURE_OF_PARAMETER,
@@ -34,7 +34,7 @@ from .arrays import (
     build_parameters,
     build_tensors,
     convert_options,
-    lay_out,
+    make_array,
     make_earlier_calls,
     make_following_call,
     refuse_unlisted,
@@ -54,11 +54,13 @@ from .contract import (
     read_text,
 )
 from .limits import NAME, shorten
-from .paths import FILE_MODULE
 from .plain_results import pack, read_result, returned_no_list
 from .surroundings import watch_memory
 
-__all__ = ["DTYPES_OF_FUNCTIONS", "FEATURES_OF_EVERY_FUNCTION", "PlainFunction"]
+__all__ = ["DTYPES_OF_FUNCTIONS", "FEATURES_OF_EVERY_FUNCTION", "FILE_MODULE", "PlainFunction"]
+
+#: The file of an adapter or a function is imported under a name that begins with this text.
+FILE_MODULE = "_gradclip_adapter_"
 
 #: The dtypes of the gradients that a function gets unless others are named.
 DTYPES_OF_FUNCTIONS = ("float16", "float32", "float64")
@@ -163,13 +165,7 @@ class PlainFunction(Adapter):
         return self._answer(call)
 
     def _refuse_missing_parameters(self, call: Call) -> None:
-        """Refuse a call that needs a parameter which the function does not take.
-
-        Raises
-        ------
-        Unsupported
-            If the call needs such a parameter.
-        """
+        """Refuse a call that needs a parameter which the function does not take."""
         if any(gradient.cotangent is not None for gradient in call.gradients):
             message = "arrays of NumPy carry no derivatives"
             raise Unsupported(message, "interface")
@@ -195,7 +191,7 @@ class PlainFunction(Adapter):
         if "need_clip" in self._taken and not left_out:
             keywords["need_clip"] = flags
         if "parameters" in self._taken:
-            keywords["parameters"] = build_parameters(call.gradients, _make_array)
+            keywords["parameters"] = build_parameters(call.gradients, make_array)
         keywords.update((name, value) for name, value in more.items() if name in self._taken)
         missing = sorted(self._required - set(keywords))
         if missing:
@@ -243,10 +239,10 @@ class PlainFunction(Adapter):
     def _answer(self, call: Call, more: Mapping[str, Any] = MappingProxyType({})) -> Reply:
         """Answer a call. `more` holds keywords beside the options of the call, for the parameters `more`."""
         keywords = self.build_keywords(call, more)
-        arrays = build_tensors(call.gradients, _make_array)
+        arrays = build_tensors(call.gradients, make_array)
         # Pass a copy of the list, because changes to the list would hide changes to the arrays.
         passed = list(arrays)
-        watch = _Watch(call, arrays, passed, keywords)
+        list_disturbed = _watch(call, arrays, passed, keywords)
         allowed, is_given = count_answer_bytes(call), "in_place" in self._subject.features
         try:
             with framework_call(lambda: pack(arrays, allowed)) as seen:
@@ -258,45 +254,38 @@ class PlainFunction(Adapter):
                 result = self.ask(passed, keywords)
                 if "followed" in call.options:
                     following = make_following_call(call)
-                    others = list(build_tensors(following.gradients, _make_array))
+                    others = list(build_tensors(following.gradients, make_array))
                     self.ask(others, self.build_keywords(following, more))
                 reply = read_result(result, passed, arrays, allowed)
-                disturbed = watch.list_disturbed(is_given=is_given or returned_no_list(result))
+                disturbed = list_disturbed(is_given or returned_no_list(result))
         except FrameworkRaised as error:
             if "functional" not in self._subject.features and _is_about_unwritable(call, error):
                 message = f"{self._source} writes into the gradients that it gets, and some of these cannot be written"
                 raise Unsupported(message, "interface") from error
-            error.disturbed = watch.list_disturbed(is_given=is_given)
+            error.disturbed = list_disturbed(is_given)
             raise
         return replace(reply, inputs=pack(arrays, allowed), warnings=seen.warnings, disturbed=disturbed)
 
 
-@dataclass
-class _Watch:
-    """The objects that a call passes, and their contents before it."""
+def _watch(
+    call: Call, arrays: Sequence[Any], passed: Sequence[Any], keywords: Mapping[str, Any]
+) -> Callable[[bool], tuple[str, ...]]:
+    """Return a function that names the objects of a call that have changed by then.
 
-    call: Call
-    arrays: Sequence[np.ndarray[Any, Any] | None]
-    passed: Sequence[Any]
-    keywords: Mapping[str, Any]
-    flags: Sequence[Any] = field(init=False)
-    look_again: Callable[[], tuple[str, ...]] = field(init=False)
+    The argument of that function allows the call to put its results into the list.
+    """
+    flags = list(keywords.get("need_clip", ()))
+    look_again = watch_memory(arrays)
 
-    def __post_init__(self) -> None:
-        """Look at the flags, and at the memory beside the gradients."""
-        self.flags = list(self.keywords.get("need_clip", ()))
-        self.look_again = watch_memory(self.arrays)
-
-    def list_disturbed(self, *, is_given: bool) -> tuple[str, ...]:
-        """Return the objects that the call has changed. `is_given` allows it to put its results into the list."""
-        disturbed: tuple[str, ...] = (
-            () if is_given or _has_same_items(self.passed, self.arrays) else ("the caller's list",)
-        )
-        if not _has_same_items(self.keywords.get("need_clip", self.flags), self.flags):
+    def list_disturbed(is_given: bool) -> tuple[str, ...]:
+        disturbed: tuple[str, ...] = () if is_given or _has_same_items(passed, arrays) else ("the caller's list",)
+        if not _has_same_items(keywords.get("need_clip", flags), flags):
             disturbed += ("the caller's flags",)
-        if not _has_parameters(self.call, self.keywords.get("parameters")):
+        if not _has_parameters(call, keywords.get("parameters")):
             disturbed += ("a parameter",)
-        return disturbed + self.look_again()
+        return disturbed + look_again()
+
+    return list_disturbed
 
 
 def _is_about_unwritable(call: Call, error: FrameworkRaised) -> bool:
@@ -367,14 +356,7 @@ def _list_features(
     return tuple(sorted(features))
 
 
-def _make_array(gradient: Gradient) -> np.ndarray[Any, Any]:
-    """Return one gradient as a NumPy array."""
-    assert gradient.array is not None
-    return lay_out(gradient.array.numpy(), gradient.layout)
-
-
 def _has_parameters(call: Call, parameters: Sequence[np.ndarray[Any, Any] | None] | None) -> bool:
-    """Return whether the parameters are those of the call, bit for bit."""
     pairs = zip(call.gradients, parameters or ())
     return all(
         array is None or one.parameter == Array.of(array, one.parameter.dtype) for one, array in pairs if one.parameter
@@ -382,7 +364,6 @@ def _has_parameters(call: Call, parameters: Sequence[np.ndarray[Any, Any] | None
 
 
 def _fill(arrays: Sequence[np.ndarray[Any, Any] | None], gradients: Sequence[Gradient]) -> None:
-    """Write gradients into arrays that were made for gradients of the same form."""
     for array, gradient in zip(arrays, gradients):
         if array is not None and gradient.array is not None:
             array[...] = gradient.array.numpy()

@@ -102,13 +102,7 @@ def pack(values: Sequence[Any], allowed: int) -> tuple[Array | None, ...]:
 
 
 def _refuse_large_list(value: Any, allowed: int) -> None:
-    """Refuse a sequence that takes more than the allowed bytes, because NumPy would copy all of it to make one array.
-
-    Raises
-    ------
-    ValueError
-        If the sequence takes more bytes, or if lists are nested more deeply than arrays have axes.
-    """
+    """Refuse a sequence of more than the allowed bytes, because NumPy would copy all of it to make one array."""
     total, left = 0, [(value, 0)]
     while left:
         item, depth = left.pop()

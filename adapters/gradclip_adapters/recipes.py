@@ -127,10 +127,6 @@ def _make_constant(maker: _Maker) -> np.ndarray[Any, Any]:
     return maker.set_exponents(np.full(maker.count, first, dtype=np.uint64))
 
 
-def _make_negative(maker: _Maker) -> np.ndarray[Any, Any]:
-    return maker.make_unsigned() | maker.sign
-
-
 def _make_alternating(maker: _Maker) -> np.ndarray[Any, Any]:
     found = _make_constant(maker)
     found |= (maker.list_places() & ONE) << np.uint64(maker.width - 1)
@@ -177,10 +173,6 @@ def _make_edges(maker: _Maker) -> np.ndarray[Any, Any]:
     else:
         found[-1:] = maker.make_power(maker.recipe.exponent + 1)
     return found
-
-
-def _make_zero(maker: _Maker) -> np.ndarray[Any, Any]:
-    return np.zeros(maker.count, dtype=np.uint64)
 
 
 def _choose_special(place: str, digits: int) -> Callable[[_Maker], np.ndarray[Any, Any]]:
@@ -231,7 +223,7 @@ def _add_weight(make: Callable[[_Maker], np.ndarray[Any, Any]]) -> Callable[[_Ma
 KINDS: dict[str, Callable[[_Maker], np.ndarray[Any, Any]]] = {
     "numbers": _Maker.make_numbers,
     "constant": _make_constant,
-    "negative": _make_negative,
+    "negative": lambda maker: maker.make_unsigned() | maker.sign,
     "alternating": _make_alternating,
     "one-large": _make_one_large,
     "ends-equal": _make_equal_ends,
@@ -239,7 +231,7 @@ KINDS: dict[str, Callable[[_Maker], np.ndarray[Any, Any]]] = {
     "subnormals": _make_subnormals,
     "zeros": _make_zeros,
     "edges": _make_edges,
-    "zero": _make_zero,
+    "zero": lambda maker: np.zeros(maker.count, dtype=np.uint64),
     "nan-first": _choose_special("first", 1),
     "nan-middle": _choose_special("middle", 1),
     "nan-last": _choose_special("last", 1),
@@ -274,13 +266,6 @@ def expand(recipe: Recipe, dtype: str, shape: tuple[int, ...]) -> bytes:
 
 
 def _expand(recipe: Recipe, dtype: str, count: int) -> bytes:
-    """Return the bytes of `count` elements.
-
-    Raises
-    ------
-    ValueError
-        If there is no such kind of recipe, or the dtype does not hold its numbers.
-    """
     width, digits = WIDTHS[dtype]
     maker = _Maker(recipe, min(count, recipe.period) if recipe.period else count, width, digits)
     if recipe.kind not in KINDS:

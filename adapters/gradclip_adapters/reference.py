@@ -26,7 +26,7 @@ from .arrays import (
     build_parameters,
     build_tensors,
     convert_options,
-    lay_out,
+    make_array,
     refuse_unlisted,
 )
 from .contract import (
@@ -129,11 +129,16 @@ class ReferenceAdapter(DeclaredAdapter):
         return function((array for array in arrays) if call.options.get("as_generator") else list(arrays))
 
     def _build_keywords(self, subject: EntryPoint, call: Call) -> dict[str, Any]:
-        keywords = _build_keywords(subject, call)
-        if "clip_factor" not in call.options:
-            return keywords
-        parameters = build_parameters(call.gradients, self._backend.make)
-        return {**keywords, "params": parameters[0] if call.options.get("as_single") else parameters}
+        keywords, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
+        taken, is_single = _list_parameters(subject.operation), call.options.get("as_single")
+        if "need_clip" in taken:
+            keywords["need_clip"] = flags[0] if is_single else flags
+        if "inplace" in taken:
+            keywords["inplace"] = "in_place" in subject.features
+        if "params" in taken:
+            parameters = build_parameters(call.gradients, self._backend.make)
+            keywords["params"] = parameters[0] if is_single else parameters
+        return keywords
 
     def _pull_back(self, subject: EntryPoint, call: Call) -> Reply:
         assert self._backend.pull_back is not None
@@ -141,7 +146,7 @@ class ReferenceAdapter(DeclaredAdapter):
         cotangents = [self._backend.make(replace(one, array=one.cotangent)) for one in call.gradients]
 
         def clip(values: Any) -> Any:
-            result = getattr(gradclip_spec, subject.operation)(values, **_build_keywords(subject, call))
+            result = getattr(gradclip_spec, subject.operation)(values, **self._build_keywords(subject, call))
             return list(result[0] if OPERATIONS[subject.operation].returns_norm else result)
 
         with framework_call() as seen:
@@ -156,19 +161,8 @@ class ReferenceAdapter(DeclaredAdapter):
         return _read_numpy(norm) if isinstance(norm, np.ndarray) else self._backend.read(norm)
 
 
-def _build_keywords(subject: EntryPoint, call: Call) -> dict[str, Any]:
-    keywords, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
-    taken = _list_parameters(subject.operation)
-    if "need_clip" in taken:
-        keywords["need_clip"] = flags[0] if call.options.get("as_single") else flags
-    if "inplace" in taken:
-        keywords["inplace"] = "in_place" in subject.features
-    return keywords
-
-
 @functools.cache
 def _list_parameters(operation: str) -> tuple[str, ...]:
-    """Return the names of the parameters of an operation's function."""
     return tuple(inspect.signature(getattr(gradclip_spec, operation)).parameters)
 
 
@@ -193,11 +187,6 @@ def _list_subjects(backend: Backend) -> list[EntryPoint]:
     return subjects
 
 
-def _lay_out_gradient(gradient: Gradient) -> np.ndarray[Any, Any]:
-    assert gradient.array is not None
-    return lay_out(gradient.array.numpy(), gradient.layout)
-
-
 def _list_half_precisions() -> tuple[str, ...]:
     """Return NumPy's half precisions. Bfloat16 needs the package ml_dtypes."""
     return ("float16", "bfloat16") if importlib.util.find_spec("ml_dtypes") else ("float16",)
@@ -215,7 +204,7 @@ def numpy() -> ReferenceAdapter:
     """Return the adapter for NumPy."""
     dtypes = (*_list_half_precisions(), "float32", "float64")
     return ReferenceAdapter(
-        Backend("NumPy", np.__version__, dtypes, _lay_out_gradient, _read_numpy, views=True, fill=_fill_numpy)
+        Backend("NumPy", np.__version__, dtypes, make_array, _read_numpy, views=True, fill=_fill_numpy)
     )
 
 
@@ -224,7 +213,7 @@ def array_api_strict() -> ReferenceAdapter:
     import array_api_strict as xp
 
     def make(gradient: Gradient) -> Any:
-        return xp.asarray(_lay_out_gradient(gradient))
+        return xp.asarray(make_array(gradient))
 
     dtypes = ("float32", "float64")
     return ReferenceAdapter(Backend("array-api-strict", xp.__version__, dtypes, make, _read_numpy))
@@ -304,7 +293,7 @@ def cupy(device: str = "cuda") -> ReferenceAdapter:
         raise MissingDevice(message)
 
     def make(gradient: Gradient) -> Any:
-        return _move_to_cupy(library, _lay_out_gradient(gradient))
+        return _move_to_cupy(library, make_array(gradient))
 
     def fill(array: Any, values: Array) -> None:
         array[...] = library.asarray(values.numpy())
@@ -334,7 +323,7 @@ def dask() -> ReferenceAdapter:
     import dask.array as library
 
     def make(gradient: Gradient) -> Any:
-        values = _lay_out_gradient(gradient)
+        values = make_array(gradient)
         return library.from_array(values, chunks=tuple(max(1, (length + 1) // 2) for length in values.shape))
 
     dtypes = (*_list_half_precisions(), "float32", "float64")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Mapping, Sequence
 
 from .contract import DTYPES, OPERATIONS, Adapter, BadDeclaration, read_text
-from .paths import FILE_MODULE, file_exists
+from .plain import DTYPES_OF_FUNCTIONS, FILE_MODULE, PlainFunction
 
 __all__ = [
     "ARRAYS",
@@ -205,7 +206,7 @@ def _load_file(path: str, device: str | None) -> Adapter:
 
 def _import_file(path: str) -> ModuleType:
     """Import a file under a name of its own, so that `if __name__ == "__main__":` is false in it."""
-    if not file_exists(path):
+    if not os.path.isfile(path):
         message = f"There is no file {path!r} (looked in {Path.cwd()})."
         raise BadTarget(message)
     name = FILE_MODULE + Path(path).stem
@@ -275,9 +276,7 @@ def _wrap_function(  # noqa: PLR0913 - the same options
     if operation not in OPERATIONS:
         message = "A plain function needs --op, one of {}; got {!r}.".format(", ".join(OPERATIONS), operation)
         raise BadTarget(message)
-    from .mesh_function import MeshFunction
-    from .plain import DTYPES_OF_FUNCTIONS, PlainFunction
-    from .torch_function import TorchFunction
+    from .mesh_function import MeshFunction, TorchFunction
 
     wanted = tuple(dtypes) if dtypes else DTYPES_OF_FUNCTIONS
     unknown = sorted(set(wanted) - set(DTYPES))

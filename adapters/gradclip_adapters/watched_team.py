@@ -11,11 +11,9 @@ from collections import Counter
 from typing import Any, Mapping
 
 from . import wire
-from .collectives import Outcome
 from .contract import Call, FrameworkRaised, Reply, Unsupported
-from .matching import Entry, describe_ranks, find_matching
+from .matching import Entry, Outcome, describe_ranks, find_matching, take_replies
 from .mesh import join_replies
-from .mesh_function import take_replies
 from .processes import PATIENCE, Team
 
 __all__ = ["WatchedTeam"]

@@ -92,10 +92,12 @@ def _decode_float(text: Any) -> float:
         raise ValueError(message) from error
 
 
-def encode_array(array: Array | None) -> dict[str, Any] | None:
+def encode_array(array: Array | None, by_recipe: bool = False) -> dict[str, Any] | None:
     """Return the message of an array, or None for a gradient that does not exist."""
     if array is None:
         return None
+    if by_recipe and array.recipe is not None:
+        return {"dtype": array.dtype, "shape": list(array.shape), "recipe": recipes.encode_recipe(array.recipe)}
     return {"dtype": array.dtype, "shape": list(array.shape), "data": base64.b64encode(array.data).decode("ascii")}
 
 
@@ -106,6 +108,8 @@ def _encode_in_runs(
 
     If arrays equal others at their places, the name of the others is sent. Short arrays of one dtype are one block.
     """
+    if any(len(others) != len(arrays) for others in named.values()):
+        return [encode_array(array) for array in arrays]
     messages: list[dict[str, Any] | None] = []
     kinds = [
         _find_kind(array, {name: others[place] for name, others in named.items()}) for place, array in enumerate(arrays)
@@ -132,13 +136,11 @@ def _find_kind(array: Array | None, others: Mapping[str, Array | None]) -> tuple
 
 
 def _encode_block(arrays: Sequence[Array]) -> dict[str, Any]:
-    """Return the message of several arrays of one dtype."""
     data = base64.b64encode(b"".join(array.data for array in arrays)).decode("ascii")
     return {"dtype": arrays[0].dtype, "shapes": [list(array.shape) for array in arrays], "data": data}
 
 
 def _decode_block(message: Mapping[str, Any]) -> Iterator[Array]:
-    """Yield the arrays of a block."""
     dtype = message["dtype"]
     if dtype not in DTYPES:
         text = f"a block of arrays has no dtype {dtype!r:.40}"
@@ -234,15 +236,9 @@ def encode_arrays(arrays: Sequence[Array | None] | None) -> list[dict[str, Any] 
 
 def encode_gradient(gradient: Gradient, by_recipe: bool = False) -> dict[str, Any]:
     """Return the message of a gradient, without default values."""
-    array = gradient.array
-    made: dict[str, Any] | None
-    if by_recipe and array is not None and array.recipe is not None:
-        made = {"dtype": array.dtype, "shape": list(array.shape), "recipe": recipes.encode_recipe(array.recipe)}
-    else:
-        made = encode_array(array)
     message: dict[str, Any] = {
         "name": gradient.name,
-        "array": made,
+        "array": encode_array(gradient.array, by_recipe),
         "need_clip": gradient.need_clip,
     }
     if gradient.layout != "contiguous":
@@ -320,9 +316,11 @@ def encode_reply(reply: Reply, number: int, call: Call | None = None) -> dict[st
     message: dict[str, Any] = {
         "message": "reply",
         "number": number,
-        "gradients": _encode_results(reply.gradients, given),
+        "gradients": _encode_in_runs(reply.gradients, {"call": given}),
         "norm": encode_array(reply.norm),
-        "inputs": None if reply.inputs is None else _encode_inputs(reply.inputs, reply.gradients, given),
+        "inputs": None
+        if reply.inputs is None
+        else _encode_in_runs(reply.inputs, {"call": given, "result": reply.gradients}),
         "same_object": None if reply.same_object is None else list(reply.same_object),
         "warnings": [shorten(text) for text in reply.warnings[: WARNINGS.number]],
     }
@@ -332,20 +330,6 @@ def encode_reply(reply: Reply, number: int, call: Call | None = None) -> dict[st
         if texts is not None:
             message[name] = [shorten(text) for text in texts[: WARNINGS.number]]
     return message
-
-
-def _encode_results(results: Sequence[Array | None], given: Sequence[Array | None]) -> list[dict[str, Any] | None]:
-    if len(results) != len(given):
-        return [encode_array(array) for array in results]
-    return _encode_in_runs(results, {"call": given})
-
-
-def _encode_inputs(
-    inputs: Sequence[Array | None], results: Sequence[Array | None], given: Sequence[Array | None]
-) -> list[dict[str, Any] | None]:
-    if not len(inputs) == len(results) == len(given):
-        return [encode_array(array) for array in inputs]
-    return _encode_in_runs(inputs, {"call": given, "result": results})
 
 
 def check_reply(reply: Any) -> None:
@@ -366,9 +350,8 @@ def check_reply(reply: Any) -> None:
     if reply.same_object is not None:
         _check_items("same_object", reply.same_object, bool)
     _check_items("warnings", reply.warnings, str)
-    _check_items("shared", reply.shared or (), str)
-    _check_items("disturbed", reply.disturbed or (), str)
-    _check_items("apart", reply.apart or (), str)
+    for name in ("shared", "disturbed", "apart"):
+        _check_items(name, getattr(reply, name) or (), str)
     if not isinstance(reply.malformed, (str, type(None))):
         text = f"Reply.malformed is a {_name_type(reply.malformed)}, and must be a text or None"
         raise BadReply(text)

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from gradclip_adapters.contract import DTYPES, OPERATIONS
-from gradclip_adapters.mesh_function import MeshFunction
+from gradclip_adapters.mesh_function import MeshFunction, TorchFunction
 from gradclip_adapters.plain import PlainFunction
 from gradclip_adapters.registry import ARRAYS
-from gradclip_adapters.torch_function import TorchFunction
 from gradclip_reports.brief import draw_brief
 from gradclip_reports.records import Footer, Run, hash_plan
 from gradclip_reports.statuses import SPOILING
@@ -115,7 +114,7 @@ def check_clipper(  # noqa: PLR0913 - each is an option of its own
         Along an axis with a name such as "replica" or "data", each gradient is replicated.
     arrays : {"numpy", "torch"}, optional
         With a mesh, "torch" runs each rank in a process of its own with real `torch.distributed`. The function is then
-        called as `fn(parameters, *, clip_norm)`; see `gradclip_adapters.torch_function`.
+        called as `fn(parameters, *, clip_norm)`; see `gradclip_adapters.mesh_function`.
     partial : bool, optional
         With a mesh, True says that the function takes gradients that are not yet summed over an axis.
 

@@ -62,14 +62,12 @@ class Conversation:
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment)
 
     def say(self, message: dict[str, Any]) -> None:
-        """Send one message to the host."""
         assert self.process.stdin is not None
         validate(message)
         self.process.stdin.write(wire.dumps(message) + "\n")
         self.process.stdin.flush()
 
     def hear(self) -> dict[str, Any]:
-        """Return the next message from the host."""
         assert self.process.stdout is not None
         message: dict[str, Any] = json.loads(self.process.stdout.readline())
         validate(message)
@@ -88,13 +86,11 @@ class Conversation:
 
 
 def validate(message: dict[str, Any]) -> None:
-    """Check a message against its schema."""
     schema = json.loads((PACKAGE / "schemas" / f"{message['message']}.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(message)
 
 
 def make_call(subject: str, number: int) -> dict[str, Any]:
-    """Return a call with one gradient."""
     gradients = (Gradient("g", Array.of(np.array([3.0, 4.0], np.float32))),)
     return wire.encode_call(Call(subject, gradients, {"clip_norm": 1.0}), number)
 
@@ -179,17 +175,9 @@ def test_host_without_memory_ends_and_says_so(conversation: Conversation) -> Non
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        '{"message":"call","number":0}',
-        '{"message":"call","number":true}',
-        '{"message":"call"}',
-        '{"message":"reply","number":1}',
-        "{}",
-        "[]",
-    ],
+    "members", ['"message":"call","number":0', '"message":"call","number":true', '"message":"reply","number":1', ""]
 )
-def test_line_that_is_neither_a_call_nor_bye_is_refused(line: str) -> None:
+def test_line_that_is_neither_a_call_nor_bye_is_refused(members: str) -> None:
     """Check that such a line ends the host, because an answer needs the number of a call."""
-    with pytest.raises(ValueError, match=r"neither a call with a number above 0 nor `bye`|not a JSON object"):
-        host.read_request(line)
+    with pytest.raises(ValueError, match=r"neither a call with a number above 0 nor `bye`"):
+        host.read_request("{" + members + "}")

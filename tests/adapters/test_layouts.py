@@ -1,25 +1,23 @@
-"""Check that arrays get the memory layout that a call asks for, with the same values."""
+"""Check the memory layouts of a call's arrays, and the linear layers whose parameters get its gradients."""
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gradclip_adapters.arrays import FEATURE_OF_LAYOUT, build_tensors, lay_out, list_parameters
+from gradclip_adapters.arrays import FEATURE_OF_LAYOUT, build_tensors, lay_out, list_parameters, make_array
 from gradclip_adapters.contract import Array, EntryPoint, Gradient
+from gradclip_adapters.linear_layers import build_linear_layers, join_by_dtype, negate_values
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.stacking import Stacking
 
 
 def build(gradients: list[Gradient]) -> list[npt.NDArray[Any]]:
-    def make(gradient: Gradient) -> npt.NDArray[Any]:
-        assert gradient.array is not None
-        return lay_out(gradient.array.numpy(), gradient.layout)
-
-    return [one for one in build_tensors(gradients, make) if one is not None]
+    return [one for one in build_tensors(gradients, make_array) if one is not None]
 
 
 @pytest.mark.parametrize("layout", ["contiguous", *FEATURE_OF_LAYOUT])
@@ -29,6 +27,21 @@ def test_layout_keeps_the_values(layout: str, shape: tuple[int, ...]) -> None:
     if layout == "broadcast" and values.ndim:
         values = np.broadcast_to(values[:1], shape)
     assert np.array_equal(lay_out(values, layout), values)
+
+
+@pytest.mark.parametrize(
+    ("layout", "strides"),
+    [
+        ("contiguous", (12, 4)),
+        ("strided", (24, 8)),
+        ("transposed", (4, 8)),
+        ("sliced", (20, 4)),
+        ("reversed", (-12, -4)),
+        ("broadcast", (0, 4)),
+    ],
+)
+def test_layouts_differ_in_memory(layout: str, strides: tuple[int, ...]) -> None:
+    assert lay_out(np.ones((2, 3), np.float32), layout).strides == strides
 
 
 def test_broadcast_gradients_of_cases_have_equal_parts() -> None:
@@ -71,14 +84,6 @@ def test_every_other_parameter_has_the_layout_of_its_gradient() -> None:
     assert first.array == second.array == matrix
 
 
-def test_packed_gradients_of_one_dtype_lie_in_a_buffer_of_it() -> None:
-    values = np.array([3.0, 4.0], np.float32)
-
-    (made, _) = build([Gradient(name, Array.of(values), layout="packed") for name in "ab"])
-
-    assert made.base.dtype == values.dtype
-
-
 def test_packed_gradients_of_a_call_lie_in_one_buffer() -> None:
     dtypes = ["float32", "float64", "float16", "float32"]
     given = [np.arange(number + 1, dtype=dtype) for number, dtype in enumerate(dtypes)]
@@ -96,6 +101,8 @@ def test_packed_gradients_of_a_call_lie_in_one_buffer() -> None:
     assert places == sorted(places)
     assert places[-1] - places[0] < 64
     assert not any(np.shares_memory(one, other) for one in first for other in again)
+    # If all gradients have one dtype, so has the buffer.
+    assert build(gradients[:1])[0].base.dtype == np.float32
     # Nothing is packed outside a call.
     assert lay_out(given[0], "packed").base is None
 
@@ -105,3 +112,66 @@ def test_swapped_elements_have_the_other_byte_order() -> None:
 
     assert lay_out(values, "swapped").dtype == values.dtype.newbyteorder()
     assert Array.of(lay_out(values, "swapped")) == Array.of(values)
+
+
+def make_gradients(*shapes: tuple[int, ...] | None, dtype: str = "float32") -> list[Gradient]:
+    """Return gradients of zeros with these shapes, and None for None."""
+    return [Gradient("g", None if shape is None else Array.of(np.zeros(shape, dtype))) for shape in shapes]
+
+
+ROWS = Gradient("rows", Array.of(np.ones((2, 3), np.float32)), rows=(1, 4), height=5)
+
+
+@pytest.mark.parametrize(
+    ("gradients", "layers"),
+    [
+        (make_gradients((2, 3), (3,)), [("float32", 2, 3, 0, 1, None)]),
+        (make_gradients((2, 3), (4,)), [("float32", 2, 3, 0, None, None), ("float32", 1, 4, None, 1, None)]),
+        (make_gradients((3,), (2, 3)), [("float32", 1, 3, None, 0, None), ("float32", 2, 3, 1, None, None)]),
+        (make_gradients((2, 3), (3,), (3,)), [("float32", 2, 3, 0, 1, None), ("float32", 1, 3, None, 2, None)]),
+        (
+            make_gradients((2, 3), None, (3,)),
+            [("float32", 2, 3, 0, None, None), ("float32", 1, 1, 1, None, None), ("float32", 1, 3, None, 2, None)],
+        ),
+        (make_gradients(None, (1,)), [("float32", 1, 1, 0, None, None), ("float32", 1, 1, None, 1, None)]),
+        (make_gradients((), (3,)), [("float32", 0, 0, 0, None, ()), ("float32", 1, 3, None, 1, None)]),
+        (make_gradients((1, 2, 3), (3,)), [("float32", 0, 0, 0, None, (1, 2, 3)), ("float32", 1, 3, None, 1, None)]),
+        ([ROWS, *make_gradients((3,))], [("float32", 5, 3, 0, None, None), ("float32", 1, 3, None, 1, None)]),
+        (
+            [*make_gradients((2, 3)), *make_gradients((3,), dtype="float64")],
+            [("float32", 2, 3, 0, None, None), ("float64", 1, 3, None, 1, None)],
+        ),
+    ],
+)
+def test_vector_becomes_the_bias_of_a_matrix_of_its_width_just_before(
+    gradients: list[Gradient], layers: list[tuple[Any, ...]]
+) -> None:
+    assert [astuple(layer) for layer in build_linear_layers(gradients)] == layers
+
+
+def test_dense_gradients_of_one_dtype_are_joined() -> None:
+    arrays = [np.ones((1, 2), np.float32), np.zeros(1, np.float64), np.full(1, 2.0, np.float32)]
+    gradients = [*(Gradient("g", Array.of(array)) for array in arrays), Gradient("none", None), ROWS]
+
+    joined = join_by_dtype(gradients)
+
+    assert [(part.dtype, part.numbers, part.values.tolist()) for part in joined] == [
+        ("float32", (0, 2), [1.0, 1.0, 2.0]),
+        ("float64", (1,), [0.0]),
+    ]
+    assert [part.values.dtype.name for part in joined] == ["float32", "float64"]
+
+
+def test_parameter_after_a_step_from_zero_is_the_negated_gradient() -> None:
+    nans = np.array([np.nan, -np.nan], np.float32)
+    # The second parameter had no gradient and stayed zero. The third had none but changed: a result must show that.
+    after = [np.array([-2.0, 0.0, *nans], np.float32), np.zeros(1, np.float32), np.array([0.25], np.float32)]
+
+    first, second, third = negate_values(after, make_gradients((4,), None, None))
+
+    assert first is not None
+    assert first.numpy()[:2].tolist() == [2.0, 0.0]
+    assert np.signbit(first.numpy()[2:]).tolist() == np.signbit(nans).tolist()
+    assert second is None
+    assert third is not None
+    assert third.numpy().tolist() == [-0.25]

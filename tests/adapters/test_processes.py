@@ -1,4 +1,4 @@
-"""Test calls of several processes: their parts, their joined answers, and the processes themselves."""
+"""Test the processes that make a call together: their answers, their failures, and their end."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ import pytest
 
 import gradclip_adapters
 from gradclip_adapters import processes
-from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Reply, Unsupported
-from gradclip_adapters.mesh import cut_call, join_replies
+from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Unsupported
 from gradclip_adapters.processes import Team
 
 #: A module that answers calls in one of several processes. The name of the subject says what to do.
@@ -53,53 +52,8 @@ def join(rank, world, folder, ask):
 """
 
 
-def make_gradient(values: object, sharded: int | None = None, dtype: str = "float32") -> Gradient:
-    return Gradient("g", Array.of(np.array(values, dtype)), placements={} if sharded is None else {"ranks": sharded})
-
-
-def make_call(*gradients: Gradient, subject: str = "echo", world: int = 2) -> Call:
-    return Call(subject, gradients, {"mesh": f"ranks={world}"})
-
-
-def test_call_without_a_number_of_processes_is_refused() -> None:
-    with pytest.raises(Unsupported, match="in which mesh"):
-        cut_call(Call("x", ()), 0)
-
-
-def make_reply(gradient: list[float], norm: float, dtype: str = "float32") -> Reply:
-    return Reply((Array.of(np.array(gradient, dtype)),), Array.of(np.float32(norm)), warnings=("W: x",))
-
-
-def test_differences_between_the_processes_are_told() -> None:
-    call = make_call(make_gradient([1.0, 2.0]))
-
-    joined = join_replies(call, [make_reply([1.0, 2.0], 5.0), make_reply([1.0, 3.0], 4.0)])
-
-    assert joined.apart == (
-        "returned the norm 5.0 in process 0 and 4.0 in process 1",
-        "returned another result 0 in process 1 than in process 0",
-    )
-    assert joined.norm == Array.of(np.float32(5.0))
-    assert joined.warnings == ("W: x",)
-
-
-def test_all_nans_are_the_same_and_both_zeros_are_not() -> None:
-    call = make_call(make_gradient([1.0, 2.0]))
-    other_nan = Array("float32", (2,), np.array([0xFFC00001, 0], np.uint32).tobytes())
-    nans = [make_reply([np.nan, 0.0], np.nan), Reply((other_nan,), Array.of(np.float32(-np.nan)))]
-
-    assert join_replies(call, nans).apart == ()
-    assert join_replies(call, [make_reply([0.0, 1.0], 1.0), make_reply([-0.0, 1.0], 1.0)]).apart
-
-
-def test_parts_that_do_not_fit_are_malformed() -> None:
-    call = make_call(make_gradient([1.0, 2.0], 0))
-    replies = [make_reply([1.0], 1.0), make_reply([2.0], 1.0, "float64")]
-
-    malformed = join_replies(call, replies).malformed
-
-    assert malformed is not None
-    assert "do not fit" in malformed
+def make_call(*gradients: Gradient, subject: str = "echo") -> Call:
+    return Call(subject, gradients, {"mesh": "ranks=2"})
 
 
 @pytest.fixture
@@ -120,7 +74,8 @@ def team(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Team:
 
 
 def test_processes_answer_together_and_are_kept(team: Team) -> None:
-    call = make_call(make_gradient([1.0, 2.0, 3.0], 0), make_gradient([4.0]))
+    values = Array.of(np.array([1.0, 2.0, 3.0], np.float32))
+    call = make_call(Gradient("a", values, placements={"ranks": 0}), Gradient("b", values))
 
     first = team.call(call)
     pids = list(team.pids)
@@ -167,20 +122,20 @@ def test_processes_start_anew_after_a_failure(team: Team, subject: str, error: t
     assert team.call(make_call()).gradients == ()
 
 
-def test_processes_that_cannot_join_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "failing.py").write_text("def load():\n    return lambda *given: exit(0)\n", encoding="utf-8")
+@pytest.mark.parametrize(
+    "text", ["def load():\n    return lambda *given: exit(0)\n", "raise SystemExit(0)\n"], ids=["member", "import"]
+)
+def test_processes_that_cannot_join_are_told(
+    text: str, folder: Path, team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "failing.py").write_text(text, encoding="utf-8")
     told: list[str] = []
     monkeypatch.setattr(processes, "announce", told.append)
+
     with pytest.raises(RuntimeError, match="before it had joined"):
         Team("failing", 2).call(make_call())
+
     assert told == ["starting", "started"]
-
-
-def test_team_starts_after_an_import_that_failed(folder: Path, team: Team) -> None:
-    (folder / "broken.py").write_text("raise SystemExit(0)\n", encoding="utf-8")
-    with pytest.raises(RuntimeError, match="before it had joined"):
-        Team("broken", 2).call(make_call())
-
     assert team.call(make_call()).gradients == ()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -51,48 +52,30 @@ def test_version_is_known_without_an_installed_distribution(monkeypatch: pytest.
     assert reference.numpy().about().version == gradclip_spec.__version__
 
 
-def make_array(values: Any, dtype: str = "float32") -> Array:
-    """Return values as an array of the wire format."""
-    return Array.of(np.array(values, dtype=dtype))
-
-
 def make_gradients(*values: Any, dtype: str = "float32") -> tuple[Gradient, ...]:
     """Return gradients with these values, and None for None."""
-    return tuple(
-        Gradient(f"g{number}", None if value is None else make_array(value, dtype))
-        for number, value in enumerate(values)
-    )
+    return tuple(Gradient("g", None if value is None else Array.of(np.array(value, dtype))) for value in values)
 
 
-def make_options(subject: EntryPoint, threshold: float) -> dict[str, Any]:
-    """Return options with the threshold under the name that the operation uses."""
-    return {OPERATIONS[subject.operation].threshold: threshold}
-
-
-def make_call(subject: EntryPoint, gradients: tuple[Gradient, ...], threshold: float, **options: Any) -> Call:
+def make_call(subject: EntryPoint, gradients: Sequence[Gradient], threshold: float, **options: Any) -> Call:
     """Return a call of an entry point. Each unit of a parameter has the norm 1, if the operation has parameters."""
-    if OPERATIONS[subject.operation].is_relative:
-        gradients = tuple(replace(gradient, parameter=make_parameter(gradient)) for gradient in gradients)
-    return Call(subject.name, gradients, {**make_options(subject, threshold), **options})
+    operation = OPERATIONS[subject.operation]
+    if operation.is_relative:
+        gradients = [replace(gradient, parameter=make_parameter(gradient)) for gradient in gradients]
+    return Call(subject.name, tuple(gradients), {operation.threshold: threshold, **options})
 
 
 def make_parameter(gradient: Gradient) -> Array:
     """Return a parameter whose units have the norm 1: the first element of each is 1, and the others are 0."""
-    array = gradient.array or make_array(0.0)
-    values = np.zeros(array.shape)
+    array = gradient.array or Array.of(np.zeros((), np.float32))
+    values = np.zeros(array.shape, array.dtype)
     values.reshape(-1, *array.shape[-1:])[..., 0] = 1.0
-    bits = {"bfloat16": np.where(values, 0x3F80, 0).astype("u2")}.get(array.dtype)
-    return Array.of(values.astype(array.dtype)) if bits is None else Array.of(bits, array.dtype)
+    return Array.of(values)
 
 
-def select_by_operation(adapter: ReferenceAdapter, operation: str) -> list[EntryPoint]:
-    """Return the entry points of an operation: the functional one and the in-place one."""
-    return [subject for subject in adapter.subjects() if subject.operation == operation]
-
-
-def read_values(arrays: Any) -> list[Any]:
-    """Return the arrays of a reply as lists."""
-    return [None if array is None else array.numpy().tolist() for array in arrays]
+def select_clips_by_norm(adapter: ReferenceAdapter) -> list[EntryPoint]:
+    """Return the functional entry point, and the one in place if there is one."""
+    return [subject for subject in adapter.subjects() if subject.operation == "clip_by_norm"]
 
 
 def test_numpy_has_two_entry_points_for_each_operation() -> None:
@@ -101,71 +84,64 @@ def test_numpy_has_two_entry_points_for_each_operation() -> None:
 
 
 def test_each_operation_gives_the_expected_answer(adapter: ReferenceAdapter) -> None:
-    expected = {
-        "clip_by_value": [[[2.0, 0.5]], None, -2.0],
-        "clip_by_norm": [[[2.0 * 6 / 6.5, 2.0 * 2.5 / 6.5]], None, -2.0],
-        "clip_by_global_norm": [[[6 * 0.25, 2.5 * 0.25]], None, -4.5 * 0.25],
-        "clip_by_block_rms": [[[2.0 * 6 * 2**0.5 / 6.5, 2.0 * 2.5 * 2**0.5 / 6.5]], None, -2.0],
-        "clip_by_average_norm": [[[2.0 * 6 * 2 / 6.5, 2.0 * 2.5 * 2 / 6.5]], None, -2.0],
-        "clip_per_example": [[2.0 * 6 / 6.5, 2.0 * 2.5 / 6.5]],
-        "clip_unitwise": [[[2.0 * 6 / 6.5, 2.0 * 2.5 / 6.5]], None, -2.0],
+    norm, total = (6.0**2 + 2.5**2) ** 0.5, (6.0**2 + 2.5**2 + 4.5**2) ** 0.5
+    # For each operation: the gradients, the threshold, and the results.
+    rows: dict[str, tuple[list[Any], float, list[Any]]] = {
+        "clip_by_value": ([[[6.0, 0.5]], None, -4.5], 2.0, [[[2.0, 0.5]], None, -2.0]),
+        "clip_by_norm": ([[[6.0, 2.5]], None, -4.5], 2.0, [[[12.0 / norm, 5.0 / norm]], None, -2.0]),
+        "clip_by_global_norm": ([[[6.0, 2.5]], None, -4.5], total / 4, [[[1.5, 0.625]], None, -1.125]),
+        "clip_by_block_rms": (
+            [[[6.0, 2.5]], None, -4.5],
+            2.0,
+            [[[12.0 * 2**0.5 / norm, 5.0 * 2**0.5 / norm]], None, -2.0],
+        ),
+        "clip_by_average_norm": ([[[6.0, 2.5]], None, -4.5], 2.0, [[[24.0 / norm, 10.0 / norm]], None, -2.0]),
+        "clip_per_example": ([[[6.0, 2.5]]], 2.0, [[12.0 / norm, 5.0 / norm]]),
+        "clip_unitwise": ([[[6.0, 2.5]], None, -4.5], 2.0, [[[12.0 / norm, 5.0 / norm]], None, -2.0]),
     }
-    gradients = dict.fromkeys(OPERATIONS, make_gradients([[6.0, 2.5]], None, -4.5, dtype="float64"))
-    gradients["clip_per_example"] = make_gradients([[6.0, 2.5]], dtype="float64")
-    gradients["clip_by_value"] = make_gradients([[6.0, 0.5]], None, -4.5, dtype="float64")
-    norm = (6.0**2 + 2.5**2 + 4.5**2) ** 0.5
     for subject in adapter.subjects():
-        threshold = norm * 0.25 if subject.operation == "clip_by_global_norm" else 2.0
+        values, threshold, expected = rows[subject.operation]
 
-        reply = adapter.call(make_call(subject, gradients[subject.operation], threshold))
+        reply = adapter.call(make_call(subject, make_gradients(*values, dtype="float64"), threshold))
 
-        for found, wanted in zip(read_values(reply.gradients), expected[subject.operation], strict=True):
+        for found, wanted in zip(reply.gradients, expected, strict=True):
             assert (found is None) == (wanted is None)
-            if wanted is not None:
-                np.testing.assert_array_max_ulp(np.asarray(found), np.asarray(wanted), 2)
-        if subject.operation == "clip_by_global_norm":
-            assert reply.norm is not None
+            if found is not None:
+                np.testing.assert_array_max_ulp(found.numpy(), np.array(wanted), 2)
+        assert (reply.norm is None) == (subject.operation != "clip_by_global_norm")
+        if reply.norm is not None:
             assert reply.norm.shape == ()
-            np.testing.assert_array_max_ulp(reply.norm.numpy(), np.asarray(norm), 1)
-        else:
-            assert reply.norm is None
+            np.testing.assert_array_max_ulp(reply.norm.numpy(), np.array(total), 1)
 
 
 @pytest.mark.parametrize(
     ("change", "feature"),
-    [({"group": 1}, "groups"), ({"rows": (0, 1), "height": 3}, "sparse")],
-    ids=["groups", "sparse"],
+    [
+        ({"group": 1}, "groups"),
+        ({"rows": (0, 1), "height": 3}, "sparse"),
+        # NumPy computes no derivatives.
+        ({"cotangent": Array.of(np.ones(2, np.float32))}, "differentiable"),
+    ],
+    ids=["groups", "sparse", "differentiable"],
 )
 def test_gradient_that_an_entry_point_cannot_take_is_refused(change: dict[str, Any], feature: str) -> None:
     adapter, (gradient,) = reference.numpy(), make_gradients([3.0, 4.0])
     for subject in adapter.subjects():
-        call = make_call(subject, (replace(gradient, **change),), 1.0)
+        call = make_call(subject, [replace(gradient, **change)], 1.0)
 
         with pytest.raises(Unsupported, match=f"{re.escape(subject.name)} .*{feature}"):
             adapter.call(call)
 
 
-def test_derivatives_are_refused_without_a_library_that_computes_them() -> None:
-    adapter, (gradient,) = reference.numpy(), make_gradients([3.0, 4.0])
-    for subject in adapter.subjects():
-        with_cotangent = replace(gradient, cotangent=gradient.array)
-
-        with pytest.raises(Unsupported, match="differentiable"):
-            adapter.call(make_call(subject, (with_cotangent,), 1.0))
-
-
 def test_order_of_a_norm_that_is_not_listed_is_refused(adapter: ReferenceAdapter) -> None:
-    for subject in select_by_operation(adapter, "clip_by_norm"):
-        options = {"clip_norm": 1.0, "norm_type": 7.0}
-
+    for subject in select_clips_by_norm(adapter):
         with pytest.raises(Unsupported, match=r"no norm of the order 7\.0"):
-            adapter.call(Call(subject.name, make_gradients([3.0]), options))
+            adapter.call(make_call(subject, make_gradients([3.0]), 1.0, norm_type=7.0))
 
 
 def test_declaration_about_subnormal_numbers_is_true(adapter: ReferenceAdapter) -> None:
-    (tiny,) = make_gradients([3e-42, -4e-42])
-    for subject in select_by_operation(adapter, "clip_by_norm"):
-        (clipped,) = adapter.call(make_call(subject, (tiny,), 1e-42)).gradients
+    for subject in select_clips_by_norm(adapter):
+        (clipped,) = adapter.call(make_call(subject, make_gradients([3e-42, -4e-42]), 1e-42)).gradients
         assert clipped is not None
         largest = float(np.abs(clipped.numpy()).max())
 

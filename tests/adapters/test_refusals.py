@@ -31,7 +31,6 @@ from gradclip_adapters.registry import BUILT_IN, MissingFramework, resolve
 
 
 def make_gradient(values: Any, dtype: str = "float32", **changes: Any) -> Gradient:
-    """Return a gradient."""
     return Gradient("g", Array.of(np.array(values, dtype)), **changes)
 
 

@@ -10,6 +10,7 @@ import pytest
 from gradclip_adapters import registry
 from gradclip_adapters.contract import Adapter, BadDeclaration
 from gradclip_adapters.plain import PlainFunction
+from gradclip_adapters.registry import BadTarget, MissingFramework
 
 ADAPTER = """
 from gradclip_adapters.contract import About, Adapter
@@ -31,6 +32,13 @@ def write(tmp_path: Path) -> Callable[..., str]:
     return write
 
 
+@pytest.fixture
+def write_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., str]) -> Callable[..., str]:
+    """Return a function that writes a module, which can be imported."""
+    monkeypatch.syspath_prepend(tmp_path)
+    return write
+
+
 @pytest.mark.parametrize(
     ("target", "kind"),
     [("torch", "name"), ("./a.py", "file"), ("a.py", "file"), ("a.b:c", "function"), ("C:/x/a.py", "file")],
@@ -39,11 +47,13 @@ def test_kind_of_a_target_is_recognized(target: str, kind: str) -> None:
     assert registry.find_kind(target) == kind
 
 
-def test_file_may_define_a_class_an_object_or_a_factory(write: Callable[..., str]) -> None:
-    for last in ("", "adapter = Fake\n", "adapter = Fake()\n", "def adapter(): return Fake()\n"):
-        adapter = registry.resolve(write(ADAPTER + last))
-        assert isinstance(adapter, Adapter)
-        assert adapter.about().framework == "fake"
+@pytest.mark.parametrize("last", ["", "adapter = Fake\n", "adapter = Fake()\n", "def adapter(): return Fake()\n"])
+def test_file_may_define_a_class_an_object_or_a_factory(last: str, write: Callable[..., str]) -> None:
+    path = write(ADAPTER + last)
+
+    assert registry.resolve(path).about().framework == "fake"
+    with pytest.raises(BadTarget, match="has no choice of devices"):
+        registry.resolve(path, device="cuda")
 
 
 def test_device_is_passed_to_the_factory(write: Callable[..., str]) -> None:
@@ -54,12 +64,6 @@ def test_device_is_passed_to_the_factory(write: Callable[..., str]) -> None:
     assert registry.resolve(path, device="cuda").device == "cuda"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("last", ["", "adapter = Fake()\n"])
-def test_adapter_without_a_choice_of_devices_refuses_one(last: str, write: Callable[..., str]) -> None:
-    with pytest.raises(registry.BadTarget, match="has no choice of devices"):
-        registry.resolve(write(ADAPTER + last), device="cuda")
-
-
 def test_file_may_import_its_neighbours(write: Callable[..., str]) -> None:
     write("NUMBER = 4711\n", "neighbour_of_a_fake.py")
     text = "from neighbour_of_a_fake import NUMBER\n" + ADAPTER + "assert NUMBER == 4711\n"
@@ -67,70 +71,63 @@ def test_file_may_import_its_neighbours(write: Callable[..., str]) -> None:
     assert isinstance(registry.resolve(write(text)), Adapter)
 
 
-def test_module_may_hold_an_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "some_adapters.py").write_text(ADAPTER + "made = Fake()\n", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
+def test_module_may_hold_an_adapter(write_module: Callable[..., str]) -> None:
+    write_module(ADAPTER + "made = Fake()\n", "some_adapters.py")
 
     for attribute in ("Fake", "made"):
         assert registry.resolve(f"some_adapters:{attribute}").about().framework == "fake"
 
 
-@pytest.mark.parametrize("last", ["", ":Fake"], ids=["file", "name-in-file"])
-def test_declaration_that_breaks_the_contract_is_named(last: str, write: Callable[..., str]) -> None:
-    text = "from gradclip_adapters.contract import EntryPoint\nEntryPoint('f', 'clip', ('float32',))\n" + ADAPTER
-
-    with pytest.raises(BadDeclaration, match="operation 'clip'"):
-        registry.resolve(write(text) + last)
+WITHOUT_FRAMEWORK = "import no_such_framework\n"
+UNKNOWN_OPERATION = "from gradclip_adapters.contract import EntryPoint\nEntryPoint('f', 'clip', ('float32',))\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error", "said"),
     [
-        ("", r"must define `adapter`, or one subclass .* found 0. To check a plain function, write MODULE:FN"),
-        (ADAPTER + ADAPTER.replace("Fake", "Other"), "found 2"),
-        ("from gradclip_adapters.contract import Adapter\n", "found 0"),
-        ("adapter = 42\n", "gives a int, not a gradclip_adapters.contract.Adapter"),
-        ("adapter = (\n", "cannot be imported: SyntaxError"),
-        ("1 / 0\n", "cannot be imported: ZeroDivisionError"),
+        ("", BadTarget, r"must define `adapter`, or one .* found 0. To check a plain function, write MODULE:FN"),
+        (ADAPTER + ADAPTER.replace("Fake", "Other"), BadTarget, "found 2"),
+        ("from gradclip_adapters.contract import Adapter\n", BadTarget, "found 0"),
+        ("adapter = 42\n", BadTarget, "gives a int, not a gradclip_adapters.contract.Adapter"),
+        ("adapter = (\n", BadTarget, "cannot be imported: SyntaxError"),
+        ("1 / 0\n", BadTarget, "cannot be imported: ZeroDivisionError"),
+        (UNKNOWN_OPERATION, BadDeclaration, "operation 'clip'"),
+        (WITHOUT_FRAMEWORK, MissingFramework, "does not have: No module named 'no_such_framework'"),
+        (f"{ADAPTER}    def __init__(self): {WITHOUT_FRAMEWORK}", MissingFramework, "cannot start .*no_such_framework"),
     ],
 )
-def test_file_without_an_adapter_says_why(text: str, said: str, write: Callable[..., str]) -> None:
-    with pytest.raises(registry.BadTarget, match=said):
+def test_file_without_an_adapter_says_why(
+    text: str, error: type[Exception], said: str, write: Callable[..., str]
+) -> None:
+    with pytest.raises(error, match=said):
         registry.resolve(write(text))
 
 
-def test_file_that_imports_a_missing_framework_is_refused(write: Callable[..., str]) -> None:
-    with pytest.raises(registry.MissingFramework, match=r"does not have: No module named 'no_such_framework'"):
-        registry.resolve(write("import no_such_framework\n" + ADAPTER))
-
-
-def test_adapter_that_imports_a_missing_framework_late_is_refused(write: Callable[..., str]) -> None:
-    text = ADAPTER + "    def __init__(self): import no_such_framework\n"
-
-    with pytest.raises(registry.MissingFramework, match=r"cannot start in .*no_such_framework"):
-        registry.resolve(write(text))
+def test_declaration_that_breaks_the_contract_is_named_for_a_function_beside_it(write: Callable[..., str]) -> None:
+    with pytest.raises(BadDeclaration, match="operation 'clip'"):
+        registry.resolve(write(UNKNOWN_OPERATION) + ":clip")
 
 
 def test_unknown_name_names_the_known_ones() -> None:
-    with pytest.raises(registry.BadTarget, match=r"no adapter named 'jx'\. Known: .*numpy, .*torch"):
+    with pytest.raises(BadTarget, match=r"no adapter named 'jx'\. Known: .*numpy, .*torch"):
         registry.resolve("jx")
 
 
-def test_missing_framework_differs_from_a_missing_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "adapter_of_nothing.py").write_text("import no_such_framework\n", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
+def test_missing_framework_differs_from_a_missing_adapter(
+    monkeypatch: pytest.MonkeyPatch, write_module: Callable[..., str]
+) -> None:
+    write_module(WITHOUT_FRAMEWORK, "adapter_of_nothing.py")
     monkeypatch.setitem(registry.BUILT_IN, "nothing", "adapter_of_nothing:Adapter")
     monkeypatch.setitem(registry.BUILT_IN, "nowhere", "no_such_adapter_module:Adapter")
 
-    with pytest.raises(registry.MissingFramework, match="no_such_framework"):
+    with pytest.raises(MissingFramework, match="no_such_framework"):
         registry.resolve("nothing")
-    with pytest.raises(registry.BadTarget, match="no_such_adapter_module"):
+    with pytest.raises(BadTarget, match="no_such_adapter_module"):
         registry.resolve("nowhere")
 
 
-def test_function_becomes_an_adapter_with_the_requested_dtypes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "some_clips.py").write_text("def clip(grads, *, clip_norm): return grads\n", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
+def test_function_becomes_an_adapter_with_the_requested_dtypes(write_module: Callable[..., str]) -> None:
+    write_module("def clip(grads, *, clip_norm): return grads\n", "some_clips.py")
 
     adapter = registry.resolve("some_clips:clip", "clip_by_norm", ["float64"])
 
@@ -156,7 +153,7 @@ def test_function_becomes_an_adapter_with_the_requested_dtypes(monkeypatch: pyte
 def test_function_that_cannot_be_used_says_why(
     target: str, operation: str | None, dtypes: list[str] | None, said: str
 ) -> None:
-    with pytest.raises(registry.BadTarget, match=said):
+    with pytest.raises(BadTarget, match=said):
         registry.resolve(target, operation, dtypes)
 
 

@@ -8,6 +8,7 @@ import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,7 @@ import pytest
 
 from gradclip_adapters import arrays
 from gradclip_adapters.arrays import ROUNDS, answer_in_threads
-from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Reply, Unsupported, framework_call
-from gradclip_adapters.plain import PlainFunction
+from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Reply, framework_call
 
 CALL = Call("s", (Gradient("g", Array.of(np.array([1.0, 2.0, 3.0]))), Gradient("n", None)), {"threads": 4, "max": 1.0})
 
@@ -35,21 +35,21 @@ def read_elements(call: Call) -> list[float]:
     return values
 
 
-def test_reply_equals_that_of_a_single_call() -> None:
-    assert answer_in_threads(CALL, return_unchanged) == return_unchanged(CALL)
-
-
-def test_half_of_the_threads_make_another_call() -> None:
+def test_half_of_the_threads_make_a_call_with_other_elements_flags_and_options() -> None:
+    excluded = replace(CALL.gradients[0], need_clip=False)
     seen = []
 
     def answer(call: Call) -> Reply:
-        seen.append((read_elements(call), call.gradients[1], dict(call.options)))
+        flags = [gradient.need_clip for gradient in call.gradients]
+        seen.append((read_elements(call), call.gradients[1].array, flags, dict(call.options)))
         return return_unchanged(call)
 
-    answer_in_threads(CALL, answer)
+    options = {"threads": 4, "clip_norm": 3.0, "norm_type": 1.0}
+    answer_in_threads(Call("s", (*CALL.gradients, excluded), options), answer)
 
-    none = CALL.gradients[1]
-    same, other = ([1.0, 2.0, 3.0], none, {"max": 1.0}), ([1.0, 0.0, 3.0], none, {"max": 0.5})
+    none = CALL.gradients[1].array
+    same = ([1.0, 2.0, 3.0], none, [True, True, False], {"clip_norm": 3.0, "norm_type": 1.0})
+    other = ([1.0, 0.0, 3.0], none, [False, False, True], {"clip_norm": 1.5, "norm_type": 2.0})
     assert seen[0] == same
     assert seen[-4 * ROUNDS :].count(same) == seen[-4 * ROUNDS :].count(other) == 2 * ROUNDS
     assert seen.count(same) + seen.count(other) == len(seen)
@@ -114,23 +114,6 @@ def test_only_one_thread_at_a_time_sets_its_trace_function(monkeypatch: pytest.M
     assert not overlaps
 
 
-def test_other_call_has_another_norm_and_other_exclusions() -> None:
-    array = CALL.gradients[0].array
-    gradients = (Gradient("a", array), Gradient("b", array, need_clip=False))
-    seen = set()
-
-    def answer(call: Call) -> Reply:
-        seen.add((tuple(gradient.need_clip for gradient in call.gradients), tuple(call.options.items())))
-        return return_unchanged(call)
-
-    answer_in_threads(Call("s", gradients, {"threads": 2, "clip_norm": 3.0, "norm_type": 1.0}), answer)
-
-    assert seen == {
-        ((True, False), (("clip_norm", 3.0), ("norm_type", 1.0))),
-        ((False, True), (("clip_norm", 1.5), ("norm_type", 2.0))),
-    }
-
-
 def test_threads_are_in_the_framework_together(monkeypatch: pytest.MonkeyPatch) -> None:
     # Leave out the interrupted calls: at most two of them run at a time, so four never meet at the barrier.
     monkeypatch.setattr(arrays, "_interrupt_everywhere", lambda *_: iter(()))
@@ -150,9 +133,13 @@ def test_threads_are_in_the_framework_together(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("different", range(2 * ROUNDS))
-def test_one_answer_that_differs_is_the_reply(different: int) -> None:
+@pytest.mark.parametrize(
+    "other",
+    [Reply((Array.of(np.zeros(3)), None)), replace(return_unchanged(CALL), norm=Array.of(np.float64(1.0)))],
+    ids=["gradients", "norm"],
+)
+def test_one_answer_that_differs_is_the_reply(different: int, other: Reply) -> None:
     same = itertools.count()
-    other = Reply((Array.of(np.zeros(3)), None))
 
     def answer(call: Call) -> Reply:
         mine = read_elements(call) == [1.0, 2.0, 3.0] and next(same) == 1 + different
@@ -162,37 +149,28 @@ def test_one_answer_that_differs_is_the_reply(different: int) -> None:
     assert answer_in_threads(CALL, answer) == other
 
 
-def test_different_norm_is_noticed() -> None:
-    norms = iter(range(100))
+@pytest.mark.parametrize(
+    ("is_early", "error"), [(False, FrameworkRaised), (True, ArithmeticError)], ids=["framework", "adapter"]
+)
+def test_error_of_one_thread_is_raised_and_no_other_thread_waits(
+    is_early: bool, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The interrupted calls come first, and would raise the error before the threads meet.
+    monkeypatch.setattr(arrays, "_interrupt_everywhere", lambda *_: iter(()))
 
-    def answer(call: Call) -> Reply:
-        with framework_call():
-            norm = Array.of(np.array(float(next(norms))))
-        return Reply(tuple(gradient.array for gradient in call.gradients), norm)
-
-    assert answer_in_threads(CALL, answer).norm != Array.of(np.array(0.0))
-
-
-def test_error_of_one_thread_is_raised() -> None:
-    def answer(call: Call) -> Reply:
-        with framework_call():
-            if threading.current_thread() is not threading.main_thread() and read_elements(call)[1] == 0:
-                message = "not here"
-                raise ArithmeticError(message)
-        return Reply(())
-
-    with pytest.raises(FrameworkRaised, match="ArithmeticError: not here"):
-        answer_in_threads(CALL, answer)
-
-
-def test_thread_that_does_not_call_the_framework_does_not_block() -> None:
-    def answer(call: Call) -> Reply:
+    def refuse_zeros(call: Call) -> None:
         if read_elements(call)[1] == 0:
             message = "no zeros"
-            raise Unsupported(message)
-        return return_unchanged(call)
+            raise ArithmeticError(message)
 
-    with pytest.raises(Unsupported, match="no zeros"):
+    def answer(call: Call) -> Reply:
+        if is_early:
+            refuse_zeros(call)
+        with framework_call():
+            refuse_zeros(call)
+        return Reply(())
+
+    with pytest.raises(error, match="no zeros"):
         answer_in_threads(CALL, answer)
 
 
@@ -208,19 +186,3 @@ def test_warnings_are_caught_and_filters_restored() -> None:
     assert reply.warnings == ("UserWarning: loud",)
     assert list(warnings.filters) == filters
     assert warnings.showwarning is shown
-
-
-def test_plain_function_gets_no_option_about_threads() -> None:
-    told: list[Any] = []
-
-    def clip(grads: list[Any], *, max: float, **options: Any) -> list[Any]:
-        told.append(sorted(options))
-        return grads
-
-    adapter = PlainFunction(clip, "clip_by_value")
-    (subject,) = adapter.subjects()
-    call = Call(subject.name, (Gradient("g", Array.of(np.ones(3, np.float32))),), {"max": 1.0, "threads": 2})
-
-    assert adapter.call(call).gradients == (Array.of(np.ones(3, np.float32)),)
-    assert told == [["need_clip"]] * len(told)
-    assert len(told) > 1 + 2 * ROUNDS

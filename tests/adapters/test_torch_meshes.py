@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient
-from gradclip_adapters.torch_function import TorchFunction
+from gradclip_adapters.mesh_function import TorchFunction
 from gradclip_conformance import check_clipper
 from gradclip_conformance.cli import gradclip
 

@@ -62,7 +62,7 @@ FUNCTIONS = {
 }
 
 #: For each way to break the protocol: the status that the bad call must get, and a phrase of the detail.
-#: `test_messages.py` and tests/adapters/test_limits.py have the messages that are refused for their content.
+#: `test_messages.py` and tests/adapters/test_wire.py have the messages that are refused for their content.
 WAYS = {
     "nothing_wrong": ("pass", ""),
     "start_and_hang": ("timeout", "No answer within 2 s"),

@@ -39,7 +39,6 @@ def restore_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def declare(text: str, ability: str) -> str:
-    """Return the text of an adapter that declares an ability."""
     return text.replace(f'# "{ability}",', f'"{ability}",')
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -22,34 +23,32 @@ from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.isolation import CannotIsolate, import_target
 from gradclip_conformance.run.probing import Patience
 
-NEGATIVE: dict[str, Any] = {"dtypes": ["float32"], "rule": "norm.negative-threshold-refused"}
+NEGATIVE: dict[str, Any] = {"dtypes": ["float32"], "rule": "*.negative-threshold-refused"}
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
-def exit_if_negative(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """End the process for a negative threshold instead of raising an error."""
-    if clip_norm < 0:
-        sys.exit(0)
-    return grads
-
-
 def return_unchanged(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """Return the gradients without a norm."""
     return grads
-
-
-def interrupt(grads: list[Any], *, clip_norm: float) -> list[Any]:
-    """Raise KeyboardInterrupt, like Ctrl-C."""
-    raise KeyboardInterrupt
 
 
 def test_function_that_ends_the_process_costs_its_cells() -> None:
-    results = check_clipper(exit_if_negative, "clip_by_norm", isolated=False, **NEGATIVE)
+    def clip(grads: list[Any], *, clip_norm: float) -> list[Any]:
+        sys.exit(0)
+
+    results = check_clipper(clip, "clip_by_norm", isolated=False, **NEGATIVE)
 
     asked = [result for result in results if result["status"] != "unsupported"]
     assert {result["status"] for result in asked} == {"crash"}
     assert {result["detail"] for result in asked} == {"The call would have ended a host process: SystemExit: 0"}
+
+
+def test_interruption_ends_the_check() -> None:
+    def interrupt(grads: list[Any], *, clip_norm: float) -> list[Any]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check_clipper(interrupt, "clip_by_norm", isolated=False, **NEGATIVE)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -65,11 +64,6 @@ def test_abilities_are_found_out_by_calls_that_cases_also_make(dtype: str) -> No
 
     assert len(asked) == 2
     assert all(call in [case.call(subject.name) for case in list_all_cases()] for call in asked)
-
-
-def test_interruption_ends_the_check() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        check_clipper(interrupt, "clip_by_norm", dtypes=["float32"], rule="norm.at-threshold", isolated=False)
 
 
 MISBEHAVING = """
@@ -119,9 +113,7 @@ def misbehaving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any
 def test_function_that_ends_its_process_at_once_costs_its_cells(
     operation: str, name: str, said: str, misbehaving: Any
 ) -> None:
-    rule = f"{operation.removeprefix('clip_by_').replace('_', '-')}.negative-threshold-refused"
-
-    results = check_clipper(getattr(misbehaving, name), operation, dtypes=["float32"], rule=rule)
+    results = check_clipper(getattr(misbehaving, name), operation, **NEGATIVE)
 
     asked = [result for result in results if result["status"] != "unsupported"]
     assert results.isolated
@@ -132,9 +124,7 @@ def test_function_that_ends_its_process_at_once_costs_its_cells(
 @pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("operation", ["clip_by_norm", "clip_by_global_norm"])
 def test_function_that_hangs_in_its_first_call_costs_its_cells(operation: str, misbehaving: Any) -> None:
-    rule = f"{operation.removeprefix('clip_by_').replace('_', '-')}.negative-threshold-refused"
-
-    results = check_clipper(misbehaving.hangs, operation, dtypes=["float32"], rule=rule, timeout=1)
+    results = check_clipper(misbehaving.hangs, operation, timeout=1, **NEGATIVE)
 
     # The function takes no order of the norm, so a case with one is not asked.
     results = [result for result in results if result["status"] != "unsupported"]
@@ -163,20 +153,22 @@ def test_subject_that_hangs_repeatedly_gets_no_more_calls(answers: str, asked: i
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a limit of memory needs Linux")
-def test_memory_of_a_function_is_limited(misbehaving: Any) -> None:
-    results = check_clipper(misbehaving.takes_much, "clip_by_norm", memory="1G", rule="norm.at-threshold/*/float32")
+@pytest.mark.parametrize(
+    ("name", "statuses", "said"),
+    [
+        ("takes_much", {"fail", "crash"}, "[Mm]emory"),
+        # The answer of gigabytes is not packed.
+        ("returns_much", {"fail"}, "takes 4,294,967,296 bytes"),
+    ],
+)
+def test_memory_of_a_function_is_limited(name: str, statuses: set[str], said: str, misbehaving: Any) -> None:
+    function = getattr(misbehaving, name)
+
+    results = check_clipper(function, "clip_by_norm", memory="1G", rule="norm.at-threshold/*/float32")
 
     assert results
-    assert {result["status"] for result in results} <= {"fail", "crash"}
-    assert all("Memory" in result["detail"] or "memory" in result["detail"] for result in results)
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a limit of memory needs Linux")
-def test_answer_of_gigabytes_is_not_packed(misbehaving: Any) -> None:
-    results = check_clipper(misbehaving.returns_much, "clip_by_norm", memory="1G", rule="norm.at-threshold/*/float32")
-
-    assert {result["status"] for result in results} == {"fail"}
-    assert all("takes 4,294,967,296 bytes" in result["detail"] for result in results)
+    assert {result["status"] for result in results} <= statuses
+    assert all(re.search(said, result["detail"]) for result in results)
 
 
 def test_closure_runs_in_this_process_and_says_why() -> None:
@@ -188,10 +180,9 @@ def test_closure_runs_in_this_process_and_says_why() -> None:
     assert not results.isolated
     assert "The reason: a lambda, or a function inside a function, cannot be imported" in results.note
     assert results.note in str(results)
-    with pytest.raises(ValueError, match="cannot run in a process of its own, because a lambda"):
-        check_clipper(clip_nothing, "clip_by_norm", isolated=True)
-    with pytest.raises(ValueError, match="cannot run in a process of its own, because a lambda"):
-        check_clipper(clip_nothing, "clip_by_norm", memory="1G")
+    for needs_process in ({"isolated": True}, {"memory": "1G"}):
+        with pytest.raises(ValueError, match="cannot run in a process of its own, because a lambda"):
+            check_clipper(clip_nothing, "clip_by_norm", **needs_process)
 
 
 @pytest.mark.thorough(sample=0)

@@ -9,8 +9,7 @@ import jax
 import numpy as np
 
 from ..contract import Array, Gradient, MissingDevice, Unsupported
-from ..copies import compare_copies
-from ..mesh import Mesh, find_placement
+from ..mesh import Mesh, compare_copies, find_placement
 
 __all__ = ["Placement", "choose_device", "compare_devices"]
 

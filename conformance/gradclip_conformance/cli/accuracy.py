@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,6 @@ from rich.table import Table
 from rich.text import Text
 
 from gradclip_adapters.operations import OPERATIONS
-from gradclip_adapters.paths import folder_exists
 from gradclip_reports.lines import RecordError
 from gradclip_reports.progress import say_line, show_task
 from gradclip_reports.site.measured import read_accuracy
@@ -70,7 +70,7 @@ def accuracy(
     same elements come in another order or in other tensors. Clips by value are left out, because they round nothing.
     """
     targets = choose_targets(adapters, options)
-    if output is not None and not folder_exists(output.parent):
+    if output is not None and not os.path.isdir(output.parent):
         msg = f"-o {output}: there is no folder {output.parent}."
         raise click.UsageError(msg)
     if output is not None and output.name in ("", ".."):

@@ -15,7 +15,6 @@ from pathlib import Path
 import click
 
 from gradclip_adapters.operations import PREFIXES
-from gradclip_adapters.paths import file_exists, folder_exists
 from gradclip_reports.progress import progress_bar, say_line
 from gradclip_reports.records import Cell, RecordError, Run, read_partial
 from gradclip_reports.render import FORMATS
@@ -319,7 +318,7 @@ def _read_earlier(resume: str, output: str | None, adapters: Sequence[str]) -> R
         msg = "--resume FILE goes on with one run, and writes its record to FILE: name one adapter, and no -o."
         raise click.UsageError(msg)
     journal = name_journal(Path(resume))
-    if not file_exists(journal):
+    if not os.path.isfile(journal):
         msg = f"There is no {journal}, which a run that is cut off leaves: nothing is there to go on with."
         raise click.UsageError(msg)
     try:
@@ -339,7 +338,7 @@ def _choose_path(output: str, target: Target) -> Path:
 
 def _is_folder(output: str) -> bool:
     # `Path` drops the final slash, which says that a folder is meant.
-    return folder_exists(output) or output.endswith(("/", os.sep))
+    return os.path.isdir(Path(output)) or output.endswith(("/", os.sep))
 
 
 def _choose_file_name(target: Target) -> str:

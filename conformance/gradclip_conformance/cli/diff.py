@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from gradclip_adapters.paths import file_exists, folder_exists
 from gradclip_reports.difference import Side, choose_on_meshes, choose_subjects, compare
 from gradclip_reports.difference_text import draw
 from gradclip_reports.layout import find_width, uses_color
@@ -80,7 +80,7 @@ def _read_side(text: str, options: TargetOptions) -> Side:
             run = read_runs(path)[-1]
         except (RecordError, OSError) as error:
             raise click.UsageError(str(error)) from error
-    elif folder_exists(text):
+    elif os.path.isdir(Path(text)):
         msg = f"{text!r} is a folder: name one record in it, or an adapter's Python file."
         raise click.UsageError(msg)
     else:
@@ -100,12 +100,12 @@ def _find_record(text: str) -> tuple[Path | None, str]:
     if text.endswith(".py"):
         # The file of an adapter.
         return None, ""
-    if file_exists(Path(text)):
+    if os.path.isfile(Path(text)):
         return Path(text), ""
     head, _, tail = text.partition(".jsonl")
     suffix = ".gz" if tail.startswith(".gz") else ""
     path = Path(f"{head}.jsonl{suffix}")
-    if "." in text and file_exists(path):
+    if "." in text and os.path.isfile(path):
         return path, tail.removeprefix(suffix).removeprefix(":")
     return None, ""
 

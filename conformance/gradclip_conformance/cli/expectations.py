@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import click
 
 from gradclip_adapters import registry
-from gradclip_adapters.paths import file_exists
 from gradclip_adapters.wire import decode_subject
 from gradclip_reports.progress import say_line
 from gradclip_reports.records import RecordError, Run, read_runs
@@ -63,7 +63,7 @@ def update(file: Path, write: bool) -> None:
             )
             raise click.UsageError(escape_line(msg))
         try:
-            text = path.read_text(encoding="utf-8") if file_exists(path) else ""
+            text = path.read_text(encoding="utf-8") if os.path.isfile(path) else ""
             proposals.append((path, propose_known(run, text)))
         except (OSError, ValueError) as problem:
             raise click.UsageError(str(problem)) from problem
@@ -104,7 +104,7 @@ def _find_place(run: Run) -> Path:
     kind = registry.find_kind(adapter)
     # A record may hold any name. Use the name in a path only if such an adapter exists.
     if (kind == "name" and adapter not in registry.list_installed()) or (
-        kind == "file" and not file_exists(Path(adapter))
+        kind == "file" and not os.path.isfile(Path(adapter))
     ):
         msg = f"The failures of {adapter!r} cannot be recorded: there is no such adapter here."
         raise click.UsageError(msg)

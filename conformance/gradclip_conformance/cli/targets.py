@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,6 @@ from click.shell_completion import CompletionItem
 from gradclip_adapters import registry
 from gradclip_adapters.contract import DTYPES, OPERATIONS
 from gradclip_adapters.mesh import parse_mesh
-from gradclip_adapters.paths import file_exists, folder_exists
 from gradclip_reports.progress import say_line
 
 from ..cases.patterns import suggest_known
@@ -238,7 +238,7 @@ def _choose_unnamed(options: TargetOptions) -> list[str]:
         return [name for name in registry.list_installed() if is_framework_here(name)]
     # A command that is a whole host, such as "node my_adapter.js", is called by its file.
     words = build_host_command(command=options.command)
-    return [next((word for word in reversed(words) if Path(word).suffix and file_exists(Path(word))), words[-1])]
+    return [next((word for word in reversed(words) if Path(word).suffix and os.path.isfile(Path(word))), words[-1])]
 
 
 def _refuse_unknown_target(name: str, options: TargetOptions) -> None:
@@ -264,7 +264,7 @@ def _refuse_unknown_target(name: str, options: TargetOptions) -> None:
     known = registry.list_installed()
     if kind == "name" and split_version(name)[0] not in known:
         raise click.UsageError(_describe_unknown_adapter(name, sorted(known)))
-    if kind == "file" and not file_exists(Path(name)):
+    if kind == "file" and not os.path.isfile(Path(name)):
         msg = f"There is no file {name!r} (looked in {Path.cwd()})."
         raise click.UsageError(msg)
 
@@ -281,9 +281,9 @@ def _describe_unknown_adapter(name: str, known: Sequence[str]) -> str:
             f"{text} reference-{name} checks this project's own functions on {name}. To check functions of {name} or "
             "of a library on it, write an adapter (a Python file, see docs/tutorial/adapter.md) and name the file."
         )
-    if folder_exists(name):
+    if os.path.isdir(Path(name)):
         return f"{name!r} is a folder: name an adapter's Python file in it. `gradclip summary {name}` shows records."
-    if file_exists(name):
+    if os.path.isfile(Path(name)):
         return f"{name!r} is no adapter, whose name would end in .py. `gradclip summary {name}` shows a record."
     hint = suggest_known(name, known)
     return f"{text}{hint} `gradclip adapters` lists all. A file ends in .py, a function is module:name."

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -37,7 +38,6 @@ from pathlib import Path
 from typing import Any
 
 import gradclip_adapters
-from gradclip_adapters.paths import file_exists
 from gradclip_reports.records import Run
 from gradclip_reports.values import escape_line
 
@@ -86,7 +86,7 @@ def load_claims(adapter: str) -> tuple[Claim, ...]:
         If a claim is not well-formed.
     """
     path = find_sidecar_file(adapter, "claims", CLAIMS)
-    if path is None or not file_exists(path):
+    if path is None or not os.path.isfile(path):
         return ()
     return read_entries(read_toml(path), "claim", path.name, "claims.json", _refuse_incomplete, _make_claim)
 

@@ -23,13 +23,13 @@ one. A failure that no cause explains needs an entry without a cause: it names t
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gradclip_adapters.paths import file_exists
 from gradclip_reports.records import Run
 from gradclip_spec.rules.causes import load_cause_groups, load_causes
 
@@ -118,7 +118,7 @@ def load_known(adapter: str) -> tuple[KnownFailure, ...]:
         If an entry is not well-formed.
     """
     path = find_known_file(adapter)
-    if path is None or not file_exists(path):
+    if path is None or not os.path.isfile(path):
         return ()
     return _read_entries(read_toml(path), path.name)
 

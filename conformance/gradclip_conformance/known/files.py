@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gradclip_adapters import registry
-from gradclip_adapters.paths import file_exists
 
 from ..cases.toml_files import add_place_to_errors, check_document
 
@@ -39,7 +39,7 @@ def find_sidecar_file(adapter: str, kind: str, folder: Path) -> Path | None:
             return Path(adapter).with_suffix(f".{kind}.toml")
         case "function":
             return None
-    if Path(adapter).suffix and file_exists(Path(adapter)):
+    if Path(adapter).suffix and os.path.isfile(Path(adapter)):
         return Path(adapter).with_suffix(f".{kind}.toml")
     if re.fullmatch(r"[A-Za-z0-9._-]+", adapter) is None:
         msg = f"{adapter!r} is not the name of an adapter: only letters, digits, '-', '_' and '.' are allowed."

@@ -31,7 +31,7 @@ from typing import Any
 
 import gradclip_adapters
 from gradclip_adapters import wire
-from gradclip_adapters.answer_size import count_answer_line_bytes
+from gradclip_adapters.answers import count_answer_line_bytes
 from gradclip_adapters.contract import Call
 from gradclip_adapters.limits import shorten
 from gradclip_adapters.recipes import VERSION as RECIPES

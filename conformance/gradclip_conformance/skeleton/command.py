@@ -84,7 +84,6 @@ def new_adapter(name: str, style: str, operation: str, folder: Path) -> None:
 
 
 def _is_taken(name: str, folder: Path) -> bool:
-    """Return whether Python or the folder of the files has a module of this name."""
     # `importlib.util.find_spec` would also find the adapters that this process has loaded.
     found = PathFinder.find_spec(name) or PathFinder.find_spec(name, [str(folder)])
     return found is not None or name in sys.stdlib_module_names

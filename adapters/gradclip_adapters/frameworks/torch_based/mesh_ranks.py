@@ -1,4 +1,4 @@
-"""Call a function on torch on one rank of a mesh. This runs in the processes of `torch_function`.
+"""Call a function on torch on one rank of a mesh. This runs in the processes of `mesh_function.TorchFunction`.
 
 :func:`load` imports the function once, and the processes part afterwards. Each makes the parameters that a trainer has
 after the backward pass: a DTensor of what the ranks of the mesh share, a plain tensor of what no other rank has.
@@ -16,10 +16,9 @@ from torch.nn import Parameter
 
 from ...contract import Array, Call, Reply, framework_call, name_type, read_text
 from ...mesh import Mesh, cut_call
-from ...mesh_function import show_placements
+from ...mesh_function import TorchFunction, show_placements
 from ...processes import Answer, Ask, Join
 from ...registry import find_function
-from ...torch_function import TorchFunction
 from .distributed import take_local
 from .dtensors import make_dtensors
 from .parameters import read_array, read_arrays

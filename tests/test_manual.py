@@ -39,9 +39,8 @@ from gradclip_reports.records import read_runs
 from gradclip_reports.statuses import CELL_STATUSES
 from gradclip_spec.rules import load
 from gradclip_spec.rules.causes import load_causes
-from manual.commands import keep_columns
 from manual.links import find_broken_links
-from manual.pages import PARTS, fill_page, write_table
+from manual.pages import PARTS, fill_page, keep_columns, write_table
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -15,10 +15,9 @@ from typing import Any, NoReturn
 from gradclip_adapters.operations import OPERATIONS
 
 from .limits import FILE, OverLimit, check_size, parse_json, shorten
-from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, hash_plan
+from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, hash_plan, make_footer
 from .schema import find_violation
 from .values import escape_text
-from .writing import make_footer
 
 __all__ = ["read_partial", "read_runs"]
 

@@ -25,6 +25,7 @@ from gradclip_reports.records import (
     Header,
     RecordError,
     Run,
+    check_cell,
     hash_plan,
     make_footer,
     read_partial,
@@ -32,7 +33,6 @@ from gradclip_reports.records import (
     write_run,
 )
 from gradclip_reports.statuses import CELL_STATUSES
-from gradclip_reports.writing import check_cell
 
 PLAN = [("clip", f"norm.scaled-above/one-tensor/{dtype}") for dtype in ("float32", "float64", "float16")]
 

@@ -15,9 +15,8 @@ from fuzzing.sites import Page, check_pages
 from sample_runs import make_cell, make_finding, make_header, make_run
 
 from gradclip_reports.records import Cell, Finding, RecordError, Run
-from gradclip_reports.site.build import LARGEST, build_site
+from gradclip_reports.site.build import LARGEST, build_site, write_mathml
 from gradclip_reports.site.catalogue import Catalogue
-from gradclip_reports.site.formulas import write_mathml
 from gradclip_reports.site.slugs import Slugs, is_safe_link
 from gradclip_reports.site.views import make_views
 from gradclip_spec import rules

@@ -19,9 +19,8 @@ from gradclip_spec.rules.questions import Question, Words
 from ..lines import Cell, Finding, Run
 from ..statuses import STATUSES, UNEXPLAINED, UNJUDGED, Status, rank_severity
 from ..values import escape_line, shorten_text
-from .catalogue import Catalogue
+from .catalogue import OPERATION_LABELS, OTHER_LABELS, Catalogue
 from .measured import is_ordinary_clip
-from .words import OPERATION_LABELS, OTHER_LABELS
 
 __all__ = [
     "PREFIXES",

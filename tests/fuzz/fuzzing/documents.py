@@ -22,8 +22,7 @@ from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.lines import make_strict
-from gradclip_reports.records import Footer, Run, hash_plan, read_runs
-from gradclip_reports.writing import write_run
+from gradclip_reports.records import Footer, Run, hash_plan, read_runs, write_run
 
 from .changes import Change, Path, apply_changes, find, list_paths, write_json
 from .drawings import check_drawings

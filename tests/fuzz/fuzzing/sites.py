@@ -13,9 +13,8 @@ from urllib.parse import unquote
 from gradclip_conformance.repro.script import NoScript, write_script
 from gradclip_reports.records import Cell, Run
 from gradclip_reports.site import slugs
-from gradclip_reports.site.build import build_site
+from gradclip_reports.site.build import build_site, write_mathml
 from gradclip_reports.site.catalogue import Catalogue
-from gradclip_reports.site.formulas import write_mathml
 from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 from gradclip_spec.rules.questions import load_questions

@@ -88,7 +88,6 @@ def list_edges(module: str) -> set[str]:
 
 
 def list_allowed(module: str) -> tuple[str, ...]:
-    """Return the packages and modules that a module may import, its own package among them."""
     rule = max((prefix for prefix in MAY_IMPORT if f"{module}.".startswith(f"{prefix}.")), key=len)
     return (module.partition(".")[0], *MAY_IMPORT[rule])
 
@@ -167,7 +166,6 @@ def test_imports_have_no_circle() -> None:
 
 @functools.cache
 def list_names(module: str) -> tuple[list[str], set[str]]:
-    """Return `__all__` of a module, and the names that it binds at the top level."""
     tree = parse(module)
     exported: list[str] = []
     bound: set[str] = set()

@@ -77,8 +77,6 @@ RUN_BY = {
 
 @dataclass(frozen=True)
 class Block:
-    """A code block of a page."""
-
     page: str
     language: str
     text: str
@@ -88,12 +86,10 @@ class Block:
 
 @cache
 def read_page(path: Path) -> str:
-    """Return the text of a page."""
     return path.read_text(encoding="utf-8")
 
 
 def find_blocks(path: Path) -> Iterator[Block]:
-    """Yield the code blocks of a page."""
     text = read_page(path)
     for found in FENCE.finditer(text):
         named = FILE.search(text[: found.start()])
@@ -104,7 +100,6 @@ BLOCKS = [block for path in PAGES for block in find_blocks(path)]
 
 
 def choose_blocks(language: str, page: str | None = None) -> list[Block]:
-    """Return the blocks of a language, in all pages or in one."""
     return [block for block in BLOCKS if block.language == language and page in (None, block.page)]
 
 
@@ -119,7 +114,6 @@ def test_every_page_with_programs_has_a_test_that_runs_them() -> None:
 
 
 def find_links() -> Iterator[tuple[str, str, str]]:
-    """Yield each link to a file: the page, the file, and the heading (empty if the link is to the whole file)."""
     for path in (*PAGES, CONTRIBUTING):
         for file, heading in sorted(set(LINK.findall(read_page(path)))):
             yield path.relative_to(ROOT).as_posix(), file, heading.removeprefix("#")

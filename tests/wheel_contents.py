@@ -38,7 +38,6 @@ ENDINGS = {".py", ".cu", ".typed", ".toml", ".json", ".html", ".css", ".js", ".t
 
 
 def find_problems() -> list[str]:
-    """List the files that the installed distribution lacks, and those that it should not hold."""
     installed = distribution("gradclip-spec")
     files = [PurePosixPath(str(file)) for file in installed.files or ()]
     # The installation adds byte code, and puts scripts outside of the packages.

@@ -27,11 +27,9 @@ class Page(HTMLParser):
     links: list[tuple[str, bool]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Start to read."""
         super().__init__()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep the anchors and the links of a tag."""
         for name, value in attrs:
             if value is None:
                 continue
@@ -44,7 +42,6 @@ class Page(HTMLParser):
 
 
 def read_page(path: Path) -> Page:
-    """Return the anchors and links of a page."""
     page = Page()
     page.feed(path.read_text(encoding="utf-8"))
     page.close()

@@ -207,7 +207,6 @@ def write_published(name: str) -> str:
 
 
 def _describe_type(value: Mapping[str, Any]) -> str:
-    """Return the types of a field in a few words."""
     if "const" in value:
         return f"`{json.dumps(value['const'])}`"
     if "enum" in value:

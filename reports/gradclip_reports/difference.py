@@ -95,8 +95,6 @@ class Compared:
 
 
 class _Pair(NamedTuple):
-    """The cells of both sides for one case, and the findings that explain them."""
-
     cells: tuple[Cell, Cell]
     findings: tuple[Finding | None, Finding | None]
 
@@ -126,7 +124,6 @@ def compare(first: Side, second: Side, dtypes: Collection[str] = (), questions: 
 
 
 def _join_contrasts(contrasts: Sequence[Contrast], keys: Sequence[tuple[str, str, str]]) -> tuple[Difference, ...]:
-    """Join the contrasts of each question."""
     by_question: dict[str, list[Contrast]] = {}
     for (question, _, _), one in zip(keys, contrasts, strict=True):
         by_question.setdefault(question, []).append(one)
@@ -232,7 +229,6 @@ def choose_on_meshes(run: Run) -> tuple[str, ...]:
 
 
 def _leave_out_meshes(side: Side) -> tuple[str, ...]:
-    """Return the entry points of one process. If there are none, return all."""
     on_meshes = {cell.subject for cell in side.run.cells if cell.rule.endswith(".shards-as-whole")}
     return tuple(name for name in side.subjects if name not in on_meshes) or side.subjects
 

@@ -84,7 +84,6 @@ def _keep_subjects(run: Run, names: Collection[str]) -> Run:
 
 
 def _describe(run: Run, operation: str, questions: Sequence[Question]) -> Mapping[str, str]:
-    """Return what the entry point of an operation does, by the labels of the table."""
     found = answer_run(run, Catalogue([question for question in questions if question.id in _QUESTIONS]), operation)
     answers = {_QUESTIONS[name]: write_answer(found[name]) for name in _QUESTIONS if name in found}
     factor = answers.pop(_QUESTIONS["above"], _UNKNOWN)

@@ -46,7 +46,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Return Chromium, without a window."""
     with sync_playwright() as playwright:
         # Chromium's sandbox does not work in most containers, and the pages are our own.
         chromium = playwright.chromium.launch(executable_path=os.environ["GRADCLIP_BROWSER"], args=["--no-sandbox"])

@@ -26,7 +26,6 @@ class Terminal(io.StringIO):
     """A stream that says it is a terminal."""
 
     def isatty(self) -> bool:
-        """Return True."""
         return True
 
 
@@ -66,7 +65,6 @@ def make_cell(**changed: Any) -> Cell:
 
 
 def make_run(header: Header, cells: Sequence[Cell], not_run: Sequence[tuple[str, str]] = ()) -> Run:
-    """Return a run whose footer agrees with its cells."""
     plan = [*((cell.subject, cell.case) for cell in cells), *not_run]
     footer = Footer(
         planned=len(plan),
@@ -80,7 +78,6 @@ def make_run(header: Header, cells: Sequence[Cell], not_run: Sequence[tuple[str,
 
 
 def make_finding(*cells: Cell, **changed: Any) -> Finding:
-    """Return a finding that explains cells, with some members replaced."""
     named: dict[str, list[str]] = {}
     for cell in cells:
         named.setdefault(cell.subject, []).append(cell.case)
@@ -100,7 +97,6 @@ def make_finding(*cells: Cell, **changed: Any) -> Finding:
 
 
 def write_record_text(runs: Sequence[Run]) -> str:
-    """Return the text of the record that holds the runs."""
     stream = io.StringIO()
     for run in runs:
         write_run(stream, run)

@@ -30,7 +30,6 @@ HOSTILE = '<script>alert(1)</script>|`\x1b[31m\u202e&$x_$"'
 
 
 def write_compressed(path: Path, text: str) -> None:
-    """Write a compressed record, and its folder if that is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(text.encode("utf-8"), mtime=0))
 

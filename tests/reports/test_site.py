@@ -29,12 +29,10 @@ CATALOGUE = Catalogue(load_questions(), RULES, tuple(load_causes().values())[:5]
 
 
 def read_site(folder: Path) -> Mapping[str, Page]:
-    """Return the pages of a site by their names."""
     return {str(path.relative_to(folder)): Page(path.read_text("utf-8")) for path in folder.rglob("*.html")}
 
 
 def make_uniform(cell: Cell, text: str, **changed: Any) -> Finding:
-    """Return a finding whose texts are all the same."""
     members: dict[str, Any] = {
         **dict.fromkeys(("cause", "title", "question", "why", "reason", "quote", "url"), text),
         "parameters": {"effect": text, text: text, "text": text},

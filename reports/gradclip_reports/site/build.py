@@ -104,8 +104,6 @@ def build_site(
 
 
 class _Site:
-    """The pages of one site."""
-
     def __init__(self, views: Sequence[RunView], catalogue: Catalogue, manual: str) -> None:
         self.views = views
         self.catalogue = catalogue
@@ -200,7 +198,6 @@ class _Site:
         return kept, [view for view, verdict in verdicts if verdict == "broken"]
 
     def _list_data(self, view: RunView) -> dict[str, Any]:
-        """Return what the page of comparisons needs of a run."""
         return {
             "heading": view.heading,
             "date": view.date,

@@ -93,8 +93,6 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Asked:
-    """The cells of a run by rule, and the findings that explain them."""
-
     run: Run
     cells: Mapping[str, Sequence[Cell]]
     findings: Mapping[tuple[str, str], int]
@@ -222,7 +220,6 @@ def _find_cause(asked: _Asked, cell: Cell) -> str:
 
 
 def _describe(asked: _Asked, question: Question, cell: Cell) -> Answer:
-    """Return the answer of one cell."""
     finding = asked.parts.get(cell.pair)
     standing = STANDING_OF[cell.status]
     words = _choose_words(question.answers, cell, finding)
@@ -240,7 +237,6 @@ def _choose_words(answers: Iterable[Words], cell: Cell, finding: Finding | None)
 
 
 def _holds(words: Words, cell: Cell, finding: Finding | None) -> bool:
-    """Return whether a cell fulfils all conditions."""
     wanted = {
         words.cause: finding.cause if finding is not None else None,
         words.behaviour: cell.behaviour.partition(":")[0],

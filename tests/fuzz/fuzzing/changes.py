@@ -56,7 +56,6 @@ def list_paths(document: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def find(document: Any, path: Path) -> Any:
-    """Return the value at a path."""
     for step in path:
         document = document[step]
     return document
@@ -128,7 +127,6 @@ def _change(value: Any, how: str, argument: Any) -> Any:
 
 
 def _rename(document: Any, old: Any, new: str) -> Any:
-    """Replace a text wherever it is a value, or the name of a member."""
     if isinstance(document, dict):
         return {_rename(name, old, new): _rename(value, old, new) for name, value in document.items()}
     if isinstance(document, list):

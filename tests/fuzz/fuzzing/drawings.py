@@ -31,7 +31,6 @@ _MARKDOWN = MarkdownIt("commonmark").enable("table")
 
 
 def check_drawings(runs: Sequence[Run]) -> None:
-    """Draw runs in every format, and check each drawing against its format."""
     drawn = {name: render(runs, name) for name in FORMATS}
     for width in (60, 200):
         check_text(draw_terminal(runs, width=width))

@@ -53,5 +53,4 @@ def isolate() -> Iterator[Path]:
 
 
 def _measure_peak() -> float:
-    """Return the peak memory of this process in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -42,11 +42,9 @@ class Page(HTMLParser):
         self.close()
 
     def list_values(self, name: str) -> list[str]:
-        """Return the values of an attribute."""
         return [attributes[name] for _, attributes in self.tags if name in attributes]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep a tag."""
         self.tags.append((tag, {name: value or "" for name, value in attrs}))
 
     def handle_comment(self, data: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from sample_runs import make_run, write_record_text
+from sample_runs import HOSTILE, make_run, write_record_text
 
 import pages
 import publish
@@ -26,7 +26,6 @@ from picture import draw_picture
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "reports" / "published"
-HOSTILE = '<script>alert(1)</script>|`\x1b[31m\u202e&$x_$"'
 
 
 def write_compressed(path: Path, text: str) -> None:

@@ -105,18 +105,7 @@ class TestLinks:
 class TestSlugs:
     def test_names_are_safe_and_given_once(self) -> None:
         slugs = Slugs()
-        texts = [
-            "torch 2.13.0",
-            "Torch-2.13.0",
-            "torch 2.13.0",
-            "../..",
-            "",
-            "\u202e",
-            "CON",
-            "com1",
-            "a" * 500,
-            HOSTILE,
-        ]
+        texts = ["torch 2.1", "Torch-2.1", "torch 2.1", "../..", "", "\u202e", "CON", "com1", "a" * 500, HOSTILE]
 
         names = [slugs.choose(text) for text in texts]
 

@@ -145,30 +145,11 @@ class TestMatrix:
         expect(page.locator("[aria-current=page]")).to_have_text("by value")
         expect(page.locator("#overflow td[data-label^=PyTorch]")).to_contain_text("not asked")
 
-
-class TestFirstMinute:
-    """What a reader looks for who has never seen the site."""
-
     def test_what_to_type_first_is_one_click_away(self, open_page: Open) -> None:
         page = open_page()
         page.get_by_role("link", name="Check your own").click()
 
         expect(page.get_by_text("python3 -m pip install '.[check]'")).to_be_in_viewport()
-
-    def test_answer_has_an_example_with_numbers(self, open_page: Open) -> None:
-        page = open_page()
-        page.locator(f"#negative-threshold a[href*={TORCH}]").click()
-        row = page.locator("#q-negative-threshold")
-        row.get_by_text("example").click()
-
-        expect(row).to_contain_text("clip_norm: -1.0")
-        expect(row).to_contain_text("float32[1] [-0.5999999]")
-
-    def test_comparison_is_one_click_away(self, open_page: Open) -> None:
-        page = open_page()
-        page.get_by_role("link", name="compare any two").click()
-
-        expect(page.get_by_role("heading", level=1)).to_have_text("What changes from one framework to another")
 
 
 class TestKeyboard:
@@ -290,13 +271,6 @@ class TestCompare:
 
         page = open_page(f"compare.html#{TENSORFLOW}")
         expect(page.get_by_role("status").first).to_contain_text("From TensorFlow 2.21.0 to PyTorch 2.13.0+cpu")
-
-    def test_first_page_links_to_the_commonest_port(self, open_page: Open) -> None:
-        page = open_page("index.html")
-        page.get_by_role("link", name="from PyTorch to TensorFlow").click()
-
-        expect(page.get_by_role("status").first).to_contain_text("From PyTorch 2.13.0+cpu to TensorFlow 2.21.0")
-        assert page.url.endswith(f"compare.html#{TORCH}..{TENSORFLOW}")
 
     def test_choice_by_keyboard_changes_the_address(self, open_page: Open) -> None:
         page = open_page("compare.html")

@@ -22,7 +22,6 @@ from gradclip_reports.site.catalogue import Catalogue
 from gradclip_reports.site.questions import answer_run
 from gradclip_spec import __version__
 from gradclip_spec.rules.questions import load_questions
-from picture import draw_picture
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "reports" / "published"
@@ -121,7 +120,7 @@ class TestPages:
         run = replace(torch_run, header=header)
         catalogue = Catalogue(load_questions())
 
-        picture = draw_picture(catalogue.questions, [run], [answer_run(run, catalogue)])
+        picture = pages.draw_picture(catalogue.questions, [run], [answer_run(run, catalogue)])
         table = pages.draw_table([run], catalogue)
 
         assert not {"script", "image", "a"} & {

@@ -10,7 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from fuzzing.sites import Page, check_pages
+from fuzzing.drawings import Page, check_pages
 from sample_runs import HOSTILE, make_cell, make_header, make_run, make_uniform
 
 from gradclip_reports.records import RecordError, Run

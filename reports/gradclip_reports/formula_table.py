@@ -73,14 +73,10 @@ def describe_formulas(
     run: Run, subjects: Collection[str], questions: Sequence[Question]
 ) -> dict[str, Mapping[str, str]]:
     """Return what entry points of a run do: for each operation that they have, a text for each label of the table."""
-    part = _keep_subjects(run, subjects)
-    offered = {subject["operation"] for subject in part.header.subjects}
+    header = replace(run.header, subjects=[one for one in run.header.subjects if one["name"] in subjects])
+    part = replace(run, header=header, cells=tuple(cell for cell in run.cells if cell.subject in subjects))
+    offered = {subject["operation"] for subject in header.subjects}
     return {operation: _describe(part, operation, questions) for operation in PREFIXES if operation in offered}
-
-
-def _keep_subjects(run: Run, names: Collection[str]) -> Run:
-    header = replace(run.header, subjects=[one for one in run.header.subjects if one["name"] in names])
-    return replace(run, header=header, cells=tuple(cell for cell in run.cells if cell.subject in names))
 
 
 def _describe(run: Run, operation: str, questions: Sequence[Question]) -> Mapping[str, str]:

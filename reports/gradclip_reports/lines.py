@@ -105,12 +105,6 @@ class Header(Line):
     started: str
     seed: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the line as a JSON object. Cut the framework's name to the allowed length."""
-        members = super().to_json()
-        members["framework"] = {key: shorten(value, NAME) for key, value in members["framework"].items()}
-        return members
-
     @property
     def heading(self) -> str:
         """Return the framework and, if it has one, its version."""
@@ -170,11 +164,11 @@ class Cell(Line):
         return self.subject, self.case
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line as a JSON object. Cut the word for the answer to the allowed length."""
+        """Return the line as a JSON object. A cell that breaks the rule of its case has no member `breaks`."""
         members = super().to_json()
         if members["breaks"] is None:
             del members["breaks"]
-        return {**members, "behaviour": shorten(members["behaviour"], NAME)}
+        return members
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> Self:

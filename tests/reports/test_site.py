@@ -10,7 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from fuzzing.drawings import Page, check_pages
+from fuzzing.drawings import check_pages
 from sample_runs import HOSTILE, make_cell, make_header, make_run, make_uniform
 
 from gradclip_reports.records import RecordError, Run
@@ -21,7 +21,7 @@ from gradclip_reports.site.views import make_views
 from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 from gradclip_spec.rules.questions import load_questions
-from manual.links import find_broken_links
+from manual.links import Page, find_broken_links
 
 RULES = rules.load()[:6]
 CATALOGUE = Catalogue(load_questions(), RULES, tuple(load_causes().values())[:5])

@@ -20,7 +20,6 @@ from ..lines import Cell, Finding, Run
 from ..statuses import STATUSES, UNEXPLAINED, UNJUDGED, Status, rank_severity
 from ..values import escape_line, shorten_text
 from .catalogue import OPERATION_LABELS, OTHER_LABELS, Catalogue
-from .measured import is_ordinary_clip
 
 __all__ = [
     "PREFIXES",
@@ -60,7 +59,7 @@ _GENERAL = frozenset({"raises", "crashes", "hangs", "malformed", UNEXPLAINED})
 #: Longer words would not fit into a table.
 _LENGTH = 60
 
-#: The dtype and the size that answer the question of accuracy.
+#: The dtype that answers the questions of accuracy and speed, and the size for accuracy.
 _DTYPE, _SIZE = "float32", 10**7
 
 
@@ -307,7 +306,12 @@ def _describe_error(ulp: float, where: str) -> Answer:
 def _measure_speed(run: Run, question: Question, catalogue: Catalogue) -> Answer | None:
     """Return how much longer a clip takes than one pass over the memory, from the table of speeds."""
     peer = question.peers.get(run.header.adapter)
-    rows = [row for row in catalogue.speeds if row["workload"] == question.workload and is_ordinary_clip(row)]
+    # Other modes are about other norms, or about gradients that are not clipped.
+    rows = [
+        row
+        for row in catalogue.speeds
+        if (row["workload"], row["dtype"]) == (question.workload, _DTYPE) and row["mode"] in ("in place", "functional")
+    ]
     # Several libraries measure the memory. The fastest of them comes closest to what the machine can do.
     kind = question.floor.partition(" (")[0]
     floor = min((row["theirs"] for row in rows if row["peer"].partition(" (")[0] == kind), default=0)

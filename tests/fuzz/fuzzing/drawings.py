@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Sequence
 from functools import cache
-from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -28,10 +27,9 @@ from gradclip_reports.terminal import draw_terminal
 from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 from gradclip_spec.rules.questions import load_questions
-from manual.links import find_broken_links
+from manual.links import Page, find_broken_links
 
 __all__ = [
-    "Page",
     "check_differences",
     "check_drawings",
     "check_pages",
@@ -130,26 +128,6 @@ _ADDRESSES = ("href", "src", "action", "data", "formaction", "poster", "srcset",
 _RULES = _CAUSES = 3
 
 
-class Page(HTMLParser):
-    """Collect the tags of a page, with their attributes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str]]] = []
-        self.feed(text)
-        self.close()
-
-    def list_values(self, name: str) -> list[str]:
-        return [attributes[name] for _, attributes in self.tags if name in attributes]
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, {name: value or "" for name, value in attrs}))
-
-    def handle_comment(self, data: str) -> None:
-        """Refuse a comment, because the templates have none."""
-        raise AssertionError(data[:200])
-
-
 @cache
 def _load_catalogue() -> Catalogue:
     return Catalogue(load_questions(), rules.load()[:_RULES], tuple(load_causes().values())[:_CAUSES])
@@ -203,6 +181,7 @@ def _check_data(text: str) -> None:
 def _check_page(text: str, path: Path) -> None:
     """Require that a page has no tags but ours, no scripts but ours, and no links but safe ones."""
     check_text(text)
+    assert "<!--" not in text, "the templates have no comments"
     for tag, attributes in Page(text).tags:
         assert tag in _list_tags(), f"{path.name} has the tag {tag!r}"
         acting = [one for one in attributes if one.startswith("on") or one in ("style", "srcdoc")]

@@ -110,12 +110,9 @@ def _draw_formulas(compared: Compared, names: Sequence[str], width: int) -> Iter
 
 
 def _draw_question(number: int, one: Difference, width: int, color: bool) -> str:
-    question = _shorten_line(f"{number}. {_write_question(one)}", width)
+    text = f"{number}. {one.severity}, {format_count(one.count, 'case')}: {one.question}"
+    question = _shorten_line(text, width)
     return paint(question, "bold") if color else question
-
-
-def _write_question(one: Difference) -> str:
-    return f"{one.severity}, {format_count(one.count, 'case')}: {one.question}"
 
 
 def _shorten(name: str) -> str:

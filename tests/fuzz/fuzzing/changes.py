@@ -13,8 +13,6 @@ from hypothesis.strategies import SearchStrategy
 
 from .texts import draw_attacks, draw_json_values, draw_texts
 
-__all__ = ["Change", "Path", "apply_changes", "draw_changes", "find", "list_paths", "raw", "write_json"]
-
 #: The way to a value: names of members and places in lists.
 Path = tuple[Any, ...]
 #: A path, a way to change the value there, and an argument.

@@ -28,17 +28,6 @@ from .changes import Change, Path, apply_changes, find, list_paths, write_json
 from .drawings import check_drawings
 from .texts import draw_attacks
 
-__all__ = [
-    "RECORDS",
-    "RULES",
-    "Halving",
-    "check_run",
-    "draw_renames",
-    "list_first_cases",
-    "read_record",
-    "write_record",
-]
-
 #: The adapters whose records are changed: a framework, a plain function, and an adapter in a file.
 RECORDS = {
     "torch": (

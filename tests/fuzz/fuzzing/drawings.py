@@ -29,16 +29,6 @@ from gradclip_spec.rules.causes import load_causes
 from gradclip_spec.rules.questions import load_questions
 from manual.links import Page, find_broken_links
 
-__all__ = [
-    "check_differences",
-    "check_drawings",
-    "check_pages",
-    "check_reason",
-    "check_site",
-    "check_text",
-    "parse_strictly",
-]
-
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _TAGS = re.compile(r"<[^>]*>?")
 _OUR_TAGS = {"<details>", "<details open>", "</details>", "<summary>", "</summary>", "<code>", "</code>"}

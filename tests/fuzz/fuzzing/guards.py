@@ -14,8 +14,6 @@ from hypothesis import HealthCheck, settings
 
 from .texts import CANARY
 
-__all__ = ["FUZZ", "isolate"]
-
 _EXAMPLES = os.environ.get("GRADCLIP_EXAMPLES")
 #: Without GRADCLIP_EXAMPLES a test draws few examples, the same in each run. With it, `--hypothesis-seed` says which.
 #: No example needs a minute, so one that takes two almost hangs.

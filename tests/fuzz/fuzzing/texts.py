@@ -7,8 +7,6 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-__all__ = ["CALLED", "CANARY", "draw_attacks", "draw_json_values", "draw_mostly", "draw_texts"]
-
 #: The file that a payload creates in the working directory when it is executed.
 CANARY = "gradclip-fuzz-canary"
 PAYLOAD = f"open('{CANARY}', 'w')"

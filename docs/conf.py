@@ -13,7 +13,7 @@ project = "gradclip-spec"
 author = "The gradclip-spec developers"
 version = release = gradclip_spec.__version__
 
-extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "manual.commands", "manual.mathml", "manual.pages"]
+extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "manual.pages"]
 exclude_patterns = ["_build"]
 
 html_theme = "furo"

@@ -33,7 +33,6 @@ LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of `nox -s mutation`."""
     parser.addoption("--thorough", action="store_true", help="run all tests marked `thorough` instead of a sample")
     parser.addoption(
         "--all", action="store_true", help="with --thorough, run every generated mutant and ask right ones all rows"
@@ -41,7 +40,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Create the counter of the tests that are left out."""
     config.stash[LEFT_OUT] = Counter()
 
 
@@ -108,7 +106,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say how many tests are left to other sessions."""
     if counts := config.stash[LEFT_OUT]:
         parts = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
         terminalreporter.write_line(f'Left to `nox -s mutation`, "adapter(NAME)" and "spec(NAME)": {parts}.')

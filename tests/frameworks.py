@@ -16,18 +16,6 @@ import pytest
 from gradclip_adapters.registry import BUILT_IN
 from gradclip_conformance.run.environments.recipes import is_framework_here, read_recipes
 
-__all__ = [
-    "ADAPTERS",
-    "BACKENDS",
-    "MODULES",
-    "RECIPES",
-    "TORCH_BASED",
-    "find_python",
-    "has_framework",
-    "has_library",
-    "is_required",
-]
-
 RECIPES = {name: one for name, one in read_recipes().items() if name != "numpy" and not name.startswith("reference-")}
 
 #: The module of each framework that has an adapter.

@@ -85,7 +85,6 @@ def expect(stage: str, folder: Path, code: int, words: str) -> None:
 
 
 def main() -> None:
-    """Go the whole way."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         programs = read_programs()

@@ -1,4 +1,4 @@
-"""Check that the files for maintainers agree with each other."""
+"""Check that the files for maintainers agree with each other, and that each version is written once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from frameworks import RECIPES
@@ -17,6 +20,11 @@ from frameworks import RECIPES
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 WORKFLOWS = ROOT / ".github" / "workflows"
+
+ENVIRONMENTS = tomllib.loads(
+    (ROOT / "adapters" / "gradclip_adapters" / "environments.toml").read_text(encoding="utf-8")
+)
+VERSIONS: dict[str, str] = ENVIRONMENTS["versions"]
 
 # A source distribution does not contain the files for maintainers.
 pytestmark = pytest.mark.skipif(not WORKFLOWS.is_dir(), reason="a checkout is missing")
@@ -70,28 +78,47 @@ def test_citation_names_the_version_that_is_released() -> None:
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
-@pytest.mark.thorough(sample=0)
-@pytest.mark.parametrize(("factor", "code", "says"), [("clip_norm / 5", 0, "1 of 1"), ("0.5", 1, "scaled-above")])
-def test_action_writes_the_summary_and_fails_with_the_check(factor: str, code: int, says: str, tmp_path: Path) -> None:
-    """Run the script of the action as a runner does, on a function that is right for norm 5, and on a wrong one."""
-    text = (ROOT / "action.yml").read_text(encoding="utf-8")
-    script = textwrap.dedent(text.rpartition("      run: |\n")[2])
-    module = f"def clip(grads, *, clip_norm):\n    return [grad * grad.dtype.type({factor}) for grad in grads]\n"
-    (tmp_path / "clipping.py").write_text(module, encoding="utf-8")
-    options = "--op clip_by_norm --rule norm.scaled-above/three-four-five/float64"
-    summary, record = tmp_path / "summary.md", tmp_path / "record.jsonl"
-    given = {"PYTHON": sys.executable, "TARGET": "clipping:clip", "OPTIONS": options, "RECORD": str(record)}
-    environment = {**os.environ, **given, "GITHUB_STEP_SUMMARY": str(summary)}
+def list_requirements() -> Iterator[str]:
+    """Yield every requirement of pyproject.toml and of the table of versions."""
+    project = PROJECT["project"]
+    yield from project["dependencies"]
+    for group in (*project["optional-dependencies"].values(), *PROJECT["dependency-groups"].values()):
+        yield from (requirement for requirement in group if isinstance(requirement, str))
+    yield from VERSIONS.values()
 
-    done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
-    assert done.returncode == code, done.stderr
-    assert says in summary.read_text(encoding="utf-8")
-    assert record.is_file()
+def test_requirements_with_a_version_are_written_once() -> None:
+    with_version = [requirement for requirement in list_requirements() if re.search(r"[<>=~!]", requirement)]
+
+    assert [requirement for requirement, count in Counter(with_version).items() if count > 1] == []
+
+
+def test_versions_are_pinned_only_in_the_table() -> None:
+    # A new release of a linter finds new faults in old code, so the linters are pinned, too.
+    linters = PROJECT["dependency-groups"]["lint"]
+    pinned = [requirement for requirement in list_requirements() if "==" in requirement and requirement not in linters]
+
+    assert set(pinned) <= set(VERSIONS.values())
+
+
+@pytest.mark.parametrize("path", ["noxfile.py", ".ci/run"])
+def test_scripts_hold_no_version_of_a_framework(path: str) -> None:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    names = {re.split(r"[<>=\[]", requirement)[0] for requirement in VERSIONS.values()}
+
+    assert not [name for name in names if re.search(rf"\b{name}(\[[\w,]+\])?[<>=~]=?[\d]", text)]
+
+
+def list_needs(tables: dict[str, Any]) -> Iterator[str]:
+    """Yield each short name that an adapter, a backend or a peer needs."""
+    for table in tables["adapters"].values():
+        yield from table.get("needs", ())
+        yield from table.get("alone", ())
+        yield from table.get("npm", ())
+    for part in ("backends", "peers"):
+        for needs in tables[part].values():
+            yield from needs
+
+
+def test_every_version_is_needed_and_every_need_has_a_version() -> None:
+    assert set(list_needs(ENVIRONMENTS)) == set(VERSIONS)

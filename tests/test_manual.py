@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import gzip
+import importlib
+import inspect
 import json
 import os
 import re
@@ -39,9 +41,8 @@ from gradclip_reports.records import read_runs
 from gradclip_reports.statuses import CELL_STATUSES
 from gradclip_spec.rules import load
 from gradclip_spec.rules.causes import load_causes
-from manual.commands import keep_columns
 from manual.links import find_broken_links
-from manual.pages import PARTS, fill_page, write_table
+from manual.pages import PARTS, fill_page, keep_columns, write_table
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -78,8 +79,6 @@ RUN_BY = {
 
 @dataclass(frozen=True)
 class Block:
-    """A code block of a page."""
-
     page: str
     language: str
     text: str
@@ -89,12 +88,10 @@ class Block:
 
 @cache
 def read_page(path: Path) -> str:
-    """Return the text of a page."""
     return path.read_text(encoding="utf-8")
 
 
 def find_blocks(path: Path) -> Iterator[Block]:
-    """Yield the code blocks of a page."""
     text = read_page(path)
     for found in FENCE.finditer(text):
         named = FILE.search(text[: found.start()])
@@ -105,7 +102,6 @@ BLOCKS = [block for path in PAGES for block in find_blocks(path)]
 
 
 def choose_blocks(language: str, page: str | None = None) -> list[Block]:
-    """Return the blocks of a language, in all pages or in one."""
     return [block for block in BLOCKS if block.language == language and page in (None, block.page)]
 
 
@@ -120,7 +116,6 @@ def test_every_page_with_programs_has_a_test_that_runs_them() -> None:
 
 
 def find_links() -> Iterator[tuple[str, str, str]]:
-    """Yield each link to a file: the page, the file, and the heading (empty if the link is to the whole file)."""
     for path in (*PAGES, CONTRIBUTING):
         for file, heading in sorted(set(LINK.findall(read_page(path)))):
             yield path.relative_to(ROOT).as_posix(), file, heading.removeprefix("#")
@@ -293,6 +288,13 @@ def test_page_shows_the_adapter_in_javascript_that_the_project_uses() -> None:
     assert block.text == ours.read_text(encoding="utf-8")
 
 
+def run_block(page: str, capsys: pytest.CaptureFixture[str], words: str = "") -> str:
+    """Return what the one Python block of a page with some words prints."""
+    (program,) = [block.text for block in choose_blocks("python", page) if words in block.text]
+    exec(compile(program, page, "exec"), {"__name__": "page"})
+    return capsys.readouterr().out
+
+
 def return_all(grads: list[Any], *, clip_norm: float) -> list[Any]:
     """Clip the gradients of an empty list correctly."""
     return list(grads)
@@ -312,19 +314,13 @@ def test_function_is_checked_as_the_page_says() -> None:
 
 @pytest.mark.thorough(sample=0)
 def test_function_on_a_mesh_is_right_as_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = choose_blocks("python", "docs/how-to/check-a-mesh.md")
-
-    exec(compile(block.text, block.page, "exec"), {"__name__": "page"})
-
-    assert "As expected." in capsys.readouterr().out
+    assert "As expected." in run_block("docs/how-to/check-a-mesh.md", capsys)
 
 
 def test_ranks_get_the_norm_that_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = choose_blocks("python", "docs/explanation/norm-over-a-mesh.md")
 
-    exec(compile(block.text, block.page, "exec"), {})
-
-    assert capsys.readouterr().out == block.text.rpartition("#")[2].lstrip()
+    assert run_block(block.page, capsys) == block.text.rpartition("#")[2].lstrip()
 
 
 def test_call_of_the_tour_gives_the_norm() -> None:
@@ -387,15 +383,9 @@ def test_bar_in_a_cell_does_not_start_a_column() -> None:
 
 
 def test_examples_in_a_help_keep_their_columns() -> None:
-    assert keep_columns(["Say it.", "| a  b", "|   c", "Then."]) == [
-        "Say it.",
-        ".. code-block:: text",
-        "",
-        "    a  b",
-        "      c",
-        "",
-        "Then.",
-    ]
+    kept = keep_columns(["Say it.", "| a  b", "|   c", "Then."])
+
+    assert kept == ["Say it.", ".. code-block:: text", "", "    a  b", "      c", "", "Then."]
 
 
 @pytest.mark.parametrize(
@@ -429,6 +419,38 @@ def test_page_of_functions_lists_every_public_name() -> None:
     assert named - {"Results"} == {*gradclip_spec.__all__, *gradclip_conformance.__all__}
 
 
+# The page about meshes quotes docstrings.
+
+QUOTE = re.compile(r'^\| (torch|JAX|TensorFlow) [\d.]+ \| "(.+)" \| `([\w.]+)`', re.MULTILINE)
+QUOTES = QUOTE.findall(read_page(DOCS / "explanation" / "norm-over-a-mesh.md"))
+
+#: The modules of the names that the page gives without one.
+MODULES = {
+    "FullyShardedDataParallel": "torch.distributed.fsdp",
+    "fully_shard": "torch.distributed.fsdp",
+    "Replicate": "torch.distributed.tensor",
+    "jax": "jax",
+    "tensorflow": "tensorflow",
+}
+
+
+def test_page_about_meshes_has_quotes() -> None:
+    assert len(QUOTES) >= 6
+
+
+@pytest.mark.parametrize(("library", "phrase", "name"), QUOTES)
+def test_phrase_stands_in_the_docstring(library: str, phrase: str, name: str) -> None:
+    pytest.importorskip(library.lower(), reason=f"{library} is not installed in this Python")
+    first, _, rest = name.partition(".")
+    found: Any = importlib.import_module(MODULES[first])
+    for part in (rest if first == MODULES[first] else name).split("."):
+        found = getattr(found, part)
+    words = " ".join((inspect.getdoc(found) or "").split())
+
+    assert len(phrase.split()) <= 15
+    assert phrase in words
+
+
 # The programs and commands of the README.
 
 
@@ -446,10 +468,7 @@ def test_naive_clip_fails_the_rules_that_the_readme_names(rule: str, capsys: pyt
 
 @pytest.mark.parametrize("page", ["README.md", "docs/how-to/use-the-reference.md"])
 def test_reference_prints_what_the_page_shows(page: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (program,) = [block.text for block in choose_blocks("python", page) if "print(norm" in block.text]
-
-    exec(compile(program, page, "exec"), {})
-    assert capsys.readouterr().out == "5.0 [0.6 0. ]\n"
+    assert run_block(page, capsys, "print(norm") == "5.0 [0.6 0. ]\n"
 
 
 def test_reference_excludes_by_path() -> None:
@@ -476,22 +495,18 @@ def test_page_names_each_status_of_a_cell(page: str) -> None:
     assert sorted(named) == sorted(CELL_STATUSES)
 
 
+DIFF = "gradclip diff reports/published/torch.jsonl.gz reports/published/tensorflow.jsonl.gz"
+SUMMARY = 'gradclip check ./my_adapter.py -o record.jsonl --format markdown >> "$GITHUB_STEP_SUMMARY"'
 #: Each command of the README, with its exit code and something that it prints. Commands that check are limited to one
 #: rule.
 README_COMMANDS = {
-    "gradclip diff reports/published/torch.jsonl.gz reports/published/tensorflow.jsonl.gz": (
-        0,
-        "zero.*TensorFlow.*NaN",
-    ),
+    DIFF: (0, "zero.*TensorFlow.*NaN"),
     "gradclip check": (0, "gradclip_spec on NumPy"),
     CHECK: (0, "gradclip_spec on NumPy"),
     "gradclip check ./my_adapter.py": (1, r"tinyframe 1\.0.*a negative threshold is not refused"),
     "gradclip show global-norm.at-threshold/three-four-five/float32": (0, r"clip_norm: 5\.0"),
     "gradclip repro torch.jsonl global-norm.negative-threshold-refused/minus-one/float32": (0, "import torch"),
-    'gradclip check ./my_adapter.py -o record.jsonl --format markdown >> "$GITHUB_STEP_SUMMARY"': (
-        1,
-        r"\*\*Not as exp",
-    ),
+    SUMMARY: (1, r"\*\*Not as exp"),
 }
 #: The command that needs a framework.
 WITH_TORCH = "gradclip check torch --venv -o torch.jsonl"

@@ -8,30 +8,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["find_broken_links", "main"]
+__all__ = ["Page", "find_broken_links", "main"]
 
 #: The attributes that hold an address. A browser loads these addresses by itself, except the `href` of an anchor.
 ADDRESSES = ("href", "src", "srcset", "data", "poster")
 
 
-@dataclass
 class Page(HTMLParser):
-    """The anchors of a page, and its links. Each link says whether the browser loads it by itself."""
+    """The tags of a page with their attributes, its anchors, and its links."""
 
-    anchors: set[str] = field(default_factory=set)
-    links: list[tuple[str, bool]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Start to read."""
+    def __init__(self, text: str) -> None:
         super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.anchors: set[str] = set()
+        #: Each link says whether the browser loads it by itself.
+        self.links: list[tuple[str, bool]] = []
+        self.feed(text)
+        self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep the anchors and the links of a tag."""
+        """Keep a tag."""
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
         for name, value in attrs:
             if value is None:
                 continue
@@ -42,18 +43,14 @@ class Page(HTMLParser):
                 # Inside a picture, `use` and `a` name a part of the picture.
                 self.links.append((value, tag not in ("a", "area")))
 
-
-def read_page(path: Path) -> Page:
-    """Return the anchors and links of a page."""
-    page = Page()
-    page.feed(path.read_text(encoding="utf-8"))
-    page.close()
-    return page
+    def list_values(self, name: str) -> list[str]:
+        """Return the values of an attribute."""
+        return [attributes[name] for _, attributes in self.tags if name in attributes]
 
 
 def find_broken_links(folder: Path) -> Iterator[str]:
     """Yield a sentence for each broken link in the pages of a folder."""
-    pages = {path.resolve(): read_page(path) for path in sorted(folder.rglob("*.html"))}
+    pages = {path.resolve(): Page(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.html"))}
     for path, page in pages.items():
         for link, is_loaded in page.links:
             if fault := _find_fault(path, link, is_loaded, pages, folder.resolve()):

@@ -1,4 +1,4 @@
-"""Fill in the parts of pages that come from data: rules, causes, statuses, abilities, JSON Schemas.
+"""Extend Sphinx: fill in the parts of pages that come from data, keep the columns of examples, write formulas.
 
 A page asks for a part by a comment such as `<!-- data: causes -->`, in a line of its own.
 """
@@ -9,20 +9,26 @@ import gzip
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradclip_adapters.contract import FEATURES, LACKS
+from gradclip_reports.site.build import write_mathml
 from gradclip_reports.statuses import NOT_RUN, Status
 from gradclip_spec.rules import LEVELS, load
 from gradclip_spec.rules.catalogue import write_operation, write_preface
 from gradclip_spec.rules.causes import SEVERITIES, load_causes
 
 if TYPE_CHECKING:
+    import click
+    from docutils import nodes
     from sphinx.application import Sphinx
+    from sphinx.writers.html5 import HTML5Translator
 
-__all__ = ["PARTS", "fill_page", "setup"]
+__all__ = ["PARTS", "fill_page", "keep_columns", "setup"]
 
 #: The folder with the results of real runs, and the folder with their pages in the manual.
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
@@ -33,14 +39,44 @@ ASKED = re.compile(r"^<!-- data: ([\w-]+)(?: (\S+))? -->$", re.MULTILINE)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Let Sphinx fill each page before it is parsed."""
+    """Change the source of each page and the help of each command before Sphinx parses it, and render formulas."""
+    app.setup_extension("sphinx_click")
     app.connect("source-read", _replace_source)
+    app.connect("sphinx-click-process-description", _replace_description)
+    inline, displayed = partial(_write_formula, "inline"), partial(_write_formula, "block")
+    app.add_html_math_renderer("mathml", (inline, None), (displayed, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def _replace_source(app: Sphinx, name: str, source: list[str]) -> None:
     del app
     source[0] = fill_page(source[0], name)
+
+
+def _replace_description(app: Sphinx, context: click.Context, lines: list[str]) -> None:
+    del app, context
+    lines[:] = keep_columns(lines)
+
+
+def _write_formula(display: str, translator: HTML5Translator, node: nodes.math | nodes.math_block) -> None:
+    """Write a formula as the site of results does."""
+    from docutils.nodes import SkipNode
+
+    translator.body.append(write_mathml(node.astext(), display))
+    # The LaTeX inside the node is already written.
+    raise SkipNode
+
+
+def keep_columns(lines: list[str]) -> list[str]:
+    """Return the help of a command. Turn each block that click leaves unwrapped into a literal block.
+
+    sphinx-click marks the lines of such a block by a bar. Sphinx would join their words, and so lose the columns.
+    """
+    kept: list[str] = []
+    for is_marked, group in groupby(lines, lambda line: line.startswith("| ")):
+        block = list(group)
+        kept += [".. code-block:: text", "", *("    " + line[2:] for line in block), ""] if is_marked else block
+    return kept
 
 
 def fill_page(text: str, page: str) -> str:
@@ -171,7 +207,6 @@ def write_published(name: str) -> str:
 
 
 def _describe_type(value: Mapping[str, Any]) -> str:
-    """Return the types of a field in a few words."""
     if "const" in value:
         return f"`{json.dumps(value['const'])}`"
     if "enum" in value:
@@ -188,7 +223,6 @@ def _describe_type(value: Mapping[str, Any]) -> str:
     return text
 
 
-#: The function that writes each part.
 def write_oracles() -> str:
     """Return a sentence on how many published records were made with both oracles."""
     every = []
@@ -199,6 +233,7 @@ def write_oracles() -> str:
     return f"Of the {len(every)} published records, {both} {'was' if both == 1 else 'were'} made with both."
 
 
+#: The function that writes each part.
 PARTS: dict[str, Callable[..., str]] = {
     "causes": write_causes,
     "features": write_features,

@@ -134,7 +134,6 @@ def _draw_finding(finding: Finding, run: Run, width: int, record: str) -> Iterat
 
 
 def _draw_failure(group: FailureGroup, width: int) -> Iterator[Line]:
-    """Yield the first cell of a group in full."""
     cell = group.first
     facts = [("case", f"{cell.case} of {cell.subject}"), ("detail", shorten_text(cell.detail, VALUE_LENGTH))]
     for line in _wrap(f"{group.status.glyph} {group.status.value}: {escape_line(cell.rule)}", width):

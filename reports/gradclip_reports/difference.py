@@ -95,8 +95,6 @@ class Compared:
 
 
 class _Pair(NamedTuple):
-    """The cells of both sides for one case, and the findings that explain them."""
-
     cells: tuple[Cell, Cell]
     findings: tuple[Finding | None, Finding | None]
 
@@ -118,18 +116,17 @@ def compare(first: Side, second: Side, dtypes: Collection[str] = (), questions: 
     rules = [{cell.rule for same_form in of_side.values() for cell in same_form} for of_side in cells]
     return Compared(
         (first.name, second.name),
-        _join_contrasts([_make_contrast(key, pairs) for key, pairs in groups.items()], [*groups]),
+        _join_contrasts(groups),
         (tuple(sorted(rules[0] - rules[1])), tuple(sorted(rules[1] - rules[0]))),
         same,
         tuple(compare_formulas((first.run, second.run), tuple(map(_leave_out_meshes, (first, second))), questions)),
     )
 
 
-def _join_contrasts(contrasts: Sequence[Contrast], keys: Sequence[tuple[str, str, str]]) -> tuple[Difference, ...]:
-    """Join the contrasts of each question."""
+def _join_contrasts(groups: Mapping[tuple[str, str, str], Sequence[_Pair]]) -> tuple[Difference, ...]:
     by_question: dict[str, list[Contrast]] = {}
-    for (question, _, _), one in zip(keys, contrasts, strict=True):
-        by_question.setdefault(question, []).append(one)
+    for (question, first, second), pairs in groups.items():
+        by_question.setdefault(question, []).append(_make_contrast(first, second, pairs))
     found = [
         Difference(question, tuple(sorted(many, key=lambda one: (rank_severity(one.severity), -len(one.cases)))))
         for question, many in by_question.items()
@@ -137,19 +134,14 @@ def _join_contrasts(contrasts: Sequence[Contrast], keys: Sequence[tuple[str, str
     return tuple(sorted(found, key=lambda one: (rank_severity(one.severity), -one.count)))
 
 
-def _make_contrast(key: tuple[str, str, str], pairs: Sequence[_Pair]) -> Contrast:
+def _make_contrast(first: str, second: str, pairs: Sequence[_Pair]) -> Contrast:
     told = [one.severity for pair in pairs for one in pair.findings if one is not None]
     smallest = min(
         (pair.cells for pair in pairs),
         key=lambda cells: (cells[0].dtype != "float32", len(str(cells[0].input or cells[1].input))),
     )
-    return Contrast(
-        min(told, key=rank_severity, default="recorded"),
-        key[1],
-        key[2],
-        tuple(pair.cells[0].case for pair in pairs),
-        smallest,
-    )
+    severity = min(told, key=rank_severity, default="recorded")
+    return Contrast(severity, first, second, tuple(pair.cells[0].case for pair in pairs), smallest)
 
 
 def _select_cells(side: Side, dtypes: Collection[str]) -> dict[str, list[Cell]]:
@@ -224,16 +216,19 @@ def _choose_question(findings: Sequence[Finding | None], cell: Cell) -> str:
     return escape_line(min(told, key=lambda one: rank_severity(one.severity)).question)
 
 
+def _list_on_meshes(run: Run) -> set[str]:
+    return {cell.subject for cell in run.cells if cell.rule.endswith(".shards-as-whole")}
+
+
 def choose_on_meshes(run: Run) -> tuple[str, ...]:
     """Return for each operation the entry point on a mesh that answered most cases."""
-    on_meshes = {cell.subject for cell in run.cells if cell.rule.endswith(".shards-as-whole")}
+    on_meshes = _list_on_meshes(run)
     header = replace(run.header, subjects=[one for one in run.header.subjects if one["name"] in on_meshes])
     return choose_subjects(replace(run, header=header))
 
 
 def _leave_out_meshes(side: Side) -> tuple[str, ...]:
-    """Return the entry points of one process. If there are none, return all."""
-    on_meshes = {cell.subject for cell in side.run.cells if cell.rule.endswith(".shards-as-whole")}
+    on_meshes = _list_on_meshes(side.run)
     return tuple(name for name in side.subjects if name not in on_meshes) or side.subjects
 
 

@@ -97,7 +97,6 @@ def _draw_terminal(compared: Compared, width: int, color: bool) -> list[str]:
 
 
 def _draw_formulas(compared: Compared, names: Sequence[str], width: int) -> Iterator[str]:
-    """Yield the table of both formulas, and an empty line."""
     if not compared.formulas:
         return
     rows = [(row.label, row.answers[0], "the same" if row.is_same else row.answers[1]) for row in compared.formulas]
@@ -111,12 +110,9 @@ def _draw_formulas(compared: Compared, names: Sequence[str], width: int) -> Iter
 
 
 def _draw_question(number: int, one: Difference, width: int, color: bool) -> str:
-    question = _shorten_line(f"{number}. {_write_question(one)}", width)
+    text = f"{number}. {one.severity}, {format_count(one.count, 'case')}: {one.question}"
+    question = _shorten_line(text, width)
     return paint(question, "bold") if color else question
-
-
-def _write_question(one: Difference) -> str:
-    return f"{one.severity}, {format_count(one.count, 'case')}: {one.question}"
 
 
 def _shorten(name: str) -> str:
@@ -133,7 +129,6 @@ def _draw_in_full(one: Contrast, names: Sequence[str], width: int) -> Iterator[s
 
 
 def _write_example(one: Contrast, names: Sequence[str]) -> str:
-    """Return the smallest call with both answers."""
     given = one.cells[0].input or one.cells[1].input
     few = [format_answer(cell, DIGITS) for cell in one.cells]
     told = few if few[0] != few[1] else [format_answer(cell) for cell in one.cells]
@@ -165,7 +160,6 @@ def _format_gradients(arrays: Any, digits: int) -> str:
 
 
 def _format_numbers(array: Any, digits: int) -> str:
-    """Return the numbers of an array, without its dtype and shape."""
     if isinstance(array, Mapping) and isinstance(array.get("array"), Mapping):
         array = array["array"]
     values = array.get("values") if isinstance(array, Mapping) else None
@@ -199,7 +193,6 @@ def format_answer(cell: Cell, digits: int = 0) -> str:
 
 
 def _wrap_lines(text: str, width: int, most: int) -> Iterator[str]:
-    """Yield the lines of a text, up to a limit."""
     lines = wrap_text(escape_line(text), width, INDENT, f"{INDENT}  ")
     if lines[most:]:
         # Join this line and the next one: together they are too long, so the result ends in dots.

@@ -135,7 +135,6 @@ def _needs_digits(number: float) -> bool:
 
 
 def _name_subjects(finding: Finding, run: Run) -> str:
-    """Name the subjects. Group those with equal answers."""
     names = list(finding.cells)
     alike: dict[tuple[str, ...], list[str]] = {}
     for name in names:

@@ -73,18 +73,13 @@ def describe_formulas(
     run: Run, subjects: Collection[str], questions: Sequence[Question]
 ) -> dict[str, Mapping[str, str]]:
     """Return what entry points of a run do: for each operation that they have, a text for each label of the table."""
-    part = _keep_subjects(run, subjects)
-    offered = {subject["operation"] for subject in part.header.subjects}
+    header = replace(run.header, subjects=[one for one in run.header.subjects if one["name"] in subjects])
+    part = replace(run, header=header, cells=tuple(cell for cell in run.cells if cell.subject in subjects))
+    offered = {subject["operation"] for subject in header.subjects}
     return {operation: _describe(part, operation, questions) for operation in PREFIXES if operation in offered}
 
 
-def _keep_subjects(run: Run, names: Collection[str]) -> Run:
-    header = replace(run.header, subjects=[one for one in run.header.subjects if one["name"] in names])
-    return replace(run, header=header, cells=tuple(cell for cell in run.cells if cell.subject in names))
-
-
 def _describe(run: Run, operation: str, questions: Sequence[Question]) -> Mapping[str, str]:
-    """Return what the entry point of an operation does, by the labels of the table."""
     found = answer_run(run, Catalogue([question for question in questions if question.id in _QUESTIONS]), operation)
     answers = {_QUESTIONS[name]: write_answer(found[name]) for name in _QUESTIONS if name in found}
     factor = answers.pop(_QUESTIONS["above"], _UNKNOWN)

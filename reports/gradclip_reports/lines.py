@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
@@ -11,7 +12,19 @@ from typing import Any, ClassVar, Self
 from .limits import NAME, TEXT, shorten
 from .statuses import STATUSES, UNJUDGED
 
-__all__ = ["SCHEMA", "Cell", "Finding", "Footer", "Header", "Line", "RecordError", "Run", "hash_plan", "make_strict"]
+__all__ = [
+    "SCHEMA",
+    "Cell",
+    "Finding",
+    "Footer",
+    "Header",
+    "Line",
+    "RecordError",
+    "Run",
+    "hash_plan",
+    "make_footer",
+    "make_strict",
+]
 
 #: The version of the record format that this version writes and reads.
 SCHEMA = 1
@@ -92,12 +105,6 @@ class Header(Line):
     started: str
     seed: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the line as a JSON object. Cut the framework's name to the allowed length."""
-        members = super().to_json()
-        members["framework"] = {key: shorten(value, NAME) for key, value in members["framework"].items()}
-        return members
-
     @property
     def heading(self) -> str:
         """Return the framework and, if it has one, its version."""
@@ -157,11 +164,11 @@ class Cell(Line):
         return self.subject, self.case
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line as a JSON object. Cut the word for the answer to the allowed length."""
+        """Return the line as a JSON object. A cell that breaks the rule of its case has no member `breaks`."""
         members = super().to_json()
         if members["breaks"] is None:
             del members["breaks"]
-        return {**members, "behaviour": shorten(members["behaviour"], NAME)}
+        return members
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> Self:
@@ -301,3 +308,13 @@ def hash_plan(plan: Iterable[tuple[str, str]]) -> str:
     for place, line in enumerate(sorted(f"{subject} {case}" for subject, case in plan)):
         digest.update(f"\n{line}".encode() if place else line.encode())
     return digest.hexdigest()
+
+
+def make_footer(cells: Sequence[Cell]) -> Footer:
+    """Return the footer of a whole run with these cells."""
+    return Footer(
+        planned=len(cells),
+        finished=len(cells),
+        counts=dict(sorted(Counter(cell.status for cell in cells).items())),
+        plan_sha256=hash_plan(cell.pair for cell in cells),
+    )

@@ -88,7 +88,6 @@ def _format_legend(matrix: Matrix) -> str:
 
 
 def _draw_findings(run: Run) -> Iterator[str]:
-    """Yield the counts of rules of a run, and its findings, worst first."""
     yield f"**{escape_markdown(run.header.heading)}**: {count_rules([run]).write_sentence()}."
     for finding in run.findings[:_FAILURES]:
         sign = "❌" if finding.spoils else "📌"

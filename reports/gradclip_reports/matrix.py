@@ -33,8 +33,8 @@ class Tally:
 
     @property
     def worst(self) -> Status:
-        """Return the most severe status, or `not-run` for an empty tally."""
-        return STATUSES[next(iter(self.counts), NOT_RUN)]
+        """Return the most severe status."""
+        return STATUSES[next(iter(self.counts))]
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,9 @@ from typing import Any, NoReturn
 from gradclip_adapters.operations import OPERATIONS
 
 from .limits import FILE, OverLimit, check_size, parse_json, shorten
-from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, hash_plan
+from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, hash_plan, make_footer
 from .schema import find_violation
 from .values import escape_text
-from .writing import make_footer
 
 __all__ = ["read_partial", "read_runs"]
 
@@ -251,7 +250,6 @@ def _parse_hex(text: Any) -> float | None:
 
 
 def _check(run: Run, place: Place, allow_incomplete: bool) -> None:
-    """Refuse a run whose parts contradict each other."""
     header, footer = run.header, run.footer
     _refuse(run, (*_find_unlisted(run), *_find_contradictions(run.cells, footer), *_find_wrong_findings(run)), place)
     if footer.incomplete and not allow_incomplete:
@@ -260,7 +258,6 @@ def _check(run: Run, place: Place, allow_incomplete: bool) -> None:
 
 
 def _refuse(run: Run, problems: Iterable[str], place: Place) -> None:
-    """Refuse a run for the first of its problems."""
     for problem in problems:
         place.refuse(f"the run of {run.header.adapter!r} {problem}")
 
@@ -279,7 +276,6 @@ def _find_unlisted(run: Run) -> Iterator[str]:
 
 
 def _find_contradictions(cells: Sequence[Cell], footer: Footer) -> Iterator[str]:
-    """Yield what the cells and the footer say differently."""
     finished = Counter(cell.pair for cell in cells)
     for (subject, case), times in finished.items():
         if times > 1:

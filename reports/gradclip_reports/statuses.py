@@ -38,7 +38,6 @@ class Status(StrEnum):
     meaning: str
 
     def __new__(cls, text: str, glyph: str, emoji: str, style: str, spoils: bool, meaning: str) -> Status:
-        """Make a member from its text, its signs and its meaning."""
         status = str.__new__(cls, text)
         status._value_ = text
         status.glyph, status.emoji, status.style = glyph, emoji, style

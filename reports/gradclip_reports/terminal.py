@@ -46,7 +46,6 @@ def _make_grid() -> Grid:
 
 
 def _draw_key(matrix: Matrix, runs: Sequence[Run]) -> RenderableType:
-    """Return the table that explains each column number, with the counts of its statuses."""
     shown = list(matrix.tally.counts)
     grid = _make_grid()
     grid.show_footer = True

@@ -105,7 +105,6 @@ def is_hex_float(text: str) -> bool:
 
 
 def _is_array(value: Any) -> bool:
-    """Return whether a value has the members of an array, with the right types."""
     if not (
         isinstance(value, Mapping) and isinstance(value.get("dtype"), str) and isinstance(value.get("shape"), list)
     ):

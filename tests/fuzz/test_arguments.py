@@ -67,7 +67,6 @@ USUAL = {
 
 
 def list_commands(command: click.Command, words: Sequence[str] = ()) -> Iterator[tuple[Sequence[str], click.Command]]:
-    """Yield the commands of a group, each with the words that name it."""
     if isinstance(command, click.Group):
         for name in command.list_commands(click.Context(command)):
             inner = command.get_command(click.Context(command), name)
@@ -78,7 +77,6 @@ def list_commands(command: click.Command, words: Sequence[str] = ()) -> Iterator
 
 
 def draw_values(parameter: click.Parameter) -> SearchStrategy[str]:
-    """Draw values of an option or an operand."""
     usual: Sequence[str] = USUAL.get(parameter.opts[0], NAMES)
     if isinstance(parameter.type, click.Choice):
         usual = (*parameter.type.choices, "other")
@@ -90,7 +88,6 @@ def draw_values(parameter: click.Parameter) -> SearchStrategy[str]:
 
 
 def draw_arguments(words: Sequence[str], command: click.Command) -> SearchStrategy[list[str]]:
-    """Draw the arguments of a command: its operands, options with their values, and sometimes an odd text."""
     operands = [draw_values(one) for one in command.params if isinstance(one, click.Argument)]
     options = [
         st.tuples(st.sampled_from(one.opts), *([] if one.is_flag else [draw_values(one)]))

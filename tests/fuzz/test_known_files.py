@@ -67,7 +67,6 @@ def write_toml(document: Any) -> str:
 
 
 def draw_faults() -> SearchStrategy[tuple[int, bytes] | None]:
-    """Draw bytes, and the place in a file where they stand."""
     texts = draw_texts().map(lambda text: text.encode("utf-8", "surrogatepass"))
     return draw_mostly(st.none(), st.tuples(st.integers(0, 300), texts | st.just(b"\xff\x00")))
 
@@ -113,7 +112,6 @@ def test_file_is_refused_by_name_or_used(drawn: tuple[str, list[Change]], fault:
 
 
 def check_refusal(text: str, adapter: str) -> None:
-    """Require that a refusal names the file, and that the command refuses it, too."""
     assert "my_adapter." in text
     check_reason(text)
     check_text(text)

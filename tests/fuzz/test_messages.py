@@ -108,7 +108,6 @@ CASES = list_first_cases("clip_by_global_norm")
 
 
 def make_answer(kind: str, call: Call, number: int) -> dict[str, Any]:
-    """Return a valid message of a kind that answers a call."""
     if kind == "reply":
         reply = HALVING.call(call)
         return {**wire.encode_reply(reply, number), "same_object": [False] * len(reply.gradients)}

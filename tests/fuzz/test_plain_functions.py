@@ -37,12 +37,10 @@ class Evil:
         """An exception without a text."""
 
         def __str__(self) -> str:
-            """Raise."""
             raise ZeroDivisionError
 
 
 def give(value: Any) -> Make:
-    """Return a function that ignores the gradients."""
     return lambda grads: value
 
 
@@ -78,7 +76,6 @@ _errors = st.builds(
 
 
 def change_arguments(what: str, grads: list[Any]) -> None:
-    """Change the passed list or its arrays."""
     if what == "append":
         grads.append(None)
     elif what == "clear":

@@ -70,7 +70,6 @@ _OPTIONS: dict[str, SearchStrategy[Any]] = {
 
 
 def draw_trees(leaves: SearchStrategy[Any]) -> SearchStrategy[Any]:
-    """Draw trees of lists, tuples and dicts."""
     return st.recursive(
         leaves,
         lambda inner: (
@@ -83,7 +82,6 @@ def draw_trees(leaves: SearchStrategy[Any]) -> SearchStrategy[Any]:
 
 
 def draw_options(others: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]:
-    """Draw options with usual values, and sometimes with others."""
     return st.fixed_dictionaries({}, optional={name: draw_mostly(usual, others) for name, usual in _OPTIONS.items()})
 
 
@@ -92,13 +90,11 @@ class UsersOwn(Exception):
 
 
 def refuse(path: str, array: Any) -> bool:
-    """Raise the user's own error."""
     msg = f"at {path!r}"
     raise UsersOwn(msg)
 
 
 def list_leaves(tree: Any) -> Iterator[Any]:
-    """Yield the leaves of a tree, in order."""
     if isinstance(tree, dict | list | tuple):
         for inner in tree.values() if isinstance(tree, dict) else tree:
             yield from list_leaves(inner)
@@ -192,7 +188,6 @@ def draw_hostile_calls() -> SearchStrategy[dict[str, Any]]:
 
 
 def make_call(tree: Any, first: Any, options: dict[str, Any] | None = None, need_clip: Any = None) -> dict[str, Any]:
-    """Return the parts of a call."""
     return {"tree": tree, "first": first, "options": options or {}, "need_clip": need_clip}
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sample_runs import make_cell, make_header, make_realistic_run, make_run
+from sample_runs import HOSTILE, make_cell, make_header, make_realistic_run, make_run, make_uniform
 
 from gradclip_reports.records import Run
+from gradclip_spec import rules
 
 TORCH = [
     ("torch.nn.utils.clip_grad_norm_ [foreach=None]", "clip_by_global_norm"),
@@ -55,6 +57,32 @@ def small_run() -> Run:
         make_cell(case=case("bfloat16"), dtype="bfloat16", status="unsupported", detail="No bfloat16 here."),
     ]
     return make_run(make_header(), cells, not_run=[("clip", "norm.identity-below/one-tensor/float32")])
+
+
+@pytest.fixture(scope="session")
+def hostile_run() -> Run:
+    """Return a run in which every text is an attack."""
+    header = make_header(HOSTILE, HOSTILE, [(HOSTILE, "clip_by_norm"), ("../../escape", "clip_by_norm")])
+    subject = {**header.subjects[0], "dtypes": [HOSTILE], "features": [HOSTILE], "formula": {"kind": HOSTILE}}
+    header = replace(
+        header,
+        subjects=[subject, header.subjects[1]],
+        suite={"name": HOSTILE, "version": HOSTILE},
+        environment={"python": HOSTILE, "platform": HOSTILE, HOSTILE: HOSTILE, "adapter": "forged"},
+    )
+    shown = {"dtype": HOSTILE, "shape": [HOSTILE], "values": [HOSTILE], HOSTILE: HOSTILE}
+    members = dict.fromkeys(("subject", "theme", "dtype", "behaviour", "detail", "quote", "url"), HOSTILE)
+    members |= {"input": shown, "expected": HOSTILE, "observed": [shown]}
+    statuses = ["fail", "fail", "known", "documented", "unsupported"]
+    cells = [
+        make_cell(rule=HOSTILE, case=f"{HOSTILE}/{number}", status=status, **members)
+        for number, status in enumerate(statuses)
+    ]
+    # The site has a page for this rule.
+    rule = rules.load()[0].id
+    cells.insert(0, make_cell(rule=rule, case=f"{rule}/{HOSTILE}", status="fail", **members))
+    run = make_run(header, cells, not_run=[(HOSTILE, f"{HOSTILE}/9")])
+    return replace(run, findings=tuple(make_uniform(cell, HOSTILE) for cell in cells[:4]))
 
 
 @pytest.fixture

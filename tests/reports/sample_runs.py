@@ -22,11 +22,17 @@ DTYPES = ["float16", "bfloat16", "float32", "float64"]
 OPERATIONS = {"clip_by_value": "value", "clip_by_norm": "norm", "clip_by_global_norm": "global-norm"}
 
 
+#: A text with a meaning to a terminal, to XML, to Markdown, to HTML, to templates and to formulas.
+HOSTILE = (
+    "$x_$|`b`\\|\x1b[2J\u202e&lt;</script><script>alert(1)</script></details><img src=x onerror=alert(1)>\n\n'\" | y"
+    "{{ 7*7 }}{% raw %}**x**evil\u2028\x00\ufffe"
+)
+
+
 class Terminal(io.StringIO):
     """A stream that says it is a terminal."""
 
     def isatty(self) -> bool:
-        """Return True."""
         return True
 
 
@@ -66,7 +72,6 @@ def make_cell(**changed: Any) -> Cell:
 
 
 def make_run(header: Header, cells: Sequence[Cell], not_run: Sequence[tuple[str, str]] = ()) -> Run:
-    """Return a run whose footer agrees with its cells."""
     plan = [*((cell.subject, cell.case) for cell in cells), *not_run]
     footer = Footer(
         planned=len(plan),
@@ -80,7 +85,6 @@ def make_run(header: Header, cells: Sequence[Cell], not_run: Sequence[tuple[str,
 
 
 def make_finding(*cells: Cell, **changed: Any) -> Finding:
-    """Return a finding that explains cells, with some members replaced."""
     named: dict[str, list[str]] = {}
     for cell in cells:
         named.setdefault(cell.subject, []).append(cell.case)
@@ -99,8 +103,18 @@ def make_finding(*cells: Cell, **changed: Any) -> Finding:
     return Finding(**(members | changed))
 
 
+def make_uniform(cell: Cell, text: str, **changed: Any) -> Finding:
+    """Return a finding whose texts are all the same, with some members replaced."""
+    members: dict[str, Any] = {
+        **dict.fromkeys(("cause", "title", "question", "why", "reason", "quote", "url"), text),
+        "parameters": {"effect": text, text: text, "text": text},
+        "example": {"subject": cell.subject, "case": cell.case, "detail": text}
+        | {"input": {text: text}, "expected": text, "observed": [text]},
+    }
+    return make_finding(cell, **(members | changed))
+
+
 def write_record_text(runs: Sequence[Run]) -> str:
-    """Return the text of the record that holds the runs."""
     stream = io.StringIO()
     for run in runs:
         write_run(stream, run)

@@ -28,6 +28,21 @@ def failed_run() -> Run:
     return replace(run, findings=(make_finding(run.cells[0], example=example),))
 
 
+@pytest.fixture
+def combined_run() -> Run:
+    """Return a run of two failing cells, each in a part of one finding."""
+    cells = [
+        make_cell(status="fail", detail="It is black.", case=f"value.bounds/{variant}/float32", rule="value.bounds")
+        for variant in ("white", "rye")
+    ]
+    run = make_run(make_header(), cells)
+    parts = tuple(
+        make_finding(cell, title=f"burns {cell.case.split('/')[1]}", reason="It is too hot.") for cell in run.cells
+    )
+    whole = make_finding(*run.cells, parameters={}, parts=parts)
+    return replace(run, findings=(whole,))
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -47,26 +62,20 @@ def test_finding_that_contradicts_the_cells_is_refused(
         read_runs(write_record(write_record_text([run])))
 
 
-def test_cell_with_two_findings_is_refused(failed_run: Run, write_record: Callable[[str], Path]) -> None:
-    run = replace(failed_run, findings=(failed_run.findings[0], failed_run.findings[0]))
+def test_cell_in_two_findings_or_two_parts_is_refused(
+    failed_run: Run, combined_run: Run, write_record: Callable[[str], Path]
+) -> None:
+    (finding,), (whole,) = failed_run.findings, combined_run.findings
+    twice = {
+        "which another finding explains already": replace(failed_run, findings=(finding, finding)),
+        "whose parts do not hold each of its cells once": replace(
+            combined_run, findings=(replace(whole, parts=(whole.parts[0], whole.parts[0])),)
+        ),
+    }
 
-    with pytest.raises(RecordError, match="which another finding explains already"):
-        read_runs(write_record(write_record_text([run])))
-
-
-@pytest.fixture
-def combined_run() -> Run:
-    """Return a run of two failing cells, each in a part of one finding."""
-    cells = [
-        make_cell(status="fail", detail="It is black.", case=f"value.bounds/{variant}/float32", rule="value.bounds")
-        for variant in ("white", "rye")
-    ]
-    run = make_run(make_header(), cells)
-    parts = tuple(
-        make_finding(cell, title=f"burns {cell.case.split('/')[1]}", reason="It is too hot.") for cell in run.cells
-    )
-    whole = make_finding(*run.cells, parameters={}, parts=parts)
-    return replace(run, findings=(whole,))
+    for says, run in twice.items():
+        with pytest.raises(RecordError, match=says):
+            read_runs(write_record(write_record_text([run])))
 
 
 def test_combined_finding_is_read_back_and_shows_its_parts(
@@ -83,14 +92,6 @@ def test_combined_finding_is_read_back_and_shows_its_parts(
     assert text.count("It is too hot.") == 2
 
 
-def test_parts_must_hold_each_cell_once(combined_run: Run, write_record: Callable[[str], Path]) -> None:
-    (whole,) = combined_run.findings
-    twice = replace(combined_run, findings=(replace(whole, parts=(whole.parts[0], whole.parts[0])),))
-
-    with pytest.raises(RecordError, match="whose parts do not hold each of its cells once"):
-        read_runs(write_record(write_record_text([twice])))
-
-
 def test_red_run_ends_with_its_worst_finding(failed_run: Run) -> None:
     text = draw_brief([failed_run])
 
@@ -101,13 +102,6 @@ def test_red_run_ends_with_its_worst_finding(failed_run: Run) -> None:
     assert "0.1" in block
     assert "0x1.99999ap-4" in block
     assert block.index("Nobody can eat it.") < block.index("Not as expected.")
-
-
-def test_failure_without_a_finding_is_shown(failed_run: Run) -> None:
-    text = draw_brief([replace(failed_run, findings=())])
-
-    assert "It is black." in text
-    assert "Not as expected." in text
 
 
 def test_mistake_of_the_adapter_is_shown_instead_of_a_finding(failed_run: Run) -> None:
@@ -156,23 +150,17 @@ def test_rules_are_counted_by_their_worst_cell() -> None:
         *make_rule("recorded", "unspecified"),
     ]
 
-    counts = count_rules([make_run(make_header(), cells)])
+    run = make_run(make_header(), cells)
+    counts = count_rules([run])
 
     assert (counts.kept, counts.documented, counts.broken, counts.not_asked, counts.asked) == (1, 1, 2, 1, 4)
     assert counts.write_sentence() == (
         "rules kept 1 of 4 tested; 1 as documented; 2 broken by 0 findings; 1 could not be tested"
     )
-
-
-def test_sentence_says_how_many_findings_break_rules() -> None:
-    cells = [
-        make_cell(status=status, detail="x", rule=f"value.{status}", case=f"value.{status}/one/float32")
-        for status in ("fail", "documented")
-    ]
-    run = make_run(make_header(), cells)
-    broken, documented = (make_finding(cell) for cell in run.cells)
-
-    assert "1 broken by 1 of 2 findings" in count_rules([replace(run, findings=(broken, documented))]).write_sentence()
+    broken, documented = (
+        make_finding(next(cell for cell in cells if cell.status == name)) for name in ("fail", "documented")
+    )
+    assert "2 broken by 1 of 2 findings" in count_rules([replace(run, findings=(broken, documented))]).write_sentence()
 
 
 def test_finding_shows_the_phrase_of_each_entry_point() -> None:

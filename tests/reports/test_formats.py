@@ -1,4 +1,4 @@
-"""Check that each format is valid, and that all formats give the same counts."""
+"""Check the matrix that all formats show, and that each format is valid and gives the same counts."""
 
 from __future__ import annotations
 
@@ -10,24 +10,85 @@ from xml.etree import ElementTree
 
 import pytest
 from fuzzing.drawings import check_differences, check_drawings
-from sample_runs import make_cell, make_finding, make_header, make_run
+from sample_runs import make_cell, make_header, make_run
 
+from gradclip_reports.failures import group_failures
 from gradclip_reports.junit import TAGS
 from gradclip_reports.markdown import draw_markdown
 from gradclip_reports.markup import escape_markdown
+from gradclip_reports.matrix import build_matrix
 from gradclip_reports.records import Run
-from gradclip_reports.render import FORMATS, render
-from gradclip_reports.statuses import STATUSES
+from gradclip_reports.render import render
+from gradclip_reports.statuses import CELL_STATUSES, SPOILING, STATUSES
 from gradclip_reports.values import format_value
 
 
-class TestRender:
-    @pytest.mark.thorough(sample=6)
-    @pytest.mark.parametrize("format", FORMATS)
-    def test_every_format_of_one_and_of_several_runs(self, format: str, several_runs: list[Run]) -> None:
-        for runs in (several_runs, several_runs[:1]):
-            assert render(runs, format).endswith("\n")
+def test_statuses_that_fail_a_run_are_worse_than_others() -> None:
+    spoiling = [status.spoils for status in STATUSES.values()]
 
+    assert list(STATUSES)[-1] == "pass"
+    assert spoiling == sorted(spoiling, reverse=True)
+    assert {name for name in CELL_STATUSES if STATUSES[name].spoils} == {"error", "crash", "timeout", "fail"}
+
+
+def test_signs_differ_without_colour() -> None:
+    assert len({status.glyph for status in STATUSES.values()}) == len(STATUSES)
+    assert len({status.emoji for status in STATUSES.values()}) == len(STATUSES)
+    assert all(len(status.glyph) == 1 for status in STATUSES.values())
+
+
+class TestMatrix:
+    def test_one_run_has_a_column_for_each_subject(self, torch_run: Run) -> None:
+        matrix = build_matrix([torch_run])
+
+        assert [column.name for column in matrix.columns] == [item["name"] for item in torch_run.header.subjects]
+        by_norm, by_value = matrix.tables
+        assert [column.number for column in by_norm.columns] == [1, 2, 3, 4]
+        assert [column.number for column in by_value.columns] == [5, 6]
+
+    def test_several_runs_have_a_column_each(self, several_runs: list[Run]) -> None:
+        matrix = build_matrix(several_runs)
+
+        names = [(column.name, column.version) for column in matrix.columns]
+        assert names == [("torch", "2.13.0"), ("tensorflow", "2.21.0"), ("paddle", "3.3.1")]
+        by_norm = next(table for table in matrix.tables if table.operation == "clip_by_norm")
+        assert all(row.tallies[0] is None for section in by_norm.sections for row in section.rows)
+
+    def test_themes_and_rules_keep_the_order_of_the_records(self) -> None:
+        def run(*rules: tuple[str, str]) -> Run:
+            return make_run(
+                make_header(),
+                [make_cell(rule=f"norm.{rule}", case=f"norm.{rule}/x/float32", theme=theme) for theme, rule in rules],
+            )
+
+        runs = [run(("zero", "b"), ("formula", "c")), run(("zero", "b"), ("formula", "a"))]
+        (table,) = build_matrix(runs).tables
+
+        found = [(section.theme, [row.label for row in section.rows]) for section in table.sections]
+        assert found == [("zero", ["b"]), ("formula", ["c", "a"])]
+
+
+class TestFailures:
+    def test_failures_are_grouped_by_rule_subject_and_status(self) -> None:
+        cells = [
+            make_cell(case=f"norm.scaled-above/{number}/float32", status=status)
+            for number, status in enumerate(["fail", "pass", "crash", "fail", "documented"])
+        ]
+        crashed, failed = group_failures([make_run(make_header(), cells)])
+
+        assert (crashed.status.value, crashed.cells) == ("crash", (cells[2],))
+        assert (failed.status.value, failed.cells, failed.first) == ("fail", (cells[0], cells[3]), cells[0])
+
+    def test_subjects_are_grouped_only_if_they_fail_alike(self) -> None:
+        subjects = [(name, "clip_by_norm") for name in ("a", "b", "c")]
+        details = {"a": "It is half.", "b": "It is half.", "c": "It is NaN."}
+        cells = [make_cell(subject=name, status="fail", detail=details[name]) for name, _ in subjects]
+        groups = group_failures([make_run(make_header(subjects=subjects), cells)])
+
+        assert [group.subjects for group in groups] == [{"a": 1, "b": 1}, {"c": 1}]
+
+
+class TestRender:
     def test_unknown_format_is_refused(self, small_run: Run) -> None:
         with pytest.raises(ValueError, match="no format 'pdf': choose one of terminal, json, markdown"):
             render([small_run], "pdf")
@@ -56,6 +117,10 @@ class TestJunit:
         (skipped,) = ElementTree.fromstring(render([small_run], "junit")).findall(".//skipped")
 
         assert skipped.attrib["message"] == "unsupported: No bfloat16 here."
+
+    def test_tests_of_the_statuses_that_fail_a_run_fail(self) -> None:
+        assert set(TAGS) == set(STATUSES)
+        assert {name for name, tag in TAGS.items() if tag in ("failure", "error")} == SPOILING
 
 
 class TestSummary:
@@ -114,32 +179,8 @@ class TestMarkdown:
         assert "🚫 **1 cell did not run** of `clip`: norm.identity-below (1)." in text
 
 
-#: Texts that have a meaning to a terminal, to XML, to a table or to HTML.
-HOSTILE = "a|`b`\\|c\n\n</details><script>\x1b[2J\u202eevil\u2028\x00\ufffe**x** &lt; | y"
-
-
 class TestHostileTexts:
     """Check that no text in any field of a record acts as markup or as a control character in a report."""
-
-    @pytest.fixture
-    def hostile_run(self) -> Run:
-        header = make_header(adapter=HOSTILE, version=HOSTILE, subjects=[(HOSTILE, "clip_by_norm")])
-        header = replace(
-            header,
-            suite={"name": HOSTILE, "version": HOSTILE},
-            environment={"python": HOSTILE, "platform": HOSTILE, HOSTILE: HOSTILE, "adapter": "forged"},
-        )
-        shown = {"dtype": HOSTILE, "shape": [HOSTILE], "values": [HOSTILE], HOSTILE: HOSTILE}
-        fields = {"subject": HOSTILE, "rule": HOSTILE, "theme": HOSTILE, "dtype": HOSTILE, "behaviour": HOSTILE}
-        fields |= {"detail": HOSTILE, "quote": HOSTILE, "url": HOSTILE}
-        fields |= {"input": shown, "expected": HOSTILE, "observed": [shown]}
-        cells = [
-            make_cell(case=f"{HOSTILE}/{number}", status=status, **fields)
-            for number, status in enumerate(["fail", "fail", "known", "documented", "unsupported"])
-        ]
-        run = make_run(header, cells, not_run=[(HOSTILE, f"{HOSTILE}/9")])
-        texts = dict.fromkeys(("cause", "title", "question", "why", "quote", "reason", "url"), HOSTILE)
-        return replace(run, findings=tuple(make_finding(cell, parameters={}, **texts) for cell in cells[:3]))
 
     def test_no_report_lets_a_text_act(self, hostile_run: Run) -> None:
         for runs in ([hostile_run], [hostile_run, hostile_run]):
@@ -196,10 +237,3 @@ class TestReadable:
     )
     def test_value_is_shown_readably(self, value: Any, text: str) -> None:
         assert format_value(value) == text
-
-
-def test_tests_of_the_statuses_that_fail_a_run_fail() -> None:
-    assert set(TAGS) == set(STATUSES)
-    assert {name for name, tag in TAGS.items() if tag in ("failure", "error")} == {
-        name for name, status in STATUSES.items() if status.spoils
-    }

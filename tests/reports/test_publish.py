@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from sample_runs import make_run, write_record_text
+from sample_runs import HOSTILE, make_run, write_record_text
 
 import pages
 import publish
@@ -22,15 +22,12 @@ from gradclip_reports.site.catalogue import Catalogue
 from gradclip_reports.site.questions import answer_run
 from gradclip_spec import __version__
 from gradclip_spec.rules.questions import load_questions
-from picture import draw_picture
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "reports" / "published"
-HOSTILE = '<script>alert(1)</script>|`\x1b[31m\u202e&$x_$"'
 
 
 def write_compressed(path: Path, text: str) -> None:
-    """Write a compressed record, and its folder if that is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(text.encode("utf-8"), mtime=0))
 
@@ -123,7 +120,7 @@ class TestPages:
         run = replace(torch_run, header=header)
         catalogue = Catalogue(load_questions())
 
-        picture = draw_picture(catalogue.questions, [run], [answer_run(run, catalogue)])
+        picture = pages.draw_picture(catalogue.questions, [run], [answer_run(run, catalogue)])
         table = pages.draw_table([run], catalogue)
 
         assert not {"script", "image", "a"} & {

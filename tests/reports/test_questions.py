@@ -73,9 +73,6 @@ def test_malformed_question_is_refused_by_name(entry: str, says: str) -> None:
 
 
 class TestAnswers:
-    def test_right_cells_give_the_words_of_the_rule(self) -> None:
-        assert answer("above", "scaled-above", {}) == ("right", "c / n")
-
     def test_parameters_of_a_finding_fill_the_words(self) -> None:
         given = answer("above", "scaled-above", {"status": "documented"}, cause="eps-in-coefficient", eps=1e-6)
 

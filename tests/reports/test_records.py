@@ -6,7 +6,6 @@ import dataclasses
 import gzip
 import io
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ from gradclip_reports.records import (
     Header,
     RecordError,
     Run,
+    check_cell,
     hash_plan,
     make_footer,
     read_partial,
@@ -32,7 +32,6 @@ from gradclip_reports.records import (
     write_run,
 )
 from gradclip_reports.statuses import CELL_STATUSES
-from gradclip_reports.writing import check_cell
 
 PLAN = [("clip", f"norm.scaled-above/one-tensor/{dtype}") for dtype in ("float32", "float64", "float16")]
 
@@ -75,15 +74,8 @@ class TestRoundTrip:
 
     def test_line_separators_in_text_do_not_split_lines(self, write_record: Write) -> None:
         cell = make_cell(status="fail", detail="one\u2028two\x85three\nfour")
-        stream = io.StringIO()
-        write_run(stream, make_run(make_header(), [cell]))
 
-        assert read_runs(write_record(stream.getvalue()))[0].cells == (cell,)
-
-    def test_writing_needs_the_standard_library_only(self) -> None:
-        program = "import sys; sys.modules['fastjsonschema'] = None; import gradclip_reports.records"
-
-        subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+        assert read_runs(write_record(write_record_text([make_run(make_header(), [cell])])))[0].cells == (cell,)
 
     @pytest.mark.parametrize("line", [Header, Cell, Finding, Footer])
     def test_schema_knows_the_members_and_statuses_of_the_code(self, line: type[Line]) -> None:
@@ -93,14 +85,6 @@ class TestRoundTrip:
         assert set(members) == {"record", *(field.name for field in dataclasses.fields(line))}
         lists = [members.get("status", {}), members.get("counts", {}).get("propertyNames", {})]
         assert all(tuple(each["enum"]) == CELL_STATUSES for each in lists if each)
-
-
-class TestPlan:
-    def test_fingerprint_is_sha256_of_the_sorted_lines(self) -> None:
-        # The command `printf 'a x\nb x' | sha256sum` prints this hash.
-        expected = "4c329601c8974d2f70c4348c30e805501e57ff640937d2131e73f03b775442c8"
-
-        assert hash_plan([("b", "x"), ("a", "x")]) == expected
 
 
 class TestWriting:
@@ -129,11 +113,16 @@ class TestWriting:
         assert (cell.detail, cell.observed) == ("\\ud800 梯度", {"\\ud800": 1})
 
     def test_footer_is_that_of_a_whole_run(self) -> None:
-        cells = [make_cell(case=case) for _, case in PLAN]
-        footer = make_footer(cells)
+        footer = make_footer([make_cell(case=case) for _, case in PLAN])
 
         assert (footer.planned, footer.finished, footer.incomplete, footer.counts) == (3, 3, False, {"pass": 3})
         assert footer.plan_sha256 == hash_plan(reversed(PLAN))
+
+    def test_fingerprint_is_sha256_of_the_sorted_lines(self) -> None:
+        # The command `printf 'a x\nb x' | sha256sum` prints this hash.
+        expected = "4c329601c8974d2f70c4348c30e805501e57ff640937d2131e73f03b775442c8"
+
+        assert hash_plan([("b", "x"), ("a", "x")]) == expected
 
 
 class TestCompressed:
@@ -174,10 +163,9 @@ class TestCompressed:
 class TestDamaged:
     """Check that each damage is reported with the file, the line, the problem and what to do."""
 
-    @pytest.mark.parametrize("cut", [1, 20, 100])
-    def test_cut_in_the_last_line(self, record: list[dict[str, Any]], write_record: Write, cut: int) -> None:
+    def test_cut_in_the_last_line(self, record: list[dict[str, Any]], write_record: Write) -> None:
         with pytest.raises(RecordError, match=r"record\.jsonl, line 5: not JSON .*cut short.*gradclip check"):
-            read_runs(write_record(write_text(record)[: -1 - cut]))
+            read_runs(write_record(write_text(record)[:-20]))
 
     @pytest.mark.parametrize(
         ("lines", "changes", "problem"),
@@ -198,6 +186,11 @@ class TestDamaged:
                 {4: {"finished": 2, "counts": {"pass": 2}, "incomplete": True}},
                 "0 are named as not run",
             ),
+            (
+                [0, 2, 3, 4],
+                {4: {"finished": 2, "counts": {"pass": 2}, "not_run": PLAN[:1]}},
+                "3 were planned, 2 finished, and 1 are named as not run",
+            ),
             (EVERY, {4: {"counts": {"pass": 2, "fail": 1}}}, "disagrees with its footer: found 3 cells, .*'pass': 3"),
             (EVERY, {1: {"case": "norm.scaled-above/edited/float32"}}, "fingerprint of the plan differs"),
             (EVERY, {1: {"subject": "other"}}, "a cell of 'other' for clip_by_norm, which its header does not list"),
@@ -207,11 +200,7 @@ class TestDamaged:
                 "names the cell one/case of 'other' as not run, which its header does not list",
             ),
             # A newer schema is reported first.
-            (
-                EVERY,
-                {0: {"schema": 2, "members": "unknown here"}},
-                "line 1: written in record schema 2, .* 1 only. Upgr",
-            ),
+            (EVERY, {0: {"schema": 2, "members": "new"}}, "line 1: written in record schema 2, .* 1 only. Upgr"),
             (EVERY, {0: {"schema": 0}}, "line 1: written in record schema 0, .* 1 only. Make the record again"),
             (EVERY, {0: {"subjects": [SUBJECT, SUBJECT]}}, "'clip' occurs 2 times"),
             (
@@ -255,11 +244,6 @@ class TestDamaged:
 
         assert [cell.status for cell in run.cells] == ["known", "fail", "documented"]
         assert run.footer.counts == {"known": 1, "fail": 1, "documented": 1}
-
-    def test_interrupted_run_that_claims_to_be_complete_is_refused(self, small_run: Run, write_record: Write) -> None:
-        text = write_record_text([small_run]).replace('"incomplete": true', '"incomplete": false')
-        with pytest.raises(RecordError, match="5 were planned, 4 finished, and 1 are named as not run"):
-            read_runs(write_record(text))
 
     @pytest.mark.parametrize(
         ("line", "members", "problem"),
@@ -322,6 +306,30 @@ class TestDamaged:
             with pytest.raises(RecordError):
                 read_runs(write_record(damage), allow_incomplete=True)
 
+    @pytest.mark.parametrize(
+        ("members", "problem"),
+        [
+            *(({"norm_types": [each]}, "an order of a norm") for each in ("nan", "0x1p+99999", "-0x1p+0", "two")),
+            *(({"formula": {"eps": {"hex": each}}}, "a number of a formula") for each in ("0x1p+99999", "one", None)),
+        ],
+        ids=str,
+    )
+    def test_invalid_number_of_a_subject_is_refused(
+        self, record: list[dict[str, Any]], write_record: Write, members: dict[str, Any], problem: str
+    ) -> None:
+        record[0]["subjects"][0] |= members
+
+        with pytest.raises(RecordError, match=f"is not {problem}"):
+            read_runs(write_record(write_text(record)))
+
+    def test_messages_have_no_escape_codes(self, record: list[dict[str, Any]], write_record: Write) -> None:
+        record[0]["adapter"] = "\x1b[2J\u202etorch"
+        del record[-1]
+
+        with pytest.raises(RecordError) as refused:
+            read_runs(write_record(write_text(record)))
+        assert str(refused.value).isprintable()
+
     def test_missing_fastjsonschema_says_what_to_install(
         self, monkeypatch: pytest.MonkeyPatch, record: list[dict[str, Any]], write_record: Write
     ) -> None:
@@ -331,10 +339,6 @@ class TestDamaged:
             read_runs(write_record(write_text(record)))
 
 
-def nest(levels: int) -> str:
-    return "[" * levels + "]" * levels
-
-
 class TestLimits:
     """Check that oversized data is refused with the name of the limit, and that the suite never writes such data."""
 
@@ -342,18 +346,12 @@ class TestLimits:
         ("line", "members", "problem"),
         [
             (1, {"detail": "x" * (1 << 16)}, None),
+            # Brackets in a text do not count as nesting.
+            (1, {"detail": '"' + "[" * 1000 + '\\"'}, None),
             (1, {"detail": "x" * (1 + (1 << 16))}, r"\$\.detail must be shorter than or equal to 65536 characters"),
             (1, {"subject": "x" * 513}, r"\$\.subject must be shorter than or equal to 512 characters"),
-            (
-                0,
-                {"framework": {"name": "torch", "version": "2" * 600}},
-                "version must be shorter than or equal to",
-            ),
-            (
-                0,
-                {"environment": {"python": "3", "platform": "y" * 70_000}},
-                "platform must be shorter than or equal",
-            ),
+            (0, {"framework": {"name": "torch", "version": "2" * 600}}, "version must be shorter than"),
+            (0, {"environment": {"python": "3", "platform": "y" * 70_000}}, "platform must be shorter than"),
             (1, {"detail": "half \ud800"}, "surrogates not allowed"),
             (1, {"seconds": 1e300}, "more than a century"),
             (0, {"started": "2026-99-21T02:38:27Z"}, r"\$\.started: month must be in 1\.\.12"),
@@ -387,20 +385,11 @@ class TestLimits:
 
     def test_deep_nesting_is_refused(self, record: list[dict[str, Any]], write_record: Write) -> None:
         record[1]["observed"] = "NESTED"
-        for levels, refused in ((30, False), (450, True)):
-            path = write_record(write_text(record).replace('"NESTED"', nest(levels)))
-            if refused:
-                with pytest.raises(RecordError, match="more than 32 levels of nesting"):
-                    read_runs(path)
-            else:
-                assert read_runs(path)
+        text = write_text(record)
+        assert read_runs(write_record(text.replace('"NESTED"', "[" * 30 + "]" * 30)))
 
-    def test_brackets_in_a_text_do_not_count_as_nesting(
-        self, record: list[dict[str, Any]], write_record: Write
-    ) -> None:
-        record[1]["detail"] = '"' + "[" * 1000 + '\\"'
-
-        assert read_runs(write_record(write_text(record)))
+        with pytest.raises(RecordError, match="more than 32 levels of nesting"):
+            read_runs(write_record(text.replace('"NESTED"', "[" * 450 + "]" * 450)))
 
     @pytest.mark.parametrize(("name", "what"), [("FILE", "bytes"), ("VALUES", "values")])
     def test_size_above_its_limit_is_refused(
@@ -419,35 +408,7 @@ class TestLimits:
             observed={"raised": "x" * 100_000, "dtype": "x" * 999, "k" * 999: ["x"]},
             behaviour="y" * 999,
         )
-        stream = io.StringIO()
-        write_run(stream, make_run(make_header(version="z" * 100_000), [cell]))
 
-        (run,) = read_runs(write_record(stream.getvalue()))
+        (run,) = read_runs(write_record(write_record_text([make_run(make_header(version="z" * 100_000), [cell])])))
         assert run.cells[0].detail.endswith("characters in all)")
         assert run.header.framework["version"].startswith("zzz")
-
-
-class TestContradictions:
-    @pytest.mark.parametrize(
-        ("members", "problem"),
-        [
-            *(({"norm_types": [each]}, "an order of a norm") for each in ("nan", "0x1p+99999", "-0x1p+0", "two")),
-            *(({"formula": {"eps": {"hex": each}}}, "a number of a formula") for each in ("0x1p+99999", "one", None)),
-        ],
-        ids=str,
-    )
-    def test_invalid_number_of_a_subject_is_refused(
-        self, record: list[dict[str, Any]], write_record: Write, members: dict[str, Any], problem: str
-    ) -> None:
-        record[0]["subjects"][0] |= members
-
-        with pytest.raises(RecordError, match=f"is not {problem}"):
-            read_runs(write_record(write_text(record)))
-
-    def test_messages_have_no_escape_codes(self, record: list[dict[str, Any]], write_record: Write) -> None:
-        record[0]["adapter"] = "\x1b[2J\u202etorch"
-        del record[-1]
-
-        with pytest.raises(RecordError) as refused:
-            read_runs(write_record(write_text(record)))
-        assert str(refused.value).isprintable()

@@ -7,59 +7,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pytest
-from fuzzing.sites import Page, check_pages
-from sample_runs import make_cell, make_finding, make_header, make_run
+from fuzzing.drawings import check_pages
+from sample_runs import HOSTILE, make_cell, make_header, make_run, make_uniform
 
-from gradclip_reports.records import Cell, Finding, RecordError, Run
-from gradclip_reports.site.build import LARGEST, build_site
+from gradclip_reports.records import RecordError, Run
+from gradclip_reports.site.build import LARGEST, build_site, write_mathml
 from gradclip_reports.site.catalogue import Catalogue
-from gradclip_reports.site.formulas import write_mathml
 from gradclip_reports.site.slugs import Slugs, is_safe_link
 from gradclip_reports.site.views import make_views
 from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 from gradclip_spec.rules.questions import load_questions
+from manual.links import Page, find_broken_links
 
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>`|'\"&\x1b[31m\x00\u202e{{ 7*7 }}{% raw %}"
 RULES = rules.load()[:6]
 CATALOGUE = Catalogue(load_questions(), RULES, tuple(load_causes().values())[:5])
 
 
 def read_site(folder: Path) -> Mapping[str, Page]:
-    """Return the pages of a site by their names."""
     return {str(path.relative_to(folder)): Page(path.read_text("utf-8")) for path in folder.rglob("*.html")}
-
-
-def make_uniform(cell: Cell, text: str, **changed: Any) -> Finding:
-    """Return a finding whose texts are all the same."""
-    members: dict[str, Any] = {
-        **dict.fromkeys(("cause", "title", "question", "why", "reason", "quote", "url"), text),
-        "parameters": {"effect": text, text: text, "text": text},
-        "example": {"subject": cell.subject, "case": cell.case, "detail": text}
-        | {"input": {text: text}, "expected": text, "observed": [text]},
-    }
-    return make_finding(cell, **(members | changed))
-
-
-@pytest.fixture(scope="module")
-def hostile_run() -> Run:
-    """Return a run in which every text is an attack."""
-    header = make_header(HOSTILE, HOSTILE, [(HOSTILE, "clip_by_norm"), ("../../escape", "clip_by_norm")])
-    subject = {**header.subjects[0], "dtypes": [HOSTILE], "features": [HOSTILE], "formula": {"kind": HOSTILE}}
-    suite = {"name": HOSTILE, "version": HOSTILE}
-    header = replace(header, subjects=[subject, header.subjects[1]], suite=suite, environment=dict.fromkeys(
-        ("python", "platform"), HOSTILE))  # fmt: skip
-    texts = {"behaviour": HOSTILE, "theme": HOSTILE, "detail": HOSTILE, "status": "fail"}
-    cells = [
-        make_cell(subject=HOSTILE, rule=HOSTILE, case=f"{HOSTILE}/a", **texts),
-        make_cell(subject=HOSTILE, rule=RULES[0].id, case=f"{RULES[0].id}/{HOSTILE}", **texts),
-    ]
-    run = make_run(header, cells)
-    return replace(run, findings=tuple(make_uniform(cell, HOSTILE) for cell in cells))
 
 
 @pytest.fixture(scope="module")
@@ -105,19 +74,10 @@ class TestUntrustedTexts:
 
 class TestLinks:
     def test_every_link_leads_to_a_file_and_an_anchor(self, site: Path) -> None:
-        pages = read_site(site)
-        ids = {name: page.list_values("id") for name, page in pages.items()}
-        assert [name for name, found in ids.items() if len(set(found)) < len(found)] == []
-        for name, page in pages.items():
-            for link in {*page.list_values("href"), *page.list_values("src")}:
-                if link.startswith("https://"):
-                    continue
-                file, _, anchor = link.partition("#")
-                target = (site / name).parent / unquote(file) if file else site / name
-                assert target.is_file(), f"{name} links to {link}"
-                # The page of comparisons reads its own anchors.
-                if anchor and target.name != "compare.html":
-                    assert anchor in ids[str(target.resolve().relative_to(site.resolve()))], f"{name} links to {link}"
+        assert list(find_broken_links(site)) == []
+        for name, page in read_site(site).items():
+            ids = page.list_values("id")
+            assert len(set(ids)) == len(ids), name
 
     def test_title_of_a_cause_keeps_its_capitals(self, torch_run: Run, tmp_path: Path) -> None:
         cause = load_causes()["none-changed"]
@@ -145,18 +105,7 @@ class TestLinks:
 class TestSlugs:
     def test_names_are_safe_and_given_once(self) -> None:
         slugs = Slugs()
-        texts = [
-            "torch 2.13.0",
-            "Torch-2.13.0",
-            "../..",
-            "",
-            "\u202e",
-            "CON",
-            "com1",
-            "a" * 500,
-            HOSTILE,
-            "torch 2.13.0",
-        ]
+        texts = ["torch 2.1", "Torch-2.1", "torch 2.1", "../..", "", "\u202e", "CON", "com1", "a" * 500, HOSTILE]
 
         names = [slugs.choose(text) for text in texts]
 

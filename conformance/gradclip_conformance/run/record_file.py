@@ -14,8 +14,7 @@ from typing import Self, TextIO
 
 import filelock
 
-from gradclip_reports.records import Cell, Header, Run
-from gradclip_reports.writing import write_line, write_run
+from gradclip_reports.records import Cell, Header, Run, write_line, write_run
 
 __all__ = ["RecordFile", "name_journal"]
 

@@ -28,9 +28,8 @@ from gradclip_adapters.contract import EntryPoint
 from gradclip_adapters.wire import encode_subject
 from gradclip_reports.limits import shorten
 from gradclip_reports.progress import Progress
-from gradclip_reports.records import Cell, Finding, Header, Run, make_footer
+from gradclip_reports.records import Cell, Finding, Header, Run, check_cell, make_footer
 from gradclip_reports.statuses import DIFFERING, Status
-from gradclip_reports.writing import check_cell
 from gradclip_spec import rules
 
 from ..cases.catalogue import list_all_cases

@@ -21,17 +21,23 @@ from ..lines import Cell, RecordError, Run
 from ..matrix import Tally
 from ..statuses import NOT_RUN, SEVERITIES, Status
 from ..values import escape_text
-from .catalogue import Catalogue
-from .formulas import write_mathml
+from .catalogue import (
+    LEVELS,
+    MATRIX_PAGES,
+    OPERATION_LABELS,
+    OTHER_LABELS,
+    STANDINGS_OF_FINDINGS,
+    VERDICTS,
+    Catalogue,
+)
 from .questions import PREFIXES, STANDING_OF, STANDINGS, Answer, find_others, write_answer
 from .slugs import Slugs
 from .views import FindingView, RunView, make_views
-from .words import LEVELS, MATRIX_PAGES, OPERATION_LABELS, OTHER_LABELS, STANDINGS_OF_FINDINGS, VERDICTS
 
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["LARGEST", "build_site"]
+__all__ = ["LARGEST", "build_site", "write_mathml"]
 
 #: More runs than this do not fit into one table. The largest matrix that is tested has 30.
 LARGEST = 100
@@ -98,8 +104,6 @@ def build_site(
 
 
 class _Site:
-    """The pages of one site."""
-
     def __init__(self, views: Sequence[RunView], catalogue: Catalogue, manual: str) -> None:
         self.views = views
         self.catalogue = catalogue
@@ -154,7 +158,8 @@ class _Site:
     def _write_book(self) -> Iterator[tuple[str, str]]:
         for rule in self.catalogue.rules:
             rows = [(view, *self._judge(view, rule.id)) for view in self.views]
-            page = self._render("rule.html", "../", rule=rule, formula=_write_formula(rule), rows=rows)
+            formula = _mark_safe(write_mathml(rule.formula)) if rule.formula else ""
+            page = self._render("rule.html", "../", rule=rule, formula=formula, rows=rows)
             yield f"rule/{self.rule_pages[rule.id]}.html", page
         for cause in self.catalogue.causes:
             found = [(view, one) for view in self.views for one in view.findings if one.shows(cause.id)]
@@ -193,7 +198,6 @@ class _Site:
         return kept, [view for view, verdict in verdicts if verdict == "broken"]
 
     def _list_data(self, view: RunView) -> dict[str, Any]:
-        """Return what the page of comparisons needs of a run."""
         return {
             "heading": view.heading,
             "date": view.date,
@@ -228,9 +232,23 @@ def _find_verdict(tally: Tally | None) -> tuple[str, str]:
     return {"broken": "broken", "documented": "documented", "kept": "right"}.get(verdict, "unknown"), verdict
 
 
-def _write_formula(rule: Rule) -> Any:
-    """Return the formula of a rule as MathML."""
-    return _mark_safe(write_mathml(rule.formula)) if rule.formula else ""
+def write_mathml(formula: str, display: str = "block") -> str:
+    """Return a formula in LaTeX as MathML, within a sentence ("inline") or on a line of its own ("block").
+
+    Browsers show MathML without a script and without a network.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If the package latex2mathml is not installed.
+    """
+    try:
+        from latex2mathml.converter import convert
+    except ModuleNotFoundError as error:
+        message = "Formulas are written by the package latex2mathml: install gradclip-spec[check]."
+        raise ModuleNotFoundError(message, name="latex2mathml") from error
+    # The converter forgets the spaces around this arrow.
+    return str(convert(formula.replace(r"\implies", r"\;\Longrightarrow\;"), display=display))
 
 
 def _call(name: str, *members: Any) -> str:

@@ -10,7 +10,7 @@ from ..limits import FILE, OverLimit, check_size, parse_json
 from ..lines import RecordError
 from ..values import escape_text
 
-__all__ = ["is_ordinary_clip", "read_accuracy", "read_speeds"]
+__all__ = ["read_accuracy", "read_speeds"]
 
 #: Plots compute with the numbers of tables. With a larger number, a result could be beyond the range of float64.
 _LARGEST = 1e300
@@ -64,11 +64,6 @@ def read_accuracy(path: Path) -> list[Mapping[str, Any]]:
             _refuse(path, "a framework lacks its adapter, its name or its version")
         _check_rows(framework.get("rows"), _ACCURACY, path, optional="norm")
     return frameworks
-
-
-def is_ordinary_clip(row: Mapping[str, Any]) -> bool:
-    """Return whether a row of the speeds is about a clip by the Euclidean norm of float32 gradients that clips them."""
-    return row["dtype"] == "float32" and row["mode"] in ("in place", "functional")
 
 
 def read_speeds(path: Path) -> list[dict[str, Any]]:

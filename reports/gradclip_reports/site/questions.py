@@ -19,9 +19,7 @@ from gradclip_spec.rules.questions import Question, Words
 from ..lines import Cell, Finding, Run
 from ..statuses import STATUSES, UNEXPLAINED, UNJUDGED, Status, rank_severity
 from ..values import escape_line, shorten_text
-from .catalogue import Catalogue
-from .measured import is_ordinary_clip
-from .words import OPERATION_LABELS, OTHER_LABELS
+from .catalogue import OPERATION_LABELS, OTHER_LABELS, Catalogue
 
 __all__ = [
     "PREFIXES",
@@ -61,7 +59,7 @@ _GENERAL = frozenset({"raises", "crashes", "hangs", "malformed", UNEXPLAINED})
 #: Longer words would not fit into a table.
 _LENGTH = 60
 
-#: The dtype and the size that answer the question of accuracy.
+#: The dtype that answers the questions of accuracy and speed, and the size for accuracy.
 _DTYPE, _SIZE = "float32", 10**7
 
 
@@ -94,8 +92,6 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Asked:
-    """The cells of a run by rule, and the findings that explain them."""
-
     run: Run
     cells: Mapping[str, Sequence[Cell]]
     findings: Mapping[tuple[str, str], int]
@@ -223,7 +219,6 @@ def _find_cause(asked: _Asked, cell: Cell) -> str:
 
 
 def _describe(asked: _Asked, question: Question, cell: Cell) -> Answer:
-    """Return the answer of one cell."""
     finding = asked.parts.get(cell.pair)
     standing = STANDING_OF[cell.status]
     words = _choose_words(question.answers, cell, finding)
@@ -241,7 +236,6 @@ def _choose_words(answers: Iterable[Words], cell: Cell, finding: Finding | None)
 
 
 def _holds(words: Words, cell: Cell, finding: Finding | None) -> bool:
-    """Return whether a cell fulfils all conditions."""
     wanted = {
         words.cause: finding.cause if finding is not None else None,
         words.behaviour: cell.behaviour.partition(":")[0],
@@ -312,7 +306,12 @@ def _describe_error(ulp: float, where: str) -> Answer:
 def _measure_speed(run: Run, question: Question, catalogue: Catalogue) -> Answer | None:
     """Return how much longer a clip takes than one pass over the memory, from the table of speeds."""
     peer = question.peers.get(run.header.adapter)
-    rows = [row for row in catalogue.speeds if row["workload"] == question.workload and is_ordinary_clip(row)]
+    # Other modes are about other norms, or about gradients that are not clipped.
+    rows = [
+        row
+        for row in catalogue.speeds
+        if (row["workload"], row["dtype"]) == (question.workload, _DTYPE) and row["mode"] in ("in place", "functional")
+    ]
     # Several libraries measure the memory. The fastest of them comes closest to what the machine can do.
     kind = question.floor.partition(" (")[0]
     floor = min((row["theirs"] for row in rows if row["peer"].partition(" (")[0] == kind), default=0)

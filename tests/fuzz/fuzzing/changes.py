@@ -13,8 +13,6 @@ from hypothesis.strategies import SearchStrategy
 
 from .texts import draw_attacks, draw_json_values, draw_texts
 
-__all__ = ["Change", "Path", "apply_changes", "draw_changes", "find", "list_paths", "raw", "write_json"]
-
 #: The way to a value: names of members and places in lists.
 Path = tuple[Any, ...]
 #: A path, a way to change the value there, and an argument.
@@ -56,7 +54,6 @@ def list_paths(document: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def find(document: Any, path: Path) -> Any:
-    """Return the value at a path."""
     for step in path:
         document = document[step]
     return document
@@ -128,7 +125,6 @@ def _change(value: Any, how: str, argument: Any) -> Any:
 
 
 def _rename(document: Any, old: Any, new: str) -> Any:
-    """Replace a text wherever it is a value, or the name of a member."""
     if isinstance(document, dict):
         return {_rename(name, old, new): _rename(value, old, new) for name, value in document.items()}
     if isinstance(document, list):

@@ -22,23 +22,11 @@ from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.lines import make_strict
-from gradclip_reports.records import Footer, Run, hash_plan, read_runs
-from gradclip_reports.writing import write_run
+from gradclip_reports.records import Footer, Run, hash_plan, read_runs, write_run
 
 from .changes import Change, Path, apply_changes, find, list_paths, write_json
 from .drawings import check_drawings
 from .texts import draw_attacks
-
-__all__ = [
-    "RECORDS",
-    "RULES",
-    "Halving",
-    "check_run",
-    "draw_renames",
-    "list_first_cases",
-    "read_record",
-    "write_record",
-]
 
 #: The adapters whose records are changed: a framework, a plain function, and an adapter in a file.
 RECORDS = {
@@ -81,22 +69,18 @@ class Halving(Adapter):
         self._about = About(framework, "1.0", {"device": "cpu"})
 
     def about(self) -> About:
-        """Return an invented framework."""
         return self._about
 
     def subjects(self) -> Sequence[EntryPoint]:
-        """Return a subject for each name."""
         return self._subjects
 
     def call(self, call: Call) -> Reply:
-        """Return half of each gradient."""
         given = tuple(each.array for each in call.gradients)
         halves = tuple(None if array is None else Array.of(array.numpy() * np.float32(0.5)) for array in given)
         return Reply(halves, norm=Array.of(np.ones((), np.float32)), inputs=given)
 
 
 def list_first_cases(operation: str, patterns: Sequence[str] = RULES) -> list[Case]:
-    """Return, for each pattern, the first case of an operation that matches it."""
     cases = [case for case in list_all_cases() if case.operation == operation]
     found = [next((case for case in cases if Selection(rules=(pattern,)).holds(case)), None) for pattern in patterns]
     return [case for case in found if case is not None]
@@ -147,7 +131,6 @@ def write_record(lines: Sequence[Any], changes: Sequence[Change] = (), *, agrees
 
 
 def check_run(connection: InProcess, adapter: str, selection: Selection) -> Run:
-    """Run, write the record, read it back, draw it, and require that no cell blames the suite."""
     stream = io.StringIO()
     write_run(stream, run_adapter(RunRequest(adapter, lambda: connection, selection)))
     path = pathlib.Path("run.jsonl")

@@ -14,8 +14,6 @@ from hypothesis import HealthCheck, settings
 
 from .texts import CANARY
 
-__all__ = ["FUZZ", "isolate"]
-
 _EXAMPLES = os.environ.get("GRADCLIP_EXAMPLES")
 #: Without GRADCLIP_EXAMPLES a test draws few examples, the same in each run. With it, `--hypothesis-seed` says which.
 #: No example needs a minute, so one that takes two almost hangs.
@@ -53,5 +51,4 @@ def isolate() -> Iterator[Path]:
 
 
 def _measure_peak() -> float:
-    """Return the peak memory of this process in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

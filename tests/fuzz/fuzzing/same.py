@@ -11,15 +11,12 @@ class Same(Adapter):
     """Return all members of a call that a reply can hold."""
 
     def about(self) -> About:
-        """Return an invented framework."""
         return About("same", "1")
 
     def subjects(self) -> Sequence[EntryPoint]:
-        """Return one function."""
         return [EntryPoint("clip", "clip_by_norm", ("float32",))]
 
     def call(self, call: Call) -> Reply:
-        """Return the gradients, the first of them as the norm, and the names as warnings."""
         arrays = tuple(each.array for each in call.gradients)
         names = tuple(each.name for each in call.gradients)
         return Reply(arrays, norm=arrays[0] if arrays else None, inputs=arrays, warnings=names)

@@ -7,8 +7,6 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-__all__ = ["CALLED", "CANARY", "draw_attacks", "draw_json_values", "draw_mostly", "draw_texts"]
-
 #: The file that a payload creates in the working directory when it is executed.
 CANARY = "gradclip-fuzz-canary"
 PAYLOAD = f"open('{CANARY}', 'w')"
@@ -43,7 +41,6 @@ ATTACKS = (*(escape.format(PAYLOAD) for escape in ESCAPES), *CHARACTERS, *MARKUP
 
 
 def draw_attacks() -> SearchStrategy[str]:
-    """Draw attacks, alone or inside another text."""
     single = st.sampled_from(ATTACKS)
     return single | st.tuples(single, single).map("".join) | st.tuples(st.text(max_size=8), single).map("".join)
 
@@ -54,12 +51,10 @@ def draw_mostly(usual: SearchStrategy[Any], other: SearchStrategy[Any]) -> Searc
 
 
 def draw_texts() -> SearchStrategy[str]:
-    """Draw any texts, half of them attacks."""
     return draw_attacks() | st.text(max_size=40)
 
 
 def draw_json_values() -> SearchStrategy[Any]:
-    """Draw JSON values of every type, small trees among them."""
     numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from((0, 1, -1, 2**63, 0.5))
     return st.recursive(
         st.none() | st.booleans() | numbers | draw_texts(),

@@ -1,14 +1,19 @@
-"""Check the contents of the wheel. `nox -s build` runs this program in an environment that has only the built wheel.
+"""Check the contents of the wheel, and run the Python examples of the README with it.
 
-This is not a test module, because pytest would import the checkout instead of the wheel.
+`nox -s build` and `nox -s wheel` run this program in an environment that has only the built wheel. This is not a test
+module, because pytest would import the checkout instead of the wheel.
 """
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
+import tempfile
 from importlib.metadata import distribution
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
+README = Path(__file__).resolve().parents[1] / "README.md"
 PACKAGES = {"gradclip_spec", "gradclip_conformance", "gradclip_adapters", "gradclip_reports"}
 
 #: Patterns of data files. Each must match a file.
@@ -38,7 +43,6 @@ ENDINGS = {".py", ".cu", ".typed", ".toml", ".json", ".html", ".css", ".js", ".t
 
 
 def find_problems() -> list[str]:
-    """List the files that the installed distribution lacks, and those that it should not hold."""
     installed = distribution("gradclip-spec")
     files = [PurePosixPath(str(file)) for file in installed.files or ()]
     # The installation adds byte code, and puts scripts outside of the packages.
@@ -65,7 +69,24 @@ def _is_installed(name: str) -> bool:
     return str(distribution("gradclip-spec").locate_file(name)) in str(module.__file__)
 
 
+def run_examples() -> None:
+    """Run each example in an empty folder, and end the program if one does not print what the page shows."""
+    programs = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for program in programs:
+        # The example that prints no comment checks a function that breaks rules.
+        shown = re.findall(r"^print.*# (.*)$", program, flags=re.MULTILINE) or ["Not as expected."]
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False
+            )
+        missing = [line for line in shown if line not in done.stdout]
+        if done.returncode or missing:
+            sys.exit(f"{program}\nexits with {done.returncode}, without {missing}:\n{done.stdout}{done.stderr}")
+    print(f"Python {sys.version.split()[0]}: {len(programs)} examples of the README print what it shows.")
+
+
 if __name__ == "__main__":
-    found = find_problems()
-    print("\n".join(found) or "The wheel holds all files that it needs, and no others.")
-    sys.exit(1 if found else 0)
+    if found := find_problems():
+        sys.exit("\n".join(found))
+    print("The wheel holds all files that it needs, and no others.")
+    run_examples()

@@ -166,7 +166,6 @@ def take_largest_norm(grads: Gradients, placements: Placements, mesh: RankMesh) 
 
 
 def take_norm_of_first(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
-    """Take the norm of the first rank, with a share of each copy, for the norm of the whole."""
     squares = sum(sum_squares(g) / mesh.count_copies(p) for g, p in zip(grads, placements, strict=True))
     return math.sqrt(mesh.broadcast(squares, 0))
 
@@ -179,7 +178,6 @@ def count_copies_on_first(grads: Gradients, placements: Placements, mesh: RankMe
 
 
 def average_shares(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
-    """Average the squares of the ranks, with a share of each copy."""
     return divide_by_copies(grads, placements, mesh) / math.sqrt(mesh.size)
 
 
@@ -200,7 +198,6 @@ def leave_copies_out(grads: Gradients, placements: Placements, mesh: RankMesh) -
 
 
 def average_experts(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
-    """Average the norms of the experts over the ranks that own different ones."""
     pairs = list(zip(grads, placements, strict=True))
     dense = [(g, p) for g, p in pairs if "owned" not in p.values()]
     norm = divide_by_copies([g for g, _ in dense], [p for _, p in dense], mesh)
@@ -218,7 +215,6 @@ def reduce_experts_over_last_axis(grads: Gradients, placements: Placements, mesh
 
 
 def lose_nan(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
-    """Count a part that is not finite as zeros."""
     kept = [g if g is not None and np.isfinite(g).all() else None for g in grads]
     return divide_by_copies(kept, placements, mesh)
 
@@ -254,7 +250,6 @@ def average_coefficients(grads: Gradients, *, clip_norm: float, placements: Plac
 
 
 def reduce_nowhere(grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh) -> Any:
-    """Raise on all ranks."""
     del clip_norm, placements
     return grads, mesh.all_reduce(1.0, axes="nowhere")
 

@@ -26,7 +26,7 @@ sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in
 
 from conditions import describe_conditions  # noqa: E402
 from frameworks import has_framework  # noqa: E402
-from generated import batches  # noqa: E402
+from generated import judging  # noqa: E402
 from mutants import WRONG  # noqa: E402 - it lies beside this script
 from mutants.right import RIGHT, Right  # noqa: E402
 from negative_controls.table import TABLE  # noqa: E402
@@ -105,7 +105,7 @@ def write_page(outcomes: Outcomes) -> tuple[str, list[str]]:
     blamed = sorted(({get_name(right) for right in RIGHT} - unblamed) | (outcomes.select(MADE_TEST).keys() - passed))
     hosts, controls = outcomes.select("test_hosts.py"), list(list_controls(outcomes))
     found = outcomes.select(BATCH_TEST).values()
-    made = batches.score_batches(json.loads(told["batch"]) for _, told in found if "batch" in told)
+    made = judging.score_batches(json.loads(told["batch"]) for _, told in found if "batch" in told)
     states = Counter(state for _, state, *_ in controls)
     total = len(RIGHT) + len(outcomes.select(MADE_TEST))
     as_expected = sum(outcome == "passed" for outcome, _ in hosts.values())
@@ -113,7 +113,7 @@ def write_page(outcomes: Outcomes) -> tuple[str, list[str]]:
         *(f"not caught: {name}" for name in uncaught),
         *(f"a rule that catches no function: {rule}" for rule in idle),
         *(f"blamed, though right: {name}" for name in blamed),
-        *batches.list_faults(made),
+        *judging.list_faults(made),
         *(f"a green negative control: {name}" for name, state, *_ in controls if state == "green"),
     ]
     lines = [
@@ -135,7 +135,7 @@ def write_page(outcomes: Outcomes) -> tuple[str, list[str]]:
         "",
         draw_markdown_table([("negative control", "state", "framework", "subjects red", "spared"), *controls]),
         "",
-        *batches.write_lines(made),
+        *judging.write_lines(made),
     ]
     return "\n".join(lines).rstrip() + "\n", faults
 

@@ -10,14 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import LIMITS, QUOTIENTS, SUMS
 from .drafts import Draft, draw_input
 from .facts import OPERATIONS, Work
-from .faults import Fault, Operator
-from .functions import GeneratedFunction
+from .functions import Fault, GeneratedFunction, Operator
 from .operators import OPERATORS
 from .proof import Answer, NotExactError, find_wrong
-from .styles import STYLES
 from .triggers import KERNEL_AXES, LEVELS, Level, find_level
 
 __all__ = ["Mutant", "Witness", "draw_mutants", "find_witness", "read_name"]
@@ -30,26 +27,20 @@ LONG, TRIES_IF_LONG = 10_000, 6
 
 @dataclass(frozen=True)
 class Mutant:
-    """The description of a mutant."""
-
     operation: str
-    style: str
-    arithmetic: str
-    quotient: str
     in_place: bool
     fault: Fault
 
     @property
     def name(self) -> str:
-        """The full name: operation, style, operator and trigger."""
+        """The full name: operation, operator and trigger, and whether it works in place."""
         how = "in-place" if self.in_place else "copies"
         trigger = "+".join(level.name for level in self.fault.trigger) or "always"
-        style = f"{self.style}.{self.arithmetic}.{self.quotient}.{how}"
-        return f"{self.operation}/{style}/{self.fault.operator.name}/{trigger}"
+        return f"{self.operation}/{how}/{self.fault.operator.name}/{trigger}"
 
     def make(self) -> GeneratedFunction:
         """Make a fresh clip function, which has not been called."""
-        return GeneratedFunction(self.operation, self.style, self.arithmetic, self.quotient, self.in_place, self.fault)
+        return GeneratedFunction(self.operation, self.in_place, self.fault)
 
 
 @dataclass(frozen=True)
@@ -61,7 +52,6 @@ class Witness:
     reason: str
 
     def describe(self) -> str:
-        """Describe the input."""
         work, grad = self.work, self.work.grads[self.index]
         facts = work.list_facts()[self.index]
         assert facts is not None
@@ -75,11 +65,9 @@ class Witness:
 
 
 def read_name(name: str) -> Mutant:
-    """Return the mutant with a name."""
-    operation, made, operator, trigger = name.split("/")
-    style, arithmetic, quotient, how = made.split(".")
+    operation, how, operator, trigger = name.split("/")
     levels = () if trigger == "always" else tuple(find_level(each) for each in trigger.split("+"))
-    return Mutant(operation, style, arithmetic, quotient, how == "in-place", Fault(OPERATORS[operator], levels))
+    return Mutant(operation, how == "in-place", Fault(OPERATORS[operator], levels))
 
 
 def draw_mutants(seed: int) -> Iterator[Mutant]:
@@ -103,10 +91,7 @@ def _draw(rng: random.Random) -> Mutant | None:
     # Two elements of a broadcast gradient share memory, so it cannot be written in place.
     if operator.in_place not in (None, in_place) or (in_place and "broadcast" in names):
         return None
-    arithmetic = rng.choice(tuple(LIMITS if operation == "clip_by_value" else SUMS))
-    quotient = rng.choice(tuple(QUOTIENTS))
-    style = rng.choice(operator.styles or tuple(STYLES))
-    return Mutant(operation, style, arithmetic, quotient, in_place, Fault(operator, trigger))
+    return Mutant(operation, in_place, Fault(operator, trigger))
 
 
 def _draw_trigger(operation: str, operator: Operator, rng: random.Random) -> tuple[Level, ...]:

@@ -233,7 +233,6 @@ def _find_changed(work: Work, group: Sequence[int], answer: Answer, why: str) ->
 
 
 def find_unit(dtype: Any) -> Fraction:
-    """Return the unit roundoff."""
     return Fraction(float(np.finfo(dtype).eps)) / 2
 
 

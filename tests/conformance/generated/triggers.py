@@ -241,5 +241,4 @@ LEVELS: tuple[Level, ...] = (
 
 
 def find_level(name: str) -> Level:
-    """Return a level by its name."""
     return next(level for level in LEVELS if level.name == name)

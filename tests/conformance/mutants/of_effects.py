@@ -61,6 +61,26 @@ add_mutant(
     join_units=lambda self, grad, units: _lock(self.right.join_units(grad, units)),
 )
 
+
+def _write_whole_vectors(self: ClipFunction, grad: Array, result: Array) -> Array:
+    buffer = grad.base
+    if buffer is not None and buffer.flags.c_contiguous and buffer.flags.writeable and grad.flags.c_contiguous:
+        memory = buffer.reshape(-1).view(np.uint8)
+        end = grad.ctypes.data + grad.nbytes - buffer.ctypes.data
+        memory[end : end + -grad.nbytes % 16] = 0
+    return result
+
+
+add_mutant(
+    "zeroes the bytes behind a gradient that lies within a buffer, up to the end of a vector of 16 bytes",
+    "value.combinations",
+    "norm.combinations",
+    "global-norm.combinations",
+    causes=["unexplained", "excluded-changed"],
+    dtypes=["float32", "float64"],
+    hand_back=_write_whole_vectors,
+)
+
 # Later calls.
 
 

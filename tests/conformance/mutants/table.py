@@ -46,7 +46,6 @@ class Wrong:
 
     @property
     def name(self) -> str:
-        """Return the name of the mutant and its rule."""
         return f"{self.rule}: {self.does}"
 
     @property
@@ -101,5 +100,4 @@ def make_mutant(rule: str, adapter: type[Adapter], steps: dict[str, Callable[...
 
 
 def refuse(said: str, kind: type[Exception] = ValueError) -> Any:
-    """Raise an error in an expression."""
     raise kind(said)

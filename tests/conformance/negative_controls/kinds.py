@@ -32,7 +32,6 @@ def scale(factor: int, found: Any) -> Any:
 
 
 def keep(gradients: Any) -> Any:
-    """Return the gradients."""
     return gradients
 
 
@@ -166,7 +165,6 @@ def _list(passed: Any) -> Any:
 
 
 def write(tensor: Any, values: Any) -> None:
-    """Write values into a tensor."""
     if hasattr(tensor, "set_value"):
         # Paddle assigns by index only to tensors with axes.
         tensor.set_value(values)
@@ -184,7 +182,6 @@ def find_tensors(tensors: Any, *args: Any, **options: Any) -> list[Any]:
 
 
 def find_gradients(parameters: Any, *args: Any, **options: Any) -> list[Any]:
-    """Return the gradient of each parameter once."""
     listed = find_tensors([parameters] if hasattr(parameters, "grad") else list(parameters))
     return [one.grad for one in listed if one.grad is not None]
 

@@ -31,7 +31,6 @@ FLEET = "paddle.distributed.fleet.meta_optimizers"
 
 
 def _choose_kind(operation: Operation) -> Kind:
-    """Return the kind of the reference's function."""
     if operation.sums_examples:
         return added
     return with_norm if operation.returns_norm else returned

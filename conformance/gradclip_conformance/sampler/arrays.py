@@ -15,8 +15,7 @@ from gradclip_adapters.recipes import WEIGHT, WITH_WEIGHT, Recipe, expand, find_
 from ..oracle.formats import FORMATS
 from ..oracle.question import count_divisor
 from .axes import NEAR
-from .members import Member, choose_members, hash_levels
-from .shapes import choose_number
+from .members import Member, choose_members, choose_number, hash_levels
 from .stacks import choose_example, split_examples, split_units
 from .thresholds import (
     EXPONENTS,

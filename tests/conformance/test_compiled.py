@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mutants.abilities import Compiles
+from mutants.abilities import UnusualCalls
 from mutants.steps import Array, ByGlobalNorm, ByNorm, ByValue, ClipFunction
 from runs import run_rules
 
@@ -64,7 +64,7 @@ class Refuses(ByGlobalNorm):
 def run_cells(function: ClipFunction) -> list[Cell]:
     """Return the cells of the rule for a function with two forms."""
     dtypes = ("float16", "float32", "float64")
-    adapter = Compiles(function, function.operation, dtypes, in_place=False)
+    adapter = UnusualCalls(function, function.operation, dtypes, in_place=False)
     return list(run_rules(adapter, "*.compiled-agrees", dtypes=dtypes).cells)
 
 

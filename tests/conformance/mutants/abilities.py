@@ -17,25 +17,6 @@ from gradclip_adapters.plain import PlainFunction
 
 from .steps import Array, ByGlobalNorm, ByValue, ClipFunction, Gradients, NormFunction
 
-__all__ = [
-    "Clip",
-    "Compiles",
-    "Differentiable",
-    "InProcesses",
-    "PullsBack",
-    "Sharing",
-    "TakesAxes",
-    "TakesIterators",
-    "TakesOne",
-    "TakesRows",
-    "TakesTensors",
-    "Training",
-    "TrainingByGroup",
-    "Trains",
-    "TrainsByGroup",
-    "WithAbilities",
-]
-
 Clip = Callable[[Gradients], Gradients]
 
 #: These options tell the adapter how to call the function. The function itself does not get them.
@@ -83,43 +64,18 @@ class WithAbilities(Adapter):
         return self._function(grads, **options)
 
 
-class TakesIterators(WithAbilities):
-    """Adapter that passes an iterator if a case asks for one."""
+class UnusualCalls(WithAbilities):
+    """Adapter that calls the function as a case asks: compiled, or with an iterator, one array or array thresholds."""
 
-    features = ("generator",)
-
-    def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        return self._function(iter(grads) if call.options.get("as_generator") else grads, **options)
-
-
-class TakesOne(WithAbilities):
-    """Adapter that passes a single array if a case asks for one."""
-
-    features = ("single",)
-
-    def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        return self._function(grads[0] if call.options.get("as_single") else grads, **options)
-
-
-class Compiles(WithAbilities):
-    """Adapter of a function that also has a compiled form."""
-
-    features = ("compiles",)
+    features = ("compiles", "generator", "single", "tensor_threshold")
 
     def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
         self._function.is_compiled = call.options.get("compiled", False)
-        return self._function(grads, **options)
-
-
-class TakesTensors(WithAbilities):
-    """Adapter that passes the threshold as an array without axes if a case asks for one."""
-
-    features = ("tensor_threshold",)
-
-    def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
         if call.options.get("tensor_threshold"):
             options = convert_thresholds(options, lambda value: np.array(value, grads[0].dtype))
-        return self._function(grads, **options)
+        if call.options.get("as_single"):
+            return self._function(grads[0], **options)
+        return self._function(iter(grads) if call.options.get("as_generator") else grads, **options)
 
 
 class FillsRows(ClipFunction):

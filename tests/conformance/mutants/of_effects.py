@@ -119,21 +119,6 @@ add_mutant(
 )
 
 
-def _keep_norms_of_objects(self: ClipFunction, grads: Gradients, *options: Any) -> Any:
-    kept = vars(self).setdefault("norms", {})
-    name = tuple(map(id, grads))
-    if name not in kept:
-        kept[name] = (grads, self.right.compute_norms(grads, *options))
-    return kept[name][1]
-
-
-add_mutant(
-    "keeps the norms of array objects, even if their elements have changed",
-    *list_rules("repeatable", lambda operation: operation.is_by_norm and not operation.is_stacked),
-    compute_norms=_keep_norms_of_objects,
-)
-
-
 def _differ_every_other_time(self: Any, grads: Gradients, **options: Any) -> Any:
     self.is_odd = not getattr(self, "is_odd", False)
     results = self.right.__call__(grads, **options)

@@ -89,7 +89,7 @@ add_mutant(
 )
 add_mutant(
     "clips each tensor by its own norm",
-    "global-norm.one-norm-over-all",
+    "*.one-norm-over-all",
     causes=["norm-of-each"],
     compute_norms=lambda self, grads, counted, p: [
         self.compute_norm([grad], p) if i in counted else 0.0 for i, grad in enumerate(grads)

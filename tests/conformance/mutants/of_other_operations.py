@@ -40,12 +40,6 @@ add_mutant(
     compute_norms=lambda self, grads, counted, p: [self.whole] * len(grads),
 )
 add_mutant(
-    "clips each gradient of an example by its own norm",
-    "per-example.one-norm-over-all",
-    causes=["norm-of-each"],
-    compute_norms=lambda self, grads, counted, p: [self.compute_norm([grad], p) for grad in grads],
-)
-add_mutant(
     "returns the clipped gradients of all examples, and not their sum",
     "*.sum-of-examples",
     causes=["malformed"],

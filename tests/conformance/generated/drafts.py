@@ -19,8 +19,6 @@ from gradclip_adapters.arrays import lay_out
 
 from .facts import Array, Work
 
-__all__ = ["DTYPES", "Draft", "draw_input"]
-
 DTYPES = ("float16", "float32", "float64")
 
 #: The ranges of threshold / norm for each relation between the two.
@@ -246,12 +244,9 @@ def _set_threshold(work: Work, index: int, draft: Draft, rng: random.Random) -> 
             work.threshold = max(1, round(work.threshold))
         if draft.threshold == "power of two":
             work.threshold = 2.0 ** round(math.log2(work.threshold))
-    if work.operation == "clip_by_value" and math.isfinite(work.threshold) and _wants_min(draft, rng):
+    min_given = rng.random() < 0.5 if draft.min_given is None else draft.min_given
+    if work.operation == "clip_by_value" and math.isfinite(work.threshold) and min_given:
         work.low = -_shorten(work.threshold * rng.uniform(0.25, 2.0))
-
-
-def _wants_min(draft: Draft, rng: random.Random) -> bool:
-    return rng.random() < 0.5 if draft.min_given is None else draft.min_given
 
 
 def _shorten(value: float) -> float:

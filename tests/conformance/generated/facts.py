@@ -12,8 +12,6 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-__all__ = ["NORMS", "OPERATIONS", "Array", "Facts", "Work"]
-
 OPERATIONS = ("clip_by_value", "clip_by_norm", "clip_by_global_norm")
 NORMS = OPERATIONS[1:]
 

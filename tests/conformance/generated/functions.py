@@ -17,8 +17,6 @@ from .drafts import Draft
 from .facts import OPERATIONS, Array, Work
 from .triggers import Level
 
-__all__ = ["Edit", "Fault", "GeneratedFunction", "Operator"]
-
 #: A function that returns the changed value of a step. It takes the function's memory, the value, and details. The
 #: memory persists between calls.
 Edit = Callable[..., Any]

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -32,16 +32,6 @@ from .drafts import DTYPES
 from .facts import Array, Facts, Work
 from .functions import GeneratedFunction
 from .mutants import Mutant, draw_mutants, find_witness
-
-__all__ = [
-    "BATCHES",
-    "judge_batch",
-    "judge_mutant",
-    "judge_right",
-    "list_faults",
-    "score_batches",
-    "write_lines",
-]
 
 #: The number of mutants in a batch, and the number of batches that `nox -s mutation -- --all` runs.
 SIZE, BATCHES = 50, 120
@@ -65,26 +55,6 @@ RULES = {rule.id: rule for rule in rules.load()}
 FACTS: dict[str, tuple[Facts, ...]] = {}
 
 
-@dataclass
-class _Asked:
-    """One cell, with the facts of its gradients."""
-
-    planned: PlannedCell
-
-    @property
-    def facts(self) -> tuple[Facts, ...]:
-        """The facts, which are computed when a trigger first needs them."""
-        case = self.planned.case
-        if case.id not in FACTS:
-            FACTS[case.id] = tuple(_find_facts(case))
-        return FACTS[case.id]
-
-    @property
-    def makes_several_calls(self) -> bool:
-        """Tell whether the cell makes further calls with other facts."""
-        return RULES[self.planned.case.rule].theme == "metamorphic"
-
-
 def connect(made: GeneratedFunction) -> InProcess:
     return InProcess(PlainFunction(made.function, made.operation, DTYPES, made.in_place, name=made.operation))
 
@@ -94,7 +64,7 @@ MANY_ROWS = 2_000
 
 
 @cache
-def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tuple[_Asked, ...]:
+def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tuple[PlannedCell, ...]:
     """Return the cells that judge a clip function of this kind, small ones first."""
     (subject,) = connect(GeneratedFunction(operation, in_place)).description.subjects
     subjects = [replace(subject, features=features)]
@@ -104,7 +74,7 @@ def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tup
         for cell in planned
         if cell.missing is None and "bfloat16" not in cell.case.dtype and RULES[cell.case.rule].level != "unspecified"
     ]
-    return tuple(_Asked(cell) for cell in sorted(judging, key=_estimate_size))
+    return tuple(sorted(judging, key=_estimate_size))
 
 
 def _estimate_size(cell: PlannedCell) -> int:
@@ -154,20 +124,24 @@ def judge_mutant(mutant: Mutant) -> Cell | None:
     connection = connect(made)
     (subject,) = connection.description.subjects
     cells = list_cells(mutant.operation, mutant.in_place, tuple(sorted(subject.features)))
-    firing = (asked for asked in cells if _may_fire(mutant, asked.facts))
-    others = (asked for asked in cells if asked.makes_several_calls and not _may_fire(mutant, asked.facts))
-    for asked in itertools.chain(firing, others):
-        cell = run_cell(connection, asked.planned, 1.0)
+    firing = (cell for cell in cells if _may_fire(mutant, cell.case))
+    # The cells of a metamorphic rule make further calls, with other facts.
+    several = (cell for cell in cells if RULES[cell.case.rule].theme == "metamorphic")
+    others = (cell for cell in several if not _may_fire(mutant, cell.case))
+    for planned in itertools.chain(firing, others):
+        cell = run_cell(connection, planned, 1.0)
         if cell.status in RED or cell.status == FAULTY:
             return cell
     return None
 
 
-def _may_fire(mutant: Mutant, facts: Sequence[Facts]) -> bool:
+def _may_fire(mutant: Mutant, case: Case) -> bool:
     """Tell whether the trigger may hold in a call, judging by its gradients."""
+    if case.id not in FACTS:
+        FACTS[case.id] = tuple(_find_facts(case))
     levels = [level for level in mutant.fault.levels if level.axis != "in place"]
     wanted = mutant.fault.operator.side == "included"
-    return any(f.flag == wanted and all(level.holds(f) for level in levels) for f in facts)
+    return any(f.flag == wanted and all(level.holds(f) for level in levels) for f in FACTS[case.id])
 
 
 def judge_right(made: GeneratedFunction, most: int | None = None, part: int = 0, parts: int = 1) -> list[Cell]:
@@ -178,9 +152,9 @@ def judge_right(made: GeneratedFunction, most: int | None = None, part: int = 0,
     connection = connect(made)
     (subject,) = connection.description.subjects
     cells = list_cells(made.operation, made.in_place, tuple(sorted(subject.features)))[:most]
-    rows = [asked for asked in cells if isinstance(asked.planned.case, RowCase)]
-    left_out = {id(asked) for number, asked in enumerate(rows) if number % parts != part % parts}
-    judged = [run_cell(connection, asked.planned, 1.0) for asked in cells if id(asked) not in left_out]
+    rows = [cell for cell in cells if isinstance(cell.case, RowCase)]
+    written = [cell for cell in cells if not isinstance(cell.case, RowCase)]
+    judged = [run_cell(connection, cell, 1.0) for cell in (*written, *rows[part % parts :: parts])]
     return [cell for cell in judged if cell.status in RED or cell.status == FAULTY]
 
 
@@ -197,7 +171,7 @@ def judge_batch(seed: int, size: int = SIZE) -> dict[str, Any]:
         cell = judge_mutant(mutant)
         counts["caught" if cell is not None else "survives"] += 1
         if cell is None:
-            survivors[mutant.name] = witness.describe()
+            survivors[mutant.name] = witness
         elif cell.status == FAULTY:
             errors[mutant.name] = cell.detail
     return {"counts": dict(counts), "survivors": survivors, "errors": errors}

@@ -15,7 +15,7 @@ from .facts import NORMS, Array, Work
 from .functions import Edit, Operator
 from .triggers import LENGTHS, Level, find_level
 
-__all__ = ["OPERATORS"]
+OTHER_DTYPES = {"float16": np.float32, "float32": np.float64, "float64": np.float32}
 
 
 def _read_base(row: Array, grad: Array) -> Array:
@@ -124,6 +124,10 @@ def _set(result: Array, place: Any, value: Any) -> Array:
     return changed
 
 
+def _set_flat(result: Array, place: slice, value: Any) -> Array:
+    return _set(result.reshape(-1), place, value).reshape(result.shape)
+
+
 def _keep_from(result: Array, given: Array, start: int) -> Array:
     return np.concatenate([result[:start], given[start:]])
 
@@ -196,65 +200,47 @@ def _refuse(work: Work) -> None:
 
 def _list_forms() -> Iterator[Operator]:
     """Yield operators that return results of a wrong form."""
-    wider = {"float16": np.float32, "float32": np.float64, "float64": np.float32}
+    beside_none = find_level("beside-none")
     yield Operator("in-columns", "form", lambda m, r: _turn(r))
-    yield Operator("other-dtype", "form", lambda m, r: r.astype(wider[r.dtype.name]), in_place=False)
-    yield Operator("flattened", "form", lambda m, r: r.reshape(-1), in_place=False)
-    yield Operator("one-more-axis", "form", lambda m, r: r[None], in_place=False)
-    yield Operator("none-instead", "form", lambda m, r: None, in_place=False)
     yield Operator("not-written", "written", lambda m, yes: False, in_place=True)
-    yield Operator("input-zeroed", "spoiled", lambda m, none, grad: _spoil(grad, slice(None)), in_place=False)
-    yield Operator(
-        "last-of-input-zeroed", "spoiled", lambda m, none, grad: _spoil(grad, slice(-1, None)), in_place=False
-    )
     yield Operator("refused", "start", lambda m, none, work: _refuse(work))
-    yield Operator("results-backwards", "list", lambda m, results: results[::-1], in_place=False)
-    yield Operator(
-        "none-dropped",
-        "list",
-        lambda m, results: [r for r in results if r is not None],
-        level=find_level("beside-none"),
-        in_place=False,
-    )
-    yield Operator("none-becomes-zero", "none", lambda m, none: np.zeros(()), level=find_level("beside-none"))
+    yield Operator("none-becomes-zero", "none", lambda m, none: np.zeros(()), level=beside_none)
+    for name, step, edit, level in (
+        ("other-dtype", "form", lambda m, r: r.astype(OTHER_DTYPES[r.dtype.name]), None),
+        ("flattened", "form", lambda m, r: r.reshape(-1), None),
+        ("one-more-axis", "form", lambda m, r: r[None], None),
+        ("none-instead", "form", lambda m, r: None, None),
+        ("input-zeroed", "spoiled", lambda m, none, grad: _spoil(grad, slice(None)), None),
+        ("last-of-input-zeroed", "spoiled", lambda m, none, grad: _spoil(grad, slice(-1, None)), None),
+        ("results-backwards", "list", lambda m, results: results[::-1], None),
+        ("none-dropped", "list", lambda m, results: [r for r in results if r is not None], beside_none),
+    ):
+        yield Operator(name, step, edit, level=level, in_place=False)
 
 
 def _list_flags() -> Iterator[Operator]:
-    """Yield operators that change which gradients take part."""
-    no, yes = (lambda m, flag: False), (lambda m, flag: True)
-    yield Operator("gradient-skipped", "clips", no)
-    yield Operator("gradient-ignored", "counts", no, operations=NORMS)
-    yield Operator("excluded-counted", "counts", yes, "excluded", ("clip_by_global_norm",))
-    yield Operator("excluded-clipped", "clips", yes, "excluded")
-    yield Operator("excluded-zeroed", "left", lambda m, grad: np.zeros_like(grad), "excluded")
-    yield Operator(
-        "last-of-excluded-zeroed",
-        "left",
-        lambda m, grad: _set(grad.reshape(-1), slice(-1, None), 0).reshape(grad.shape),
-        "excluded",
-    )
-    yield Operator(
-        "first-of-excluded-negated",
-        "left",
-        lambda m, grad: _set(grad.reshape(-1), slice(0, 1), -grad.reshape(-1)[:1]).reshape(grad.shape),
-        "excluded",
-    )
-    yield Operator(
-        "excluded-narrowed", "left", lambda m, grad: _narrow(np.ascontiguousarray(grad)).reshape(grad.shape), "excluded"
-    )
-    yield Operator("excluded-in-columns", "left", lambda m, grad: _turn(grad), "excluded")
-    yield Operator("excluded-is-none", "left", lambda m, grad: None, "excluded", in_place=False)
-    yield Operator(
-        "excluded-in-other-dtype",
-        "left",
-        lambda m, grad: grad.astype(np.float64 if grad.dtype != np.float64 else np.float32),
-        "excluded",
-        in_place=False,
-    )
-    yield Operator(
-        "excluded-input-zeroed", "spoiled", lambda m, none, grad: _spoil(grad, slice(None)), "excluded", in_place=False
-    )
-    yield Operator("refused-for-excluded", "start", lambda m, none, work: _refuse(work), "excluded")
+    """Yield operators that change which gradients take part, and what becomes of the others."""
+    yield Operator("gradient-skipped", "clips", lambda m, flag: False)
+    yield Operator("gradient-ignored", "counts", lambda m, flag: False, operations=NORMS)
+    yield Operator("excluded-counted", "counts", lambda m, flag: True, "excluded", NORMS[1:])
+    for name, step, edit, in_place in (
+        ("excluded-clipped", "clips", lambda m, flag: True, None),
+        ("excluded-zeroed", "left", lambda m, grad: np.zeros_like(grad), None),
+        ("last-of-excluded-zeroed", "left", lambda m, grad: _set_flat(grad, slice(-1, None), 0), None),
+        (
+            "first-of-excluded-negated",
+            "left",
+            lambda m, grad: _set_flat(grad, slice(1), -grad.reshape(-1)[:1]),
+            None,
+        ),
+        ("excluded-narrowed", "left", lambda m, grad: _narrow(np.ascontiguousarray(grad)).reshape(grad.shape), None),
+        ("excluded-in-columns", "left", lambda m, grad: _turn(grad), None),
+        ("excluded-is-none", "left", lambda m, grad: None, False),
+        ("excluded-in-other-dtype", "left", lambda m, grad: grad.astype(OTHER_DTYPES[grad.dtype.name]), False),
+        ("excluded-input-zeroed", "spoiled", lambda m, none, grad: _spoil(grad, slice(None)), False),
+        ("refused-for-excluded", "start", lambda m, none, work: _refuse(work), None),
+    ):
+        yield Operator(name, step, edit, "excluded", in_place=in_place)
 
 
 def _list_returned() -> Iterator[Operator]:

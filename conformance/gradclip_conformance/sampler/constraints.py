@@ -45,7 +45,6 @@ OF_GRADIENTS = (
 
 
 def _list_dtypes_but(dtype: str) -> str:
-    """Return the words of all dtypes except one."""
     return " ".join(word for word in DTYPES.split() if word != dtype)
 
 

@@ -32,7 +32,6 @@ __all__ = [
     "list_digits",
     "list_makers",
     "make_case",
-    "make_clipping_options",
     "make_long",
     "make_odd_nans",
     "make_scattered_tensor",
@@ -43,6 +42,9 @@ __all__ = [
 ]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+#: The options that need a feature of their own name.
+OPTIONS = ("axes", "norm_type", "error_if_nonfinite", "eps", "layers", "learning_rate")
 
 #: What most cases expect: the values of the formula.
 VALUES = expect("values")
@@ -119,42 +121,27 @@ def make_case(
 ) -> Case:
     """Return a case. Its gradients are named by their place, and its needs include the features that the call uses."""
     named = tuple(gradient.copy_with(name=f"g{i}") for i, gradient in enumerate(gradients))
-    uses = set(needs)
-    if any(not gradient.need_clip for gradient in named):
-        uses.add("excludes")
-    if any(gradient.array is None for gradient in named):
-        uses.add("none_grads")
-    uses |= {FEATURE_OF_LAYOUT[gradient.layout] for gradient in named if gradient.layout != "contiguous"}
-    if any(gradient.same_as is not None for gradient in named):
-        uses.add("repeated")
-    if any(gradient.cotangent is not None for gradient in named):
-        uses.add("differentiable")
-    if len({gradient.array.dtype for gradient in named if gradient.array is not None}) > 1:
-        uses.add("mixed_dtypes")
-    if "min" in options:
-        uses.add("min_max")
-    uses |= {
-        name
-        for name in ("axes", "norm_type", "error_if_nonfinite", "eps", "layers", "learning_rate")
-        if name in options
+    uses = {
+        "excludes": any(not gradient.need_clip for gradient in named),
+        "none_grads": any(gradient.array is None for gradient in named),
+        "repeated": any(gradient.same_as is not None for gradient in named),
+        "differentiable": any(gradient.cotangent is not None for gradient in named),
+        "mixed_dtypes": len({gradient.array.dtype for gradient in named if gradient.array is not None}) > 1,
+        "partial": any("partial" in gradient.placements.values() for gradient in named),
+        "min_max": "min" in options,
+        "distributed": "mesh" in options,
+        **{name: name in options for name in OPTIONS},
+        **{FEATURE_OF_LAYOUT[gradient.layout]: True for gradient in named if gradient.layout != "contiguous"},
     }
-    if "mesh" in options:
-        uses.add("distributed")
-    if any("partial" in gradient.placements.values() for gradient in named):
-        uses.add("partial")
+    features = frozenset([*needs, *(name for name, is_used in uses.items() if is_used)])
     operation = PREFIXES[rule.partition(".")[0]].function
-    return Case(rule, variant, dtype, operation, named, options, expectation, frozenset(uses))
+    return Case(rule, variant, dtype, operation, named, options, expectation, features)
 
 
 def list_digits(dtype: str) -> list[float]:
     """Return numbers of magnitude 1 to 2 that use every digit of the dtype, so that a narrower dtype changes them."""
     digits = FORMATS[dtype].precision - 1
     return [(-1) ** k * ((2**digits * (23 + k) // 23) | 1) / 2**digits for k in range(23)]
-
-
-def make_clipping_options(operation: str, threshold: float) -> dict[str, Any]:
-    """Return the options that call an operation with one threshold: `max` by value, `clip_norm` by norm."""
-    return {PREFIXES[operation].threshold: threshold}
 
 
 def keep(*indices: int) -> Expect:

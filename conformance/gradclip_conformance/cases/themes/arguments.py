@@ -71,7 +71,6 @@ def _make_invalid_bounds(make: Maker) -> Iterator[Case]:
 
 
 def _pass_no_list(make: Maker) -> Iterator[Case]:
-    """Pass a generator, or a single gradient."""
     ordered, values = make.tensors([8.0], [-1.0], [4.0, 0.0]), [2.0, -4.0, 0.5, 0.0, 4.0, -0.5]
     yield make.case("any-iterable", "generator", ordered, 3.0, needs=["generator"], as_generator=True)
     single = {"as_single": True}

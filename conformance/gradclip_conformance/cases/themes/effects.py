@@ -42,7 +42,6 @@ def make_cases() -> Iterator[Case]:
 
 
 def _repeat(make: Maker) -> Iterator[Case]:
-    """Repeat calls, one after the other and in several threads."""
     dtype, single = make.dtype, make.dtype == "float32"
     uneven = make.tensors([float(k) for k in range(-8, 9)], [0.5, 0.25, -3.0])
     yield make.case("repeatable", "twice", uneven, 2.0, expect("repeatable"))

@@ -10,9 +10,15 @@ import numpy as np
 from ..build import DTYPES, NORM_OPERATIONS, Maker, keep_all, list_makers, round_to_tensor
 from ..model import Case, expect
 
-__all__ = ["make_cases"]
+__all__ = ["NOT_SILENT_NUMBERS", "make_cases"]
 
-NONFINITE = {"nan": math.nan, "infinity": math.inf, "minus-infinity": -math.inf}
+#: The rule about each number that is not finite, its name and the number.
+NOT_SILENT_NUMBERS = (
+    ("nan-not-silent", "nan", math.nan),
+    ("infinity-not-silent", "infinity", math.inf),
+    ("infinity-not-silent", "minus-infinity", -math.inf),
+)
+NONFINITE = {name: value for _, name, value in NOT_SILENT_NUMBERS}
 
 #: Orders of the norm, other than the Euclidean one.
 NORM_TYPES = {"norm-one": 1.0, "norm-three": 3.0, "norm-infinity": math.inf}
@@ -81,8 +87,7 @@ def _make_value_cases(make: Maker) -> Iterator[Case]:
 
 
 def _ask_not_silent(make: Maker) -> Iterator[Case]:
-    for name, value in NONFINITE.items():
-        rule = "nan-not-silent" if name == "nan" else "infinity-not-silent"
+    for rule, name, value in NOT_SILENT_NUMBERS:
         one_of_two = make.tensors([3.0, value], [4.0, -2.0])
         yield make.case(rule, f"{name}-threshold-small", one_of_two, 1.0, NOT_SILENT)
         yield make.case(rule, f"{name}-threshold-large", one_of_two, 1024.0, NOT_SILENT)
@@ -143,18 +148,13 @@ def _set_error_flag(make: Maker) -> Iterator[Case]:
     finite = make.tensors([3.0], [4.0])
     for name, value in NONFINITE.items():
         tensors = make.tensors([3.0, 4.0], [value, 1.0])
-        yield from make.table(
-            atomic,
-            (name, tensors, 1.0, flag),
-            *((f"{name}-{norm}", tensors, 1.0, {**flag, "norm_type": p}) for norm, p in NORM_TYPES.items()),
-            expectation=RAISES_BEFORE_ANY_CHANGE,
-        )
-        yield from make.table(
-            rule,
-            (name, tensors, 1.0, flag),
-            *((f"{name}-{norm}", tensors, 1.0, {**flag, "norm_type": p}) for norm, p in NORM_TYPES.items()),
-            expectation=RAISES,
-        )
+        for raising, expectation in ((atomic, RAISES_BEFORE_ANY_CHANGE), (rule, RAISES)):
+            yield from make.table(
+                raising,
+                (name, tensors, 1.0, flag),
+                *((f"{name}-{norm}", tensors, 1.0, {**flag, "norm_type": p}) for norm, p in NORM_TYPES.items()),
+                expectation=expectation,
+            )
         # The option is either left out or set to False.
         yield from make.table(
             rule,

@@ -15,19 +15,6 @@ import numpy as np
 
 from .steps import EVERY, Array, Gradients, multiply_by_power_of_two
 
-__all__ = [
-    "RIGHT",
-    "Limit",
-    "Right",
-    "Scaling",
-    "branch",
-    "long_double",
-    "make_global_norm_function",
-    "make_own_norm_function",
-    "make_value_function",
-    "read_threshold",
-]
-
 #: A function that returns the norm over all elements of some tensors.
 Norm = Callable[[Sequence[Array]], float]
 #: A function that takes a gradient, the threshold and the norm, and returns the result.

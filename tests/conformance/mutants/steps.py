@@ -13,24 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-__all__ = [
-    "EVERY",
-    "Array",
-    "ByAverage",
-    "ByAverageNorm",
-    "ByBlockRms",
-    "ByExample",
-    "ByGlobalNorm",
-    "ByNorm",
-    "ByUnit",
-    "ByValue",
-    "ClipFunction",
-    "Gradients",
-    "NormFunction",
-    "multiply_by_power_of_two",
-    "scale_by_quotient",
-]
-
 Array = np.ndarray[Any, Any]
 Gradients = list[Any]
 

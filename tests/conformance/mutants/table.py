@@ -20,8 +20,6 @@ from gradclip_spec import rules
 from .abilities import WithAbilities
 from .steps import EVERY, ClipFunction
 
-__all__ = ["EVERY_DTYPE", "WRONG", "Wrong", "add_mutant", "list_rules", "refuse"]
-
 RULES = {rule.id: rule for rule in rules.load()}
 EVERY_DTYPE = ("float16", "float32", "float64")
 

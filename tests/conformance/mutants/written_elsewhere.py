@@ -24,8 +24,6 @@ from .right import (
 from .right import branch as shrink
 from .right import long_double as norm2
 
-__all__ = ["ELSEWHERE", "Elsewhere"]
-
 Function = Callable[..., Any]
 #: A function that returns the norm of some gradients, or a number in its place.
 Measure = Callable[[Sequence[Any]], Any]

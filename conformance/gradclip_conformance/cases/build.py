@@ -43,8 +43,24 @@ __all__ = [
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
-#: The options that need a feature of their own name.
-OPTIONS = ("axes", "norm_type", "error_if_nonfinite", "eps", "layers", "learning_rate")
+#: The features that options, expectations and their parameters need.
+FEATURES = {
+    **{name: name for name in ("axes", "eps", "error_if_nonfinite", "layers", "learning_rate", "norm_type")},
+    **{name: name for name in ("tensor_threshold", "threads")},
+    "as_generator": "generator",
+    "as_single": "single",
+    "compiled-agrees": "compiles",
+    "flags": "flag_kinds",
+    "followed": "follows",
+    "inputs-kept": "functional",
+    "inputs-written": "in_place",
+    "mesh": "distributed",
+    "min": "min_max",
+    "returned-norm": "returns_norm",
+    "reused": "reuses",
+    "scaled-once": "in_place",
+    "threshold_as": "threshold_kinds",
+}
 
 #: What most cases expect: the values of the formula.
 VALUES = expect("values")
@@ -128,12 +144,11 @@ def make_case(
         "differentiable": any(gradient.cotangent is not None for gradient in named),
         "mixed_dtypes": len({gradient.array.dtype for gradient in named if gradient.array is not None}) > 1,
         "partial": any("partial" in gradient.placements.values() for gradient in named),
-        "min_max": "min" in options,
-        "distributed": "mesh" in options,
-        **{name: name in options for name in OPTIONS},
+        "sparse": any(gradient.rows is not None for gradient in named),
         **{FEATURE_OF_LAYOUT[gradient.layout]: True for gradient in named if gradient.layout != "contiguous"},
     }
-    features = frozenset([*needs, *(name for name, is_used in uses.items() if is_used)])
+    asked = [FEATURES[word] for word in (*options, expectation.name, *dict(expectation.parameters)) if word in FEATURES]
+    features = frozenset([*needs, *asked, *(name for name, is_used in uses.items() if is_used)])
     operation = PREFIXES[rule.partition(".")[0]].function
     return Case(rule, variant, dtype, operation, named, options, expectation, features)
 
@@ -221,14 +236,14 @@ class Maker:
         `with_zeros` holds the gradients and zeros: NumPy warns of a quotient by a norm of 0, even of an unused one.
         """
         rows: list[Row] = [("clipped", gradients, clipped), ("not-clipped", gradients, not_clipped)]
-        yield from self.table("inputs-not-mutated", *rows, expectation=expect("inputs-kept"), needs=["functional"])
+        yield from self.table("inputs-not-mutated", *rows, expectation=expect("inputs-kept"))
         if not self.operation.sums_examples:
             # A sum over examples has another shape than the gradients, so no function writes it into them.
-            yield from self.table("in-place-written", *rows, expectation=expect("inputs-written"), needs=["in_place"])
+            yield from self.table("in-place-written", *rows, expectation=expect("inputs-written"))
         yield from self.table("results-independent", *rows, expectation=expect("no-shared-memory"))
         yield from self.table("surroundings-kept", *rows, expectation=expect("surroundings-kept"))
         for variant, threshold in (("clipped", clipped), ("not-clipped", not_clipped)):
-            yield self.case("results-survive", variant, gradients, threshold, needs=["follows"], followed=True)
+            yield self.case("results-survive", variant, gradients, threshold, followed=True)
         quiet = expect("no-warnings")
         yield self.case("no-warnings", "clipped", with_zeros, clipped, quiet)
         yield self.case("no-warnings", "not-clipped", with_zeros, not_clipped, quiet)
@@ -240,16 +255,14 @@ class Maker:
             yield self.case("integer-threshold", "beyond-64-bits", gradients, 2**64)
         if self.dtype == "float32":
             yield self.case("surroundings-kept", "refused", gradients, -1.0, expect("surroundings-kept"))
-            yield self.case("repeatable", "reused", gradients, clipped, expect("repeatable", reused=True), ["reuses"])
-            agrees = expect("repeatable", threads=8)
-            yield self.case("threads-agree", "eight", gradients, clipped, agrees, ["threads"])
+            yield self.case("repeatable", "reused", gradients, clipped, expect("repeatable", reused=True))
+            yield self.case("threads-agree", "eight", gradients, clipped, expect("repeatable", threads=8))
             for layout in ("strided", "reversed"):
                 laid_out = [replace(gradient, layout=layout) for gradient in gradients]
                 yield self.case("layout", layout, laid_out, clipped)
         if self.dtype != "bfloat16":
             kind = f"numpy-{self.dtype}"
-            needs = ["threshold_kinds"]
-            yield self.case("numpy-threshold", "same-dtype", gradients, clipped, needs=needs, threshold_as=kind)
+            yield self.case("numpy-threshold", "same-dtype", gradients, clipped, threshold_as=kind)
 
     def refused_thresholds(self, gradients: Sequence[Gradient]) -> Iterator[Case]:
         """Yield cases of negative thresholds."""
@@ -266,17 +279,15 @@ class Maker:
     def refused_scalar(self, gradients: Sequence[Gradient]) -> Iterator[Case]:
         """Yield a case of a negative threshold that is a NumPy scalar. `float` is a base of float64's scalars only."""
         if self.dtype == "float32":
-            row: Row = ("minus-one-as-scalar", gradients, -1.0, {"threshold_as": "numpy-float32"})
-            refused, needs = expect("refused"), ["threshold_kinds"]
-            yield from self.table("negative-threshold-refused", row, expectation=refused, needs=needs)
+            rule, kind = "negative-threshold-refused", "numpy-float32"
+            yield self.case(rule, "minus-one-as-scalar", gradients, -1.0, expect("refused"), threshold_as=kind)
 
     def large_scalars(
         self, gradients: Gradient | Sequence[Gradient], threshold: float = 300.0, variant: str = "square-beyond-range"
     ) -> Iterator[Case]:
         """Yield a case of a float16 scalar. Its square, or another product of it, is beyond the range of float16."""
         if self.dtype == "float16":
-            row: Row = (variant, gradients, threshold, {"threshold_as": "numpy-float16"})
-            yield from self.table("numpy-threshold", row, needs=["threshold_kinds"])
+            yield self.case("numpy-threshold", variant, gradients, threshold, threshold_as="numpy-float16")
 
 
 def list_makers(dtype: str, operations: Iterable[str] = OPERATIONS) -> list[Maker]:

@@ -324,7 +324,7 @@ def _clip_all_together(make: Maker) -> Iterator[Case]:
 def _ask_returned_norm(make: Maker) -> Iterator[Case]:
     """Ask for the norm, in float32 also with extreme thresholds and with gradients that are None, empty or strided."""
     apart, matrix = make.tensors([3.0], [4.0]), make.tensor([2.0, -4.0, 4.0, 0.0], (2, 2))
-    returned, needs = expect("returned-norm"), ["returns_norm"]
+    returned = expect("returned-norm")
     yield from make.table(
         "returned-norm",
         ("above", apart, 1.0),
@@ -333,7 +333,6 @@ def _ask_returned_norm(make: Maker) -> Iterator[Case]:
         *((name, apart, 1.0, {"norm_type": p}) for name, p in NORM_TYPES.items()),
         ("matrix", [matrix, make.tensor([-9.0], ())], 1.0),
         expectation=returned,
-        needs=needs,
     )
     if make.dtype == "float32":
         yield from make.table(
@@ -348,7 +347,6 @@ def _ask_returned_norm(make: Maker) -> Iterator[Case]:
             # For every order, the norm of these gradients is below 14.
             *((f"{name}-below", apart, 14.0, {"norm_type": p}) for name, p in NORM_TYPES.items()),
             expectation=returned,
-            needs=needs,
         )
 
 

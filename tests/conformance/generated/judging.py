@@ -144,20 +144,6 @@ def _may_fire(mutant: Mutant, case: Case) -> bool:
     return any(f.flag == wanted and all(level.holds(f) for level in levels) for f in FACTS[case.id])
 
 
-def judge_right(made: GeneratedFunction, most: int | None = None, part: int = 0, parts: int = 1) -> list[Cell]:
-    """Return the cells that blame a right function.
-
-    It is asked the first `most` cells, or all of them. With `parts`, it is asked only one part of the rows.
-    """
-    connection = connect(made)
-    (subject,) = connection.description.subjects
-    cells = list_cells(made.operation, made.in_place, tuple(sorted(subject.features)))[:most]
-    rows = [cell for cell in cells if isinstance(cell.case, RowCase)]
-    written = [cell for cell in cells if not isinstance(cell.case, RowCase)]
-    judged = [run_cell(connection, cell, 1.0) for cell in (*written, *rows[part % parts :: parts])]
-    return [cell for cell in judged if cell.status in RED or cell.status == FAULTY]
-
-
 def judge_batch(seed: int, size: int = SIZE) -> dict[str, Any]:
     """Draw mutants by a seed, prove them wrong, and return how many the suite catches, and which it misses."""
     counts: Counter[str] = Counter()

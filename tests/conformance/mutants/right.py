@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from generated.facts import OPERATIONS
+from generated.functions import GeneratedFunction
+
+from gradclip_conformance.sampler.draw import ROWS
 
 from .steps import EVERY, Array, Gradients, multiply_by_power_of_two
 
@@ -34,6 +38,8 @@ class Right:
     #: Whether the error of its norm grows with the number of elements. Then a result for large tensors is inaccurate,
     #: but not wrong.
     grows: bool = False
+    #: The number of rows that it is asked.
+    rows: int = ROWS
 
 
 # Norms. No square leaves the range, no sum is kept in half precision, and a norm that can be exact is exact: at the
@@ -172,7 +178,7 @@ def where_form(grad: Array, clip_norm: float, norm: float) -> Array:
     return np.where(norm <= clip_norm, grad, scaled.astype(grad.dtype))
 
 
-def in_place(grad: Array, clip_norm: float, norm: float) -> Array:
+def written_in_place(grad: Array, clip_norm: float, norm: float) -> Array:
     if not norm <= clip_norm:
         grad[...] = grad.astype(np.longdouble) * np.longdouble(clip_norm) / np.longdouble(norm)
     return grad
@@ -185,7 +191,7 @@ def reciprocal(grad: Array, clip_norm: float, norm: float) -> Array:
     return np.asarray(grad.astype(np.longdouble) * coefficient).astype(grad.dtype)
 
 
-SCALINGS: tuple[Scaling, ...] = (branch, least_coefficient, larger_divisor, where_form, in_place, reciprocal)
+SCALINGS: tuple[Scaling, ...] = (branch, least_coefficient, larger_divisor, where_form, written_in_place, reciprocal)
 
 
 # Limits of elements. NaN stays NaN, zeros keep their signs, and the dtype stays.
@@ -214,6 +220,9 @@ LIMITS: tuple[Limit, ...] = (maximum_of_minimum, through_float64, by_where, in_p
 
 
 # Functions.
+
+#: The number of rows for the functions that become generated mutants, which are asked as many.
+MANY_ROWS = 2_000
 
 
 def read_threshold(clip_norm: Any) -> float:
@@ -365,12 +374,12 @@ def _list_right() -> Iterator[Right]:
             (make_global_norm_function, "clip_by_global_norm", 5 * number + 1),
         ):
             scale = SCALINGS[partner % len(SCALINGS)]
-            in_place_or_either = True if scale is in_place else None
+            in_place = True if scale is written_in_place else None
             name = f"{norm.__name__}-{scale.__name__}"
-            yield Right(name, function(norm, scale), operation, in_place_or_either, norm in GROWING)
+            yield Right(name, function(norm, scale), operation, in_place, norm in GROWING)
     for limit in LIMITS:
-        in_place_or_either = True if limit is in_place_by_mask else None
-        yield Right(limit.__name__, make_value_function(limit), "clip_by_value", in_place_or_either)
+        in_place = True if limit is in_place_by_mask else None
+        yield Right(limit.__name__, make_value_function(limit), "clip_by_value", in_place)
     yield Right("p_norms_in_long_double", _clip_by_p_norm, "clip_by_global_norm")
     yield Right("finite_norms_only", _clip_finite_norms_only, "clip_by_global_norm")
     for base in EVERY:
@@ -382,6 +391,10 @@ def _list_right() -> Iterator[Right]:
         yield Right("three_ranges-larger_divisor-product", product, operation)
     yield Right("all_examples_at_once", _clip_all_examples_at_once, "clip_per_example")
     yield Right("all_units_at_once", _clip_all_units_at_once, "clip_unitwise")
+    for operation in OPERATIONS:
+        for in_place in (False, True):
+            name = "generated-in_place" if in_place else "generated"
+            yield Right(name, GeneratedFunction(operation, in_place).function, operation, in_place, rows=MANY_ROWS)
 
 
 RIGHT = tuple(_list_right())

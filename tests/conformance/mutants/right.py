@@ -113,20 +113,6 @@ def divided_by_largest(tensors: Sequence[Array]) -> float:
     return _guard(tensors, compute_finite)
 
 
-def three_ranges(tensors: Sequence[Array]) -> float:
-    """Sum large, small and medium elements separately, as old Fortran routines do, and combine the sums."""
-
-    def compute_finite(values: Array) -> float:
-        magnitudes = np.abs(values)
-        parts = []
-        for low, high, exponent in ((0.0, 1e-140, -600), (1e-140, 1e140, 0), (1e140, math.inf, 600)):
-            chosen = np.ldexp(magnitudes[(magnitudes > low) & (magnitudes <= high)], -exponent)
-            parts.append(np.ldexp(np.longdouble(np.sum(np.square(chosen))), 2 * exponent))
-        return float(np.sqrt(sum(parts, np.longdouble(0))))
-
-    return _guard(tensors, compute_finite)
-
-
 def infinity_before_nan(tensors: Sequence[Array]) -> float:
     """Call `math.hypot` without a guard: infinity wins over NaN, as IEEE 754 says."""
     return math.hypot(*_flatten(tensors).tolist())
@@ -136,7 +122,6 @@ NORMS = (
     long_double,
     dot_product,
     library_norm_of_each,
-    three_ranges,
     infinity_before_nan,
     exact_sums_of_chunks,
     divided_by_largest,
@@ -387,8 +372,8 @@ def _list_right() -> Iterator[Right]:
     for operation, power in (("clip_by_block_rms", 0.5), ("clip_by_average_norm", 1.0)):
         quotient = _make_average_function(long_double, least_coefficient, power, divides=True)
         yield Right("long_double-least_coefficient-quotient", quotient, operation)
-        product = _make_average_function(three_ranges, larger_divisor, power, divides=False)
-        yield Right("three_ranges-larger_divisor-product", product, operation)
+        product = _make_average_function(divided_by_largest, larger_divisor, power, divides=False)
+        yield Right("divided_by_largest-larger_divisor-product", product, operation)
     yield Right("all_examples_at_once", _clip_all_examples_at_once, "clip_per_example")
     yield Right("all_units_at_once", _clip_all_units_at_once, "clip_unitwise")
     for operation in OPERATIONS:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from generated.facts import OPERATIONS
 from generated.functions import GeneratedFunction
+from generated.judging import MANY_ROWS
 
 from gradclip_conformance.sampler.draw import ROWS
 
@@ -205,9 +206,6 @@ LIMITS: tuple[Limit, ...] = (maximum_of_minimum, through_float64, by_where, in_p
 
 
 # Functions.
-
-#: The number of rows for the functions that become generated mutants, which are asked as many.
-MANY_ROWS = 2_000
 
 
 def read_threshold(clip_norm: Any) -> float:

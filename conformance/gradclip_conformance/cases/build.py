@@ -24,8 +24,10 @@ __all__ = [
     "DTYPES",
     "NORM_OPERATIONS",
     "OPERATIONS",
+    "ORDERS",
     "VALUES",
     "Maker",
+    "choose_orders",
     "keep",
     "keep_all",
     "keep_excluded",
@@ -42,6 +44,18 @@ __all__ = [
 ]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+#: Orders of the norm other than the Euclidean one, by their names in the ids of cases.
+ORDERS = {
+    "half": 0.5,
+    "one": 1.0,
+    "three-halves": 1.5,
+    "two-and-a-half": 2.5,
+    "three": 3.0,
+    "four": 4.0,
+    "six": 6.0,
+    "infinity": math.inf,
+}
 
 #: The features that options, expectations and their parameters need.
 FEATURES = {
@@ -157,6 +171,11 @@ def list_digits(dtype: str) -> list[float]:
     """Return numbers of magnitude 1 to 2 that use every digit of the dtype, so that a narrower dtype changes them."""
     digits = FORMATS[dtype].precision - 1
     return [(-1) ** k * ((2**digits * (23 + k) // 23) | 1) / 2**digits for k in range(23)]
+
+
+def choose_orders(*names: str) -> dict[str, float]:
+    """Return some orders of the norm by the variants of their cases, such as "norm-one"."""
+    return {f"norm-{name}": ORDERS[name] for name in names}
 
 
 def keep(*indices: int) -> Expect:

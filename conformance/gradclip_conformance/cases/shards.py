@@ -17,7 +17,7 @@ from gradclip_adapters.contract import Gradient, Placement
 from gradclip_adapters.mesh import Mesh, check_placement, parse_mesh
 from gradclip_adapters.operations import PREFIXES
 
-from .build import DTYPES, OPERATIONS, VALUES, Maker, make_case, round_to_tensor
+from .build import DTYPES, OPERATIONS, VALUES, Maker, choose_orders, make_case, round_to_tensor
 from .model import Case, Expect, expect
 from .themes.range import HUGE, TINY
 
@@ -184,7 +184,7 @@ def _split_at_thresholds(make: _MeshMaker, axis: str) -> Iterator[Case]:
     yield make.form("only-together-above", [make.placed([3.0, -4.0, 4.0, 3.0], first)], 6.0)
     yield make.form("zeros", [make.placed([0.0, 0.0, 0.0], first)], 1.0)
     largest_last = make.placed([1.0, -2.0, 0.5, 8.0], first)
-    for name, p in (("norm-one", 1.0), ("norm-infinity", math.inf), ("norm-three", 3.0)):
+    for name, p in choose_orders("one", "infinity", "three").items():
         for form, gradients in (
             ("", [largest_last]),
             ("-with-copy", [largest_last, make.tensor([4.0, -1.0])]),
@@ -247,7 +247,7 @@ def _mix_axes(make: _MeshMaker) -> Iterator[Case]:
             "owned-and-parts": [make.placed([2.0, 4.0], {one: 0}), last],
         }
     if make.operation.is_by_norm and free:
-        for name, p in (("norm-one", 1.0), ("norm-infinity", math.inf)):
+        for name, p in choose_orders("one", "infinity").items():
             yield make.form(f"{name}-each-kind@all:{make.mesh}", every, 1.25, norm_type=p)
         first, place = {free[0]: 0}, f"{free[0]}:{make.mesh}"
         # The norm is the threshold, and the norms of the parts are irrational.
@@ -305,7 +305,7 @@ def _make_partial(make: _MeshMaker) -> Iterator[Case]:
         yield make.form(f"partial-not-clipped@{place}", [whole], 6.0)
         yield make.form(f"partial-and-copied@{place}", [copied, whole], 1.25)
         yield make.form(f"partial-beside-none@{place}", [whole, make.tensor(None)], 1.25)
-        for name, p in (("norm-one", 1.0), ("norm-infinity", math.inf)):
+        for name, p in choose_orders("one", "infinity").items():
             yield make.form(f"{name}-partial@{place}", [whole, copied], 1.25, norm_type=p)
         if axis in make.free:
             split = make.placed([12.0, 0.0, 4.0], {axis: 0})

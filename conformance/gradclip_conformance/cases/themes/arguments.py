@@ -7,22 +7,10 @@ from collections.abc import Iterator
 
 from gradclip_adapters.contract import Gradient
 
-from ..build import DTYPES, NORM_OPERATIONS, Maker, list_makers
+from ..build import DTYPES, NORM_OPERATIONS, ORDERS, Maker, list_makers
 from ..model import Case, expect
 
 __all__ = ["make_cases"]
-
-#: Orders of the norm, other than the Euclidean one.
-NORM_TYPES = {
-    "half": 0.5,
-    "one": 1.0,
-    "three-halves": 1.5,
-    "two-and-a-half": 2.5,
-    "three": 3.0,
-    "four": 4.0,
-    "six": 6.0,
-    "infinity": math.inf,
-}
 
 REFUSED = expect("refused")
 RECORDED = expect("recorded")
@@ -47,7 +35,7 @@ def make_cases() -> Iterator[Case]:
 def _make_invalid_norms(make: Maker) -> Iterator[Case]:
     tensors = make.tensors([3.0], [-4.0])
     # The order matters where a function looks at the threshold. The dtype does not.
-    orders = NORM_TYPES if make.dtype == "float32" else {}
+    orders = ORDERS if make.dtype == "float32" else {}
     yield from make.table(
         "negative-threshold-refused",
         ("minus-one", tensors, -1.0),

@@ -11,7 +11,7 @@ import numpy as np
 from gradclip_adapters.contract import Gradient
 
 from .. import shards
-from ..build import DTYPES, Maker, list_digits, list_makers, make_scattered_tensor, round_to_tensor
+from ..build import DTYPES, Maker, choose_orders, list_digits, list_makers, make_scattered_tensor, round_to_tensor
 from ..model import Case, expect
 
 __all__ = ["make_cases"]
@@ -48,14 +48,14 @@ def _repeat(make: Maker) -> Iterator[Case]:
         # These gradients are so long that another thread can run before the call has ended.
         long = [make_scattered_tensor(length, dtype) for length in (2**14, 2**13)]
         one_excluded = [long[0], replace(long[1], need_clip=False)]
-        orders = {"one": 1.0, "three": 3.0, "infinity": math.inf} if make.operation.is_by_norm else {}
+        orders = choose_orders("one", "three", "infinity") if make.operation.is_by_norm else {}
         yield from make.table(
             "threads-agree",
             ("eight", long, 2.0**-7),
             ("excluded", one_excluded, 2.0**-7),
             ("six-tensors", [make_scattered_tensor(64 + length, dtype) for length in range(6)], 2.0**-7),
             ("scalars", [make.tensor([value], ()) for value in (3.0, -4.0, 0.5)], 2.0),
-            *((f"norm-{name}", long, 1.0, {"norm_type": p}) for name, p in orders.items()),
+            *((name, long, 1.0, {"norm_type": p}) for name, p in orders.items()),
             expectation=expect("repeatable", threads=8),
         )
         one_out = [uneven[0], replace(uneven[1], need_clip=False)]

@@ -14,6 +14,7 @@ from ..build import (
     DTYPES,
     VALUES,
     Maker,
+    choose_orders,
     keep,
     keep_all,
     keep_excluded,
@@ -121,13 +122,7 @@ def _make_not_counted(make: Maker) -> Iterator[Case]:
         other = replace(round_to_tensor(np.full(shape, 12.0), make.dtype), need_clip=False)
         yield make.case(rule, name, [other, triangle], 6.0, keep(1))
     if make.dtype == "float32":
-        for name, p in (
-            ("norm-half", 0.5),
-            ("norm-one", 1.0),
-            ("norm-three-halves", 1.5),
-            ("norm-three", 3.0),
-            ("norm-infinity", math.inf),
-        ):
+        for name, p in choose_orders("half", "one", "three-halves", "three", "infinity").items():
             yield make.case(rule, name, tensors, 2.5, norm_type=p)
             yield make.case(rule, f"returned-{name}", tensors, 2.5, returned, norm_type=p)
     yield make.case(rule, "nonfinite", [triangle, _make_excluded(make, [math.nan, math.inf])], 1.0)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..build import DTYPES, NORM_OPERATIONS, Maker, keep_all, list_makers, round_to_tensor
+from ..build import DTYPES, NORM_OPERATIONS, Maker, choose_orders, keep_all, list_makers, round_to_tensor
 from ..model import Case, expect
 
 __all__ = ["NOT_SILENT_NUMBERS", "make_cases"]
@@ -21,14 +21,8 @@ NOT_SILENT_NUMBERS = (
 NONFINITE = {name: value for _, name, value in NOT_SILENT_NUMBERS}
 
 #: Orders of the norm, other than the Euclidean one.
-NORM_TYPES = {"norm-one": 1.0, "norm-three": 3.0, "norm-infinity": math.inf}
-OTHER_NORM_TYPES = {
-    "norm-half": 0.5,
-    "norm-three-halves": 1.5,
-    "norm-two-and-a-half": 2.5,
-    "norm-four": 4.0,
-    "norm-six": 6.0,
-}
+NORM_TYPES = choose_orders("one", "three", "infinity")
+OTHER_NORM_TYPES = choose_orders("half", "three-halves", "two-and-a-half", "four", "six")
 
 #: The rule about each kind of number, with one such number.
 NOT_SILENT_RULES = {"nan-not-silent": math.nan, "infinity-not-silent": math.inf}

@@ -13,6 +13,7 @@ from ..build import (
     NORM_OPERATIONS,
     VALUES,
     Maker,
+    choose_orders,
     list_makers,
     make_long,
     make_tensor,
@@ -24,7 +25,7 @@ __all__ = ["make_cases"]
 COUNT, NONE, SHAPE, DTYPE = (expect("structure", aspect=aspect) for aspect in ("count", "none", "shape", "dtype"))
 
 #: Orders of the norm for which an implementation may treat an empty list or a None in another way.
-NORM_TYPES = {"norm-one": 1.0, "norm-infinity": math.inf}
+NORM_TYPES = choose_orders("one", "infinity")
 
 
 def make_cases() -> Iterator[Case]:

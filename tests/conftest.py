@@ -67,7 +67,7 @@ def select_outside_sample(config: pytest.Config, items: Iterable[pytest.Item]) -
 
     `@pytest.mark.thorough(sample=N)` keeps N of the marked function's tests. The sample is the same in every run and on
     every worker: it is drawn with the function's id as the seed. With `--thorough`, all tests of the function run. A
-    mark with `part=N` limits them to N, one with `first=N` to the first N, and `--all` removes these limits.
+    mark with `first=N` limits them to the first N, and `--all` removes this limit.
     """
     thorough = config.getoption("--thorough")
     if config.getoption("--all") or config.getoption("keyword") or any("::" in word for word in config.args):
@@ -81,8 +81,7 @@ def select_outside_sample(config: pytest.Config, items: Iterable[pytest.Item]) -
             of_function[function].append(item)
             if "first" in mark.kwargs:
                 in_order.add(function)
-            part = mark.kwargs.get("part", mark.kwargs.get("first", math.inf))
-            sizes[function] = part if thorough else mark.kwargs.get("sample", 0)
+            sizes[function] = mark.kwargs.get("first", math.inf) if thorough else mark.kwargs.get("sample", 0)
     outside: list[pytest.Item] = []
     for function, tests in of_function.items():
         size = int(min(sizes[function], len(tests)))

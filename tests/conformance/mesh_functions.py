@@ -13,8 +13,6 @@ import numpy as np
 
 from gradclip_adapters.collectives import RankMesh
 
-__all__ = ["RIGHT", "WITH_EPSILON", "WRONG", "reduce_nowhere", "sum_addends_first"]
-
 Gradients = Sequence[np.ndarray[Any, Any] | None]
 Placements = Sequence[Mapping[str, Any]]
 #: A function that returns the norm of the whole on one rank.
@@ -23,6 +21,11 @@ FindNorm = Callable[[Gradients, Placements, RankMesh], float]
 
 def sum_squares(gradient: np.ndarray[Any, Any] | None) -> float:
     return 0.0 if gradient is None else float(np.sum(gradient.astype(np.float64) ** 2))
+
+
+def sum_shares(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
+    """Return the sum of the squares, with a share of each copy."""
+    return sum(sum_squares(g) / mesh.count_copies(p) for g, p in zip(grads, placements, strict=True))
 
 
 def scale(grads: Gradients, norm: float, clip_norm: float) -> list[np.ndarray[Any, Any] | None]:
@@ -41,8 +44,7 @@ def make_clip(find_norm: FindNorm) -> Callable[..., Any]:
 
 
 def divide_by_copies(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
-    squares = sum(sum_squares(g) / mesh.count_copies(p) for g, p in zip(grads, placements, strict=True))
-    return math.sqrt(mesh.all_reduce(squares))
+    return math.sqrt(mesh.all_reduce(sum_shares(grads, placements, mesh)))
 
 
 def mask_copies(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
@@ -55,12 +57,11 @@ def mask_copies(grads: Gradients, placements: Placements, mesh: RankMesh) -> flo
 
 
 def gather(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
-    squares = sum(sum_squares(g) / mesh.count_copies(p) for g, p in zip(grads, placements, strict=True))
-    return math.sqrt(math.fsum(mesh.all_gather(squares)))
+    return math.sqrt(math.fsum(mesh.all_gather(sum_shares(grads, placements, mesh))))
 
 
 def reduce_axis_by_axis(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
-    total = sum(sum_squares(g) / mesh.count_copies(p) for g, p in zip(grads, placements, strict=True))
+    total = sum_shares(grads, placements, mesh)
     for name in mesh.axes:
         total = mesh.all_reduce(total, axes=name)
     return math.sqrt(total)
@@ -166,9 +167,7 @@ def take_largest_norm(grads: Gradients, placements: Placements, mesh: RankMesh) 
 
 
 def take_norm_of_first(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
-    """Take the norm of the first rank, with a share of each copy, for the norm of the whole."""
-    squares = sum(sum_squares(g) / mesh.count_copies(p) for g, p in zip(grads, placements, strict=True))
-    return math.sqrt(mesh.broadcast(squares, 0))
+    return math.sqrt(mesh.broadcast(sum_shares(grads, placements, mesh), 0))
 
 
 def count_copies_on_first(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
@@ -179,7 +178,6 @@ def count_copies_on_first(grads: Gradients, placements: Placements, mesh: RankMe
 
 
 def average_shares(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
-    """Average the squares of the ranks, with a share of each copy."""
     return divide_by_copies(grads, placements, mesh) / math.sqrt(mesh.size)
 
 
@@ -195,30 +193,28 @@ def divide_what_one_counts(grads: Gradients, placements: Placements, mesh: RankM
 
 def leave_copies_out(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
     """Count nothing that is replicated along all axes."""
-    pairs = [pair for pair in zip(grads, placements, strict=True) if set(pair[1].values()) != {"replicated"}]
-    return divide_by_copies([g for g, _ in pairs], [p for _, p in pairs], mesh)
+    kept = [g if set(p.values()) != {"replicated"} else None for g, p in zip(grads, placements, strict=True)]
+    return divide_by_copies(kept, placements, mesh)
+
+
+def mask(grads: Gradients, placements: Placements, word: str, *, has: bool) -> Gradients:
+    """Return the gradients whose placements have a word, or do not have it, and None for the others."""
+    return [g if (word in p.values()) == has else None for g, p in zip(grads, placements, strict=True)]
 
 
 def average_experts(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
-    """Average the norms of the experts over the ranks that own different ones."""
-    pairs = list(zip(grads, placements, strict=True))
-    dense = [(g, p) for g, p in pairs if "owned" not in p.values()]
-    norm = divide_by_copies([g for g, _ in dense], [p for _, p in dense], mesh)
-    own = math.sqrt(sum(sum_squares(g) for g, p in pairs if "owned" in p.values()))
+    norm = divide_by_copies(mask(grads, placements, "owned", has=False), placements, mesh)
+    own = reduce_nothing(mask(grads, placements, "owned", has=True), placements, mesh)
     return math.hypot(norm, mesh.all_reduce(own) / mesh.size)
 
 
 def reduce_experts_over_last_axis(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
     """Reduce the norms of the experts over the last axis only, as if they were on a mesh of this axis."""
-    pairs = list(zip(grads, placements, strict=True))
-    dense = [(g, p) for g, p in pairs if "owned" not in p.values()]
-    norm = divide_by_copies([g for g, _ in dense], [p for _, p in dense], mesh)
-    experts = [(g, p) for g, p in pairs if "owned" in p.values()]
-    return math.hypot(norm, reduce_one_axis([g for g, _ in experts], [p for _, p in experts], mesh))
+    norm = divide_by_copies(mask(grads, placements, "owned", has=False), placements, mesh)
+    return math.hypot(norm, reduce_one_axis(mask(grads, placements, "owned", has=True), placements, mesh))
 
 
 def lose_nan(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
-    """Count a part that is not finite as zeros."""
     kept = [g if g is not None and np.isfinite(g).all() else None for g in grads]
     return divide_by_copies(kept, placements, mesh)
 
@@ -239,7 +235,7 @@ def lose_nan_in_maximum(
 
 def add_from_own_rank_on(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
     """Add the gathered squares in another order on each rank."""
-    squares = sum(sum_squares(g) / mesh.count_copies(p) for g, p in zip(grads, placements, strict=True))
+    squares = sum_shares(grads, placements, mesh)
     gathered = mesh.all_gather(squares)
     total = 0.0
     for place in range(mesh.size):
@@ -254,7 +250,6 @@ def average_coefficients(grads: Gradients, *, clip_norm: float, placements: Plac
 
 
 def reduce_nowhere(grads: Gradients, *, clip_norm: float, placements: Placements, mesh: RankMesh) -> Any:
-    """Raise on all ranks."""
     del clip_norm, placements
     return grads, mesh.all_reduce(1.0, axes="nowhere")
 
@@ -331,7 +326,7 @@ def average_squares(grads: Gradients, placements: Placements, mesh: RankMesh) ->
 
 def choose_other_collective(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
     """Enter another collective on a rank without gradients."""
-    squares = sum(sum_squares(g) / mesh.count_copies(p) for g, p in zip(grads, placements, strict=True))
+    squares = sum_shares(grads, placements, mesh)
     has_any = any(gradient is not None for gradient in grads)
     return math.sqrt(mesh.all_reduce(squares, "sum" if has_any else "max"))
 
@@ -344,8 +339,7 @@ def add_epsilon_per_rank(grads: Gradients, *, clip_norm: float, placements: Plac
 
 def add_epsilon_to_squares(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:
     """Add the epsilon to the squares on each rank, before they are reduced."""
-    squares = sum(sum_squares(g) / mesh.count_copies(p) for g, p in zip(grads, placements, strict=True))
-    return math.sqrt(mesh.all_reduce(squares + 1e-6))
+    return math.sqrt(mesh.all_reduce(sum_shares(grads, placements, mesh) + 1e-6))
 
 
 def add_epsilon_to_norms(grads: Gradients, placements: Placements, mesh: RankMesh) -> float:

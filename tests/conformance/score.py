@@ -26,7 +26,7 @@ sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in
 
 from conditions import describe_conditions  # noqa: E402
 from frameworks import has_framework  # noqa: E402
-from generated import batches  # noqa: E402
+from generated import judging  # noqa: E402
 from mutants import WRONG  # noqa: E402 - it lies beside this script
 from mutants.right import RIGHT, Right  # noqa: E402
 from negative_controls.table import TABLE  # noqa: E402
@@ -37,7 +37,6 @@ from gradclip_spec import rules  # noqa: E402
 WRONG_TEST = "test_mutant_is_caught_by_its_rule"
 RIGHT_TEST = "test_right_function_is_not_blamed"
 BATCH_TEST = "test_generated_mutants_are_judged"
-MADE_TEST = "test_generated_right_function_is_not_blamed"
 CONTROL_TEST = "test_subjects_fail_when_the_framework_is_replaced"
 
 #: The negative controls under the names that the tests use.
@@ -81,7 +80,7 @@ class Outcomes:
         wrong = {wrong.name for wrong in WRONG} - self.select(WRONG_TEST).keys()
         right = {get_name(right) for right in RIGHT} - self.select(RIGHT_TEST).keys()
         controls = {name for name in CONTROLS if is_available(name)} - self.select(CONTROL_TEST).keys()
-        files = [name for name in ("test_hosts.py", BATCH_TEST, MADE_TEST) if not self.select(name)]
+        files = [name for name in ("test_hosts.py", BATCH_TEST) if not self.select(name)]
         return [*sorted(wrong), *sorted(right), *sorted(controls), *files]
 
 
@@ -98,22 +97,21 @@ def get_name(right: Right) -> str:
 
 def write_page(outcomes: Outcomes) -> tuple[str, list[str]]:
     """Return the page of the score, and the faults in it, one line each. Pytest reports the tests that failed."""
-    caught, unblamed, passed = map(outcomes.list_passed, (WRONG_TEST, RIGHT_TEST, MADE_TEST))
+    caught, unblamed = map(outcomes.list_passed, (WRONG_TEST, RIGHT_TEST))
     judged = {rule.id for rule in rules.load() if rule.level != "unspecified"}
     uncaught = [wrong.name for wrong in WRONG if wrong.name not in caught]
     idle = sorted(judged - {wrong.rule for wrong in WRONG if wrong.name in caught})
-    blamed = sorted(({get_name(right) for right in RIGHT} - unblamed) | (outcomes.select(MADE_TEST).keys() - passed))
+    blamed = sorted({get_name(right) for right in RIGHT} - unblamed)
     hosts, controls = outcomes.select("test_hosts.py"), list(list_controls(outcomes))
     found = outcomes.select(BATCH_TEST).values()
-    made = batches.score_batches(json.loads(told["batch"]) for _, told in found if "batch" in told)
+    made = judging.score_batches(json.loads(told["batch"]) for _, told in found if "batch" in told)
     states = Counter(state for _, state, *_ in controls)
-    total = len(RIGHT) + len(outcomes.select(MADE_TEST))
     as_expected = sum(outcome == "passed" for outcome, _ in hosts.values())
     faults = [
         *(f"not caught: {name}" for name in uncaught),
         *(f"a rule that catches no function: {rule}" for rule in idle),
         *(f"blamed, though right: {name}" for name in blamed),
-        *batches.list_faults(made),
+        *judging.list_faults(made),
         *(f"a green negative control: {name}" for name, state, *_ in controls if state == "green"),
     ]
     lines = [
@@ -123,7 +121,7 @@ def write_page(outcomes: Outcomes) -> tuple[str, list[str]]:
         "",
         f"- Mutants caught by the rule that they break: {len(WRONG) - len(uncaught)} of {len(WRONG)}",
         f"- Rules that catch no function: {len(idle)} of {len(judged)}",
-        f"- Right functions blamed: {len(blamed)} of {total}",
+        f"- Right functions blamed: {len(blamed)} of {len(RIGHT)}",
         f"- Generated mutants caught: {made['caught']} of {made['proven']} ({100 * made['share']:.1f} %)",
         f"- Tests of misbehaving hosts that end as expected: {as_expected} of {len(hosts)}",
         f"- Negative controls: {', '.join(f'{count} {state}' for state, count in states.items())}",
@@ -135,7 +133,7 @@ def write_page(outcomes: Outcomes) -> tuple[str, list[str]]:
         "",
         draw_markdown_table([("negative control", "state", "framework", "subjects red", "spared"), *controls]),
         "",
-        *batches.write_lines(made),
+        *judging.write_lines(made),
     ]
     return "\n".join(lines).rstrip() + "\n", faults
 

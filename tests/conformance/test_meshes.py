@@ -12,21 +12,17 @@ import pytest
 from mesh_functions import RIGHT, WITH_EPSILON, WRONG, reduce_nowhere, sum_addends_first
 from runs import run_command
 
+from gradclip_adapters.mesh import parse_mesh
 from gradclip_adapters.mesh_function import MeshFunction
 from gradclip_conformance import check_clipper
 from gradclip_conformance.run.in_process import InProcess
 
-MESHES: dict[str, dict[str, int]] = {
-    "shard=2,tensor=2": {"shard": 2, "tensor": 2},
-    "replica=2,shard=2,tensor=2": {"replica": 2, "shard": 2, "tensor": 2},
-    "shard=4": {"shard": 4},
-    # Here, parallel groups add more than two numbers.
-    "replica=2,shard=4": {"replica": 2, "shard": 4},
-}
+#: In the last one, parallel groups add more than two numbers.
+MESHES = ("shard=2,tensor=2", "replica=2,shard=2,tensor=2", "shard=4", "replica=2,shard=4")
 
 
 def check(function: Any, mesh: str, **options: Any) -> Any:
-    return check_clipper(function, op="clip_by_global_norm", mesh=MESHES[mesh], isolated=False, **options)
+    return check_clipper(function, op="clip_by_global_norm", mesh=parse_mesh(mesh), isolated=False, **options)
 
 
 @pytest.mark.thorough(sample=2)
@@ -52,31 +48,28 @@ def test_wrong_function_is_found(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "mesh"),
     [
-        ("count_excluded", {"replica": 2, "shard": 2}),
-        ("average_coefficients", {"replica": 2, "shard": 2}),
-        ("return_square", {"replica": 2, "shard": 2}),
-        ("lose_nan", {"replica": 2, "shard": 2}),
-        ("reduce_nothing", {"replica": 2, "shard": 2}),
-        ("add_from_own_rank_on", {"replica": 2, "shard": 2}),
-        ("add_from_own_rank_on", {"shard": 4}),
-        ("add_from_own_rank_on", {"replica": 2, "shard": 4}),
+        ("count_excluded", "replica=2,shard=2"),
+        ("average_coefficients", "replica=2,shard=2"),
+        ("return_square", "replica=2,shard=2"),
+        ("lose_nan", "replica=2,shard=2"),
+        ("reduce_nothing", "replica=2,shard=2"),
+        ("add_from_own_rank_on", "replica=2,shard=2"),
+        ("add_from_own_rank_on", "shard=4"),
+        ("add_from_own_rank_on", "replica=2,shard=4"),
     ],
-    ids=str,
 )
-def test_wrong_function_has_one_cause(name: str, mesh: dict[str, int]) -> None:
+def test_wrong_function_has_one_cause(name: str, mesh: str) -> None:
     function, cause = WRONG[name]
-    results = check_clipper(function, "clip_by_global_norm", mesh=mesh, isolated=False)
+    results = check(function, mesh)
 
     assert [finding["cause"] for finding in results.findings] == [cause], str(results)
 
 
 @pytest.mark.thorough(sample=1)
-@pytest.mark.parametrize("mesh", [{"shard": 2}, {"shard": 2, "tensor": 2}, {"replica": 2, "shard": 2, "tensor": 2}])
+@pytest.mark.parametrize("mesh", ["shard=2", "shard=2,tensor=2", "replica=2,shard=2,tensor=2"])
 @pytest.mark.parametrize("cause", WITH_EPSILON)
-def test_epsilon_of_each_rank_is_told_from_one_epsilon(cause: str, mesh: dict[str, int]) -> None:
-    results = check_clipper(
-        WITH_EPSILON[cause], "clip_by_global_norm", mesh=mesh, isolated=False, dtypes=["float32", "float64"]
-    )
+def test_epsilon_of_each_rank_is_told_from_one_epsilon(cause: str, mesh: str) -> None:
+    results = check(WITH_EPSILON[cause], mesh, dtypes=["float32", "float64"])
 
     # Zeros have another norm, too, which is returned.
     found = {finding["cause"]: sum(map(len, finding["cells"].values())) for finding in results.findings}
@@ -185,7 +178,7 @@ def test_norm_that_is_no_number_is_found() -> None:
         clipped, _ = RIGHT["divide_by_copies"](grads, clip_norm=clip_norm, mesh=mesh, placements=placements)
         return clipped, np.array(["large"])
 
-    results = check_clipper(clip, "clip_by_global_norm", mesh={"shard": 2}, isolated=False, dtypes=["float32"])
+    results = check(clip, "shard=2", dtypes=["float32"])
 
     assert "pass" not in {result["status"] for result in results}, str(results)
 
@@ -195,6 +188,6 @@ def test_rounding_at_the_threshold_is_not_taken_for_lost_signs() -> None:
         clipped, norm = RIGHT["gather"](grads, clip_norm=clip_norm, mesh=mesh, placements=placements)
         return [np.nextafter(g, g.dtype.type(0)) if norm == clip_norm else g for g in clipped if g is not None], norm
 
-    results = check_clipper(clip, op="clip_by_global_norm", mesh={"shard": 2}, isolated=False, rule="*threshold*")
+    results = check(clip, "shard=2", rule="*threshold*")
 
     assert {finding["cause"] for finding in results.findings} == {"not-exact-below"}, str(results)

@@ -75,17 +75,14 @@ def read_values(arrays: Any) -> list[list[float]]:
 
 @functools.cache
 def run_unreplaced(adapter: str) -> Run:
-    """Run an adapter as it is."""
     return run_target(adapter, adapter)
 
 
 def has_answer(cell: Cell) -> bool:
-    """Tell whether a cell holds the gradients that came back."""
     return cell.observed is not None and "gradients" in cell.observed
 
 
 def is_passed_through(cell: Cell) -> bool:
-    """Tell whether the gradients came back unchanged."""
     case = CASES.get(cell.case) or find_case_on(cell.case)
     assert case is not None
     given = [gradient.array.numpy().ravel() for gradient in case.gradients if gradient.array is not None]

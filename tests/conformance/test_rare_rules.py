@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hand_made import make_array
 from mutants import WRONG
-from mutants.abilities import Compiles, PullsBack, WithAbilities
+from mutants.abilities import PullsBack, UnusualCalls, WithAbilities
 from mutants.steps import EVERY, Array, ByGlobalNorm, ByNorm, ByValue, ClipFunction
 from runs import run_rules
 
@@ -118,7 +118,7 @@ class LosesDigits(ByGlobalNorm):
 
 def run_compiled(function: ClipFunction) -> list[Cell]:
     """Return the cells of the rule about compiled forms for a function with two forms."""
-    adapter = Compiles(function, function.operation, DTYPES, in_place=False)
+    adapter = UnusualCalls(function, function.operation, DTYPES, in_place=False)
     return list(run_rules(adapter, "*.compiled-agrees", dtypes=DTYPES).cells)
 
 

@@ -40,7 +40,7 @@ def _run_cells(right: Right, part: int, parts: int) -> list[Cell]:
         return [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(DTYPES)]
 
     written = list_known(plan_cells(subjects, list_all_cases(), Selection()))
-    rows = list_known(plan_rows(subjects, Selection()))
+    rows = list_known(plan_rows(subjects, Selection(), right.rows))
     assert rows
     asked = [*written, *rows[part % parts :: parts]]
     return [run_cell(connection, cell, CASE_SECONDS, probes=probes) for cell in asked]

@@ -94,17 +94,6 @@ def test_rows_have_every_level_and_no_impossible_pair(operation: str) -> None:
     ] == []
 
 
-@pytest.mark.parametrize("dtypes", [("float32",), ("float16",), ("float32", "float16")], ids="-".join)
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_no_subject_gets_a_row_of_impossible_levels(operation: str, dtypes: tuple[str, ...]) -> None:
-    """A function of float32 alone was asked with a threshold of NumPy's float64, which may change the dtype."""
-    subject = EntryPoint("any", PREFIXES[operation].function, dtypes, ("threshold_kinds", "functional"), (2.0,))
-    rows = [row for _, row in list_cases(subject, 100)]
-
-    assert len(rows) > 40
-    assert [(row.id, reason) for row in rows if (reason := find_reason(operation, row.words))] == []
-
-
 def test_named_row_gets_both_bounds_if_the_subject_requires_them() -> None:
     name = "value.combinations/s4_n3/float32"
     subject = EntryPoint("any", "clip_by_value", ("float32",), ("functional", "min_max", "requires_min"))
@@ -390,14 +379,17 @@ def test_distances_of_subnormal_products_are_within_their_doubt() -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("dtypes", [("float64",), ("float16",), ("bfloat16", "float16"), ("float32", "float64")])
-@pytest.mark.parametrize("features", [(), ("excludes", "none_grads", "norm_type")])
+@pytest.mark.parametrize(
+    "dtypes", [("float64",), ("float32",), ("float16",), ("bfloat16", "float16"), ("float32", "float64")], ids="-".join
+)
+@pytest.mark.parametrize("features", [(), ("excludes", "none_grads", "norm_type"), ("threshold_kinds",)], ids=len)
 def test_subject_is_asked_for_nothing_impossible(
     operation: str, dtypes: tuple[str, ...], features: tuple[str, ...]
 ) -> None:
     subject = EntryPoint("any", PREFIXES[operation].function, dtypes, features, (1.0, 2.0))
 
-    reasons = {case.id: find_reason(operation, list(case.levels.values())) for _, case in list_cases(subject)}
+    rows = [row for _, row in list_cases(subject)]
 
-    assert len(reasons) > 100
-    assert {name: reason for name, reason in reasons.items() if reason} == {}
+    assert len(rows) > 80
+    # A NumPy scalar of float64 may change the dtype of a function of float32 alone.
+    assert [(row.id, reason) for row in rows if (reason := find_reason(operation, row.words))] == []

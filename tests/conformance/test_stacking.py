@@ -26,14 +26,12 @@ from gradclip_conformance.oracle.integers import compute_norm
 
 
 def make_examples() -> list[Gradient]:
-    """Return two examples of two tensors."""
     first = [make_tensor([3.0, -0.0], "float32"), make_tensor([0.0], "float32")]
     second = [make_tensor([0.0, -4.0], "float32"), make_tensor([2.0], "float32")]
     return [*first, *(replace(one, group=1) for one in second)]
 
 
 def read_values(arrays: tuple[Array | None, ...]) -> list[list[float]]:
-    """Return the elements of each array."""
     return [array.numpy().tolist() for array in arrays if array is not None]
 
 
@@ -115,7 +113,6 @@ def test_element_of_several_examples_is_divided() -> None:
 
 
 def make_unit(values: list[float] | None, parameter: list[float], group: int) -> Gradient:
-    """Return a unit with its parameter."""
     unit = make_tensor(values, "float32")
     return replace(unit, parameter=make_tensor(parameter, "float32").array, group=group)
 

@@ -24,15 +24,16 @@ __all__ = [
     "DTYPES",
     "NORM_OPERATIONS",
     "OPERATIONS",
+    "ORDERS",
     "VALUES",
     "Maker",
+    "choose_orders",
     "keep",
     "keep_all",
     "keep_excluded",
     "list_digits",
     "list_makers",
     "make_case",
-    "make_clipping_options",
     "make_long",
     "make_odd_nans",
     "make_scattered_tensor",
@@ -43,6 +44,37 @@ __all__ = [
 ]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+#: Orders of the norm other than the Euclidean one, by their names in the ids of cases.
+ORDERS = {
+    "half": 0.5,
+    "one": 1.0,
+    "three-halves": 1.5,
+    "two-and-a-half": 2.5,
+    "three": 3.0,
+    "four": 4.0,
+    "six": 6.0,
+    "infinity": math.inf,
+}
+
+#: The features that options, expectations and their parameters need.
+FEATURES = {
+    **{name: name for name in ("axes", "eps", "error_if_nonfinite", "layers", "learning_rate", "norm_type")},
+    **{name: name for name in ("tensor_threshold", "threads")},
+    "as_generator": "generator",
+    "as_single": "single",
+    "compiled-agrees": "compiles",
+    "flags": "flag_kinds",
+    "followed": "follows",
+    "inputs-kept": "functional",
+    "inputs-written": "in_place",
+    "mesh": "distributed",
+    "min": "min_max",
+    "returned-norm": "returns_norm",
+    "reused": "reuses",
+    "scaled-once": "in_place",
+    "threshold_as": "threshold_kinds",
+}
 
 #: What most cases expect: the values of the formula.
 VALUES = expect("values")
@@ -119,31 +151,20 @@ def make_case(
 ) -> Case:
     """Return a case. Its gradients are named by their place, and its needs include the features that the call uses."""
     named = tuple(gradient.copy_with(name=f"g{i}") for i, gradient in enumerate(gradients))
-    uses = set(needs)
-    if any(not gradient.need_clip for gradient in named):
-        uses.add("excludes")
-    if any(gradient.array is None for gradient in named):
-        uses.add("none_grads")
-    uses |= {FEATURE_OF_LAYOUT[gradient.layout] for gradient in named if gradient.layout != "contiguous"}
-    if any(gradient.same_as is not None for gradient in named):
-        uses.add("repeated")
-    if any(gradient.cotangent is not None for gradient in named):
-        uses.add("differentiable")
-    if len({gradient.array.dtype for gradient in named if gradient.array is not None}) > 1:
-        uses.add("mixed_dtypes")
-    if "min" in options:
-        uses.add("min_max")
-    uses |= {
-        name
-        for name in ("axes", "norm_type", "error_if_nonfinite", "eps", "layers", "learning_rate")
-        if name in options
+    uses = {
+        "excludes": any(not gradient.need_clip for gradient in named),
+        "none_grads": any(gradient.array is None for gradient in named),
+        "repeated": any(gradient.same_as is not None for gradient in named),
+        "differentiable": any(gradient.cotangent is not None for gradient in named),
+        "mixed_dtypes": len({gradient.array.dtype for gradient in named if gradient.array is not None}) > 1,
+        "partial": any("partial" in gradient.placements.values() for gradient in named),
+        "sparse": any(gradient.rows is not None for gradient in named),
+        **{FEATURE_OF_LAYOUT[gradient.layout]: True for gradient in named if gradient.layout != "contiguous"},
     }
-    if "mesh" in options:
-        uses.add("distributed")
-    if any("partial" in gradient.placements.values() for gradient in named):
-        uses.add("partial")
+    asked = [FEATURES[word] for word in (*options, expectation.name, *dict(expectation.parameters)) if word in FEATURES]
+    features = frozenset([*needs, *asked, *(name for name, is_used in uses.items() if is_used)])
     operation = PREFIXES[rule.partition(".")[0]].function
-    return Case(rule, variant, dtype, operation, named, options, expectation, frozenset(uses))
+    return Case(rule, variant, dtype, operation, named, options, expectation, features)
 
 
 def list_digits(dtype: str) -> list[float]:
@@ -152,9 +173,9 @@ def list_digits(dtype: str) -> list[float]:
     return [(-1) ** k * ((2**digits * (23 + k) // 23) | 1) / 2**digits for k in range(23)]
 
 
-def make_clipping_options(operation: str, threshold: float) -> dict[str, Any]:
-    """Return the options that call an operation with one threshold: `max` by value, `clip_norm` by norm."""
-    return {PREFIXES[operation].threshold: threshold}
+def choose_orders(*names: str) -> dict[str, float]:
+    """Return some orders of the norm by the variants of their cases, such as "norm-one"."""
+    return {f"norm-{name}": ORDERS[name] for name in names}
 
 
 def keep(*indices: int) -> Expect:
@@ -234,14 +255,14 @@ class Maker:
         `with_zeros` holds the gradients and zeros: NumPy warns of a quotient by a norm of 0, even of an unused one.
         """
         rows: list[Row] = [("clipped", gradients, clipped), ("not-clipped", gradients, not_clipped)]
-        yield from self.table("inputs-not-mutated", *rows, expectation=expect("inputs-kept"), needs=["functional"])
+        yield from self.table("inputs-not-mutated", *rows, expectation=expect("inputs-kept"))
         if not self.operation.sums_examples:
             # A sum over examples has another shape than the gradients, so no function writes it into them.
-            yield from self.table("in-place-written", *rows, expectation=expect("inputs-written"), needs=["in_place"])
+            yield from self.table("in-place-written", *rows, expectation=expect("inputs-written"))
         yield from self.table("results-independent", *rows, expectation=expect("no-shared-memory"))
         yield from self.table("surroundings-kept", *rows, expectation=expect("surroundings-kept"))
         for variant, threshold in (("clipped", clipped), ("not-clipped", not_clipped)):
-            yield self.case("results-survive", variant, gradients, threshold, needs=["follows"], followed=True)
+            yield self.case("results-survive", variant, gradients, threshold, followed=True)
         quiet = expect("no-warnings")
         yield self.case("no-warnings", "clipped", with_zeros, clipped, quiet)
         yield self.case("no-warnings", "not-clipped", with_zeros, not_clipped, quiet)
@@ -253,16 +274,14 @@ class Maker:
             yield self.case("integer-threshold", "beyond-64-bits", gradients, 2**64)
         if self.dtype == "float32":
             yield self.case("surroundings-kept", "refused", gradients, -1.0, expect("surroundings-kept"))
-            yield self.case("repeatable", "reused", gradients, clipped, expect("repeatable", reused=True), ["reuses"])
-            agrees = expect("repeatable", threads=8)
-            yield self.case("threads-agree", "eight", gradients, clipped, agrees, ["threads"])
+            yield self.case("repeatable", "reused", gradients, clipped, expect("repeatable", reused=True))
+            yield self.case("threads-agree", "eight", gradients, clipped, expect("repeatable", threads=8))
             for layout in ("strided", "reversed"):
                 laid_out = [replace(gradient, layout=layout) for gradient in gradients]
                 yield self.case("layout", layout, laid_out, clipped)
         if self.dtype != "bfloat16":
             kind = f"numpy-{self.dtype}"
-            needs = ["threshold_kinds"]
-            yield self.case("numpy-threshold", "same-dtype", gradients, clipped, needs=needs, threshold_as=kind)
+            yield self.case("numpy-threshold", "same-dtype", gradients, clipped, threshold_as=kind)
 
     def refused_thresholds(self, gradients: Sequence[Gradient]) -> Iterator[Case]:
         """Yield cases of negative thresholds."""
@@ -279,17 +298,15 @@ class Maker:
     def refused_scalar(self, gradients: Sequence[Gradient]) -> Iterator[Case]:
         """Yield a case of a negative threshold that is a NumPy scalar. `float` is a base of float64's scalars only."""
         if self.dtype == "float32":
-            row: Row = ("minus-one-as-scalar", gradients, -1.0, {"threshold_as": "numpy-float32"})
-            refused, needs = expect("refused"), ["threshold_kinds"]
-            yield from self.table("negative-threshold-refused", row, expectation=refused, needs=needs)
+            rule, kind = "negative-threshold-refused", "numpy-float32"
+            yield self.case(rule, "minus-one-as-scalar", gradients, -1.0, expect("refused"), threshold_as=kind)
 
     def large_scalars(
         self, gradients: Gradient | Sequence[Gradient], threshold: float = 300.0, variant: str = "square-beyond-range"
     ) -> Iterator[Case]:
         """Yield a case of a float16 scalar. Its square, or another product of it, is beyond the range of float16."""
         if self.dtype == "float16":
-            row: Row = (variant, gradients, threshold, {"threshold_as": "numpy-float16"})
-            yield from self.table("numpy-threshold", row, needs=["threshold_kinds"])
+            yield self.case("numpy-threshold", variant, gradients, threshold, threshold_as="numpy-float16")
 
 
 def list_makers(dtype: str, operations: Iterable[str] = OPERATIONS) -> list[Maker]:

@@ -17,8 +17,10 @@ The gradients of all other operations are passed as they are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -106,30 +108,33 @@ def _list_tensors_of_examples(gradients: Sequence[Gradient]) -> list[tuple[Gradi
 
 
 def _stack_example(name: str, parts: Sequence[Gradient]) -> Gradient:
-    arrays = [part.array for part in parts if part.array is not None]
-    if len(arrays) < len(parts):
-        return parts[0].copy_with(name=name, array=None)
-    if parts[0].group == NO_EXAMPLE:
-        return parts[0].copy_with(name=name, group=0, array=Array(arrays[0].dtype, (0, *arrays[0].shape), b""))
-    shape = (len(arrays), *arrays[0].shape)
-    return parts[0].copy_with(name=name, array=Array(arrays[0].dtype, shape, b"".join(one.data for one in arrays)))
+    arrays = [part.array for part in parts]
+    whole = None if None in arrays else _join(arrays, last=False)
+    if whole is not None and parts[0].group == NO_EXAMPLE:
+        return parts[0].copy_with(name=name, group=0, array=Array(whole.dtype, (0, *whole.shape[1:]), b""))
+    return parts[0].copy_with(name=name, array=whole)
 
 
 def split_sums(gradients: Sequence[Gradient], reply: Reply) -> Reply:
     """Return a reply with the clipped gradients of each example in place of their sums."""
     tensors = _list_tensors_of_examples(gradients)
-    found: dict[tuple[int, int], Array] = {}
     if reply.malformed is None and len(reply.gradients) != len(tensors):
         return Reply((), malformed=f"returned {len(reply.gradients)} sums for {len(tensors)} tensors")
-    for number, (parts, total) in enumerate(zip(tensors, reply.gradients, strict=reply.malformed is None)):
+    shares = []
+    for parts, total in zip(tensors, reply.gradients, strict=reply.malformed is None):
         given = parts[0].array
         if given is None or total is None or total.dtype not in DTYPES or total.shape != given.shape:
             what = "no sum" if total is None else f"a sum of the shape {total.shape} in {total.dtype}"
             shape = () if given is None else given.shape
             return Reply((), malformed=f"returned {what} for examples of the shape {shape}")
-        found.update({(part.group, number): one for part, one in zip(parts, _split_sum(parts, total), strict=True)})
-    results = tuple(found[key] for key in sorted(found))
-    return replace(reply, gradients=results, inputs=split_inputs(gradients, reply.inputs), same_object=None)
+        shares.append(_split_sum(parts, total))
+    inputs = split_inputs(gradients, reply.inputs)
+    return replace(reply, gradients=_list_by_example(shares), inputs=inputs, same_object=None)
+
+
+def _list_by_example(tensors: Sequence[Sequence[Array]]) -> tuple[Array, ...]:
+    """Return the arrays of the first example, then those of the second one, and so on."""
+    return tuple(chain.from_iterable(zip(*tensors, strict=True)))
 
 
 def _split_sum(parts: Sequence[Gradient], total: Array) -> list[Array]:
@@ -148,38 +153,31 @@ def _split_sum(parts: Sequence[Gradient], total: Array) -> list[Array]:
     given = parts[0].array
     same = given is not None and given.dtype == total.dtype
     shares = [np.where(mine, divided, own if same else 0) for mine, own in zip(held, every, strict=True)]
-    return [Array(total.dtype, total.shape, _pack(share, total.dtype)) for share in shares]
-
-
-def _pack(bits: np.ndarray[Any, Any], dtype: str) -> bytes:
-    return bits.astype(DTYPES[dtype]).tobytes()
+    return [_make_array(total.dtype, share.astype(DTYPES[total.dtype])) for share in shares]
 
 
 def split_inputs(
     gradients: Sequence[Gradient], inputs: Sequence[Array | None] | None
 ) -> tuple[Array | None, ...] | None:
     """Return the arrays that were passed, as the gradients of each example, or None if they have another form."""
-    count, tensors = count_examples(gradients), _list_tensors_of_examples(gradients)
-    if inputs is None or len(inputs) != len(tensors):
+    count = count_examples(gradients)
+    if inputs is None or len(inputs) != len(_list_tensors_of_examples(gradients)):
         return None
-    shares: dict[tuple[int, int], Array | None] = {}
-    for number, array in enumerate(inputs):
-        if array is None or array.shape[:1] != (count,):
-            return None
-        if not count:
-            # Nothing was passed that could have changed.
-            shares[NO_EXAMPLE, number] = gradients[number].array
-            continue
-        shares.update({(example, number): part for example, part in enumerate(list_parts(array))})
-    return tuple(shares[key] for key in sorted(shares))
+    passed = [array for array in inputs if array is not None and array.shape[:1] == (count,)]
+    if len(passed) < len(inputs):
+        return None
+    # Without examples, nothing was passed that could have changed.
+    return _list_by_example([list_parts(array) for array in passed]) if count else tuple(one.array for one in gradients)
 
 
-def list_parts(array: Array) -> Iterator[Array]:
-    """Yield the parts of an array along its first axis."""
-    count = array.shape[0]
-    size = len(array.data) // max(count, 1)
-    for number in range(count):
-        yield Array(array.dtype, array.shape[1:], array.data[number * size : (number + 1) * size])
+def list_parts(array: Array, axis: int = 0) -> list[Array]:
+    """Return the parts of an array along an axis."""
+    # The dtype may be one that the contract does not have, with any number of bytes.
+    count = math.prod(array.shape)
+    width = len(array.data) // max(count, 1)
+    elements = np.frombuffer(array.data, f"V{width}", count) if width else np.zeros(count, "V1")
+    parts = np.moveaxis(elements.reshape(array.shape), axis, 0)
+    return [Array(array.dtype, part.shape, part.tobytes()) for part in parts]
 
 
 # The units of a gradient, which are clipped one by one.
@@ -299,10 +297,4 @@ def _split_tensor(parts: Sequence[Gradient], array: Array | None, last: bool) ->
         return [array]
     shape = () if array is None else array.shape
     axis = len(shape) - 1 if last else 0
-    if array is None or not shape or shape[axis] != len(parts):
-        return None
-    # The dtype may be one that the contract does not have.
-    width = len(array.data) // max(int(np.prod(shape)), 1)
-    elements = np.frombuffer(array.data, np.dtype((np.void, max(width, 1)))) if array.data else np.zeros(0, "V1")
-    units = np.moveaxis(elements.reshape(shape), axis, 0)
-    return [Array(array.dtype, unit.shape, unit.tobytes()) for unit in units]
+    return list_parts(array, axis) if array is not None and shape and shape[axis] == len(parts) else None

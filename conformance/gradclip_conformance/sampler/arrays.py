@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from gradclip_adapters.contract import Array, Gradient
+import numpy as np
+
+from gradclip_adapters.contract import DTYPES, Array, Gradient
 from gradclip_adapters.operations import GRADIENT, PREFIXES, UNIT, Operation
 from gradclip_adapters.recipes import WEIGHT, WITH_WEIGHT, Recipe, expand, find_weight
 
+from ..cases.stacking import list_parts
 from ..oracle.formats import FORMATS
 from ..oracle.question import count_divisor
 from .axes import NEAR
-from .members import Member, choose_members, hash_levels
-from .shapes import choose_number
-from .stacks import choose_example, split_examples, split_units
+from .members import Member, choose_members, choose_number, hash_levels
 from .thresholds import (
     EXPONENTS,
     WHOLE,
@@ -41,6 +42,12 @@ SEEDS = 5
 
 #: Every long array takes its digits from this seed, except the longest one of the row.
 LONG_SEED = 6
+
+#: The seed and the exponent of parameters. Their norms are above the least norm of any function.
+PARAMETER_SEED, PARAMETER_EXPONENT = 11, -3
+
+#: The places of a tensor belong to examples in runs of this many elements.
+RUN = 3
 
 
 @dataclass(frozen=True)
@@ -75,12 +82,12 @@ def make_call(operation: str, levels: Mapping[str, str]) -> RowCall:
     ]
     about = PREFIXES[operation]
     if about.sums_examples:
-        gradients = split_examples(gradients, int(levels["examples"][1:]))
+        gradients = _split_examples(gradients, int(levels["examples"][1:]))
     elif about.divides_gradients:
         gradients = [
             unit
             for number, gradient in enumerate(gradients)
-            for unit in split_units(gradient, number, has_parameter=about.is_relative)
+            for unit in _split_units(gradient, number, has_parameter=about.is_relative)
         ]
     options = (
         _choose_norm_options(about, levels, gradients, weighty)
@@ -97,7 +104,7 @@ def _choose_norm_options(
     """Return the options of a clip by norm. `weighty` is the place of the tensor that the threshold is made for."""
     dtype = find_narrowest(gradients)
     if about.sums_examples:
-        part, chosen = choose_example(gradients, levels["layers"])
+        part, chosen = _choose_example(gradients, levels["layers"])
         return {about.threshold: choose_threshold(levels, chosen, dtype, part)}
     if about.divides_gradients:
         units = [unit for unit in gradients if unit.group == weighty and unit.array is not None]
@@ -118,7 +125,6 @@ def _choose_norm_options(
 
 
 def _find_divisor(about: Operation, shape: tuple[int, ...]) -> float:
-    """Return the number that divides the norm of a tensor."""
     return math.sqrt(count_divisor(about.function, math.prod(shape)))
 
 
@@ -174,7 +180,6 @@ class _ArrayMaker:
     recipes: dict[str, Recipe] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Read the levels that matter for every array."""
         levels = self.levels
         near = levels["relation"] in NEAR
         #: Whether the norm must be exact. Then only one tensor may have elements other than zero, because a sum over
@@ -264,3 +269,62 @@ def _make_small(recipe: Recipe, dtype: str, shape: tuple[int, ...]) -> Array:
 @lru_cache(maxsize=1 << 12)
 def _compute_norm_alone(recipe: Recipe, dtype: str, shape: tuple[int, ...], order: float) -> float:
     return estimate_norm([_make_small(recipe, dtype, shape)], order)
+
+
+# The gradients of examples, and units with parameters.
+
+
+def _split_examples(gradients: Sequence[Gradient], count: int) -> list[Gradient]:
+    """Return the gradients of each example. Each element of a tensor belongs to one example, and is zero in others."""
+    return [
+        gradient.copy_with(array=_take_share(gradient.array, number, count), group=number)
+        for number in range(count)
+        for gradient in gradients
+    ]
+
+
+def _take_share(array: Array | None, number: int, count: int) -> Array | None:
+    """Return an array with the elements of one example, and zeros elsewhere."""
+    if array is None:
+        return None
+    bits = array.bits().ravel()
+    # The first example has the first elements of every tensor, so that no example is empty in long tensors only.
+    owners = np.arange(bits.size) // RUN % count
+    share = np.where(owners == number, bits, 0).astype(DTYPES[array.dtype])
+    return Array(array.dtype, array.shape, share.tobytes())
+
+
+def _choose_example(gradients: Sequence[Gradient], layers: str) -> tuple[float, list[Array]]:
+    """Return the arrays that share the largest finite norm, and the part of the threshold that this norm has."""
+    existing = [(one.group, one.array) for one in gradients if one.array is not None]
+    numbers = range(1 + max((group for group, _ in existing), default=0))
+    examples = [[array for group, array in existing if group == number] for number in numbers]
+    if layers == "no-layers":
+        return 1.0, max(examples, key=lambda arrays: estimate_norm(arrays, 2.0))
+    alone = [array for _, array in existing]
+    if not alone:
+        return 1.0, []
+    largest = max(alone, key=lambda array: estimate_norm([array], 2.0))
+    if layers == "layers-equal":
+        return 1 / math.sqrt(len(examples[0])), [largest]
+    sizes = sum(math.prod(array.shape) for array in examples[0])
+    return math.sqrt(math.prod(largest.shape) / max(sizes, 1)) or 1.0, [largest]
+
+
+def _split_units(gradient: Gradient, number: int, *, has_parameter: bool) -> Iterator[Gradient]:
+    """Yield the units of a tensor, each with its parameter. The first axis counts the units; a vector is one unit."""
+    array = gradient.array
+    if array is None:
+        weight = Array("float32", (1,), expand(Recipe("numbers", PARAMETER_SEED), "float32", (1,)))
+        yield gradient.copy_with(parameter=weight if has_parameter else None, group=number)
+        return
+    recipe = Recipe("numbers", PARAMETER_SEED + number, PARAMETER_EXPONENT)
+    weight = Array(array.dtype, array.shape, expand(recipe, array.dtype, array.shape))
+    is_vector = len(array.shape) < 2
+    units, weights = ([array], [weight]) if is_vector else (list_parts(array), list_parts(weight))
+    # Without its height, the only row of a matrix would be a vector.
+    height = 1 if len(array.shape) == 2 and len(units) == 1 else None
+    for unit, parameter in zip(units, weights, strict=True):
+        yield gradient.copy_with(
+            array=unit, parameter=parameter if has_parameter else None, group=number, height=height
+        )

@@ -126,7 +126,8 @@ def _choose_beside(
 def choose_bounds(levels: Mapping[str, str], gradients: Sequence[Gradient], weighty: int) -> dict[str, Any]:
     """Return the options of a clip by value."""
     relation, dtype = levels["relation"], find_narrowest(gradients)
-    unit = _find_unit(levels, gradients)
+    # The size of the smaller elements.
+    unit = 2.0 ** (WHOLE if levels["threshold"] == "integer" else EXPONENTS[dtype][levels["magnitude"]])
     if relation in BESIDE:
         array = gradients[weighty].array if weighty >= 0 else None
         values = np.abs(read_float64_values(array)) if array is not None else np.zeros(0)
@@ -142,19 +143,9 @@ def choose_bounds(levels: Mapping[str, str], gradients: Sequence[Gradient], weig
         high = _choose_beside(unit, levels, dtype, BOUND_FACTORS)
     if levels["bounds"] == "max-only":
         return {"max": high}
-    return {"max": high, "min": -unit if high in (0.0, math.inf) else -_halve(high, dtype)}
-
-
-def _halve(high: float, dtype: str) -> float:
-    return high // 2 if isinstance(high, int) else _round(high / 2, dtype)
-
-
-def _find_unit(levels: Mapping[str, str], gradients: Sequence[Gradient]) -> float:
-    """Return the size of the smaller elements."""
-    if levels["threshold"] == "integer":
-        return 2.0**WHOLE
-    dtype = find_narrowest(gradients)
-    return 2.0 ** EXPONENTS[dtype][levels["magnitude"]]
+    if high in (0.0, math.inf):
+        return {"max": high, "min": -unit}
+    return {"max": high, "min": -(high // 2 if isinstance(high, int) else _round(high / 2, dtype))}
 
 
 def find_narrowest(gradients: Sequence[Gradient]) -> str:

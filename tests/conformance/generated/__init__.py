@@ -1,5 +1,4 @@
-"""Generate right functions in five styles, and thousands of mutants from them.
+"""Generate thousands of mutants: right functions with one *fault* each, which shows under some circumstances.
 
-A mutant is a right function with one *fault*: an *operator* that changes one step, and a *trigger* that says
-when. It counts only if exact arithmetic proves it wrong on an input that satisfies its trigger.
+A mutant counts only if exact arithmetic proves it wrong on an input that satisfies the trigger of its fault.
 """

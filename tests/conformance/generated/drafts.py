@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,9 +18,6 @@ import numpy as np
 from gradclip_adapters.arrays import lay_out
 
 from .facts import Array, Work
-from .fillings import USUAL, fill
-
-__all__ = ["Draft", "draw_input"]
 
 DTYPES = ("float16", "float32", "float64")
 
@@ -91,7 +89,6 @@ def draw_input(draft: Draft, rng: random.Random) -> tuple[Work, int]:
 
 
 def _set_options(work: Work, draft: Draft, rng: random.Random) -> None:
-    """Set the options of a clip by norm."""
     if work.operation == "clip_by_value":
         return
     work.norm_type = draft.norm_type if draft.norm_type is not None else rng.choice((2.0, 2.0, 2.0, 1.0, math.inf))
@@ -200,7 +197,7 @@ def _draw_size(draft: Draft, rng: random.Random) -> int:
 def _draw_watched(draft: Draft, dtype: str, rng: random.Random) -> Array:
     shape = _draw_shape(draft, rng)
     filling = draft.filling or rng.choice(USUAL)
-    values = _scale(fill(filling, math.prod(shape), dtype, rng), draft.magnitude, dtype, rng)
+    values = _scale(_fill(filling, math.prod(shape), dtype, rng), draft.magnitude, dtype, rng)
     return lay_out(values.reshape(shape), draft.layout or rng.choice(("contiguous", "contiguous", "strided")))
 
 
@@ -211,14 +208,13 @@ def _draw_other(draft: Draft, dtype: str, rng: random.Random) -> Array:
     if draft.filling == "triangle" and draft.relation == "at":
         values = np.zeros(size, dtype)
     else:
-        values = fill(rng.choice(("mixed", "fractions")), size, dtype, rng)
+        values = _fill(rng.choice(("mixed", "fractions")), size, dtype, rng)
     # Keep the other gradients small, so that the watched one still matters.
     values = values / 8 if rng.random() < 0.5 else values
     return _scale(values.astype(dtype), draft.magnitude, dtype, rng)
 
 
 def _scale(values: Array, magnitude: str | None, dtype: str, rng: random.Random) -> Array:
-    """Scale the elements to the magnitude."""
     info = np.finfo(dtype)
     top = math.frexp(float(info.max))[1]
     bottom = math.frexp(float(info.tiny))[1]
@@ -248,15 +244,68 @@ def _set_threshold(work: Work, index: int, draft: Draft, rng: random.Random) -> 
             work.threshold = max(1, round(work.threshold))
         if draft.threshold == "power of two":
             work.threshold = 2.0 ** round(math.log2(work.threshold))
-    if work.operation == "clip_by_value" and math.isfinite(work.threshold) and _wants_min(draft, rng):
+    min_given = rng.random() < 0.5 if draft.min_given is None else draft.min_given
+    if work.operation == "clip_by_value" and math.isfinite(work.threshold) and min_given:
         work.low = -_shorten(work.threshold * rng.uniform(0.25, 2.0))
-
-
-def _wants_min(draft: Draft, rng: random.Random) -> bool:
-    return rng.random() < 0.5 if draft.min_given is None else draft.min_given
 
 
 def _shorten(value: float) -> float:
     """Return the number rounded to ten binary digits."""
     fraction, exponent = math.frexp(value)
     return math.ldexp(round(fraction * 1024), exponent - 10)
+
+
+#: The kinds to draw if a draft demands no filling. Three of them have a large element, whose loss changes the norm.
+USUAL = ("mixed", "mixed", "fractions", "largest last", "largest first", "one large among small", "powers")
+
+
+#: A function that changes the elements of a gradient.
+Filling = Callable[[Array, random.Random, np.random.Generator], Array]
+
+
+def _set(x: Array, place: int, value: float) -> Array:
+    x[place] = value
+    return x
+
+
+def _draw_heavy(size: int) -> float:
+    """Return a number whose square is larger than the sum of the squares of all other elements."""
+    return 8 * float(2 ** min(10, 2 + math.ceil(math.log2(size + 1)) // 2))
+
+
+def _draw_triangle(x: Array, rng: random.Random, base: np.random.Generator) -> Array:
+    """Set two elements to 3 and 4 and all others to zero, so that the norm is exactly 5."""
+    x[:] = 0.0
+    x[rng.randrange(x.size)], x[rng.choice((0, x.size - 1))] = 3.0, 4.0
+    return x
+
+
+FILLINGS: dict[str, Filling] = {
+    "mixed": lambda x, rng, base: x,
+    "fractions": lambda x, rng, base: base.choice(base.standard_normal(16), x.size),
+    "powers": lambda x, rng, base: np.exp2(base.integers(-6, 4, x.size)) * np.sign(x),
+    "squares": lambda x, rng, base: np.sign(x) * base.choice([0.25, 1.0, 4.0, 9.0, 16.0], x.size),
+    "largest last": lambda x, rng, base: _set(x, -1, _draw_heavy(x.size)),
+    "largest first": lambda x, rng, base: _set(x, 0, _draw_heavy(x.size)),
+    "one large among small": lambda x, rng, base: _set(x, rng.randrange(x.size), _draw_heavy(x.size)),
+    "triangle": _draw_triangle,
+    "constant": lambda x, rng, base: np.full(x.size, rng.choice((1.5, -2.0, 3.0))),
+    "all negative": lambda x, rng, base: -np.abs(x),
+    "all positive": lambda x, rng, base: np.abs(x),
+    "alternating signs": lambda x, rng, base: np.abs(x) * np.where(np.arange(x.size) % 2, -1.0, 1.0),
+    "first equal to last": lambda x, rng, base: np.concatenate([x[:-1], x[:1]]),
+    "ascending": lambda x, rng, base: np.sort(x),
+    "zeros": lambda x, rng, base: _set(x, rng.randrange(x.size), 0.0),
+    "minus zero": lambda x, rng, base: _set(x, rng.randrange(x.size), -0.0),
+    "nan": lambda x, rng, base: _set(x, rng.randrange(x.size), math.nan),
+    "infinity": lambda x, rng, base: _set(x, rng.randrange(x.size), rng.choice((math.inf, -math.inf))),
+    "nonfinite first": lambda x, rng, base: _set(x, 0, rng.choice((math.nan, math.inf))),
+    "nonfinite last": lambda x, rng, base: _set(x, -1, rng.choice((math.nan, math.inf))),
+}
+
+
+def _fill(kind: str, size: int, dtype: str, rng: random.Random) -> Array:
+    """Return `size` elements of a kind. Most kinds have few different values."""
+    base = np.random.default_rng(rng.getrandbits(32))
+    x = base.choice(np.array([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0]), size)
+    return (FILLINGS[kind](x, rng, base) if size else x).astype(dtype)

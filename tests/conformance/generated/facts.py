@@ -12,8 +12,6 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-__all__ = ["NORMS", "OPERATIONS", "Array", "Facts", "Work"]
-
 OPERATIONS = ("clip_by_value", "clip_by_norm", "clip_by_global_norm")
 NORMS = OPERATIONS[1:]
 
@@ -55,7 +53,6 @@ class Work:
 
     @lazy
     def present(self) -> list[int]:
-        """List the places of the gradients that exist."""
         return [i for i, grad in enumerate(self.grads) if grad is not None]
 
     @lazy
@@ -65,17 +62,14 @@ class Work:
 
     @lazy
     def excluded(self) -> list[int]:
-        """List the places of excluded gradients."""
         return [i for i in self.present if not self.flags[i]]
 
     @lazy
     def widths(self) -> list[int]:
-        """Return the bytes that an element takes, for each gradient that exists."""
         return [self.grads[i].itemsize for i in self.present]
 
     @lazy
     def longest(self) -> int:
-        """Return the number of elements of the longest gradient."""
         return max((self.grads[i].size for i in self.present), default=0)
 
     @lazy
@@ -99,7 +93,6 @@ class Facts:
 
     @lazy
     def layout(self) -> str:
-        """Name the memory layout of the elements."""
         array = self.array
         if array.size < 2 or array.flags.c_contiguous:
             return "contiguous"
@@ -114,7 +107,6 @@ class Facts:
 
     @lazy
     def wide(self) -> Array:
-        """Return the elements in float64."""
         # A signalling NaN would give a warning.
         with np.errstate(invalid="ignore"):
             return self.array.reshape(-1).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Judge a mutant with the suite, in this process, until the first cell fails.
+"""Judge mutants with the suite, in this process, each until its first cell fails, and count those that are caught.
 
 A mutant whose trigger does not hold answers like the right function from which it was made. So the cells in which the
 trigger holds come first; of the others, only cells with several calls follow. The suite gives the verdicts.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -26,49 +28,34 @@ from gradclip_conformance.sampler.rows import RowCase
 from gradclip_reports.records import Cell
 from gradclip_spec import rules
 
+from .drafts import DTYPES
 from .facts import Array, Facts, Work
 from .functions import GeneratedFunction
-from .mutants import Mutant
+from .mutants import Mutant, draw_mutants, find_witness
 
-__all__ = ["DTYPES", "judge_mutant", "judge_right"]
+#: The number of mutants in a batch, and the number of batches that `nox -s mutation -- --all` runs.
+SIZE, BATCHES = 50, 120
+#: The share of the proven mutants that must be caught.
+LEAST_CAUGHT = 0.98
 
-DTYPES = ("float16", "float32", "float64")
+#: The possible outcomes for a drawn mutant, with their descriptions.
+STATES = {
+    "caught": "proven wrong and caught",
+    "survives": "proven wrong and not caught",
+    "equivalent": "not proven wrong: right on every drawn input",
+    "impossible": "refused: no input was found that satisfies its trigger",
+}
 
 #: The statuses that a mutant may get, and the status of an error in the tests themselves.
 RED, FAULTY = frozenset({"fail", "crash", "timeout"}), "error"
 
 RULES = {rule.id: rule for rule in rules.load()}
 
-#: Rules whose cells make several calls.
-SEVERAL_CALLS = frozenset({"metamorphic"})
-
-
 #: A cache of the facts of each case's gradients. They do not depend on whether a function works in place.
 FACTS: dict[str, tuple[Facts, ...]] = {}
 
 
-@dataclass
-class _Asked:
-    """One cell, with the facts of its gradients."""
-
-    planned: PlannedCell
-
-    @property
-    def facts(self) -> tuple[Facts, ...]:
-        """Return the facts, which are computed when a trigger first needs them."""
-        case = self.planned.case
-        if case.id not in FACTS:
-            FACTS[case.id] = tuple(_find_facts(case))
-        return FACTS[case.id]
-
-    @property
-    def makes_several_calls(self) -> bool:
-        """Tell whether the cell makes further calls with other facts."""
-        return RULES[self.planned.case.rule].theme in SEVERAL_CALLS
-
-
 def connect(made: GeneratedFunction) -> InProcess:
-    """Return a connection to a clip function."""
     return InProcess(PlainFunction(made.function, made.operation, DTYPES, made.in_place, name=made.operation))
 
 
@@ -77,12 +64,9 @@ MANY_ROWS = 2_000
 
 
 @cache
-def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tuple[_Asked, ...]:
+def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tuple[PlannedCell, ...]:
     """Return the cells that judge a clip function of this kind, small ones first."""
-    made = GeneratedFunction(
-        operation, "loop", "builtin" if operation == "clip_by_value" else "wide", in_place=in_place
-    )
-    (subject,) = connect(made).description.subjects
+    (subject,) = connect(GeneratedFunction(operation, in_place)).description.subjects
     subjects = [replace(subject, features=features)]
     planned = [*plan_cells(subjects, list_all_cases(), Selection()), *plan_rows(subjects, Selection(), MANY_ROWS)]
     judging = [
@@ -90,7 +74,7 @@ def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tup
         for cell in planned
         if cell.missing is None and "bfloat16" not in cell.case.dtype and RULES[cell.case.rule].level != "unspecified"
     ]
-    return tuple(_Asked(cell) for cell in sorted(judging, key=_estimate_size))
+    return tuple(sorted(judging, key=_estimate_size))
 
 
 def _estimate_size(cell: PlannedCell) -> int:
@@ -105,8 +89,13 @@ def _estimate_size(cell: PlannedCell) -> int:
 def _find_facts(case: Case) -> Iterator[Facts]:
     """Yield the facts of each gradient of a case's call, without its elements."""
     options, gradients = case.options, case.gradients
+
+    def build(gradient: Gradient) -> Array:
+        assert gradient.array is not None
+        return lay_out(gradient.array.numpy(), gradient.layout)
+
     try:
-        grads = build_tensors(gradients, _build)
+        grads = build_tensors(gradients, build)
     except Unsupported:
         return
     work = Work(
@@ -129,42 +118,88 @@ def _find_facts(case: Case) -> Iterator[Facts]:
     yield from found
 
 
-def _build(gradient: Gradient) -> Array:
-    assert gradient.array is not None
-    return lay_out(gradient.array.numpy(), gradient.layout)
-
-
 def judge_mutant(mutant: Mutant) -> Cell | None:
     """Return a mutant's first failing cell, or a cell with an error of the tests. Return None if it survives."""
     made = mutant.make()
     connection = connect(made)
     (subject,) = connection.description.subjects
     cells = list_cells(mutant.operation, mutant.in_place, tuple(sorted(subject.features)))
-    firing = (asked for asked in cells if _may_fire(mutant, asked.facts))
-    others = (asked for asked in cells if asked.makes_several_calls and not _may_fire(mutant, asked.facts))
-    for asked in itertools.chain(firing, others):
-        cell = run_cell(connection, asked.planned, 1.0)
+    firing = (cell for cell in cells if _may_fire(mutant, cell.case))
+    # The cells of a metamorphic rule make further calls, with other facts.
+    several = (cell for cell in cells if RULES[cell.case.rule].theme == "metamorphic")
+    others = (cell for cell in several if not _may_fire(mutant, cell.case))
+    for planned in itertools.chain(firing, others):
+        cell = run_cell(connection, planned, 1.0)
         if cell.status in RED or cell.status == FAULTY:
             return cell
     return None
 
 
-def _may_fire(mutant: Mutant, facts: Sequence[Facts]) -> bool:
+def _may_fire(mutant: Mutant, case: Case) -> bool:
     """Tell whether the trigger may hold in a call, judging by its gradients."""
+    if case.id not in FACTS:
+        FACTS[case.id] = tuple(_find_facts(case))
     levels = [level for level in mutant.fault.levels if level.axis != "in place"]
     wanted = mutant.fault.operator.side == "included"
-    return any(f.flag == wanted and all(level.holds(f) for level in levels) for f in facts)
+    return any(f.flag == wanted and all(level.holds(f) for level in levels) for f in FACTS[case.id])
 
 
-def judge_right(made: GeneratedFunction, most: int | None = None, part: int = 0, parts: int = 1) -> list[Cell]:
-    """Return the cells that blame a right function.
+def judge_batch(seed: int, size: int = SIZE) -> dict[str, Any]:
+    """Draw mutants by a seed, prove them wrong, and return how many the suite catches, and which it misses."""
+    counts: Counter[str] = Counter()
+    survivors: dict[str, str] = {}
+    errors: dict[str, str] = {}
+    for mutant in itertools.islice(draw_mutants(seed), size):
+        witness, fired = find_witness(mutant)
+        if witness is None:
+            counts["equivalent" if fired else "impossible"] += 1
+            continue
+        cell = judge_mutant(mutant)
+        counts["caught" if cell is not None else "survives"] += 1
+        if cell is None:
+            survivors[mutant.name] = witness
+        elif cell.status == FAULTY:
+            errors[mutant.name] = cell.detail
+    return {"counts": dict(counts), "survivors": survivors, "errors": errors}
 
-    It is asked the first `most` cells, or all of them. With `parts`, it is asked only one part of the rows.
-    """
-    connection = connect(made)
-    (subject,) = connection.description.subjects
-    cells = list_cells(made.operation, made.in_place, tuple(sorted(subject.features)))[:most]
-    rows = [asked for asked in cells if isinstance(asked.planned.case, RowCase)]
-    left_out = {id(asked) for number, asked in enumerate(rows) if number % parts != part % parts}
-    judged = [run_cell(connection, asked.planned, 1.0) for asked in cells if id(asked) not in left_out]
-    return [cell for cell in judged if cell.status in RED or cell.status == FAULTY]
+
+def score_batches(batches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    counts, survivors, number = Counter(dict.fromkeys(STATES, 0)), {}, 0
+    for batch in batches:
+        number += 1
+        counts.update(batch["counts"])
+        survivors |= batch["survivors"]
+    proven = counts["caught"] + counts["survives"]
+    share = counts["caught"] / proven if proven else 1.0
+    return {
+        "batches": number,
+        **counts,
+        "proven": proven,
+        "share": round(share, 4),
+        "survivors": dict(sorted(survivors.items())),
+    }
+
+
+def list_faults(result: Mapping[str, Any]) -> list[str]:
+    if result["share"] >= LEAST_CAUGHT:
+        return []
+    return [f"only {result['caught']} of {result['proven']} generated mutants were caught"]
+
+
+def write_lines(result: Mapping[str, Any]) -> Sequence[str]:
+    """Return the lines of the page about generated mutants."""
+    lines = [
+        "## Generated mutants",
+        "",
+        "Right functions, each with one fault that shows under up to three circumstances. A name has the operation,",
+        "the fault and the circumstances. `tests/conformance/generated/` makes them.",
+        "",
+        *(f"- {words}: {result[state]}" for state, words in STATES.items()),
+        f"- Share of caught mutants: {100 * result['share']:.1f} %",
+        "",
+    ]
+    if result["survivors"]:
+        lines += ["Not caught, each with an input that would catch it:", ""]
+        lines += [f"- `{name}`: {words}" for name, words in result["survivors"].items()]
+        lines.append("")
+    return lines

@@ -10,17 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import LIMITS, QUOTIENTS, SUMS
 from .drafts import Draft, draw_input
 from .facts import OPERATIONS, Work
-from .faults import Fault, Operator
-from .functions import GeneratedFunction
+from .functions import Fault, GeneratedFunction, Operator
 from .operators import OPERATORS
 from .proof import Answer, NotExactError, find_wrong
-from .styles import STYLES
 from .triggers import KERNEL_AXES, LEVELS, Level, find_level
-
-__all__ = ["Mutant", "Witness", "draw_mutants", "find_witness", "read_name"]
 
 #: The number of inputs that are drawn before a mutant counts as equivalent to a right function.
 TRIES = 16
@@ -30,56 +25,26 @@ LONG, TRIES_IF_LONG = 10_000, 6
 
 @dataclass(frozen=True)
 class Mutant:
-    """The description of a mutant."""
-
     operation: str
-    style: str
-    arithmetic: str
-    quotient: str
     in_place: bool
     fault: Fault
 
     @property
     def name(self) -> str:
-        """The full name: operation, style, operator and trigger."""
+        """The full name: operation, operator and trigger, and whether it works in place."""
         how = "in-place" if self.in_place else "copies"
         trigger = "+".join(level.name for level in self.fault.trigger) or "always"
-        style = f"{self.style}.{self.arithmetic}.{self.quotient}.{how}"
-        return f"{self.operation}/{style}/{self.fault.operator.name}/{trigger}"
+        return f"{self.operation}/{how}/{self.fault.operator.name}/{trigger}"
 
     def make(self) -> GeneratedFunction:
         """Make a fresh clip function, which has not been called."""
-        return GeneratedFunction(self.operation, self.style, self.arithmetic, self.quotient, self.in_place, self.fault)
-
-
-@dataclass(frozen=True)
-class Witness:
-    """An input on which a mutant is proven wrong."""
-
-    work: Work
-    index: int
-    reason: str
-
-    def describe(self) -> str:
-        """Describe the input."""
-        work, grad = self.work, self.work.grads[self.index]
-        facts = work.list_facts()[self.index]
-        assert facts is not None
-        parts = [
-            f"gradient {self.index} of {len(work.grads)}: {grad.dtype.name} {list(grad.shape)} {facts.layout}",
-            *([] if facts.flag else ["excluded"]),
-            f"norm/threshold {facts.ratio:.4g}",
-            f"p {work.norm_type:g}",
-        ]
-        return f"{', '.join(parts)}: {self.reason}"
+        return GeneratedFunction(self.operation, self.in_place, self.fault)
 
 
 def read_name(name: str) -> Mutant:
-    """Return the mutant with a name."""
-    operation, made, operator, trigger = name.split("/")
-    style, arithmetic, quotient, how = made.split(".")
+    operation, how, operator, trigger = name.split("/")
     levels = () if trigger == "always" else tuple(find_level(each) for each in trigger.split("+"))
-    return Mutant(operation, style, arithmetic, quotient, how == "in-place", Fault(OPERATORS[operator], levels))
+    return Mutant(operation, how == "in-place", Fault(OPERATORS[operator], levels))
 
 
 def draw_mutants(seed: int) -> Iterator[Mutant]:
@@ -103,10 +68,7 @@ def _draw(rng: random.Random) -> Mutant | None:
     # Two elements of a broadcast gradient share memory, so it cannot be written in place.
     if operator.in_place not in (None, in_place) or (in_place and "broadcast" in names):
         return None
-    arithmetic = rng.choice(tuple(LIMITS if operation == "clip_by_value" else SUMS))
-    quotient = rng.choice(tuple(QUOTIENTS))
-    style = rng.choice(operator.styles or tuple(STYLES))
-    return Mutant(operation, style, arithmetic, quotient, in_place, Fault(operator, trigger))
+    return Mutant(operation, in_place, Fault(operator, trigger))
 
 
 def _draw_trigger(operation: str, operator: Operator, rng: random.Random) -> tuple[Level, ...]:
@@ -126,18 +88,19 @@ def _draw_trigger(operation: str, operator: Operator, rng: random.Random) -> tup
     return tuple(sorted(trigger, key=lambda level: level.name))
 
 
-def find_witness(mutant: Mutant, tries: int = TRIES) -> tuple[Witness | None, bool]:
-    """Return an input on which the mutant is proven wrong, and whether its trigger ever held."""
+def find_witness(mutant: Mutant) -> tuple[str | None, bool]:
+    """Describe an input on which the mutant is proven wrong, and return whether its trigger ever held."""
     rng = random.Random(mutant.name)
     fired, long = False, 0
-    for _ in range(tries):
+    for _ in range(TRIES):
         draft = mutant.fault.make_draft(Draft(mutant.operation))
         draft = replace(draft, in_place=mutant.in_place)
         work, index = draw_input(draft, rng)
         long += work.grads[index].size > LONG or len(work.grads) > 200
         if long > TRIES_IF_LONG:
             break
-        if index not in mutant.fault.list_places(work) or not _is_askable(work):
+        is_writable = all(work.grads[i].flags.writeable for i in work.present)
+        if index not in mutant.fault.list_places(work) or (work.in_place and not is_writable):
             continue
         fired = True
         made = mutant.make()
@@ -147,13 +110,20 @@ def find_witness(mutant: Mutant, tries: int = TRIES) -> tuple[Witness | None, bo
         answer = call_function(made, work)
         with contextlib.suppress(NotExactError):
             if made.fired and (reason := find_wrong(work, answer)) is not None:
-                return Witness(work, index, reason), True
+                return f"{_describe(work, index)}: {reason}", True
     return None, fired
 
 
-def _is_askable(work: Work) -> bool:
-    """Tell whether the rules define the right answer: arrays are writable, and the norm is comparable."""
-    return not work.in_place or all(work.grads[i].flags.writeable for i in work.present)
+def _describe(work: Work, index: int) -> str:
+    grad, facts = work.grads[index], work.list_facts()[index]
+    assert facts is not None
+    parts = [
+        f"gradient {index} of {len(work.grads)}: {grad.dtype.name} {list(grad.shape)} {facts.layout}",
+        *([] if facts.flag else ["excluded"]),
+        f"norm/threshold {facts.ratio:.4g}",
+        f"p {work.norm_type:g}",
+    ]
+    return ", ".join(parts)
 
 
 def call_function(made: GeneratedFunction, work: Work) -> Answer:

@@ -8,7 +8,7 @@ ordinary arithmetic explains it: its error exceeds the error of a simple running
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 
 from .facts import Array, Work
-
-__all__ = ["Answer", "NotExactError", "find_wrong"]
 
 #: The binary digits of a computed root.
 BITS = 160
@@ -162,11 +160,9 @@ def _find_wrong_values(work: Work, included: Sequence[int], answer: Answer) -> s
     low = -high if work.low is None else work.low
     for i in included:
         given, got = work.grads[i].reshape(-1), answer.results[i].reshape(-1)
-        # Nothing is rounded here: comparisons are exact, and the bounds have at most ten binary digits.
-        expected = [low if x < low else high if x > high else x for x in np.unique(given).tolist()]
-        table = dict(zip(np.unique(given).tolist(), expected, strict=True))
         for x, y in _list_pairs(given, got):
-            wanted = table[x] if not math.isnan(x) else x
+            # Nothing is rounded here: comparisons are exact, and the bounds have at most ten binary digits.
+            wanted = low if x < low else high if x > high else x
             if not (y == wanted or (math.isnan(y) and math.isnan(wanted))):
                 return f"an element {x!r} of gradient {i} became {y!r}"
         wide = given.astype(np.float64)
@@ -176,23 +172,11 @@ def _find_wrong_values(work: Work, included: Sequence[int], answer: Answer) -> s
     return None
 
 
-def _list_pairs(given: Array, got: Array) -> list[tuple[float, float]]:
-    """Return the different pairs of element and result."""
+def _list_pairs(given: Array, got: Array) -> Iterator[tuple[float, float]]:
+    """Yield the different pairs of element and result."""
     pairs = np.stack([given.astype(np.float64), got.astype(np.float64)], axis=1)
-    # Compare bits, so that NaN equals NaN.
-    unique = np.unique(pairs.view(np.uint64), axis=0) if pairs.size < 20_000 else _list_unique_rows(pairs)
-    return [(float(x), float(y)) for x, y in np.ascontiguousarray(unique).view(np.float64)]
-
-
-def _list_unique_rows(pairs: Array) -> Array:
-    """Return the different rows of a long array, faster than `numpy.unique` does."""
-    rows = np.ascontiguousarray(pairs).view([("x", np.uint64), ("y", np.uint64)]).reshape(-1)
-    order = np.argsort(pairs[:, 0].view(np.uint64), kind="stable")
-    found = {rows[0].item()}
-    ordered = rows[order]
-    changed = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-    found |= {row.item() for row in ordered[changed]}
-    return np.array(sorted(found), np.uint64)
+    # Compare bytes, so that NaN equals NaN.
+    yield from np.unique(pairs.view("V16")).view(np.float64).reshape(-1, 2).tolist()
 
 
 def _find_wrong_scale(work: Work, group: Sequence[int], answer: Answer) -> str | None:
@@ -233,7 +217,6 @@ def _find_changed(work: Work, group: Sequence[int], answer: Answer, why: str) ->
 
 
 def find_unit(dtype: Any) -> Fraction:
-    """Return the unit roundoff."""
     return Fraction(float(np.finfo(dtype).eps)) / 2
 
 

@@ -17,8 +17,6 @@ import numpy as np
 from .drafts import Draft
 from .facts import NORMS, OPERATIONS, Facts
 
-__all__ = ["KERNEL_AXES", "LEVELS", "Level", "find_level"]
-
 KERNEL_AXES = ("dtype", "size", "number", "shape", "layout", "relation", "in place")
 
 #: Further demands for gradients in which no square overflows, but the sum of the squares does.
@@ -91,29 +89,28 @@ def _list_sizes() -> Iterator[Level]:
 def _list_numbers() -> Iterator[Level]:
     yield Level("number", "alone", lambda f: f.number == 1, demand(number=(1, 1)))
     for count in COUNTS:
-        yield Level(
-            "number", f"list-over-{count}", lambda f, n=count: f.number > n, demand(number=(count + 1, count + 9))
-        )
-        yield Level(
-            "number", f"beyond-place-{count}", lambda f, n=count: f.index >= n, demand(index=(count, count + 3))
-        )
-    yield Level("number", "last-of-several", lambda f: 0 < f.index == f.number - 1, demand(index=(1, 4), last=True))
-    yield Level(
-        "number", "first-of-several", lambda f: f.index == 0 and f.number > 1, demand(index=(0, 0), number=(2, 4))
-    )
+        longer, later = demand(number=(count + 1, count + 9)), demand(index=(count, count + 3))
+        yield Level("number", f"list-over-{count}", lambda f, n=count: f.number > n, longer)
+        yield Level("number", f"beyond-place-{count}", lambda f, n=count: f.index >= n, later)
+    last, first = demand(index=(1, 4), last=True), demand(index=(0, 0), number=(2, 4))
+    yield Level("number", "last-of-several", lambda f: 0 < f.index == f.number - 1, last)
+    yield Level("number", "first-of-several", lambda f: f.index == 0 and f.number > 1, first)
 
 
 def _list_shapes() -> Iterator[Level]:
-    yield Level("shape", "no-axis", lambda f: f.ndim == 0, demand(shape="none"))
-    yield Level("shape", "one-axis", lambda f: f.ndim == 1, demand(shape="vector"))
-    yield Level("shape", "matrix", lambda f: f.ndim == 2, demand(shape="matrix"))
-    yield Level("shape", "odd-width", lambda f: f.ndim >= 2 and f.shape[-1] % 2, demand(shape="odd width"))
-    yield Level("shape", "even-width", lambda f: f.ndim >= 2 and f.shape[-1] % 2 == 0, demand(shape="even width"))
-    yield Level("shape", "square", lambda f: f.ndim == 2 and f.shape[0] == f.shape[1] > 1, demand(shape="square"))
-    yield Level("shape", "one-row", lambda f: f.ndim == 2 and f.shape[0] == 1, demand(shape="one row"))
-    yield Level("shape", "one-column", lambda f: f.ndim >= 2 and f.shape[-1] == 1, demand(shape="one column"))
-    yield Level("shape", "three-axes", lambda f: f.ndim == 3, demand(shape="three axes"))
-    yield Level("shape", "five-axes", lambda f: f.ndim == 5, demand(shape="five axes"))
+    for name, shape, holds in (
+        ("no-axis", "none", lambda f: f.ndim == 0),
+        ("one-axis", "vector", lambda f: f.ndim == 1),
+        ("matrix", "matrix", lambda f: f.ndim == 2),
+        ("odd-width", "odd width", lambda f: f.ndim >= 2 and f.shape[-1] % 2),
+        ("even-width", "even width", lambda f: f.ndim >= 2 and f.shape[-1] % 2 == 0),
+        ("square", "square", lambda f: f.ndim == 2 and f.shape[0] == f.shape[1] > 1),
+        ("one-row", "one row", lambda f: f.ndim == 2 and f.shape[0] == 1),
+        ("one-column", "one column", lambda f: f.ndim >= 2 and f.shape[-1] == 1),
+        ("three-axes", "three axes", lambda f: f.ndim == 3),
+        ("five-axes", "five axes", lambda f: f.ndim == 5),
+    ):
+        yield Level("shape", name, holds, demand(shape=shape))
 
 
 def _list_layouts() -> Iterator[Level]:
@@ -134,29 +131,19 @@ def _list_relations() -> Iterator[Level]:
         ("far-above", lambda f: f.ratio > 8),
     ):
         yield Level("relation", f"{name}-threshold", holds, demand(relation=name.replace("-", " ")))
-    yield Level("threshold", "zero-threshold", lambda f: f.work.threshold == 0, demand(threshold="zero"))
-    yield Level("threshold", "infinite-threshold", lambda f: f.work.threshold == math.inf, demand(threshold="infinite"))
-    yield Level(
-        "threshold", "integer-threshold", lambda f: isinstance(f.work.threshold, int), demand(threshold="integer")
-    )
-    yield Level(
-        "threshold",
-        "threshold-over-2-to-31",
-        lambda f: 2**31 < f.work.threshold < math.inf,
-        demand(magnitude="squares over"),
-    )
-    yield Level(
-        "threshold",
-        "power-of-two-threshold",
-        lambda f: 0 < f.work.threshold < math.inf and math.frexp(f.work.threshold)[0] == 0.5,
-        demand(threshold="power of two"),
-    )
-    yield Level(
-        "threshold",
-        "no-power-of-two-threshold",
-        lambda f: 0 < f.work.threshold < math.inf and math.frexp(f.work.threshold)[0] != 0.5,
-        demand(),
-    )
+    for name, demands, holds in (
+        ("zero", {"threshold": "zero"}, lambda threshold: threshold == 0),
+        ("infinite", {"threshold": "infinite"}, lambda threshold: threshold == math.inf),
+        ("integer", {"threshold": "integer"}, lambda threshold: isinstance(threshold, int)),
+        ("large", {"magnitude": "squares over"}, lambda threshold: 2**31 < threshold < math.inf),
+        ("power-of-two", {"threshold": "power of two"}, is_power_of_two),
+        ("no-power-of-two", {}, lambda threshold: 0 < threshold < math.inf and not is_power_of_two(threshold)),
+    ):
+        yield Level("threshold", f"{name}-threshold", lambda f, holds=holds: holds(f.work.threshold), demand(**demands))
+
+
+def is_power_of_two(threshold: float) -> bool:
+    return 0 < threshold < math.inf and math.frexp(threshold)[0] == 0.5
 
 
 def _list_data() -> Iterator[Level]:
@@ -184,36 +171,27 @@ def _list_rest() -> Iterator[Level]:
         yield Level("norm type", f"p-{p:g}", lambda f, p=p: f.work.norm_type == p, ask, NORMS)
     yield Level("norm type", "norm-type-given", lambda f: f.work.norm_given, demand(norm_given=True), NORMS)
     yield Level("norm type", "norm-type-left-out", lambda f: not f.work.norm_given, demand(norm_given=False), NORMS)
-    yield Level(
-        "exclusion", "others-excluded", lambda f: bool(set(f.work.excluded) - {f.index}), add_kind("excluded", "some")
-    )
-    yield Level("exclusion", "none-excluded", lambda f: not f.work.excluded, add_kind("excluded", "none"))
-    yield Level(
-        "exclusion",
-        "first-excluded",
-        lambda f: f.work.excluded[:1] == [f.work.present[0]],
-        add_kind("excluded", "first"),
-    )
-    yield Level(
-        "exclusion",
-        "last-excluded",
-        lambda f: f.work.excluded[-1:] == [f.work.present[-1]],
-        add_kind("excluded", "last"),
-    )
-    yield Level(
-        "exclusion",
-        "all-but-this-excluded",
-        lambda f: f.flag and len(f.work.excluded) == len(f.work.present) - 1 > 0,
-        add_kind("excluded", "others"),
-    )
-    yield Level(
-        "exclusion", "all-excluded", lambda f: len(f.work.excluded) == len(f.work.present), add_kind("excluded", "all")
-    )
-    yield Level("none", "beside-none", lambda f: bool(f.work.missing), add_kind("nones", "some"))
-    yield Level("none", "without-none", lambda f: not f.work.missing, add_kind("nones", "none"))
-    yield Level("none", "after-none", lambda f: f.index - 1 in f.work.missing, add_kind("nones", "before"))
-    yield Level("none", "none-first", lambda f: f.work.grads[0] is None, add_kind("nones", "first"))
-    yield Level("none", "none-last", lambda f: f.work.grads[-1] is None, add_kind("nones", "last"))
+    for name, kind, holds in (
+        ("others-excluded", "some", lambda f: bool(set(f.work.excluded) - {f.index})),
+        ("none-excluded", "none", lambda f: not f.work.excluded),
+        ("first-excluded", "first", lambda f: f.work.excluded[:1] == [f.work.present[0]]),
+        ("last-excluded", "last", lambda f: f.work.excluded[-1:] == [f.work.present[-1]]),
+        ("all-excluded", "all", lambda f: len(f.work.excluded) == len(f.work.present)),
+        (
+            "all-but-this-excluded",
+            "others",
+            lambda f: f.flag and len(f.work.excluded) == len(f.work.present) - 1 > 0,
+        ),
+    ):
+        yield Level("exclusion", name, holds, add_kind("excluded", kind))
+    for name, kind, holds in (
+        ("beside-none", "some", lambda f: bool(f.work.missing)),
+        ("without-none", "none", lambda f: not f.work.missing),
+        ("after-none", "before", lambda f: f.index - 1 in f.work.missing),
+        ("none-first", "first", lambda f: f.work.grads[0] is None),
+        ("none-last", "last", lambda f: f.work.grads[-1] is None),
+    ):
+        yield Level("none", name, holds, add_kind("nones", kind))
     yield Level("in place", "in-place", lambda f: f.work.in_place, demand(in_place=True))
     yield Level("in place", "not-in-place", lambda f: not f.work.in_place, demand(in_place=False))
     for name, flag in (("error-flag", True), ("error-flag-false", False), ("error-flag-left-out", None)):
@@ -241,5 +219,4 @@ LEVELS: tuple[Level, ...] = (
 
 
 def find_level(name: str) -> Level:
-    """Return a level by its name."""
     return next(level for level in LEVELS if level.name == name)

@@ -17,25 +17,6 @@ from gradclip_adapters.plain import PlainFunction
 
 from .steps import Array, ByGlobalNorm, ByValue, ClipFunction, Gradients, NormFunction
 
-__all__ = [
-    "Clip",
-    "Compiles",
-    "Differentiable",
-    "InProcesses",
-    "PullsBack",
-    "Sharing",
-    "TakesAxes",
-    "TakesIterators",
-    "TakesOne",
-    "TakesRows",
-    "TakesTensors",
-    "Training",
-    "TrainingByGroup",
-    "Trains",
-    "TrainsByGroup",
-    "WithAbilities",
-]
-
 Clip = Callable[[Gradients], Gradients]
 
 #: These options tell the adapter how to call the function. The function itself does not get them.
@@ -56,20 +37,16 @@ class WithAbilities(Adapter):
 
     @classmethod
     def complete(cls, right: type[ClipFunction]) -> type[ClipFunction]:
-        """Return a right function with the steps of the ability."""
         return right if issubclass(right, cls.steps) else type("Able", (cls.steps, right), {})
 
     def about(self) -> About:
-        """Return the description of the plain function."""
         return self._plain(self._function).about()
 
     def subjects(self) -> Sequence[EntryPoint]:
-        """Return the function with the added abilities."""
         (subject,) = self._plain(self._function).subjects()
         return [replace(subject, features=(*subject.features, *self.features))]
 
     def call(self, call: Call) -> Reply:
-        """Pass the call to the plain function by way of `call_function`."""
         plain = {name: value for name, value in call.options.items() if name not in UNSEEN}
         gradients = tuple(map(self.make_plain, call.gradients))
 
@@ -84,58 +61,27 @@ class WithAbilities(Adapter):
         return replace(gradient, group=0, cotangent=None)
 
     def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        """Call the function with its ability, and return its answer."""
         return self._function(grads, **options)
 
 
-class TakesIterators(WithAbilities):
-    """Adapter that passes an iterator if a case asks for one."""
+class UnusualCalls(WithAbilities):
+    """Adapter that calls the function as a case asks: compiled, or with an iterator, one array or array thresholds."""
 
-    features = ("generator",)
-
-    def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        """Call the function on an iterator."""
-        return self._function(iter(grads) if call.options.get("as_generator") else grads, **options)
-
-
-class TakesOne(WithAbilities):
-    """Adapter that passes a single array if a case asks for one."""
-
-    features = ("single",)
+    features = ("compiles", "generator", "single", "tensor_threshold")
 
     def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        """Call the function on a single array."""
-        return self._function(grads[0] if call.options.get("as_single") else grads, **options)
-
-
-class Compiles(WithAbilities):
-    """Adapter of a function that also has a compiled form."""
-
-    features = ("compiles",)
-
-    def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        """Call the form of the function that the call asks for."""
         self._function.is_compiled = call.options.get("compiled", False)
-        return self._function(grads, **options)
-
-
-class TakesTensors(WithAbilities):
-    """Adapter that passes the threshold as an array without axes if a case asks for one."""
-
-    features = ("tensor_threshold",)
-
-    def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        """Call the function with an array as its threshold."""
         if call.options.get("tensor_threshold"):
             options = convert_thresholds(options, lambda value: np.array(value, grads[0].dtype))
-        return self._function(grads, **options)
+        if call.options.get("as_single"):
+            return self._function(grads[0], **options)
+        return self._function(iter(grads) if call.options.get("as_generator") else grads, **options)
 
 
 class FillsRows(ClipFunction):
     """Build a dense gradient from its rows."""
 
     def fill(self, full: Array, values: Array, rows: list[int]) -> None:
-        """Add the rows to an array of zeros."""
         np.add.at(full, rows, values)
 
 
@@ -146,7 +92,6 @@ class TakesRows(WithAbilities):
     steps = FillsRows
 
     def make_plain(self, gradient: Gradient) -> Gradient:
-        """Return the gradient as a dense array, which the function fills from its rows."""
         if gradient.rows is None:
             return gradient
         assert gradient.array is not None
@@ -161,14 +106,12 @@ class OverAxes(ClipFunction):
     """Clip each slice of a gradient by its own norm."""
 
     def clip_over_axes(self, grad: Array, axes: Sequence[int], clip_norm: float) -> Array:
-        """Return the gradient with each slice clipped."""
         chosen = self.choose_axes([axis % grad.ndim for axis in axes])
         norms = np.sqrt((grad.astype(float) ** 2).sum(tuple(chosen), keepdims=True))
         scaled = grad * (clip_norm / np.where(norms > 0, norms, 1.0))
         return np.where(norms > clip_norm, scaled, grad).astype(grad.dtype)
 
     def choose_axes(self, axes: Sequence[int]) -> Sequence[int]:
-        """Return the axes of the norm."""
         return axes
 
 
@@ -200,15 +143,12 @@ class Training(ClipFunction):
         return [-one for one in parameters]
 
     def add_up(self, grads: Gradients, passes: int, clip: Clip) -> Gradients:
-        """Return the sums of the gradients of several backward passes."""
         return [passes * grad for grad in grads]
 
     def clip_step(self, step: int, grads: Gradients, decay: Gradients, groups: list[int], clip: Clip) -> Gradients:
-        """Return the clipped gradients of one step, with the weight decay."""
         return [one + more for one, more in zip(clip(grads), decay, strict=True)]
 
     def apply_rate(self, rate: float, update: Gradients, clip: Clip) -> Gradients:
-        """Return the amounts that one step subtracts."""
         return [rate * one for one in update]
 
 
@@ -216,7 +156,6 @@ class TrainingByGroup(Training):
     """Train by gradient descent, with a norm of its own for each group of parameters."""
 
     def clip_step(self, step: int, grads: Gradients, decay: Gradients, groups: list[int], clip: Clip) -> Gradients:
-        """Return the clipped gradients of one step, with the weight decay."""
         found = dict[int, Array]()
         for group in set(groups):
             places = [i for i, one in enumerate(groups) if one == group]
@@ -231,12 +170,10 @@ class Trains(WithAbilities):
     steps = Training
 
     def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        """Return the negated parameters after the training."""
         groups = [gradient.group for gradient in call.gradients]
         return self._function.train(grads, groups, call.options, lambda passed: self.clip(passed, options))
 
     def clip(self, grads: Gradients, options: dict[str, Any]) -> Gradients:
-        """Return the clipped gradients without the norm."""
         result = self._function(grads, **{**options, "need_clip": [True] * len(grads)})
         return list(result[0] if isinstance(result, tuple) else result)
 
@@ -266,7 +203,6 @@ class Differentiable(ClipFunction):
         return [self.pull_back_together([x], [v], threshold)[0] for x, v in pairs]
 
     def pull_back_together(self, grads: Gradients, cotangents: Gradients, threshold: float) -> Gradients:
-        """Return the derivatives of gradients that share a norm."""
         norm = np.sqrt(sum(float((x.astype(float) ** 2).sum()) for x in grads))
         share = self.share if norm == threshold else float(norm > threshold)
         if not share:
@@ -283,7 +219,6 @@ class PullsBack(WithAbilities):
     steps = Differentiable
 
     def call_function(self, grads: Gradients, call: Call, options: dict[str, Any]) -> Any:
-        """Return the derivatives."""
         cotangents = [None if each.cotangent is None else each.cotangent.numpy() for each in call.gradients]
         places = [i for i, each in enumerate(call.gradients) if each.need_clip]
         chosen = ([each[i] for i in places] for each in (grads, cotangents))
@@ -308,7 +243,6 @@ class Sharing(ClipFunction):
         need_clip: Sequence[bool],
         options: dict[str, Any],
     ) -> tuple[Gradients, float | None]:
-        """Return the results and the norm of one process."""
         options = convert_thresholds(options, lambda value: self.share_threshold(value, len(parts)))
         included, own = self.select_included(parts[rank], need_clip), list(parts[rank])
         if isinstance(self, ByValue):
@@ -326,7 +260,6 @@ class Sharing(ClipFunction):
         return own, total if is_global else None
 
     def share_threshold(self, threshold: float, processes: int) -> float:
-        """Return the threshold of each process."""
         return threshold
 
     def gather(self, rank: int, parts: Sequence[Gradients], place: int, axis: int | None) -> list[Array]:
@@ -334,7 +267,6 @@ class Sharing(ClipFunction):
         return [parts[rank][place]] if axis is None else [part[place] for part in parts]
 
     def reduce(self, tensors: Sequence[Array], p: float) -> float:
-        """Return the norm of some tensors."""
         norm: float = self.compute_norm(tensors, p)  # type: ignore[attr-defined]
         return norm
 
@@ -350,7 +282,6 @@ class InProcesses(WithAbilities):
     steps = Sharing
 
     def call(self, call: Call) -> Reply:
-        """Answer for each process."""
         parts = [mesh.cut_call(call, rank) for rank in range(mesh.get_mesh(call).size)]
         arrays = [[g.array and g.array.numpy() for g in part.gradients] for part in parts]
         axes = [mesh.find_sharded_axis(gradient) for gradient in call.gradients]

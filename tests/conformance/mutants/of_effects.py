@@ -61,6 +61,26 @@ add_mutant(
     join_units=lambda self, grad, units: _lock(self.right.join_units(grad, units)),
 )
 
+
+def _write_whole_vectors(self: ClipFunction, grad: Array, result: Array) -> Array:
+    buffer = grad.base
+    if buffer is not None and buffer.flags.c_contiguous and buffer.flags.writeable and grad.flags.c_contiguous:
+        memory = buffer.reshape(-1).view(np.uint8)
+        end = grad.ctypes.data + grad.nbytes - buffer.ctypes.data
+        memory[end : end + -grad.nbytes % 16] = 0
+    return result
+
+
+add_mutant(
+    "zeroes the bytes behind a gradient that lies within a buffer, up to the end of a vector of 16 bytes",
+    "value.combinations",
+    "norm.combinations",
+    "global-norm.combinations",
+    causes=["unexplained", "excluded-changed"],
+    dtypes=["float32", "float64"],
+    hand_back=_write_whole_vectors,
+)
+
 # Later calls.
 
 
@@ -96,21 +116,6 @@ add_mutant(
     "repeats the first result for the same array objects, even if their elements have changed",
     *list_rules("repeatable", lambda operation: not operation.is_stacked),
     clip_all=_remember_by_object,
-)
-
-
-def _keep_norms_of_objects(self: ClipFunction, grads: Gradients, *options: Any) -> Any:
-    kept = vars(self).setdefault("norms", {})
-    name = tuple(map(id, grads))
-    if name not in kept:
-        kept[name] = (grads, self.right.compute_norms(grads, *options))
-    return kept[name][1]
-
-
-add_mutant(
-    "keeps the norms of array objects, even if their elements have changed",
-    *list_rules("repeatable", lambda operation: operation.is_by_norm and not operation.is_stacked),
-    compute_norms=_keep_norms_of_objects,
 )
 
 

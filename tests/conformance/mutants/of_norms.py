@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .steps import Array, NormFunction
+from .steps import Array, ClipFunction, NormFunction
 from .table import EVERY_DTYPE, add_mutant
 
 # The comparison with the threshold, and the coefficient.
@@ -89,7 +89,7 @@ add_mutant(
 )
 add_mutant(
     "clips each tensor by its own norm",
-    "global-norm.one-norm-over-all",
+    "*.one-norm-over-all",
     causes=["norm-of-each"],
     compute_norms=lambda self, grads, counted, p: [
         self.compute_norm([grad], p) if i in counted else 0.0 for i, grad in enumerate(grads)
@@ -187,6 +187,19 @@ add_mutant(
     "*.underflow-of-squares",
     causes=["squares-overflow", "squares-underflow"],
     compute_norm=_square_in_the_dtype,
+)
+
+
+def _zero_what_overflows(self: ClipFunction, grad: Array, result: Array) -> Array:
+    largest = float(np.max(np.abs(grad), initial=0.0))
+    return result * 0 if grad.size > 4 and float(np.finfo(grad.dtype).max) ** 0.5 <= largest < np.inf else result
+
+
+add_mutant(
+    "returns zeros for more than four elements whose squares overflow",
+    "*.combinations-extreme",
+    causes=["gradients-zeroed", "squares-overflow"],
+    hand_back=_zero_what_overflows,
 )
 
 

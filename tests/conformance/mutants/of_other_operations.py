@@ -18,6 +18,11 @@ add_mutant(
     causes=["other-average"],
     average=lambda self, norm, elements: norm,
 )
+add_mutant(
+    "counts the elements of a gradient in 16 bits",
+    "*.combinations",
+    average=lambda self, norm, elements: self.right.average(norm, elements % 65536),
+)
 
 # Examples.
 
@@ -33,12 +38,6 @@ add_mutant(
     causes=["examples-summed-first", "unexplained"],
     split=_measure_all_examples,
     compute_norms=lambda self, grads, counted, p: [self.whole] * len(grads),
-)
-add_mutant(
-    "clips each gradient of an example by its own norm",
-    "per-example.one-norm-over-all",
-    causes=["norm-of-each"],
-    compute_norms=lambda self, grads, counted, p: [self.compute_norm([grad], p) for grad in grads],
 )
 add_mutant(
     "returns the clipped gradients of all examples, and not their sum",
@@ -57,6 +56,12 @@ add_mutant(
     "*.layers-equal",
     "*.layers-by-size",
     list_shares=lambda self, grads, layers: self.right.list_shares(grads, "by size" if layers == "equal" else "equal"),
+)
+add_mutant(
+    "leaves all examples after the sixteenth out of the sum",
+    "*.combinations",
+    causes=["gradients-zeroed", "unexplained"],
+    add=lambda self, parts: self.right.add(parts[:16]),
 )
 
 # Units.
@@ -123,4 +128,12 @@ add_mutant(
     causes=["other-units"],
     split=_split_vectors,
     join_units=_join_vectors,
+)
+add_mutant(
+    "leaves the units after the eighth of a gradient as they are",
+    "*.combinations",
+    causes=["not-clipped", "unexplained"],
+    join_units=lambda self, grad, units: self.right.join_units(
+        grad, [*units[:8], *grad[8:]] if len(units) > 8 else units
+    ),
 )

@@ -9,18 +9,15 @@ from typing import Any
 import numpy as np
 
 from .abilities import (
-    Compiles,
     InProcesses,
     PullsBack,
     Sharing,
     TakesAxes,
-    TakesIterators,
-    TakesOne,
     TakesRows,
-    TakesTensors,
     TrainingByGroup,
     Trains,
     TrainsByGroup,
+    UnusualCalls,
 )
 from .steps import Array
 from .table import add_mutant
@@ -31,14 +28,14 @@ add_mutant(
     "calls `len` on the gradients, which fails for an iterator",
     "*.any-iterable",
     causes=["raises"],
-    adapter=TakesIterators,
+    adapter=UnusualCalls,
     take=lambda self, grads: self.right.take(grads)[: len(grads)],
 )
 add_mutant(
     "treats each row of a single array as a gradient of its own",
     "*.single-tensor",
     causes=["shape-changed", "raises", "unexplained"],
-    adapter=TakesOne,
+    adapter=UnusualCalls,
     take=lambda self, grads: (
         [np.asarray(one) for one in np.atleast_1d(grads)] if isinstance(grads, np.ndarray) else grads
     ),
@@ -46,7 +43,7 @@ add_mutant(
 add_mutant(
     "reads a threshold that is a tensor as true or false, that is, as 1 or 0",
     "*.tensor-threshold",
-    adapter=TakesTensors,
+    adapter=UnusualCalls,
     clip=lambda self, grad, clip_norm, norm: self.right.clip(
         grad, float(bool(clip_norm)) if isinstance(clip_norm, np.ndarray) else clip_norm, norm
     ),
@@ -54,7 +51,7 @@ add_mutant(
 add_mutant(
     "reads an upper bound that is a tensor as 10",
     "*.tensor-threshold",
-    adapter=TakesTensors,
+    adapter=UnusualCalls,
     limit=lambda self, grad, low, high: self.right.limit(grad, low, 10.0 if isinstance(high, np.ndarray) else high),
 )
 add_mutant(
@@ -82,7 +79,7 @@ add_mutant(
     "replaces NaN by 0 when compiled, as fast-math flags allow",
     "*.compiled-agrees",
     causes=["nonfinite-silent", "value-nan-lost", "unexplained"],
-    adapter=Compiles,
+    adapter=UnusualCalls,
     hand_back=lambda self, grad, result: (
         np.nan_to_num(result, posinf=math.inf, neginf=-math.inf) if self.is_compiled else result
     ),
@@ -97,7 +94,7 @@ def _use_first_threshold(self: Any, grad: Array, clip_norm: float, norm: float) 
 add_mutant(
     "uses the first threshold for all later calls when compiled",
     "*.compiled-agrees",
-    adapter=Compiles,
+    adapter=UnusualCalls,
     clip=_use_first_threshold,
 )
 

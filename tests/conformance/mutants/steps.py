@@ -13,24 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-__all__ = [
-    "EVERY",
-    "Array",
-    "ByAverage",
-    "ByAverageNorm",
-    "ByBlockRms",
-    "ByExample",
-    "ByGlobalNorm",
-    "ByNorm",
-    "ByUnit",
-    "ByValue",
-    "ClipFunction",
-    "Gradients",
-    "NormFunction",
-    "multiply_by_power_of_two",
-    "scale_by_quotient",
-]
-
 Array = np.ndarray[Any, Any]
 Gradients = list[Any]
 
@@ -66,7 +48,6 @@ class ClipFunction:
         return [grads] if isinstance(grads, np.ndarray) else list(grads)
 
     def select_included(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        """Return the indices of the gradients to clip."""
         return [i for i, grad in enumerate(grads) if grad is not None and need_clip[i]]
 
     def hand_back(self, grad: Array, result: Any) -> Any:
@@ -78,7 +59,6 @@ class ClipFunction:
         return results
 
     def clip_all(self, grads: Gradients, need_clip: Sequence[bool], clip_one: Callable[[int], Array]) -> Any:
-        """Clip the included gradients and leave the others."""
         results = list(grads)
         for i in self.select_included(grads, need_clip):
             results[i] = self.hand_back(grads[i], clip_one(i))
@@ -86,19 +66,15 @@ class ClipFunction:
 
 
 class ByValue(ClipFunction):
-    """Clip by value."""
-
     short = "value"
     operation = "clip_by_value"
 
     def __call__(self, grads: Gradients, *, max: float, need_clip: Sequence[bool], min: float | None = None) -> Any:
-        """Clip each element to [min, max]."""
         grads = self.take(grads)
         low, high = self.fill_bounds(min, max)
         return self.clip_all(grads, need_clip, lambda i: self.limit(grads[i], low, high))
 
     def fill_bounds(self, low: float | None, high: float) -> tuple[float, float]:
-        """Return both bounds; the lower one defaults to minus the upper one."""
         return (-high if low is None else low), high
 
     def limit(self, grad: Array, low: float, high: float) -> Array:
@@ -118,7 +94,6 @@ class NormFunction(ClipFunction):
         norm_type: float = 2.0,
         error_if_nonfinite: bool = False,
     ) -> Any:
-        """Scale gradients whose norm is above `clip_norm` down to `clip_norm`."""
         grads = self.take(grads)
         self.check(clip_norm)
         counted = self.select_counted(grads, need_clip)
@@ -129,13 +104,11 @@ class NormFunction(ClipFunction):
         return self.finish(results, norms[0] if norms else 0.0, clip_norm)
 
     def check(self, clip_norm: float) -> None:
-        """Refuse a negative threshold."""
         if clip_norm < 0:
             message = f"clip_norm is {clip_norm}: give a number that is not negative"
             raise ValueError(message)
 
     def select_counted(self, grads: Sequence[Any], need_clip: Sequence[bool]) -> list[int]:
-        """Return the indices of the gradients that count in a norm."""
         return self.select_included(grads, need_clip)
 
     def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
@@ -143,7 +116,6 @@ class NormFunction(ClipFunction):
         raise NotImplementedError
 
     def compute_norm(self, tensors: Sequence[Array], p: float) -> float:
-        """Return the norm of all elements of some tensors."""
         values = np.abs(self.join(tensors))
         largest = float(np.max(values, initial=0.0))
         if p == math.inf or largest == 0 or not math.isfinite(largest):
@@ -156,21 +128,17 @@ class NormFunction(ClipFunction):
         return np.concatenate([np.zeros(0), *(tensor.astype(np.float64).ravel() for tensor in tensors)])
 
     def sum_powers(self, values: Array, p: float) -> float:
-        """Return the sum of the magnitudes raised to the power p."""
         return float(np.sum(values * values if p == 2 else values**p))
 
     def take_root(self, power_sum: float, p: float) -> float:
-        """Return the norm that belongs to a sum of powers."""
         return float(math.sqrt(power_sum) if p == 2 else power_sum ** (1 / p))
 
     def refuse_nonfinite(self, grads: Gradients, norms: Sequence[float]) -> None:
-        """Raise if a norm is NaN or infinite."""
         if not all(math.isfinite(norm) for norm in norms):
             message = f"the total norm is not finite: {norms[0]}"
             raise RuntimeError(message)
 
     def clip(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        """Clip one gradient by its norm."""
         return self.scale(grad, clip_norm, norm) if self.is_above(norm, clip_norm) else grad
 
     def is_above(self, norm: float, clip_norm: float) -> bool:
@@ -178,34 +146,26 @@ class NormFunction(ClipFunction):
         return not norm <= clip_norm
 
     def scale(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        """Scale one gradient and keep its dtype."""
         return np.asarray(self.scale_in_float64(grad, clip_norm, norm)).astype(grad.dtype)
 
     def scale_in_float64(self, grad: Array, clip_norm: float, norm: float) -> Array:
-        """Scale one gradient in float64."""
         if not math.isfinite(norm):
             return grad.astype(np.float64) * (clip_norm / norm)
         return scale_by_quotient(grad, clip_norm, norm)
 
     def finish(self, results: Any, total: float, clip_norm: float) -> Any:
-        """Return the final answer."""
         return results
 
 
 class ByNorm(NormFunction):
-    """Clip by norm."""
-
     short = "norm"
     operation = "clip_by_norm"
 
     def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        """Return each gradient's own norm."""
         return [self.compute_norm([grad], p) if i in counted else 0.0 for i, grad in enumerate(grads)]
 
 
 class ByGlobalNorm(NormFunction):
-    """Clip by global norm."""
-
     short = "global-norm"
     operation = "clip_by_global_norm"
 
@@ -214,15 +174,12 @@ class ByGlobalNorm(NormFunction):
         return [self.compute_global_norm([grads[i] for i in counted], p)] * max(len(grads), 1)
 
     def compute_global_norm(self, tensors: Sequence[Array], p: float) -> float:
-        """Return the norm over all included gradients."""
         return self.compute_norm(tensors, p)
 
     def finish(self, results: Any, total: float, clip_norm: float) -> Any:
-        """Return the clipped gradients and the norm before clipping."""
         return results, self.report_norm(total, clip_norm)
 
     def report_norm(self, total: float, clip_norm: float) -> Any:
-        """Return the total norm to report."""
         return total
 
 
@@ -232,32 +189,25 @@ class ByAverage(NormFunction):
     power: ClassVar[float] = 0.0
 
     def __call__(self, grads: Gradients, *, clip_norm: float, need_clip: Sequence[bool]) -> Any:
-        """Scale gradients whose average is above `clip_norm` down to `clip_norm`."""
         return super().__call__(grads, clip_norm=clip_norm, need_clip=need_clip)
 
     def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        """Return each gradient's own average."""
         return [
             self.average(self.compute_norm([grad], p), grad.size) if i in counted else 0.0
             for i, grad in enumerate(grads)
         ]
 
     def average(self, norm: float, elements: int) -> float:
-        """Return the average that belongs to a Euclidean norm."""
         return norm / max(elements, 1) ** self.power
 
 
 class ByBlockRms(ByAverage):
-    """Clip by block RMS."""
-
     short = "block-rms"
     operation = "clip_by_block_rms"
     power = 0.5
 
 
 class ByAverageNorm(ByAverage):
-    """Clip by average norm."""
-
     short = "average-norm"
     operation = "clip_by_average_norm"
     power = 1.0
@@ -270,12 +220,10 @@ class ByExample(NormFunction):
     operation = "clip_per_example"
 
     def __call__(self, grads: Gradients, *, clip_norm: float, layers: str | None = None) -> Any:
-        """Return the sums of the clipped examples."""
         clipped = [self.clip_example(one, clip_norm, layers) for one in self.split(grads)]
         return [self.add([one[i] for one in clipped]) for i in range(len(grads))]
 
     def clip_example(self, grads: Gradients, clip_norm: float, layers: str | None) -> Any:
-        """Return the clipped gradients of an example, which may be clipped by layers."""
         if layers is not None:
             limits = [clip_norm * math.sqrt(share) for share in self.list_shares(grads, layers)]
             return [self.clip_example([one], limit, None)[0] for one, limit in zip(grads, limits, strict=True)]
@@ -287,15 +235,12 @@ class ByExample(NormFunction):
         return [size / max(sum(sizes), 1) for size in sizes]
 
     def split(self, grads: Gradients) -> list[Gradients]:
-        """Return the gradients of each example."""
         return [[np.asarray(grad[number]) for grad in grads] for number in range(len(grads[0]))]
 
     def add(self, parts: Sequence[Array]) -> Array:
-        """Return the sum over the examples."""
         return np.asarray(np.sum(np.stack(parts), axis=0, dtype=parts[0].dtype))
 
     def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        """Return the norm of the example once for each gradient."""
         return [self.compute_norm([grads[i] for i in counted], p)] * len(grads)
 
 
@@ -314,7 +259,6 @@ class ByUnit(NormFunction):
         need_clip: Sequence[bool],
         eps: float = 1e-3,
     ) -> Any:
-        """Scale units whose norm is above `clip_factor` times the norm of their parameter down to this limit."""
         every = [self.split(grad) for grad in grads]
         units = [unit for parts in every for unit in parts]
         flags = [flag for parts, flag in zip(every, need_clip, strict=True) for _ in parts]
@@ -332,22 +276,18 @@ class ByUnit(NormFunction):
         return [grad] if grad is None or grad.ndim < 2 else list(grad)
 
     def join_units(self, grad: Array | None, units: list[Any]) -> Any:
-        """Return a gradient from its units."""
         return units[0] if grad is None or grad.ndim < 2 else np.stack(units)
 
     def compute_norms(self, grads: Gradients, counted: Sequence[int], p: float) -> list[float]:
-        """Return the norm of each unit, divided by the norm of its parameter."""
         return [
             self.divide(self.compute_norm([grad], p), self.measure(self.weights[i])) if i in counted else 0.0
             for i, grad in enumerate(grads)
         ]
 
     def measure(self, weight: Array) -> float:
-        """Return the norm of a parameter's unit, which is at least `eps`."""
         return max(self.compute_norm([weight], 2.0), self.least)
 
     def divide(self, norm: float, weight: float) -> float:
-        """Return the quotient of two norms."""
         return norm / weight if weight else norm * math.inf if norm else norm
 
 

@@ -20,8 +20,6 @@ from gradclip_spec import rules
 from .abilities import WithAbilities
 from .steps import EVERY, ClipFunction
 
-__all__ = ["EVERY_DTYPE", "WRONG", "Wrong", "add_mutant", "list_rules", "refuse"]
-
 RULES = {rule.id: rule for rule in rules.load()}
 EVERY_DTYPE = ("float16", "float32", "float64")
 
@@ -46,7 +44,6 @@ class Wrong:
 
     @property
     def name(self) -> str:
-        """Return the name of the mutant and its rule."""
         return f"{self.rule}: {self.does}"
 
     @property
@@ -101,5 +98,4 @@ def make_mutant(rule: str, adapter: type[Adapter], steps: dict[str, Callable[...
 
 
 def refuse(said: str, kind: type[Exception] = ValueError) -> Any:
-    """Raise an error in an expression."""
     raise kind(said)

@@ -13,12 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from .right import Limit, make_global_norm_function, make_own_norm_function, make_value_function, read_threshold
-from .right_norms import long_double as norm2
-from .right_scalings import Scaling
-from .right_scalings import branch as shrink
-
-__all__ = ["ELSEWHERE", "Elsewhere"]
+from .right import (
+    Limit,
+    Scaling,
+    make_global_norm_function,
+    make_own_norm_function,
+    make_value_function,
+    read_threshold,
+)
+from .right import branch as shrink
+from .right import long_double as norm2
 
 Function = Callable[..., Any]
 #: A function that returns the norm of some gradients, or a number in its place.
@@ -46,17 +50,14 @@ def _add(operation: str, name: str, function: Function, *causes: str) -> None:
 
 
 def wide(array: Any) -> Any:
-    """Return an array in long double."""
     return np.asarray(array, np.longdouble)
 
 
 def norm_p(arrays: Sequence[Any], p: float) -> Any:
-    """Return the norm of order p."""
     return sum((np.sum(np.abs(wide(a)) ** p) for a in arrays), np.longdouble(0)) ** (1 / np.longdouble(p))
 
 
 def count(arrays: Sequence[Any]) -> int:
-    """Return the number of elements."""
     return max(sum(np.size(a) for a in arrays), 1)
 
 
@@ -293,8 +294,6 @@ _add(AVERAGE, "counts all elements", count_all, "count-of-all")
 
 
 def around(change: Callable[[list[Any]], Any]) -> Function:
-    """Return a clip by global norm whose results are changed."""
-
     def clip(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
         return change(by_global()(grads, clip_norm=clip_norm, need_clip=need_clip))
 
@@ -302,7 +301,6 @@ def around(change: Callable[[list[Any]], Any]) -> Function:
 
 
 def concatenate(results: list[Any]) -> Any:
-    """Return one vector."""
     return np.concatenate([np.ravel(one) for one in results if one is not None] or [np.zeros(0)])
 
 
@@ -325,7 +323,6 @@ _add(GLOBAL, "by the norm of the call before", by_global(make_late()), "unexplai
 
 
 def reports_coefficient(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
-    """Return the coefficient in place of the norm."""
     n = measure_included(list(grads), need_clip)
     results = by_global()(grads, clip_norm=clip_norm, need_clip=need_clip)
     return results, min(1.0, clip_norm / n) if n else 1.0
@@ -424,8 +421,6 @@ _add(RMS, "over all gradients", by_global(lambda a: norm2(a) / np.sqrt(count(a))
 
 
 def per_example(add: Callable[[list[Any]], Any]) -> Function:
-    """Return a clip per example with another sum."""
-
     def clip(grads: Any, *, clip_norm: float) -> Any:
         grads = list(grads)
         flags = [True] * len(grads)
@@ -471,7 +466,6 @@ _add(EXAMPLE, "divides by the share without a root", share_without_root, "thresh
 
 
 def clips_the_sum(grads: Any, *, clip_norm: float) -> Any:
-    """Clip the sum over the examples."""
     sums = [np.asarray(np.sum(wide(g), axis=0)) for g in grads]
     clipped = by_global()(sums, clip_norm=clip_norm, need_clip=[True] * len(sums))
     return [one.astype(g.dtype) for one, g in zip(clipped, grads, strict=True)]
@@ -502,12 +496,10 @@ def unitwise(norm: Callable[[Any, str], Any], limit: Callable[[Any, float], Any]
 
 
 def measure_rows(x: Any, _: str) -> Any:
-    """Return the norm of each row."""
     return np.sqrt(np.sum(np.square(x), axis=tuple(range(1, x.ndim)) or None, keepdims=True))
 
 
 def measure_columns(x: Any, _: str) -> Any:
-    """Return the norm of each column."""
     return np.sqrt(np.sum(np.square(x), axis=0 if x.ndim > 1 else None, keepdims=True))
 
 

@@ -7,34 +7,16 @@ from typing import Any
 
 from gradclip_adapters.operations import OPERATIONS, Operation
 
-from . import special
-from .kinds import (
-    Kind,
-    added,
-    beside_other,
-    find_gradients,
-    find_in_groups,
-    make_changed,
-    of_method,
-    outermost,
-    pair,
-    pairs,
-    parameters,
-    returned,
-    tensors,
-    with_norm,
-)
-
-__all__ = ["TABLE", "replace"]
+from . import kinds
+from .kinds import Kind, find_gradients, find_in_groups, make_changed, of_method, outermost
 
 FLEET = "paddle.distributed.fleet.meta_optimizers"
 
 
 def _choose_kind(operation: Operation) -> Kind:
-    """Return the kind of the reference's function."""
     if operation.sums_examples:
-        return added
-    return with_norm if operation.returns_norm else returned
+        return kinds.added
+    return kinds.with_norm if operation.returns_norm else kinds.returned
 
 
 #: For each adapter, the functions that are replaced, as "module:attribute", and their kinds. The script of Node that
@@ -42,16 +24,16 @@ def _choose_kind(operation: Operation) -> Kind:
 TABLE: dict[str, list[tuple[str, Kind]]] = {
     "numpy": [(f"gradclip_spec:{name}", _choose_kind(operation)) for name, operation in OPERATIONS.items()],
     "torch": [
-        ("torch.nn.utils:clip_grad_value_", parameters),
-        ("torch.nn.utils:clip_grad_norm_", parameters),
-        ("torch.nn.utils:clip_grads_with_norm_", parameters),
+        ("torch.nn.utils:clip_grad_value_", kinds.parameters),
+        ("torch.nn.utils:clip_grad_norm_", kinds.parameters),
+        ("torch.nn.utils:clip_grads_with_norm_", kinds.parameters),
     ],
     "accelerate": [
-        ("accelerate:Accelerator.clip_grad_norm_", of_method(parameters)),
-        ("accelerate:Accelerator.clip_grad_value_", of_method(parameters)),
+        ("accelerate:Accelerator.clip_grad_norm_", of_method(kinds.parameters)),
+        ("accelerate:Accelerator.clip_grad_value_", of_method(kinds.parameters)),
     ],
-    "fabric": [("lightning_fabric:Fabric.clip_gradients", of_method(parameters))],
-    "torchtitan": [("torchtitan.distributed.utils:clip_grad_norm_", parameters)],
+    "fabric": [("lightning_fabric:Fabric.clip_gradients", of_method(kinds.parameters))],
+    "torchtitan": [("torchtitan.distributed.utils:clip_grad_norm_", kinds.parameters)],
     "fairscale": [
         (
             "fairscale.optim:OSS.clip_grad_norm",
@@ -79,15 +61,15 @@ TABLE: dict[str, list[tuple[str, Kind]]] = {
             make_changed(lambda callback: find_gradients(callback.parameters())),
         )
     ],
-    "timm": [("timm.utils:dispatch_clip_grad", parameters), ("timm.utils:adaptive_clip_grad", parameters)],
-    "opacus": [("opacus.optimizers:DPOptimizer.pre_step", special.opacus_step)],
+    "timm": [("timm.utils:dispatch_clip_grad", kinds.parameters), ("timm.utils:adaptive_clip_grad", kinds.parameters)],
+    "opacus": [("opacus.optimizers:DPOptimizer.pre_step", kinds.opacus_step)],
     "deepspeed": [
-        ("deepspeed.runtime.utils:clip_grad_norm_", parameters),
-        ("deepspeed.runtime.engine:clip_grad_norm_", parameters),
-        ("deepspeed.runtime.utils:clip_tensors_by_global_norm", tensors),
+        ("deepspeed.runtime.utils:clip_grad_norm_", kinds.parameters),
+        ("deepspeed.runtime.engine:clip_grad_norm_", kinds.parameters),
+        ("deepspeed.runtime.utils:clip_tensors_by_global_norm", kinds.tensors),
         (
             "deepspeed.runtime.zero.stage_1_and_2:DeepSpeedZeroOptimizer.unscale_and_clip_grads",
-            of_method(tensors),
+            of_method(kinds.tensors),
         ),
         (
             "deepspeed.runtime.zero.stage3:DeepSpeedZeroOptimizer_Stage3.unscale_and_clip_grads",
@@ -95,59 +77,62 @@ TABLE: dict[str, list[tuple[str, Kind]]] = {
         ),
     ],
     "paddle": [
-        ("paddle.nn:ClipGradByValue.__call__", outermost(of_method(pairs))),
-        ("paddle.nn:ClipGradByNorm.__call__", outermost(of_method(pairs))),
-        ("paddle.nn:ClipGradByGlobalNorm.__call__", outermost(of_method(pairs))),
-        ("paddle.nn.utils:clip_grad_value_", outermost(parameters)),
-        ("paddle.nn.utils:clip_grad_norm_", outermost(parameters)),
-        ("paddle.nn.clip:clip_by_norm", outermost(returned)),
-        ("paddle:clip", outermost(returned)),
-        ("paddle:Tensor.clip_", outermost(tensors)),
-        ("paddle.base:libpaddle.pir.Value._set_error_clip", special.missing_error_clip),
+        ("paddle.nn:ClipGradByValue.__call__", outermost(of_method(kinds.pairs))),
+        ("paddle.nn:ClipGradByNorm.__call__", outermost(of_method(kinds.pairs))),
+        ("paddle.nn:ClipGradByGlobalNorm.__call__", outermost(of_method(kinds.pairs))),
+        ("paddle.nn.utils:clip_grad_value_", outermost(kinds.parameters)),
+        ("paddle.nn.utils:clip_grad_norm_", outermost(kinds.parameters)),
+        ("paddle.nn.clip:clip_by_norm", outermost(kinds.returned)),
+        ("paddle:clip", outermost(kinds.returned)),
+        ("paddle:Tensor.clip_", outermost(kinds.tensors)),
+        ("paddle.base:libpaddle.pir.Value._set_error_clip", kinds.missing_error_clip),
         (
             f"{FLEET}.dygraph_optimizer.hybrid_parallel_optimizer:HybridParallelClipGrad.__call__",
-            outermost(of_method(pairs)),
+            outermost(of_method(kinds.pairs)),
         ),
     ],
     "paddle-fluid": [
-        ("paddle.fluid.clip:GradientClipByValue.__call__", of_method(pairs)),
-        ("paddle.fluid.clip:GradientClipByNorm.__call__", of_method(pairs)),
-        ("paddle.fluid.clip:GradientClipByGlobalNorm.__call__", of_method(pairs)),
+        ("paddle.fluid.clip:GradientClipByValue.__call__", of_method(kinds.pairs)),
+        ("paddle.fluid.clip:GradientClipByNorm.__call__", of_method(kinds.pairs)),
+        ("paddle.fluid.clip:GradientClipByGlobalNorm.__call__", of_method(kinds.pairs)),
         # `append_gradient_clip_ops` calls these.
-        ("paddle.fluid.clip:GradientClipByValue._create_operators", of_method(pair)),
-        ("paddle.fluid.clip:GradientClipByNorm._create_operators", of_method(pair)),
-        ("paddle.fluid.clip:GradientClipByGlobalNorm._create_operators", of_method(pair)),
-        ("paddle.fluid.clip:ErrorClipByValue._append_clip_op", special.error_clip),
+        ("paddle.fluid.clip:GradientClipByValue._create_operators", of_method(kinds.pair)),
+        ("paddle.fluid.clip:GradientClipByNorm._create_operators", of_method(kinds.pair)),
+        ("paddle.fluid.clip:GradientClipByGlobalNorm._create_operators", of_method(kinds.pair)),
+        ("paddle.fluid.clip:ErrorClipByValue._append_clip_op", kinds.error_clip),
     ],
     "tensorflow": [
-        ("tensorflow:clip_by_value", returned),
-        ("tensorflow:clip_by_norm", returned),
-        ("tensorflow:compat.v1.clip_by_average_norm", returned),
-        ("tensorflow:clip_by_global_norm", with_norm),
+        ("tensorflow:clip_by_value", kinds.returned),
+        ("tensorflow:clip_by_norm", kinds.returned),
+        ("tensorflow:compat.v1.clip_by_average_norm", kinds.returned),
+        ("tensorflow:clip_by_global_norm", kinds.with_norm),
     ],
     "tensorflow-js": [],
-    "jax": [("jax.example_libraries.optimizers:clip_grads", returned)],
+    "jax": [("jax.example_libraries.optimizers:clip_grads", kinds.returned)],
     "optax": [
-        ("optax:clip", special.optax_transformation),
-        ("optax:clip_by_global_norm", special.optax_transformation),
-        ("optax:clip_by_block_rms", special.optax_transformation),
-        ("optax:adaptive_grad_clip", special.optax_transformation),
-        ("optax:per_example_global_norm_clip", beside_other(added)),
-        ("optax:per_example_layer_norm_clip", beside_other(added)),
-        ("optax:projections.projection_l2_ball", returned),
-        ("optax:projections.projection_linf_ball", returned),
-        ("optax:projections.projection_box", returned),
-        ("optax:projections.projection_hypercube", returned),
+        ("optax:clip", kinds.optax_transformation),
+        ("optax:clip_by_global_norm", kinds.optax_transformation),
+        ("optax:clip_by_block_rms", kinds.optax_transformation),
+        ("optax:adaptive_grad_clip", kinds.optax_transformation),
+        ("optax:per_example_global_norm_clip", kinds.beside_other(kinds.added)),
+        ("optax:per_example_layer_norm_clip", kinds.beside_other(kinds.added)),
+        ("optax:projections.projection_l2_ball", kinds.returned),
+        ("optax:projections.projection_linf_ball", kinds.returned),
+        ("optax:projections.projection_box", kinds.returned),
+        ("optax:projections.projection_hypercube", kinds.returned),
     ],
     **{
-        f"keras-{backend}": [("keras.optimizers:Optimizer._clip_gradients", of_method(returned))]
+        f"keras-{backend}": [("keras.optimizers:Optimizer._clip_gradients", of_method(kinds.returned))]
         for backend in ("torch", "tensorflow", "jax")
     },
-    "mlx": [("mlx.optimizers:clip_grad_norm", with_norm), ("mlx.nn.utils:clip_grad_norm_sharded", with_norm)],
+    "mlx": [
+        ("mlx.optimizers:clip_grad_norm", kinds.with_norm),
+        ("mlx.nn.utils:clip_grad_norm_sharded", kinds.with_norm),
+    ],
     "mxnet": [
-        ("mxnet:gluon.utils.clip_global_norm", tensors),
-        ("mxnet:nd.clip", returned),
-        ("mxnet:optimizer.SGD", special.mxnet_optimizer),
+        ("mxnet:gluon.utils.clip_global_norm", kinds.tensors),
+        ("mxnet:nd.clip", kinds.returned),
+        ("mxnet:optimizer.SGD", kinds.mxnet_optimizer),
     ],
     "chainer": [
         (
@@ -159,29 +144,29 @@ TABLE: dict[str, list[tuple[str, Kind]]] = {
             make_changed(lambda hook, rule, parameter: find_gradients(parameter)),
         ),
     ],
-    "thinc": [("thinc.api:Ops.clip_gradient", of_method(returned))],
+    "thinc": [("thinc.api:Ops.clip_gradient", of_method(kinds.returned))],
     "nnabla": [
-        ("nnabla.functions:clip_by_value", returned),
-        ("nnabla.functions:clip_by_norm", returned),
-        ("nnabla.solvers:Sgd", special.nnabla_solver),
+        ("nnabla.functions:clip_by_value", kinds.returned),
+        ("nnabla.functions:clip_by_norm", kinds.returned),
+        ("nnabla.solvers:Sgd", kinds.nnabla_solver),
     ],
     "megengine": [
-        ("megengine.optimizer:clip_grad_value", parameters),
-        ("megengine.optimizer:clip_grad_norm", parameters),
+        ("megengine.optimizer:clip_grad_value", kinds.parameters),
+        ("megengine.optimizer:clip_grad_norm", kinds.parameters),
     ],
     "onnxruntime-training": [
-        ("onnx.helper:make_node", special.copying_node),
-        ("onnxruntime:InferenceSession.run", special.doubled_returned),
-        ("onnxruntime.training.api:Optimizer.set_learning_rate", special.doubled_rate),
+        ("onnx.helper:make_node", kinds.copying_node),
+        ("onnxruntime:InferenceSession.run", kinds.doubled_returned),
+        ("onnxruntime.training.api:Optimizer.set_learning_rate", kinds.doubled_rate),
     ],
     "mindspore": [
-        ("mindspore.ops:clip_by_norm", returned),
-        ("mindspore.ops:clip_by_global_norm", returned),
-        ("mindspore.ops:clip_by_value", returned),
-        ("mindspore.nn:ClipByNorm", special.layer),
+        ("mindspore.ops:clip_by_norm", kinds.returned),
+        ("mindspore.ops:clip_by_global_norm", kinds.returned),
+        ("mindspore.ops:clip_by_value", kinds.returned),
+        ("mindspore.nn:ClipByNorm", kinds.layer),
     ],
     # The adapter chooses what Jittor's first import compiles.
-    "jittor": [("gradclip_adapters.frameworks.jittor:jittor.optim.Optimizer.clip_grad_norm", special.jittor_optimizer)],
+    "jittor": [("gradclip_adapters.frameworks.jittor:jittor.optim.Optimizer.clip_grad_norm", kinds.jittor_optimizer)],
 }
 
 

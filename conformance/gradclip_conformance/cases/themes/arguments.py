@@ -7,22 +7,10 @@ from collections.abc import Iterator
 
 from gradclip_adapters.contract import Gradient
 
-from ..build import DTYPES, NORM_OPERATIONS, Maker, list_makers
+from ..build import DTYPES, NORM_OPERATIONS, ORDERS, Maker, list_makers
 from ..model import Case, expect
 
 __all__ = ["make_cases"]
-
-#: Orders of the norm, other than the Euclidean one.
-NORM_TYPES = {
-    "half": 0.5,
-    "one": 1.0,
-    "three-halves": 1.5,
-    "two-and-a-half": 2.5,
-    "three": 3.0,
-    "four": 4.0,
-    "six": 6.0,
-    "infinity": math.inf,
-}
 
 REFUSED = expect("refused")
 RECORDED = expect("recorded")
@@ -47,7 +35,7 @@ def make_cases() -> Iterator[Case]:
 def _make_invalid_norms(make: Maker) -> Iterator[Case]:
     tensors = make.tensors([3.0], [-4.0])
     # The order matters where a function looks at the threshold. The dtype does not.
-    orders = NORM_TYPES if make.dtype == "float32" else {}
+    orders = ORDERS if make.dtype == "float32" else {}
     yield from make.table(
         "negative-threshold-refused",
         ("minus-one", tensors, -1.0),
@@ -71,16 +59,14 @@ def _make_invalid_bounds(make: Maker) -> Iterator[Case]:
 
 
 def _pass_no_list(make: Maker) -> Iterator[Case]:
-    """Pass a generator, or a single gradient."""
     ordered, values = make.tensors([8.0], [-1.0], [4.0, 0.0]), [2.0, -4.0, 0.5, 0.0, 4.0, -0.5]
-    yield make.case("any-iterable", "generator", ordered, 3.0, needs=["generator"], as_generator=True)
+    yield make.case("any-iterable", "generator", ordered, 3.0, as_generator=True)
     single = {"as_single": True}
     yield from make.table(
         "single-tensor",
         ("vector", make.tensor(values), 3.0, single),
         ("matrix", make.tensor(values, (2, 3)), 3.0, single),
         ("scalar", make.tensor([-4.0], ()), 3.0, single),
-        needs=["single"],
     )
 
 
@@ -108,21 +94,19 @@ def _make_tensor_thresholds(make: Maker, gradients: list[Gradient]) -> Iterator[
         ("not-clipped", gradients, 32.0, as_tensor),
         ("zero", gradients, 0.0, as_tensor),
         *([] if make.operation.is_by_norm else [("min-and-max", gradients, 2.0, {"min": -1.0, **as_tensor})]),
-        needs=["tensor_threshold"],
     )
 
 
 def _make_thresholds_of_other_kinds(make: Maker, gradients: list[Gradient]) -> Iterator[Case]:
-    needs = ["threshold_kinds"]
     # By NumPy's promotion rules, a wider scalar gives a wider result.
     if make.dtype != "bfloat16":
         kind = f"numpy-{make.dtype}"
-        yield make.case("numpy-threshold", "same-dtype", gradients, 2.0, needs=needs, threshold_as=kind)
+        yield make.case("numpy-threshold", "same-dtype", gradients, 2.0, threshold_as=kind)
         yield from make.large_scalars(make.tensors([720.0], [-960.0]))
     if make.dtype != "float32":
         return
     for kind in ("numpy-float64", "array", "array-of-one", "text", "bool"):
-        yield make.case("unusual-threshold", kind, gradients, 2.0, RECORDED, needs, threshold_as=kind)
+        yield make.case("unusual-threshold", kind, gradients, 2.0, RECORDED, threshold_as=kind)
     if make.operation.is_by_norm:
         yield from make.table(
             "norm-type-not-positive",

@@ -28,6 +28,7 @@ from ..build import (
     round_to_tensor,
 )
 from ..model import Case, expect
+from .nonfinite import NOT_SILENT_NUMBERS
 from .range import FAR_APART, HARDLY_APART, HUGE, LEAVES_RANGE, SMALL_PRODUCT, SMALL_QUOTIENT, TINY
 
 __all__ = ["make_cases"]
@@ -127,11 +128,7 @@ def _ask_zeros(make: Maker) -> Iterator[Case]:
 
 def _ask_nonfinite(make: Maker) -> Iterator[Case]:
     visible, beside = expect("not-silent"), _make_triangle(make)
-    for rule, name, value in (
-        ("nan-not-silent", "nan", math.nan),
-        ("infinity-not-silent", "infinity", math.inf),
-        ("infinity-not-silent", "minus-infinity", -math.inf),
-    ):
+    for rule, name, value in NOT_SILENT_NUMBERS:
         some = make.tensor([3.0, value, -1.0, 0.0])
         yield make.case(rule, name, some, 1.0, visible)
         yield make.case(rule, f"{name}-beside-finite", [beside, some], _divide(make, 1.0), visible)

@@ -11,7 +11,7 @@ import numpy as np
 from gradclip_adapters.contract import Gradient
 
 from .. import shards
-from ..build import DTYPES, Maker, list_digits, list_makers, make_scattered_tensor, round_to_tensor
+from ..build import DTYPES, Maker, choose_orders, list_digits, list_makers, make_scattered_tensor, round_to_tensor
 from ..model import Case, expect
 
 __all__ = ["make_cases"]
@@ -36,13 +36,11 @@ def make_cases() -> Iterator[Case]:
             for variant, (gradients, threshold) in _list_calls_to_compile(make).items():
                 # Each call is made twice: compiled by the framework, and not compiled.
                 if variant in COMPILED_IN_EVERY_DTYPE or dtype == COMPILED_OTHERWISE_IN:
-                    agrees = expect("compiled-agrees")
-                    yield make.case("compiled-agrees", variant, gradients, threshold, agrees, ["compiles"])
+                    yield make.case("compiled-agrees", variant, gradients, threshold, expect("compiled-agrees"))
     yield from shards.make_cases()
 
 
 def _repeat(make: Maker) -> Iterator[Case]:
-    """Repeat calls, one after the other and in several threads."""
     dtype, single = make.dtype, make.dtype == "float32"
     uneven = make.tensors([float(k) for k in range(-8, 9)], [0.5, 0.25, -3.0])
     yield make.case("repeatable", "twice", uneven, 2.0, expect("repeatable"))
@@ -50,20 +48,19 @@ def _repeat(make: Maker) -> Iterator[Case]:
         # These gradients are so long that another thread can run before the call has ended.
         long = [make_scattered_tensor(length, dtype) for length in (2**14, 2**13)]
         one_excluded = [long[0], replace(long[1], need_clip=False)]
-        orders = {"one": 1.0, "three": 3.0, "infinity": math.inf} if make.operation.is_by_norm else {}
+        orders = choose_orders("one", "three", "infinity") if make.operation.is_by_norm else {}
         yield from make.table(
             "threads-agree",
             ("eight", long, 2.0**-7),
             ("excluded", one_excluded, 2.0**-7),
             ("six-tensors", [make_scattered_tensor(64 + length, dtype) for length in range(6)], 2.0**-7),
             ("scalars", [make.tensor([value], ()) for value in (3.0, -4.0, 0.5)], 2.0),
-            *((f"norm-{name}", long, 1.0, {"norm_type": p}) for name, p in orders.items()),
+            *((name, long, 1.0, {"norm_type": p}) for name, p in orders.items()),
             expectation=expect("repeatable", threads=8),
-            needs=["threads"],
         )
         one_out = [uneven[0], replace(uneven[1], need_clip=False)]
         for variant, gradients in (("reused", uneven), ("reused-excluded", one_out)):
-            yield make.case("repeatable", variant, gradients, 2.0, expect("repeatable", reused=True), ["reuses"])
+            yield make.case("repeatable", variant, gradients, 2.0, expect("repeatable", reused=True))
 
 
 def _look_beside_the_results(make: Maker) -> Iterator[Case]:
@@ -78,7 +75,7 @@ def _look_beside_the_results(make: Maker) -> Iterator[Case]:
         ("excluded", excluded, 1.0),
     ):
         yield make.case("results-independent", name, gradients, threshold, expect("no-shared-memory"))
-        yield make.case("results-survive", name, gradients, threshold, needs=["follows"], followed=True)
+        yield make.case("results-survive", name, gradients, threshold, followed=True)
         # NumPy warns of a quotient by a norm of 0, even of one that is not used.
         with_zeros = [*gradients, make.tensor([0.0, -0.0])]
         yield make.case("no-warnings", name, with_zeros, threshold, expect("no-warnings"))
@@ -100,8 +97,7 @@ def _look_beside_the_results(make: Maker) -> Iterator[Case]:
         # In bfloat16, the results of so many elements have no error bound.
         yield from make.table("no-warnings", *rows, expectation=expect("no-warnings"))
     if make.operation.returns_norm:
-        needs = ["follows", "returns_norm"]
-        yield make.case("results-survive", "norm", tensors, 1.0, expect("returned-norm"), needs, followed=True)
+        yield make.case("results-survive", "norm", tensors, 1.0, expect("returned-norm"), followed=True)
 
 
 def _look_at_the_inputs(make: Maker) -> Iterator[Case]:
@@ -131,8 +127,8 @@ def _look_at_the_inputs(make: Maker) -> Iterator[Case]:
         ("threshold-zero", two, 0.0),
         *((name, gradients, 2.0) for name, gradients in forms.items()),
     )
-    yield from make.table("inputs-not-mutated", *rows, expectation=expect("inputs-kept"), needs=["functional"])
-    yield from make.table("in-place-written", *rows, expectation=expect("inputs-written"), needs=["in_place"])
+    yield from make.table("inputs-not-mutated", *rows, expectation=expect("inputs-kept"))
+    yield from make.table("in-place-written", *rows, expectation=expect("inputs-written"))
 
 
 def _list_calls_to_compile(make: Maker) -> dict[str, tuple[list[Gradient], float]]:

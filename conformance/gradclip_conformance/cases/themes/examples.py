@@ -28,6 +28,7 @@ from ..build import (
 )
 from ..model import Case, expect
 from ..stacking import NO_EXAMPLE
+from .nonfinite import NOT_SILENT_NUMBERS
 from .range import HUGE, LEAVES_RANGE, TINY, list_largest
 
 __all__ = ["make_cases"]
@@ -218,11 +219,7 @@ def _ask_zeros(make: Maker) -> Iterator[Case]:
 
 def _ask_nonfinite(make: Maker) -> Iterator[Case]:
     visible = expect("not-silent")
-    for rule, name, value in (
-        ("nan-not-silent", "nan", math.nan),
-        ("infinity-not-silent", "infinity", math.inf),
-        ("infinity-not-silent", "minus-infinity", -math.inf),
-    ):
+    for rule, name, value in NOT_SILENT_NUMBERS:
         yield make.case(rule, name, make.tensor([3.0, value, -1.0]), 1.0, visible)
         yield make.case(rule, f"{name}-in-another-tensor", make.tensors([3.0, 4.0], [value]), 1.0, visible)
         unchanged = expect("not-silent", unchanged=True)

@@ -14,6 +14,7 @@ from ..build import (
     DTYPES,
     VALUES,
     Maker,
+    choose_orders,
     keep,
     keep_all,
     keep_excluded,
@@ -77,7 +78,7 @@ def _make_untouched(make: Maker) -> Iterator[Case]:
     for kind in ("numpy", "int"):
         right = expect("values", may_refuse=kind == "int")
         four = [excluded, included, excluded, included]
-        yield make.case("flag-kinds", kind, four, 1.0, right, ["flag_kinds"], flags=kind)
+        yield make.case("flag-kinds", kind, four, 1.0, right, flags=kind)
 
 
 def _make_excluded(make: Maker, values: list[float], shape: tuple[int, ...] | None = None) -> Gradient:
@@ -85,20 +86,20 @@ def _make_excluded(make: Maker, values: list[float], shape: tuple[int, ...] | No
 
 
 def _exclude_all(make: Maker) -> Iterator[Case]:
-    rule, excluded = "all-excluded", [_make_excluded(make, [3.0]), _make_excluded(make, [-4.0, 5.0])]
-    returned, needs = expect("returned-norm"), ["returns_norm"]
+    rule, returned = "all-excluded", expect("returned-norm")
+    excluded = [_make_excluded(make, [3.0]), _make_excluded(make, [-4.0, 5.0])]
     yield make.case(rule, "two-tensors", excluded, 1.0, keep_all)
     if make.operation.returns_norm:
-        yield make.case(rule, "returned-norm", excluded, 1.0, returned, needs)
+        yield make.case(rule, "returned-norm", excluded, 1.0, returned)
     if make.operation.is_by_norm and make.dtype == "float32":
         # The maximum over an empty list is an error in many libraries.
         yield make.case(rule, "norm-infinity", excluded, 1.0, keep_all, norm_type=math.inf)
         if make.operation.returns_norm:
-            yield make.case(rule, "returned-norm-infinity", excluded, 1.0, returned, needs, norm_type=math.inf)
+            yield make.case(rule, "returned-norm-infinity", excluded, 1.0, returned, norm_type=math.inf)
 
 
 def _make_not_counted(make: Maker) -> Iterator[Case]:
-    rule, returned, needs = "excluded-not-counted", expect("returned-norm"), ["returns_norm"]
+    rule, returned = "excluded-not-counted", expect("returned-norm")
     triangle = make.tensor([3.0, 4.0])
     tensors = [*make.tensors([3.0], [4.0]), _make_excluded(make, [12.0])]
     for name, threshold, expectation in (
@@ -110,8 +111,8 @@ def _make_not_counted(make: Maker) -> Iterator[Case]:
     ):
         yield make.case(rule, name, tensors, threshold, expectation)
     yield make.case(rule, "two-tensors", [_make_excluded(make, [96.0, 0.5]), triangle], 1.0)
-    yield make.case(rule, "returned-norm", tensors, 1.0, returned, needs)
-    yield make.case(rule, "returned-norm-below", tensors, 8.0, returned, needs)
+    yield make.case(rule, "returned-norm", tensors, 1.0, returned)
+    yield make.case(rule, "returned-norm-below", tensors, 8.0, returned)
     for name, shape in (
         ("zero-dimensional", ()),
         ("matrix", (2, 3)),
@@ -121,13 +122,7 @@ def _make_not_counted(make: Maker) -> Iterator[Case]:
         other = replace(round_to_tensor(np.full(shape, 12.0), make.dtype), need_clip=False)
         yield make.case(rule, name, [other, triangle], 6.0, keep(1))
     if make.dtype == "float32":
-        for name, p in (
-            ("norm-half", 0.5),
-            ("norm-one", 1.0),
-            ("norm-three-halves", 1.5),
-            ("norm-three", 3.0),
-            ("norm-infinity", math.inf),
-        ):
+        for name, p in choose_orders("half", "one", "three-halves", "three", "infinity").items():
             yield make.case(rule, name, tensors, 2.5, norm_type=p)
-            yield make.case(rule, f"returned-{name}", tensors, 2.5, returned, needs, norm_type=p)
+            yield make.case(rule, f"returned-{name}", tensors, 2.5, returned, norm_type=p)
     yield make.case(rule, "nonfinite", [triangle, _make_excluded(make, [math.nan, math.inf])], 1.0)

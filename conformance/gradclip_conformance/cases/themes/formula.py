@@ -7,7 +7,7 @@ and 4 is 5, and the norm of 2, 4 and 4 is 6. So only the arithmetic under test c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -68,11 +68,9 @@ def make_cases() -> Iterator[Case]:
 
 
 def _make_value_cases(make: Maker) -> Iterator[Case]:
-    dtype, spread = make.dtype, make.tensor(SPREAD)
-    tiny = 2.0**-12 if dtype == "float16" else 2.0**-64
-    huge = 2.0**12 if dtype == "float16" else 2.0**64
+    dtype, spread, deep = make.dtype, make.tensor(SPREAD), _make_deep(make)
+    tiny, huge = _choose_units(dtype)
     subnormal = 16 * float(FORMATS[dtype].smallest_subnormal)
-    deep = _make_deep(make)
     # In float32 the length exceeds 2**16.
     uneven = _make_uneven_length(dtype, 26_217 if dtype == "float32" else 203)
     # With bounds of equal magnitude, no result shows which bound was used.
@@ -86,13 +84,9 @@ def _make_value_cases(make: Maker) -> Iterator[Case]:
         ("min-zero", spread, 2.0, {"min": 0.0}),
         ("max-zero", spread, 0.0, {"min": -1.0}),
         ("negative-range", spread, -0.75, {"min": -2.0}),
-        ("tiny", make.tensor([value * tiny for value in SPREAD]), 2 * tiny, {"min": -0.75 * tiny}),
-        ("huge", make.tensor([value * huge for value in SPREAD]), 2 * huge, {"min": -0.75 * huge}),
-        (
-            "subnormal",
-            make.tensor([value * subnormal for value in SPREAD]),
-            2 * subnormal,
-            {"min": -0.75 * subnormal},
+        *(
+            (name, _spread_by(make, unit), 2 * unit, {"min": -0.75 * unit})
+            for name, unit in (("tiny", tiny), ("huge", huge), ("subnormal", subnormal))
         ),
         # A narrower dtype cannot represent these bounds.
         ("every-digit", spread, list_digits(dtype)[8], {"min": list_digits(dtype)[7]}),
@@ -119,18 +113,25 @@ def _make_value_cases(make: Maker) -> Iterator[Case]:
     yield make.case("min-defaults-to-minus-max", "below-minus-max", make.tensor([-3.0, -2.0, -1.0, 3.0]), 2.0)
 
 
+def _choose_units(dtype: str) -> tuple[float, float]:
+    return (2.0**-12, 2.0**12) if dtype == "float16" else (2.0**-64, 2.0**64)
+
+
+def _spread_by(make: Maker, unit: float) -> Gradient:
+    return make.tensor([value * unit for value in SPREAD])
+
+
 def _ask_one_bound(make: Maker, forms: list[Gradient]) -> Iterator[Case]:
     """Pass only one bound, because some functions take only one. Also pass two bounds of which only one is active."""
     dtype, spread, form = make.dtype, make.tensor(SPREAD), FORMATS[make.dtype]
-    tiny = 2.0**-12 if dtype == "float16" else 2.0**-64
-    huge = 2.0**12 if dtype == "float16" else 2.0**64
+    tiny, huge = _choose_units(dtype)
     subnormal, largest = float(form.smallest_subnormal), float(form.largest)
     digit = abs(list_digits(dtype)[7])
     yield from make.table(
         "bounds",
-        ("tiny-max-only", make.tensor([value * tiny for value in SPREAD]), 0.75 * tiny),
-        ("huge-max-only", make.tensor([value * huge for value in SPREAD]), 0.75 * huge),
-        ("subnormal-max-only", make.tensor([16 * value * subnormal for value in SPREAD]), 12 * subnormal),
+        ("tiny-max-only", _spread_by(make, tiny), 0.75 * tiny),
+        ("huge-max-only", _spread_by(make, huge), 0.75 * huge),
+        ("subnormal-max-only", _spread_by(make, 16 * subnormal), 12 * subnormal),
         ("normal-to-subnormal", spread, 3 * subnormal),
         ("every-digit-max-only", spread, digit),
         ("largest", make.tensor([largest, -largest, 1.0]), 2 * digit),
@@ -323,7 +324,7 @@ def _clip_all_together(make: Maker) -> Iterator[Case]:
 def _ask_returned_norm(make: Maker) -> Iterator[Case]:
     """Ask for the norm, in float32 also with extreme thresholds and with gradients that are None, empty or strided."""
     apart, matrix = make.tensors([3.0], [4.0]), make.tensor([2.0, -4.0, 4.0, 0.0], (2, 2))
-    returned, needs = expect("returned-norm"), ["returns_norm"]
+    returned = expect("returned-norm")
     yield from make.table(
         "returned-norm",
         ("above", apart, 1.0),
@@ -332,7 +333,6 @@ def _ask_returned_norm(make: Maker) -> Iterator[Case]:
         *((name, apart, 1.0, {"norm_type": p}) for name, p in NORM_TYPES.items()),
         ("matrix", [matrix, make.tensor([-9.0], ())], 1.0),
         expectation=returned,
-        needs=needs,
     )
     if make.dtype == "float32":
         yield from make.table(
@@ -347,7 +347,6 @@ def _ask_returned_norm(make: Maker) -> Iterator[Case]:
             # For every order, the norm of these gradients is below 14.
             *((f"{name}-below", apart, 14.0, {"norm_type": p}) for name, p in NORM_TYPES.items()),
             expectation=returned,
-            needs=needs,
         )
 
 
@@ -365,11 +364,7 @@ def _list_shapes_and_lengths(make: Maker) -> Iterator[tuple[str, list[Gradient]]
     shapes: list[tuple[int, ...]] = [(3, 2), (2, 3), (1, 6), (6, 1), (1, 3, 1, 2, 1)]
     yield "every-shape", [make.tensor(values, shape) for shape in shapes]
     for name, lengths in LENGTHS.items():
-        yield name, _make_lengths(lengths, make.dtype)
-
-
-def _make_lengths(lengths: Iterable[int], dtype: str) -> list[Gradient]:
-    return [round_to_tensor(np.resize([2.0, -1.0, 4.0, -2.0], length), dtype) for length in lengths]
+        yield name, [round_to_tensor(np.resize([2.0, -1.0, 4.0, -2.0], length), make.dtype) for length in lengths]
 
 
 def _make_uneven_length(dtype: str, fifths: int) -> Gradient:

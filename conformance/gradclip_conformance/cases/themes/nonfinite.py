@@ -7,22 +7,22 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..build import DTYPES, NORM_OPERATIONS, Maker, keep_all, list_makers, round_to_tensor
+from ..build import DTYPES, NORM_OPERATIONS, Maker, choose_orders, keep_all, list_makers, round_to_tensor
 from ..model import Case, expect
 
-__all__ = ["make_cases"]
+__all__ = ["NOT_SILENT_NUMBERS", "make_cases"]
 
-NONFINITE = {"nan": math.nan, "infinity": math.inf, "minus-infinity": -math.inf}
+#: The rule about each number that is not finite, its name and the number.
+NOT_SILENT_NUMBERS = (
+    ("nan-not-silent", "nan", math.nan),
+    ("infinity-not-silent", "infinity", math.inf),
+    ("infinity-not-silent", "minus-infinity", -math.inf),
+)
+NONFINITE = {name: value for _, name, value in NOT_SILENT_NUMBERS}
 
 #: Orders of the norm, other than the Euclidean one.
-NORM_TYPES = {"norm-one": 1.0, "norm-three": 3.0, "norm-infinity": math.inf}
-OTHER_NORM_TYPES = {
-    "norm-half": 0.5,
-    "norm-three-halves": 1.5,
-    "norm-two-and-a-half": 2.5,
-    "norm-four": 4.0,
-    "norm-six": 6.0,
-}
+NORM_TYPES = choose_orders("one", "three", "infinity")
+OTHER_NORM_TYPES = choose_orders("half", "three-halves", "two-and-a-half", "four", "six")
 
 #: The rule about each kind of number, with one such number.
 NOT_SILENT_RULES = {"nan-not-silent": math.nan, "infinity-not-silent": math.inf}
@@ -81,8 +81,7 @@ def _make_value_cases(make: Maker) -> Iterator[Case]:
 
 
 def _ask_not_silent(make: Maker) -> Iterator[Case]:
-    for name, value in NONFINITE.items():
-        rule = "nan-not-silent" if name == "nan" else "infinity-not-silent"
+    for rule, name, value in NOT_SILENT_NUMBERS:
         one_of_two = make.tensors([3.0, value], [4.0, -2.0])
         yield make.case(rule, f"{name}-threshold-small", one_of_two, 1.0, NOT_SILENT)
         yield make.case(rule, f"{name}-threshold-large", one_of_two, 1024.0, NOT_SILENT)
@@ -143,18 +142,13 @@ def _set_error_flag(make: Maker) -> Iterator[Case]:
     finite = make.tensors([3.0], [4.0])
     for name, value in NONFINITE.items():
         tensors = make.tensors([3.0, 4.0], [value, 1.0])
-        yield from make.table(
-            atomic,
-            (name, tensors, 1.0, flag),
-            *((f"{name}-{norm}", tensors, 1.0, {**flag, "norm_type": p}) for norm, p in NORM_TYPES.items()),
-            expectation=RAISES_BEFORE_ANY_CHANGE,
-        )
-        yield from make.table(
-            rule,
-            (name, tensors, 1.0, flag),
-            *((f"{name}-{norm}", tensors, 1.0, {**flag, "norm_type": p}) for norm, p in NORM_TYPES.items()),
-            expectation=RAISES,
-        )
+        for raising, expectation in ((atomic, RAISES_BEFORE_ANY_CHANGE), (rule, RAISES)):
+            yield from make.table(
+                raising,
+                (name, tensors, 1.0, flag),
+                *((f"{name}-{norm}", tensors, 1.0, {**flag, "norm_type": p}) for norm, p in NORM_TYPES.items()),
+                expectation=expectation,
+            )
         # The option is either left out or set to False.
         yield from make.table(
             rule,
@@ -210,7 +204,6 @@ def _ask_returned_norm(make: Maker) -> Iterator[Case]:
             (name, tensors, 1.0),
             *((f"{name}-{norm}", tensors, 1.0, {"norm_type": p}) for norm, p in norm_types.items()),
             expectation=expect("returned-norm"),
-            needs=["returns_norm"],
         )
     both = make.tensors([3.0, math.inf], [math.nan])
-    yield make.case("returned-norm-nonfinite", "nan-and-infinity", both, 1.0, expect("returned-norm"), ["returns_norm"])
+    yield make.case("returned-norm-nonfinite", "nan-and-infinity", both, 1.0, expect("returned-norm"))

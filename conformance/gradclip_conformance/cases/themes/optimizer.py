@@ -69,7 +69,6 @@ def _expect_update(*clipped: float) -> Expect:
 
 
 def _group(make: Maker) -> Iterator[Case]:
-    """Yield cases with two groups of parameters."""
     three, four, twelve = make.tensors([3.0 * SCALE], [4.0 * SCALE], [12.0 * SCALE])
     one_each = [three, replace(four, group=1)]
     # The first group has the norm 5, and the whole list has the norm 13.

@@ -13,6 +13,7 @@ from ..build import (
     NORM_OPERATIONS,
     VALUES,
     Maker,
+    choose_orders,
     list_makers,
     make_long,
     make_tensor,
@@ -24,7 +25,7 @@ __all__ = ["make_cases"]
 COUNT, NONE, SHAPE, DTYPE = (expect("structure", aspect=aspect) for aspect in ("count", "none", "shape", "dtype"))
 
 #: Orders of the norm for which an implementation may treat an empty list or a None in another way.
-NORM_TYPES = {"norm-one": 1.0, "norm-infinity": math.inf}
+NORM_TYPES = choose_orders("one", "infinity")
 
 
 def make_cases() -> Iterator[Case]:
@@ -49,7 +50,7 @@ def make_cases() -> Iterator[Case]:
             yield from _mix_dtypes(make)
     for make in list_makers("float32", NORM_OPERATIONS):
         if make.operation.returns_norm:
-            yield make.case("empty-list", "returned-norm", [], 1.0, expect("returned-norm"), ["returns_norm"])
+            yield make.case("empty-list", "returned-norm", [], 1.0, expect("returned-norm"))
         yield make.case("empty-list", "norm-infinity", [], 1.0, COUNT, norm_type=math.inf)
 
 
@@ -148,7 +149,6 @@ def _ask_lists(make: Maker) -> Iterator[Case]:
             ("same-object", twice, 1.0),
             ("beside-another", beside, 1.0),
             expectation=expect("scaled-once"),
-            needs=["in_place"],
         )
     yield make.case("repeated-tensor", "same-object", twice, 1.0, expect("recorded"))
 
@@ -158,7 +158,7 @@ def _ask_accepted(make: Maker) -> Iterator[Case]:
     yield make.case("dtype-accepted", "alone", matrix, 1.0, DTYPE)
     yield make.case("dtype-accepted", "two-tensors", [matrix, vector], 1.0, DTYPE)
     rows = replace(matrix, rows=(1, 3), height=4)
-    yield make.case("dtype-accepted", "rows-beside-dense", [rows, vector], 1.0, DTYPE, ["sparse"])
+    yield make.case("dtype-accepted", "rows-beside-dense", [rows, vector], 1.0, DTYPE)
 
 
 def _ask_sparse(make: Maker) -> Iterator[Case]:
@@ -171,7 +171,6 @@ def _ask_sparse(make: Maker) -> Iterator[Case]:
         "sparse-rows",
         ("two-of-four", [once, beside], 1.0),
         ("dense-first", [beside, once, other], 1.0),
-        needs=["sparse"],
     )
     yield from make.table(
         "sparse-duplicate-rows",
@@ -179,7 +178,6 @@ def _ask_sparse(make: Maker) -> Iterator[Case]:
         ("not-clipped", [twice, beside], 16.0),
         ("cancelled", [cancelled, beside], 1.0),
         expectation=expect("sparse-sum"),
-        needs=["sparse"],
     )
 
 
@@ -213,7 +211,7 @@ def _mix_dtypes(make: Maker) -> Iterator[Case]:
         ("returned-norm-beyond-the-first", wide, 2.0**15),
     ):
         makes = make_three if gradients is three else _join(make, "float16", "float32")
-        yield makes.case(rule, name, gradients, threshold, expect("returned-norm"), ["returns_norm"])
+        yield makes.case(rule, name, gradients, threshold, expect("returned-norm"))
     # The norm is beyond the range of the first dtype, and within the range of the second dtype.
     for first, second, large, threshold in (
         ("float16", "float32", 2.0**20, 2.0**15),

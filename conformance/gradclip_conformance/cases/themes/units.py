@@ -29,6 +29,7 @@ from ..build import (
     round_to_tensor,
 )
 from ..model import Case, expect
+from .nonfinite import NOT_SILENT_NUMBERS
 from .range import HUGE, LEAVES_RANGE, TINY, UNLIKE_SIZES, list_largest
 
 __all__ = ["make_cases"]
@@ -200,11 +201,7 @@ def _ask_zeros(make: Maker) -> Iterator[Case]:
 
 def _ask_nonfinite(make: Maker) -> Iterator[Case]:
     visible, beside = expect("not-silent"), _make_unit(make, [3.0, -4.0, 0.0], 5.0)
-    for rule, name, value in (
-        ("nan-not-silent", "nan", math.nan),
-        ("infinity-not-silent", "infinity", math.inf),
-        ("infinity-not-silent", "minus-infinity", -math.inf),
-    ):
+    for rule, name, value in NOT_SILENT_NUMBERS:
         some = _make_unit(make, [3.0, value, -1.0], 5.0)
         yield make.case(rule, name, some, 1.0, visible)
         yield make.case(rule, f"{name}-beside-finite", [beside, some], 0.5, visible)
@@ -275,7 +272,6 @@ def _ask_forms(make: Maker) -> Iterator[Case]:
 
 
 def _mix_dtypes(make: Maker) -> Iterator[Case]:
-    """Clip tensors of two dtypes in one call."""
     narrow, wide = replace(make, dtype="float16"), replace(make, dtype="float32")
     units = number_groups([_make_unit(narrow, [3.0, -4.0], 5.0)], [_make_unit(wide, [6.0, -8.0], 2.0)])
     yield replace(make, dtype="float16+float32").case("mixed-dtypes", "values", units, 0.5)

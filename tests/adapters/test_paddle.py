@@ -27,8 +27,7 @@ with warnings.catch_warnings():
     else:
         paddle = pytest.importorskip("paddle", reason="paddlepaddle 3 is not installed in this Python")
         pytest.importorskip("paddle.nn", reason="this paddlepaddle is older than 2.0")
-    from gradclip_adapters.frameworks.paddle import PaddleAdapter
-    from gradclip_adapters.frameworks.paddle_functions import make_tensor
+    from gradclip_adapters.frameworks.paddle import PaddleAdapter, make_tensor
 
 ADAPTER = PaddleAdapter()
 #: The entry points of one process. `test_distributed_engines` tests the others.

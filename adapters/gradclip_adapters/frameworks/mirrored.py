@@ -1,7 +1,8 @@
-"""Call clips in the replicas of TensorFlow's MirroredStrategy, on logical devices of the CPU.
+"""Convert arrays to TensorFlow's tensors and back, and call clips in the replicas of its MirroredStrategy.
 
-Each replica has an addend of each gradient. TensorFlow's functions are called after the addends are summed, as the
-documentation of `tf.distribute` shows. An optimizer of Keras gets the addends, and sums them itself.
+The replicas are on logical devices of the CPU. Each has an addend of each gradient. TensorFlow's functions are called
+after the addends are summed, as the documentation of `tf.distribute` shows. An optimizer of Keras gets the addends, and
+sums them itself.
 """
 
 from __future__ import annotations
@@ -13,12 +14,26 @@ import tensorflow as tf
 
 from ..contract import Array, Call, Reply, Unsupported, framework_call
 from ..mesh import find_sharded_axis, get_mesh, join_replies
-from .tensorflow_arrays import make_dense, read_tensor
 
-__all__ = ["add_devices", "clip_in_replicas", "step_in_replicas"]
+__all__ = ["add_devices", "clip_in_replicas", "make_dense", "read_tensor", "step_in_replicas"]
 
 #: The number of replicas.
 DEVICES = 2
+
+
+def make_dense(array: Array) -> tf.Tensor:
+    """Return the tensor of an array."""
+    # Before TensorFlow 2.11, its bfloat16 in NumPy is not that of ml_dtypes. So the numbers pass as bits.
+    if array.dtype == "bfloat16":
+        return tf.bitcast(tf.constant(array.bits()), tf.bfloat16)
+    return tf.constant(array.numpy())
+
+
+def read_tensor(tensor: tf.Tensor) -> Array:
+    """Return the array of a tensor."""
+    if tensor.dtype == tf.bfloat16:
+        return Array.of(tf.bitcast(tensor, tf.uint16).numpy(), "bfloat16")
+    return Array.of(tensor.numpy())
 
 
 def add_devices() -> None:

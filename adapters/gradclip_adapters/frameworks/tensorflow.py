@@ -30,8 +30,7 @@ from ..contract import (
 )
 from ..operations import OPERATIONS
 from .answering import Clip, ListAdapter, apply_to_all, apply_to_each
-from .mirrored import add_devices, clip_in_replicas
-from .tensorflow_arrays import make_dense, read_tensor
+from .mirrored import add_devices, clip_in_replicas, make_dense, read_tensor
 
 __all__ = ["TensorFlowAdapter"]
 

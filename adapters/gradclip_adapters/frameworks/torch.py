@@ -14,9 +14,7 @@ from torch.nn import Parameter, utils
 from ..arrays import TRAINING
 from ..contract import Call, EntryPoint, Reply, Unsupported, framework_call
 from .torch_based import distributed
-from .torch_based.engine_meshes import list_on_meshes
-from .torch_based.engines_adapter import EnginesAdapter
-from .torch_based.given_gradients import GivenGradients
+from .torch_based.engine_meshes import EnginesAdapter, list_on_meshes
 from .torch_based.installed_torch import (
     ERROR_IF_NONFINITE,
     HAS_COMPILER,
@@ -33,6 +31,7 @@ from .torch_based.parameters import (
     DTYPES,
     NORM_TYPES,
     Clip,
+    GivenGradients,
     Parameters,
     add_flags,
     answer_call,

@@ -20,10 +20,9 @@ from ...mesh_function import show_placements
 from ...processes import Answer, Ask, Join
 from ...registry import find_function
 from ...torch_function import TorchFunction
-from .distributed import take_local
+from .distributed import import_engines, join_group, set_variables, take_local
 from .dtensors import make_dtensors
 from .parameters import read_array, read_arrays
-from .process_group import import_engines, join_group, set_variables
 from .watched_collectives import WatchedCollectives
 
 __all__ = ["load"]

@@ -1,7 +1,8 @@
 """Share what adapters of packages on torch do: make parameters with gradients, call, and read the gradients back.
 
 An adapter of a package is a list of entry points. Each entry point has a function that passes the parameters and the
-options of a call to the package's own function.
+options of a call to the package's own function. For packages that clip inside their training loop, a model makes the
+gradients by its backward pass.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 
 import torch
-from torch.nn import Parameter
+from torch.nn import Module, Parameter, ParameterList
 
 from ...arrays import (
     HOW,
@@ -19,6 +20,7 @@ from ...arrays import (
     convert_options,
     find_dtype,
     lay_out,
+    refuse_other_dtypes,
 )
 from ...contract import (
     About,
@@ -41,8 +43,10 @@ __all__ = [
     "NORM_TYPES",
     "OWNED",
     "Clip",
+    "GivenGradients",
     "Parameters",
     "ParametersAdapter",
+    "TrainingAdapter",
     "add_flags",
     "answer_call",
     "choose_device",
@@ -53,6 +57,7 @@ __all__ = [
     "read_array",
     "read_arrays",
     "select_more",
+    "train_model",
 ]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
@@ -109,6 +114,21 @@ class ParametersAdapter(DeclaredAdapter):
     def answer(self, entry: EntryPoint, call: Call) -> Reply:
         """Make the call on new parameters, and return their gradients."""
         return answer_call(entry, call)
+
+
+class TrainingAdapter(ParametersAdapter):
+    """Adapter for functions that clip inside a training loop. The backward pass makes the gradients."""
+
+    def call(self, call: Call) -> Reply:
+        """Train for one step from zero, and return the negated parameters."""
+        if any(gradient.layout != "contiguous" or gradient.rows is not None for gradient in call.gradients):
+            message = "the backward pass makes the gradients, dense and without gaps"
+            raise Unsupported(message, "interface")
+        if any(name in call.options for name in ("threads", "reused", "followed")):
+            message = "each call trains a model of its own, alone"
+            raise Unsupported(message)
+        refuse_other_dtypes(call, self.entry_points[call.subject])
+        return super().call(call)
 
 
 def _refuse_impossible(entry: EntryPoint, call: Call) -> None:
@@ -319,3 +339,34 @@ def read_arrays(tensors: Sequence[torch.Tensor | None]) -> tuple[Array | None, .
 def select_more(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the other options of a call, which torch takes or refuses."""
     return {name: value for name, value in options.items() if name not in (*PASSED, *HOW)}
+
+
+class GivenGradients(Module):  # type: ignore[misc] # mypy does not see torch
+    """A model whose loss is the sum of the parameters times the given gradients. So these are its gradients."""
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        super().__init__()
+        self.held = ParameterList(parameters)
+        self.given = [parameter.grad for parameter in parameters]
+        for parameter in parameters:
+            parameter.grad = None
+
+    def forward(self, *_: Any) -> torch.Tensor:
+        """Return the loss. A parameter without a gradient takes no part in it."""
+        # The backward pass needs something that requires a gradient, even if no parameter has one.
+        loss = torch.zeros((), dtype=torch.float64, requires_grad=True)
+        for parameter, gradient in zip(self.held, self.given):
+            if gradient is not None:
+                # The sum may overflow in the dtype of the gradient. Its derivative is the gradient itself.
+                total = (parameter * gradient).sum()
+                loss = loss + (total.full_tensor() if hasattr(total, "full_tensor") else total).double()
+        return loss
+
+
+def train_model(parameters: Sequence[Parameter], train: Callable[[GivenGradients], Any]) -> Any:
+    """Let a package train a model with the parameters, put the given gradients back, and return what it returns."""
+    model = GivenGradients(parameters)
+    returned = train(model)
+    for parameter, gradient in zip(parameters, model.given):
+        parameter.grad = gradient
+    return returned

@@ -13,10 +13,8 @@ import transformers
 from torch.nn import Module, Parameter, ParameterList
 
 from ...contract import EntryPoint
-from .engine_meshes import list_on_meshes
-from .engines_adapter import EnginesAdapter
-from .given_gradients import GivenGradients, TrainingAdapter, train_model
-from .parameters import DTYPES, select_more
+from .engine_meshes import EnginesAdapter, list_on_meshes
+from .parameters import DTYPES, GivenGradients, TrainingAdapter, select_more, train_model
 
 __all__ = ["TransformersAdapter"]
 

@@ -19,9 +19,8 @@ import torch
 from torch.nn import Parameter, ParameterList
 
 from ...contract import EntryPoint
-from .engine_meshes import EXPERT_MESHES, EXPERTS, list_on_meshes
-from .engines_adapter import EnginesAdapter
-from .given_gradients import GivenGradients, TrainingAdapter, train_model
+from .distributed import join_group_of_one
+from .engine_meshes import EXPERT_MESHES, EXPERTS, EnginesAdapter, list_on_meshes
 from .parameters import (
     ANY_NORM,
     COMMON,
@@ -29,11 +28,13 @@ from .parameters import (
     NORM_TYPES,
     OWNED,
     Clip,
+    GivenGradients,
     Parameters,
     ParametersAdapter,
+    TrainingAdapter,
     select_more,
+    train_model,
 )
-from .process_group import join_group_of_one
 
 __all__ = [
     "Wrapper",

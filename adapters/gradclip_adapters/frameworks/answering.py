@@ -201,7 +201,6 @@ class ArrayListAdapter(ListAdapter):
     """The base class of adapters whose entry points take lists of NumPy arrays."""
 
     def make_tensor(self, gradient: Gradient) -> Any:
-        """Return an array of NumPy."""
         assert gradient.array is not None
         if gradient.rows is not None:
             message = "its gradients are arrays, and not row-sparse"
@@ -209,11 +208,9 @@ class ArrayListAdapter(ListAdapter):
         return lay_out(gradient.array.numpy(), gradient.layout)
 
     def read_array(self, tensor: Any) -> Array:
-        """Return the elements."""
         return Array.of(tensor)
 
     def fill_tensor(self, tensor: Any, array: Array) -> None:
-        """Write elements into an array."""
         tensor[...] = array.numpy()
 
 

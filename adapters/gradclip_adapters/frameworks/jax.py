@@ -79,7 +79,6 @@ class TreeAdapter(DeclaredAdapter):
         )
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         entry = self.entry_points[call.subject]
         if any(gradient.layout != "contiguous" or gradient.rows is not None for gradient in call.gradients):
             message = "arrays of JAX have no strides and are not row-sparse"
@@ -214,7 +213,6 @@ class JaxAdapter(TreeAdapter):
     """Adapter for the clip of JAX's example optimizers. It returns no norm, but `l2_norm` gives one."""
 
     def __init__(self, device: str = "cpu") -> None:
-        """Choose the device, and list the entry points."""
         module = "jax.example_libraries.optimizers."
         operation, compiled = "clip_by_global_norm", ("float32",)
         measured = (*COMMON, "returns_norm")

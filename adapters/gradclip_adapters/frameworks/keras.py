@@ -65,7 +65,6 @@ class KerasAdapter(DeclaredAdapter):
         self._backend = backend
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         subject = self.entry_points[call.subject]
         if "distributed" in subject.features:
             return self._answer_in_replicas(call, subject)
@@ -190,13 +189,7 @@ def _step(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) ->
 
 
 def _start(backend: str) -> None:
-    """Import Keras on a backend.
-
-    Raises
-    ------
-    ImportError
-        If Keras or the backend is missing, or Keras already runs on another backend.
-    """
+    """Import Keras on a backend."""
     os.environ["KERAS_BACKEND"] = backend
     import keras
 

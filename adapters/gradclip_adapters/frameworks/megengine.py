@@ -58,7 +58,6 @@ class MegEngineAdapter(ListAdapter):
         )
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         if "threads" in call.options:
             message = "MegEngine makes a tensor only in the thread that imported it: another thread fails an assertion"
             raise Unsupported(message, "interface")
@@ -73,11 +72,9 @@ class MegEngineAdapter(ListAdapter):
         return lay_out_by_indexing(gradient.array.numpy(), gradient.layout, Tensor)
 
     def read_array(self, tensor: Any) -> Array:
-        """Return the elements."""
         return Array.of(tensor.numpy())
 
     def fill_tensor(self, tensor: Any, array: Array) -> None:
-        """Write elements into a tensor."""
         tensor[...] = array.numpy()
 
 

@@ -41,7 +41,6 @@ class MindSporeAdapter(ListAdapter):
         super().__init__(about, _list_entry_points())
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         if "threads" in call.options:
             message = "a call in several threads at once returns other results by chance, and no document allows it"
             raise Unsupported(message, "interface")
@@ -69,7 +68,6 @@ class MindSporeAdapter(ListAdapter):
         return Array.of(tensor.asnumpy())
 
     def fill_tensor(self, tensor: Any, array: Array) -> None:
-        """Write elements into a tensor."""
         # An assignment to a part of a tensor without elements raises an error.
         if array.data:
             tensor[...] = Tensor(array.numpy())

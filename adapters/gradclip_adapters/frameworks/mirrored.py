@@ -49,13 +49,7 @@ def _make_strategy() -> Any:
 
 
 def _make_addends(call: Call) -> list[Any | None]:
-    """Return the addend of each gradient that every replica gets.
-
-    Raises
-    ------
-    Unsupported
-        If the call splits a gradient, or asks for another number of replicas.
-    """
+    """Return the addend of each gradient that every replica gets."""
     if any(find_sharded_axis(gradient) is not None for gradient in call.gradients):
         message = "MirroredStrategy gives each replica a copy of each gradient"
         raise Unsupported(message, "interface")

@@ -39,7 +39,6 @@ class MLXAdapter(ListAdapter):
         super().__init__(About("MLX", mx.__version__, environment), _list_entry_points())
 
     def make_tensor(self, gradient: Gradient) -> mx.array:
-        """Return an array of MLX."""
         if gradient.rows is not None:
             message = "arrays of MLX are not row-sparse"
             raise Unsupported(message, "interface")
@@ -53,7 +52,6 @@ class MLXAdapter(ListAdapter):
         return Array.of(np.array(tensor))
 
     def fill_tensor(self, tensor: mx.array, array: Array) -> None:
-        """Write elements into an array."""
         # MLX 0.29 takes no ellipsis here.
         tensor[(slice(None),) * tensor.ndim] = _choose_maker(array)(array.bits())
 

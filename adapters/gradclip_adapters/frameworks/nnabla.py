@@ -58,7 +58,6 @@ class NNablaAdapter(ListAdapter):
         )
 
     def make_tensor(self, gradient: Gradient) -> Any:
-        """Return an NdArray."""
         assert gradient.array is not None
         if gradient.layout != "contiguous" or gradient.rows is not None:
             message = "NdArrays have no strides, and are not row-sparse"
@@ -69,11 +68,9 @@ class NNablaAdapter(ListAdapter):
         return nnabla.NdArray.from_numpy_array(gradient.array.numpy())
 
     def read_array(self, tensor: Any) -> Array:
-        """Return the elements."""
         return Array.of(tensor.data)
 
     def fill_tensor(self, tensor: Any, array: Array) -> None:
-        """Write elements into an NdArray."""
         tensor.data = array.numpy()
 
 

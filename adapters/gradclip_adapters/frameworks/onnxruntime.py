@@ -50,7 +50,6 @@ class ONNXRuntimeAdapter(ArrayListAdapter):
         )
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         if call.subject != OPERATOR and not call.gradients:
             message = "a model without parameters has no loss to train"
             raise Unsupported(message, "interface")

@@ -34,7 +34,6 @@ class OptaxAdapter(TreeAdapter):
     """Adapter for the clips of Optax."""
 
     def __init__(self, device: str = "cpu") -> None:
-        """Choose the device, and list the entry points."""
         found = [*_list_transformations(), *_list_per_example(), *_list_projections()]
         super().__init__("Optax", optax.__version__, found, device)
 

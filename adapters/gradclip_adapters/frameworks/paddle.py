@@ -60,7 +60,6 @@ class PaddleAdapter(DeclaredAdapter):
         paddle.disable_signal_handler()
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         entry = self.entry_points[call.subject]
         options = dict(call.options)
         if "distributed" in entry.features:
@@ -88,13 +87,7 @@ def _answer(entry: EntryPoint, call: Call, options: dict[str, Any]) -> Reply:
 
 
 def _choose_device(name: str) -> str:
-    """Choose a device, and return its name, with the name of the card.
-
-    Raises
-    ------
-    MissingDevice
-        If Paddle does not find the device.
-    """
+    """Choose a device, and return its name, with the name of the card."""
     if name == "cpu":
         paddle.set_device(name)
         return name

@@ -44,13 +44,7 @@ STARTS = 6
 
 
 def answer_in_processes(call: Call, options: dict[str, Any]) -> Reply:
-    """Return the answer of two processes.
-
-    Raises
-    ------
-    Unsupported
-        If the call asks for another number of processes, or for gradients that the way of parallelism does not have.
-    """
+    """Return the answer of two processes."""
     del options
     entry = next(one for one in ENTRY_POINTS if one.name == call.subject)
     refuse_unlisted(call, entry, "interface")

@@ -40,7 +40,6 @@ class PaddleFluidAdapter(DeclaredAdapter):
         super().__init__(About("Paddle fluid", paddle.__version__, environment), _list_entry_points())
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         entry = self.entry_points[call.subject]
         _refuse_ways(call)
         _refuse_unsupported(call, entry)
@@ -49,13 +48,7 @@ class PaddleFluidAdapter(DeclaredAdapter):
 
 
 def _refuse_ways(call: Call) -> None:
-    """Refuse a call that is made in a way that fluid does not offer.
-
-    Raises
-    ------
-    Unsupported
-        If the call asks for such a way.
-    """
+    """Refuse a call that is made in a way that fluid does not offer."""
     if any(gradient.same_as is not None or gradient.layout != "contiguous" for gradient in call.gradients):
         message = "fluid's gradients come from a backward pass, which gives each of them once, in fluid's own layout"
         raise Unsupported(message, "interface")
@@ -74,13 +67,7 @@ def _refuse_ways(call: Call) -> None:
 
 
 def _refuse_unsupported(call: Call, subject: EntryPoint) -> None:
-    """Refuse a call whose gradients fluid, or this CPU build, cannot clip.
-
-    Raises
-    ------
-    Unsupported
-        If the call has such gradients.
-    """
+    """Refuse a call whose gradients fluid, or this CPU build, cannot clip."""
     arrays = [gradient.array for gradient in call.gradients if gradient.array is not None]
     if any(array.dtype == "bfloat16" for array in arrays):
         message = "fluid 1.8 has no bfloat16"
@@ -109,13 +96,7 @@ def _refuse_unsupported(call: Call, subject: EntryPoint) -> None:
 
 @contextlib.contextmanager
 def _refuse_failed_backward(dtype: str) -> Iterator[None]:
-    """Mark the backward pass that makes the gradients. Refuse the call if the CPU build has no kernels for float16.
-
-    Raises
-    ------
-    Unsupported
-        If fluid cannot make them.
-    """
+    """Mark the backward pass that makes the gradients. Refuse the call if the CPU build has no kernels for float16."""
     try:
         yield
     except Exception as error:

@@ -53,13 +53,7 @@ def make_zero_attribute(need_clip: bool) -> Any:
 
 
 def refuse_empty(arrays: Sequence[Array | None]) -> None:
-    """Refuse gradients without elements in Paddle 2, which makes no such parameters.
-
-    Raises
-    ------
-    Unsupported
-        If there is one.
-    """
+    """Refuse gradients without elements in Paddle 2, which makes no such parameters."""
     if paddle.__version__.startswith("2.") and any(array is not None and 0 in array.shape for array in arrays):
         message = "Paddle 2 makes no parameters without elements"
         raise Unsupported(message, "interface")
@@ -161,26 +155,14 @@ def _build_loss(
 
 
 def refuse_repeats_and_layouts(call: Call) -> None:
-    """Refuse repeated gradients and layouts, because no backward pass makes such gradients.
-
-    Raises
-    ------
-    Unsupported
-        If a gradient repeats another, or has a layout other than "contiguous".
-    """
+    """Refuse repeated gradients and layouts, because no backward pass makes such gradients."""
     if any(gradient.same_as is not None or gradient.layout != "contiguous" for gradient in call.gradients):
         message = "a backward pass gives each gradient of an optimizer once, in Paddle's own layout"
         raise Unsupported(message, "interface")
 
 
 def refuse_ways(options: dict[str, Any]) -> None:
-    """Refuse the ways of passing parameters that a static program does not have.
-
-    Raises
-    ------
-    Unsupported
-        If the options ask for such a way.
-    """
+    """Refuse the ways of passing parameters that a static program does not have."""
     if "as_generator" in options or "as_single" in options:
         message = "a static program knows its parameters: a user passes none"
         raise Unsupported(message, "interface")
@@ -188,13 +170,7 @@ def refuse_ways(options: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _refuse_failed_backward(call: Call) -> Iterator[None]:
-    """Mark the backward pass that makes the gradients. Refuse the call if the CPU build has no kernels for 16 bits.
-
-    Raises
-    ------
-    Unsupported
-        If Paddle cannot make them.
-    """
+    """Mark the backward pass that makes the gradients. Refuse the call if the CPU build has no kernels for 16 bits."""
     try:
         yield
     except Exception as error:
@@ -217,13 +193,7 @@ class Way:
     clips_groups: bool = False
 
     def refuse(self, options: dict[str, Any]) -> None:
-        """Refuse options that Adam's first moment cannot show.
-
-        Raises
-        ------
-        Unsupported
-            If there is one.
-        """
+        """Refuse options that Adam's first moment cannot show."""
         if self.optimizer != "SGD" and any(name in options for name in (*TRAINING, "learning_rate")):
             message = "the first moment after one step shows neither the learning rate nor other steps"
             raise Unsupported(message)

@@ -90,7 +90,6 @@ class TensorFlowAdapter(ListAdapter):
         )
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         entry = self.entry_points[call.subject]
         if "distributed" in entry.features:
             options, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
@@ -112,7 +111,6 @@ class TensorFlowAdapter(ListAdapter):
         return super().call(call)
 
     def make_tensor(self, gradient: Gradient) -> Any:
-        """Return a tensor, or slices of one."""
         return _make_tensor(gradient)
 
     def read_array(self, tensor: Any) -> Array:
@@ -124,7 +122,6 @@ class TensorFlowAdapter(ListAdapter):
         return _read_dense(tensor)
 
     def make_scalar(self, value: float, dtype: str) -> Any:
-        """Return a threshold as a tensor without axes."""
         return tf.constant(value, dtype)
 
 
@@ -137,11 +134,6 @@ def _choose_device(name: str) -> str:
     """Choose the first device of a kind, and return its name, with the name of the card.
 
     TensorFlow prefers a GPU, so the GPUs are hidden if the CPU is chosen.
-
-    Raises
-    ------
-    MissingDevice
-        If TensorFlow does not find the device.
     """
     config = _get_config()
     cards = config.list_physical_devices("GPU") if name in ("cpu", "cuda") else []

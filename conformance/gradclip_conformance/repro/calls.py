@@ -64,13 +64,7 @@ def add_following_call(first: ScriptCall, again: ScriptCall) -> ScriptCall:
 
 
 def _list_passed_gradients(case: Case, subject: EntryPoint) -> tuple[Gradient, ...]:
-    """Return the gradients that a call passes. A script cannot take the sums of several examples apart.
-
-    Raises
-    ------
-    NoScript
-        If the case has several examples.
-    """
+    """Return the gradients that a call passes. A script cannot take the sums of several examples apart."""
     if OPERATIONS[case.operation].sums_examples and count_examples(case.gradients) > 1:
         msg = f"{case.id} has several examples. No script takes their sum apart."
         raise NoScript(msg)

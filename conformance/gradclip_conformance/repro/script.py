@@ -134,11 +134,6 @@ def _choose_shown_case(case: Case, expectation: Expectation, cell: Cell) -> Case
     """Return the case that a script uses to show a cell: the case itself, unless its expectation names another.
 
     A clip by value works element by element, so its case is cut to the elements in the record, if these are wrong.
-
-    Raises
-    ------
-    NoScript
-        If a script cannot show a wrong answer.
     """
     instead = expectation.choose_case_to_show(case, cell)
     if instead is not None:

@@ -75,13 +75,7 @@ class DeepSpeedAdapter(TrainingAdapter):
         super().__init__("DeepSpeed", deepspeed.__version__, [*FUNCTIONS, *steps])
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names. Several processes answer a distributed call.
-
-        Raises
-        ------
-        Unsupported
-            If a gradient is in float64.
-        """
+        """Return the answer of the entry point that the call names. Several processes answer a distributed call."""
         if any(gradient.array is not None and gradient.array.dtype == "float64" for gradient in call.gradients):
             message = "DeepSpeed trains in fp32, bf16 and fp16, and its engine refuses to average float64"
             raise Unsupported(message, "interface")
@@ -100,13 +94,7 @@ class DeepSpeedAdapter(TrainingAdapter):
 
 
 def _refuse(call: Call, subject: EntryPoint) -> None:
-    """Refuse gradients that the engine does not have.
-
-    Raises
-    ------
-    Unsupported
-        If no parameter has a gradient, or if the gradients have several dtypes, or one that this CPU does not support.
-    """
+    """Refuse gradients that the engine does not have."""
     dtypes = {gradient.array.dtype for gradient in call.gradients if gradient.array is not None}
     if call.gradients and not dtypes:
         message = "the engine takes a loss that depends on a parameter"
@@ -121,13 +109,7 @@ def _refuse(call: Call, subject: EntryPoint) -> None:
 
 
 def _refuse_parts(call: Call) -> None:
-    """Refuse gradients that the engine does not have for a model with experts.
-
-    Raises
-    ------
-    Unsupported
-        If experts differ in their shapes from rank to rank, or if ranks share out a gradient without ZeRO.
-    """
+    """Refuse gradients that the engine does not have for a model with experts."""
     if not has_equal_experts(call):
         message = "every rank of DeepSpeed's expert-parallel group has as many experts, of the same shapes"
         raise Unsupported(message, "interface")

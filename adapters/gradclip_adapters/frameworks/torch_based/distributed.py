@@ -86,13 +86,7 @@ def answer_in_processes(call: Call) -> Reply:
 
 
 def _refuse_parts(call: Call) -> None:
-    """Refuse gradients that the engine does not have.
-
-    Raises
-    ------
-    Unsupported
-        If DDP would have to split a gradient, or FSDP2 to split one unevenly along another axis than the first.
-    """
+    """Refuse gradients that the engine does not have."""
     world = get_mesh(call).size
     for gradient in call.gradients:
         axis = find_sharded_axis(gradient)

@@ -87,14 +87,7 @@ class EnginesAdapter(ParametersAdapter):
 
 
 def _refuse_parts(call: Call, mesh: Mesh) -> None:
-    """Refuse gradients that the engine does not have.
-
-    Raises
-    ------
-    Unsupported
-        If only some ranks have a gradient of FSDP2, if FSDP2 does not split a gradient as the call says, or if ranks
-        have experts of different shapes.
-    """
+    """Refuse gradients that the engine does not have."""
     if DTENSOR in call.subject:
         return
     if EXPERTS in call.subject:

@@ -104,7 +104,6 @@ class ParametersAdapter(DeclaredAdapter):
         super().__init__(About(framework, version, {**describe_torch(), **environment}), entry_points)
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         entry = self.entry_points[call.subject]
         _refuse_impossible(entry, call)
         if "threads" in call.options:
@@ -132,13 +131,7 @@ class TrainingAdapter(ParametersAdapter):
 
 
 def _refuse_impossible(entry: EntryPoint, call: Call) -> None:
-    """Refuse calls that have no form in the package.
-
-    Raises
-    ------
-    Unsupported
-        If the call passes the parameters in another form than the entry point takes them.
-    """
+    """Refuse calls that have no form in the package."""
     if "compiled" in call.options and "compiles" not in entry.features:
         message = "torch.compile is slow: it is tested only with torch's own functions"
         raise Unsupported(message)

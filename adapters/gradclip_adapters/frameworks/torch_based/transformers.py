@@ -23,7 +23,6 @@ class TransformersAdapter(EnginesAdapter, TrainingAdapter):
     """Adapter for the clip of Transformers, which precedes the step of `Trainer`."""
 
     def __init__(self) -> None:
-        """List the entry points."""
         super().__init__("Transformers", transformers.__version__, ENTRY_POINTS, accelerate=_find_version())
 
 

@@ -136,13 +136,7 @@ class WatchedCollectives(TorchDispatchMode):  # type: ignore[misc]
         return _make_group(ranks, *args, **keywords)
 
     def _wait(self, entry: Mapping[str, Any]) -> None:
-        """Wait until a collective may take place.
-
-        Raises
-        ------
-        GivenUp
-            If it never will.
-        """
+        """Wait until a collective may take place."""
         if self._ask({"message": "enters", **entry})["message"] != "go":
             raise GivenUp
 

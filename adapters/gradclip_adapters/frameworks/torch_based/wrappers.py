@@ -64,13 +64,7 @@ class Wrapper:
     adapter: type[ParametersAdapter] = EnginesAdapter
 
     def __call__(self) -> ParametersAdapter:
-        """Import the package, and return its adapter.
-
-        Raises
-        ------
-        ImportError
-            If the package is missing.
-        """
+        """Import the package, and return its adapter."""
         with warnings.catch_warnings():
             # torchvision warns if its own extension does not load. timm's clips do not use it.
             warnings.filterwarnings("ignore", "Failed to load image Python extension")

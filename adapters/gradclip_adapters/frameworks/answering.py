@@ -26,6 +26,8 @@ from ..arrays import (
 from ..contract import About, Adapter, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 
 __all__ = [
+    "CALLS",
+    "LAYOUTS",
     "NORM_TYPES",
     "ArrayListAdapter",
     "Clip",
@@ -44,6 +46,11 @@ __all__ = [
 #: `EntryPoint.clip` and `EntryPoint.compiled` for a :class:`ListAdapter`.
 Clip = Callable[[Any, Mapping[str, Any]], Tuple[Any, Any]]
 
+
+#: The abilities that `arrays.ask_among_others` and `convert_options` give to every function on tensors that can be written.
+CALLS = ("follows", "reuses", "threshold_kinds")
+#: The layouts of arrays of NumPy that these functions are asked for.
+LAYOUTS = ("strided", "reversed", "packed")
 
 #: The orders of norms that cases ask of a framework whose function takes any order.
 NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))

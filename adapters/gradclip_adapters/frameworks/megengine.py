@@ -10,23 +10,12 @@ from megengine import Parameter, Tensor
 from megengine.optimizer import clip_grad_norm, clip_grad_value
 
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported
-from .answering import NORM_TYPES, ListAdapter, cut_errors, lay_out_by_indexing, rename
+from .answering import CALLS, NORM_TYPES, ListAdapter, cut_errors, lay_out_by_indexing, rename
 
 __all__ = ["MegEngineAdapter"]
 
 DTYPES = ("float16", "float32")
-FEATURES = (
-    "in_place",
-    "none_grads",
-    "mixed_dtypes",
-    "strided",
-    "repeated",
-    "generator",
-    "single",
-    "follows",
-    "reuses",
-    "threshold_kinds",
-)
+FEATURES = (*CALLS, "in_place", "none_grads", "mixed_dtypes", "strided", "repeated", "generator", "single")
 
 
 class MegEngineAdapter(ListAdapter):

@@ -13,22 +13,12 @@ from mindspore import Tensor, nn, ops
 
 from ..arrays import read_axes
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported
-from .answering import NORM_TYPES, Clip, ListAdapter, cut_errors, lay_out_by_indexing, rename
+from .answering import CALLS, NORM_TYPES, Clip, ListAdapter, cut_errors, lay_out_by_indexing, rename
 
 __all__ = ["MindSporeAdapter"]
 
 DTYPES = ("float16", "float32", "float64")
-FEATURES = (
-    "functional",
-    "mixed_dtypes",
-    "strided",
-    "repeated",
-    "follows",
-    "reuses",
-    "threshold_kinds",
-    "tensor_threshold",
-    "compiles",
-)
+FEATURES = (*CALLS, "functional", "mixed_dtypes", "strided", "repeated", "tensor_threshold", "compiles")
 #: What stands before the call stacks in the text of an error.
 CALL_STACKS = "\n\n----"
 

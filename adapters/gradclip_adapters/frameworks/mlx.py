@@ -11,24 +11,13 @@ from mlx.nn import utils
 from mlx.optimizers import clip_grad_norm
 
 from ..contract import About, Array, EntryPoint, Gradient, Unsupported
-from .answering import Clip, ListAdapter, apply_to_all, lay_out_by_indexing
+from .answering import CALLS, Clip, ListAdapter, apply_to_all, lay_out_by_indexing
 
 __all__ = ["MLXAdapter"]
 
 #: On the CPU, `mx.compile` calls this compiler.
 COMPILER = shutil.which("g++")
-FEATURES = (
-    "functional",
-    "returns_norm",
-    "mixed_dtypes",
-    "repeated",
-    "single",
-    "strided",
-    "threads",
-    "follows",
-    "reuses",
-    "threshold_kinds",
-)
+FEATURES = (*CALLS, "functional", "returns_norm", "mixed_dtypes", "strided", "repeated", "single", "threads")
 
 
 class MLXAdapter(ListAdapter):

@@ -10,11 +10,11 @@ import mxnet as mx
 from mxnet.gluon.utils import clip_global_norm
 
 from ..contract import About, Array, Call, EntryPoint, FrameworkRaised, Gradient, Reply, Unsupported
-from .answering import ListAdapter, apply_to_all, apply_to_each
+from .answering import CALLS, ListAdapter, apply_to_all, apply_to_each
 
 __all__ = ["MXNetAdapter"]
 
-COMMON = ("repeated", "threads", "follows", "threshold_kinds", "reuses")
+COMMON = (*CALLS, "repeated", "threads")
 NORM = (*COMMON, "in_place", "returns_norm", "single")
 VALUE = (*COMMON, "mixed_dtypes")
 

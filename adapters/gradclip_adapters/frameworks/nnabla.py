@@ -15,12 +15,12 @@ from nnabla import functions, solvers  # noqa: E402
 logging.disable(logging.NOTSET)
 
 from ..contract import About, Array, EntryPoint, Gradient, Unsupported  # noqa: E402
-from .answering import ListAdapter, apply_to_all, apply_to_each  # noqa: E402
+from .answering import CALLS, ListAdapter, apply_to_all, apply_to_each  # noqa: E402
 
 __all__ = ["NNablaAdapter"]
 
 DTYPES = ("float32",)
-FEATURES = ("repeated", "threads", "follows", "reuses", "threshold_kinds")
+FEATURES = (*CALLS, "repeated", "threads")
 
 
 class NNablaAdapter(ListAdapter):

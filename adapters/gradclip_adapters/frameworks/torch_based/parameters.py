@@ -33,7 +33,7 @@ from ...contract import (
     Unsupported,
     framework_call,
 )
-from ..answering import NORM_TYPES, DeclaredAdapter, read_each
+from ..answering import CALLS, NORM_TYPES, DeclaredAdapter, read_each
 from .installed_torch import find_cpu_capability, make_rows
 
 __all__ = [
@@ -63,19 +63,7 @@ __all__ = [
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 #: The abilities of a function that takes parameters. Exclusion is missing: a user of torch leaves the parameter out.
-COMMON = (
-    "none_grads",
-    "mixed_dtypes",
-    "strided",
-    "packed",
-    "repeated",
-    "generator",
-    "single",
-    "threads",
-    "reuses",
-    "follows",
-    "threshold_kinds",
-)
+COMMON = (*CALLS, "none_grads", "mixed_dtypes", "strided", "packed", "repeated", "generator", "single", "threads")
 #: The abilities of a function that finds the parameters in a module or an optimizer, which holds each of them once.
 OWNED = tuple(feature for feature in COMMON if feature not in ("repeated", "generator", "single"))
 #: The abilities of a clip by a norm of any order.

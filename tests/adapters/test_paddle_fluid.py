@@ -89,12 +89,6 @@ def test_error_in_a_guard_of_devices_leaves_no_device():
     assert ask(subject, BIAS).warnings == ()
 
 
-@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=get_name)
-def test_unknown_option_gives_fluids_error(subject):
-    with pytest.raises(FrameworkRaised, match="unexpected keyword argument 'eps'"):
-        ask(subject, BIAS, eps=1.0)
-
-
 def test_too_many_elements_for_the_norm_kernel_are_unsupported():
     with pytest.raises(Unsupported, match="time quadratic in the elements"):
         ask(SUBJECTS["paddle.fluid.clip.GradientClipByNorm [SGD, dygraph]"], np.zeros(100001, np.float32))

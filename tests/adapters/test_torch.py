@@ -14,7 +14,6 @@ import torch
 from gradclip_adapters.contract import (
     Array,
     Call,
-    FrameworkRaised,
     Gradient,
     Reply,
     Unsupported,
@@ -108,19 +107,6 @@ class TestConversion:
 
         layouts = ("contiguous", "strided", "transposed", "sliced")
         assert [make_tensor(array, layout).stride() for layout in layouts] == [(3, 1), (6, 2), (1, 2), (5, 1)]
-
-
-@pytest.mark.parametrize(
-    "gradient",
-    [
-        Gradient("a", read_array(torch.ones(1)), need_clip=False),
-        Gradient("a", read_array(torch.ones(1, 1)), rows=(0,), height=1),
-    ],
-    ids=["excluded", "row-sparse"],
-)
-def test_ability_that_torch_lacks_gives_an_error_of_torch(gradient: Gradient) -> None:
-    with pytest.raises(FrameworkRaised, match=r"unexpected keyword argument|Could not run"):
-        ADAPTER.call(Call("torch.nn.utils.clip_grad_norm_[foreach=None]", (gradient,), {"clip_norm": 1.0}))
 
 
 def test_scaler_scales_the_loss_before_the_clip(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,8 @@ __all__ = [
 Clip = Callable[[Any, Mapping[str, Any]], Tuple[Any, Any]]
 
 
-#: The abilities that `arrays.ask_among_others` and `convert_options` give to every function on tensors that can be written.
+#: The abilities that every function has whose tensors can be written: the adapter makes other calls around a call, and
+#: converts thresholds.
 CALLS = ("follows", "reuses", "threshold_kinds")
 #: The layouts of arrays of NumPy that these functions are asked for.
 LAYOUTS = ("strided", "reversed", "packed")

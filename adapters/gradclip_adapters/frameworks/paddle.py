@@ -15,7 +15,7 @@ import numpy as np
 
 from ..arrays import answer_in_threads, build_tensors, convert_thresholds, find_dtype, surround
 from ..contract import About, Array, Call, EntryPoint, Gradient, MissingDevice, Reply, Unsupported, framework_call
-from ..linear_layers import read_values
+from ..joined_gradients import read_values
 from ..operations import OPERATIONS
 
 with warnings.catch_warnings():
@@ -30,10 +30,9 @@ with warnings.catch_warnings():
     from .paddle_optimizer import (
         MakeClip,
         Way,
+        make_parameter,
         make_row_sparse_parameter,
-        make_zero_attribute,
         read_arrays,
-        refuse_empty,
         step_dynamic,
         step_static,
     )
@@ -127,9 +126,9 @@ def call_on_pairs(make_clip: MakeClip, call: Call, options: dict[str, Any]) -> R
     """Call the clip on (parameter, gradient) pairs, as a user's own optimizer would."""
     _refuse_compiled(options)
     gradients = build_tensors(call.gradients, make_tensor)
-    parameters = build_tensors(call.gradients, lambda gradient: _make_parameter(gradient.array, gradient.need_clip))
+    parameters = build_tensors(call.gradients, lambda gradient: make_parameter(gradient.array, gradient.need_clip))
     pairs = [
-        (_make_parameter(None) if parameter is None else parameter, gradient)
+        (make_parameter(None) if parameter is None else parameter, gradient)
         for parameter, gradient in zip(parameters, gradients)
     ]
     if options.pop("as_single", False):
@@ -146,12 +145,6 @@ def call_on_pairs(make_clip: MakeClip, call: Call, options: dict[str, Any]) -> R
         same_object=same if len(results) == len(gradients) else None,
         warnings=seen.warnings,
     )
-
-
-def _make_parameter(array: Array | None, need_clip: bool = True) -> Any:
-    shape, dtype = ((1,), "float32") if array is None else (array.shape, array.dtype)
-    refuse_empty([array])
-    return paddle.create_parameter(list(shape), dtype, attr=make_zero_attribute(need_clip))
 
 
 def _refuse_compiled(options: dict[str, Any]) -> None:
@@ -180,7 +173,7 @@ def _call_on_parameters(
             parameters.append(make_row_sparse_parameter(gradient))
             continue
         # Set `need_clip` although these functions ignore it, so that the result shows that they ignore it.
-        parameters.append(_make_parameter(gradient.array, gradient.need_clip))
+        parameters.append(make_parameter(gradient.array, gradient.need_clip))
         if gradient.array is not None:
             parameters[-1].grad = make_tensor(gradient)
 

@@ -16,9 +16,9 @@ import paddle
 from paddle import fluid
 from paddle.fluid.clip import ErrorClipByValue, GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 
-from ..arrays import TRAINING
+from ..arrays import TRAINING, find_dtype
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call, read_text
-from ..linear_layers import JoinedGradients, build_linear_layers, join_by_dtype, negate_values
+from ..joined_gradients import JoinedGradients, join_by_dtype, negate_values
 from ..operations import OPERATIONS
 from .answering import DeclaredAdapter
 
@@ -133,6 +133,13 @@ def _make_zero_attribute() -> Any:
     return fluid.ParamAttr(initializer=fluid.initializer.Constant(-0.0))
 
 
+def _make_parameters(gradients: Sequence[Gradient]) -> list[Any]:
+    """Return a parameter of minus zeros for each gradient, all of the dtype of the gradients."""
+    shapes = [(1,) if gradient.array is None else gradient.array.shape for gradient in gradients]
+    dtype = find_dtype(gradients)
+    return [fluid.layers.create_parameter(list(shape), dtype, attr=_make_zero_attribute()) for shape in shapes]
+
+
 def _build_predicate(parameters: Sequence[Any], gradients: Sequence[Gradient]) -> dict[str, Any]:
     """Return the argument `need_clip` that selects parameters by name, or nothing if all are included."""
     excluded = {parameter.name for parameter, gradient in zip(parameters, gradients) if not gradient.need_clip}
@@ -157,29 +164,11 @@ def _build_loss(parameters: Sequence[Any], joined: JoinedGradients, data: Any) -
 
 
 def step_dygraph(make_clip: MakeClip, call: Call, options: dict[str, Any]) -> Reply:
-    """Take one step of SGD on `dygraph.Linear` layers, after a real `backward()`."""
+    """Take one step of SGD in dygraph, after a real `backward()`."""
     if options.pop("compiled", False):
         return step_static(make_clip, call, options)
-    layers = build_linear_layers(call.gradients)
     with _enter_guards(fluid.dygraph.guard(fluid.CPUPlace())):
-        every: list[Any] = []
-        by_number: dict[int | None, Any] = {}
-        for layer in layers:
-            if layer.shape is not None:
-                alone = fluid.layers.create_parameter(list(layer.shape), layer.dtype, attr=_make_zero_attribute())
-                every.append(alone)
-                by_number[layer.weight] = alone
-                continue
-            linear = fluid.dygraph.Linear(
-                layer.in_features,
-                layer.out_features,
-                param_attr=_make_zero_attribute(),
-                bias_attr=_make_zero_attribute(),
-                dtype=layer.dtype,
-            )
-            every.extend(linear.parameters())
-            by_number.update({layer.weight: linear.weight, layer.bias: linear.bias})
-        parameters = [by_number[number] for number in range(len(call.gradients))]
+        parameters = _make_parameters(call.gradients)
         (joined,) = join_by_dtype(call.gradients)
         with _refuse_failed_backward(joined.dtype):
             loss = _build_loss(parameters, joined, fluid.dygraph.to_variable(joined.values))
@@ -187,7 +176,7 @@ def step_dygraph(make_clip: MakeClip, call: Call, options: dict[str, Any]) -> Re
         with framework_call() as seen:
             optimizer = fluid.optimizer.SGDOptimizer(
                 learning_rate=options.pop("learning_rate", 1.0),
-                parameter_list=every,
+                parameter_list=parameters,
                 grad_clip=make_clip(**options, **_build_predicate(parameters, call.gradients)),
             )
             optimizer.minimize(loss)
@@ -219,10 +208,7 @@ def _enter_static_network(
     scope, program = fluid.scope_guard(fluid.Scope()), fluid.program_guard(fluid.Program(), fluid.Program())
     # Fluid's optimizers enter a guard of devices themselves; this one undoes what an error in theirs leaves behind.
     with _enter_guards(scope, program, fluid.unique_name.guard(), fluid.device_guard()):
-        parameters = []
-        for gradient in gradients:
-            shape, dtype = ((1,), "float32") if gradient.array is None else (gradient.array.shape, gradient.array.dtype)
-            parameters.append(fluid.layers.create_parameter(list(shape), dtype, attr=_make_zero_attribute()))
+        parameters = _make_parameters(gradients)
         (joined,) = join_by_dtype(gradients)
         data = fluid.data("gradients", list(joined.values.shape), joined.dtype)
         with _refuse_failed_backward(joined.dtype):

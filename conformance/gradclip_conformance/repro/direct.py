@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import replace
 
 from gradclip_adapters import registry
-from gradclip_adapters.arrays import convert_thresholds, list_parameters, read_axes
+from gradclip_adapters.arrays import convert_thresholds, list_parameters, make_following_call, read_axes
 from gradclip_adapters.contract import EntryPoint, Gradient
 from gradclip_adapters.operations import OPERATIONS
 
@@ -16,7 +16,7 @@ from ..cases.model import Case
 from ..judge.judging import choose_expectation
 from ..judge.model import ScriptCall, join_lines
 from ..oracle.formats import read_float64_values
-from .calls import Calls, add_following_call, make_following_case, pass_case, split_units
+from .contract import Calls, pass_case, split_units
 from .source import FUNCTION, Function, Source, find_source, has_source, read_source
 
 __all__ = ["is_known", "write_calls", "write_gradients"]
@@ -87,11 +87,12 @@ def _write_call(
 ) -> tuple[ScriptCall, set[str]]:
     """Return the lines of a call, and of the call that follows if the case has one, and the names that they use."""
     if "followed" in case.options:
-        following = make_following_case(case)
+        passed = make_following_call(case.call(""))
+        following = replace(case, gradients=passed.gradients, options=passed.options)
         alone = replace(case, options={name: value for name, value in case.options.items() if name != "followed"})
         first, used = _write_call(alone, subject, source, function)
         again, more = _write_call(following, subject, source, function)
-        return add_following_call(first, again), used | more
+        return _add_following_call(first, again), used | more
     asked, case = case, pass_case(case, subject)
     arguments = _list_arguments(case, subject, function, source)
     if isinstance(function, Function):
@@ -104,6 +105,19 @@ def _write_call(
     used |= {f"make_{one.layout}" for one in case.gradients} | {reader}
     call = ScriptCall(write_gradients(case, source), f"results, norm = {clip}", *_write_results(case, subject, reader))
     return split_units(asked, subject, call), used
+
+
+def _add_following_call(first: ScriptCall, again: ScriptCall) -> ScriptCall:
+    """Return the lines of the first call, then of the second one. The results of the first one are read at the end."""
+    clip = join_lines(
+        first.clip,
+        "# Another call must not change the results of the first one.",
+        "kept = gradients, results, norm",
+        again.gradients,
+        again.clip,
+        "gradients, results, norm = kept",
+    )
+    return replace(first, clip=clip)
 
 
 def _find_reader(case: Case, source: Source) -> str:

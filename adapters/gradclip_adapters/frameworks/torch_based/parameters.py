@@ -140,13 +140,7 @@ def _refuse_impossible(entry: EntryPoint, call: Call) -> None:
 
 
 def choose_device(name: str) -> None:
-    """Make all later tensors on a device.
-
-    Raises
-    ------
-    MissingDevice
-        If torch does not find the device.
-    """
+    """Make all later tensors on a device."""
     global _device  # noqa: PLW0603 - one process serves one adapter
     try:
         torch.zeros(1, device=name)
@@ -178,21 +172,9 @@ def describe_torch() -> dict[str, str]:
 
 
 def answer_call(entry: EntryPoint, call: Call, step: Callable[[list[Parameter]], None] | None = None) -> Reply:
-    """Call the function of an entry point on new parameters, and read their gradients.
+    """Call the function of an entry point on new parameters. Return their gradients, or negated after an optimizer.
 
-    Parameters
-    ----------
-    entry
-        The entry point. If it is an optimizer, the reply holds the negated parameters.
-    call
-        The gradients and options.
-    step
-        Takes a step of an optimizer on the parameters after the clip, if the clip does not take it.
-
-    Returns
-    -------
-    Reply
-        The gradients after the call, or the negated parameters.
+    `step` takes a step of an optimizer on the parameters after the clip, if the clip does not take it.
     """
     listed = _replace_none(build_tensors(call.gradients, make_parameter))
     before = [parameter.grad for parameter in listed]
@@ -230,13 +212,7 @@ def add_flags(call: Call) -> Mapping[str, Any]:
 
 
 def make_parameter(gradient: Gradient) -> Parameter:
-    """Return a parameter that carries a gradient. It is zero, unless the clip depends on its values.
-
-    Raises
-    ------
-    Unsupported
-        If the two have different dtypes.
-    """
+    """Return a parameter that carries a gradient. It is zero, unless the clip depends on its values."""
     assert gradient.array is not None
     tensor = make_tensor(gradient.array, gradient.layout)
     if gradient.rows is not None:

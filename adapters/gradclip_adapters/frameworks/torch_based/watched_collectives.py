@@ -79,14 +79,7 @@ PYTHONS = str(Path(os.__file__).parent) + os.sep
 class WatchedCollectives(TorchDispatchMode):  # type: ignore[misc]
     """While this is entered, ask before each collective of this thread whether it takes place.
 
-    Parameters
-    ----------
-    mesh
-        The mesh.
-    rank
-        The rank of this process.
-    ask
-        Sends a message, and returns the answer. Its word `go` lets the collective take place.
+    `ask` sends a message, and returns the answer. Its word `go` lets the collective take place.
     """
 
     def __init__(self, mesh: Mesh, rank: int, ask: Ask) -> None:

@@ -222,22 +222,17 @@ def use_tensorflow() -> KerasAdapter:
     _start("tensorflow")
     import tensorflow as tf
 
-    from .mirrored import add_devices, step_in_replicas
+    from .mirrored import add_devices, make_tensor, read_tensor, step_in_replicas
 
     # TensorFlow divides the CPU only before it uses it.
     add_devices()
 
     def make(gradient: Gradient) -> Any:
         _refuse_layout(gradient)
-        assert gradient.array is not None
-        values = tf.constant(gradient.array.numpy())
-        if gradient.rows is None:
-            return values
-        shape = (gradient.height, *gradient.array.shape[1:])
-        return tf.IndexedSlices(values, tf.constant(gradient.rows, tf.int64), tf.constant(shape, tf.int64))
+        return make_tensor(gradient)
 
     def read(tensor: Any) -> Array:
-        return Array.of((tensor.values if isinstance(tensor, tf.IndexedSlices) else tensor).numpy())
+        return read_tensor(tensor.values if isinstance(tensor, tf.IndexedSlices) else tensor)
 
     def step(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         if not optimizer.built:

@@ -12,10 +12,10 @@ from typing import Any, Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from ..contract import Array, Call, Reply, Unsupported, framework_call
+from ..contract import Array, Call, Gradient, Reply, Unsupported, framework_call
 from ..mesh import find_sharded_axis, get_mesh, join_replies
 
-__all__ = ["add_devices", "clip_in_replicas", "make_dense", "read_tensor", "step_in_replicas"]
+__all__ = ["add_devices", "clip_in_replicas", "make_dense", "make_tensor", "read_tensor", "step_in_replicas"]
 
 #: The number of replicas.
 DEVICES = 2
@@ -27,6 +27,16 @@ def make_dense(array: Array) -> tf.Tensor:
     if array.dtype == "bfloat16":
         return tf.bitcast(tf.constant(array.bits()), tf.bfloat16)
     return tf.constant(array.numpy())
+
+
+def make_tensor(gradient: Gradient) -> tf.Tensor | tf.IndexedSlices:
+    """Return the tensor of a gradient, or slices of one if the gradient is row-sparse."""
+    assert gradient.array is not None
+    values = make_dense(gradient.array)
+    if gradient.rows is None:
+        return values
+    shape = (gradient.height, *gradient.array.shape[1:])
+    return tf.IndexedSlices(values, tf.constant(gradient.rows, tf.int64), tf.constant(shape, tf.int64))
 
 
 def read_tensor(tensor: tf.Tensor) -> Array:

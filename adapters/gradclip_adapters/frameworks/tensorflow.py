@@ -30,7 +30,7 @@ from ..contract import (
 )
 from ..operations import OPERATIONS
 from .answering import Clip, ListAdapter, apply_to_all, apply_to_each
-from .mirrored import add_devices, clip_in_replicas, make_dense, read_tensor
+from .mirrored import add_devices, clip_in_replicas, make_dense, make_tensor, read_tensor
 
 __all__ = ["TensorFlowAdapter"]
 
@@ -111,7 +111,7 @@ class TensorFlowAdapter(ListAdapter):
         return super().call(call)
 
     def make_tensor(self, gradient: Gradient) -> Any:
-        return _make_tensor(gradient)
+        return make_tensor(gradient)
 
     def read_array(self, tensor: Any) -> Array:
         """Return the elements that were passed: only the stored rows of a row-sparse gradient."""
@@ -159,7 +159,7 @@ def _refuse_long_calls(call: Call, entry: EntryPoint) -> None:
 
 def _pull_back(entry: EntryPoint, call: Call) -> Reply:
     """Return the derivatives through the clip, from a gradient tape."""
-    tensors: list[Tensor] = build_tensors(call.gradients, _make_tensor)
+    tensors: list[Tensor] = build_tensors(call.gradients, make_tensor)
     cotangents = [gradient.cotangent and make_dense(gradient.cotangent) for gradient in call.gradients]
     if "[Session]" in entry.name:
         message = "the adapter asks for derivatives only where a gradient tape records them"
@@ -170,15 +170,6 @@ def _pull_back(entry: EntryPoint, call: Call) -> Reply:
         with tape.stop_recording():
             found = tape.gradient(clipped, tensors, cotangents, unconnected_gradients="zero")
     return Reply(tuple(_read_dense(derivative) for derivative in found), warnings=seen.warnings)
-
-
-def _make_tensor(gradient: Gradient) -> Tensor:
-    assert gradient.array is not None
-    values = make_dense(gradient.array)
-    if gradient.rows is None:
-        return values
-    shape = (gradient.height, *gradient.array.shape[1:])
-    return tf.IndexedSlices(values, tf.constant(gradient.rows, tf.int64), tf.constant(shape, tf.int64))
 
 
 def _read_dense(tensor: Tensor) -> Array:

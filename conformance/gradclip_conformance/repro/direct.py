@@ -17,9 +17,9 @@ from ..judge.judging import choose_expectation
 from ..judge.model import ScriptCall, join_lines
 from ..oracle.formats import read_float64_values
 from .contract import Calls, pass_case, split_units
-from .source import FUNCTION, Function, Source, find_source, has_source, read_source
+from .source import FUNCTION, Function, Source, find_source, read_source
 
-__all__ = ["is_known", "write_calls", "write_gradients"]
+__all__ = ["write_calls"]
 
 #: More gradients than this are written out only if they are all equal.
 LISTED = 32
@@ -49,11 +49,6 @@ HOW = frozenset(
     {"as_generator", "as_single", "compiled", "flags", "followed", "reused", "tensor_threshold", "threads"}
     | {"threshold_as"}
 )
-
-
-def is_known(adapter: str) -> bool:
-    """Return whether a script can call the framework of an adapter, or the function that it names, directly."""
-    return registry.find_kind(adapter) == "function" or has_source(adapter)
 
 
 def write_calls(adapter: str, case: Case, subject: EntryPoint, *, compiles: bool) -> Calls:
@@ -103,7 +98,7 @@ def _write_call(
         clip = f"split({function}({', '.join(['list(gradients)', *arguments])}), gradients)"
     reader = _find_reader(case, source)
     used |= {f"make_{one.layout}" for one in case.gradients} | {reader}
-    call = ScriptCall(write_gradients(case, source), f"results, norm = {clip}", *_write_results(case, subject, reader))
+    call = ScriptCall(_write_gradients(case, source), f"results, norm = {clip}", *_write_results(case, subject, reader))
     return split_units(asked, subject, call), used
 
 
@@ -195,7 +190,7 @@ def _list_arguments(case: Case, subject: EntryPoint, function: Function | str | 
     return [f"{key}={value}" for key, value in options.items()]
 
 
-def write_gradients(case: Case, source: Source) -> str:
+def _write_gradients(case: Case, source: Source) -> str:
     """Return the lines that make the list of the gradients."""
     pairs = [(i, gradient.same_as) for i, gradient in enumerate(case.gradients)]
     repeated = [f"gradients[{i}] = gradients[{earlier}]" for i, earlier in pairs if earlier is not None]

@@ -98,13 +98,7 @@ def read_each(read: Callable[[Any], Array], tensors: Iterable[Any]) -> tuple[Arr
 
 
 def lay_out_by_indexing(values: np.ndarray[Any, Any], layout: str, make: Callable[[np.ndarray[Any, Any]], Any]) -> Any:
-    """Make a tensor with a layout in memory (see `Gradient.layout`) by the framework's own indexing.
-
-    Raises
-    ------
-    Unsupported
-        If no indexing of a copy gives the layout.
-    """
+    """Make a tensor with a layout in memory (see `Gradient.layout`) by the framework's own indexing."""
     if layout == "contiguous" or (values.ndim == 0 and layout in ("strided", "transposed", "sliced")):
         return make(values)
     if layout == "transposed":

@@ -68,11 +68,6 @@ def write_calls(
     """Return the lines that call the framework through its adapter. `command` starts the adapter's host.
 
     An adapter may also be made of a function on a mesh, which gets these `arrays`.
-
-    Raises
-    ------
-    NoScript
-        If the adapter is not here and there is no command, or if a script cannot show the case.
     """
     if command is None and registry.find_kind(adapter) == "name" and adapter not in registry.list_installed():
         msg = f"There is no adapter {adapter!r} here. Name the command that starts its host with --command."

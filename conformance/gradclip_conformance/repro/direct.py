@@ -52,13 +52,7 @@ HOW = frozenset(
 
 
 def write_calls(adapter: str, case: Case, subject: EntryPoint, *, compiles: bool) -> Calls:
-    """Return the lines that call the framework itself.
-
-    Raises
-    ------
-    NoScript
-        If no function calls the subject, or if a script cannot show the case.
-    """
+    """Return the lines that call the framework itself."""
     if registry.find_kind(adapter) == "function":
         source = read_source(FUNCTION)
         module, name = _split_function_name(adapter)

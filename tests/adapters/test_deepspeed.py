@@ -21,7 +21,6 @@ def adapter() -> DeepSpeedAdapter:
 
 
 def name_step(stage: int, suffix: str = "") -> str:
-    """Return the name of an entry point."""
     return f"deepspeed.initialize(gradient_clipping)[ZeRO {stage}{suffix}]"
 
 

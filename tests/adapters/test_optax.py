@@ -16,7 +16,6 @@ ADAPTER = OptaxAdapter()
 
 
 def make_gradients(dtype: str) -> tuple[Gradient, ...]:
-    """Return a gradient and a None."""
     return (Gradient("g", Array.of(np.array([3.0, -4.0], dtype))), Gradient("none", None))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -41,11 +42,6 @@ CLIPPING = {
 }
 
 
-def get_name(subject: EntryPoint) -> str:
-    """Return the name of an entry point, as the id of a test."""
-    return subject.name
-
-
 def ask(subject: EntryPoint, *arrays: np.ndarray[Any, Any], **options: Any) -> Reply:
     """Return the adapter's reply for these gradients. The default options clip them."""
     gradients = tuple(Gradient(f"g{number}", Array.of(array)) for number, array in enumerate(arrays))
@@ -53,7 +49,6 @@ def ask(subject: EntryPoint, *arrays: np.ndarray[Any, Any], **options: Any) -> R
 
 
 def read_values(arrays: tuple[Array | None, ...] | None) -> list[Any]:
-    """Return the arrays as nested lists, and None for None."""
     assert arrays is not None
     return [None if array is None else array.numpy().tolist() for array in arrays]
 
@@ -148,7 +143,7 @@ def test_single_parameter_is_passed_without_a_list(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     "subject",
     [one for one in SUBJECTS.values() if "compiles" in one.features and "ByValue" not in one.name],
-    ids=get_name,
+    ids=attrgetter("name"),
 )
 def test_compiled_option_runs_a_static_program(subject: EntryPoint, monkeypatch: pytest.MonkeyPatch) -> None:
     dynamic: list[bool] = []

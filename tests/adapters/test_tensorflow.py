@@ -28,7 +28,6 @@ def make_gradients(subject: str, dtype: str) -> tuple[Gradient, ...]:
 
 
 def make_options(subject: str, threshold: float) -> dict[str, Any]:
-    """Return options with the threshold under the name that the operation uses."""
     return {"min": -threshold, "max": threshold} if "value" in subject else {"clip_norm": threshold}
 
 

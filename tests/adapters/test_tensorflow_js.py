@@ -25,7 +25,6 @@ if not (PACKAGES / "@tensorflow").is_dir() and "tensorflow-js" not in os.environ
 
 @pytest.fixture
 def adapter() -> Iterator[TensorFlowJSAdapter]:
-    """Yield an adapter, and end its process."""
     made = TensorFlowJSAdapter()
     yield made
     made.close()

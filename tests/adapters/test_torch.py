@@ -57,7 +57,6 @@ def test_gradient_of_another_dtype_than_its_parameter_is_refused() -> None:
 
 
 def read_values(reply: Reply) -> list[Any]:
-    """Return the gradients of a reply as lists."""
     return [None if array is None else make_tensor(array).tolist() for array in reply.gradients]
 
 

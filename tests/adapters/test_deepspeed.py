@@ -21,7 +21,6 @@ def adapter() -> DeepSpeedAdapter:
 
 
 def name_step(stage: int, suffix: str = "") -> str:
-    """Return the name of an entry point."""
     return f"deepspeed.initialize(gradient_clipping)[ZeRO {stage}{suffix}]"
 
 
@@ -88,10 +87,3 @@ def test_functions_take_the_options_of_their_signatures(adapter: DeepSpeedAdapte
     assert first.gradients[0].numpy() == pytest.approx([1.5, -2.0], rel=1e-6)
     assert first.norm.numpy() == 7.0
     assert second.gradients[0].numpy() == pytest.approx([0.3, -0.4], rel=1e-6)
-
-
-def test_processes_need_a_mesh(adapter: DeepSpeedAdapter) -> None:
-    gradients = (Gradient("g", Array.of(np.array([3.0, -4.0], "float32"))),)
-
-    with pytest.raises(Unsupported, match="does not say in which mesh"):
-        adapter.call(Call(name_step(1, ", distributed"), gradients, {"clip_norm": 1.0}))

@@ -1,31 +1,43 @@
-"""Test that the JAX adapter compiles only the calls that ask for it. Needs JAX."""
+"""Test that the adapters on JAX compile only the calls that ask for it. Needs JAX."""
 
 from __future__ import annotations
 
+import importlib
+import operator
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
-from jax.example_libraries.optimizers import clip_grads
 
 from gradclip_adapters.contract import Array, Call, Gradient
 from gradclip_adapters.registry import resolve
 
-ADAPTER = resolve("jax")
 GRADIENT = Gradient("g", Array.of(np.array([3.0, 4.0], np.float32)))
 
 
-def test_only_compiled_calls_are_traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    traced = []
+#: Adapters, their entry points, the functions below these that get the tree, and the options with the threshold.
+JAX = ("jax", "jax.example_libraries.optimizers.clip_grads", "example_libraries.optimizers.clip_grads", "clip_norm")
+BY_VALUE = ("optax", "optax.clip", "tree.clip", "max")
+BY_NORM = ("optax", "optax.clip_by_global_norm", "tree.norm", "clip_norm")
 
-    def watch(tree: Any, max_norm: Any) -> Any:
-        traced.append(isinstance(tree[0], jax.core.Tracer))
-        return clip_grads(tree, max_norm)
 
-    monkeypatch.setattr("jax.example_libraries.optimizers.clip_grads", watch)
+@pytest.mark.parametrize(
+    ("adapter", "name", "function", "threshold"),
+    [pytest.param(*row, marks=pytest.mark.array_library(row[0])) for row in (JAX, BY_VALUE, BY_NORM)],
+)
+def test_only_compiled_calls_are_traced(
+    adapter: str, name: str, function: str, threshold: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved, path = resolve(adapter), f"{adapter}.{function}"
+    original, traced = operator.attrgetter(function)(importlib.import_module(adapter)), []
+
+    def watch(tree: Any, *arguments: Any) -> Any:
+        traced.append(isinstance(jax.tree.leaves(tree)[0], jax.core.Tracer))
+        return original(tree, *arguments)
+
+    monkeypatch.setattr(path, watch)
     for mode, more in (("[eager]", {}), ("[eager]", {"compiled": True}), ("[jit]", {})):
-        name = f"jax.example_libraries.optimizers.clip_grads{mode}"
-        ADAPTER.call(Call(name, (GRADIENT,), {"clip_norm": 1.0, **more}))
+        resolved.call(Call(name + mode, (GRADIENT,), {threshold: 1.5, **more}))
 
     assert traced == [False, True, True]

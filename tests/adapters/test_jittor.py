@@ -1,4 +1,4 @@
-"""Test what the adapter of Jittor hides from records, and its imports. Needs Jittor."""
+"""Test what the adapter of Jittor hides from records, and where it lets Jittor write. Needs Jittor."""
 
 from __future__ import annotations
 
@@ -8,36 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
-import pytest
-
-from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient
 from gradclip_adapters.frameworks.jittor import JittorAdapter
-
-ADAPTER = JittorAdapter()
-(SUBJECT,) = ADAPTER.subjects()
-GRADIENT = Gradient("g", Array.of(np.array([3.0, -4.0], np.float32)))
 
 
 def test_name_of_the_compiler_holds_no_folder() -> None:
-    assert "/" not in ADAPTER.about().environment["compiler"]
-
-
-def test_only_frozen_parameters_make_a_step() -> None:
-    assert ADAPTER.call(Call(SUBJECT.name, (Gradient("none", None),), {"clip_norm": 1.0})).gradients == (None,)
-
-
-def test_error_holds_no_time_and_no_folder() -> None:
-    call = Call(SUBJECT.name, (GRADIENT,), {"clip_norm": 1.0, "threshold_as": "text"})
-
-    with pytest.raises(FrameworkRaised, match="Wrong inputs arguments") as caught:
-        ADAPTER.call(call)
-
-    assert "Failed reason" not in str(caught.value)
+    assert "/" not in JittorAdapter().about().environment["compiler"]
 
 
 def test_import_leaves_the_home_of_the_user_alone(tmp_path: Path) -> None:
-    """Jittor is imported in a process whose HOME is empty. Its cache is in the environment's folder."""
+    """Check that Jittor's cache is in the folder of the environment."""
     code = (
         "import json, os, gradclip_adapters.frameworks.jittor, jittor_utils;"
         "print(json.dumps([os.environ['HOME'], jittor_utils.home()]))"

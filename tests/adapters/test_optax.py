@@ -16,24 +16,7 @@ ADAPTER = OptaxAdapter()
 
 
 def make_gradients(dtype: str) -> tuple[Gradient, ...]:
-    """Return a gradient and a None."""
     return (Gradient("g", Array.of(np.array([3.0, -4.0], dtype))), Gradient("none", None))
-
-
-@pytest.mark.parametrize("name", ["clip", "clip_by_global_norm"])
-def test_only_compiled_calls_are_traced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, traced = getattr(optax.tree, "clip" if name == "clip" else "norm"), []
-
-    def watch(tree: Any, *arguments: Any) -> Any:
-        traced.append(isinstance(jax.tree.leaves(tree)[0], jax.core.Tracer))
-        return original(tree, *arguments)
-
-    monkeypatch.setattr(optax.tree, "clip" if name == "clip" else "norm", watch)
-    options = {"max": 1.5} if name == "clip" else {"clip_norm": 1.5}
-    for subject, more in (("[eager]", {}), ("[eager]", {"compiled": True}), ("[jit]", {})):
-        ADAPTER.call(Call(f"optax.{name}{subject}", make_gradients("float32"), {**options, **more}))
-
-    assert traced == [False, True, True]
 
 
 @pytest.mark.parametrize("name", ["clip_by_global_norm", "adaptive_grad_clip"])
@@ -79,20 +62,3 @@ def test_arrays_of_64_bits_may_be_off(mode: str, monkeypatch: pytest.MonkeyPatch
     assert jax.config.jax_enable_x64 == before
     with pytest.raises(Unsupported, match="no arrays of 64 bits"):
         ADAPTER.call(Call(subject, make_gradients("float64"), {"clip_norm": 1.5}))
-
-
-@pytest.mark.parametrize("name", ["box[eager, scalars as bounds]", "hypercube[jit]"])
-def test_single_gradient_is_projected_with_scalar_bounds(name: str) -> None:
-    gradient = Gradient("a", Array.of(np.array([3.0, -4.0, 0.5], np.float32)))
-    options = {"min": 0.0, "max": 1.0, "as_single": True}
-
-    reply = ADAPTER.call(Call(f"optax.projections.projection_{name}", (gradient,), options))
-
-    assert reply.gradients == (Array.of(np.array([1.0, 0.0, 0.5], np.float32)),)
-
-
-@pytest.mark.parametrize("mode", ["eager", "jit"])
-def test_empty_list_has_an_empty_list_of_parameters(mode: str) -> None:
-    reply = ADAPTER.call(Call(f"optax.adaptive_grad_clip[{mode}]", (), {"clip_factor": 1.0}))
-
-    assert reply.gradients == ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,23 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from gradclip_adapters.contract import (
-    Array,
-    Call,
-    FrameworkRaised,
-    Gradient,
-    Reply,
-    Unsupported,
-)
+from gradclip_adapters.contract import Array, Call, Gradient, Reply, Unsupported
 from gradclip_adapters.frameworks.torch import TorchAdapter, make_tensor, read_array
 from gradclip_adapters.frameworks.torch_based import parameters
 
 ADAPTER = TorchAdapter()
 #: The entry points of one process. `test_distributed_engines` tests the others.
 SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects() if "distributed" not in subject.features}
-SCALED = "torch.nn.utils.clip_grad_norm_ then torch.amp.GradScaler.step"
-DTYPES = ("float16", "bfloat16", "float32", "float64")
-VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
 
 
 def test_tensors_are_made_on_the_chosen_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,18 +47,6 @@ def test_tensor_on_another_device_keeps_its_strides(layout: str, shape: tuple[in
     assert torch.equal(copy, tensor)
 
 
-def list_subjects(*features: str) -> list[str]:
-    """Return the entry points that have all these features."""
-    return sorted(name for name, subject in SUBJECTS.items() if set(features) <= set(subject.features))
-
-
-def make_gradients(dtype: str) -> tuple[Gradient, ...]:
-    """Return three gradients with a None among them."""
-    arrays = [read_array(torch.tensor(values, dtype=getattr(torch, dtype))) for values in VALUES]
-    first, *rest = (Gradient(f"g{number}", array) for number, array in enumerate(arrays))
-    return (first, Gradient("none", None), *rest)
-
-
 def test_gradient_of_another_dtype_than_its_parameter_is_refused() -> None:
     gradient = Gradient("", Array.of(np.ones(2, np.float16)), parameter=Array.of(np.ones(2, np.float32)))
 
@@ -78,49 +56,30 @@ def test_gradient_of_another_dtype_than_its_parameter_is_refused() -> None:
         torch.nn.Parameter(torch.ones(2)).grad = torch.ones(2, dtype=torch.float16)
 
 
-def make_options(subject: str, threshold: float) -> dict[str, Any]:
-    """Return options with the threshold under the name that the operation uses."""
-    return {"max" if "value" in subject else "clip_norm": threshold}
-
-
 def read_values(reply: Reply) -> list[Any]:
-    """Return the gradients of a reply as lists."""
     return [None if array is None else make_tensor(array).tolist() for array in reply.gradients]
 
 
-class TestConversion:
-    @pytest.mark.parametrize("dtype", DTYPES)
-    @pytest.mark.parametrize("layout", ["contiguous", "strided", "transposed", "sliced"])
-    @pytest.mark.parametrize("shape", [(), (0,), (2, 3, 4)])
-    def test_conversion_keeps_every_bit(self, dtype: str, layout: str, shape: tuple[int, ...]) -> None:
-        generator = np.random.default_rng(0)
-        size = np.dtype("u2" if dtype == "bfloat16" else dtype).itemsize
-        bits = generator.integers(0, 256, (int(np.prod(shape)) * size), dtype=np.uint8)
-        array = Array(dtype, shape, bits.tobytes())
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("layout", ["contiguous", "strided", "transposed", "sliced"])
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3, 4)])
+def test_conversion_keeps_every_bit(dtype: str, layout: str, shape: tuple[int, ...]) -> None:
+    generator = np.random.default_rng(0)
+    size = np.dtype("u2" if dtype == "bfloat16" else dtype).itemsize
+    bits = generator.integers(0, 256, (int(np.prod(shape)) * size), dtype=np.uint8)
+    array = Array(dtype, shape, bits.tobytes())
 
-        tensor = make_tensor(array, layout)
+    tensor = make_tensor(array, layout)
 
-        assert str(tensor.dtype) == f"torch.{dtype}"
-        assert read_array(tensor) == array
-
-    def test_each_layout_has_its_own_strides(self) -> None:
-        array = read_array(torch.ones(2, 3))
-
-        layouts = ("contiguous", "strided", "transposed", "sliced")
-        assert [make_tensor(array, layout).stride() for layout in layouts] == [(3, 1), (6, 2), (1, 2), (5, 1)]
+    assert str(tensor.dtype) == f"torch.{dtype}"
+    assert read_array(tensor) == array
 
 
-@pytest.mark.parametrize(
-    "gradient",
-    [
-        Gradient("a", read_array(torch.ones(1)), need_clip=False),
-        Gradient("a", read_array(torch.ones(1, 1)), rows=(0,), height=1),
-    ],
-    ids=["excluded", "row-sparse"],
-)
-def test_ability_that_torch_lacks_gives_an_error_of_torch(gradient: Gradient) -> None:
-    with pytest.raises(FrameworkRaised, match=r"unexpected keyword argument|Could not run"):
-        ADAPTER.call(Call("torch.nn.utils.clip_grad_norm_[foreach=None]", (gradient,), {"clip_norm": 1.0}))
+def test_each_layout_has_its_own_strides() -> None:
+    array = read_array(torch.ones(2, 3))
+
+    layouts = ("contiguous", "strided", "transposed", "sliced")
+    assert [make_tensor(array, layout).stride() for layout in layouts] == [(3, 1), (6, 2), (1, 2), (5, 1)]
 
 
 def test_scaler_scales_the_loss_before_the_clip(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,46 +94,46 @@ def test_scaler_scales_the_loss_before_the_clip(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.amp.GradScaler, "unscale_", look)
     gradients = (Gradient("a", read_array(torch.tensor([3.0, 4.0]))),)
 
-    reply = ADAPTER.call(Call(SCALED, gradients, {"clip_norm": 2.5}))
+    name = "torch.nn.utils.clip_grad_norm_ then torch.amp.GradScaler.step"
+    reply = ADAPTER.call(Call(name, gradients, {"clip_norm": 2.5}))
 
     assert passed == [[3.0 * 2**16, 4.0 * 2**16]]
     assert read_values(reply) == [pytest.approx([1.5, 2.0], rel=1e-6)]
 
 
-@pytest.mark.parametrize("subject", sorted(name for name, one in SUBJECTS.items() if "compiles" in one.features))
-def test_compiled_option_compiles_the_call(subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry, compiling = ADAPTER.entry_points[subject], []
+#: For each option: the feature that it needs, what a clip sees of its call, and that with and without the option.
+SEEN: dict[str, tuple[str, Callable[[Any], Any], list[Any]]] = {
+    "compiled": ("compiles", lambda passed: torch.compiler.is_compiling(), [True, False]),
+    "as_single": ("single", lambda passed: type(passed()), [torch.nn.Parameter, list]),
+}
+
+
+@pytest.mark.parametrize(
+    ("option", "subject"),
+    [
+        (option, name)
+        for option, (feature, *_) in SEEN.items()
+        for name in SUBJECTS
+        if feature in SUBJECTS[name].features
+    ],
+)
+def test_clip_is_called_as_the_option_says(option: str, subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, look, expected = SEEN[option]
+    entry, seen = ADAPTER.entry_points[subject], []
 
     def clip(passed: Any, options: Mapping[str, Any]) -> torch.Tensor | None:
-        compiling.append(torch.compiler.is_compiling())
+        seen.append(look(passed))
         return entry.clip(passed, options)
 
     monkeypatch.setitem(ADAPTER.entry_points, subject, replace(entry, clip=clip))
-    options = make_options(subject, 1.0)
+    gradients = (Gradient("a", read_array(torch.tensor([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]]))),)
+    options = {"max" if "value" in subject else "clip_norm": 1.0}
     with warnings.catch_warnings():
         # The compiler imports deprecated modules.
         warnings.simplefilter("ignore")
-        compiled = ADAPTER.call(Call(subject, make_gradients("float32"), {**options, "compiled": True}))
-    alone = ADAPTER.call(Call(subject, make_gradients("float32"), options))
+        asked = ADAPTER.call(Call(subject, gradients, {**options, option: True}))
+    alone = ADAPTER.call(Call(subject, gradients, options))
 
-    assert compiling == [True, False]
-    for one, other in zip(read_values(compiled), read_values(alone), strict=True):
-        assert (one is None) == (other is None)
-        np.testing.assert_allclose(np.array(one, float), np.array(other, float), rtol=1e-6)
-
-
-@pytest.mark.parametrize("subject", list_subjects("single"))
-def test_single_tensor_is_passed_without_a_list(subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry, taken = ADAPTER.entry_points[subject], []
-
-    def clip(passed: Any, options: Mapping[str, Any]) -> torch.Tensor | None:
-        taken.append(type(passed()))
-        return entry.clip(passed, options)
-
-    monkeypatch.setitem(ADAPTER.entry_points, subject, replace(entry, clip=clip))
-    alone, options = make_gradients("float32")[:1], make_options(subject, 1.0)
-    single = ADAPTER.call(Call(subject, alone, {**options, "as_single": True}))
-    listed = ADAPTER.call(Call(subject, alone, options))
-
-    assert taken == [torch.nn.Parameter, list]
-    assert (single.gradients, single.norm) == (listed.gradients, listed.norm)
+    assert seen == expected
+    np.testing.assert_allclose(*(read_values(reply) for reply in (asked, alone)), rtol=1e-6)
+    assert (asked.norm is None) == (alone.norm is None)

@@ -86,14 +86,10 @@ def read_published(adapter: str) -> Run:
     return run
 
 
-def connect(adapter: str, python: str) -> HostProcess:
-    return HostProcess([*build_host_command(python, None), adapter])
-
-
 def read_published_of_this_version(adapter: str, python: str) -> Run:
     """Return the published record. Skip the test if another version of the framework is installed."""
     run = read_published(adapter)
-    host = connect(adapter, python)
+    host = HostProcess([*build_host_command(python, None), adapter])
     host.close()
     there, here = run.header.framework["version"], host.description.version
     if here != there:

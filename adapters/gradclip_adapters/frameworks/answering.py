@@ -26,6 +26,8 @@ from ..arrays import (
 from ..contract import About, Adapter, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 
 __all__ = [
+    "CALLS",
+    "LAYOUTS",
     "NORM_TYPES",
     "ArrayListAdapter",
     "Clip",
@@ -44,6 +46,12 @@ __all__ = [
 #: `EntryPoint.clip` and `EntryPoint.compiled` for a :class:`ListAdapter`.
 Clip = Callable[[Any, Mapping[str, Any]], Tuple[Any, Any]]
 
+
+#: The abilities that every function has whose tensors can be written: the adapter makes other calls around a call, and
+#: converts thresholds.
+CALLS = ("follows", "reuses", "threshold_kinds")
+#: The layouts of arrays of NumPy that these functions are asked for.
+LAYOUTS = ("strided", "reversed", "packed")
 
 #: The orders of norms that cases ask of a framework whose function takes any order.
 NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, float("inf"))
@@ -90,13 +98,7 @@ def read_each(read: Callable[[Any], Array], tensors: Iterable[Any]) -> tuple[Arr
 
 
 def lay_out_by_indexing(values: np.ndarray[Any, Any], layout: str, make: Callable[[np.ndarray[Any, Any]], Any]) -> Any:
-    """Make a tensor with a layout in memory (see `Gradient.layout`) by the framework's own indexing.
-
-    Raises
-    ------
-    Unsupported
-        If no indexing of a copy gives the layout.
-    """
+    """Make a tensor with a layout in memory (see `Gradient.layout`) by the framework's own indexing."""
     if layout == "contiguous" or (values.ndim == 0 and layout in ("strided", "transposed", "sliced")):
         return make(values)
     if layout == "transposed":
@@ -201,7 +203,6 @@ class ArrayListAdapter(ListAdapter):
     """The base class of adapters whose entry points take lists of NumPy arrays."""
 
     def make_tensor(self, gradient: Gradient) -> Any:
-        """Return an array of NumPy."""
         assert gradient.array is not None
         if gradient.rows is not None:
             message = "its gradients are arrays, and not row-sparse"
@@ -209,11 +210,9 @@ class ArrayListAdapter(ListAdapter):
         return lay_out(gradient.array.numpy(), gradient.layout)
 
     def read_array(self, tensor: Any) -> Array:
-        """Return the elements."""
         return Array.of(tensor)
 
     def fill_tensor(self, tensor: Any, array: Array) -> None:
-        """Write elements into an array."""
         tensor[...] = array.numpy()
 
 

@@ -9,24 +9,11 @@ import numpy as np
 from chainer import optimizer_hooks
 
 from ..contract import About, EntryPoint
-from .answering import ArrayListAdapter, apply_to_all, rename
+from .answering import CALLS, LAYOUTS, ArrayListAdapter, apply_to_all, rename
 
 __all__ = ["ChainerAdapter"]
 
-FEATURES = (
-    "optimizer",
-    "learning_rate",
-    "mixed_dtypes",
-    "none_grads",
-    "strided",
-    "reversed",
-    "packed",
-    "repeated",
-    "threads",
-    "follows",
-    "reuses",
-    "threshold_kinds",
-)
+FEATURES = (*CALLS, *LAYOUTS, "optimizer", "learning_rate", "mixed_dtypes", "none_grads", "repeated", "threads")
 
 
 class ChainerAdapter(ArrayListAdapter):

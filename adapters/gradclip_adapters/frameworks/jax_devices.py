@@ -15,13 +15,7 @@ __all__ = ["Placement", "choose_device", "compare_devices"]
 
 
 def choose_device(name: str) -> str:
-    """Make all later arrays on a device, unless they have a place. Return its name, with the name of the card.
-
-    Raises
-    ------
-    MissingDevice
-        If JAX does not find the device.
-    """
+    """Make all later arrays on a device, unless they have a place. Return its name, with the name of the card."""
     try:
         device = jax.devices(name)[0]
     except RuntimeError as error:
@@ -42,13 +36,7 @@ class Placement:
         self._axes = mesh.axes
 
     def make_spec(self, gradient: Gradient) -> Any:
-        """Return the axes of the mesh along which each axis of an array is split. Along others, devices have copies.
-
-        Raises
-        ------
-        Unsupported
-            If the parts would not be equal, or if some devices have no part.
-        """
+        """Return the axes of the mesh along which each axis of an array is split. Along others, devices have copies."""
         assert gradient.array is not None
         names: list[list[str]] = [[] for _ in gradient.array.shape]
         for name, size in self._axes.items():
@@ -66,13 +54,7 @@ class Placement:
         return jax.sharding.PartitionSpec(*(tuple(split) or None for split in names))
 
     def make_array(self, gradient: Gradient) -> jax.Array:
-        """Return an array that is split along axes, or of which each device has a copy.
-
-        Raises
-        ------
-        Unsupported
-            If it cannot be split so.
-        """
+        """Return an array that is split along axes, or of which each device has a copy."""
         assert gradient.array is not None
         placement = jax.sharding.NamedSharding(self.mesh, self.make_spec(gradient))
         return jax.device_put(gradient.array.numpy(), placement)

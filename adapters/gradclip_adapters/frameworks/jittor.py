@@ -14,7 +14,7 @@ from typing import Any, Iterator, Mapping, Sequence
 import numpy as np
 
 from ..contract import About, Call, EntryPoint, Gradient, Reply, Unsupported
-from .answering import ArrayListAdapter, cut_errors, rename
+from .answering import CALLS, ArrayListAdapter, cut_errors, rename
 
 __all__ = ["JittorAdapter"]
 
@@ -48,18 +48,7 @@ with _keep_cache_in_environment():
 
 NAME = "jittor.optim.Optimizer.clip_grad_norm [SGD]"
 DTYPES = ("float32", "float64")
-FEATURES = (
-    "optimizer",
-    "learning_rate",
-    "compiled",
-    "norm_type",
-    "none_grads",
-    "mixed_dtypes",
-    "follows",
-    "reuses",
-    "threshold_kinds",
-    "tensor_threshold",
-)
+FEATURES = (*CALLS, "optimizer", "learning_rate", "compiled", "norm_type", "none_grads", "mixed_dtypes")
 
 
 class JittorAdapter(ArrayListAdapter):
@@ -73,7 +62,7 @@ class JittorAdapter(ArrayListAdapter):
         device = "cuda" if jittor.flags.use_cuda else "cpu"
         super().__init__(
             About("Jittor", jittor.__version__, {"device": device, "compiler": compiler}),
-            [EntryPoint(NAME, "clip_by_global_norm", DTYPES, FEATURES, (1.0, 2.0), clip=_step)],
+            [EntryPoint(NAME, "clip_by_global_norm", DTYPES, (*FEATURES, "tensor_threshold"), (1.0, 2.0), clip=_step)],
         )
 
     def call(self, call: Call) -> Reply:

@@ -65,7 +65,6 @@ class KerasAdapter(DeclaredAdapter):
         self._backend = backend
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         subject = self.entry_points[call.subject]
         if "distributed" in subject.features:
             return self._answer_in_replicas(call, subject)
@@ -190,13 +189,7 @@ def _step(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) ->
 
 
 def _start(backend: str) -> None:
-    """Import Keras on a backend.
-
-    Raises
-    ------
-    ImportError
-        If Keras or the backend is missing, or Keras already runs on another backend.
-    """
+    """Import Keras on a backend."""
     os.environ["KERAS_BACKEND"] = backend
     import keras
 
@@ -229,22 +222,17 @@ def use_tensorflow() -> KerasAdapter:
     _start("tensorflow")
     import tensorflow as tf
 
-    from .mirrored import add_devices, step_in_replicas
+    from .mirrored import add_devices, make_tensor, read_tensor, step_in_replicas
 
     # TensorFlow divides the CPU only before it uses it.
     add_devices()
 
     def make(gradient: Gradient) -> Any:
         _refuse_layout(gradient)
-        assert gradient.array is not None
-        values = tf.constant(gradient.array.numpy())
-        if gradient.rows is None:
-            return values
-        shape = (gradient.height, *gradient.array.shape[1:])
-        return tf.IndexedSlices(values, tf.constant(gradient.rows, tf.int64), tf.constant(shape, tf.int64))
+        return make_tensor(gradient)
 
     def read(tensor: Any) -> Array:
-        return Array.of((tensor.values if isinstance(tensor, tf.IndexedSlices) else tensor).numpy())
+        return read_tensor(tensor.values if isinstance(tensor, tf.IndexedSlices) else tensor)
 
     def step(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         if not optimizer.built:

@@ -10,23 +10,12 @@ from megengine import Parameter, Tensor
 from megengine.optimizer import clip_grad_norm, clip_grad_value
 
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported
-from .answering import NORM_TYPES, ListAdapter, cut_errors, lay_out_by_indexing, rename
+from .answering import CALLS, NORM_TYPES, ListAdapter, cut_errors, lay_out_by_indexing, rename
 
 __all__ = ["MegEngineAdapter"]
 
 DTYPES = ("float16", "float32")
-FEATURES = (
-    "in_place",
-    "none_grads",
-    "mixed_dtypes",
-    "strided",
-    "repeated",
-    "generator",
-    "single",
-    "follows",
-    "reuses",
-    "threshold_kinds",
-)
+FEATURES = (*CALLS, "in_place", "none_grads", "mixed_dtypes", "strided", "repeated", "generator", "single")
 
 
 class MegEngineAdapter(ListAdapter):
@@ -58,7 +47,6 @@ class MegEngineAdapter(ListAdapter):
         )
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         if "threads" in call.options:
             message = "MegEngine makes a tensor only in the thread that imported it: another thread fails an assertion"
             raise Unsupported(message, "interface")
@@ -73,11 +61,9 @@ class MegEngineAdapter(ListAdapter):
         return lay_out_by_indexing(gradient.array.numpy(), gradient.layout, Tensor)
 
     def read_array(self, tensor: Any) -> Array:
-        """Return the elements."""
         return Array.of(tensor.numpy())
 
     def fill_tensor(self, tensor: Any, array: Array) -> None:
-        """Write elements into a tensor."""
         tensor[...] = array.numpy()
 
 

@@ -13,22 +13,12 @@ from mindspore import Tensor, nn, ops
 
 from ..arrays import read_axes
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported
-from .answering import NORM_TYPES, Clip, ListAdapter, cut_errors, lay_out_by_indexing, rename
+from .answering import CALLS, NORM_TYPES, Clip, ListAdapter, cut_errors, lay_out_by_indexing, rename
 
 __all__ = ["MindSporeAdapter"]
 
 DTYPES = ("float16", "float32", "float64")
-FEATURES = (
-    "functional",
-    "mixed_dtypes",
-    "strided",
-    "repeated",
-    "follows",
-    "reuses",
-    "threshold_kinds",
-    "tensor_threshold",
-    "compiles",
-)
+FEATURES = (*CALLS, "functional", "mixed_dtypes", "strided", "repeated", "tensor_threshold", "compiles")
 #: What stands before the call stacks in the text of an error.
 CALL_STACKS = "\n\n----"
 
@@ -41,7 +31,6 @@ class MindSporeAdapter(ListAdapter):
         super().__init__(about, _list_entry_points())
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         if "threads" in call.options:
             message = "a call in several threads at once returns other results by chance, and no document allows it"
             raise Unsupported(message, "interface")
@@ -69,7 +58,6 @@ class MindSporeAdapter(ListAdapter):
         return Array.of(tensor.asnumpy())
 
     def fill_tensor(self, tensor: Any, array: Array) -> None:
-        """Write elements into a tensor."""
         # An assignment to a part of a tensor without elements raises an error.
         if array.data:
             tensor[...] = Tensor(array.numpy())

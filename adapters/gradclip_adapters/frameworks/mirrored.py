@@ -1,7 +1,8 @@
-"""Call clips in the replicas of TensorFlow's MirroredStrategy, on logical devices of the CPU.
+"""Convert arrays to TensorFlow's tensors and back, and call clips in the replicas of its MirroredStrategy.
 
-Each replica has an addend of each gradient. TensorFlow's functions are called after the addends are summed, as the
-documentation of `tf.distribute` shows. An optimizer of Keras gets the addends, and sums them itself.
+The replicas are on logical devices of the CPU. Each has an addend of each gradient. TensorFlow's functions are called
+after the addends are summed, as the documentation of `tf.distribute` shows. An optimizer of Keras gets the addends, and
+sums them itself.
 """
 
 from __future__ import annotations
@@ -11,14 +12,38 @@ from typing import Any, Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from ..contract import Array, Call, Reply, Unsupported, framework_call
+from ..contract import Array, Call, Gradient, Reply, Unsupported, framework_call
 from ..mesh import find_sharded_axis, get_mesh, join_replies
-from .tensorflow_arrays import make_dense, read_tensor
 
-__all__ = ["add_devices", "clip_in_replicas", "step_in_replicas"]
+__all__ = ["add_devices", "clip_in_replicas", "make_dense", "make_tensor", "read_tensor", "step_in_replicas"]
 
 #: The number of replicas.
 DEVICES = 2
+
+
+def make_dense(array: Array) -> tf.Tensor:
+    """Return the tensor of an array."""
+    # Before TensorFlow 2.11, its bfloat16 in NumPy is not that of ml_dtypes. So the numbers pass as bits.
+    if array.dtype == "bfloat16":
+        return tf.bitcast(tf.constant(array.bits()), tf.bfloat16)
+    return tf.constant(array.numpy())
+
+
+def make_tensor(gradient: Gradient) -> tf.Tensor | tf.IndexedSlices:
+    """Return the tensor of a gradient, or slices of one if the gradient is row-sparse."""
+    assert gradient.array is not None
+    values = make_dense(gradient.array)
+    if gradient.rows is None:
+        return values
+    shape = (gradient.height, *gradient.array.shape[1:])
+    return tf.IndexedSlices(values, tf.constant(gradient.rows, tf.int64), tf.constant(shape, tf.int64))
+
+
+def read_tensor(tensor: tf.Tensor) -> Array:
+    """Return the array of a tensor."""
+    if tensor.dtype == tf.bfloat16:
+        return Array.of(tf.bitcast(tensor, tf.uint16).numpy(), "bfloat16")
+    return Array.of(tensor.numpy())
 
 
 def add_devices() -> None:
@@ -34,13 +59,7 @@ def _make_strategy() -> Any:
 
 
 def _make_addends(call: Call) -> list[Any | None]:
-    """Return the addend of each gradient that every replica gets.
-
-    Raises
-    ------
-    Unsupported
-        If the call splits a gradient, or asks for another number of replicas.
-    """
+    """Return the addend of each gradient that every replica gets."""
     if any(find_sharded_axis(gradient) is not None for gradient in call.gradients):
         message = "MirroredStrategy gives each replica a copy of each gradient"
         raise Unsupported(message, "interface")

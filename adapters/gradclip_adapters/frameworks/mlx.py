@@ -11,24 +11,13 @@ from mlx.nn import utils
 from mlx.optimizers import clip_grad_norm
 
 from ..contract import About, Array, EntryPoint, Gradient, Unsupported
-from .answering import Clip, ListAdapter, apply_to_all, lay_out_by_indexing
+from .answering import CALLS, Clip, ListAdapter, apply_to_all, lay_out_by_indexing
 
 __all__ = ["MLXAdapter"]
 
 #: On the CPU, `mx.compile` calls this compiler.
 COMPILER = shutil.which("g++")
-FEATURES = (
-    "functional",
-    "returns_norm",
-    "mixed_dtypes",
-    "repeated",
-    "single",
-    "strided",
-    "threads",
-    "follows",
-    "reuses",
-    "threshold_kinds",
-)
+FEATURES = (*CALLS, "functional", "returns_norm", "mixed_dtypes", "strided", "repeated", "single", "threads")
 
 
 class MLXAdapter(ListAdapter):
@@ -39,7 +28,6 @@ class MLXAdapter(ListAdapter):
         super().__init__(About("MLX", mx.__version__, environment), _list_entry_points())
 
     def make_tensor(self, gradient: Gradient) -> mx.array:
-        """Return an array of MLX."""
         if gradient.rows is not None:
             message = "arrays of MLX are not row-sparse"
             raise Unsupported(message, "interface")
@@ -53,7 +41,6 @@ class MLXAdapter(ListAdapter):
         return Array.of(np.array(tensor))
 
     def fill_tensor(self, tensor: mx.array, array: Array) -> None:
-        """Write elements into an array."""
         # MLX 0.29 takes no ellipsis here.
         tensor[(slice(None),) * tensor.ndim] = _choose_maker(array)(array.bits())
 

@@ -10,11 +10,11 @@ import mxnet as mx
 from mxnet.gluon.utils import clip_global_norm
 
 from ..contract import About, Array, Call, EntryPoint, FrameworkRaised, Gradient, Reply, Unsupported
-from .answering import ListAdapter, apply_to_all, apply_to_each
+from .answering import CALLS, ListAdapter, apply_to_all, apply_to_each
 
 __all__ = ["MXNetAdapter"]
 
-COMMON = ("repeated", "threads", "follows", "threshold_kinds", "reuses")
+COMMON = (*CALLS, "repeated", "threads")
 NORM = (*COMMON, "in_place", "returns_norm", "single")
 VALUE = (*COMMON, "mixed_dtypes")
 
@@ -26,7 +26,6 @@ class MXNetAdapter(ListAdapter):
         super().__init__(About("MXNet", mx.__version__, {"device": str(mx.current_context())}), _list_entry_points())
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         try:
             return super().call(call)
         except FrameworkRaised as error:
@@ -39,7 +38,6 @@ class MXNetAdapter(ListAdapter):
             raise FrameworkRaised(error.kind, _cut_trace(error.text), error.inputs) from error
 
     def make_tensor(self, gradient: Gradient) -> Any:
-        """Return an NDArray."""
         assert gradient.array is not None
         if gradient.layout != "contiguous":
             message = "NDArrays have no strides"
@@ -57,11 +55,9 @@ class MXNetAdapter(ListAdapter):
         return mx.nd.array(values, dtype=values.dtype)
 
     def read_array(self, tensor: Any) -> Array:
-        """Return the elements."""
         return Array.of(tensor.asnumpy())
 
     def fill_tensor(self, tensor: Any, array: Array) -> None:
-        """Write elements into an NDArray."""
         tensor[:] = array.numpy()
 
 

@@ -15,12 +15,12 @@ from nnabla import functions, solvers  # noqa: E402
 logging.disable(logging.NOTSET)
 
 from ..contract import About, Array, EntryPoint, Gradient, Unsupported  # noqa: E402
-from .answering import ListAdapter, apply_to_all, apply_to_each  # noqa: E402
+from .answering import CALLS, ListAdapter, apply_to_all, apply_to_each  # noqa: E402
 
 __all__ = ["NNablaAdapter"]
 
 DTYPES = ("float32",)
-FEATURES = ("repeated", "threads", "follows", "reuses", "threshold_kinds")
+FEATURES = (*CALLS, "repeated", "threads")
 
 
 class NNablaAdapter(ListAdapter):
@@ -58,7 +58,6 @@ class NNablaAdapter(ListAdapter):
         )
 
     def make_tensor(self, gradient: Gradient) -> Any:
-        """Return an NdArray."""
         assert gradient.array is not None
         if gradient.layout != "contiguous" or gradient.rows is not None:
             message = "NdArrays have no strides, and are not row-sparse"
@@ -69,11 +68,9 @@ class NNablaAdapter(ListAdapter):
         return nnabla.NdArray.from_numpy_array(gradient.array.numpy())
 
     def read_array(self, tensor: Any) -> Array:
-        """Return the elements."""
         return Array.of(tensor.data)
 
     def fill_tensor(self, tensor: Any, array: Array) -> None:
-        """Write elements into an NdArray."""
         tensor.data = array.numpy()
 
 

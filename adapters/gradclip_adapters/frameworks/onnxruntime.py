@@ -13,14 +13,14 @@ from onnxruntime.training import api, artifacts
 from onnxruntime.training.onnxblock.optim import SGD, ClipGradNorm
 
 from ..contract import About, Call, EntryPoint, Reply, Unsupported
-from .answering import ArrayListAdapter, apply_to_all, rename
+from .answering import CALLS, ArrayListAdapter, apply_to_all, rename
 
 __all__ = ["ONNXRuntimeAdapter"]
 
 OPERATOR = "com.microsoft.InplaceClipGradNorm"
 #: ONNX's numbers of the dtypes that the operator's schema lists.
 TYPES = {"float16": TensorProto.FLOAT16, "float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
-FEATURES = ("strided", "reversed", "follows", "reuses", "threshold_kinds")
+FEATURES = (*CALLS, "strided", "reversed")
 #: ONNX Runtime 1.16 refuses models of a later version of the format.
 FORMAT = 8
 
@@ -50,7 +50,6 @@ class ONNXRuntimeAdapter(ArrayListAdapter):
         )
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         if call.subject != OPERATOR and not call.gradients:
             message = "a model without parameters has no loss to train"
             raise Unsupported(message, "interface")

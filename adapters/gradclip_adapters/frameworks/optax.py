@@ -1,19 +1,20 @@
 """Adapt Optax on JAX: four transformations, two clips per example, and projections, eager and in `jax.jit`.
 
 The transformations are `optax.clip`, `clip_by_global_norm`, `clip_by_block_rms` and `adaptive_grad_clip`, called
-through `update`. The first two are called on several devices, too, and on meshes of devices.
+through `update`. The first two are called on several devices, too, and on meshes of devices. The projections are those
+that are a clip by value, or by the global norm.
 """
 
 from __future__ import annotations
 
 import inspect
-from typing import Any, Iterator
+from typing import Any, Callable, Dict, Iterator, Sequence
 
+import jax
 import optax
 
 from ..contract import EntryPoint, Unsupported
-from .jax_trees import COMMON, FLUSHES, NARROW, Clip, TreeAdapter, list_meshes, list_modes
-from .optax_projections import list_projections
+from .jax import COMMON, DTYPES, FLUSHES, NARROW, Clip, TreeAdapter, list_meshes, list_modes
 
 __all__ = ["OptaxAdapter"]
 
@@ -25,13 +26,15 @@ SHARDED = ("distributed", "functional", "excludes", "none_grads")
 #: The dtypes of entry points that differ from another one in a way that does not depend on the dtype.
 ONE = ("float32",)
 
+#: A function that takes the arguments of a projection, besides the tree, from the options of a call.
+Take = Callable[[Any, Dict[str, Any]], Sequence[Any]]
+
 
 class OptaxAdapter(TreeAdapter):
     """Adapter for the clips of Optax."""
 
     def __init__(self, device: str = "cpu") -> None:
-        """Choose the device, and list the entry points."""
-        found = [*_list_transformations(), *_list_per_example(), *list_projections()]
+        found = [*_list_transformations(), *_list_per_example(), *_list_projections()]
         super().__init__("Optax", optax.__version__, found, device)
 
 
@@ -92,3 +95,59 @@ def _clip_layers(gradients: Any, *, clip_norm: Any, layers: Any = None, **more: 
         raise Unsupported(message, "interface")
     keywords = {} if layers is None else {"uniform": layers == "equal"}
     return optax.per_example_layer_norm_clip(gradients, clip_norm, **keywords, **more)[0], None
+
+
+def _list_projections() -> Iterator[EntryPoint]:
+    """Yield the entry points of the projections that this version of Optax has."""
+    projections: Any = getattr(optax, "projections", None)
+    bounded = (*COMMON, "min_max", "requires_min")
+    # The lower bound of a hypercube is compared with zero, which a traced number does not allow.
+    positive = tuple(feature for feature in bounded if feature != "tensor_threshold")
+    for name, operation, features, eager, take, mode in (
+        ("projection_l2_ball", "clip_by_global_norm", COMMON, DTYPES, _take_radius, ""),
+        ("projection_linf_ball", "clip_by_value", COMMON, DTYPES, _take_upper, ""),
+        ("projection_box", "clip_by_value", bounded, DTYPES, _take_trees, "trees as bounds"),
+        ("projection_box", "clip_by_value", bounded, ONE, _take_scalars, "scalars as bounds"),
+        ("projection_hypercube", "clip_by_value", positive, ONE, _take_scale, ""),
+    ):
+        function = getattr(projections, name, None)
+        if function is not None:
+            clip = _project(function, take)
+            title = "optax.projections." + name
+            yield from list_modes(title, operation, features, clip, ONE, eager=eager, mode=mode)
+
+
+def _project(function: Any, take: Take) -> Clip:
+    """Return a function that calls the projection with the arguments that `take` finds."""
+
+    def clip(tree: Any, **options: Any) -> tuple[Any, None]:
+        arguments = take(tree, options)
+        # Optax raises an error for the options that it does not have.
+        return function(tree, *arguments, **options), None
+
+    return clip
+
+
+def _take_radius(_: Any, options: dict[str, Any]) -> Sequence[Any]:
+    return [options.pop("clip_norm")]
+
+
+def _take_upper(_: Any, options: dict[str, Any]) -> Sequence[Any]:
+    return [options.pop("max")]
+
+
+def _take_scalars(_: Any, options: dict[str, Any]) -> Sequence[Any]:
+    return [options.pop("min"), options.pop("max")]
+
+
+def _take_trees(tree: Any, options: dict[str, Any]) -> Sequence[Any]:
+    lower, upper = _take_scalars(tree, options)
+    return [jax.tree_util.tree_map(lambda _: lower, tree), jax.tree_util.tree_map(lambda _: upper, tree)]
+
+
+def _take_scale(tree: Any, options: dict[str, Any]) -> Sequence[Any]:
+    lower, upper = _take_scalars(tree, options)
+    if lower != 0:
+        message = "the lower bound of a hypercube is zero"
+        raise Unsupported(message, "interface")
+    return [upper]

@@ -1,7 +1,7 @@
 """Adapt Paddle 2 and 3: three clip classes, two functions of `paddle.nn.utils`, and functions on tensors.
 
 Each class is called directly on pairs, through optimizers and through `set_gradient_clip`. `paddle_optimizer` makes the
-calls through an optimizer, and `paddle_functions` those on tensors.
+calls through an optimizer, and `paddle_fleet` those in several processes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any, Callable, Iterator
 
 import numpy as np
 
-from ..arrays import answer_in_threads, build_tensors, convert_thresholds, find_dtype
-from ..contract import About, Array, Call, EntryPoint, MissingDevice, Reply, Unsupported, framework_call
+from ..arrays import answer_in_threads, build_tensors, convert_thresholds, find_dtype, surround
+from ..contract import About, Array, Call, EntryPoint, Gradient, MissingDevice, Reply, Unsupported, framework_call
+from ..joined_gradients import read_values
 from ..operations import OPERATIONS
 
 with warnings.catch_warnings():
@@ -25,20 +26,21 @@ with warnings.catch_warnings():
     from paddle.nn.clip import ErrorClipByValue
 
     from . import paddle_fleet
-    from .answering import DeclaredAdapter
-    from .paddle_functions import BOTH, FUNCTIONS, make_tensor
+    from .answering import DeclaredAdapter, ListAdapter, apply_to_each
     from .paddle_optimizer import (
         MakeClip,
         Way,
+        make_parameter,
         make_row_sparse_parameter,
-        make_zero_attribute,
         read_arrays,
-        refuse_empty,
         step_dynamic,
         step_static,
     )
 
-__all__ = ["PaddleAdapter"]
+__all__ = ["PaddleAdapter", "make_tensor"]
+
+#: The dtypes of gradients on a CPU. No CPU kernel of a clip takes 16 bits.
+BOTH = ("float32", "float64")
 
 
 class PaddleAdapter(DeclaredAdapter):
@@ -57,7 +59,6 @@ class PaddleAdapter(DeclaredAdapter):
         paddle.disable_signal_handler()
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         entry = self.entry_points[call.subject]
         options = dict(call.options)
         if "distributed" in entry.features:
@@ -85,13 +86,7 @@ def _answer(entry: EntryPoint, call: Call, options: dict[str, Any]) -> Reply:
 
 
 def _choose_device(name: str) -> str:
-    """Choose a device, and return its name, with the name of the card.
-
-    Raises
-    ------
-    MissingDevice
-        If Paddle does not find the device.
-    """
+    """Choose a device, and return its name, with the name of the card."""
     if name == "cpu":
         paddle.set_device(name)
         return name
@@ -102,6 +97,28 @@ def _choose_device(name: str) -> str:
     return f"{name} ({paddle.device.cuda.get_device_name()})"
 
 
+def make_tensor(gradient: Gradient) -> Any:
+    """Return a tensor with the values of a gradient, in the memory layout that the gradient asks for."""
+    assert gradient.array is not None
+    if gradient.rows is not None:
+        message = "row-sparse gradients come only from the backward pass of an embedding"
+        raise Unsupported(message)
+    values = read_values(gradient.array)
+    # Without elements, all layouts are the same.
+    if gradient.layout == "contiguous" or values.ndim == 0 or not values.size:
+        return paddle.to_tensor(values)
+    # `to_tensor` copies into row-major order, so only a view has another layout.
+    if gradient.layout == "strided":
+        return paddle.to_tensor(np.repeat(values, 2, axis=-1))[..., ::2]
+    if gradient.layout == "transposed":
+        return paddle.to_tensor(values.T.copy()).transpose(list(reversed(range(values.ndim))))
+    if gradient.layout == "sliced":
+        buffer, index = surround(values)
+        return paddle.to_tensor(buffer)[index]
+    message = f"no tensor of Paddle has the layout {gradient.layout!r}"
+    raise Unsupported(message, "interface")
+
+
 # Direct calls on (parameter, gradient) pairs
 
 
@@ -109,9 +126,9 @@ def call_on_pairs(make_clip: MakeClip, call: Call, options: dict[str, Any]) -> R
     """Call the clip on (parameter, gradient) pairs, as a user's own optimizer would."""
     _refuse_compiled(options)
     gradients = build_tensors(call.gradients, make_tensor)
-    parameters = build_tensors(call.gradients, lambda gradient: _make_parameter(gradient.array, gradient.need_clip))
+    parameters = build_tensors(call.gradients, lambda gradient: make_parameter(gradient.array, gradient.need_clip))
     pairs = [
-        (_make_parameter(None) if parameter is None else parameter, gradient)
+        (make_parameter(None) if parameter is None else parameter, gradient)
         for parameter, gradient in zip(parameters, gradients)
     ]
     if options.pop("as_single", False):
@@ -128,12 +145,6 @@ def call_on_pairs(make_clip: MakeClip, call: Call, options: dict[str, Any]) -> R
         same_object=same if len(results) == len(gradients) else None,
         warnings=seen.warnings,
     )
-
-
-def _make_parameter(array: Array | None, need_clip: bool = True) -> Any:
-    shape, dtype = ((1,), "float32") if array is None else (array.shape, array.dtype)
-    refuse_empty([array])
-    return paddle.create_parameter(list(shape), dtype, attr=make_zero_attribute(need_clip))
 
 
 def _refuse_compiled(options: dict[str, Any]) -> None:
@@ -162,7 +173,7 @@ def _call_on_parameters(
             parameters.append(make_row_sparse_parameter(gradient))
             continue
         # Set `need_clip` although these functions ignore it, so that the result shows that they ignore it.
-        parameters.append(_make_parameter(gradient.array, gradient.need_clip))
+        parameters.append(make_parameter(gradient.array, gradient.need_clip))
         if gradient.array is not None:
             parameters[-1].grad = make_tensor(gradient)
 
@@ -190,6 +201,59 @@ def clip_grad_value(call: Call, options: dict[str, Any]) -> Reply:
         call, options, lambda passed: paddle.nn.utils.clip_grad_value_(passed, options.pop("max"), **options)
     )
     return Reply(gradients=gradients, inputs=gradients, warnings=warnings)
+
+
+# Functions on one tensor
+
+
+class _Functions(ListAdapter):
+    """The entry points that take one tensor."""
+
+    def make_tensor(self, gradient: Gradient) -> Any:
+        return make_tensor(gradient)
+
+    def read_array(self, tensor: Any) -> Array:
+        return Array.of(tensor.numpy())
+
+    def fill_tensor(self, tensor: Any, array: Array) -> None:
+        values = read_values(array)
+        if values.ndim:
+            # `set_value` would make a view contiguous.
+            tensor[...] = paddle.to_tensor(values)
+        else:
+            # Paddle assigns by index only to tensors with axes.
+            tensor.set_value(values)
+
+
+def _clip_by_norm(tensor: Any, *, clip_norm: Any, **more: Any) -> Any:
+    return paddle.nn.clip.clip_by_norm(tensor, clip_norm, **more)
+
+
+def _clip(tensor: Any, **bounds: Any) -> Any:
+    return paddle.clip(tensor, **bounds)
+
+
+def _clip_in_place(tensor: Any, **bounds: Any) -> Any:
+    return tensor.clip_(**bounds)
+
+
+def _make_entry(
+    name: str, operation: str, dtypes: tuple[str, ...], clip: Callable[..., Any], *features: str
+) -> EntryPoint:
+    shared = ("repeated", "strided", "single", "threads", "tensor_threshold", "reuses")
+    return EntryPoint(name, operation, dtypes, (*shared, *features), clip=apply_to_each(clip), one_by_one=True)
+
+
+VALUE = ("mixed_dtypes", "min_max", "requires_min")
+FUNCTIONS = _Functions(
+    About("Paddle", paddle.__version__),
+    [
+        # "The input of clip_by_norm and data type is float32."
+        _make_entry("paddle.nn.clip.clip_by_norm", "clip_by_norm", ("float32",), _clip_by_norm, "functional"),
+        _make_entry("paddle.clip", "clip_by_value", BOTH, _clip, "functional", *VALUE),
+        _make_entry("paddle.Tensor.clip_", "clip_by_value", BOTH, _clip_in_place, "in_place", *VALUE),
+    ],
+)
 
 
 # The entry points
@@ -252,11 +316,6 @@ def _list_utils_entries() -> Iterator[EntryPoint]:
     yield EntryPoint("paddle.nn.utils.clip_grad_value_", "clip_by_value", BOTH, features, clip=clip_grad_value)
 
 
-def _list_function_entries() -> Iterator[EntryPoint]:
-    for entry in FUNCTIONS.subjects():
-        yield replace(entry, clip=lambda call, options: FUNCTIONS.call(replace(call, options=options)))
-
-
 def _list_entry_points() -> Iterator[EntryPoint]:
     # Only dynamic mode gives row-sparse gradients of embeddings.
     sgd = ("groups", "learning_rate", "sparse", "training")
@@ -280,4 +339,5 @@ def _list_entry_points() -> Iterator[EntryPoint]:
     errors = "paddle.nn.clip.ErrorClipByValue [static]"
     yield _make_static_entry(errors, ErrorClipByValue, BY_VALUE, "_set_error_clip")
     yield from _list_utils_entries()
-    yield from _list_function_entries()
+    for entry in FUNCTIONS.subjects():
+        yield replace(entry, clip=lambda call, options: FUNCTIONS.call(replace(call, options=options)))

@@ -16,9 +16,10 @@ from typing import Any, Mapping
 import paddle
 
 from ..arrays import refuse_unlisted
-from ..contract import Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
+from ..contract import Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 from ..mesh import cut_call, find_placement, find_sharded_axis, get_mesh
 from ..processes import Answer, Ask, Join, find_team
+from .paddle_optimizer import read_arrays
 
 __all__ = ["ENTRY_POINTS", "load"]
 
@@ -44,13 +45,7 @@ STARTS = 6
 
 
 def answer_in_processes(call: Call, options: dict[str, Any]) -> Reply:
-    """Return the answer of two processes.
-
-    Raises
-    ------
-    Unsupported
-        If the call asks for another number of processes, or for gradients that the way of parallelism does not have.
-    """
+    """Return the answer of two processes."""
     del options
     entry = next(one for one in ENTRY_POINTS if one.name == call.subject)
     refuse_unlisted(call, entry, "interface")
@@ -158,14 +153,10 @@ def _answer(call: Call, rank: int, way: str) -> Reply:
     # The clip of one process leaves out parameters without gradients.
     results = {id(parameter): gradient for parameter, gradient in clipped}
     return Reply(
-        tuple(_read(results.get(id(parameter))) for parameter, _ in pairs),
-        inputs=tuple(_read(gradient) for _, gradient in pairs),
+        read_arrays([results.get(id(parameter)) for parameter, _ in pairs]),
+        inputs=read_arrays([gradient for _, gradient in pairs]),
         warnings=seen.warnings,
     )
-
-
-def _read(gradient: Any) -> Array | None:
-    return None if gradient is None else Array.of(gradient.numpy())
 
 
 def _make_gradient(gradient: Gradient) -> Any:

@@ -1,4 +1,4 @@
-"""Run Paddle's clips in an optimizer: one step on real linear layers, in dynamic and in static mode.
+"""Run Paddle's clips in an optimizer: one step after a real backward pass, in dynamic and in static mode.
 
 The parameters start at minus zero and take one step of SGD. The negated parameters then equal what the optimizer
 subtracted, including the sign of a zero. Of a step of Adam, the first moments are read.
@@ -7,30 +7,22 @@ subtracted, including the sign of a zero. Of a step of Adam, the first moments a
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
-from typing import Any, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import paddle
 
-from ..arrays import TRAINING
+from ..arrays import TRAINING, find_dtype
 from ..contract import Array, Call, Gradient, Reply, Unsupported, framework_call, read_text
-from ..linear_layers import (
-    JoinedGradients,
-    LinearLayer,
-    build_linear_layers,
-    join_by_dtype,
-    negate_values,
-    read_values,
-)
+from ..joined_gradients import JoinedGradients, join_by_dtype, negate_values, read_values
 
 __all__ = [
     "MakeClip",
     "Way",
+    "make_parameter",
     "make_row_sparse_parameter",
-    "make_zero_attribute",
     "read_arrays",
-    "refuse_empty",
     "step_dynamic",
     "step_static",
 ]
@@ -47,67 +39,41 @@ def read_arrays(tensors: Sequence[Any | None]) -> tuple[Array | None, ...]:
     return tuple(None if tensor is None else Array.of(tensor.numpy()) for tensor in tensors)
 
 
-def make_zero_attribute(need_clip: bool) -> Any:
+def _make_zero_attribute(need_clip: bool) -> Any:
     """Return the attribute of a parameter that starts at minus zero."""
     return paddle.ParamAttr(initializer=paddle.nn.initializer.Constant(-0.0), need_clip=need_clip)
 
 
-def refuse_empty(arrays: Sequence[Array | None]) -> None:
-    """Refuse gradients without elements in Paddle 2, which makes no such parameters.
-
-    Raises
-    ------
-    Unsupported
-        If there is one.
-    """
-    if paddle.__version__.startswith("2.") and any(array is not None and 0 in array.shape for array in arrays):
+def make_parameter(array: Array | None, need_clip: bool = True, dtype: str = "float32") -> Any:
+    """Return a parameter of minus zeros for a gradient. One without a gradient has the given dtype."""
+    if paddle.__version__.startswith("2.") and array is not None and 0 in array.shape:
         message = "Paddle 2 makes no parameters without elements"
         raise Unsupported(message, "interface")
+    shape, dtype = ((1,), dtype) if array is None else (array.shape, array.dtype)
+    return paddle.create_parameter(list(shape), dtype, attr=_make_zero_attribute(need_clip))
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of real layers: as one list, and by the number of the gradient."""
+    """The parameters of a call, each with the number of its gradient."""
 
     every: list[Any]
-    by_number: dict[int, Any]
     #: The layers of row-sparse gradients.
     embeddings: dict[int, Any]
 
 
-def _build_layers(layers: Sequence[LinearLayer], gradients: Sequence[Gradient]) -> Parameters:
-    """Build layers of minus zeros, and exclude by attribute each parameter whose gradient is excluded."""
-
-    def make_attribute(number: int | None) -> Any:
-        return make_zero_attribute(True if number is None else gradients[number].need_clip)
-
-    refuse_empty([gradient.array for gradient in gradients])
-    parameters = Parameters([], {}, {})
-    for layer in layers:
-        if layer.weight is not None and gradients[layer.weight].rows is not None:
-            embedding = _make_embedding(gradients[layer.weight])
-            parameters.every.append(embedding.weight)
-            parameters.by_number[layer.weight] = embedding.weight
-            parameters.embeddings[layer.weight] = embedding
-            continue
-        if layer.shape is not None:
-            assert layer.weight is not None
-            alone = paddle.create_parameter(list(layer.shape), layer.dtype, attr=make_attribute(layer.weight))
-            parameters.every.append(alone)
-            parameters.by_number[layer.weight] = alone
-            continue
-        with _use_default_dtype(layer.dtype):
-            linear = paddle.nn.Linear(
-                layer.in_features,
-                layer.out_features,
-                weight_attr=make_attribute(layer.weight),
-                bias_attr=make_attribute(layer.bias),
-            )
-        parameters.every.extend(linear.parameters())
-        for number, parameter in ((layer.weight, linear.weight), (layer.bias, linear.bias)):
-            if number is not None:
-                parameters.by_number[number] = parameter
-    return parameters
+def _make_parameters(gradients: Sequence[Gradient]) -> Parameters:
+    """Make parameters of minus zeros, and exclude by attribute each one whose gradient is excluded."""
+    embeddings = {number: _make_embedding(one) for number, one in enumerate(gradients) if one.rows is not None}
+    every, dtype = [], find_dtype(gradients)
+    for number, gradient in enumerate(gradients):
+        # Adam makes its learning rate in the dtype of the first parameter.
+        dtype = dtype if gradient.array is None else gradient.array.dtype
+        if number in embeddings:
+            every.append(embeddings[number].weight)
+        else:
+            every.append(make_parameter(gradient.array, gradient.need_clip, dtype))
+    return Parameters(every, embeddings)
 
 
 @contextlib.contextmanager
@@ -123,22 +89,22 @@ def _use_default_dtype(dtype: str) -> Iterator[None]:
 def _make_embedding(gradient: Gradient) -> Any:
     assert gradient.array is not None
     with _use_default_dtype(gradient.array.dtype):
-        attribute = make_zero_attribute(gradient.need_clip)
+        attribute = _make_zero_attribute(gradient.need_clip)
         return paddle.nn.Embedding(gradient.height, gradient.array.shape[1], sparse=True, weight_attr=attribute)
 
 
 def make_row_sparse_parameter(gradient: Gradient) -> Any:
     """Return the weight of an embedding whose backward pass has made a row-sparse gradient."""
     embedding = _make_embedding(gradient)
-    (term,) = _build_row_losses(Parameters([], {}, {0: embedding}), [gradient])
+    (term,) = _build_row_losses({0: embedding}, [gradient])
     term.backward()
     return embedding.weight
 
 
-def _build_row_losses(parameters: Parameters, gradients: Sequence[Gradient]) -> list[Any]:
+def _build_row_losses(embeddings: Mapping[int, Any], gradients: Sequence[Gradient]) -> list[Any]:
     """Return a loss for each embedding: the sum of the products of the looked-up rows and the wanted gradients."""
     terms = []
-    for number, embedding in parameters.embeddings.items():
+    for number, embedding in embeddings.items():
         array, rows = gradients[number].array, gradients[number].rows
         assert array is not None
         terms.append((embedding(paddle.to_tensor(rows)) * paddle.to_tensor(read_values(array))).sum().astype("float64"))
@@ -146,7 +112,7 @@ def _build_row_losses(parameters: Parameters, gradients: Sequence[Gradient]) -> 
 
 
 def _build_loss(
-    parameters: Parameters, joined: Sequence[JoinedGradients], data: Sequence[Any], rows: Sequence[Any] = ()
+    parameters: Sequence[Any], joined: Sequence[JoinedGradients], data: Sequence[Any], rows: Sequence[Any] = ()
 ) -> Any:
     """Return the sum of `parameter * gradient`.
 
@@ -154,33 +120,21 @@ def _build_loss(
     """
     terms = list(rows)
     for part, values in zip(joined, data):
-        flat = paddle.concat([parameters.by_number[number].flatten() for number in part.numbers])
+        flat = paddle.concat([parameters[number].flatten() for number in part.numbers])
         # Sums of several dtypes are added in float64. The backward pass multiplies by an exact 1.
         terms.append((flat * values).sum().astype("float64"))
     return sum(terms) if terms else None
 
 
-def refuse_repeats_and_layouts(call: Call) -> None:
-    """Refuse repeated gradients and layouts, because no backward pass makes such gradients.
-
-    Raises
-    ------
-    Unsupported
-        If a gradient repeats another, or has a layout other than "contiguous".
-    """
+def _refuse_repeats_and_layouts(call: Call) -> None:
+    """Refuse repeated gradients and layouts, because no backward pass makes such gradients."""
     if any(gradient.same_as is not None or gradient.layout != "contiguous" for gradient in call.gradients):
         message = "a backward pass gives each gradient of an optimizer once, in Paddle's own layout"
         raise Unsupported(message, "interface")
 
 
-def refuse_ways(options: dict[str, Any]) -> None:
-    """Refuse the ways of passing parameters that a static program does not have.
-
-    Raises
-    ------
-    Unsupported
-        If the options ask for such a way.
-    """
+def _refuse_ways(options: dict[str, Any]) -> None:
+    """Refuse the ways of passing parameters that a static program does not have."""
     if "as_generator" in options or "as_single" in options:
         message = "a static program knows its parameters: a user passes none"
         raise Unsupported(message, "interface")
@@ -188,13 +142,7 @@ def refuse_ways(options: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _refuse_failed_backward(call: Call) -> Iterator[None]:
-    """Mark the backward pass that makes the gradients. Refuse the call if the CPU build has no kernels for 16 bits.
-
-    Raises
-    ------
-    Unsupported
-        If Paddle cannot make them.
-    """
+    """Mark the backward pass that makes the gradients. Refuse the call if the CPU build has no kernels for 16 bits."""
     try:
         yield
     except Exception as error:
@@ -217,13 +165,7 @@ class Way:
     clips_groups: bool = False
 
     def refuse(self, options: dict[str, Any]) -> None:
-        """Refuse options that Adam's first moment cannot show.
-
-        Raises
-        ------
-        Unsupported
-            If there is one.
-        """
+        """Refuse options that Adam's first moment cannot show."""
         if self.optimizer != "SGD" and any(name in options for name in (*TRAINING, "learning_rate")):
             message = "the first moment after one step shows neither the learning rate nor other steps"
             raise Unsupported(message)
@@ -263,32 +205,31 @@ STEP_OF_SGD = Way()
 
 def step_dynamic(make_clip: MakeClip, call: Call, options: dict[str, Any], way: Way = STEP_OF_SGD) -> Reply:
     """Take one step in dynamic mode, after a real `backward()`."""
-    refuse_repeats_and_layouts(call)
+    _refuse_repeats_and_layouts(call)
     way.refuse(options)
     if any(name in options for name in TRAINING) or any(gradient.group for gradient in call.gradients):
         return _train(make_clip, call, options, way)
-    parameters = _build_layers(build_linear_layers(call.gradients), call.gradients)
+    parameters = _make_parameters(call.gradients)
     if not parameters.every:
         message = "an optimizer needs at least one parameter"
         raise Unsupported(message, "interface")
     joined = join_by_dtype(call.gradients)
     with _refuse_failed_backward(call):
-        rows = _build_row_losses(parameters, call.gradients)
-        loss = _build_loss(parameters, joined, [paddle.to_tensor(part.values) for part in joined], rows)
+        rows = _build_row_losses(parameters.embeddings, call.gradients)
+        loss = _build_loss(parameters.every, joined, [paddle.to_tensor(part.values) for part in joined], rows)
         if loss is not None:
             loss.backward()
     if loss is None and way.minimizes:
         message = "minimize needs a loss, and no parameter of this call takes part in one"
         raise Unsupported(message, "interface")
-    ordered = [parameters.by_number[number] for number in range(len(call.gradients))]
     every: Any = (one for one in parameters.every) if options.pop("as_generator", False) else parameters.every
     every = parameters.every[0] if options.pop("as_single", False) else every
     with framework_call() as seen:
         optimizer = way.make_optimizer([every], make_clip, options, None)
         way.update(optimizer, loss)
     return Reply(
-        gradients=way.read(optimizer, ordered, call.gradients),
-        inputs=read_arrays([parameter.grad for parameter in ordered]),
+        gradients=way.read(optimizer, parameters.every, call.gradients),
+        inputs=read_arrays([parameter.grad for parameter in parameters.every]),
         warnings=seen.warnings,
     )
 
@@ -321,12 +262,11 @@ def step_static(make_clip: MakeClip, call: Call, options: dict[str, Any], clippe
     `clipped_by` names what clips: the argument "grad_clip" of the optimizer, "set_gradient_clip", or "_set_error_clip"
     of each parameter's copy, through which its gradient flows.
     """
-    refuse_repeats_and_layouts(call)
-    refuse_ways(options)
+    _refuse_repeats_and_layouts(call)
+    _refuse_ways(options)
     if any(name in options for name in TRAINING):
         message = "this adapter takes several steps only in dynamic mode"
         raise Unsupported(message)
-    layers = build_linear_layers(call.gradients)
     joined = join_by_dtype(call.gradients)
     if any(gradient.rows is not None for gradient in call.gradients):
         message = "this adapter makes no row-sparse gradients in static programs"
@@ -339,7 +279,7 @@ def step_static(make_clip: MakeClip, call: Call, options: dict[str, Any], clippe
         message += f"at most {MOST_IN_A_PROGRAM} are tried"
         raise Unsupported(message)
     with _enter_static_program() as (program, startup):
-        parameters = _build_layers(layers, call.gradients)
+        parameters = _make_parameters(call.gradients).every
         data = [paddle.static.data(part.dtype, part.values.shape, part.dtype) for part in joined]
         rate, in_optimizer = options.pop("learning_rate", 1.0), clipped_by == "grad_clip"
         by_error = clipped_by == "_set_error_clip"
@@ -349,7 +289,7 @@ def step_static(make_clip: MakeClip, call: Call, options: dict[str, Any], clippe
         executor = paddle.static.Executor()
         with framework_call() as seen:
             if clipped_by == "set_gradient_clip":
-                included = [parameters.by_number[n] for n, gradient in enumerate(call.gradients) if gradient.need_clip]
+                included = [one for one, gradient in zip(parameters, call.gradients) if gradient.need_clip]
                 everything = len(included) == len(call.gradients)
                 paddle.nn.clip.set_gradient_clip(make_clip(**options), None if everything else included)
             optimizer = paddle.optimizer.SGD(rate, grad_clip=make_clip(**options) if in_optimizer else None)
@@ -357,22 +297,21 @@ def step_static(make_clip: MakeClip, call: Call, options: dict[str, Any], clippe
             executor.run(startup)
             executor.run(program, feed={part.dtype: part.values for part in joined})
         scope = paddle.static.global_scope()
-        names = [parameters.by_number[number].name for number in range(len(call.gradients))]
-        values = [np.array(scope.find_var(name).get_tensor()) for name in names]
+        values = [np.array(scope.find_var(parameter.name).get_tensor()) for parameter in parameters]
     return Reply(gradients=negate_values(values, call.gradients), warnings=seen.warnings)
 
 
 def _clip_errors(
-    parameters: Parameters, gradients: Sequence[Gradient], make_clip: MakeClip, options: dict[str, Any]
-) -> Parameters:
+    parameters: Sequence[Any], gradients: Sequence[Gradient], make_clip: MakeClip, options: dict[str, Any]
+) -> list[Any]:
     """Return copies of the parameters, as a network's layers would make. Set a clip of the error of each copy."""
-    copies = {}
+    copies = []
     with framework_call():
-        for number, parameter in parameters.by_number.items():
-            copies[number] = paddle.assign(parameter)
-            if gradients[number].need_clip:
-                copies[number]._set_error_clip(make_clip(**options))
-    return replace(parameters, by_number=copies)
+        for parameter, gradient in zip(parameters, gradients):
+            copies.append(paddle.assign(parameter))
+            if gradient.need_clip:
+                copies[-1]._set_error_clip(make_clip(**options))
+    return copies
 
 
 @contextlib.contextmanager

@@ -30,8 +30,7 @@ from ..contract import (
 )
 from ..operations import OPERATIONS
 from .answering import Clip, ListAdapter, apply_to_all, apply_to_each
-from .mirrored import add_devices, clip_in_replicas
-from .tensorflow_arrays import make_dense, read_tensor
+from .mirrored import add_devices, clip_in_replicas, make_dense, make_tensor, read_tensor
 
 __all__ = ["TensorFlowAdapter"]
 
@@ -91,7 +90,6 @@ class TensorFlowAdapter(ListAdapter):
         )
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         entry = self.entry_points[call.subject]
         if "distributed" in entry.features:
             options, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
@@ -113,8 +111,7 @@ class TensorFlowAdapter(ListAdapter):
         return super().call(call)
 
     def make_tensor(self, gradient: Gradient) -> Any:
-        """Return a tensor, or slices of one."""
-        return _make_tensor(gradient)
+        return make_tensor(gradient)
 
     def read_array(self, tensor: Any) -> Array:
         """Return the elements that were passed: only the stored rows of a row-sparse gradient."""
@@ -125,7 +122,6 @@ class TensorFlowAdapter(ListAdapter):
         return _read_dense(tensor)
 
     def make_scalar(self, value: float, dtype: str) -> Any:
-        """Return a threshold as a tensor without axes."""
         return tf.constant(value, dtype)
 
 
@@ -138,11 +134,6 @@ def _choose_device(name: str) -> str:
     """Choose the first device of a kind, and return its name, with the name of the card.
 
     TensorFlow prefers a GPU, so the GPUs are hidden if the CPU is chosen.
-
-    Raises
-    ------
-    MissingDevice
-        If TensorFlow does not find the device.
     """
     config = _get_config()
     cards = config.list_physical_devices("GPU") if name in ("cpu", "cuda") else []
@@ -168,7 +159,7 @@ def _refuse_long_calls(call: Call, entry: EntryPoint) -> None:
 
 def _pull_back(entry: EntryPoint, call: Call) -> Reply:
     """Return the derivatives through the clip, from a gradient tape."""
-    tensors: list[Tensor] = build_tensors(call.gradients, _make_tensor)
+    tensors: list[Tensor] = build_tensors(call.gradients, make_tensor)
     cotangents = [gradient.cotangent and make_dense(gradient.cotangent) for gradient in call.gradients]
     if "[Session]" in entry.name:
         message = "the adapter asks for derivatives only where a gradient tape records them"
@@ -179,15 +170,6 @@ def _pull_back(entry: EntryPoint, call: Call) -> Reply:
         with tape.stop_recording():
             found = tape.gradient(clipped, tensors, cotangents, unconnected_gradients="zero")
     return Reply(tuple(_read_dense(derivative) for derivative in found), warnings=seen.warnings)
-
-
-def _make_tensor(gradient: Gradient) -> Tensor:
-    assert gradient.array is not None
-    values = make_dense(gradient.array)
-    if gradient.rows is None:
-        return values
-    shape = (gradient.height, *gradient.array.shape[1:])
-    return tf.IndexedSlices(values, tf.constant(gradient.rows, tf.int64), tf.constant(shape, tf.int64))
 
 
 def _read_dense(tensor: Tensor) -> Array:

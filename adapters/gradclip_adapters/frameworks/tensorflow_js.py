@@ -17,13 +17,7 @@ class TensorFlowJSAdapter(Client):
     """Adapter for `tf.clipByValue`. It computes nothing and converts nothing: the host on Node does."""
 
     def __init__(self) -> None:
-        """Start the host.
-
-        Raises
-        ------
-        ImportError
-            If Node is missing, or TensorFlow.js is not among the packages beside this Python.
-        """
+        """Start the host."""
         node, packages = shutil.which("node"), Path(sys.prefix, "node_modules")
         if node is None:
             message = "there is no program node"

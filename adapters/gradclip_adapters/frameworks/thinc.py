@@ -9,22 +9,12 @@ from thinc.about import __version__
 from thinc.api import SGD, get_current_ops
 
 from ..contract import About, EntryPoint
-from .answering import ArrayListAdapter, apply_to_each
+from .answering import CALLS, LAYOUTS, ArrayListAdapter, apply_to_each
 
 __all__ = ["ThincAdapter"]
 
 DTYPES = ("float16", "float32", "float64")
-FEATURES = (
-    "mixed_dtypes",
-    "strided",
-    "reversed",
-    "packed",
-    "repeated",
-    "threads",
-    "follows",
-    "reuses",
-    "threshold_kinds",
-)
+FEATURES = (*CALLS, *LAYOUTS, "mixed_dtypes", "repeated", "threads")
 
 
 class ThincAdapter(ArrayListAdapter):

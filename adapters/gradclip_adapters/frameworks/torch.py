@@ -14,9 +14,7 @@ from torch.nn import Parameter, utils
 from ..arrays import TRAINING
 from ..contract import Call, EntryPoint, Reply, Unsupported, framework_call
 from .torch_based import distributed
-from .torch_based.engine_meshes import list_on_meshes
-from .torch_based.engines_adapter import EnginesAdapter
-from .torch_based.given_gradients import GivenGradients
+from .torch_based.engine_meshes import EnginesAdapter, list_on_meshes
 from .torch_based.installed_torch import (
     ERROR_IF_NONFINITE,
     HAS_COMPILER,
@@ -33,6 +31,7 @@ from .torch_based.parameters import (
     DTYPES,
     NORM_TYPES,
     Clip,
+    GivenGradients,
     Parameters,
     add_flags,
     answer_call,
@@ -154,13 +153,7 @@ def _train(entry: EntryPoint, call: Call) -> Reply:
 
 
 def _refuse_other_gradients(call: Call) -> None:
-    """Refuse gradients that no backward pass of this adapter makes.
-
-    Raises
-    ------
-    Unsupported
-        If the call has such gradients, or passes them in such a way.
-    """
+    """Refuse gradients that no backward pass of this adapter makes."""
     if all(gradient.array is None for gradient in call.gradients):
         message = "a backward pass needs a loss, and no parameter of this call takes part in one"
         raise Unsupported(message, "interface")
@@ -208,13 +201,7 @@ def _clip_in_two_steps(passed: Callable[[], Parameters], options: Mapping[str, A
 
 
 def _clip_by_own_norm(passed: Callable[[], Parameters], options: Mapping[str, Any]) -> None:
-    """Clip with the norm rounded to float64, as users do who want a safer norm than torch's.
-
-    Raises
-    ------
-    Unsupported
-        If the norm of finite gradients is beyond float64: no tensor holds it.
-    """
+    """Clip with the norm rounded to float64, as users do who want a safer norm than torch's."""
     parameters = passed()
     listed = [parameters] if isinstance(parameters, Parameter) else parameters
     gradients = [one.grad.double().flatten() for one in listed if one.grad is not None]

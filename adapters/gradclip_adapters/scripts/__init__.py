@@ -13,5 +13,6 @@ framework and NumPy. `gradclip_conformance.repro.source` reads the modules witho
   says for functions in `ENTRY_POINTS` which functions take their places there.
 
 A function with a parameter `form` passes `form(parameters)`, which is an iterator or a single parameter if the call
-passes one. A module `NAME_MORE` has other entry points of the adapter `NAME`.
+passes one. A module `NAME_MORE` has other entry points of the adapter `NAME`. A module with the name of an adapter's
+module serves all adapters of that module.
 """

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gradclip_adapters import registry
 from gradclip_adapters.contract import Array, EntryPoint, Gradient
+from gradclip_adapters.operations import OPERATIONS
 
 from ..cases.literals import NoScript, write_array, write_literal
 from ..cases.model import Case
-from ..judge.model import ScriptCall
+from ..cases.stacking import Stacking, count_examples
+from ..judge.model import ScriptCall, join_lines
 from ..oracle.formats import read_float64_values
-from .calls import Calls, pass_case, split_units
 
-__all__ = ["write_calls"]
+__all__ = ["Calls", "pass_case", "split_units", "write_calls"]
 
 IMPORTS = """from dataclasses import replace
 
@@ -46,17 +47,27 @@ def clip(gradients, options):
 CONVERTED = "results = [None if array is None else array.numpy() for array in {}]"
 
 
+#: A line that takes tensors apart into their units.
+UNITS = "results = [unit for array in results for unit in ([array] if array is None or array.ndim < 2 else {})]"
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The lines of a script before its calls, and those of its calls."""
+
+    #: The imports, and the functions that the calls use.
+    top: str
+    call: ScriptCall
+    #: The same call inside the framework's compiler, if a script makes it, too.
+    compiled: ScriptCall | None = None
+
+
 def write_calls(
     adapter: str, case: Case, subject: EntryPoint, *, compiles: bool, command: str | None, arrays: str = "numpy"
 ) -> Calls:
     """Return the lines that call the framework through its adapter. `command` starts the adapter's host.
 
     An adapter may also be made of a function on a mesh, which gets these `arrays`.
-
-    Raises
-    ------
-    NoScript
-        If the adapter is not here and there is no command, or if a script cannot show the case.
     """
     if command is None and registry.find_kind(adapter) == "name" and adapter not in registry.list_installed():
         msg = f"There is no adapter {adapter!r} here. Name the command that starts its host with --command."
@@ -134,3 +145,19 @@ def _write_array(array: Array) -> str:
         # The values are exact, so the conversion rounds nothing.
         return f'Array.of(np.array({values}).astype(find_numpy_dtype("bfloat16")))'
     return f"Array.of(np.array({values}, {write_literal(array.dtype)}))"
+
+
+def pass_case(case: Case, subject: EntryPoint) -> Case:
+    """Return the case with the gradients that a call passes. No script takes the sums of several examples apart."""
+    if OPERATIONS[case.operation].sums_examples and count_examples(case.gradients) > 1:
+        msg = f"{case.id} has several examples. No script takes their sum apart."
+        raise NoScript(msg)
+    return replace(case, gradients=Stacking(subject).stack(case.gradients))
+
+
+def split_units(case: Case, subject: EntryPoint, call: ScriptCall) -> ScriptCall:
+    """Return the lines of a call whose results are the units of the tensors, if the clip is unitwise."""
+    if not OPERATIONS[case.operation].divides_gradients:
+        return call
+    line = UNITS.format("np.moveaxis(array, -1, 0)" if "units_last" in subject.features else "array")
+    return replace(call, results=join_lines(call.results, line), inputs=join_lines(call.inputs, line))

@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import replace
 
 from gradclip_adapters import registry
-from gradclip_adapters.arrays import convert_thresholds, list_parameters, read_axes
+from gradclip_adapters.arrays import convert_thresholds, list_parameters, make_following_call, read_axes
 from gradclip_adapters.contract import EntryPoint, Gradient
 from gradclip_adapters.operations import OPERATIONS
 
@@ -16,10 +16,10 @@ from ..cases.model import Case
 from ..judge.judging import choose_expectation
 from ..judge.model import ScriptCall, join_lines
 from ..oracle.formats import read_float64_values
-from .calls import Calls, add_following_call, make_following_case, pass_case, split_units
-from .source import FUNCTION, Function, Source, find_source, has_source, read_source
+from .contract import Calls, pass_case, split_units
+from .source import FUNCTION, Function, Source, find_source, read_source
 
-__all__ = ["is_known", "write_calls", "write_gradients"]
+__all__ = ["write_calls"]
 
 #: More gradients than this are written out only if they are all equal.
 LISTED = 32
@@ -51,19 +51,8 @@ HOW = frozenset(
 )
 
 
-def is_known(adapter: str) -> bool:
-    """Return whether a script can call the framework of an adapter, or the function that it names, directly."""
-    return registry.find_kind(adapter) == "function" or has_source(adapter)
-
-
 def write_calls(adapter: str, case: Case, subject: EntryPoint, *, compiles: bool) -> Calls:
-    """Return the lines that call the framework itself.
-
-    Raises
-    ------
-    NoScript
-        If no function calls the subject, or if a script cannot show the case.
-    """
+    """Return the lines that call the framework itself."""
     if registry.find_kind(adapter) == "function":
         source = read_source(FUNCTION)
         module, name = _split_function_name(adapter)
@@ -87,11 +76,12 @@ def _write_call(
 ) -> tuple[ScriptCall, set[str]]:
     """Return the lines of a call, and of the call that follows if the case has one, and the names that they use."""
     if "followed" in case.options:
-        following = make_following_case(case)
+        passed = make_following_call(case.call(""))
+        following = replace(case, gradients=passed.gradients, options=passed.options)
         alone = replace(case, options={name: value for name, value in case.options.items() if name != "followed"})
         first, used = _write_call(alone, subject, source, function)
         again, more = _write_call(following, subject, source, function)
-        return add_following_call(first, again), used | more
+        return _add_following_call(first, again), used | more
     asked, case = case, pass_case(case, subject)
     arguments = _list_arguments(case, subject, function, source)
     if isinstance(function, Function):
@@ -102,8 +92,21 @@ def _write_call(
         clip = f"split({function}({', '.join(['list(gradients)', *arguments])}), gradients)"
     reader = _find_reader(case, source)
     used |= {f"make_{one.layout}" for one in case.gradients} | {reader}
-    call = ScriptCall(write_gradients(case, source), f"results, norm = {clip}", *_write_results(case, subject, reader))
+    call = ScriptCall(_write_gradients(case, source), f"results, norm = {clip}", *_write_results(case, subject, reader))
     return split_units(asked, subject, call), used
+
+
+def _add_following_call(first: ScriptCall, again: ScriptCall) -> ScriptCall:
+    """Return the lines of the first call, then of the second one. The results of the first one are read at the end."""
+    clip = join_lines(
+        first.clip,
+        "# Another call must not change the results of the first one.",
+        "kept = gradients, results, norm",
+        again.gradients,
+        again.clip,
+        "gradients, results, norm = kept",
+    )
+    return replace(first, clip=clip)
 
 
 def _find_reader(case: Case, source: Source) -> str:
@@ -181,7 +184,7 @@ def _list_arguments(case: Case, subject: EntryPoint, function: Function | str | 
     return [f"{key}={value}" for key, value in options.items()]
 
 
-def write_gradients(case: Case, source: Source) -> str:
+def _write_gradients(case: Case, source: Source) -> str:
     """Return the lines that make the list of the gradients."""
     pairs = [(i, gradient.same_as) for i, gradient in enumerate(case.gradients)]
     repeated = [f"gradients[{i}] = gradients[{earlier}]" for i, earlier in pairs if earlier is not None]

@@ -84,11 +84,6 @@ def choose_cell(run: Run, finding: Finding, subject: str = "", command: str | No
     """Return the smallest example of a finding, or else its first cell that a script can show.
 
     `subject` is a part of the name of the entry point.
-
-    Raises
-    ------
-    NoScript
-        If no script shows a cell of the finding.
     """
     example = (finding.example["subject"], finding.example["case"])
     cells = {cell.pair: cell for cell in run.cells if subject in cell.subject}

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from gradclip_adapters import registry
 from gradclip_adapters.contract import EntryPoint
 from gradclip_adapters.operations import OPERATIONS
 from gradclip_adapters.wire import decode_subject
@@ -30,6 +31,7 @@ from ..oracle.formats import FORMATS
 from ..oracle.predict import predict
 from ..run.plan import find_case, plan_case
 from . import contract, direct
+from .source import has_source
 
 __all__ = ["NoScript", "write_script"]
 
@@ -52,8 +54,9 @@ def write_script(header: Header, cell: Cell, command: str | None = None, *, expl
         If no function says how to call the subject without the suite, or if no script can show the case.
     """
     subject = _find_subject(header, cell)
+    has_calls = registry.find_kind(header.adapter) == "function" or has_source(header.adapter)
     # The adapter starts the processes of a distributed call.
-    is_direct = command is None and direct.is_known(header.adapter) and "distributed" not in subject.features
+    is_direct = command is None and has_calls and "distributed" not in subject.features
     asked = _find_case(cell, subject)
     if cell.breaks is not None:
         broken = make_case_of_broken_rule(asked, cell.breaks)
@@ -134,11 +137,6 @@ def _choose_shown_case(case: Case, expectation: Expectation, cell: Cell) -> Case
     """Return the case that a script uses to show a cell: the case itself, unless its expectation names another.
 
     A clip by value works element by element, so its case is cut to the elements in the record, if these are wrong.
-
-    Raises
-    ------
-    NoScript
-        If a script cannot show a wrong answer.
     """
     instead = expectation.choose_case_to_show(case, cell)
     if instead is not None:

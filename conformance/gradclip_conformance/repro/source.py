@@ -203,12 +203,15 @@ def read_source(stem: str) -> Source:
 
 
 def _list_stems(adapter: str) -> Iterator[str]:
-    """Yield the names of the modules of an adapter: its own name, and longer ones. Never use the name as a path."""
+    """Yield the names of the modules of an adapter. Never use the adapter's name as a path.
+
+    These are its own name, longer ones, and the name of the adapter's module, which may be that of several adapters.
+    """
     if adapter not in BUILT_IN:
         return
-    name = adapter.replace("-", "_")
+    name, shared = adapter.replace("-", "_"), BUILT_IN[adapter].partition(":")[0].rpartition(".")[2]
     for path in sorted(FOLDER.glob("*.py")):
-        if path.stem == name or path.stem.startswith(f"{name}_"):
+        if path.stem in (name, shared) or path.stem.startswith(f"{name}_"):
             yield path.stem
 
 

@@ -1,12 +1,16 @@
 """Adapt torch's clips on its distributed engines: DTensor, FSDP2 and DDP, over gloo in several processes.
 
 The function that :func:`load` returns makes a process a member of a group. torch's own functions cut the gradients
-where the engine has such functions, so that the parts are those of a user.
+where the engine has such functions, so that the parts are those of a user. Other adapters on torch join groups by the
+functions of this module, too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import os
+from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 import torch
@@ -15,26 +19,41 @@ from torch.nn import Parameter
 from ...contract import Call, EntryPoint, Reply, Unsupported, framework_call
 from ...mesh import Mesh, find_sharded_axis, get_mesh
 from ...processes import Answer, Ask, Join, find_team
-from .given_gradients import GivenGradients
 from .installed_torch import ERROR_IF_NONFINITE, HAS_MESH, NORM_DTYPES, SENT_DTYPES, VALUE_DTYPES
-from .parameters import NORM_TYPES, Clip, Parameters, add_flags, make_tensor, read_array, read_arrays, select_more
-from .process_group import import_engines, join_group
+from .parameters import (
+    NORM_TYPES,
+    Clip,
+    GivenGradients,
+    Parameters,
+    add_flags,
+    make_tensor,
+    read_array,
+    read_arrays,
+    select_more,
+)
 
 __all__ = [
     "SUBJECTS",
     "answer_in_processes",
     "clip_norm",
     "clip_parameters",
+    "import_engines",
+    "join_group",
+    "join_group_of_one",
     "list_addends",
     "list_tensors",
     "load",
     "make_fully_sharded",
     "make_zeros",
+    "set_variables",
     "take_local",
 ]
 
 #: The engines, by the mode in the subject's name.
 ENGINES = ("DTensor", "FSDP2", "DDP") if HAS_MESH else ("DDP",)
+
+#: The modules that the engines of torch import when they are first used. Older torch has fewer of them.
+USED_BY_ENGINES = ("torch.distributed.tensor", "torch.distributed.fsdp", "torch._dynamo")
 
 FEATURES = ("distributed", "in_place", "none_grads")
 BY_NORM = (*FEATURES, "returns_norm", "norm_type", *ERROR_IF_NONFINITE)
@@ -67,13 +86,7 @@ def answer_in_processes(call: Call) -> Reply:
 
 
 def _refuse_parts(call: Call) -> None:
-    """Refuse gradients that the engine does not have.
-
-    Raises
-    ------
-    Unsupported
-        If DDP would have to split a gradient, or FSDP2 to split one unevenly along another axis than the first.
-    """
+    """Refuse gradients that the engine does not have."""
     world = get_mesh(call).size
     for gradient in call.gradients:
         axis = find_sharded_axis(gradient)
@@ -106,6 +119,36 @@ def _answer(call: Call, rank: int, mesh: Any) -> Reply:
     parameters = BUILDERS[call.subject.partition("[")[2].rstrip("]")](call, rank, mesh)
     by_value = call.subject.startswith("torch.nn.utils.clip_grad_value_")
     return clip_parameters(call, parameters, clip_value if by_value else clip_norm)
+
+
+def import_engines() -> None:
+    """Import what the engines of torch need. Processes that are forked later share it, and start faster."""
+    for name in USED_BY_ENGINES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def join_group_of_one() -> None:
+    """Make the default group of torch with this process only. Other processes and the network are not used."""
+    if not torch.distributed.is_initialized():
+        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+
+
+def join_group(rank: int, world: int, folder: str) -> None:
+    """Make this process a member of the default group of torch. The processes find each other by a file in a folder."""
+    if os.name == "posix":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    torch.set_num_threads(1)
+    rendezvous = Path(folder, "rendezvous").as_uri()
+    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=world)
+
+
+def set_variables(rank: int, world: int) -> None:
+    """Set the variables that torchrun sets. Trainers read them; nothing connects to the port, as there is a group."""
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world))
+    os.environ.update(GROUP_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500", OMP_NUM_THREADS="1")
+    # Fabric looks for it to see that the processes have been started.
+    os.environ.update(TORCHELASTIC_RUN_ID="none")
 
 
 def clip_parameters(call: Call, parameters: Sequence[Parameter], clip: Clip, watched: Any = None) -> Reply:

@@ -11,9 +11,10 @@ from torch.nn import Parameter
 from ...arrays import find_dtype
 from ...contract import Call, Gradient
 from ...mesh import cut_call, find_placement, get_mesh, list_gradients
+from .engine_meshes import is_owned
 from .parameters import make_tensor
 
-__all__ = ["convert_placement", "has_equal_experts", "is_owned", "make_dtensors", "make_with_experts"]
+__all__ = ["convert_placement", "make_dtensors", "make_with_experts"]
 
 
 def make_dtensors(call: Call, rank: int, device_mesh: Any) -> list[Parameter]:
@@ -38,19 +39,6 @@ def make_with_experts(call: Call, rank: int, dense: Any, sparse: Any) -> list[Pa
         placements = [*(convert_placement(whole, name) for name in names[:-1]), Shard(0)]
         parameters.append(_make_dtensor(own, shape, placements, sparse, dtype))
     return parameters
-
-
-def has_equal_experts(call: Call) -> bool:
-    """Return whether each rank along the axis `expert` owns as many parameters, of the same shapes."""
-    shapes = [
-        [
-            gradient.array and gradient.array.shape
-            for gradient in (call.gradients[place] for place in list_gradients(call, rank))
-            if is_owned(gradient, "expert")
-        ]
-        for rank in range(get_mesh(call).axes["expert"])
-    ]
-    return all(one == shapes[0] for one in shapes)
 
 
 def _list_pairs(call: Call, rank: int) -> Iterator[tuple[Gradient, Gradient]]:
@@ -90,11 +78,6 @@ def _make_dtensor(
     parameter = Parameter(share(torch.zeros_like(part), kept))
     parameter.grad = share(part, placements)
     return parameter
-
-
-def is_owned(gradient: Gradient, axis: str) -> bool:
-    """Return whether only some ranks along an axis of the mesh have a parameter."""
-    return str(find_placement(gradient, axis)).startswith(("owned", "only"))
 
 
 def convert_placement(gradient: Gradient, axis: str) -> Placement:

@@ -1,8 +1,6 @@
-"""Call clips of torch parameters on engines with meshes of two axes.
+"""Clip parameters of torch on one rank of an engine with a mesh of two axes (see `engine_meshes`).
 
-The engines are DTensor, HSDP, FSDP2 with tensor parallelism, and DTensors of torchtitan's models with experts.
-
-Their processes announce the collectives of a clip (see `watched_team`), so ranks that do not match are told at once.
+The processes announce the collectives of a clip (see `watched_team`), so ranks that do not match are told at once.
 """
 
 from __future__ import annotations
@@ -16,66 +14,25 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Shard, distribute_tensor
 from torch.nn import Parameter
 
-from ...contract import Call, Gradient, Reply, Unsupported
-from ...mesh import Mesh, find_placement, get_mesh
-from ...processes import Answer, Ask, Join, find_team
-from ...watched_team import WatchedTeam
+from ...contract import Call, Gradient, Reply
+from ...mesh import Mesh, find_placement
+from ...processes import Answer, Ask, Join
 from .distributed import (
     clip_parameters,
+    import_engines,
+    join_group,
     list_addends,
     list_tensors,
     make_fully_sharded,
     make_zeros,
+    set_variables,
 )
-from .dtensors import convert_placement, has_equal_experts, is_owned, make_dtensors, make_with_experts
+from .dtensors import convert_placement, make_dtensors, make_with_experts
 from .engine_meshes import DTENSOR, EXPERTS, HYBRID, TENSOR_PARALLEL
-from .given_gradients import GivenGradients
-from .parameters import Clip
-from .process_group import import_engines, join_group, set_variables
+from .parameters import Clip, GivenGradients
 from .watched_collectives import WatchedCollectives
 
-__all__ = ["answer_on_mesh", "load"]
-
-
-def answer_on_mesh(call: Call, clip: Clip) -> Reply:
-    """Return the answer of the processes of the call's mesh and clip."""
-    mesh = get_mesh(call)
-    _refuse_parts(call, mesh)
-    name = f"{clip.__module__}:{clip.__qualname__}"
-    return find_team(__name__, mesh.size, WatchedTeam, mesh=mesh.axes, clip=name).call(call)
-
-
-def _refuse_parts(call: Call, mesh: Mesh) -> None:
-    """Refuse gradients that the engine does not have.
-
-    Raises
-    ------
-    Unsupported
-        If only some ranks have a gradient of FSDP2, if FSDP2 does not split a gradient as the call says, or if ranks
-        have experts of different shapes.
-    """
-    if DTENSOR in call.subject:
-        return
-    if EXPERTS in call.subject:
-        if not has_equal_experts(call) or any(is_owned(gradient, "shard") for gradient in call.gradients):
-            message = "torchtitan's ranks have as many experts, of the same shapes, along the axis of experts only"
-            raise Unsupported(message, "interface")
-        return
-    for gradient in call.gradients:
-        if any(is_owned(gradient, name) for name in mesh.axes):
-            message = "every process of FSDP2 has a part of each parameter"
-            raise Unsupported(message, "interface")
-        shape = () if gradient.array is None else gradient.array.shape
-        sharded, split = find_placement(gradient, "shard"), find_placement(gradient, "tensor")
-        if isinstance(split, int) and shape and shape[split] == 1:
-            message = "DTensor's backward pass gives all ranks a gradient that is split along an axis of one element"
-            raise Unsupported(message, "interface")
-        if isinstance(sharded, int) and shape and sharded and shape[sharded] % mesh.axes["shard"]:
-            message = "FSDP2 splits unevenly along the first axis only"
-            raise Unsupported(message, "interface")
-        if isinstance(sharded, int) and sharded == split:
-            message = "FSDP2 splits the parts of tensor parallelism, and the call has the parts in another order"
-            raise Unsupported(message)
+__all__ = ["load"]
 
 
 def load(mesh: Mapping[str, int], clip: str) -> Join:

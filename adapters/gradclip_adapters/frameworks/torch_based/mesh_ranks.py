@@ -19,10 +19,9 @@ from ...mesh import Mesh, cut_call
 from ...mesh_function import TorchFunction, show_placements
 from ...processes import Answer, Ask, Join
 from ...registry import find_function
-from .distributed import take_local
+from .distributed import import_engines, join_group, set_variables, take_local
 from .dtensors import make_dtensors
 from .parameters import read_array, read_arrays
-from .process_group import import_engines, join_group, set_variables
 from .watched_collectives import WatchedCollectives
 
 __all__ = ["load"]

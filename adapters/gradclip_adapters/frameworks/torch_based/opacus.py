@@ -29,7 +29,6 @@ class OpacusAdapter(ParametersAdapter):
     """
 
     def __init__(self) -> None:
-        """List the entry points."""
         super().__init__("Opacus", opacus.__version__, ENTRY_POINTS)
 
     def answer(self, entry: EntryPoint, call: Call) -> Reply:

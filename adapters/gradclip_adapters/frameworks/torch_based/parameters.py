@@ -1,7 +1,8 @@
 """Share what adapters of packages on torch do: make parameters with gradients, call, and read the gradients back.
 
 An adapter of a package is a list of entry points. Each entry point has a function that passes the parameters and the
-options of a call to the package's own function.
+options of a call to the package's own function. For packages that clip inside their training loop, a model makes the
+gradients by its backward pass.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 
 import torch
-from torch.nn import Parameter
+from torch.nn import Module, Parameter, ParameterList
 
 from ...arrays import (
     HOW,
@@ -19,6 +20,7 @@ from ...arrays import (
     convert_options,
     find_dtype,
     lay_out,
+    refuse_other_dtypes,
 )
 from ...contract import (
     About,
@@ -31,7 +33,7 @@ from ...contract import (
     Unsupported,
     framework_call,
 )
-from ..answering import NORM_TYPES, DeclaredAdapter, read_each
+from ..answering import CALLS, NORM_TYPES, DeclaredAdapter, read_each
 from .installed_torch import find_cpu_capability, make_rows
 
 __all__ = [
@@ -41,8 +43,10 @@ __all__ = [
     "NORM_TYPES",
     "OWNED",
     "Clip",
+    "GivenGradients",
     "Parameters",
     "ParametersAdapter",
+    "TrainingAdapter",
     "add_flags",
     "answer_call",
     "choose_device",
@@ -53,24 +57,13 @@ __all__ = [
     "read_array",
     "read_arrays",
     "select_more",
+    "train_model",
 ]
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 #: The abilities of a function that takes parameters. Exclusion is missing: a user of torch leaves the parameter out.
-COMMON = (
-    "none_grads",
-    "mixed_dtypes",
-    "strided",
-    "packed",
-    "repeated",
-    "generator",
-    "single",
-    "threads",
-    "reuses",
-    "follows",
-    "threshold_kinds",
-)
+COMMON = (*CALLS, "none_grads", "mixed_dtypes", "strided", "packed", "repeated", "generator", "single", "threads")
 #: The abilities of a function that finds the parameters in a module or an optimizer, which holds each of them once.
 OWNED = tuple(feature for feature in COMMON if feature not in ("repeated", "generator", "single"))
 #: The abilities of a clip by a norm of any order.
@@ -99,7 +92,6 @@ class ParametersAdapter(DeclaredAdapter):
         super().__init__(About(framework, version, {**describe_torch(), **environment}), entry_points)
 
     def call(self, call: Call) -> Reply:
-        """Return the answer of the entry point that the call names."""
         entry = self.entry_points[call.subject]
         _refuse_impossible(entry, call)
         if "threads" in call.options:
@@ -111,14 +103,23 @@ class ParametersAdapter(DeclaredAdapter):
         return answer_call(entry, call)
 
 
-def _refuse_impossible(entry: EntryPoint, call: Call) -> None:
-    """Refuse calls that have no form in the package.
+class TrainingAdapter(ParametersAdapter):
+    """Adapter for functions that clip inside a training loop. The backward pass makes the gradients."""
 
-    Raises
-    ------
-    Unsupported
-        If the call passes the parameters in another form than the entry point takes them.
-    """
+    def call(self, call: Call) -> Reply:
+        """Train for one step from zero, and return the negated parameters."""
+        if any(gradient.layout != "contiguous" or gradient.rows is not None for gradient in call.gradients):
+            message = "the backward pass makes the gradients, dense and without gaps"
+            raise Unsupported(message, "interface")
+        if any(name in call.options for name in ("threads", "reused", "followed")):
+            message = "each call trains a model of its own, alone"
+            raise Unsupported(message)
+        refuse_other_dtypes(call, self.entry_points[call.subject])
+        return super().call(call)
+
+
+def _refuse_impossible(entry: EntryPoint, call: Call) -> None:
+    """Refuse calls that have no form in the package."""
     if "compiled" in call.options and "compiles" not in entry.features:
         message = "torch.compile is slow: it is tested only with torch's own functions"
         raise Unsupported(message)
@@ -139,13 +140,7 @@ def _refuse_impossible(entry: EntryPoint, call: Call) -> None:
 
 
 def choose_device(name: str) -> None:
-    """Make all later tensors on a device.
-
-    Raises
-    ------
-    MissingDevice
-        If torch does not find the device.
-    """
+    """Make all later tensors on a device."""
     global _device  # noqa: PLW0603 - one process serves one adapter
     try:
         torch.zeros(1, device=name)
@@ -177,21 +172,9 @@ def describe_torch() -> dict[str, str]:
 
 
 def answer_call(entry: EntryPoint, call: Call, step: Callable[[list[Parameter]], None] | None = None) -> Reply:
-    """Call the function of an entry point on new parameters, and read their gradients.
+    """Call the function of an entry point on new parameters. Return their gradients, or negated after an optimizer.
 
-    Parameters
-    ----------
-    entry
-        The entry point. If it is an optimizer, the reply holds the negated parameters.
-    call
-        The gradients and options.
-    step
-        Takes a step of an optimizer on the parameters after the clip, if the clip does not take it.
-
-    Returns
-    -------
-    Reply
-        The gradients after the call, or the negated parameters.
+    `step` takes a step of an optimizer on the parameters after the clip, if the clip does not take it.
     """
     listed = _replace_none(build_tensors(call.gradients, make_parameter))
     before = [parameter.grad for parameter in listed]
@@ -229,13 +212,7 @@ def add_flags(call: Call) -> Mapping[str, Any]:
 
 
 def make_parameter(gradient: Gradient) -> Parameter:
-    """Return a parameter that carries a gradient. It is zero, unless the clip depends on its values.
-
-    Raises
-    ------
-    Unsupported
-        If the two have different dtypes.
-    """
+    """Return a parameter that carries a gradient. It is zero, unless the clip depends on its values."""
     assert gradient.array is not None
     tensor = make_tensor(gradient.array, gradient.layout)
     if gradient.rows is not None:
@@ -319,3 +296,34 @@ def read_arrays(tensors: Sequence[torch.Tensor | None]) -> tuple[Array | None, .
 def select_more(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the other options of a call, which torch takes or refuses."""
     return {name: value for name, value in options.items() if name not in (*PASSED, *HOW)}
+
+
+class GivenGradients(Module):  # type: ignore[misc] # mypy does not see torch
+    """A model whose loss is the sum of the parameters times the given gradients. So these are its gradients."""
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        super().__init__()
+        self.held = ParameterList(parameters)
+        self.given = [parameter.grad for parameter in parameters]
+        for parameter in parameters:
+            parameter.grad = None
+
+    def forward(self, *_: Any) -> torch.Tensor:
+        """Return the loss. A parameter without a gradient takes no part in it."""
+        # The backward pass needs something that requires a gradient, even if no parameter has one.
+        loss = torch.zeros((), dtype=torch.float64, requires_grad=True)
+        for parameter, gradient in zip(self.held, self.given):
+            if gradient is not None:
+                # The sum may overflow in the dtype of the gradient. Its derivative is the gradient itself.
+                total = (parameter * gradient).sum()
+                loss = loss + (total.full_tensor() if hasattr(total, "full_tensor") else total).double()
+        return loss
+
+
+def train_model(parameters: Sequence[Parameter], train: Callable[[GivenGradients], Any]) -> Any:
+    """Let a package train a model with the parameters, put the given gradients back, and return what it returns."""
+    model = GivenGradients(parameters)
+    returned = train(model)
+    for parameter, gradient in zip(parameters, model.given):
+        parameter.grad = gradient
+    return returned

@@ -13,10 +13,8 @@ import transformers
 from torch.nn import Module, Parameter, ParameterList
 
 from ...contract import EntryPoint
-from .engine_meshes import list_on_meshes
-from .engines_adapter import EnginesAdapter
-from .given_gradients import GivenGradients, TrainingAdapter, train_model
-from .parameters import DTYPES, select_more
+from .engine_meshes import EnginesAdapter, list_on_meshes
+from .parameters import DTYPES, GivenGradients, TrainingAdapter, select_more, train_model
 
 __all__ = ["TransformersAdapter"]
 
@@ -25,7 +23,6 @@ class TransformersAdapter(EnginesAdapter, TrainingAdapter):
     """Adapter for the clip of Transformers, which precedes the step of `Trainer`."""
 
     def __init__(self) -> None:
-        """List the entry points."""
         super().__init__("Transformers", transformers.__version__, ENTRY_POINTS, accelerate=_find_version())
 
 
@@ -54,17 +51,13 @@ def _step(passed: Callable[[], list[Parameter]], options: Mapping[str, Any]) -> 
 def _train(model: GivenGradients, options: Mapping[str, Any]) -> None:
     # `Trainer` sets the seeds of all random generators, as its argument `seed` says. That is not a part of the clip.
     states = random.getstate(), np.random.get_state()  # noqa: NPY002 - `Trainer` sets this state
+    more = {"learning_rate": options.get("learning_rate", 1.0), **select_more(options)}
     try:
-        _run_trainer(model, options)
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ):
+            _make_trainer(_Model(model), folder, options["clip_norm"], more).train()
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])  # noqa: NPY002
-
-
-def _run_trainer(model: GivenGradients, options: Mapping[str, Any]) -> None:
-    with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ):
-        more = {"learning_rate": options.get("learning_rate", 1.0), **select_more(options)}
-        _make_trainer(_Model(model), folder, options["clip_norm"], more).train()
 
 
 def _make_trainer(model: Module, folder: str, threshold: float, more: Mapping[str, Any]) -> Any:

@@ -79,14 +79,7 @@ PYTHONS = str(Path(os.__file__).parent) + os.sep
 class WatchedCollectives(TorchDispatchMode):  # type: ignore[misc]
     """While this is entered, ask before each collective of this thread whether it takes place.
 
-    Parameters
-    ----------
-    mesh
-        The mesh.
-    rank
-        The rank of this process.
-    ask
-        Sends a message, and returns the answer. Its word `go` lets the collective take place.
+    `ask` sends a message, and returns the answer. Its word `go` lets the collective take place.
     """
 
     def __init__(self, mesh: Mesh, rank: int, ask: Ask) -> None:
@@ -136,13 +129,7 @@ class WatchedCollectives(TorchDispatchMode):  # type: ignore[misc]
         return _make_group(ranks, *args, **keywords)
 
     def _wait(self, entry: Mapping[str, Any]) -> None:
-        """Wait until a collective may take place.
-
-        Raises
-        ------
-        GivenUp
-            If it never will.
-        """
+        """Wait until a collective may take place."""
         if self._ask({"message": "enters", **entry})["message"] != "go":
             raise GivenUp
 

@@ -19,9 +19,8 @@ import torch
 from torch.nn import Parameter, ParameterList
 
 from ...contract import EntryPoint
-from .engine_meshes import EXPERT_MESHES, EXPERTS, list_on_meshes
-from .engines_adapter import EnginesAdapter
-from .given_gradients import GivenGradients, TrainingAdapter, train_model
+from .distributed import join_group_of_one
+from .engine_meshes import EXPERT_MESHES, EXPERTS, EnginesAdapter, list_on_meshes
 from .parameters import (
     ANY_NORM,
     COMMON,
@@ -29,11 +28,13 @@ from .parameters import (
     NORM_TYPES,
     OWNED,
     Clip,
+    GivenGradients,
     Parameters,
     ParametersAdapter,
+    TrainingAdapter,
     select_more,
+    train_model,
 )
-from .process_group import join_group_of_one
 
 __all__ = [
     "Wrapper",
@@ -63,13 +64,7 @@ class Wrapper:
     adapter: type[ParametersAdapter] = EnginesAdapter
 
     def __call__(self) -> ParametersAdapter:
-        """Import the package, and return its adapter.
-
-        Raises
-        ------
-        ImportError
-            If the package is missing.
-        """
+        """Import the package, and return its adapter."""
         with warnings.catch_warnings():
             # torchvision warns if its own extension does not load. timm's clips do not use it.
             warnings.filterwarnings("ignore", "Failed to load image Python extension")

@@ -28,7 +28,7 @@ from gradclip_conformance.known.failures import (
 )
 from gradclip_conformance.known.faults import find_faults, find_known_faults
 from gradclip_conformance.known.propose import CannotPropose, propose_known
-from gradclip_conformance.known.scope import holds, is_version_within
+from gradclip_conformance.known.files import holds, is_version_within
 from gradclip_conformance.run.in_process import WithoutProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
 from gradclip_conformance.run.runner import run_cell

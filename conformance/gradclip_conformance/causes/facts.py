@@ -45,6 +45,7 @@ from ..oracle.predict import predict
 from ..oracle.question import count_divisor, list_norm_groups
 
 __all__ = [
+    "Factor",
     "Group",
     "Kind",
     "Seen",
@@ -107,7 +108,6 @@ class Tensor:
 
     @cached_property
     def kind(self) -> Kind:
-        """The kind of the result."""
         if self.given.data == self.got.data or np.array_equal(self.before, self.after, equal_nan=True):
             return Kind.SAME
         if not self.after.any():
@@ -168,7 +168,6 @@ class Tensor:
 
     @property
     def form(self) -> Format:
-        """The format of the gradient."""
         return FORMATS[self.given.dtype]
 
     @property
@@ -361,7 +360,6 @@ class Group:
 
     @property
     def is_right(self) -> bool:
-        """Whether the results are right."""
         if self.total is None:
             return self.is_plain
         # With an infinite threshold, gradients that are not finite may come back unchanged, too.
@@ -410,6 +408,10 @@ class Group:
         return {tensor.kind for tensor in self.tensors if not tensor.is_zero}
 
 
+#: A function that returns a number for a group, or None if it does not speak of the group.
+Factor = Callable[[Group], Fraction | None]
+
+
 @dataclass
 class Seen:
     """One call, its results, and the exact values that models compare with them. All models read these facts."""
@@ -421,17 +423,14 @@ class Seen:
 
     @cached_property
     def prediction(self) -> Prediction:
-        """The expected results."""
         return predict(self.case)
 
     @property
     def operation(self) -> Operation:
-        """The kind of clip."""
         return OPERATIONS[self.case.operation]
 
     @property
     def order(self) -> float:
-        """The order of the norm."""
         return self.case.norm_type
 
     @property

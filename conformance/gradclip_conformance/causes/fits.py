@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import islice
 
 from ..oracle.formula import PLAIN, Formula
 from . import factors, norms
 from .facts import Group, Seen, compute_plain_coefficient
-from .law import ABOVE, Law
-from .laws import LAWS
+from .laws import ABOVE, LAWS, Law
 from .model import Explanation
 
 __all__ = ["BREAKS", "FITS", "FORMULA_CAUSES", "KEEPS", "explain_by_formula", "fit_formula"]
@@ -39,18 +39,14 @@ LARGEST_FIT = Fraction(2**1000)
 
 def _make_under_root(eps: float) -> Law:
     """Return the law that adds a number to the sum of powers before it takes the root."""
-    return Law("eps-under-root", norm=norms.add_below_root(eps), parameters=(("eps", eps),))
+    return Law("eps-under-root", norm=partial(norms.add_below_root, eps=eps), parameters=(("eps", eps),))
 
 
 def fit_formula(views: Iterable[Seen]) -> list[Formula]:
     """Return the formulas with an epsilon that reproduce enough answers with different norms or thresholds."""
     # Results that rounding explains are no evidence of an epsilon.
     groups = [group for seen in views for group in _select_ordinary(seen) if not group.follows(PLAIN)][:MANY_GROUPS]
-    found = []
-    for kind in FORMULA_CAUSES:
-        best = _fit_kind(kind, groups)
-        if best is not None:
-            found.append(best)
+    found = [best for kind in FORMULA_CAUSES if (best := _fit_kind(kind, groups)) is not None]
     # The formula that explains most comes first.
     return [formula for _, formula in sorted(found, key=lambda pair: -pair[0])]
 
@@ -135,26 +131,9 @@ def _estimate_multiple(group: Group) -> list[float]:
     return [] if number == 1.0 else [number]
 
 
-def _fit_least_norm(*, spares_others: bool) -> Callable[[Iterable[Seen]], float | None]:
-    """Return a function that finds the number which replaces smaller norms, or None if no number does."""
-
-    def find(views: Iterable[Seen]) -> float | None:
-        groups = (group for seen in views for group in _select_ordinary(seen))
-        return _find_shown_number(groups, _estimate_least_norm, _make_least_norm(spares_others=spares_others))
-
-    return find
-
-
 def _estimate_least_norm(group: Group) -> list[float]:
     least = Fraction(group.threshold) / Fraction(group.tensors[0].factor or 1.0)
     return _list_candidates([(0.0, float(least))]) if group.norm < least < LARGEST_FIT else []
-
-
-def _make_least_norm(*, spares_others: bool) -> Callable[[float], Law]:
-    """Return a function that makes the law which replaces smaller norms by a number."""
-    return lambda number: Law(
-        "norm-replaced", factors.raise_norm(number, spares_others=spares_others), parameters=(("number", number),)
-    )
 
 
 def _find_shown_number(
@@ -174,7 +153,6 @@ def _find_shown_number(
 
 
 def _make_multiple(number: float) -> Law:
-    """Return the law that multiplies clipped gradients by a constant."""
     factor = factors.change_above(lambda right, _: right * Fraction(number))
     return Law("multiple", factor, parameters=(("number", number),), breaks=ABOVE)
 
@@ -207,7 +185,6 @@ def _fit_floor(views: Iterable[Seen]) -> float | None:
 
 
 def _make_floor(number: float) -> Law:
-    """Return the law that replaces smaller thresholds by a number."""
 
     def compute_factor(group: Group) -> Fraction | None:
         return compute_plain_coefficient(group.norm, max(group.threshold, number))
@@ -227,15 +204,27 @@ class Fit:
     parameter: str = "number"
 
 
+def _make_fit_of_least_norm(*, spares_others: bool) -> Fit:
+    """Return the kind of law that replaces smaller norms by a number."""
+
+    def make(number: float) -> Law:
+        factor = partial(factors.raise_norm, least=number, spares_others=spares_others)
+        return Law("norm-replaced", factor, parameters=(("number", number),))
+
+    def find(views: Iterable[Seen]) -> float | None:
+        groups = (group for seen in views for group in _select_ordinary(seen))
+        return _find_shown_number(groups, _estimate_least_norm, make)
+
+    return Fit("norm-replaced", make, find)
+
+
 FITS = (
     Fit("threshold-replaced", _make_floor, _fit_floor),
     Fit("multiple", _make_multiple, _fit_multiple),
     Fit("eps-under-root", _make_under_root, _fit_under_root, "eps"),
     # MindSpore's `ClipByNorm` limits the sum of squares to 1e-6, for gradients below the threshold, too.
-    *(
-        Fit("norm-replaced", _make_least_norm(spares_others=spares), _fit_least_norm(spares_others=spares))
-        for spares in (False, True)
-    ),
+    _make_fit_of_least_norm(spares_others=False),
+    _make_fit_of_least_norm(spares_others=True),
 )
 
 _KINDS = (*LAWS, *(fit.make(1.0) for fit in FITS))

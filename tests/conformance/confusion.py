@@ -1,8 +1,7 @@
 """Run every mutant, and compare the defect written into it with the causes that its findings name.
 
-`python confusion.py [--part K/N] [--jobs J] [--output FOLDER]` prints the comparison. With `--output` it writes it to
-`findings.md` in the folder. The exit code 1 means that a measure is not met. `--part 2/6` takes
-every sixth mutant, beginning with the second.
+`python confusion.py [--jobs J] [--output FOLDER]` prints the comparison. With `--output` it writes it to `findings.md`
+in the folder. The exit code 1 means that a measure is not met.
 
 `python confusion.py --cause no-root` prints what findings name for each mutant with this cause. The exit code 1 means
 that they name another cause first for one of them.
@@ -11,19 +10,23 @@ that they name another cause first for one of them.
 from __future__ import annotations
 
 import argparse
+import datetime
+import platform
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 HERE = Path(__file__).resolve().parent
 # In a test, pytest's `pythonpath` finds the modules beside the tests. A script must add their folders to the path.
 sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in sys.path]
 
-from conditions import describe_conditions  # noqa: E402
 from mutants import WRONG, Wrong  # noqa: E402 - it lies beside this script
 
 from gradclip_adapters import arrays  # noqa: E402
@@ -76,7 +79,6 @@ def find_findings(defect: Defect) -> list[Finding]:
 
 
 def connect(wrong: Wrong) -> InProcess:
-    """Return a connection to a mutant in this process."""
     return InProcess(wrong.adapter(wrong.function, wrong.operation, dtypes=wrong.dtypes, in_place=wrong.in_place))
 
 
@@ -143,7 +145,6 @@ def summarize(each: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def list_faults(result: dict[str, Any]) -> list[str]:
-    """List the measures that are not met."""
     total = result["mutants"]
     lines = []
     if result["named"] < NAMED * total:
@@ -186,6 +187,13 @@ def write_markdown(result: dict[str, Any]) -> str:
     return "\n".join(line for number, line in enumerate(lines) if line or lines[number - 1 : number] != [""]) + "\n"
 
 
+def describe_conditions() -> str:
+    """Return the conditions in words, such as "on 2026-11-23 with NumPy 2.3"."""
+    day = datetime.datetime.now(datetime.UTC).date().isoformat()
+    numbers = {"gradclip-spec": version("gradclip-spec"), "Python": platform.python_version(), "NumPy": np.__version__}
+    return f"on {day} with {', '.join(f'{name} {number}' for name, number in numbers.items())}"
+
+
 def _write_share(count: int, total: int) -> str:
     return f"{count} of {total} ({100 * count / total:.1f} %)"
 
@@ -194,19 +202,16 @@ def main(arguments: Sequence[str]) -> int:
     """Run the mutants, print the comparison, and write it to the folder if one is named."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cause")
-    parser.add_argument("--part", default="1/1")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
-    first, step = map(int, options.part.split("/"))
-    every = [
+    numbers = [
         number
         for number, defect in enumerate(list_defects())
         if options.cause is None or options.cause in defect.wrong.causes
     ]
-    if not every:
+    if not numbers:
         parser.error(f"no mutant has the cause {options.cause!r}")
-    numbers = every[first - 1 :: step]
     with ProcessPoolExecutor(options.jobs, initializer=wait_for_interrupting_calls) as pool:
         each = list(pool.map(name_causes, numbers))
     if options.cause is not None:

@@ -19,7 +19,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -109,60 +108,52 @@ def wait_for_interrupting_calls() -> None:
     arrays.PATIENCE = 60.0
 
 
-def name_causes(number: int) -> dict[str, Any]:
-    """Return the causes of one mutant: those that its row gives, and those that its findings name."""
+@dataclass(frozen=True)
+class Comparison:
+    """The causes that the row of a mutant gives, and those that its findings name."""
+
+    defect: str
+    written: Sequence[str]
+    named: Sequence[str]
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the first finding names the defect."""
+        return bool(self.named) and self.named[0] in self.written
+
+
+def compare_causes(number: int) -> Comparison:
+    """Compare the causes of one mutant."""
     defect = list_defects()[number]
     # Poor accuracy alone does not fail the check. Use such findings only if there are no others.
     every = find_findings(defect)
     findings = [finding for finding in every if finding.spoils] or every
-    named = [finding.singles[0].cause for finding in findings]
-    return {
-        "defect": defect.name,
-        "written": list(defect.wrong.causes),
-        "named": named,
-        "is_named": bool(named) and named[0] in defect.wrong.causes,
-    }
+    return Comparison(defect.name, defect.wrong.causes, [finding.singles[0].cause for finding in findings])
 
 
-def summarize(each: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the measures, and how often each pair of a written and a named cause occurs."""
-    counts = sorted(len(one["named"]) for one in each)
-    unseen = [one for one in each if one["written"] == [UNEXPLAINED]]
-    pairs = Counter((one["written"][0], one["named"][0] if one["named"] else "no finding") for one in each)
-    return {
-        "mutants": len(each),
-        "named": sum(one["is_named"] for one in each),
-        "median_findings": counts[len(counts) // 2],
-        "few_findings": sum(count <= FEW for count in counts),
-        "unseen": len(unseen),
-        "unseen_named_falsely": [one["defect"] for one in unseen if not one["is_named"]],
-        "confusion": [
-            {"written": written, "named": named, "mutants": count}
-            for (written, named), count in sorted(pairs.items(), key=lambda pair: (pair[0][0], -pair[1], pair[0][1]))
-        ],
-        "misnamed": [one for one in each if not one["is_named"]],
-    }
+def write_page(each: Sequence[Comparison]) -> tuple[str, list[str]]:
+    """Return the page, and the measures that are not met.
 
-
-def list_faults(result: dict[str, Any]) -> list[str]:
-    total = result["mutants"]
-    lines = []
-    if result["named"] < NAMED * total:
-        lines.append(f"the first finding names the defect of only {result['named']} of {total} mutants")
-    if result["few_findings"] < FEW_SHARE * total:
-        lines.append(f"only {result['few_findings']} of {total} mutants have at most {FEW} findings")
-    return lines + ([f"the median number of findings is {one}"] if (one := result["median_findings"]) != 1 else [])
-
-
-def write_markdown(result: dict[str, Any]) -> str:
-    """Return the page: the measures, the pairs of causes, and the mutants whose first finding names another cause."""
-    total, unseen = result["mutants"], result["unseen"]
-    rows = [(one["written"], one["named"], one["mutants"]) for one in result["confusion"]]
+    The page holds the measures, the pairs of causes, and the mutants whose first finding names another cause.
+    """
+    total, counts = len(each), sorted(len(one.named) for one in each)
+    named, few, median = sum(one.is_named for one in each), sum(count <= FEW for count in counts), counts[total // 2]
+    without_cause = [one for one in each if list(one.written) == [UNEXPLAINED]]
+    unseen, falsely = len(without_cause), sum(not one.is_named for one in without_cause)
+    pairs = Counter((one.written[0], one.named[0] if one.named else "no finding") for one in each)
+    rows = sorted(((*pair, count) for pair, count in pairs.items()), key=lambda row: (row[0], -row[2], row[1]))
     other = [
-        (one["defect"], ", ".join(one["written"]), ", ".join(one["named"][:3]) or "no finding")
-        for one in result["misnamed"]
+        (one.defect, ", ".join(one.written), ", ".join(one.named[:3]) or "no finding")
+        for one in each
+        if not one.is_named
     ]
-    falsely = len(result["unseen_named_falsely"])
+    faults = []
+    if named < NAMED * total:
+        faults.append(f"the first finding names the defect of only {named} of {total} mutants")
+    if few < FEW_SHARE * total:
+        faults.append(f"only {few} of {total} mutants have at most {FEW} findings")
+    if median != 1:
+        faults.append(f"the median number of findings is {median}")
     lines = [
         "# The causes of the mutants",
         "",
@@ -171,12 +162,12 @@ def write_markdown(result: dict[str, Any]) -> str:
         "Each mutant has one defect, and its row in `tests/conformance/mutants/` holds its cause.",
         "The suite checks the mutant and names causes in its findings.",
         "",
-        f"- Mutants whose first finding names the defect: {_write_share(result['named'], total)}",
-        f"- Median number of findings of a mutant: {result['median_findings']}",
-        f"- Mutants with at most {FEW} findings: {_write_share(result['few_findings'], total)}",
+        f"- Mutants whose first finding names the defect: {_write_share(named, total)}",
+        f"- Median number of findings of a mutant: {median}",
+        f"- Mutants with at most {FEW} findings: {_write_share(few, total)}",
         f"- Defects that the catalogue does not have: {unseen}; for {falsely} of them, the first finding names a cause",
         "",
-        *(f"- **Wrong here:** {fault}" for fault in list_faults(result)),
+        *(f"- **Wrong here:** {fault}" for fault in faults),
         "",
         draw_markdown_table([("cause of the defect", "cause of the first finding", "mutants"), *rows]),
         "",
@@ -184,7 +175,8 @@ def write_markdown(result: dict[str, Any]) -> str:
         "",
         draw_markdown_table([("defect", "correct causes", "named causes"), *other]),
     ]
-    return "\n".join(line for number, line in enumerate(lines) if line or lines[number - 1 : number] != [""]) + "\n"
+    page = "\n".join(line for number, line in enumerate(lines) if line or lines[number - 1 : number] != [""])
+    return page + "\n", faults
 
 
 def describe_conditions() -> str:
@@ -213,17 +205,16 @@ def main(arguments: Sequence[str]) -> int:
     if not numbers:
         parser.error(f"no mutant has the cause {options.cause!r}")
     with ProcessPoolExecutor(options.jobs, initializer=wait_for_interrupting_calls) as pool:
-        each = list(pool.map(name_causes, numbers))
+        each = list(pool.map(compare_causes, numbers))
     if options.cause is not None:
         for one in each:
-            sys.stdout.write(f"{one['defect']}: {', '.join(one['named']) or 'no finding'}\n")
-        return 0 if all(one["is_named"] for one in each) else 1
-    result = summarize(each)
-    page = write_markdown(result)
+            sys.stdout.write(f"{one.defect}: {', '.join(one.named) or 'no finding'}\n")
+        return 0 if all(one.is_named for one in each) else 1
+    page, faults = write_page(each)
     sys.stdout.write(page)
     if options.output is not None:
         (options.output / "findings.md").write_text(page, encoding="utf-8")
-    return 1 if list_faults(result) else 0
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

@@ -383,18 +383,16 @@ EXAMPLES = (
     Example(flush_values, "bounds", ("subnormals-flushed",), "rounding", operation=VALUE),
     Example(flush_in_comparisons, "bounds", ("subnormals-flushed",), "rounding", operation=VALUE),
     Example(leave_all_but_first, "bounds", ("not-clipped", "some"), others=REST, operation=VALUE, is_slow=True),
-    Example(
-        misread_bounds,
-        "bounds nan-stays",
-        ("value-bounds-rounded", "float32"),
-        others=REST,
-        operation=VALUE,
-    ),
+    Example(misread_bounds, "bounds nan-stays", ("value-bounds-rounded", "float32"), others=REST, operation=VALUE),
 )
 
 
 @pytest.mark.parametrize(
-    "example", [pytest.param(one, marks=[pytest.mark.thorough(sample=0)] if one.is_slow else []) for one in EXAMPLES]
+    "example",
+    [
+        pytest.param(one, id=one.cause[0], marks=[pytest.mark.thorough(sample=0)] if one.is_slow else [])
+        for one in EXAMPLES
+    ],
 )
 def test_wrong_function_gets_its_cause(example: Example) -> None:
     found = find_causes_of(example.function, example.rules, example.operation, example.dtype)

@@ -90,6 +90,10 @@ def test_gradients_that_an_in_place_function_has_not_written(function: Clip, cau
     assert not find_causes(make_adapter(writes_results, in_place=True), "global-norm.in-place-written")
 
 
+def measure_norm(gradient: Any) -> float:
+    return float(gradclip_spec.global_norm([gradient]))
+
+
 def compute_in_float32(grads: Sequence[Any]) -> Any:
     with np.errstate(all="ignore"):
         return np.sqrt(sum((gradient * gradient).sum() for gradient in grads if gradient is not None))
@@ -98,42 +102,26 @@ def compute_in_float32(grads: Sequence[Any]) -> Any:
 @pytest.mark.parametrize(
     ("measure", "rule", "cause"),
     [
-        (lambda norm, grads, clip_norm: norm * norm, "returned-norm", ("no-root",)),
-        (lambda norm, grads, clip_norm: min(norm, clip_norm), "returned-norm", ("norm-after-clip",)),
-        (lambda norm, grads, clip_norm: compute_in_float32(grads), "overflow-of-squares", ("squares-overflow", "norm")),
-        (
-            lambda norm, grads, clip_norm: compute_in_float32(grads),
-            "underflow-of-squares",
-            ("squares-underflow", "norm"),
-        ),
-        (
-            lambda norm, grads, clip_norm: norm / math.sqrt(max(1, sum(g.size for g in grads))),
-            "returned-norm",
-            ("mean-of-squares",),
-        ),
-        (
-            lambda norm, grads, clip_norm: sum(float(np.abs(g).sum()) for g in grads),
-            "returned-norm",
-            ("other-order",),
-        ),
+        (lambda grads, n, c: n * n, "returned-norm", ("no-root",)),
+        (lambda grads, n, c: min(n, c), "returned-norm", ("norm-after-clip",)),
+        (lambda grads, n, c: n / math.sqrt(max(1, sum(g.size for g in grads))), "returned-norm", ("mean-of-squares",)),
+        (lambda grads, n, c: sum(float(np.abs(g).sum()) for g in grads), "returned-norm", ("other-order",)),
         # If each gradient has one element, the sum of their norms is also the norm of order 1. One name is enough.
+        (lambda grads, n, c: sum(map(measure_norm, grads)), "returned-norm", ("sum-of-norms",)),
+        (lambda grads, n, c: compute_in_float32(grads), "overflow-of-squares", ("squares-overflow", "norm")),
+        (lambda grads, n, c: compute_in_float32(grads), "underflow-of-squares", ("squares-underflow", "norm")),
         (
-            lambda norm, grads, clip_norm: sum(float(gradclip_spec.global_norm([g])) for g in grads),
-            "returned-norm",
-            ("sum-of-norms",),
-        ),
-        (
-            lambda norm, grads, clip_norm: gradclip_spec.global_norm([g[np.isfinite(g)] for g in grads]),
+            lambda grads, n, c: gradclip_spec.global_norm([g[np.isfinite(g)] for g in grads]),
             "returned-norm-nonfinite",
             ("nonfinite-silent", "norm"),
         ),
     ],
-    ids=["no-root", "after-clip", "overflow", "underflow", "mean", "order", "sum-of-norms", "nonfinite"],
+    ids=["no-root", "after-clip", "mean", "order", "sum-of-norms", "overflow", "underflow", "nonfinite"],
 )
 def test_wrong_norm_beside_right_gradients(measure: Callable[..., Any], rule: str, cause: tuple[str, ...]) -> None:
     def clip_with_norm(grads: Any, *, clip_norm: float) -> Any:
         clipped, norm = gradclip_spec.clip_by_global_norm(grads, clip_norm)
-        return list(clipped), measure(float(norm), [g for g in grads if g is not None], clip_norm)
+        return list(clipped), measure([g for g in grads if g is not None], float(norm), clip_norm)
 
     assert set(find_causes(make_adapter(clip_with_norm), f"global-norm.{rule}")) == {cause}
 

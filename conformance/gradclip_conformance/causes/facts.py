@@ -119,7 +119,7 @@ class Tensor:
     @cached_property
     def factor(self) -> float | None:
         """The result divided by the input, at the largest element. None if this is not finite."""
-        if not len(self.before) or self.kind is Kind.PARTLY or self.kind is Kind.NAN:
+        if self.kind in (Kind.PARTLY, Kind.NAN):
             return None
         place = int(np.abs(self.before).argmax())
         before, after = float(self.before[place]), float(self.after[place])
@@ -164,7 +164,7 @@ class Tensor:
     def is_near(self, expected: ExpectedArray, bound: float) -> bool:
         """Return whether each element is within `bound` ulp of the expected one."""
         every = measure_distances(convert_to_dtype(self.got, self.given.dtype), expected, self.given.dtype)
-        return not len(every) or bool(every.max() <= bound)
+        return bool(every.max() <= bound)
 
     @property
     def form(self) -> Format:
@@ -208,7 +208,7 @@ class Group:
     def norm(self) -> Fraction:
         """The exact norm of finite gradients."""
         if not self.alone:
-            known = self.seen.prediction.norms[self.tensors[0].index] if self.tensors else None
+            known = self.seen.prediction.norms[self.tensors[0].index]
             if known is not None:
                 return known.middle
         return self.remember("norm", lambda: self.compute_norm_over([tensor.exact for tensor in self.tensors]))
@@ -256,11 +256,6 @@ class Group:
     def take_magnitudes(self) -> Group:
         """Return the group of the magnitudes of the elements, with the same results."""
         return Group(self.seen, [tensor.take_magnitudes() for tensor in self.tensors], alone=self.alone)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all gradients of the call are in the group, so that their results are known."""
-        return len(self.tensors) == len(self.seen.tensors)
 
     @cached_property
     def count(self) -> int:

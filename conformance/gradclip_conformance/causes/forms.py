@@ -146,7 +146,7 @@ def _list_other_norms(group: Group) -> Iterator[tuple[str, Fraction]]:
     if right and math.isfinite(group.threshold):
         yield "coefficient-returned", Fraction(group.threshold) / right
         yield "coefficient-returned", min(Fraction(1), Fraction(group.threshold) / right)
-    for law in LAWS if group.count else ():
+    for law in LAWS:
         if not law.is_of_each and (found := law.compute_norm(group)) is not None:
             yield law.cause, found
 

@@ -1,6 +1,6 @@
 """Compute the norms that wrong functions take for the right one: of other elements, of another order, or rounded.
 
-Each function returns None where its law does not speak of a group.
+Each function returns None where its law does not speak of a group. A group has at least one element.
 """
 
 from __future__ import annotations
@@ -95,14 +95,14 @@ def leave_out_root_of_scaled(group: Group) -> Fraction | None:
     found = leave_out_root(group)
     if found is None:
         return None
-    largest = max((float(np.abs(tensor.before).max(initial=0.0)) for tensor in group.tensors), default=0.0)
+    largest = max(float(np.abs(tensor.before).max()) for tensor in group.tensors)
     order = int(group.seen.order) - 1 if group.seen.order == int(group.seen.order) else 0
     return found / compute_power_of_two(order * math.frexp(largest)[1]) if order else None
 
 
 def take_mean(group: Group, *, less: int = 0) -> Fraction | None:
     """Divide the sum of powers by the number of elements, less a number."""
-    order, counted = group.seen.order, max(group.count, 1) - less
+    order, counted = group.seen.order, group.count - less
     if order == math.inf or group.divisor > 1 or not counted:
         return None
     return group.norm * Fraction(1 / counted ** (1 / order))
@@ -113,7 +113,7 @@ def average_by(group: Group, *, power: float) -> Fraction | None:
     own = group.seen.operation.averaging_power / 2
     if not own or own == power:
         return None
-    return group.norm * Fraction(float(max(group.count, 1)) ** (own - power))
+    return group.norm * Fraction(float(group.count) ** (own - power))
 
 
 def of_several(compute: Callable[[Group, int], Fraction]) -> Factor:
@@ -127,10 +127,10 @@ def of_several(compute: Callable[[Group, int], Fraction]) -> Factor:
 
 def leave_out(group: Group, *, kept: slice) -> Fraction | None:
     """Return the norm of some of the gradients that count."""
-    included = group.seen.case.included
-    if not group.seen.operation.shares_norms or not group.is_whole:
+    seen = group.seen
+    if not seen.operation.shares_norms or len(group.tensors) < len(seen.tensors):
         return None
-    chosen = set(included[kept])
+    chosen = set(seen.case.included[kept])
     left = [tensor.exact for tensor in group.tensors if tensor.index in chosen]
     return None if len(left) == len(group.tensors) else group.compute_norm_over(left) if left else Fraction(0)
 
@@ -166,13 +166,13 @@ def average_over(count: Callable[[Group], int]) -> Factor:
 def count_along(group: Group, *, axis: int) -> int:
     """Return the length of one axis. A vector has one, and a scalar is one element."""
     shape = group.tensors[0].given.shape
-    return max(shape[axis], 1) if len(shape) > 1 else group.count
+    return shape[axis] if len(shape) > 1 else group.count
 
 
 def count_other_axes(group: Group) -> int:
     """Return the number of elements along all axes but the first, which may be taken for a batch."""
     shape = group.tensors[0].given.shape
-    return max(math.prod(shape[1:]), 1) if len(shape) > 1 else group.count
+    return math.prod(shape[1:]) if len(shape) > 1 else group.count
 
 
 def count_nonzero(group: Group) -> int:
@@ -194,7 +194,7 @@ def divide_by_infinity(group: Group) -> Fraction | None:
 
 def subtract_mean(group: Group) -> Fraction | None:
     """Return the standard deviation of the elements, or of a norm the same without the division."""
-    if group.seen.order != 2 or not group.count:
+    if group.seen.order != 2:
         return None
     values = np.concatenate([tensor.before for tensor in group.tensors])
     largest = float(np.abs(values).max())
@@ -215,7 +215,7 @@ def take_norms_of_matrices(group: Group) -> Fraction | None:
         return None
     norms = []
     for tensor in group.tensors:
-        largest = float(np.abs(tensor.before).max(initial=0.0))
+        largest = float(np.abs(tensor.before).max())
         if len(tensor.given.shape) == 2 and largest:
             exponent = math.frexp(largest)[1]
             matrix = np.ldexp(tensor.before, -exponent).reshape(tensor.given.shape)
@@ -252,7 +252,7 @@ def add_in_turn(group: Group, *, dtype: type[np.floating[Any]]) -> Fraction | No
     """
     order = group.seen.order
     values = np.abs(np.concatenate([tensor.before for tensor in group.tensors]))
-    largest = float(values.max(initial=0.0))
+    largest = float(values.max())
     if order == math.inf or not largest:
         return None
     exponent = math.frexp(largest)[1]
@@ -272,9 +272,7 @@ def take_largest_element(group: Group) -> Fraction | None:
     """Return the magnitude of the largest element, which is not the largest magnitude."""
     if group.seen.order != math.inf:
         return None
-    return Fraction(
-        abs(max((float(tensor.before.max()) for tensor in group.tensors if len(tensor.before)), default=0.0))
-    )
+    return Fraction(abs(max(float(tensor.before.max()) for tensor in group.tensors)))
 
 
 def take_magnitude_of_sum(group: Group) -> Fraction | None:

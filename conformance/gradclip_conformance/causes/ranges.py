@@ -181,7 +181,7 @@ def _is_multiplied_before(group: Group, low: Fraction, high: Fraction, slack: Fr
 def _list_implied_norms(group: Group, threshold: Fraction) -> list[Fraction]:
     """Return the norms that divide the product of the largest element and the threshold, and the threshold itself."""
     found = [threshold]
-    largest = max(group.distinct, key=lambda tensor: float(np.abs(tensor.before).max(initial=0.0)))
+    largest = max(group.distinct, key=lambda tensor: float(np.abs(tensor.before).max()))
     place = int(np.abs(largest.before).argmax())
     got, product = abs(float(largest.after[place])), abs(Fraction(float(largest.before[place]))) * threshold
     if got and math.isfinite(got) and product < largest.form.smallest_normal:

@@ -390,8 +390,8 @@ EXAMPLES = (
 @pytest.mark.parametrize(
     "example",
     [
-        pytest.param(one, id=one.cause[0], marks=[pytest.mark.thorough(sample=0)] if one.is_slow else [])
-        for one in EXAMPLES
+        pytest.param(one, id=f"{one.cause[0]}-{number}", marks=[pytest.mark.thorough(sample=0)] if one.is_slow else [])
+        for number, one in enumerate(EXAMPLES)
     ],
 )
 def test_wrong_function_gets_its_cause(example: Example) -> None:

@@ -1,8 +1,7 @@
 """Run every mutant, and compare the defect written into it with the causes that its findings name.
 
-`python confusion.py [--part K/N] [--jobs J] [--output FOLDER]` prints the comparison. With `--output` it writes it to
-`findings.md` in the folder. The exit code 1 means that a measure is not met. `--part 2/6` takes
-every sixth mutant, beginning with the second.
+`python confusion.py [--jobs J] [--output FOLDER]` prints the comparison. With `--output` it writes it to `findings.md`
+in the folder. The exit code 1 means that a measure is not met.
 
 `python confusion.py --cause no-root` prints what findings name for each mutant with this cause. The exit code 1 means
 that they name another cause first for one of them.
@@ -11,19 +10,22 @@ that they name another cause first for one of them.
 from __future__ import annotations
 
 import argparse
+import datetime
+import platform
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 HERE = Path(__file__).resolve().parent
 # In a test, pytest's `pythonpath` finds the modules beside the tests. A script must add their folders to the path.
 sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in sys.path]
 
-from conditions import describe_conditions  # noqa: E402
 from mutants import WRONG, Wrong  # noqa: E402 - it lies beside this script
 
 from gradclip_adapters import arrays  # noqa: E402
@@ -76,7 +78,6 @@ def find_findings(defect: Defect) -> list[Finding]:
 
 
 def connect(wrong: Wrong) -> InProcess:
-    """Return a connection to a mutant in this process."""
     return InProcess(wrong.adapter(wrong.function, wrong.operation, dtypes=wrong.dtypes, in_place=wrong.in_place))
 
 
@@ -107,61 +108,52 @@ def wait_for_interrupting_calls() -> None:
     arrays.PATIENCE = 60.0
 
 
-def name_causes(number: int) -> dict[str, Any]:
-    """Return the causes of one mutant: those that its row gives, and those that its findings name."""
+@dataclass(frozen=True)
+class Comparison:
+    """The causes that the row of a mutant gives, and those that its findings name."""
+
+    defect: str
+    written: Sequence[str]
+    named: Sequence[str]
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the first finding names the defect."""
+        return bool(self.named) and self.named[0] in self.written
+
+
+def compare_causes(number: int) -> Comparison:
+    """Compare the causes of one mutant."""
     defect = list_defects()[number]
     # Poor accuracy alone does not fail the check. Use such findings only if there are no others.
     every = find_findings(defect)
     findings = [finding for finding in every if finding.spoils] or every
-    named = [finding.singles[0].cause for finding in findings]
-    return {
-        "defect": defect.name,
-        "written": list(defect.wrong.causes),
-        "named": named,
-        "is_named": bool(named) and named[0] in defect.wrong.causes,
-    }
+    return Comparison(defect.name, defect.wrong.causes, [finding.singles[0].cause for finding in findings])
 
 
-def summarize(each: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the measures, and how often each pair of a written and a named cause occurs."""
-    counts = sorted(len(one["named"]) for one in each)
-    unseen = [one for one in each if one["written"] == [UNEXPLAINED]]
-    pairs = Counter((one["written"][0], one["named"][0] if one["named"] else "no finding") for one in each)
-    return {
-        "mutants": len(each),
-        "named": sum(one["is_named"] for one in each),
-        "median_findings": counts[len(counts) // 2],
-        "few_findings": sum(count <= FEW for count in counts),
-        "unseen": len(unseen),
-        "unseen_named_falsely": [one["defect"] for one in unseen if not one["is_named"]],
-        "confusion": [
-            {"written": written, "named": named, "mutants": count}
-            for (written, named), count in sorted(pairs.items(), key=lambda pair: (pair[0][0], -pair[1], pair[0][1]))
-        ],
-        "misnamed": [one for one in each if not one["is_named"]],
-    }
+def write_page(each: Sequence[Comparison]) -> tuple[str, list[str]]:
+    """Return the page, and the measures that are not met.
 
-
-def list_faults(result: dict[str, Any]) -> list[str]:
-    """List the measures that are not met."""
-    total = result["mutants"]
-    lines = []
-    if result["named"] < NAMED * total:
-        lines.append(f"the first finding names the defect of only {result['named']} of {total} mutants")
-    if result["few_findings"] < FEW_SHARE * total:
-        lines.append(f"only {result['few_findings']} of {total} mutants have at most {FEW} findings")
-    return lines + ([f"the median number of findings is {one}"] if (one := result["median_findings"]) != 1 else [])
-
-
-def write_markdown(result: dict[str, Any]) -> str:
-    """Return the page: the measures, the pairs of causes, and the mutants whose first finding names another cause."""
-    total, unseen = result["mutants"], result["unseen"]
-    rows = [(one["written"], one["named"], one["mutants"]) for one in result["confusion"]]
+    The page holds the measures, the pairs of causes, and the mutants whose first finding names another cause.
+    """
+    total, counts = len(each), sorted(len(one.named) for one in each)
+    named, few, median = sum(one.is_named for one in each), sum(count <= FEW for count in counts), counts[total // 2]
+    without_cause = [one for one in each if list(one.written) == [UNEXPLAINED]]
+    unseen, falsely = len(without_cause), sum(not one.is_named for one in without_cause)
+    pairs = Counter((one.written[0], one.named[0] if one.named else "no finding") for one in each)
+    rows = sorted(((*pair, count) for pair, count in pairs.items()), key=lambda row: (row[0], -row[2], row[1]))
     other = [
-        (one["defect"], ", ".join(one["written"]), ", ".join(one["named"][:3]) or "no finding")
-        for one in result["misnamed"]
+        (one.defect, ", ".join(one.written), ", ".join(one.named[:3]) or "no finding")
+        for one in each
+        if not one.is_named
     ]
-    falsely = len(result["unseen_named_falsely"])
+    faults = []
+    if named < NAMED * total:
+        faults.append(f"the first finding names the defect of only {named} of {total} mutants")
+    if few < FEW_SHARE * total:
+        faults.append(f"only {few} of {total} mutants have at most {FEW} findings")
+    if median != 1:
+        faults.append(f"the median number of findings is {median}")
     lines = [
         "# The causes of the mutants",
         "",
@@ -170,12 +162,12 @@ def write_markdown(result: dict[str, Any]) -> str:
         "Each mutant has one defect, and its row in `tests/conformance/mutants/` holds its cause.",
         "The suite checks the mutant and names causes in its findings.",
         "",
-        f"- Mutants whose first finding names the defect: {_write_share(result['named'], total)}",
-        f"- Median number of findings of a mutant: {result['median_findings']}",
-        f"- Mutants with at most {FEW} findings: {_write_share(result['few_findings'], total)}",
+        f"- Mutants whose first finding names the defect: {_write_share(named, total)}",
+        f"- Median number of findings of a mutant: {median}",
+        f"- Mutants with at most {FEW} findings: {_write_share(few, total)}",
         f"- Defects that the catalogue does not have: {unseen}; for {falsely} of them, the first finding names a cause",
         "",
-        *(f"- **Wrong here:** {fault}" for fault in list_faults(result)),
+        *(f"- **Wrong here:** {fault}" for fault in faults),
         "",
         draw_markdown_table([("cause of the defect", "cause of the first finding", "mutants"), *rows]),
         "",
@@ -183,7 +175,15 @@ def write_markdown(result: dict[str, Any]) -> str:
         "",
         draw_markdown_table([("defect", "correct causes", "named causes"), *other]),
     ]
-    return "\n".join(line for number, line in enumerate(lines) if line or lines[number - 1 : number] != [""]) + "\n"
+    page = "\n".join(line for number, line in enumerate(lines) if line or lines[number - 1 : number] != [""])
+    return page + "\n", faults
+
+
+def describe_conditions() -> str:
+    """Return the conditions in words, such as "on 2026-11-23 with NumPy 2.3"."""
+    day = datetime.datetime.now(datetime.UTC).date().isoformat()
+    numbers = {"gradclip-spec": version("gradclip-spec"), "Python": platform.python_version(), "NumPy": np.__version__}
+    return f"on {day} with {', '.join(f'{name} {number}' for name, number in numbers.items())}"
 
 
 def _write_share(count: int, total: int) -> str:
@@ -194,31 +194,27 @@ def main(arguments: Sequence[str]) -> int:
     """Run the mutants, print the comparison, and write it to the folder if one is named."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cause")
-    parser.add_argument("--part", default="1/1")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
-    first, step = map(int, options.part.split("/"))
-    every = [
+    numbers = [
         number
         for number, defect in enumerate(list_defects())
         if options.cause is None or options.cause in defect.wrong.causes
     ]
-    if not every:
+    if not numbers:
         parser.error(f"no mutant has the cause {options.cause!r}")
-    numbers = every[first - 1 :: step]
     with ProcessPoolExecutor(options.jobs, initializer=wait_for_interrupting_calls) as pool:
-        each = list(pool.map(name_causes, numbers))
+        each = list(pool.map(compare_causes, numbers))
     if options.cause is not None:
         for one in each:
-            sys.stdout.write(f"{one['defect']}: {', '.join(one['named']) or 'no finding'}\n")
-        return 0 if all(one["is_named"] for one in each) else 1
-    result = summarize(each)
-    page = write_markdown(result)
+            sys.stdout.write(f"{one.defect}: {', '.join(one.named) or 'no finding'}\n")
+        return 0 if all(one.is_named for one in each) else 1
+    page, faults = write_page(each)
     sys.stdout.write(page)
     if options.output is not None:
         (options.output / "findings.md").write_text(page, encoding="utf-8")
-    return 1 if list_faults(result) else 0
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

@@ -37,5 +37,5 @@ def make_adapter(
     dtype: str = "float32",
     in_place: bool | None = None,
 ) -> PlainFunction:
-    """Return the adapter of a function of one dtype."""
-    return PlainFunction(function, operation, dtypes=(dtype,), in_place=in_place)
+    """Return the adapter of a function of one dtype, or of several such as `float16+float32`."""
+    return PlainFunction(function, operation, dtypes=tuple(dtype.split("+")), in_place=in_place)

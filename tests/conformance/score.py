@@ -24,10 +24,10 @@ HERE = Path(__file__).resolve().parent
 # In a test, pytest's `pythonpath` finds the modules beside the tests. A script must add their folders to the path.
 sys.path += [str(folder) for folder in (HERE, HERE.parent) if str(folder) not in sys.path]
 
-from conditions import describe_conditions  # noqa: E402
+from confusion import describe_conditions  # noqa: E402 - it lies beside this script
 from frameworks import has_framework  # noqa: E402
 from generated import judging  # noqa: E402
-from mutants import WRONG  # noqa: E402 - it lies beside this script
+from mutants import WRONG  # noqa: E402
 from mutants.right import RIGHT, Right  # noqa: E402
 from negative_controls.table import TABLE  # noqa: E402
 
@@ -69,7 +69,6 @@ class Outcomes:
         }
 
     def list_passed(self, function: str) -> set[str]:
-        """Return the parameters with which a test has passed."""
         return {parameter for parameter, (outcome, _) in self.select(function).items() if outcome == "passed"}
 
     def list_not_run(self) -> list[str]:
@@ -91,7 +90,6 @@ def is_available(control: str) -> bool:
 
 
 def get_name(right: Right) -> str:
-    """Return the name that the tests give a right function."""
     return f"{right.operation}-{right.name}"
 
 

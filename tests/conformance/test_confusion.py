@@ -54,9 +54,9 @@ def test_first_finding_names_the_defect(name: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(arrays, "PATIENCE", arrays.PATIENCE)
     confusion.wait_for_interrupting_calls()
 
-    result = confusion.name_causes(DEFECTS[name])
+    result = confusion.compare_causes(DEFECTS[name])
 
-    assert result["is_named"], f"{result['defect']} The findings name {result['named']}."
+    assert result.is_named, f"{result.defect} The findings name {result.named}."
 
 
 @pytest.mark.thorough(sample=0)

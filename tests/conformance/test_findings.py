@@ -125,23 +125,20 @@ def test_one_cause_with_two_parameters_is_one_finding_with_parts() -> None:
 ONE_CASE: dict[str, Any] = {**OPTIONS, "rule": f"{RULES}/three-four-five/*"}
 
 
-def test_declared_formula_is_not_a_failure() -> None:
+@pytest.mark.parametrize("large", [1 << 20, 0])
+def test_declared_formula_is_no_failure_and_named_whether_answers_are_kept_or_not(
+    large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gradclip_conformance.causes.findings.LARGE", large)
     results = check_clipper(add_eps, **ONE_CASE, formula="coefficient:0.01")
 
     assert not {cell["status"] for cell in results} & {"fail", "error"}
     assert "declared" in str(results)
-    assert_conforms(add_eps, **ONE_CASE, formula="coefficient:0.01")
-
-
-@pytest.mark.parametrize("large", [1 << 20, 0])
-def test_declared_formula_is_named_whether_answers_are_kept_or_not(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradclip_conformance.causes.findings.LARGE", large)
-    results = check_clipper(add_eps, **ONE_CASE, formula="coefficient:0.01")
-
     assert [finding["cause"] for finding in results.findings] == ["eps-in-coefficient"]
 
 
 def test_other_formula_than_the_declared_one_fails() -> None:
+    assert_conforms(add_eps, **ONE_CASE, formula="coefficient:0.01")
     with pytest.raises(AssertionError, match="Not as expected"):
         assert_conforms(add_eps, **ONE_CASE, formula="coefficient:0.02")
 

@@ -1,4 +1,4 @@
-"""Check the findings about single parts of an answer: the norm, the passed gradients, repeated gradients and rows.
+"""Check the findings about single parts of an answer: the norm, the order, the passed gradients, and rows.
 
 Each wrong function here is wrong in only one part of its answer, so exactly one cause explains its cells.
 """
@@ -6,7 +6,9 @@ Each wrong function here is wrong in only one part of its answer, so exactly one
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ from runs import find_causes, make_adapter, run_rules
 import gradclip_spec
 from gradclip_adapters.arrays import refuse_unlisted
 from gradclip_adapters.contract import About, Adapter, Array, Call, EntryPoint, Gradient, Reply, framework_call
+from gradclip_adapters.operations import OPERATIONS
+from gradclip_conformance.causes import findings
 
 Clip = Callable[..., Any]
 
@@ -27,7 +31,6 @@ def clip(grads: Sequence[Any], clip_norm: float) -> list[Any]:
 
 
 def write(grads: Sequence[Any], values: Sequence[Any]) -> None:
-    """Write values into the gradients that were passed."""
     for gradient, value in zip(grads, values, strict=True):
         if gradient is not None:
             gradient[...] = value
@@ -39,24 +42,18 @@ def writes_results(grads: Any, *, clip_norm: float) -> Any:
     return results
 
 
-def writes_zeros(grads: Any, *, clip_norm: float) -> Any:
-    results = clip(grads, clip_norm)
-    write(grads, [0] * len(grads))
-    return results
+def make_writer(number: float) -> Clip:
+    """Return a right function that writes a number into the gradients that were passed."""
 
+    def function(grads: Any, *, clip_norm: float) -> Any:
+        results = clip(grads, clip_norm)
+        write(grads, [number] * len(grads))
+        return results
 
-def writes_sevens(grads: Any, *, clip_norm: float) -> Any:
-    results = clip(grads, clip_norm)
-    write(grads, [7] * len(grads))
-    return results
-
-
-def writes_nothing(grads: Any, *, clip_norm: float) -> Any:
-    return clip(grads, clip_norm)
+    return function
 
 
 def writes_twice_clipped(grads: Any, *, clip_norm: float) -> Any:
-    """Write gradients to which the coefficient was applied twice."""
     results = clip(grads, clip_norm)
     norm = float(gradclip_spec.global_norm(grads))
     again = clip_norm / norm if norm > clip_norm else 1.0
@@ -68,8 +65,8 @@ def writes_twice_clipped(grads: Any, *, clip_norm: float) -> Any:
     ("function", "causes"),
     [
         (writes_results, {("inputs-changed", "results"): "form"}),
-        (writes_sevens, {("inputs-changed", "other"): "form"}),
-        (writes_nothing, {}),
+        (make_writer(7), {("inputs-changed", "other"): "form"}),
+        (clip, {}),
     ],
 )
 def test_changed_inputs_of_a_function_that_must_not_write(function: Clip, causes: dict[Any, str]) -> None:
@@ -79,8 +76,8 @@ def test_changed_inputs_of_a_function_that_must_not_write(function: Clip, causes
 @pytest.mark.parametrize(
     ("function", "cause", "severity"),
     [
-        (writes_nothing, ("not-written",), "unclipped"),
-        (writes_zeros, ("gradients-zeroed",), "destroyed"),
+        (clip, ("not-written",), "unclipped"),
+        (make_writer(0), ("gradients-zeroed",), "destroyed"),
         (writes_twice_clipped, ("scaled-twice",), "wrong"),
     ],
 )
@@ -93,6 +90,10 @@ def test_gradients_that_an_in_place_function_has_not_written(function: Clip, cau
     assert not find_causes(make_adapter(writes_results, in_place=True), "global-norm.in-place-written")
 
 
+def measure_norm(gradient: Any) -> float:
+    return float(gradclip_spec.global_norm([gradient]))
+
+
 def compute_in_float32(grads: Sequence[Any]) -> Any:
     with np.errstate(all="ignore"):
         return np.sqrt(sum((gradient * gradient).sum() for gradient in grads if gradient is not None))
@@ -101,23 +102,159 @@ def compute_in_float32(grads: Sequence[Any]) -> Any:
 @pytest.mark.parametrize(
     ("measure", "rule", "cause"),
     [
-        (lambda norm, grads, clip_norm: norm * norm, "returned-norm", ("no-root",)),
-        (lambda norm, grads, clip_norm: min(norm, clip_norm), "returned-norm", ("norm-after-clip",)),
-        (lambda norm, grads, clip_norm: compute_in_float32(grads), "overflow-of-squares", ("squares-overflow", "norm")),
+        (lambda grads, n, c: n * n, "returned-norm", ("no-root",)),
+        (lambda grads, n, c: min(n, c), "returned-norm", ("norm-after-clip",)),
+        (lambda grads, n, c: n / math.sqrt(max(1, sum(g.size for g in grads))), "returned-norm", ("mean-of-squares",)),
+        (lambda grads, n, c: sum(float(np.abs(g).sum()) for g in grads), "returned-norm", ("other-order",)),
+        # If each gradient has one element, the sum of their norms is also the norm of order 1. One name is enough.
+        (lambda grads, n, c: sum(map(measure_norm, grads)), "returned-norm", ("sum-of-norms",)),
+        (lambda grads, n, c: compute_in_float32(grads), "overflow-of-squares", ("squares-overflow", "norm")),
+        (lambda grads, n, c: compute_in_float32(grads), "underflow-of-squares", ("squares-underflow", "norm")),
         (
-            lambda norm, grads, clip_norm: compute_in_float32(grads),
-            "underflow-of-squares",
-            ("squares-underflow", "norm"),
+            lambda grads, n, c: gradclip_spec.global_norm([g[np.isfinite(g)] for g in grads]),
+            "returned-norm-nonfinite",
+            ("nonfinite-silent", "norm"),
         ),
     ],
-    ids=["no-root", "after-clip", "overflow", "underflow"],
+    ids=["no-root", "after-clip", "mean", "order", "sum-of-norms", "overflow", "underflow", "nonfinite"],
 )
 def test_wrong_norm_beside_right_gradients(measure: Callable[..., Any], rule: str, cause: tuple[str, ...]) -> None:
     def clip_with_norm(grads: Any, *, clip_norm: float) -> Any:
         clipped, norm = gradclip_spec.clip_by_global_norm(grads, clip_norm)
-        return list(clipped), measure(float(norm), grads, clip_norm)
+        return list(clipped), measure([g for g in grads if g is not None], float(norm), clip_norm)
 
     assert set(find_causes(make_adapter(clip_with_norm), f"global-norm.{rule}")) == {cause}
+
+
+def reverse_order(grads: Any, *, clip_norm: float) -> Any:
+    return clip(grads, clip_norm)[::-1]
+
+
+def sort_by_size(grads: Any, *, clip_norm: float) -> Any:
+    return sorted(clip(grads, clip_norm), key=lambda one: -one.size)
+
+
+def move_excluded_to_end(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
+    results, _ = gradclip_spec.clip_by_global_norm(list(grads), clip_norm, need_clip=list(need_clip))
+    return [results[i] for i in sorted(range(len(results)), key=lambda i: not need_clip[i])]
+
+
+def count_excluded_nan(grads: Any, *, clip_norm: float, need_clip: Any) -> Any:
+    with np.errstate(invalid="ignore"):
+        norm = float(gradclip_spec.global_norm(list(grads)))
+        factor = 1.0 if norm <= clip_norm else clip_norm / norm
+        return [(g * factor).astype(g.dtype) if flag else g for g, flag in zip(grads, need_clip, strict=True)]
+
+
+def drop_none(grads: Any, *, clip_norm: float) -> Any:
+    return [g for g in clip(grads, clip_norm) if g is not None]
+
+
+def double_and_drop_none(grads: Any, *, clip_norm: float) -> Any:
+    return [2 * g for g in drop_none(grads, clip_norm=clip_norm)]
+
+
+def raise_always(grads: Any, *, clip_norm: float) -> Any:
+    message = f"no kernel for {len(grads)} tensors"
+    raise NotImplementedError(message)
+
+
+@pytest.mark.parametrize(
+    ("function", "rule", "cause"),
+    [
+        (reverse_order, "order-kept", ("order-changed",)),
+        (sort_by_size, "order-kept", ("order-changed",)),
+        (move_excluded_to_end, "excluded-untouched", ("order-changed",)),
+        (count_excluded_nan, "excluded-not-counted", ("excluded-counted",)),
+        (drop_none, "none-stays-none", ("count-changed", "none dropped")),
+        (double_and_drop_none, "none-stays-none", ("count-changed",)),
+        (raise_always, "zero-dimensional", ("raises", "NotImplementedError", "no kernel for # tensors")),
+    ],
+)
+def test_changed_list_is_recognised(function: Clip, rule: str, cause: tuple[str, ...]) -> None:
+    assert set(find_causes(make_adapter(function), f"global-norm.{rule}")) == {cause}
+
+
+@pytest.mark.thorough(sample=0)
+def test_wrong_results_in_another_order_are_not_called_right() -> None:
+    def divide(grads: Any, *, clip_norm: float) -> Any:
+        return [g / (2 + i) for i, g in enumerate(reverse_order(grads, clip_norm=clip_norm))]
+
+    found = find_causes(make_adapter(divide), "global-norm.scaled-above", "global-norm.order-kept")
+
+    assert found
+    assert ("order-changed",) not in found
+
+
+def test_returned_norm_shows_gradients_that_are_left_out() -> None:
+    def clip_by_vectors(grads: Any, *, clip_norm: float) -> Any:
+        norm = math.hypot(*(float(number) for g in grads if g.ndim < 2 for number in g.ravel()))
+        factor = clip_norm / norm if norm > clip_norm else 1.0
+        return [(g * np.float64(factor)).astype(g.dtype) for g in grads], norm
+
+    run = run_rules(make_adapter(clip_by_vectors), "global-norm.scaled-above", "global-norm.one-norm-over-all")
+
+    assert max(run.singles, key=lambda one: one.count).cause == "gradients-left-out"
+
+
+def test_threshold_that_only_a_narrower_dtype_does_not_hold_gets_its_cause() -> None:
+    def divide_first(grads: Any, *, clip_norm: float) -> Any:
+        norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in grads))
+        if norm <= clip_norm:
+            return list(grads)
+        with np.errstate(all="ignore"):
+            return [((g / norm).astype(g.dtype) * g.dtype.type(clip_norm)).astype(g.dtype) for g in grads]
+
+    found = find_causes(make_adapter(divide_first, dtype="float16+float32"), "global-norm.mixed-dtypes")
+
+    assert ("infinite-threshold-nan", "nan in the narrower dtype") in found
+    assert {name for name, *_ in found} <= {"infinite-threshold-nan", "unexplained"}
+
+
+@pytest.mark.parametrize("large", [findings.LARGE, 0])
+def test_excluded_gradients_that_count_are_the_only_cause(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are named by the results, the returned norm and the error, and where no answer can be kept, too."""
+
+    def count_all(grads: Any, *, clip_norm: float, need_clip: Any, error_if_nonfinite: bool = False) -> Any:
+        with np.errstate(all="ignore"):
+            norm = float(np.sqrt(sum(float((g.astype(np.float64) ** 2).sum()) for g in grads if g is not None)))
+        if error_if_nonfinite and not math.isfinite(norm):
+            raise RuntimeError
+        factor = np.float64(1.0 if norm <= clip_norm else clip_norm / norm)
+        pairs = zip(grads, need_clip, strict=True)
+        return [(g * factor).astype(g.dtype) if g is not None and flag else g for g, flag in pairs], norm
+
+    monkeypatch.setattr(findings, "LARGE", large)
+    themes = ("excluded-not-counted", "all-excluded", "error-if-nonfinite", "combinations/*_x-*")
+    run = run_rules(make_adapter(count_all), *(f"global-norm.{one}" for one in themes))
+    counts = Counter({one.cause: one.count for one in run.singles})
+
+    assert counts["excluded-counted"] > 20
+    # A long sum is as far from the exact result as some of these norms.
+    assert counts["excluded-counted"] >= counts.total() - 2
+
+
+@pytest.mark.parametrize("operation", ["clip_by_value", "clip_by_norm"])
+def test_results_that_the_next_call_overwrites_are_named(operation: str) -> None:
+    spaces: dict[Any, Any] = {}
+
+    def overwrite(place: int, result: Any) -> Any:
+        if result is None:
+            return None
+        space = spaces.setdefault((place, result.shape, result.dtype), np.empty_like(result))
+        space[...] = result
+        return space
+
+    def clip_value(grads: Any, *, max: float, min: float) -> Any:
+        return list(map(overwrite, count(), gradclip_spec.clip_by_value(list(grads), max, min)))
+
+    def clip_norm(grads: Any, *, clip_norm: float) -> Any:
+        return list(map(overwrite, count(), gradclip_spec.clip_by_norm(list(grads), clip_norm)))
+
+    function = clip_value if operation == "clip_by_value" else clip_norm
+    rule = f"{OPERATIONS[operation].prefix}.combinations/*_followed*"
+
+    assert set(find_causes(make_adapter(function, operation), rule)) == {("memory-reused",)}
 
 
 def test_error_for_a_finite_norm_whose_squares_overflow() -> None:
@@ -139,11 +276,9 @@ class TakesRows(Adapter):
         self._function, self._operation = function, operation
 
     def about(self) -> About:
-        """Return an invented version."""
         return About("rows", "1")
 
     def subjects(self) -> list[EntryPoint]:
-        """Return the function."""
         return [EntryPoint("rows.clip", self._operation, ("float32", "float64"), ("functional", "sparse"))]
 
     def call(self, call: Call) -> Reply:
@@ -194,11 +329,9 @@ class IgnoresSingle(Adapter):
     """An adapter for a function that takes the rows of a single gradient for gradients, and finds none."""
 
     def about(self) -> About:
-        """Return an invented version."""
         return About("lists", "1")
 
     def subjects(self) -> list[EntryPoint]:
-        """Return the function."""
         return [
             EntryPoint(
                 "lists.clip", "clip_by_global_norm", ("float16", "float32", "float64"), ("returns_norm", "single")

@@ -17,7 +17,7 @@ from runs import run_command
 from gradclip_adapters import registry
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.cli.targets import complete_target
-from gradclip_conformance.known.scope import is_version_within
+from gradclip_conformance.known.files import is_version_within
 from gradclip_conformance.run.environments import making, recipes
 from gradclip_reports.records import read_runs
 

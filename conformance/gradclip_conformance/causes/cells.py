@@ -19,10 +19,9 @@ from gradclip_reports.statuses import Status
 from ..cases.model import Case
 from ..judge.calls import Calls
 from ..oracle.formula import PLAIN
-from .effects import explain_effect
 from .facts import Seen
 from .fits import explain_by_formula
-from .forms import explain_form, explain_refusal, is_norm_beyond, list_norms
+from .forms import explain_effect, explain_form, explain_refusal, is_norm_beyond, list_norms
 from .meshes import list_on_mesh
 from .model import Explanation, Judged
 from .ranges import list_ranges
@@ -57,11 +56,9 @@ class _Wrong:
 
     @cached_property
     def first(self) -> Seen:
-        """The results of the first call."""
         return self.see(self.case, self.calls.replies[0].gradients)
 
     def see(self, case: Case, results: Sequence[Array | None], has_right_norm: bool = False) -> Seen:
-        """Return the facts about results."""
         self.facts.append(Seen(case, results, has_right_norm))
         return self.facts[-1]
 
@@ -161,7 +158,6 @@ def _explain_written(wrong: _Wrong) -> list[Explanation]:
 
 
 def _explain_calls(wrong: _Wrong) -> list[Explanation]:
-    """Explain the results of each call."""
     calls = wrong.calls
     if not calls.are_answered:
         return []

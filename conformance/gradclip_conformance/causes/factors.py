@@ -18,60 +18,30 @@ from ..oracle import integers
 from ..oracle.arrays import decode
 from ..oracle.formats import FORMATS
 from ..oracle.question import get_clipping_threshold
-from .facts import Group, compute_norm, compute_plain_coefficient, round_doubles
-from .law import Factor
-
-__all__ = [
-    "average_examples",
-    "change_above",
-    "count_equal_once",
-    "cut_digits",
-    "divide_threshold",
-    "fit_beside_empty",
-    "keep_coefficient",
-    "keep_signs",
-    "limit_parameter",
-    "multiply_by_share",
-    "raise_norm",
-    "round_coefficient",
-    "round_elements",
-    "round_threshold",
-    "round_threshold_to_first",
-    "scale_always",
-    "tolerate",
-]
+from .facts import Factor, Group, compute_norm, compute_plain_coefficient, round_doubles
 
 
-def round_elements(narrow: str) -> Factor:
+def round_elements(group: Group, *, narrow: str) -> Fraction | None:
     """Return the coefficient for the norm of elements that were rounded to a narrower dtype."""
-
-    def compute_factor(group: Group) -> Fraction | None:
-        if all(form.precision <= FORMATS[narrow].precision for form in group.forms):
-            return group.compute_coefficient()
-        if not 0 <= group.threshold < math.inf:
-            return None
-        rounded = [round_doubles(tensor.before, narrow) for tensor in group.tensors]
-        # Powers that leave the range of the dtype have the same effect. Only lost digits show a narrower dtype.
-        if any(np.isinf(one).any() for one in rounded) or not any(one.any() for one in rounded):
-            return None
-        return compute_plain_coefficient(compute_norm(rounded, group.seen.order, group.divisor), group.threshold)
-
-    return compute_factor
+    if all(form.precision <= FORMATS[narrow].precision for form in group.forms):
+        return group.compute_coefficient()
+    if not 0 <= group.threshold < math.inf:
+        return None
+    rounded = [round_doubles(tensor.before, narrow) for tensor in group.tensors]
+    # Powers that leave the range of the dtype have the same effect. Only lost digits show a narrower dtype.
+    if any(np.isinf(one).any() for one in rounded) or not any(one.any() for one in rounded):
+        return None
+    return compute_plain_coefficient(compute_norm(rounded, group.seen.order, group.divisor), group.threshold)
 
 
-def divide_threshold(power: float) -> Factor:
+def divide_threshold(part: Group, *, power: float) -> Fraction | None:
     """Return the coefficient for a threshold that is divided by a power of the number of gradients."""
-
-    def compute_factor(part: Group) -> Fraction | None:
-        case, operation = part.seen.case, part.seen.operation
-        mine = case.gradients[part.tensors[0].index].group
-        many = [i for i in case.included if not operation.sums_examples or case.gradients[i].group == mine]
-        if not operation.shares_norms or len(many) < 2 or not 0 <= part.threshold < math.inf:
-            return None
-        whole = get_clipping_threshold(case)
-        return compute_plain_coefficient(part.norm, whole / len(many) ** power)
-
-    return compute_factor
+    case, operation = part.seen.case, part.seen.operation
+    mine = case.gradients[part.tensors[0].index].group
+    many = [i for i in case.included if not operation.sums_examples or case.gradients[i].group == mine]
+    if not operation.shares_norms or len(many) < 2 or not 0 <= part.threshold < math.inf:
+        return None
+    return compute_plain_coefficient(part.norm, get_clipping_threshold(case) / len(many) ** power)
 
 
 def multiply_by_share(group: Group) -> Fraction | None:
@@ -154,53 +124,41 @@ def limit_parameter(limit: Limit, *, of_whole: bool = False) -> Factor:
     return compute_factor
 
 
-def tolerate(most: Fraction) -> Factor:
+def tolerate(group: Group, *, most: Fraction) -> Fraction | None:
     """Return the coefficient that is 1 for a norm above the threshold by at most this part of the threshold."""
-
-    def compute_factor(group: Group) -> Fraction | None:
-        if not 0 < group.threshold < math.inf:
-            return None
-        above = group.norm / Fraction(group.threshold) - 1
-        # Rounding explains a norm that is a few ulp above the threshold.
-        return Fraction(1) if Fraction(16, 2**group.coarsest) < above <= most else group.compute_coefficient()
-
-    return compute_factor
+    if not 0 < group.threshold < math.inf:
+        return None
+    above = group.norm / Fraction(group.threshold) - 1
+    # Rounding explains a norm that is a few ulp above the threshold.
+    return Fraction(1) if Fraction(16, 2**group.coarsest) < above <= most else group.compute_coefficient()
 
 
-def keep_signs(eps: float) -> Factor:
+def keep_signs(group: Group, *, eps: float) -> Fraction | None:
     """Return the coefficient for a norm of powers of the elements with their signs, to which an epsilon is added.
 
     A power of an odd order keeps the sign, and a power of a fractional order is NaN for a negative element. Each
     gradient has a norm first. A norm that is NaN compares as not larger than the threshold.
     """
-
-    def compute_factor(group: Group) -> Fraction | None:
-        order = group.seen.order
-        if order == math.inf or order % 2 == 0 or not 0 <= group.threshold < math.inf:
-            return None
-        with np.errstate(all="ignore"):
-            norms = np.array([_take_signed_root(tensor.before, order) for tensor in group.tensors])
-            norm = float(_take_signed_root(norms, order)) + eps
-        if not math.isfinite(norm) or norm == 0 or group.threshold / norm >= 1:
-            return Fraction(1)
-        return Fraction(group.threshold) / Fraction(norm)
-
-    return compute_factor
+    order = group.seen.order
+    if order == math.inf or order % 2 == 0 or not 0 <= group.threshold < math.inf:
+        return None
+    with np.errstate(all="ignore"):
+        norms = np.array([_take_signed_root(tensor.before, order) for tensor in group.tensors])
+        norm = float(_take_signed_root(norms, order)) + eps
+    if not math.isfinite(norm) or norm == 0 or group.threshold / norm >= 1:
+        return Fraction(1)
+    return Fraction(group.threshold) / Fraction(norm)
 
 
-def raise_norm(least: float, *, spares_others: bool = False) -> Factor:
-    """Return a function that replaces a smaller norm by `least`.
+def raise_norm(group: Group, *, least: float, spares_others: bool) -> Fraction | None:
+    """Return the coefficient for a smaller norm that is replaced by `least`.
 
     Gradients below the threshold shrink, too, unless the function compares their own norms with it first.
     """
-
-    def compute_factor(group: Group) -> Fraction | None:
-        right = group.compute_coefficient()
-        if right is None or group.norm >= Fraction(least) or not group.norm or not group.threshold < least:
-            return right
-        return Fraction(1) if spares_others and right == 1 else Fraction(group.threshold) / Fraction(least)
-
-    return compute_factor
+    right = group.compute_coefficient()
+    if right is None or group.norm >= Fraction(least) or not group.norm or not group.threshold < least:
+        return right
+    return Fraction(1) if spares_others and right == 1 else Fraction(group.threshold) / Fraction(least)
 
 
 def fit_beside_empty(group: Group) -> Fraction | None:

@@ -44,6 +44,7 @@ from ..oracle.predict import predict
 from ..oracle.question import count_divisor, list_norm_groups
 
 __all__ = [
+    "Factor",
     "Group",
     "Kind",
     "Seen",
@@ -106,7 +107,6 @@ class Tensor:
 
     @cached_property
     def kind(self) -> Kind:
-        """The kind of the result."""
         if self.given.data == self.got.data or np.array_equal(self.before, self.after, equal_nan=True):
             return Kind.SAME
         if not self.after.any():
@@ -118,7 +118,7 @@ class Tensor:
     @cached_property
     def factor(self) -> float | None:
         """The result divided by the input, at the largest element. None if this is not finite."""
-        if not len(self.before) or self.kind is Kind.PARTLY or self.kind is Kind.NAN:
+        if self.kind in (Kind.PARTLY, Kind.NAN):
             return None
         place = int(np.abs(self.before).argmax())
         before, after = float(self.before[place]), float(self.after[place])
@@ -163,11 +163,10 @@ class Tensor:
     def is_near(self, expected: ExpectedArray, bound: float) -> bool:
         """Return whether each element is within `bound` ulp of the expected one."""
         every = measure_distances(convert_to_dtype(self.got, self.given.dtype), expected, self.given.dtype)
-        return not len(every) or bool(every.max() <= bound)
+        return bool(every.max() <= bound)
 
     @property
     def form(self) -> Format:
-        """The format of the gradient."""
         return FORMATS[self.given.dtype]
 
     @property
@@ -208,7 +207,7 @@ class Group:
     def norm(self) -> Fraction:
         """The exact norm of finite gradients."""
         if not self.alone:
-            known = self.seen.prediction.norms[self.tensors[0].index] if self.tensors else None
+            known = self.seen.prediction.norms[self.tensors[0].index]
             if known is not None:
                 return known.middle
         return self.remember("norm", lambda: self.compute_norm_over([tensor.exact for tensor in self.tensors]))
@@ -256,11 +255,6 @@ class Group:
     def take_magnitudes(self) -> Group:
         """Return the group of the magnitudes of the elements, with the same results."""
         return Group(self.seen, [tensor.take_magnitudes() for tensor in self.tensors], alone=self.alone)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all gradients of the call are in the group, so that their results are known."""
-        return len(self.tensors) == len(self.seen.tensors)
 
     @cached_property
     def count(self) -> int:
@@ -360,7 +354,6 @@ class Group:
 
     @property
     def is_right(self) -> bool:
-        """Whether the results are right."""
         if self.total is None:
             return self.is_plain
         # With an infinite threshold, gradients that are not finite may come back unchanged, too.
@@ -409,6 +402,10 @@ class Group:
         return {tensor.kind for tensor in self.tensors if not tensor.is_zero}
 
 
+#: A function that returns a number for a group, or None if it does not speak of the group.
+Factor = Callable[[Group], Fraction | None]
+
+
 @dataclass
 class Seen:
     """One call, its results, and the exact values that models compare with them. All models read these facts."""
@@ -420,17 +417,14 @@ class Seen:
 
     @cached_property
     def prediction(self) -> Prediction:
-        """The expected results."""
         return predict(self.case)
 
     @property
     def operation(self) -> Operation:
-        """The kind of clip."""
         return OPERATIONS[self.case.operation]
 
     @property
     def order(self) -> float:
-        """The order of the norm."""
         return self.case.norm_type
 
     @property

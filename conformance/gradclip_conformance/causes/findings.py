@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from gradclip_reports.statuses import SPOILING, STATUSES, UNEXPLAINED, UNJUDGED,
 from gradclip_spec.rules.causes import Cause, CauseGroup, load_cause_groups, load_causes
 
 from ..oracle.formats import read_float64_values
-from .model import VARYING, Evidence, Explanation, Judged
+from .model import Evidence, Explanation, Judged
 
 __all__ = ["UNEXPLAINED", "Known", "find_findings", "find_origin", "keep_evidence", "list_asked_rules"]
 
@@ -127,7 +127,7 @@ def _make_key(cell: Cell, found: Explanation | None, find_known: FindKnown | Non
         return UNEXPLAINED, cell.rule, known
     if known is not None:
         return found.cause, (), known
-    return found.cause, tuple((name, value) for name, value in found.parameters if name not in VARYING), None
+    return *found.key, None
 
 
 def _make_finding(name: str, known: Known | None, group: Sequence[tuple[Evidence, Explanation | None]]) -> Finding:
@@ -137,13 +137,7 @@ def _make_finding(name: str, known: Known | None, group: Sequence[tuple[Evidence
         cells.setdefault(one.cell.subject, []).append(one.cell.case)
     severities = [(found and found.severity) or cause.severity for _, found in group]
     worst = min(severities, key=rank_severity)
-    # An example with a milder effect would not show why the finding is severe. Among finite numbers and infinities, the
-    # finite ones say more: a threshold of -1 is a likelier mistake than one of minus infinity.
-    ranked = [
-        (*_rank_status(one), not numbers.are_finite, mine != worst, numbers.are_zero, *_rank_simplicity(one))
-        for (one, _), mine in zip(group, severities, strict=True)
-        for numbers in [_Numbers.of(one)]
-    ]
+    ranked = [_rank_example(one, is_worst=mine == worst) for (one, _), mine in zip(group, severities, strict=True)]
     example = group[min(range(len(group)), key=ranked.__getitem__)][0].cell
     every = [one.cell for one, _ in group]
     documented = next((cell for cell in every if cell.quote), None)
@@ -199,41 +193,31 @@ def _find_cause(name: str) -> Cause:
     return load_causes()[name]
 
 
-def _rank_status(one: Evidence) -> tuple[bool, bool]:
-    """Return a key that sorts examples that fail the run first, and then examples in float32."""
-    return one.cell.status not in SPOILING, one.cell.dtype != "float32"
+def _rank_example(one: Evidence, *, is_worst: bool) -> tuple[Any, ...]:
+    """Return a key that sorts the best example first: one that fails the run, in float32, with few short numbers.
 
-
-class _Numbers(NamedTuple):
-    """The nature of the numbers in a call."""
-
-    #: Whether the thresholds and all elements are finite.
-    are_finite: bool
-    #: Whether all elements are zero.
-    are_zero: bool
-
-    @classmethod
-    def of(cls, one: Evidence) -> _Numbers:
-        """Return the nature of the numbers in the call of a cell."""
-        case = one.judged.context.case
-        # Long gradients come last for their size alone.
-        arrays = [tensor.array for tensor in case.gradients if tensor.array is not None] if one.size <= LARGE else []
-        elements = [read_float64_values(array) for array in arrays]
-        thresholds = [case.options.get(name) for name in ("clip_norm", "max", "min")]
-        has_limits = all(not isinstance(one, float) or math.isfinite(one) for one in thresholds)
-        are_finite = has_limits and all(np.isfinite(values).all() for values in elements)
-        return cls(are_finite, bool(elements) and not any(np.count_nonzero(values) for values in elements))
-
-
-def _rank_simplicity(one: Evidence) -> tuple[Any, ...]:
-    """Return a key that sorts the simplest example first, with few short numbers."""
-    plain = one.judged.context.case.expectation.name in (
-        "values",
-        "untouched",
-        "refused",
-        "returned-norm",
-        "not-silent",
-    )
+    An example with a milder effect would not show why the finding is severe. Among finite numbers and infinities, the
+    finite ones say more: a threshold of -1 is a likelier mistake than one of minus infinity.
+    """
+    case = one.judged.context.case
+    # Long gradients come last for their size alone.
+    arrays = [tensor.array for tensor in case.gradients if tensor.array is not None] if one.size <= LARGE else []
+    elements = [read_float64_values(array) for array in arrays]
+    thresholds = [case.options.get(name) for name in ("clip_norm", "max", "min")]
+    has_limits = all(not isinstance(one, float) or math.isfinite(one) for one in thresholds)
+    are_finite = has_limits and all(np.isfinite(values).all() for values in elements)
+    are_zero = bool(elements) and not any(np.count_nonzero(values) for values in elements)
+    is_usual = case.expectation.name in ("values", "untouched", "refused", "returned-norm", "not-silent")
     # An integer is written shorter, but most callers pass a float.
-    has_integers = any(type(value) is int for value in one.judged.context.case.options.values())
-    return not plain, one.size, has_integers, len(str(one.cell.input))
+    has_integers = any(type(value) is int for value in case.options.values())
+    return (
+        one.cell.status not in SPOILING,
+        one.cell.dtype != "float32",
+        not are_finite,
+        not is_worst,
+        are_zero,
+        not is_usual,
+        one.size,
+        has_integers,
+        len(str(one.cell.input)),
+    )

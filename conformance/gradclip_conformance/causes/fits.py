@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import islice
 
 from ..oracle.formula import PLAIN, Formula
 from . import factors, norms
 from .facts import Group, Seen, compute_plain_coefficient
-from .law import ABOVE, Law
-from .laws import LAWS
+from .laws import ABOVE, LAWS, Law
 from .model import Explanation
 
 __all__ = ["BREAKS", "FITS", "FORMULA_CAUSES", "KEEPS", "explain_by_formula", "fit_formula"]
@@ -39,18 +39,14 @@ LARGEST_FIT = Fraction(2**1000)
 
 def _make_under_root(eps: float) -> Law:
     """Return the law that adds a number to the sum of powers before it takes the root."""
-    return Law("eps-under-root", norm=norms.add_below_root(eps), parameters=(("eps", eps),))
+    return Law("eps-under-root", norm=partial(norms.add_below_root, eps=eps), parameters=(("eps", eps),))
 
 
 def fit_formula(views: Iterable[Seen]) -> list[Formula]:
     """Return the formulas with an epsilon that reproduce enough answers with different norms or thresholds."""
     # Results that rounding explains are no evidence of an epsilon.
     groups = [group for seen in views for group in _select_ordinary(seen) if not group.follows(PLAIN)][:MANY_GROUPS]
-    found = []
-    for kind in FORMULA_CAUSES:
-        best = _fit_kind(kind, groups)
-        if best is not None:
-            found.append(best)
+    found = [best for kind in FORMULA_CAUSES if (best := _fit_kind(kind, groups)) is not None]
     # The formula that explains most comes first.
     return [formula for _, formula in sorted(found, key=lambda pair: -pair[0])]
 
@@ -111,22 +107,10 @@ def explain_by_formula(formula: Formula) -> Explanation:
     return Explanation.of(FORMULA_CAUSES[formula.kind], eps=formula.eps)
 
 
-def _fit_under_root(views: Iterable[Seen]) -> float | None:
-    """Return the number that was added to the sum of squares, or None if no number was."""
-    groups = (group for seen in views for group in _select_ordinary(seen) if seen.order == 2)
-    return _find_shown_number(groups, _estimate_under_root, _make_under_root)
-
-
 def _estimate_under_root(group: Group) -> list[float]:
     factor = Fraction(group.tensors[0].factor or 0.0)
     added = (Fraction(group.threshold) / factor) ** 2 - group.norm**2 if factor < 1 else Fraction(0)
     return _list_candidates([(0.0, float(added))]) if 0 < added < LARGEST_FIT else []
-
-
-def _fit_multiple(views: Iterable[Seen]) -> float | None:
-    """Return the constant by which clipped gradients differ from the right results, or None if there is no constant."""
-    groups = (group for seen in views for group in _select_ordinary(seen) if group.norm > Fraction(group.threshold))
-    return _find_shown_number(groups, _estimate_multiple, _make_multiple)
 
 
 def _estimate_multiple(group: Group) -> list[float]:
@@ -135,48 +119,19 @@ def _estimate_multiple(group: Group) -> list[float]:
     return [] if number == 1.0 else [number]
 
 
-def _fit_least_norm(*, spares_others: bool) -> Callable[[Iterable[Seen]], float | None]:
-    """Return a function that finds the number which replaces smaller norms, or None if no number does."""
-
-    def find(views: Iterable[Seen]) -> float | None:
-        groups = (group for seen in views for group in _select_ordinary(seen))
-        return _find_shown_number(groups, _estimate_least_norm, _make_least_norm(spares_others=spares_others))
-
-    return find
-
-
 def _estimate_least_norm(group: Group) -> list[float]:
     least = Fraction(group.threshold) / Fraction(group.tensors[0].factor or 1.0)
     return _list_candidates([(0.0, float(least))]) if group.norm < least < LARGEST_FIT else []
 
 
-def _make_least_norm(*, spares_others: bool) -> Callable[[float], Law]:
-    """Return a function that makes the law which replaces smaller norms by a number."""
-    return lambda number: Law(
-        "norm-replaced", factors.raise_norm(number, spares_others=spares_others), parameters=(("number", number),)
-    )
-
-
-def _find_shown_number(
-    groups: Iterable[Group], estimate: Callable[[Group], list[float]], make: Callable[[float], Law]
-) -> float | None:
-    """Return the number with which a law reproduces most answers, or None if it does not reproduce two.
-
-    `estimate` returns the numbers that one answer may show. Another norm or another threshold must confirm it.
-    """
-    asked: dict[float, set[tuple[Fraction, float]]] = {}
-    for group in islice(groups, MANY_GROUPS):
-        for number in estimate(group):
-            if make(number).reproduces(group.seen):
-                asked.setdefault(number, set()).add((group.norm, group.threshold))
-    best = max(asked, key=lambda number: len(asked[number]), default=None)
-    return best if best is not None and len(asked[best]) > 1 else None
-
-
 def _make_multiple(number: float) -> Law:
-    """Return the law that multiplies clipped gradients by a constant."""
     factor = factors.change_above(lambda right, _: right * Fraction(number))
     return Law("multiple", factor, parameters=(("number", number),), breaks=ABOVE)
+
+
+def _make_least_norm(number: float, *, spares_others: bool) -> Law:
+    factor = partial(factors.raise_norm, least=number, spares_others=spares_others)
+    return Law("norm-replaced", factor, parameters=(("number", number),))
 
 
 def _fit_floor(views: Iterable[Seen]) -> float | None:
@@ -207,8 +162,6 @@ def _fit_floor(views: Iterable[Seen]) -> float | None:
 
 
 def _make_floor(number: float) -> Law:
-    """Return the law that replaces smaller thresholds by a number."""
-
     def compute_factor(group: Group) -> Fraction | None:
         return compute_plain_coefficient(group.norm, max(group.threshold, number))
 
@@ -227,15 +180,37 @@ class Fit:
     parameter: str = "number"
 
 
+def _make_fit(
+    make: Callable[[float], Law],
+    estimate: Callable[[Group], list[float]],
+    speaks_of: Callable[[Group], bool] = lambda _: True,
+    parameter: str = "number",
+) -> Fit:
+    """Return a kind of law whose number is that with which it reproduces most answers, but at least two.
+
+    `estimate` returns the numbers that one answer may show. Another norm or another threshold must confirm it.
+    """
+
+    def find(views: Iterable[Seen]) -> float | None:
+        groups = (group for seen in views for group in _select_ordinary(seen) if speaks_of(group))
+        asked: dict[float, set[tuple[Fraction, float]]] = {}
+        for group in islice(groups, MANY_GROUPS):
+            for number in estimate(group):
+                if make(number).reproduces(group.seen):
+                    asked.setdefault(number, set()).add((group.norm, group.threshold))
+        best = max(asked, key=lambda number: len(asked[number]), default=None)
+        return best if best is not None and len(asked[best]) > 1 else None
+
+    return Fit(make(1.0).cause, make, find, parameter)
+
+
 FITS = (
     Fit("threshold-replaced", _make_floor, _fit_floor),
-    Fit("multiple", _make_multiple, _fit_multiple),
-    Fit("eps-under-root", _make_under_root, _fit_under_root, "eps"),
+    _make_fit(_make_multiple, _estimate_multiple, lambda group: group.norm > Fraction(group.threshold)),
+    _make_fit(_make_under_root, _estimate_under_root, lambda group: group.seen.order == 2, "eps"),
     # MindSpore's `ClipByNorm` limits the sum of squares to 1e-6, for gradients below the threshold, too.
-    *(
-        Fit("norm-replaced", _make_least_norm(spares_others=spares), _fit_least_norm(spares_others=spares))
-        for spares in (False, True)
-    ),
+    _make_fit(partial(_make_least_norm, spares_others=False), _estimate_least_norm),
+    _make_fit(partial(_make_least_norm, spares_others=True), _estimate_least_norm),
 )
 
 _KINDS = (*LAWS, *(fit.make(1.0) for fit in FITS))

@@ -1,4 +1,4 @@
-"""Explain errors, results of a wrong form, and wrong returned norms."""
+"""Explain errors, results of a wrong form, wrong returned norms, and what a call does besides its results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from gradclip_adapters.contract import Array
+from gradclip_adapters.contract import Array, Reply
 from gradclip_adapters.operations import OPERATIONS
 
 from ..cases.model import Case
@@ -21,7 +21,7 @@ from .laws import LAWS
 from .meaning import has_nonfinite_excluded
 from .model import Explanation
 
-__all__ = ["explain_form", "explain_refusal", "is_norm_beyond", "list_norms", "restore_form", "strip_numbers"]
+__all__ = ["explain_effect", "explain_form", "explain_refusal", "is_norm_beyond", "list_norms", "restore_form"]
 
 
 def explain_form(seen: Seen) -> Explanation | None:
@@ -146,7 +146,7 @@ def _list_other_norms(group: Group) -> Iterator[tuple[str, Fraction]]:
     if right and math.isfinite(group.threshold):
         yield "coefficient-returned", Fraction(group.threshold) / right
         yield "coefficient-returned", min(Fraction(1), Fraction(group.threshold) / right)
-    for law in LAWS if group.count else ():
+    for law in LAWS:
         if not law.is_of_each and (found := law.compute_norm(group)) is not None:
             yield law.cause, found
 
@@ -182,7 +182,7 @@ def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
         return None
     case = context.case
     if case.expectation.name == "surroundings-kept" and answer.disturbed:
-        return Explanation.of("surroundings-changed", text=strip_numbers(answer.disturbed[0]))
+        return Explanation.of("surroundings-changed", text=_strip_numbers(answer.disturbed[0]))
     if case.expectation.name in ("refused", "raises-on-nonfinite"):
         # The error itself is right here. The fault is that the call changed the gradients before it raised.
         return Explanation.of("inputs-changed")
@@ -192,12 +192,48 @@ def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
             return Explanation.of("squares-overflow", "refused", effect="error")
         if has_nonfinite_excluded(case) and all(group.total is None for group in seen.groups):
             return Explanation.of("excluded-counted")
-    return Explanation.of("raises", error=answer.kind, text=strip_numbers(answer.text))
+    return Explanation.of("raises", error=answer.kind, text=_strip_numbers(answer.text))
 
 
-def strip_numbers(text: str) -> str:
+def _strip_numbers(text: str) -> str:
     """Return the beginning of an error's text, with `#` in place of numbers, because they differ between calls."""
     lines = [line.strip() for line in text.splitlines() if re.search(r"[a-z]{3}", line)]
     # Some frameworks print a trace of their C++ calls before the actual message.
     told = next((line for line in lines if "Error:" in line), lines[0] if lines else "")
     return re.sub(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", "#", told)[:80]
+
+
+#: For each of these rules, the only cause that can break it. None of these rules is about the values of gradients.
+ONLY = {
+    "error-if-nonfinite": "error-flag-ignored",
+    "error-if-nonfinite-atomic": "error-flag-ignored",
+    "inputs-not-mutated": "inputs-changed",
+    "no-warnings": "warns",
+    "results-independent": "memory-shared",
+    "shards-as-whole": "processes-differ",
+    "surroundings-kept": "surroundings-changed",
+}
+
+
+def explain_effect(rule: str, reply: Reply) -> Explanation | None:
+    """Return the cause that breaks a rule about effects, or None if the rule is about something else."""
+    if rule not in ONLY:
+        return None
+    if rule == "inputs-not-mutated":
+        return Explanation.of(ONLY[rule], effect=_say_what_inputs_hold(reply))
+    texts = {
+        "no-warnings": reply.warnings,
+        "results-independent": reply.shared,
+        "shards-as-whole": reply.apart,
+        "surroundings-kept": reply.disturbed,
+    }.get(rule)
+    if not texts:
+        return Explanation.of(ONLY[rule])
+    text = _strip_numbers(texts[0])
+    is_read_only = rule == "results-independent" and "cannot be written" in text
+    return Explanation.of("results-read-only" if is_read_only else ONLY[rule], text=text)
+
+
+def _say_what_inputs_hold(reply: Reply) -> str:
+    pairs = zip(reply.inputs or (), reply.gradients, strict=False)
+    return "results" if all(now == got for now, got in pairs) else "other"

@@ -303,7 +303,6 @@ class _Answer:
 
     @cached_property
     def call(self) -> Call:
-        """The call."""
         return self.case.call("")
 
     @cached_property
@@ -313,7 +312,6 @@ class _Answer:
 
     @cached_property
     def mesh(self) -> Mesh:
-        """The mesh."""
         return get_mesh(self.call)
 
     @cached_property

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradclip_reports.records import Cell
@@ -12,10 +11,13 @@ from gradclip_reports.statuses import rank_severity
 
 from ..judge.model import Answer, Context, Verdict
 
-__all__ = ["VARYING", "Evidence", "Explanation", "Judged", "Suspect", "combine", "unite"]
+__all__ = ["Evidence", "Explanation", "Judged", "Key", "combine", "unite"]
 
 #: Parameters that may differ between the gradients and the cells of one cause.
 VARYING = frozenset({"text", "effect"})
+
+#: A cause with the parameters that all its gradients and cells share.
+Key = tuple[str, tuple[tuple[str, Any], ...]]
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,16 @@ class Explanation:
         """Return an explanation with these parameters."""
         return cls(cause, tuple(sorted(parameters.items())), severity)
 
+    @property
+    def key(self) -> Key:
+        """The cause with the parameters that do not vary."""
+        return self.cause, tuple(pair for pair in self.parameters if pair[0] not in VARYING)
+
 
 def unite(found: Collection[Explanation | None]) -> Explanation | None:
     """Return the common explanation of several gradients, or None if they have different causes."""
     each = [one for one in found if one is not None]
-    if not each or len(each) < len(found):
-        return None
-    fixed = {(one.cause, tuple(pair for pair in one.parameters if pair[0] not in VARYING)) for one in each}
-    if len(fixed) > 1:
+    if not each or len(each) < len(found) or len({one.key for one in each}) > 1:
         return None
     values: dict[str, set[Any]] = {}
     for one in each:
@@ -60,20 +64,6 @@ def combine(found: Collection[Explanation]) -> Explanation:
     """Return the most severe explanation of several gradients. Its field `others` holds the other explanations."""
     worst, *others = sorted(found, key=lambda one: (rank_severity(one.severity), one.cause, str(one.parameters)))
     return replace(worst, others=tuple(others))
-
-
-@dataclass(frozen=True)
-class Suspect:
-    """A cause that an entry point is known to have, with the parameters that its models need."""
-
-    cause: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-
-    def get_number(self, name: str) -> float | None:
-        """Return a parameter, or None where an entry gives a pattern or several numbers, or no number above zero."""
-        number = self.parameters.get(name)
-        is_number = isinstance(number, int | float) and 0 < number <= sys.float_info.max
-        return float(number) if is_number else None  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Compute the norms that wrong functions take for the right one: of other elements, of another order, or rounded.
 
-Each function returns None where its law does not speak of a group.
+Each function returns None where its law does not speak of a group. A group has at least one element.
 """
 
 from __future__ import annotations
@@ -15,41 +15,7 @@ import numpy as np
 from gradclip_adapters.operations import Operation
 
 from ..oracle.formats import compute_power_of_two
-from .facts import Group, raise_to_power
-from .law import Factor
-
-__all__ = [
-    "add_below_root",
-    "add_in_turn",
-    "average_by",
-    "average_over",
-    "count_all",
-    "count_along",
-    "count_equal_gradients_once",
-    "count_excluded",
-    "count_nonzero",
-    "count_other_axes",
-    "divide_by_infinity",
-    "join_by",
-    "leave_out",
-    "leave_out_from",
-    "leave_out_root",
-    "leave_out_root_of_average",
-    "leave_out_root_of_scaled",
-    "measure_example",
-    "of_all",
-    "of_several",
-    "scale_each",
-    "subtract_mean",
-    "take_largest_element",
-    "take_magnitude_of_sum",
-    "take_mean",
-    "take_norm_of_other",
-    "take_norms_of_matrices",
-    "take_root",
-    "take_square_root",
-    "use_other_order",
-]
+from .facts import Factor, Group, raise_to_power
 
 
 def take_norm_of_other(group: Group) -> Fraction | None:
@@ -129,33 +95,25 @@ def leave_out_root_of_scaled(group: Group) -> Fraction | None:
     found = leave_out_root(group)
     if found is None:
         return None
-    largest = max((float(np.abs(tensor.before).max(initial=0.0)) for tensor in group.tensors), default=0.0)
+    largest = max(float(np.abs(tensor.before).max()) for tensor in group.tensors)
     order = int(group.seen.order) - 1 if group.seen.order == int(group.seen.order) else 0
     return found / compute_power_of_two(order * math.frexp(largest)[1]) if order else None
 
 
-def take_mean(less: int) -> Factor:
-    """Return a function that divides the sum of powers by the number of elements, less a number."""
-
-    def compute_norm(group: Group) -> Fraction | None:
-        order, counted = group.seen.order, max(group.count, 1) - less
-        if order == math.inf or group.divisor > 1 or not counted:
-            return None
-        return group.norm * Fraction(1 / counted ** (1 / order))
-
-    return compute_norm
+def take_mean(group: Group, *, less: int = 0) -> Fraction | None:
+    """Divide the sum of powers by the number of elements, less a number."""
+    order, counted = group.seen.order, group.count - less
+    if order == math.inf or group.divisor > 1 or not counted:
+        return None
+    return group.norm * Fraction(1 / counted ** (1 / order))
 
 
-def average_by(power: float) -> Factor:
-    """Return a function that divides the Euclidean norm by a power of the number of elements."""
-
-    def compute_norm(group: Group) -> Fraction | None:
-        own = group.seen.operation.averaging_power / 2
-        if not own or own == power:
-            return None
-        return group.norm * Fraction(float(max(group.count, 1)) ** (own - power))
-
-    return compute_norm
+def average_by(group: Group, *, power: float) -> Fraction | None:
+    """Divide the Euclidean norm by a power of the number of elements."""
+    own = group.seen.operation.averaging_power / 2
+    if not own or own == power:
+        return None
+    return group.norm * Fraction(float(group.count) ** (own - power))
 
 
 def of_several(compute: Callable[[Group, int], Fraction]) -> Factor:
@@ -167,44 +125,30 @@ def of_several(compute: Callable[[Group, int], Fraction]) -> Factor:
     return compute_norm
 
 
-def leave_out(choose: slice) -> Factor:
-    """Return a function that computes the norm of some of the gradients that count."""
-
-    def compute_norm(group: Group) -> Fraction | None:
-        included = group.seen.case.included
-        if not group.seen.operation.shares_norms or not group.is_whole:
-            return None
-        chosen = set(included[choose])
-        left = [tensor.exact for tensor in group.tensors if tensor.index in chosen]
-        return None if len(left) == len(group.tensors) else group.compute_norm_over(left) if left else Fraction(0)
-
-    return compute_norm
+def leave_out(group: Group, *, kept: slice) -> Fraction | None:
+    """Return the norm of some of the gradients that count."""
+    seen = group.seen
+    if not seen.operation.shares_norms or len(group.tensors) < len(seen.tensors):
+        return None
+    chosen = set(seen.case.included[kept])
+    left = [tensor.exact for tensor in group.tensors if tensor.index in chosen]
+    return None if len(left) == len(group.tensors) else group.compute_norm_over(left) if left else Fraction(0)
 
 
-def leave_out_from(place: int) -> Factor:
-    """Return a function that computes the norm of the elements before a place of each gradient."""
-
-    def compute_norm(group: Group) -> Fraction | None:
-        every = [tensor.exact for tensor in group.tensors]
-        if all(len(one) <= place for one in every):
-            return None
-        return group.compute_norm_over([one.take_places(range(len(one))[:place]) for one in every])
-
-    return compute_norm
+def leave_out_from(group: Group, *, place: int) -> Fraction | None:
+    """Return the norm of the elements before a place of each gradient."""
+    every = [tensor.exact for tensor in group.tensors]
+    if all(len(one) <= place for one in every):
+        return None
+    return group.compute_norm_over([one.take_places(range(len(one))[:place]) for one in every])
 
 
-def add_below_root(eps: float) -> Factor:
-    """Return a function that adds a number to the sum of powers, or to their mean, before it takes the root."""
-
-    def compute_norm(group: Group) -> Fraction | None:
-        order = group.seen.order
-        if order == 2:
-            return take_root(group.norm**2 + Fraction(eps))
-        return (
-            None if order == math.inf else raise_to_power(raise_to_power(group.norm, order) + Fraction(eps), 1 / order)
-        )
-
-    return compute_norm
+def add_below_root(group: Group, *, eps: float) -> Fraction | None:
+    """Add a number to the sum of powers, or to their mean, before the root is taken."""
+    order = group.seen.order
+    if order == 2:
+        return take_root(group.norm**2 + Fraction(eps))
+    return None if order == math.inf else raise_to_power(raise_to_power(group.norm, order) + Fraction(eps), 1 / order)
 
 
 def average_over(count: Callable[[Group], int]) -> Factor:
@@ -219,20 +163,16 @@ def average_over(count: Callable[[Group], int]) -> Factor:
     return compute_norm
 
 
-def count_along(axis: int) -> Factor:
-    """Return a function that averages over the length of one axis. A vector has one, and a scalar is one element."""
-
-    def count(group: Group) -> int:
-        shape = group.tensors[0].given.shape
-        return max(shape[axis], 1) if len(shape) > 1 else group.count
-
-    return average_over(count)
+def count_along(group: Group, *, axis: int) -> int:
+    """Return the length of one axis. A vector has one, and a scalar is one element."""
+    shape = group.tensors[0].given.shape
+    return shape[axis] if len(shape) > 1 else group.count
 
 
 def count_other_axes(group: Group) -> int:
     """Return the number of elements along all axes but the first, which may be taken for a batch."""
     shape = group.tensors[0].given.shape
-    return max(math.prod(shape[1:]), 1) if len(shape) > 1 else group.count
+    return math.prod(shape[1:]) if len(shape) > 1 else group.count
 
 
 def count_nonzero(group: Group) -> int:
@@ -254,7 +194,7 @@ def divide_by_infinity(group: Group) -> Fraction | None:
 
 def subtract_mean(group: Group) -> Fraction | None:
     """Return the standard deviation of the elements, or of a norm the same without the division."""
-    if group.seen.order != 2 or not group.count:
+    if group.seen.order != 2:
         return None
     values = np.concatenate([tensor.before for tensor in group.tensors])
     largest = float(np.abs(values).max())
@@ -275,7 +215,7 @@ def take_norms_of_matrices(group: Group) -> Fraction | None:
         return None
     norms = []
     for tensor in group.tensors:
-        largest = float(np.abs(tensor.before).max(initial=0.0))
+        largest = float(np.abs(tensor.before).max())
         if len(tensor.given.shape) == 2 and largest:
             exponent = math.frexp(largest)[1]
             matrix = np.ldexp(tensor.before, -exponent).reshape(tensor.given.shape)
@@ -291,13 +231,9 @@ def _join(norms: Sequence[Fraction], order: float) -> Fraction:
     return sum(norms, Fraction(0)) if order == 1 else take_root(sum((norm**2 for norm in norms), Fraction(0)))
 
 
-def join_by(order: float) -> Factor:
-    """Return a function that joins the norms of several gradients by another order than that of each norm."""
-
-    def compute_norm(group: Group) -> Fraction | None:
-        return None if group.seen.order == order or len(group.tensors) < 2 else _join(group.norms, order)
-
-    return compute_norm
+def join_by(group: Group, *, order: float) -> Fraction | None:
+    """Join the norms of several gradients by another order than that of each norm."""
+    return None if group.seen.order == order or len(group.tensors) < 2 else _join(group.norms, order)
 
 
 def take_root(square: Fraction) -> Fraction:
@@ -309,46 +245,34 @@ def take_root(square: Fraction) -> Fraction:
     return Fraction(math.isqrt(shifted.numerator // shifted.denominator)) / compute_power_of_two(exponent)
 
 
-def add_in_turn(dtype: type[np.floating[Any]]) -> Factor:
-    """Return a function that computes a norm from powers that are rounded to a dtype and added one by one.
+def add_in_turn(group: Group, *, dtype: type[np.floating[Any]]) -> Fraction | None:
+    """Return the norm from powers that are rounded to a dtype and added one by one.
 
     Such a sum stops growing when it is much larger than each power.
     """
-
-    def compute_norm(group: Group) -> Fraction | None:
-        order = group.seen.order
-        values = np.abs(np.concatenate([tensor.before for tensor in group.tensors]))
-        largest = float(values.max(initial=0.0))
-        if order == math.inf or not largest:
-            return None
-        exponent = math.frexp(largest)[1]
-        powers = (np.ldexp(values, -exponent) ** order).astype(dtype)
-        total = float(np.add.accumulate(powers, dtype=dtype)[-1])
-        if not (math.isfinite(total) and total > 0):
-            return None
-        return Fraction((total / group.divisor) ** (1 / order)) * compute_power_of_two(exponent)
-
-    return compute_norm
+    order = group.seen.order
+    values = np.abs(np.concatenate([tensor.before for tensor in group.tensors]))
+    largest = float(values.max())
+    if order == math.inf or not largest:
+        return None
+    exponent = math.frexp(largest)[1]
+    powers = (np.ldexp(values, -exponent) ** order).astype(dtype)
+    total = float(np.add.accumulate(powers, dtype=dtype)[-1])
+    if not (math.isfinite(total) and total > 0):
+        return None
+    return Fraction((total / group.divisor) ** (1 / order)) * compute_power_of_two(exponent)
 
 
-def use_other_order(order: float) -> Factor:
-    """Return a function that computes a norm of another order."""
-
-    def compute_norm(group: Group) -> Fraction | None:
-        return (
-            None if group.seen.order == order else group.compute_norm_over([one.exact for one in group.tensors], order)
-        )
-
-    return compute_norm
+def use_other_order(group: Group, *, order: float) -> Fraction | None:
+    """Return the norm of another order."""
+    return None if group.seen.order == order else group.compute_norm_over([one.exact for one in group.tensors], order)
 
 
 def take_largest_element(group: Group) -> Fraction | None:
     """Return the magnitude of the largest element, which is not the largest magnitude."""
     if group.seen.order != math.inf:
         return None
-    return Fraction(
-        abs(max((float(tensor.before.max()) for tensor in group.tensors if len(tensor.before)), default=0.0))
-    )
+    return Fraction(abs(max(float(tensor.before.max()) for tensor in group.tensors)))
 
 
 def take_magnitude_of_sum(group: Group) -> Fraction | None:

@@ -56,9 +56,8 @@ def list_ranges(group: Group, formulas: Sequence[Formula], barred: Collection[st
     return list(dict.fromkeys(one for one in found if one is not None))
 
 
-def _explain_squares_overflow(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+def _explain_squares_overflow(group: Group, _: Sequence[Formula]) -> Explanation | None:
     """Explain results by squares or a sum of squares that become infinite, in the gradients or in a parameter."""
-    del formulas
     if any(group.overflows(form) for form in group.forms) and (
         found := _explain_infinite_norm(group, "squares-overflow")
     ):
@@ -69,9 +68,8 @@ def _explain_squares_overflow(group: Group, formulas: Sequence[Formula]) -> Expl
     return None
 
 
-def _explain_norm_out_of_range(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+def _explain_norm_out_of_range(group: Group, _: Sequence[Formula]) -> Explanation | None:
     """Explain results by a norm that the dtype cannot hold, although its squares may be."""
-    del formulas
     parameter, narrowest = group.asked.parameter, min(form.largest for form in group.forms)
     if any(group.norm > form.largest for form in group.forms) and (
         found := _explain_infinite_norm(group, "norm-out-of-range")
@@ -83,7 +81,6 @@ def _explain_norm_out_of_range(group: Group, formulas: Sequence[Formula]) -> Exp
 
 
 def _measure_parameter(group: Group) -> Fraction:
-    """Return the norm of the parameter of a unit."""
     return integers.compute_norm(group.asked.weights).middle
 
 
@@ -184,7 +181,7 @@ def _is_multiplied_before(group: Group, low: Fraction, high: Fraction, slack: Fr
 def _list_implied_norms(group: Group, threshold: Fraction) -> list[Fraction]:
     """Return the norms that divide the product of the largest element and the threshold, and the threshold itself."""
     found = [threshold]
-    largest = max(group.distinct, key=lambda tensor: float(np.abs(tensor.before).max(initial=0.0)))
+    largest = max(group.distinct, key=lambda tensor: float(np.abs(tensor.before).max()))
     place = int(np.abs(largest.before).argmax())
     got, product = abs(float(largest.after[place])), abs(Fraction(float(largest.before[place]))) * threshold
     if got and math.isfinite(got) and product < largest.form.smallest_normal:
@@ -241,9 +238,8 @@ def _explain_reciprocal(group: Group, formulas: Sequence[Formula]) -> Explanatio
     return None
 
 
-def _explain_products(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+def _explain_products(group: Group, _: Sequence[Formula]) -> Explanation | None:
     """Explain results by `(x c) / n` or `(x / n) c`, if the first product or quotient leaves the range."""
-    del formulas
     factor = compute_plain_coefficient(group.norm, group.threshold)
     if factor is None or not math.isfinite(group.threshold) or not group.norm:
         return None
@@ -257,13 +253,12 @@ def _explain_products(group: Group, formulas: Sequence[Formula]) -> Explanation 
     return None
 
 
-def _explain_threshold(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+def _explain_threshold(group: Group, _: Sequence[Formula]) -> Explanation | None:
     """Explain results by `c / sqrt(max(n ** 2, c ** 2))`, if only the square of the threshold leaves the range.
 
     An infinite square makes zeros. A subnormal square has few digits, so gradients below the threshold change. If the
     threshold is a NumPy scalar whose square is infinite, no square of a norm is above it.
     """
-    del formulas
     cause = "threshold-square-out-of-range"
     if not 0 < group.threshold < math.inf:
         return None

@@ -13,8 +13,7 @@ from gradclip_adapters.contract import Array
 from ..cases.build import make_tensor
 from ..oracle.formats import read_float64_values
 from ..oracle.formula import PLAIN
-from .choice import make_key
-from .facts import Group, Seen
+from .facts import Group, Kind, Seen, compute_plain_coefficient
 from .fits import BREAKS, FORMULA_CAUSES, explain_by_formula
 from .forms import explain_form, restore_form
 from .laws import BESIDE_EMPTY
@@ -23,11 +22,10 @@ from .model import Explanation, combine, unite
 from .ranges import list_ranges, list_roundings
 from .right import are_addends_clipped, has_moved_elements, has_other_units, is_in_other_order, is_right
 from .subject import LIMITS, Subject
-from .symptoms import describe_symptom
 from .unusual import explain_rows, has_dense_rows, has_limited_elements, is_clipped_by_rows
 from .values import list_values
 
-__all__ = ["LONG_SUM", "STATE_KEPT", "ZEROS_NAN", "explain_results", "intersect"]
+__all__ = ["LONG_SUM", "STATE_KEPT", "SYMPTOMS", "ZEROS_NAN", "explain_results", "intersect"]
 
 #: Results that are right within the error bound of a sum in the dtype.
 LONG_SUM = Explanation.of("long-sum")
@@ -43,6 +41,9 @@ SPECIAL = frozenset({"excluded-counted"} | {*FORMULA_CAUSES.values()})
 
 #: Causes that make gradients of zeros NaN.
 ZEROS_NAN = frozenset({"zero-over-zero", "zero-norm-nan"})
+
+#: The names of results that no model explains.
+SYMPTOMS = frozenset({"not-clipped", "gradients-zeroed", "gradients-nan"})
 
 
 def explain_results(subject: Subject, seen: Seen) -> list[Explanation]:
@@ -160,15 +161,61 @@ def _explain_group(subject: Subject, group: Group) -> list[Explanation]:
         every.append(BESIDE_EMPTY.explain())
     every += list_ranges(group, formulas, subject.list_barred(group.seen))
     every += list_roundings(group, formulas, is_narrow="narrower-arithmetic" in subject.suspected | subject.likely)
-    every += [symptom] if (symptom := describe_symptom(group)) is not None else []
+    every += [symptom] if (symptom := _describe_symptom(group)) is not None else []
     return list(dict.fromkeys(every))
+
+
+def _describe_symptom(group: Group) -> Explanation | None:
+    """Describe the results of finite gradients, or return None if they are none of these."""
+    kinds = group.kinds
+    if kinds == {Kind.SAME} and 0 <= group.threshold < group.norm:
+        return Explanation.of("not-clipped", "unclipped")
+    if kinds == {Kind.ZERO}:
+        return Explanation.of("gradients-zeroed", "destroyed")
+    if kinds == {Kind.NAN}:
+        return Explanation.of("gradients-nan", "destroyed")
+    if _is_partly_clipped(group) or _leaves_some(group):
+        return Explanation.of("not-clipped", "unclipped", effect="some")
+    return None
+
+
+def _is_partly_clipped(group: Group) -> bool:
+    """Return whether each element is right or unchanged, and elements of both kinds occur."""
+    factor = group.compute_coefficient()
+    if factor is None or factor == 1 or group.seen.rate != 1:
+        return False
+    right = kept = 0
+    for tensor in group.distinct:
+        scaled = tensor.before * float(factor)
+        # Allow for two roundings in float64 beside the error bound of the dtype.
+        bound = (group.compute_bound(tensor) + 1) * 2.0 ** (1 - tensor.form.precision)
+        near = np.abs(tensor.after - scaled) <= np.abs(scaled) * bound + float(tensor.form.smallest_subnormal)
+        same = tensor.after == tensor.before
+        if not (near | same).all():
+            return False
+        right, kept = right + int((near & ~same).sum()), kept + int((same & ~near).sum())
+    return right > 0 and kept > 0
+
+
+def _leaves_some(group: Group) -> bool:
+    """Return whether some gradients are unchanged, and the others are clipped by the norm of the others alone."""
+    kept = [tensor for tensor in group.tensors if tensor.kind is Kind.SAME and not tensor.is_zero]
+    rest = [tensor for tensor in group.tensors if tensor.kind is not Kind.SAME]
+    if group.total is not None or group.is_long or not kept or not rest:
+        return False
+    factor = compute_plain_coefficient(group.compute_norm_over([tensor.exact for tensor in rest]), group.threshold)
+    return (
+        factor is not None
+        and factor < 1
+        and all(tensor.is_scaled_by(factor * group.seen.rate, group.compute_bound(tensor)) for tensor in rest)
+    )
 
 
 def intersect(each: Sequence[Sequence[Explanation]]) -> list[Explanation]:
     """Return the explanations that all parts of an answer share."""
     found = []
     for one in each[0] if each else ():
-        same = [next((other for other in others if make_key(other) == make_key(one)), None) for others in each]
+        same = [next((other for other in others if other.key == one.key), None) for others in each]
         if None not in same and (united := unite(same)) is not None:
             found.append(united)
     return found

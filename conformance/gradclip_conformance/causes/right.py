@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -83,20 +83,19 @@ def _list_orders(case: Case) -> Iterator[Sequence[int]]:
     yield [*places[1:], *places[:1]]
     yield sorted(places, key=lambda i: case.gradients[i].array is None)
     yield sorted(places, key=lambda i: not case.gradients[i].need_clip)
-    measures: tuple[Callable[[Array], float], ...] = (_count, _find_largest)
-    for measure in measures:
-        # A clip by value limits the magnitudes by which a function may sort its results.
-        most = float(case.options.get("max", math.inf)) if measure is _find_largest else math.inf
-        sizes = [
-            0.0 if one.array is None else min(measure(one.array), most if one.need_clip else math.inf)
-            for one in case.gradients
-        ]
-        yield sorted(places, key=lambda i: sizes[i])
-        yield sorted(places, key=lambda i: -sizes[i])
+    arrays = [one.array for one in case.gradients]
+    yield from _sort_both_ways([0 if array is None else len(array.data) for array in arrays])
+    # A clip by value limits the magnitudes by which a function may sort its results.
+    most = float(case.options.get("max", math.inf))
+    limits = [most if one.need_clip else math.inf for one in case.gradients]
+    pairs = zip(arrays, limits, strict=True)
+    yield from _sort_both_ways([0.0 if array is None else min(_find_largest(array), limit) for array, limit in pairs])
 
 
-def _count(array: Array) -> float:
-    return float(len(array.data))
+def _sort_both_ways(sizes: Sequence[float]) -> Iterator[Sequence[int]]:
+    places = range(len(sizes))
+    yield sorted(places, key=lambda i: sizes[i])
+    yield sorted(places, key=lambda i: -sizes[i])
 
 
 def _find_largest(array: Array) -> float:

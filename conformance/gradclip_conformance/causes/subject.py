@@ -5,6 +5,7 @@ A single cell is explained with what is known about its entry point, such as the
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -22,9 +23,8 @@ from . import fits, ranges
 from .facts import MANY, Seen
 from .fits import FITS, FORMULA_CAUSES, fit_formula
 from .forms import explain_form
-from .law import ABOVE, Law
-from .laws import LAWS, SHOWN_BY_ONE, make_signed
-from .model import Judged, Suspect
+from .laws import ABOVE, LAWS, SHOWN_BY_ONE, Law, make_signed
+from .model import Explanation, Judged
 
 __all__ = ["BREAKING", "EXPLAINED", "LIMITS", "LOST_NORMS", "Subject", "learn", "suspect"]
 
@@ -131,7 +131,7 @@ def _is_hidden(eps: float | None, seen: Seen) -> bool:
     return eps is not None and (form is None or eps * 2.0**form.precision < HIDDEN)
 
 
-def suspect(judged: Judged, suspects: Collection[Suspect], barred: Collection[str]) -> Subject:
+def suspect(judged: Judged, suspects: Collection[Explanation], barred: Collection[str]) -> Subject:
     """Return the knowledge about an entry point of which only one cell and its known failures are known."""
     causes = frozenset(one.cause for one in suspects)
     subject = Subject(
@@ -144,13 +144,20 @@ def suspect(judged: Judged, suspects: Collection[Suspect], barred: Collection[st
     )
     kinds = {cause: kind for kind, cause in FORMULA_CAUSES.items()}
     for one in suspects:
-        if one.cause in kinds and (eps := one.get_number("eps")) is not None:
+        if one.cause in kinds and (eps := _get_number(one, "eps")) is not None:
             formula = Formula(kinds[one.cause], eps)
             subject.declared += [formula] if formula not in subject.declared else []
         for fit in FITS:
-            if fit.cause == one.cause and (number := one.get_number(fit.parameter)) is not None:
+            if fit.cause == one.cause and (number := _get_number(one, fit.parameter)) is not None:
                 subject.fitted = [*subject.fitted, fit.make(number)]
     return subject
+
+
+def _get_number(one: Explanation, name: str) -> float | None:
+    """Return a parameter, or None where an entry gives a pattern, or no number above zero."""
+    number = dict(one.parameters).get(name)
+    is_number = isinstance(number, int | float) and 0 < number <= sys.float_info.max
+    return float(number) if is_number else None  # type: ignore[arg-type]
 
 
 def learn(name: str, cells: Sequence[Judged], asked: Collection[tuple[str, str, str]]) -> Subject:

@@ -27,13 +27,8 @@ Model = Callable[[Doubles, str], Doubles]
 
 def list_values(seen: Seen, barred: Collection[str] = ()) -> list[Explanation]:
     """Return each cause that reproduces the result of every included gradient. Leave out barred causes."""
-    case, results = seen.case, seen.results
+    case, pairs = seen.case, _list_pairs(seen)
     low, high = get_bounds(case)
-    pairs = [
-        (read_float64_values(given), read_float64_values(got), given.dtype)
-        for i in case.included
-        if (given := case.gradients[i].array) is not None and (got := results[i]) is not None and got.dtype in DTYPES
-    ]
     if not pairs or case.options.get("learning_rate", 1.0) != 1.0 or np.isnan([low, high]).any() or low > high:
         return []
     flushed = "subnormals-flushed" not in barred and all(_is_flushed(*pair, low, high) for pair in pairs)
@@ -50,6 +45,17 @@ def list_values(seen: Seen, barred: Collection[str] = ()) -> list[Explanation]:
     if high > 0 and all(_is_scaled_to(high, *pair) for pair in pairs):
         found.append(Explanation.of("value-scaled"))
     return list(dict.fromkeys(found))
+
+
+def _list_pairs(seen: Seen) -> list[tuple[Doubles, Doubles, str]]:
+    """Return the elements of each included gradient before and after the clip, and its dtype."""
+    return [
+        (read_float64_values(given), read_float64_values(got), given.dtype)
+        for i in seen.case.included
+        if (given := seen.case.gradients[i].array) is not None
+        and (got := seen.results[i]) is not None
+        and got.dtype in DTYPES
+    ]
 
 
 def _is_scaled_to(high: float, before: Doubles, after: Doubles, dtype: str) -> bool:
@@ -71,24 +77,15 @@ def _is_partly_clipped(before: Doubles, after: Doubles, right: Doubles) -> bool:
 
 def is_right_value(seen: Seen) -> bool:
     """Return whether the included gradients hold the right numbers."""
-    case, results = seen.case, seen.results
-    low, high = get_bounds(case)
-    return all(
-        _are_equal(_clip(read_float64_values(given), low, high, given.dtype), read_float64_values(got))
-        for i in case.included
-        if (given := case.gradients[i].array) is not None and (got := results[i]) is not None
-    )
+    low, high = get_bounds(seen.case)
+    return all(_are_equal(_clip(before, low, high, dtype), after) for before, after, dtype in _list_pairs(seen))
 
 
 def changes_signs_of_zeros(seen: Seen) -> bool:
     """Return whether a zero that was passed comes back with the other sign."""
-    pairs = (
-        (read_float64_values(given), read_float64_values(got))
-        for i in seen.case.included
-        if (given := seen.case.gradients[i].array) is not None and (got := seen.results[i]) is not None
-    )
     return any(
-        ((before == 0) & (after == 0) & (np.signbit(before) != np.signbit(after))).any() for before, after in pairs
+        ((before == 0) & (after == 0) & (np.signbit(before) != np.signbit(after))).any()
+        for before, after, _ in _list_pairs(seen)
     )
 
 

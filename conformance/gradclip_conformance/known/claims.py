@@ -6,23 +6,7 @@ they are in `my_adapter.claims.toml` next to it.
 A claim quotes a phrase of the documentation, names the subjects and rules that it is about, and says what follows: a
 formula, a behaviour such as NaN everywhere, or the domain of an option. It excuses only the answers that it predicts. A
 domain excuses every answer to a call outside it, except an error that is raised after a gradient was changed.
-
-A claim [[claim]] gives:
-
-==================== ==================================================================================
-`subject`            a pattern of names of subjects, in which only `*` is special
-`rules`              patterns of rules or cases (optional: all)
-`exclude`            patterns of rules or cases that the claim leaves out (optional)
-`formula`            the formula that the phrase gives, such as `{ kind = "coefficient", eps = 1e-6 }`
-`predicts`           or the behaviour that the phrase predicts: a word of `PREDICTIONS`
-`domain`             or the domain that the phrase gives, such as `{ option = "clip_norm", above = 0.0 }`; with
-                     `without = "min"`, it is bounded only where the option `min` is left out
-`versions`           a specifier such as ">=2.6,<3" of the versions whose documentation has the phrase (optional: all)
-`devices`            a pattern of the devices that the phrase is about, such as "cuda*" (optional: all)
-`phrase`, `where`    the words of the documentation, and their place
-`docstring`          the object whose docstring contains the phrase (optional)
-`docstring_sha256`   the hash of that docstring, so that changes of the text around the phrase are noticed
-==================== ==================================================================================
+`docs/how-to/claims.md` explains the keys of a claim.
 """
 
 from __future__ import annotations
@@ -31,7 +15,7 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -45,8 +29,7 @@ from ..cases.patterns import matches, matches_any, suggest_known
 from ..cases.toml_files import read_toml
 from ..judge.model import Claim, Domain
 from ..oracle.formula import Formula
-from .files import find_sidecar_file, read_entries
-from .scope import holds, is_version_within
+from .files import find_sidecar_file, holds, is_version_within, read_entries
 
 __all__ = [
     "CLAIMS",
@@ -138,19 +121,11 @@ def _refuse_unknown_prediction(predicts: str) -> None:
         raise ValueError(msg)
 
 
-def find_claim_faults(run: Run, claims: Sequence[Claim] | None = None) -> list[str]:
-    """Return a sentence about each fault of the claims that a run shows.
-
-    Parameters
-    ----------
-    run
-        A complete run, of all rules, cases and dtypes.
-    claims
-        The claims; by default, the claims about the run's adapter.
-    """
+def find_claim_faults(run: Run, claims: Iterable[Claim]) -> list[str]:
+    """Return a sentence about each fault of some claims that a complete run shows."""
     faults = []
     version = run.header.framework.get("version", "")
-    for claim in load_claims(run.header.adapter) if claims is None else claims:
+    for claim in claims:
         if not holds(claim, version, run.header.environment):
             continue
         name = f"The claim about {claim.subject} ({claim.phrase[:60]!r})"

@@ -4,20 +4,7 @@ The file for your own adapter, `my_adapter.py`, is `my_adapter.expectations.toml
 
 A framework has few causes, and each makes many cells fail. An entry makes every failure that its cause explains a known
 one. A failure that no cause explains needs an entry without a cause: it names the rules or cases that fail.
-
-============== ========================================================================================================
-`subjects`     patterns of names of entry points, in which only `*` is special
-`cause`        the id of a cause in `gradclip_spec/rules/causes.toml`; optional if `rules` are given
-`parameters`   the parameters that the cause must have (optional); a value is a number, a pattern, or a list of
-               alternatives; `effect` is the effect on the gradients, `text` the message of an error
-`rules`        patterns of rules or cases (optional if a cause is given: all)
-`versions`     a specifier such as ">=2.6,<3" (optional: all)
-`devices`      a pattern of the device that the adapter names, such as "cpu" or "cuda*" (optional: all)
-`by_chance`    true if the answer depends on chance, so that some runs do not show the failure (optional)
-`reason`       the framework's behaviour and its cause, in a sentence; the verdict counts the entries without a reason
-`url`          the upstream thread, "none found", or "no search was made"
-`checked`      the day on which the failure was reproduced without the suite, and upstream threads were searched
-============== ========================================================================================================
+`docs/how-to/known-failures.md` explains the keys of an entry.
 """
 
 from __future__ import annotations
@@ -35,9 +22,8 @@ from gradclip_spec.rules.causes import load_cause_groups, load_causes
 
 from ..cases.patterns import matches, matches_any, suggest_known
 from ..cases.toml_files import parse_toml, read_toml
-from ..causes.model import Explanation, Suspect
-from .files import find_sidecar_file, read_entries
-from .scope import holds, is_version_within
+from ..causes.model import Explanation
+from .files import find_sidecar_file, holds, is_version_within, read_entries
 
 __all__ = [
     "EXPECTATIONS",
@@ -87,9 +73,9 @@ class KnownFailure:
         )
 
     @property
-    def suspect(self) -> Suspect:
+    def suspect(self) -> Explanation:
         """The cause with one value for each parameter, in the form that the models need."""
-        return Suspect(self.cause, {name: values[0] for name, values in self.parameters})
+        return Explanation(self.cause, tuple((name, values[0]) for name, values in self.parameters))
 
 
 def _is_value(wanted: Any, value: Any) -> bool:
@@ -206,5 +192,5 @@ def _make_entry(entry: Mapping[str, Any]) -> KnownFailure:
     if made.checked:
         datetime.date.fromisoformat(made.checked)
     if "eps" in entry.get("parameters", {}):
-        float(made.suspect.parameters["eps"])
+        float(dict(made.suspect.parameters)["eps"])
     return made

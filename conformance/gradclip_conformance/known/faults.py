@@ -11,7 +11,7 @@ from gradclip_reports.values import escape_line
 from ..cases.patterns import matches, matches_any
 from .claims import find_claim_faults, load_claims
 from .failures import KnownFailure, load_known
-from .scope import holds
+from .files import holds
 
 __all__ = ["find_faults", "find_known_faults", "list_outdated_patterns"]
 
@@ -28,7 +28,7 @@ def find_faults(run: Run, version: str = "") -> list[str]:
         return not version or any(matches(pattern, name) for name in names)
 
     adapter = run.header.adapter
-    claims = [claim for claim in load_claims(adapter) if is_there(claim.subject)]
+    claims = (claim for claim in load_claims(adapter) if is_there(claim.subject))
     return [
         *(sentence for pattern, sentence in find_known_faults(run, load_known(adapter)) if is_there(pattern)),
         *find_claim_faults(run, claims),

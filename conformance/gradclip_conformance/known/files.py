@@ -1,4 +1,4 @@
-"""Locate the files with the known failures of an adapter, and with the claims of its documentation."""
+"""Locate and read the files with the known failures of an adapter, and with the claims of its documentation."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+
+from packaging.specifiers import SpecifierSet
 
 from gradclip_adapters import registry
 
+from ..cases.patterns import matches
 from ..cases.toml_files import add_place_to_errors, check_document
 
-__all__ = ["find_module_file", "find_sidecar_file", "read_entries"]
+__all__ = ["find_module_file", "find_sidecar_file", "holds", "is_version_within", "read_entries"]
 
 #: A JSON Schema for each kind of file.
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -98,3 +102,41 @@ def read_entries(
         with add_place_to_errors(f"{file}, [[{kind}]] {number}"):
             found.append(make(entry))
     return tuple(found)
+
+
+class Scoped(Protocol):
+    """A known failure or a claim."""
+
+    @property
+    def versions(self) -> str:
+        """A specifier such as ">=2.6,<3"; if it is empty, all versions."""
+
+    @property
+    def devices(self) -> str:
+        """A pattern of the device, or of the list of devices, that an adapter names."""
+
+
+def holds(one: Scoped, version: str, environment: Mapping[str, str]) -> bool:
+    """Return whether a known failure or a claim is about this version on this device."""
+    device = environment.get("device", environment.get("devices", ""))
+    return matches(one.devices, device) and is_version_within(version, one.versions)
+
+
+# Parsing a specifier takes long.
+@cache
+def is_version_within(version: str, specifier: str) -> bool:
+    """Return whether a version is within a specifier such as ">=2.6,<3".
+
+    Only the release numbers of the version count: "3.0rc1" and "3.0+cpu" are 3.0, and a version without them is 0.
+
+    Raises
+    ------
+    ValueError
+        If the specifier is not valid.
+    """
+    release = re.match(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}", version)
+    try:
+        return SpecifierSet(specifier).contains(release[0] if release else "0")
+    except ValueError as error:
+        msg = f"The version specifier {specifier!r} is not one such as '>=2.6,<3'."
+        raise ValueError(msg) from error

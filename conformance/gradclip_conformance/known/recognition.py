@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gradclip_reports.statuses import Status
 
-from ..causes.model import Explanation, Judged, Suspect
+from ..causes.model import Explanation, Judged
 from ..judge.judging import judge
 from ..judge.model import Answer, Context
 from .failures import KnownFailure
@@ -15,7 +15,7 @@ from .failures import KnownFailure
 __all__ = ["find_entry", "is_known_to_end", "judge_with_known"]
 
 #: A function that explains one cell. It tries suspected causes first, and leaves out barred causes.
-Explain = Callable[[Judged, Collection[Suspect], Collection[str]], Explanation | None]
+Explain = Callable[[Judged, Collection[Explanation], Collection[str]], Explanation | None]
 
 #: The statuses of calls that end the process, and the causes that name them. Only an entry that names the cause excuses
 #: such a call.

@@ -225,19 +225,15 @@ def _make_backend(name: str) -> Backend:
 LIBRARY = os.environ.get("GRADCLIP_REQUIRE", "")
 #: Other libraries, which have separate sessions.
 OTHERS = ("torch", "jax", "dask", "cupy", "sparse", "ndonnx")
-#: The library of a test file whose name does not begin with the library.
-FILES = {"test_devices": "torch", "test_accelerators": "torch"}
 
 
 def _find_library(item: pytest.Item) -> str:
     """Return the library that a test needs in addition to NumPy and array-api-strict, or an empty text."""
     # Numba is no array library: the tests of several libraries need it.
-    marked = [mark.args[0] for mark in item.iter_markers("array_library") if mark.args[0] in OTHERS]
-    if marked:
-        return str(marked[0])
+    marked = [mark.args[0] for mark in item.iter_markers("array_library")]
     params = getattr(getattr(item, "callspec", None), "params", {})
-    words = (params.get("backend"), params.get("library"), *item.path.stem.split("_"), *item.name.split("_"))
-    return FILES.get(item.path.stem) or next((name for name in OTHERS if name in words), "")
+    named = [params.get("backend"), params.get("library"), *item.path.stem.split("_"), *item.name.split("_")]
+    return next((word for word in (*marked, *named) if word in OTHERS), "")
 
 
 def _is_twin(item: pytest.Item) -> bool:
@@ -256,8 +252,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Skip the files of libraries that this session does not test. Importing them would report a skip each time."""
-    words = collection_path.stem.split("_")
-    name = FILES.get(collection_path.stem) or next((name for name in OTHERS if name in words), "")
+    name = next((word for word in collection_path.stem.split("_") if word in OTHERS), "")
     return True if name and not LIBRARY.startswith(name) else None
 
 
@@ -307,15 +302,15 @@ def use_loops(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return use
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def require() -> Callable[[str], Any]:
-    """Return a function that imports a module. If it is missing, skip the test, or fail if its library is required."""
+    """Return a function that imports a module. If it is missing, skip the test, or fail if a library is required."""
 
     def import_required(module: str) -> Any:
         try:
             return importlib.import_module(module)
         except ImportError as error:
-            if os.environ.get("GRADCLIP_REQUIRE", "") == module.partition(".")[0]:
+            if LIBRARY:
                 raise
             pytest.skip(f"{module} is not installed: {error}")
 

@@ -5,7 +5,6 @@ JAX reads the number of devices when it starts. So this file runs itself as a sc
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import os
@@ -17,12 +16,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm, norm_contribution
-
-pytestmark = pytest.mark.array_library("jax")
 
 CHECKS: dict[str, Callable[[], None]] = {}
 #: Ways to shard an array over a grid of 2 x 2 devices: by rows over one axis of the grid; by columns over the other; by
@@ -38,16 +36,12 @@ def check(function: Callable[[], None]) -> Callable[[], None]:
 
 def shard_array(values: Any, way: Any, axis_type: str = "Auto") -> Any:
     """Return a JAX array that lies on four of the devices."""
-    import jax
-
     mesh = jax.make_mesh((2, 2), ("rows", "columns"), axis_types=(jax.sharding.AxisType[axis_type],) * 2)
     return jax.device_put(values, jax.NamedSharding(mesh, jax.P(*way)))
 
 
 def make_gradients(dtype: str) -> list[Any]:
     """Return large and small gradients, with equal and with different shapes."""
-    import jax
-
     random = np.random.default_rng(0)
     shapes = [(8, 16), (8, 16), (64, 1000), (4, 4), (12, 2, 5)]
     return [np.asarray(jax.numpy.asarray(random.standard_normal(shape), dtype)) for shape in shapes]
@@ -60,8 +54,6 @@ def clip_to_norm(grads: Any) -> Any:
 
 def measure_transfers(function: Callable[..., Any], *arguments: Any) -> dict[str, int]:
     """Return, for each kind of collective in the compiled code, the size of its largest array."""
-    import jax
-
     found: dict[str, int] = {}
     pattern = r"= (.*?) (all-gather|all-to-all|all-reduce|reduce-scatter|collective-\w+)(?:-start)?\("
     for line in jax.jit(function).lower(*arguments).compile().as_text().splitlines():
@@ -74,8 +66,6 @@ def measure_transfers(function: Callable[..., Any], *arguments: Any) -> dict[str
 @check
 def same_as_unsharded() -> None:
     """Check all dtypes and ways of sharding, eagerly and under `jit`."""
-    import jax
-
     for dtype in ("float16", "bfloat16", "float32"):
         values = make_gradients(dtype)
         expected, alone = clip_by_global_norm(values, 1.25)
@@ -113,8 +103,6 @@ def only_sums_travel() -> None:
 @check
 def each_shard_is_read_once() -> None:
     """Check that the compiled norm reads the large array once and makes no copy of it."""
-    import jax
-
     array = shard_array(np.ones((64, 65536), np.float32), ("rows", "columns"))
     compiled = jax.jit(global_norm).lower(array).compile()
 
@@ -125,8 +113,6 @@ def each_shard_is_read_once() -> None:
 @check
 def other_norms() -> None:
     """Check that elements stay in place for other values of `norm_type`."""
-    import jax
-
     values = make_gradients("float32")
     compiled = jax.jit(global_norm, static_argnames="norm_type")
     for norm_type, way in zip((0.5, 1, 3, math.inf), WAYS, strict=False):
@@ -139,8 +125,6 @@ def other_norms() -> None:
 @check
 def float64_elements_stay_in_place() -> None:
     """Check that float64 elements stay in place, too."""
-    import jax
-
     with jax.enable_x64(True):
         for scale, way in zip((1.0, 1e200, 1e-200), WAYS, strict=False):
             values = [x * scale for x in make_gradients("float64")]
@@ -152,8 +136,6 @@ def float64_elements_stay_in_place() -> None:
 @check
 def explicit_shardings() -> None:
     """Check explicit shardings, where small arrays of one shape may be sharded differently."""
-    import jax
-
     values = [make_gradients("float32")[0]] * 4
     arrays = [shard_array(x, way, "Explicit") for x, way in zip(values, WAYS, strict=False)]
     for function in (
@@ -173,7 +155,6 @@ def explicit_shardings() -> None:
 @check
 def shard_map_keeps_replicated_arrays_replicated() -> None:
     """Check `shard_map`. An array that is replicated stays replicated when another one is sharded."""
-    import jax
 
     def clip(weight: Any, bias: Any) -> Any:
         clipped = clip_by_norm([weight, bias], 1.0), clip_by_norm([weight, bias], 1.0, norm_type=3)
@@ -200,8 +181,6 @@ def several_meshes_in_one_list() -> None:
 
     This is compiled: on one CPU, several computations with collectives that JAX starts at once can block each other.
     """
-    import jax
-
     values = make_gradients("float32")[1:]
     kind = jax.sharding.AxisType.Auto
     line = jax.make_mesh((4,), ("ranks",), axis_types=(kind,))
@@ -225,8 +204,6 @@ def several_meshes_in_one_list() -> None:
 @check
 def meshes_of_three_axes() -> None:
     """Check a mesh with copies, parts and tensor parallelism over eight devices, eagerly and under `jit`."""
-    import jax
-
     mesh = jax.make_mesh((2, 2, 2), ("replica", "shard", "tensor"), axis_types=(jax.sharding.AxisType.Auto,) * 3)
     ways = [(("shard", "tensor"),), ("shard", "tensor"), (None, "tensor"), (("replica", "shard"),)]
     for dtype in ("bfloat16", "float32"):
@@ -248,8 +225,6 @@ def meshes_of_three_axes() -> None:
 @check
 def uneven_shards() -> None:
     """Check arrays whose rows JAX cannot divide evenly. It pads them, and what it adds must not count."""
-    import jax
-
     mesh = jax.make_mesh((2, 4), ("replica", "shard"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
     sharding = jax.NamedSharding(mesh, jax.P("shard"))
     values = [np.full((3, 5), 2.0, np.float32), np.arange(1.0, 8.0, dtype=np.float32)]
@@ -269,8 +244,6 @@ def uneven_shards() -> None:
 @check
 def contributions_inside_shard_map() -> None:
     """Check ranks that own their collectives: what is sharded, replicated or owned counts once."""
-    import jax
-
     mesh = jax.make_mesh((2, 2), ("replica", "shard"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
     every = ("replica", "shard")
 
@@ -312,7 +285,6 @@ def example_of_the_manual() -> None:
 @check
 def example_of_own_collectives() -> None:
     """Clip in a few lines inside `shard_map`, as a user would write them."""
-    import jax
 
     def clip(weight: Any, bias: Any) -> Any:
         # docs/how-to/own-collectives.md: begin
@@ -335,8 +307,6 @@ def example_of_own_collectives() -> None:
 @check
 def arrays_without_a_device_beside_sharded_ones() -> None:
     """Check arrays without a device together with sharded and with empty arrays, in any order."""
-    import jax
-
     spread = shard_array(np.full((8, 2), 0.75, np.float32), ("rows",))
     there = jax.device_put(np.ones(3, np.float32), jax.devices()[1])
     loose, empty = jax.numpy.ones(2), jax.numpy.zeros(0)
@@ -361,8 +331,6 @@ def arrays_without_a_device_beside_sharded_ones() -> None:
 @check
 def derivatives() -> None:
     """Check that a derivative is sharded like its array, and is finite at zero."""
-    import jax
-
     for values in (np.ones((8, 16), np.float32), np.zeros((8, 16), np.float32)):
         array = shard_array(values, ("rows", "columns"))
         slope = jax.jit(jax.grad(lambda x: clip_by_global_norm(x, 1.25)[0].sum()))(array)
@@ -374,8 +342,6 @@ def derivatives() -> None:
 
 def main() -> None:
     """Run every check and print its outcome."""
-    import jax
-
     assert len(jax.devices()) == 8
     outcomes = {}
     for name, function in CHECKS.items():
@@ -392,12 +358,6 @@ def main() -> None:
 @pytest.fixture(scope="module")
 def outcomes() -> Any:
     """Return what the process with eight devices printed about its checks."""
-    try:
-        importlib.import_module("jax")
-    except ImportError as error:
-        if os.environ.get("GRADCLIP_REQUIRE") == "jax":
-            raise
-        pytest.skip(f"jax is not installed: {error}")
     environment = os.environ | {
         "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
         "JAX_PLATFORMS": "cpu",

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
-
-from gradclip_spec import (  # noqa: E402
+from gradclip_spec import (
     backends,
     clip_by_block_rms,
     clip_by_global_norm,
@@ -22,7 +21,7 @@ from gradclip_spec import (  # noqa: E402
     clip_unitwise,
     global_norm,
 )
-from gradclip_spec.backends.torch import Torch  # noqa: E402
+from gradclip_spec.backends.torch import Torch
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from gradclip_spec import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
-
-torch = pytest.importorskip("torch", reason="torch is not installed")
 
 CLIPS: list[Callable[..., Any]] = [clip_by_norm, clip_by_global_norm, clip_by_value]
 

@@ -7,7 +7,6 @@ fail if it is missing.
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import os
 from collections.abc import Callable
@@ -73,7 +72,8 @@ def _make_numpy(writeable: bool = True) -> Backend:
 
 
 def _make_strict(device: str | None = None) -> Backend:
-    strict = importlib.import_module("array_api_strict")
+    import array_api_strict as strict
+
     place = None if device is None else strict.Device(device)
 
     def make(values: Any, dtype: str) -> Any:
@@ -104,7 +104,8 @@ def _make_hostile(*freedoms: Freedom) -> Backend:
 
 
 def _make_torch() -> Backend:
-    torch = importlib.import_module("torch")
+    import torch
+
     # `tools/gpu.py` sets this variable.
     device = os.environ.get("GRADCLIP_DEVICE", "cpu")
 
@@ -125,7 +126,8 @@ def _make_torch() -> Backend:
 
 
 def _make_jax() -> Backend:
-    jax = importlib.import_module("jax")
+    import jax
+
     dtypes = ("float16", "bfloat16", "float32")
     return Backend(
         "jax",
@@ -140,7 +142,7 @@ def _make_jax() -> Backend:
 
 
 def _make_dask() -> Backend:
-    array = importlib.import_module("dask.array")
+    from dask import array
 
     def make(values: Any, dtype: str) -> Any:
         values = np.array(values, _find_numpy_dtype(dtype))
@@ -153,7 +155,8 @@ def _make_dask() -> Backend:
 
 
 def _make_cupy() -> Backend:
-    cupy = importlib.import_module("cupy")
+    import cupy
+
     return Backend(
         "cupy",
         lambda v, d: cupy.asarray(np.array(v, d)),
@@ -232,7 +235,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Skip the files of libraries that this session does not test. Importing them would report a skip each time."""
+    """Skip the files of libraries that this session does not test. Importing them would fail."""
     name = next((word for word in collection_path.stem.split("_") if word in OTHERS), "")
     return True if name and not LIBRARY.startswith(name) else None
 
@@ -281,18 +284,3 @@ def use_loops(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         monkeypatch.setattr(kernels, "load_compiled", lambda: loops if kind == "compiled" else None)
 
     return use
-
-
-@pytest.fixture(scope="session")
-def require() -> Callable[[str], Any]:
-    """Return a function that imports a module. If it is missing, skip the test, or fail if a library is required."""
-
-    def import_required(module: str) -> Any:
-        try:
-            return importlib.import_module(module)
-        except ImportError as error:
-            if LIBRARY:
-                raise
-            pytest.skip(f"{module} is not installed: {error}")
-
-    return import_required

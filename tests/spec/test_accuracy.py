@@ -148,8 +148,9 @@ def test_other_norms(backend: Any, norm_type: float) -> None:
 
 @pytest.mark.array_library("jax")
 @pytest.mark.parametrize("norm_type", [1, 1.1, 3, 100, 1500])
-def test_other_norms_of_jax_in_float64(require: Any, norm_type: float) -> None:
-    jax = require("jax")
+def test_other_norms_of_jax_in_float64(norm_type: float) -> None:
+    import jax
+
     values = np.random.default_rng(3).standard_normal(10_000)
     norm = compute_exact_p_norm(values, norm_type)
     with jax.enable_x64(True):

@@ -47,6 +47,20 @@ def make_gradients(dtype: str) -> list[Any]:
     return [np.asarray(jax.numpy.asarray(random.standard_normal(shape), dtype)) for shape in shapes]
 
 
+def assert_agrees(result: Any, expected: Any, grads: Any = None) -> None:
+    """Assert that a norm is within 1 ulp of the expected one, and that elements are within 2, sharded as `grads`.
+
+    Each of two elements is within 1.5 ulp of the exact one. So they differ by less than 3 ulp, and by a whole number.
+    """
+    (clipped, total), (wanted, alone) = result, expected
+    np.testing.assert_array_max_ulp(np.asarray(total), alone, 1)
+    for x, y, z in zip(clipped, wanted, grads or clipped, strict=True):
+        assert x.dtype == z.dtype
+        assert x.sharding.is_equivalent_to(z.sharding, x.ndim)
+        gap = np.abs(np.asarray(x, np.float64) - np.asarray(y, np.float64))
+        assert np.all(gap <= 2 * np.spacing(np.abs(np.asarray(y, x.dtype))).astype(np.float64))
+
+
 def clip_to_norm(grads: Any) -> Any:
     """Clip with the operation under test."""
     return clip_by_global_norm(grads, 1.25)
@@ -68,24 +82,14 @@ def same_as_unsharded() -> None:
     """Check all dtypes and ways of sharding, eagerly and under `jit`."""
     for dtype in ("float16", "bfloat16", "float32"):
         values = make_gradients(dtype)
-        expected, alone = clip_by_global_norm(values, 1.25)
+        expected = clip_by_global_norm(values, 1.25)
         for shift in (0, 3):
             arrays = [shard_array(x, WAYS[(index + shift) % len(WAYS)]) for index, x in enumerate(values)]
             for clip in (jax.jit(clip_to_norm), clip_to_norm)[: 2 if shift else 1]:
                 clipped, total = clip(arrays)
 
-                np.testing.assert_array_max_ulp(np.asarray(total), alone, 1)
+                assert_agrees((clipped, total), expected, arrays)
                 assert total.sharding.is_fully_replicated
-                for x, y, z in zip(clipped, expected, arrays, strict=True):
-                    assert x.dtype == z.dtype
-                    assert x.sharding.is_equivalent_to(z.sharding, x.ndim)
-                    gap = np.abs(np.asarray(x, np.float64) - np.asarray(y, np.float64))
-                    # Both results are within 1.5 units in the last place of the exact element. So they differ by less
-                    # than 3 units, and by a whole number of units.
-                    ulp = 2.0 ** np.floor(np.log2(np.abs(np.asarray(y, np.float64)))) * float(
-                        jax.numpy.finfo(dtype).eps
-                    )
-                    assert np.all(gap <= 2 * ulp)
 
 
 @check
@@ -143,12 +147,7 @@ def explicit_shardings() -> None:
         lambda grads: (clip_by_norm(grads, 1.25, norm_type=3), global_norm(grads, norm_type=1)),
         lambda grads: (clip_by_value(grads, 0.5), global_norm(grads, norm_type=math.inf)),
     ):
-        expected, number = function(values)
-        clipped, total = jax.jit(function)(arrays)
-        np.testing.assert_array_max_ulp(np.asarray(total), number, 1)
-        for x, y, z in zip(clipped, expected, arrays, strict=True):
-            np.testing.assert_array_max_ulp(np.asarray(x), y, 2)
-            assert x.sharding.is_equivalent_to(z.sharding, x.ndim)
+        assert_agrees(jax.jit(function)(arrays), function(values), arrays)
     assert float(clip_to_norm(arrays)[1]) == float(clip_to_norm(values)[1])
 
 
@@ -192,13 +191,9 @@ def several_meshes_in_one_list() -> None:
         jax.numpy.asarray(values[3]),
     ]
     for norm_type in (1, 2, 3, math.inf):
-        expected, alone = clip_by_global_norm(values, 1.25, norm_type=norm_type)
-        clipped, total = jax.jit(clip_by_global_norm, static_argnums=1, static_argnames="norm_type")(
-            grads, 1.25, norm_type=norm_type
-        )
-        np.testing.assert_array_max_ulp(np.asarray(total), alone, 1)
-        for x, y in zip(clipped, expected, strict=True):
-            np.testing.assert_array_max_ulp(np.asarray(x), y, 2)
+        clip = jax.jit(clip_by_global_norm, static_argnums=1, static_argnames="norm_type")
+        expected = clip_by_global_norm(values, 1.25, norm_type=norm_type)
+        assert_agrees(clip(grads, 1.25, norm_type=norm_type), expected)
 
 
 @check
@@ -211,15 +206,12 @@ def meshes_of_three_axes() -> None:
         arrays = [jax.device_put(x, jax.NamedSharding(mesh, jax.P(*way))) for x, way in zip(values, ways, strict=True)]
         # Each element counts once, although up to eight devices have it.
         assert measure_transfers(clip_to_norm, arrays) == {"all-reduce": 1}
-        expected, alone = clip_by_global_norm([*values, values[0]], 1.25)
+        grads = [*arrays, jax.numpy.asarray(values[0])]
+        expected = clip_by_global_norm([*values, values[0]], 1.25)
         for clip in (clip_to_norm, jax.jit(clip_to_norm)):
-            clipped, total = clip([*arrays, jax.numpy.asarray(values[0])])
-            np.testing.assert_array_max_ulp(np.asarray(total), alone, 1)
-            for x, y, z in zip(clipped, expected, [*arrays, clipped[-1]], strict=True):
-                assert x.sharding.is_equivalent_to(z.sharding, x.ndim)
-                # Both are within 1.5 ulp of the exact element, as in `same_as_unsharded`.
-                gap = np.abs(np.asarray(x, np.float64) - np.asarray(y, np.float64))
-                assert np.all(gap <= 2 * np.spacing(np.abs(np.asarray(y, dtype))).astype(np.float64))
+            clipped, total = clip(grads)
+            # The last array lies on no mesh.
+            assert_agrees((clipped, total), expected, [*arrays, clipped[-1]])
 
 
 @check
@@ -234,11 +226,7 @@ def uneven_shards() -> None:
             shards = [jax.lax.with_sharding_constraint(x, sharding) for x in grads]
             return clip_by_global_norm(shards, 1.25, norm_type=norm_type)
 
-        expected, alone = clip_by_global_norm(values, 1.25, norm_type=norm_type)
-        clipped, total = jax.jit(clip)(values)
-        np.testing.assert_array_max_ulp(np.asarray(total), alone, 1)
-        for x, y in zip(clipped, expected, strict=True):
-            np.testing.assert_array_max_ulp(np.asarray(x), y, 2)
+        assert_agrees(jax.jit(clip)(values), clip_by_global_norm(values, 1.25, norm_type=norm_type))
 
 
 @check
@@ -258,11 +246,10 @@ def contributions_inside_shard_map() -> None:
     expert = np.array([2.0, 84e30, 1.0, 0.0], np.float32)
     ways = (jax.P("shard"), jax.P(), jax.P(every))
     run = jax.shard_map(clip, mesh=mesh, in_specs=ways, out_specs=([*ways], jax.P()), check_vma=False)
-    for clipped, total in (run(weight, bias, expert), jax.jit(run)(weight, bias, expert)):
-        # The norm is 1e30 times the root of 3**2 + 4**2 + 12**2 + 84**2, which is 85.
-        np.testing.assert_array_max_ulp(np.asarray(total), np.float32(85e30), 1)
-        for x, y in zip(clipped, (weight, bias, expert), strict=True):
-            np.testing.assert_array_max_ulp(np.asarray(x), (y / np.float64(85e30)).astype(np.float32), 2)
+    # The norm is 1e30 times the root of 3**2 + 4**2 + 12**2 + 84**2, which is 85.
+    expected = [x / np.float64(85e30) for x in (weight, bias, expert)], np.float32(85e30)
+    for function in (run, jax.jit(run)):
+        assert_agrees(function(weight, bias, expert), expected)
 
 
 @check
@@ -298,10 +285,7 @@ def example_of_own_collectives() -> None:
     sharded, copied = jax.P("shard"), jax.P()
     run = jax.shard_map(clip, mesh=mesh, in_specs=(sharded, copied), out_specs=([sharded, copied], copied))
     values = np.array([4.0, 12.0, 84.0, 0.0], np.float32) * np.float32(1e30), np.array([3e30], np.float32)
-    clipped, total_norm = jax.jit(run)(*values)
-    np.testing.assert_array_max_ulp(np.asarray(total_norm), np.float32(85e30), 1)
-    for found, whole in zip(clipped, values, strict=True):
-        np.testing.assert_array_max_ulp(np.asarray(found), np.float32(whole / np.float64(85e30)), 2)
+    assert_agrees(jax.jit(run)(*values), ([x / np.float64(85e30) for x in values], np.float32(85e30)))
 
 
 @check

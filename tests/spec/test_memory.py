@@ -131,8 +131,7 @@ def print_peak_of_torch(shapes: str, dtype: str) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="this system does not report the peak memory of a process")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shapes", list(SHAPES))
-def test_torch_tensors_take_little_memory(require: Any, shapes: str, dtype: str) -> None:
-    require("torch")
+def test_torch_tensors_take_little_memory(shapes: str, dtype: str) -> None:
     # The peak of a process never shrinks, so each measurement needs a new process.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, __file__, shapes, dtype]

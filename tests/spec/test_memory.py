@@ -30,15 +30,10 @@ CHOSEN = list(SHAPES) if "GRADCLIP_DEEP" in os.environ else ["a hundred"]
 LAYOUTS = ["transposed", "every other column", "axes moved"][: 3 if "GRADCLIP_DEEP" in os.environ else 2]
 
 
-def clip_globally(grads: Any) -> Any:
-    """Clip by global norm and return only the gradients, like the other operations."""
-    return clip_by_global_norm(grads, 0.5, inplace=True)[0]
-
-
 OPERATIONS: dict[str, Callable[[Any], Any]] = {
     "value": lambda grads: clip_by_value(grads, 0.25, inplace=True),
     "norm": lambda grads: clip_by_norm(grads, 1.0, inplace=True),
-    "global norm": clip_globally,
+    "global norm": lambda grads: clip_by_global_norm(grads, 0.5, inplace=True)[0],
     "infinity norm": lambda grads: clip_by_norm(grads, 0.25, norm_type=math.inf, inplace=True),
 }
 

@@ -23,12 +23,9 @@ SHAPES: dict[str, list[tuple[int, ...]]] = {
     "GPT-2": [(50257, 768), (1024, 768), *[(768, 2304), (2304,), (768, 768), (768, 3072), (3072, 768), (768,)] * 2],
 }
 DTYPES = ["float16", "bfloat16", "float32"]
-
-
 #: GRADCLIP_DEEP=1 runs the other shapes, too.
 CHOSEN = list(SHAPES) if "GRADCLIP_DEEP" in os.environ else ["a hundred"]
 LAYOUTS = ["transposed", "every other column", "axes moved"][: 3 if "GRADCLIP_DEEP" in os.environ else 2]
-
 
 OPERATIONS: dict[str, Callable[[Any], Any]] = {
     "value": lambda grads: clip_by_value(grads, 0.25, inplace=True),

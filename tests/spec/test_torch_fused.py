@@ -241,11 +241,9 @@ class FakeTensor:
         vars(self).update(facts)
 
     def is_neg(self) -> bool:
-        """Return whether the negative bit is set."""
         return self._negative
 
     def numel(self) -> int:
-        """Return the number of elements."""
         return 10
 
 

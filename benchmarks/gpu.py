@@ -10,12 +10,12 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from measure import Comparison, Measure
+from peers import compare_with_optax, compare_with_torch
 from workloads import TOO_MANY, WORKLOADS, choose_threshold, make_arrays, shrink
 
 import gradclip_spec
@@ -95,7 +95,7 @@ def run_torch(measure: Measure, device: str) -> None:
             gradients = [torch.from_numpy(array).to(device, dtype) for array in arrays]
             for clipped in (True, False):
                 limit = choose_threshold(workload, clipped)
-                _compare_with_torch(
+                compare_with_torch(
                     measure,
                     gradients,
                     lambda grads, limit=limit: gradclip_spec.clip_by_global_norm(grads, limit, inplace=True),
@@ -104,7 +104,7 @@ def run_torch(measure: Measure, device: str) -> None:
                     peer="torch clip_grad_norm_",
                     mode="in place" if clipped else "in place, nothing to clip",
                 )
-        _compare_with_torch(
+        compare_with_torch(
             measure,
             [torch.from_numpy(array).to(device) for array in arrays],
             lambda grads: gradclip_spec.clip_by_value(grads, 0.5, inplace=True),
@@ -113,32 +113,6 @@ def run_torch(measure: Measure, device: str) -> None:
             peer="torch clip_grad_value_",
             mode="in place",
         )
-
-
-def _compare_with_torch(
-    measure: Measure, gradients: list[Any], ours: Callable[[Any], Any], theirs: Callable[[Any], Any], **names: str
-) -> None:
-    import torch
-
-    parameters = [torch.nn.Parameter(torch.zeros_like(x)) for x in gradients]
-    for parameter in parameters:
-        parameter.grad = torch.zeros_like(parameter)
-    wait = torch.cuda.synchronize if gradients[0].is_cuda else torch.get_num_threads
-
-    def restore() -> None:
-        torch._foreach_copy_([parameter.grad for parameter in parameters], gradients)
-        wait()
-
-    def run_ours() -> None:
-        ours([parameter.grad for parameter in parameters])
-        wait()
-
-    def run_theirs() -> None:
-        theirs(parameters)
-        wait()
-
-    dtype = str(gradients[0].dtype).removeprefix("torch.")
-    measure.compare(run_ours, run_theirs, restore, dtype=dtype, **names)
 
 
 def run_cupy(measure: Measure, device: str) -> None:
@@ -178,22 +152,11 @@ def run_cupy(measure: Measure, device: str) -> None:
 def run_optax(measure: Measure, device: str) -> None:
     """Compare with Optax's transformation, both compiled."""
     import jax
-    import optax
 
     for workload in WORKLOADS.keys() - TOO_MANY:
         grads = [jax.device_put(array, jax.devices(device)[0]) for array in make_arrays(workload)]
-        limit = choose_threshold(workload, True)
-        transformation = optax.clip_by_global_norm(limit)
-        ours = jax.jit(lambda grads, limit=limit: gradclip_spec.clip_by_global_norm(grads, limit)[0])
-        theirs = jax.jit(lambda grads, clip=transformation: clip.update(grads, clip.init(grads))[0])
-        measure.compare(
-            lambda ours=ours, grads=grads: jax.block_until_ready(ours(grads)),
-            lambda theirs=theirs, grads=grads: jax.block_until_ready(theirs(grads)),
-            peer="optax clip_by_global_norm",
-            workload=workload,
-            dtype="float32",
-            mode="functional",
-        )
+        names = {"peer": "optax clip_by_global_norm", "workload": workload, "dtype": "float32", "mode": "functional"}
+        compare_with_optax(measure, grads, choose_threshold(workload, True), **names)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,6 @@ class Measure:
         ours: Callable[[], Any],
         theirs: Callable[[], Any],
         fresh: Callable[[], None] = lambda: None,
-        rounds: int = MOST,
         **names: str,
     ) -> None:
         """Time both functions in turns. `fresh` makes new arguments before each call. `names` say what is compared."""
@@ -56,7 +55,7 @@ class Measure:
             fresh()
             function()
         took = time.perf_counter() - start
-        rounds = 1 if self.quick else min(rounds, max(LEAST, int(self.seconds / took)))
+        rounds = 1 if self.quick else min(MOST, max(LEAST, int(self.seconds / took)))
         times: list[list[float]] = [[], []]
         for turn in range(rounds):
             # The function that runs second may find warm caches, so swap the order in each round.
@@ -72,9 +71,9 @@ class Measure:
             Comparison(**names, ours=medians[0], theirs=medians[1], ratio=ratio, least=least, most=most, rounds=rounds)
         )
 
-    def record(self, measure: Callable[[], float], rounds: int = LEAST, **names: str) -> None:
+    def record(self, measure: Callable[[], float], **names: str) -> None:
         """Record the median of some times, without a peer."""
-        seconds = [measure() for _ in range(1 if self.quick else rounds)]
+        seconds = [measure() for _ in range(1 if self.quick else LEAST)]
         least, median, most = statistics.quantiles(seconds * 2, n=4, method="inclusive")
         self.found.append(
             Comparison(**names, ours=median, theirs=0.0, ratio=median, least=least, most=most, rounds=len(seconds))

@@ -7,7 +7,6 @@ With `--quick`, each comparison is one round of a few small arrays, which shows 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import subprocess
 import sys
@@ -16,9 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from measure import Comparison, Measure
+from peers import PEERS
 from workloads import shrink
-
-PEERS = ("numpy", "torch", "optax", "tensorflow", "paddle")
 
 
 def main() -> int:
@@ -27,7 +25,7 @@ def main() -> int:
     parser.add_argument(
         "out", type=Path, help="the path of the page, its numbers and its picture, without an extension"
     )
-    parser.add_argument("peers", nargs="*", default=PEERS, help=", ".join(PEERS))
+    parser.add_argument("peers", nargs="*", default=list(PEERS), help=", ".join(PEERS))
     parser.add_argument("--quick", action="store_true", help="one round of small arrays")
     parser.add_argument("--seconds", type=float, default=1.5, help="how long one comparison takes")
     parser.add_argument("--python", action="append", default=[], metavar="PEER=PATH")
@@ -37,7 +35,7 @@ def main() -> int:
         if options.quick:
             shrink()
         measure = Measure(options.seconds, options.quick)
-        importlib.import_module(f"against_{options.peers[0]}").run(measure)
+        PEERS[options.peers[0]](measure)
         options.out.write_text(json.dumps([asdict(each) for each in measure.found]), encoding="utf-8")
         return 0
     pythons = dict(each.split("=", 1) for each in options.python)

@@ -4,8 +4,7 @@ Dividing the norm by a power of the number of elements has the effect of multipl
 """
 
 from gradclip_spec._clip import clip_each
-from gradclip_spec._inputs import check_number, explain_names
-from gradclip_spec._typing import NeedClip, T
+from gradclip_spec._inputs import NeedClip, T, check_number, explain_names
 
 __all__ = ["clip_by_average_norm", "clip_by_block_rms"]
 

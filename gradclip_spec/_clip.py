@@ -6,10 +6,18 @@ The backend of the arrays does the computations; `docs/explanation/reference-des
 import math
 from typing import Any, cast
 
-from gradclip_spec._contributions import check_contributions
 from gradclip_spec._formats import round_to
-from gradclip_spec._inputs import Tree, check_bounds, check_number, explain_names
-from gradclip_spec._typing import Array, ArrayTree, NeedClip, T
+from gradclip_spec._inputs import (
+    Array,
+    ArrayTree,
+    NeedClip,
+    T,
+    Tree,
+    check_bounds,
+    check_contributions,
+    check_number,
+    explain_names,
+)
 from gradclip_spec.backends import choose_backend
 from gradclip_spec.backends.base import group_by
 

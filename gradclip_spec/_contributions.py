@@ -1,13 +1,8 @@
 """Compute the norm of gradients that several ranks share, where the caller owns the collectives."""
 
-from typing import Any
-
 import numpy as np
-from array_api_compat import array_namespace
 
-from gradclip_spec._formats import name_dtypes
-from gradclip_spec._inputs import Tree, check_number, explain_names
-from gradclip_spec._typing import Array, ArrayTree, NeedClip
+from gradclip_spec._inputs import Array, ArrayTree, NeedClip, Tree, check_number, explain_names
 from gradclip_spec.backends import choose_backend
 
 __all__ = ["norm_contribution"]
@@ -74,33 +69,3 @@ def norm_contribution(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: N
             numbers = np.array(powers, np.float64)
             return numbers if not tree.included else backend.xp.asarray(numbers)
         return backend.xp.stack([backend.xp.asarray(number) for number in powers])
-
-
-def check_contributions(rows: Any, dtype: str) -> None:
-    """Refuse an array that does not hold one row of four numbers for each rank.
-
-    A conversion to float32 would lose the range of the numbers: the norm would be NaN or infinite. JAX makes it where
-    64 bits are switched off and the rows meet another array.
-
-    Parameters
-    ----------
-    rows : array
-        The contributions of all ranks.
-    dtype : str
-        The dtype of the numbers in the gradients' library.
-
-    Raises
-    ------
-    ValueError
-        If its shape or dtype is another one.
-    """
-    shape = getattr(rows, "shape", None)
-    if shape is None or len(shape) != 2 or shape[1] != 4:
-        message = f"`contributions` holds a row of 4 numbers for each rank, got the shape {shape}"
-        raise ValueError(message)
-    found = name_dtypes(array_namespace(rows), [rows])[rows.dtype]
-    if found != dtype:
-        message = f"`contributions` holds what `norm_contribution` returns, in {dtype}, got {found}"
-        if dtype == "float64":
-            message += "; only gather the rows, or in JAX switch 64 bits on (`jax.enable_x64`)"
-        raise ValueError(message)

@@ -4,8 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
-from gradclip_spec._inputs import Tree, check_number, explain_names
-from gradclip_spec._typing import T
+from gradclip_spec._inputs import T, Tree, check_number, explain_names
 from gradclip_spec.backends import choose_backend
 
 __all__ = ["clip_per_example"]

@@ -1,4 +1,4 @@
-"""Check the numbers and switches that callers pass, and take trees of gradients apart.
+"""Check the numbers and switches that callers pass, take trees of gradients apart, and define the types of both.
 
 Every check returns the value in the form that the rest of the package uses, or raises an error. The error names the
 argument, the given value, and a valid alternative. All checks run before any gradient is read.
@@ -11,12 +11,36 @@ import numbers
 import reprlib
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, ValuesView
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 import array_api_compat
 import numpy as np
 
-__all__ = ["Tree", "check_bounds", "check_number", "explain_names"]
+from gradclip_spec._formats import name_dtypes
+
+__all__ = [
+    "Array",
+    "ArrayTree",
+    "NeedClip",
+    "T",
+    "Tree",
+    "check_bounds",
+    "check_contributions",
+    "check_number",
+    "explain_names",
+]
+
+#: An array of any library that array-api-compat knows. The libraries share no base class.
+Array: TypeAlias = Any
+
+#: A tree of gradients: an array, None, or a container of such trees.
+ArrayTree: TypeAlias = Any
+
+#: The type of a tree that is passed. The clipped tree has the same type.
+T = TypeVar("T")
+
+#: Which gradients are included: a tree of flags, a predicate of path and array, or a set of names to exclude.
+NeedClip: TypeAlias = Callable[[str, Array], bool] | Iterable[Any] | bool | None
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -128,6 +152,24 @@ def check_bounds(max: Any, min: Any) -> tuple[float, float]:
         message = f"`min` must be at most `max` and neither may be NaN, got {got}"
         raise ValueError(message)
     return lower, upper
+
+
+def check_contributions(rows: Any, dtype: str) -> None:
+    """Refuse an array that does not hold one row of four numbers, in the named dtype, for each rank.
+
+    A conversion to float32 would lose the range of the numbers: the norm would be NaN or infinite. JAX makes it where
+    64 bits are switched off and the rows meet another array.
+    """
+    shape = getattr(rows, "shape", None)
+    if shape is None or len(shape) != 2 or shape[1] != 4:
+        message = f"`contributions` holds a row of 4 numbers for each rank, got the shape {shape}"
+        raise ValueError(message)
+    found = name_dtypes(array_api_compat.array_namespace(rows), [rows])[rows.dtype]
+    if found != dtype:
+        message = f"`contributions` holds what `norm_contribution` returns, in {dtype}, got {found}"
+        if dtype == "float64":
+            message += "; only gather the rows, or in JAX switch 64 bits on (`jax.enable_x64`)"
+        raise ValueError(message)
 
 
 #: The types of leaves that need not be examined: NumPy's arrays, and None.

@@ -3,8 +3,7 @@
 import operator
 from typing import Any, cast
 
-from gradclip_spec._inputs import Tree, check_number, explain_names
-from gradclip_spec._typing import ArrayTree, NeedClip, T
+from gradclip_spec._inputs import ArrayTree, NeedClip, T, Tree, check_number, explain_names
 from gradclip_spec.backends import choose_backend
 
 __all__ = ["clip_unitwise"]

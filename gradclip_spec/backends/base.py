@@ -3,8 +3,9 @@
 Requirements of a backend:
 
 1. It is made for one call, from the included arrays, and holds the facts about them that the call needs.
-2. A subclass overrides a method if its library has facts or faster functions that the standard lacks.
-   `Sparse` is a subclass of `NumPy`, and `InMemoryTorch` one of `Torch`; the others have no subclasses.
+2. A subclass overrides a method if its library has facts or faster functions that the standard lacks. The docstring
+   stands here, unless the subclass does something else. `Sparse` is a subclass of `NumPy`, and `InMemoryTorch` one of
+   `Torch`; the others have no subclasses.
 3. No method here reads a value, so arrays may be traced, lazy, or on a device whose results are not ready. Only `eager`
    backends read values: they return an array itself if there is nothing to clip.
 4. No library is imported before its arrays have been passed in.
@@ -361,15 +362,12 @@ class OneByOne:
     """The part of a backend that clips each array by its own norm separately, so that no array waits for another."""
 
     def group(self, arrays: Sequence[Array]) -> list[list[int]]:
-        """Return a separate group for each array."""
         return [[index] for index in range(len(arrays))]
 
     def measure_norms(self: Any, arrays: Sequence[Array], norm_type: float) -> Any:
-        """Return the norm of the only array of a group."""
         return self.measure_norm(arrays, norm_type)
 
     def scale_each(self: Any, arrays: Sequence[Array], coefficients: Any, inplace: bool) -> list[Array]:
-        """Return the only array of a group multiplied by its coefficient."""
         return self.scale(arrays, coefficients, inplace)  # type: ignore[no-any-return]
 
 

@@ -40,29 +40,24 @@ class CuPy(Fused):
         return all(x.flags.c_contiguous or x.flags.f_contiguous for x in arrays)
 
     def copy_densely(self, x: Array) -> Array:
-        """Return a copy that lies in one piece."""
         return cupy.ascontiguousarray(x)
 
     def make_like(self, x: Array) -> Array:
-        """Return a new array with the layout of one that lies in one piece."""
         return cupy.empty_like(x)
 
     def measure_norm(self, arrays: Sequence[Array], norm_type: float) -> Any:
-        """Return the p-norm of all elements of all arrays."""
         if self.is_simple(norm_type) or not arrays:
             return super().measure_norm(arrays, norm_type)
         wide = self._widen(arrays)
         return super(CuPy, CuPy(self.xp, wide)).measure_norm(wide, norm_type)
 
     def measure_norms(self, arrays: Sequence[Array], norm_type: float) -> Any:
-        """Return the p-norm of each array."""
         if self.is_simple(norm_type) or not arrays:
             return super().measure_norms(arrays, norm_type)
         wide = self._widen(arrays)
         return super(CuPy, CuPy(self.xp, wide)).measure_norms(wide, norm_type)
 
     def round_total(self, number: Array) -> Array:
-        """Return a norm in the dtype of total norms."""
         return number if self.any_float64 else self.loops.narrow(number)
 
     def _widen(self, arrays: Sequence[Array]) -> list[Array]:

@@ -56,18 +56,11 @@ class Dask(OneByOne, Backend):
         return _make_array(name, layer, arrays, (3,), np.float64)
 
     def join(self, rows: Array, norm_type: float) -> Array:
-        """Refuse contributions of other ranks.
-
-        Raises
-        ------
-        TypeError
-            Always: the chunks of an array of Dask are all there are.
-        """
+        """Refuse contributions of other ranks, because the chunks of an array of Dask are all there are."""
         message = "`contributions` is for ranks with arrays of their own; all chunks of Dask's arrays count without it"
         raise TypeError(message)
 
     def round_norm(self, norm: Array) -> Array:
-        """Return a norm as one rounded number."""
         name = f"gradclip-total-{dask.base.tokenize(self.total_dtype, norm.name)}"
         task = functools.partial(_round, name_dtype(self.total_dtype)), *dask.core.flatten(norm.__dask_keys__())
         return _make_array(name, {(name,): task}, [norm], (), self.total_dtype)
@@ -77,14 +70,12 @@ class Dask(OneByOne, Backend):
         return norm, clip_norm, eps
 
     def divide_norms(self, norm: Array, other: Array, least: float) -> Array:
-        """Return the numbers of a norm divided by the other one, or by `least` if the other one is smaller."""
         name = f"gradclip-quotient-{dask.base.tokenize(norm.name, other.name, least)}"
         # Wrap the number, because a bare number in a task may be the key of another task.
         task = functools.partial(_divide, least=least), (norm.name, 0), (other.name, 0)
         return _make_array(name, {(name, 0): task}, [norm, other], (3,), np.float64)
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
-        """Return each array multiplied by one coefficient."""
         norm, clip_norm, eps = coefficient
         scale = functools.partial(_scale_chunk, self.choose, clip_norm, eps)
         results = []

@@ -38,29 +38,24 @@ class Fused(Backend):
         """Tell the library that arrays were written into."""
 
     def measure_norm(self, arrays: Sequence[Array], norm_type: float) -> Any:
-        """Return the p-norm of all elements of all arrays."""
         if not self.is_simple(norm_type) or all(0 in x.shape for x in arrays):
             return super().measure_norm(arrays, norm_type)
         return self.loops.measure(self._make_dense(arrays), self._list_names(arrays), each=False)
 
     def measure_norms(self, arrays: Sequence[Array], norm_type: float) -> Any:
-        """Return the p-norm of each array."""
         if not self.is_simple(norm_type) or all(0 in x.shape for x in arrays):
             return super().measure_norms(arrays, norm_type)
         return self.loops.measure(self._make_dense(arrays), self._list_names(arrays), each=True)
 
     def round_norm(self, norm: Any) -> Array:
-        """Return a norm as one rounded number, an array without dimensions."""
         return norm.totals if isinstance(norm, Norms) else super().round_norm(norm)
 
     def compute_coefficient(self, norm: Any, clip_norm: float, eps: float) -> Any:
-        """Return `clip_norm / (norm + eps)`, or 1 where `norm + eps` is at most `clip_norm`."""
         if isinstance(norm, Norms):
             return Coefficients(norm.high, clip_norm, eps, norm.upload)
         return super().compute_coefficient(norm, clip_norm, eps)
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
-        """Return each array multiplied by one coefficient."""
         narrow = [x for x in arrays if self.dtypes[x.dtype] != "float64"] if self.any_float64 else arrays
         products = self._scale_narrow(narrow, coefficient, inplace, each=False)
         if not self.any_float64:
@@ -69,13 +64,11 @@ class Fused(Backend):
         return self._merge(arrays, products, wide)
 
     def scale_each(self, arrays: Sequence[Array], coefficients: Any, inplace: bool) -> list[Array]:
-        """Return each array multiplied by its own coefficient."""
         if self.any_float64:
             return super().scale_each(arrays, coefficients, inplace)
         return self._scale_narrow(arrays, coefficients, inplace, each=True)
 
     def clip_all(self, arrays: Sequence[Array], bounds: Mapping[str, Bounds], inplace: bool) -> list[Array]:
-        """Return each array clipped to the bounds for the name of its dtype, which holds them exactly."""
         narrow = [x for x in arrays if self.dtypes[x.dtype] != "float64"]
         clipped = self._write(narrow, inplace, functools.partial(self.loops.clamp, bounds=bounds))
         wide = super().clip_all([x for x in arrays if self.dtypes[x.dtype] == "float64"], bounds, inplace)

@@ -39,7 +39,7 @@ _DIGITS = decimal.Context(prec=40, Emin=-9999, Emax=9999, traps=[decimal.Invalid
 
 
 class InMemory(kernels.Memory):
-    """The common base of the backends of NumPy arrays and torch tensors on the CPU."""
+    """The common base of the backends of NumPy arrays and torch tensors on the CPU. `Backend` describes the methods."""
 
     eager: bool | None = True
     has_float64 = True
@@ -61,18 +61,15 @@ class InMemory(kernels.Memory):
         """Tell the library that arrays were written into."""
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
-        """Return the context for every computation: overflow and NaN are normal results here and give no warning."""
         return np.errstate(all="ignore")
 
     def measure_norm(self, arrays: Sequence[Array], norm_type: float) -> Number:
-        """Return the p-norm of all elements of all arrays."""
         if norm_type == 2 and not self.any_float64:
             (parts,) = kernels.sum_powers(self, arrays, 2, False)
             return math.sqrt(math.fsum(parts))
         return self._take_root(self.summarize(arrays, norm_type), norm_type)
 
     def measure_norms(self, arrays: Sequence[Array], norm_type: float) -> list[Number]:
-        """Return the p-norm of each array."""
         if norm_type not in (1, 2):
             return [self.measure_norm([array], norm_type) for array in arrays]
         sums = kernels.sum_powers(self, arrays, int(norm_type), self.any_float64, each=True)
@@ -80,7 +77,6 @@ class InMemory(kernels.Memory):
         return [self._take_root(each, norm_type) for each in powers]
 
     def summarize(self, arrays: Sequence[Array], norm_type: float) -> PowerSum:
-        """Return the four numbers of a `PowerSum` for some arrays."""
         if norm_type in (1, 2):
             (parts,) = kernels.sum_powers(self, arrays, int(norm_type), self.any_float64)
             return self._check_range(arrays, parts, int(norm_type))
@@ -158,7 +154,6 @@ class InMemory(kernels.Memory):
         return [x if each == ONE else next(products) for x, each in zip(arrays, coefficients, strict=True)]
 
     def round_norm(self, norm: Any) -> Array:
-        """Return a norm as one rounded number, an array without dimensions."""
         try:
             number = float(norm)
         except OverflowError:
@@ -167,11 +162,9 @@ class InMemory(kernels.Memory):
         return total if is_numpy_namespace(self.xp) else self.xp.asarray(total, device="cpu")
 
     def join(self, rows: Array, norm_type: float) -> Number:
-        """Return the norm of all blocks from their numbers, one row for each block."""
         return self.adopt(make_number_backend().join(np.asarray(rows), norm_type))
 
     def adopt(self, norm: Norm) -> Number:
-        """Convert a norm that another backend has computed."""
         high, low, exponent = map(float, norm)
         if not math.isfinite(high):
             return high

@@ -48,7 +48,6 @@ class JAX(Backend):
         return group_by(arrays, map(_find_axes, arrays))
 
     def multiply(self, arrays: Sequence[Array], coefficient: Coefficient, inplace: bool) -> list[Array]:
-        """Return arrays of one dtype multiplied by one coefficient."""
         name = self.dtypes[arrays[0].dtype]
         if name == "float64":
             return super().multiply(arrays, coefficient, inplace)
@@ -70,7 +69,6 @@ class JAX(Backend):
         return self.xp.where(self.xp.any(self.xp.isnan(x)), math.nan, self.xp.max(self.xp.abs(x)))
 
     def raise_to_power(self, x: Array, power: float) -> Array:
-        """Raise numbers above zero to a power."""
         # Compiled code may be differentiated outside of the context, where the derivative of JAX's own power has no
         # float64. This formula is less accurate by a few bits.
         if self.any_float64:
@@ -78,7 +76,6 @@ class JAX(Backend):
         return lax.exp(lax.mul(lax.full_like(x, power), lax.log(x)))
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
-        """Return an array within bounds that its dtype holds exactly."""
         # A weakly typed array, such as the derivative with respect to a Python number, would become float64 in the
         # context.
         return super().clip(lax.convert_element_type(x, x.dtype), lower, upper, inplace)

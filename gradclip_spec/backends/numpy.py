@@ -31,14 +31,12 @@ class NumPy(InMemory, Backend):
         return None
 
     def limit(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
-        """Return an array within bounds that its dtype holds exactly."""
         out = x if inplace else np.empty_like(x)
         # The method takes half the time of NumPy's function.
         x.clip(x.dtype.type(lower), x.dtype.type(upper), out=out)
         return out
 
     def is_within(self, x: Array, lower: float, upper: float) -> bool:
-        """Return whether all elements of a nonempty array are within bounds."""
         return bool(lower <= x.min() and x.max() <= upper)
 
     def make_like(self, arrays: Sequence[Array]) -> list[Array]:
@@ -47,7 +45,6 @@ class NumPy(InMemory, Backend):
         return list(map(np.empty_like, arrays))
 
     def measure(self, arrays: Sequence[Array]) -> list[int]:
-        """Return the number of elements of each array."""
         return [x.size for x in arrays]
 
     def view(self, arrays: Sequence[Array]) -> list[Array]:
@@ -81,7 +78,6 @@ class Sparse(NumPy):
         return Backend.find_problem(self, arrays, inplace)
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
-        """Return an array within bounds that its dtype holds exactly."""
         return self.xp.clip(x, lower, upper)
 
     def make_like(self, arrays: Sequence[Array]) -> list[Array]:

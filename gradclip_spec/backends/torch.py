@@ -76,7 +76,6 @@ class Torch(Backend):
         return None
 
     def keep_for_derivatives(self, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Return the tensors, or copies of those that may be overwritten although derivatives need their old values."""
         if not torch.is_grad_enabled():
             return arrays
         return [x.clone() if _may_require_grad(x) else x for x in arrays]
@@ -91,7 +90,6 @@ class Torch(Backend):
         return torch.stack(norms).square().sum()
 
     def multiply(self, arrays: Sequence[Tensor], coefficient: Coefficient, inplace: bool) -> list[Tensor]:
-        """Return each tensor multiplied by one coefficient."""
         if not inplace:
             return super().multiply(arrays, coefficient, False)
         for factor in self.list_factors(coefficient, self.dtypes[arrays[0].dtype]):
@@ -102,7 +100,6 @@ class Torch(Backend):
         return list(arrays)
 
     def limit(self, x: Tensor, lower: float, upper: float, inplace: bool) -> Tensor:
-        """Return a tensor within bounds that its dtype holds exactly."""
         if 0 in (lower, upper) and torch.compiler.is_compiling():
             # The compiler's own clamp may change the sign of a zero.
             return super().limit(x, lower, upper, inplace)
@@ -125,7 +122,6 @@ class InMemoryTorch(InMemory, Torch):
         return super().find_problem(arrays, inplace)
 
     def record_writing(self, arrays: Sequence[Tensor]) -> None:
-        """Tell torch that tensors were written into."""
         torch.autograd.graph.increment_version(arrays)
 
     def spread(self, work: Callable[[int, int], None], sizes: Any) -> None:
@@ -135,7 +131,6 @@ class InMemoryTorch(InMemory, Torch):
         threads.spread(work, sizes, count, team or threads.run_threads)
 
     def measure(self, arrays: Sequence[Tensor]) -> list[int]:
-        """Return the number of elements of each tensor."""
         return list(map(torch.Tensor.numel, arrays))
 
     def view(self, arrays: Sequence[Tensor]) -> list[Array]:

@@ -18,13 +18,7 @@ Array = Any
 
 
 def has_dtensors(arrays: Sequence[Array]) -> bool:
-    """Return whether some of the arrays are DTensors.
-
-    Raises
-    ------
-    TypeError
-        If a DTensor is on a mesh that does not include this process.
-    """
+    """Return whether some of the arrays are DTensors. Refuse those on a mesh that does not include this process."""
     dtensors = [array for array in arrays if is_dtensor(array)]
     if any(mesh.get_coordinate() is None for mesh in {array.device_mesh for array in dtensors}):
         message = "gradients must be on meshes that this process is part of, got a DTensor on another; leave it out"
@@ -74,7 +68,6 @@ class _Blocks(OneByOne):
     clip_all = Backend.clip_all
 
     def measure_norm(self, arrays: Sequence[Array], norm_type: float) -> Any:
-        """Return the norm of all blocks together."""
         return self.local.join(self.gather(arrays, norm_type), norm_type)
 
 
@@ -119,7 +112,6 @@ class Shards(_Blocks):
         return torch.cat(rows)
 
     def scale(self, arrays: Sequence[Array], coefficient: Any, inplace: bool) -> list[Array]:
-        """Return each DTensor multiplied by one coefficient."""
         shards = list(map(take_shard, arrays))
         if self.eager:
             products = self.local.scale(shards, coefficient, inplace)
@@ -143,13 +135,7 @@ class Shards(_Blocks):
         return x
 
     def clip_all(self, arrays: Sequence[Array], bounds: Mapping[str, Bounds], inplace: bool) -> list[Array]:
-        """Return each array clipped to the bounds for the name of its dtype.
-
-        Raises
-        ------
-        TypeError
-            If a DTensor is a sum that is still spread over the processes, because bounds do not apply to addends.
-        """
+        """Clip each array, but refuse sums that are still spread over the processes: bounds do not apply to addends."""
         for array in arrays:
             if _is_partial(array):
                 got = f"got a DTensor with the placements {array.placements}; call `redistribute` on it first"
@@ -158,7 +144,6 @@ class Shards(_Blocks):
         return Backend.clip_all(self, arrays, bounds, inplace)  # type: ignore[arg-type]
 
     def clip(self, x: Array, lower: float, upper: float, inplace: bool) -> Array:
-        """Return a DTensor within bounds."""
         if not is_dtensor(x):
             clipped: Array = self.local.clip(x, lower, upper, inplace)
             return clipped

@@ -56,11 +56,9 @@ class FusedTorch(Fused, Torch):
         return super().find_problem(arrays, True) if inplace and odd else None
 
     def record_writing(self, arrays: Sequence[Tensor]) -> None:
-        """Tell torch that tensors were written into."""
         torch.autograd.graph.increment_version(arrays)
 
     def find_device(self, x: Tensor) -> Any:
-        """Return the device of a tensor."""
         return x.device
 
     def supports_float64(self) -> bool:
@@ -68,15 +66,12 @@ class FusedTorch(Fused, Torch):
         return True
 
     def are_dense(self, arrays: Sequence[Tensor]) -> bool:
-        """Return whether each tensor lies in one piece."""
         return all(map(torch.Tensor.is_contiguous, arrays)) or all(map(_is_dense, arrays))
 
     def copy_densely(self, x: Tensor) -> Tensor:
-        """Return a copy that lies in one piece."""
         return x.contiguous()
 
     def make_like(self, x: Tensor) -> Tensor:
-        """Return a new tensor with the layout of one that lies in one piece."""
         return torch.empty_like(x)
 
 

@@ -1,6 +1,7 @@
 """Wrap the private APIs of torch that the reference needs.
 
-Each of them has one function here, and one test that fails if torch removes it. They were tried with torch 2.6 to 2.13.
+Each of them has one function here, and tests of torch tensors fail if torch removes it. They were tried with torch 2.6
+to 2.13.
 """
 
 import contextlib

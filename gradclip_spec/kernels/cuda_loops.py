@@ -37,11 +37,9 @@ class CudaLoops(FusedLoops):
     """The passes over CuPy arrays."""
 
     def list_sizes(self, arrays: Sequence[Array]) -> list[int]:
-        """Return the number of elements of each array."""
         return [x.size for x in arrays]
 
     def list_addresses(self, arrays: Sequence[Array]) -> list[int]:
-        """Return the address of each array."""
         return [x.data.ptr for x in arrays]
 
     def find_device(self, array: Array) -> Any:
@@ -49,7 +47,6 @@ class CudaLoops(FusedLoops):
         return int(array.device.id)
 
     def allocate(self, device: Any, shape: tuple[int, ...], dtype: str) -> Array:
-        """Return a new array on a device, with any contents."""
         with _use(device):
             return cupy.empty(shape, dtype)
 
@@ -82,7 +79,6 @@ class CudaLoops(FusedLoops):
         return self._copy("copy_from_float64", number, cupy.empty(number.shape, "float32"), "float32")
 
     def launch(self, kernel: str, device: Any, programs: int, dtype: str | None, arguments: Sequence[Any]) -> None:
-        """Launch a kernel on the current stream of a device."""
         given = list(arguments)
         if dtype is not None:
             # The last argument says whether addresses are aligned, which these kernels do not use.

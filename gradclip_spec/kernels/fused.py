@@ -142,7 +142,7 @@ class FusedLoops:
         raise NotImplementedError
 
     def launch(self, kernel: str, device: Any, programs: int, dtype: str | None, arguments: Sequence[Any]) -> None:
-        """Launch a kernel. `dtype` is the dtype of the arrays that it works on, if it works on arrays."""
+        """Launch a kernel on the current stream of a device. `dtype` is that of the arrays that it works on, if any."""
         raise NotImplementedError
 
     def measure(self, arrays: Sequence[Array], names: Sequence[str], each: bool) -> Norms:

@@ -211,23 +211,18 @@ class TritonLoops(FusedLoops):
         self._lock = threading.Lock()
 
     def list_sizes(self, arrays: Sequence[Tensor]) -> list[int]:
-        """Return the number of elements of each tensor."""
         return list(map(torch.Tensor.numel, arrays))
 
     def list_addresses(self, arrays: Sequence[Tensor]) -> list[int]:
-        """Return the address of each tensor."""
         return list(map(torch.Tensor.data_ptr, arrays))
 
     def find_device(self, array: Tensor) -> Any:
-        """Return the device of a tensor."""
         return array.device
 
     def allocate(self, device: Any, shape: tuple[int, ...], dtype: str) -> Tensor:
-        """Return a new tensor on a device, with any contents."""
         return torch.empty(shape, dtype=DTYPES[dtype], device=device)
 
     def is_recording(self, device: Any) -> bool:
-        """Return whether a CUDA graph records what is launched now."""
         return device.type == "cuda" and bool(torch.cuda.is_current_stream_capturing())
 
     def can_record(self, count: int, elements: int) -> bool:
@@ -261,7 +256,6 @@ class TritonLoops(FusedLoops):
         return copy
 
     def launch(self, kernel: str, device: Any, programs: int, dtype: str | None, arguments: Sequence[Any]) -> None:
-        """Launch a kernel on the current stream of a device."""
         given = list(arguments)
         for place in THRESHOLDS.get(kernel, ()):
             (given[place],) = struct.unpack("<q", struct.pack("<d", given[place]))

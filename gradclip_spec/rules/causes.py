@@ -81,7 +81,7 @@ def load_cause_groups() -> Mapping[str, CauseGroup]:
 
 
 def _load_entries(kind: str, made: type[T]) -> dict[str, T]:
-    """Return the entries of one kind by their ids. `tests/spec/test_causes.py` checks their values."""
+    """Return the entries of one kind by their ids. `tests/spec/test_rules.py` checks their values."""
     known = {field.name for field in fields(made)}
     entries: dict[str, T] = {}
     for entry in tomllib.loads(files(__package__).joinpath("causes.toml").read_text(encoding="utf-8"))[kind]:

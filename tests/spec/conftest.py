@@ -7,7 +7,6 @@ fail if it is missing.
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import os
 from collections.abc import Callable
@@ -22,6 +21,8 @@ from frameworks import has_library
 from hostile import Freedom
 
 from gradclip_spec import kernels
+
+ALL_DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -60,61 +61,51 @@ def _find_numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-def _make_numpy() -> Backend:
-    dtypes = ("float16", "bfloat16", "float32", "float64")
-    return Backend("numpy", lambda v, d: np.array(v, _find_numpy_dtype(d)), np.asarray, dtypes, array_type=np.ndarray)
-
-
-def _make_read_only() -> Backend:
+def _make_numpy(writeable: bool = True) -> Backend:
     def make(values: Any, dtype: str) -> Any:
         array = np.array(values, _find_numpy_dtype(dtype))
-        array.flags.writeable = False
+        array.flags.writeable = writeable
         return array
 
-    dtypes = ("float16", "bfloat16", "float32", "float64")
-    return Backend("numpy-read-only", make, np.asarray, dtypes, writeable=False, array_type=np.ndarray)
+    name = "numpy" if writeable else "numpy-read-only"
+    return Backend(name, make, np.asarray, ALL_DTYPES, writeable=writeable, array_type=np.ndarray)
 
 
-def _make_strict(device: str | None) -> Callable[[], Backend]:
-    def build() -> Backend:
-        strict = importlib.import_module("array_api_strict")
-        place = None if device is None else strict.Device(device)
+def _make_strict(device: str | None = None) -> Backend:
+    import array_api_strict as strict
 
-        def make(values: Any, dtype: str) -> Any:
-            return strict.asarray(np.array(values, dtype), device=place)
+    place = None if device is None else strict.Device(device)
 
-        def read(array: Any) -> np.ndarray[Any, Any]:
-            return np.array(array.to_device(strict.Device("CPU_DEVICE")))
+    def make(values: Any, dtype: str) -> Any:
+        return strict.asarray(np.array(values, dtype), device=place)
 
-        name = "array-api-strict" if device is None else f"array-api-strict-{device}"
-        dtypes = ("float32", "float64") if device is None else ("float32",)
-        return Backend(name, make, read, dtypes, has_float64=device is None, array_type=type(make(0, "float32")))
+    def read(array: Any) -> np.ndarray[Any, Any]:
+        return np.array(array.to_device(strict.Device("CPU_DEVICE")))
 
-    return build
+    name = "array-api-strict" if device is None else f"array-api-strict-{device}"
+    dtypes = ("float32", "float64") if device is None else ("float32",)
+    return Backend(name, make, read, dtypes, has_float64=device is None, array_type=type(make(0, "float32")))
 
 
-def _make_hostile(*freedoms: hostile.Freedom) -> Callable[[], Backend]:
-    """Return a function that makes a library with these freedoms; see `hostile`."""
-
-    def build() -> Backend:
-        library = hostile.make_library(freedoms)
-        return Backend(
-            "hostile-" + "+".join(freedom.name.lower() for freedom in freedoms),
-            lambda values, dtype: library.asarray(np.array(values, dtype)),
-            hostile.read,
-            eager=Freedom.UNREADABLE not in freedoms,
-            writeable=Freedom.IMMUTABLE not in freedoms,
-            keeps_subnormals=not {Freedom.FLUSHES_FLOAT32, Freedom.FLUSHES_FLOAT64} & set(freedoms),
-            exact_powers=not hostile.POWERS & set(freedoms),
-            readable=Freedom.UNREADABLE not in freedoms,
-            array_type=hostile.Array,
-        )
-
-    return build
+def _make_hostile(*freedoms: Freedom) -> Backend:
+    """Return a library with these freedoms; see `hostile`."""
+    library = hostile.make_library(freedoms)
+    return Backend(
+        "hostile-" + "+".join(freedom.name.lower() for freedom in freedoms),
+        lambda values, dtype: library.asarray(np.array(values, dtype)),
+        hostile.read,
+        eager=Freedom.UNREADABLE not in freedoms,
+        writeable=Freedom.IMMUTABLE not in freedoms,
+        keeps_subnormals=not {Freedom.FLUSHES_FLOAT32, Freedom.FLUSHES_FLOAT64} & set(freedoms),
+        exact_powers=not hostile.POWERS & set(freedoms),
+        readable=Freedom.UNREADABLE not in freedoms,
+        array_type=hostile.Array,
+    )
 
 
 def _make_torch() -> Backend:
-    torch = importlib.import_module("torch")
+    import torch
+
     # `tools/gpu.py` sets this variable.
     device = os.environ.get("GRADCLIP_DEVICE", "cpu")
 
@@ -131,12 +122,12 @@ def _make_torch() -> Backend:
             return np.asarray(array.view(torch.int16).numpy().view(_find_numpy_dtype("bfloat16")))
         return np.asarray(array.numpy())
 
-    dtypes = ("float16", "bfloat16", "float32", "float64")
-    return Backend("torch", make, read, dtypes, eager=device == "cpu", array_type=torch.Tensor)
+    return Backend("torch", make, read, ALL_DTYPES, eager=device == "cpu", array_type=torch.Tensor)
 
 
 def _make_jax() -> Backend:
-    jax = importlib.import_module("jax")
+    import jax
+
     dtypes = ("float16", "bfloat16", "float32")
     return Backend(
         "jax",
@@ -151,7 +142,7 @@ def _make_jax() -> Backend:
 
 
 def _make_dask() -> Backend:
-    array = importlib.import_module("dask.array")
+    from dask import array
 
     def make(values: Any, dtype: str) -> Any:
         values = np.array(values, _find_numpy_dtype(dtype))
@@ -160,19 +151,12 @@ def _make_dask() -> Backend:
     def read(x: Any) -> np.ndarray[Any, Any]:
         return np.asarray(x.compute(scheduler="synchronous"))
 
-    return Backend(
-        "dask",
-        make,
-        read,
-        ("float16", "bfloat16", "float32", "float64"),
-        eager=False,
-        writeable=False,
-        array_type=array.Array,
-    )
+    return Backend("dask", make, read, ALL_DTYPES, eager=False, writeable=False, array_type=array.Array)
 
 
 def _make_cupy() -> Backend:
-    cupy = importlib.import_module("cupy")
+    import cupy
+
     return Backend(
         "cupy",
         lambda v, d: cupy.asarray(np.array(v, d)),
@@ -191,23 +175,23 @@ EVERYWHERE = (
     Freedom.UNHASHABLE,
     Freedom.UNREADABLE,
 )
+#: Every freedom is taken in one of these libraries, and together with all that go with it.
+HOSTILE = {
+    "hostile-low": (Freedom.POWERS_ONE_LOW, Freedom.SUMS_BACKWARDS, Freedom.IMMUTABLE, *EVERYWHERE),
+    "hostile-high": (Freedom.POWERS_TWO_HIGH, Freedom.SUMS_HALVED, Freedom.COPIES_SLICES, *EVERYWHERE),
+    "hostile-mixed": (Freedom.POWERS_MIXED, Freedom.SUMS_SHUFFLED, Freedom.COPIES_SLICES, *EVERYWHERE),
+}
+if "GRADCLIP_DEEP" in os.environ:
+    # Each freedom alone tells which of them breaks a test.
+    HOSTILE |= {f"hostile-{freedom.name.lower()}": (freedom,) for freedom in Freedom}
 
 BACKENDS: dict[str, Callable[[], Backend]] = {
     "numpy": _make_numpy,
-    "numpy-read-only": _make_read_only,
-    "array-api-strict": _make_strict(None),
-    "array-api-strict-no_float64": _make_strict("no_float64"),
-    "array-api-strict-no_x64": _make_strict("no_x64"),
-    # Every freedom is taken in one of these libraries, and together with all that go with it.
-    "hostile-low": _make_hostile(Freedom.POWERS_ONE_LOW, Freedom.SUMS_BACKWARDS, Freedom.IMMUTABLE, *EVERYWHERE),
-    "hostile-high": _make_hostile(Freedom.POWERS_TWO_HIGH, Freedom.SUMS_HALVED, Freedom.COPIES_SLICES, *EVERYWHERE),
-    "hostile-mixed": _make_hostile(Freedom.POWERS_MIXED, Freedom.SUMS_SHUFFLED, Freedom.COPIES_SLICES, *EVERYWHERE),
-    # GRADCLIP_DEEP=1 takes each freedom alone, too, which tells which of them breaks a test.
-    **{
-        f"hostile-{freedom.name.lower()}": _make_hostile(freedom)
-        for freedom in Freedom
-        if "GRADCLIP_DEEP" in os.environ
-    },
+    "numpy-read-only": functools.partial(_make_numpy, writeable=False),
+    "array-api-strict": _make_strict,
+    "array-api-strict-no_float64": functools.partial(_make_strict, "no_float64"),
+    "array-api-strict-no_x64": functools.partial(_make_strict, "no_x64"),
+    **{name: functools.partial(_make_hostile, *freedoms) for name, freedoms in HOSTILE.items()},
     "torch": _make_torch,
     "jax": _make_jax,
     "dask": _make_dask,
@@ -225,19 +209,15 @@ def _make_backend(name: str) -> Backend:
 LIBRARY = os.environ.get("GRADCLIP_REQUIRE", "")
 #: Other libraries, which have separate sessions.
 OTHERS = ("torch", "jax", "dask", "cupy", "sparse", "ndonnx")
-#: The library of a test file whose name does not begin with the library.
-FILES = {"test_devices": "torch", "test_accelerators": "torch"}
 
 
 def _find_library(item: pytest.Item) -> str:
     """Return the library that a test needs in addition to NumPy and array-api-strict, or an empty text."""
     # Numba is no array library: the tests of several libraries need it.
-    marked = [mark.args[0] for mark in item.iter_markers("array_library") if mark.args[0] in OTHERS]
-    if marked:
-        return str(marked[0])
+    marked = [mark.args[0] for mark in item.iter_markers("array_library")]
     params = getattr(getattr(item, "callspec", None), "params", {})
-    words = (params.get("backend"), params.get("library"), *item.path.stem.split("_"), *item.name.split("_"))
-    return FILES.get(item.path.stem) or next((name for name in OTHERS if name in words), "")
+    named = [params.get("backend"), params.get("library"), *item.path.stem.split("_"), *item.name.split("_")]
+    return next((word for word in (*marked, *named) if word in OTHERS), "")
 
 
 def _is_twin(item: pytest.Item) -> bool:
@@ -255,9 +235,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Skip the files of libraries that this session does not test. Importing them would report a skip each time."""
-    words = collection_path.stem.split("_")
-    name = FILES.get(collection_path.stem) or next((name for name in OTHERS if name in words), "")
+    """Skip the files of libraries that this session does not test. Importing them would fail."""
+    name = next((word for word in collection_path.stem.split("_") if word in OTHERS), "")
     return True if name and not LIBRARY.startswith(name) else None
 
 
@@ -305,18 +284,3 @@ def use_loops(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         monkeypatch.setattr(kernels, "load_compiled", lambda: loops if kind == "compiled" else None)
 
     return use
-
-
-@pytest.fixture
-def require() -> Callable[[str], Any]:
-    """Return a function that imports a module. If it is missing, skip the test, or fail if its library is required."""
-
-    def import_required(module: str) -> Any:
-        try:
-            return importlib.import_module(module)
-        except ImportError as error:
-            if os.environ.get("GRADCLIP_REQUIRE", "") == module.partition(".")[0]:
-                raise
-            pytest.skip(f"{module} is not installed: {error}")
-
-    return import_required

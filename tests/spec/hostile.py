@@ -94,9 +94,6 @@ class Array:
     def size(self) -> int:
         return math.prod(self.shape)
 
-    def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
-        return self._library.wrap(self._inner.to_device(self._library.unwrap(device)))
-
     def __getitem__(self, key: Any, /) -> Array:
         part = self._inner[self._library.unwrap(key)]
         return self._library.wrap(_copy(part) if Freedom.COPIES_SLICES in self._library.freedoms else part)
@@ -118,12 +115,6 @@ class Array:
 
     def __float__(self) -> float:
         return float(self._read(float))
-
-    def __int__(self) -> int:
-        return int(self._read(int))
-
-    def __index__(self) -> int:
-        return int(self._read(lambda inner: inner.__index__()))
 
     def __add__(self, other: Any, /) -> Any:
         return self._library.add(self, other, 1)
@@ -147,9 +138,6 @@ class Array:
         negated = None if self._product is None else (-self._product[0], self._product[1])
         return Array(self._library, -self._inner, negated)
 
-    def __pow__(self, other: Any, /) -> Any:
-        return self._library.namespace.pow(self, other)
-
     __hash__ = None  # type: ignore[assignment]
 
 
@@ -163,7 +151,7 @@ def _add_operator(name: str) -> None:
 
 
 for _name in (
-    *("truediv", "rtruediv", "floordiv", "abs", "and", "or", "xor", "invert"),
+    *("truediv", "rtruediv", "abs", "and", "or", "invert"),
     *("lt", "le", "gt", "ge", "eq", "ne"),
 ):
     _add_operator(f"__{_name}__")

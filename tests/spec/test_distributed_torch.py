@@ -5,7 +5,6 @@ The processes run this file as a script. A failure in one of them fails the test
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import os
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from gradclip_spec import (
     clip_by_global_norm,
@@ -30,8 +30,6 @@ from gradclip_spec import (
     global_norm,
     norm_contribution,
 )
-
-pytestmark = pytest.mark.array_library("torch")
 
 CHECKS: dict[str, Callable[[Any], None]] = {}
 #: For each dtype: the bits of the significand, and the error budget of an element.
@@ -46,8 +44,6 @@ def check(function: Callable[[Any], None]) -> Callable[[Any], None]:
 
 def make_gradients(dtype: str, seed: int = 0) -> list[Any]:
     """Return whole gradients, equal on all processes. Some cannot be divided evenly among the processes."""
-    import torch
-
     generator = torch.Generator().manual_seed(seed)
     shapes = [(10, 7), (3, 5), (16,), (1, 4), (2, 3, 9)]
     return [torch.randn(shape, generator=generator, dtype=torch.float64).to(getattr(torch, dtype)) for shape in shapes]
@@ -94,7 +90,6 @@ class Traffic:
 @check
 def same_as_unsharded(mesh: Any) -> None:
     """Check all dtypes with several placements in one call, functional and in place."""
-    import torch
     from torch.distributed.tensor import Replicate, Shard
 
     for dtype in BUDGETS:
@@ -212,7 +207,6 @@ def units_along_and_across_the_shards(mesh: Any) -> None:
 @check
 def coefficient_is_not_rounded_to_float32(mesh: Any) -> None:
     """Check that a coefficient is not rounded to float32, which would give elements an error of 1.2 ulp."""
-    import torch
     from torch.distributed.tensor import Shard
 
     values = np.random.default_rng(5).standard_normal(1 << 19).astype(np.float32)
@@ -228,7 +222,6 @@ def coefficient_is_not_rounded_to_float32(mesh: Any) -> None:
 @check
 def shards_of_extreme_scales(mesh: Any) -> None:
     """Check processes whose shards differ in scale, are zero, or are not finite."""
-    import torch
     from torch.distributed.tensor import Shard
 
     rows = {
@@ -256,7 +249,6 @@ def shards_of_extreme_scales(mesh: Any) -> None:
 @check
 def refusals(mesh: Any) -> None:
     """Check refusals: a clip of partial sums by value, and elements that share memory."""
-    import torch
     from torch.distributed.tensor import DTensor, Partial, Shard
 
     plain = torch.ones(4)
@@ -309,7 +301,6 @@ def derivatives_of_clips(mesh: Any) -> None:
 @check
 def second_derivatives(mesh: Any) -> None:
     """Check that the derivative of a clip uses sums over all processes, as the clip does."""
-    import torch
     from torch.distributed.tensor import Replicate, Shard
 
     whole, weights = make_gradients("float64"), make_gradients("float64", seed=1)
@@ -339,7 +330,6 @@ def second_derivatives(mesh: Any) -> None:
 @check
 def meshes_of_other_processes(mesh: Any) -> None:
     """Check that a process outside the mesh gets an error at once, and does not wait."""
-    import torch
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Shard
 
@@ -355,7 +345,6 @@ def meshes_of_other_processes(mesh: Any) -> None:
 @check
 def compiled(mesh: Any) -> None:
     """Check that the compiler makes one graph without a break, collectives included."""
-    import torch
     from torch.distributed.tensor import Shard
 
     whole = make_gradients("float32")[:2]
@@ -372,7 +361,6 @@ def compiled(mesh: Any) -> None:
 @check
 def plain_tensors_and_partial_sums(mesh: Any) -> None:
     """Check plain tensors beside shards, which are the same on all processes, and sums that are spread over them."""
-    import torch
     from torch.distributed.tensor import DTensor, Partial, Shard
 
     for dtype in BUDGETS:
@@ -413,7 +401,6 @@ def two_dimensional_meshes(mesh: Any) -> None:
 @check
 def partial_sums_on_two_dimensional_meshes(mesh: Any) -> None:
     """Check sums that are spread over one dimension of a mesh, with a flat mesh and a plain tensor in the same list."""
-    import torch
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
@@ -443,8 +430,6 @@ def partial_sums_on_two_dimensional_meshes(mesh: Any) -> None:
 @check
 def plain_tensors_with_own_collectives(mesh: Any) -> None:
     """Clip plain tensors in a few lines: a copy on each rank, a part on each, and a rank without any gradient."""
-    import torch
-
     rank, size = mesh.get_rank(), mesh.size()
     parts = [torch.tensor([1e30 * number]) for number in (4, 12, 84, 0)[: size - 1]]
     copy = torch.tensor([3e30])
@@ -469,7 +454,6 @@ def plain_tensors_with_own_collectives(mesh: Any) -> None:
 @check
 def fully_sharded_model(mesh: Any) -> None:
     """Run a training loop with FSDP2."""
-    import torch
     from torch.distributed.fsdp import fully_shard
 
     torch.manual_seed(3)
@@ -494,7 +478,6 @@ def fully_sharded_model(mesh: Any) -> None:
 
 def main(folder: str, rank: int, size: int) -> None:
     """Run every check in this process and record its outcome."""
-    import torch
     from torch.distributed.device_mesh import init_device_mesh
 
     torch.set_num_threads(1)
@@ -520,12 +503,6 @@ def main(folder: str, rank: int, size: int) -> None:
 @pytest.fixture(scope="module", params=[2, 4], ids=["two processes", "four processes"])
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """Return, for each of several processes, the outcomes of its checks, which it wrote to a file."""
-    try:
-        importlib.import_module("torch.distributed")
-    except ImportError:
-        if os.environ.get("GRADCLIP_REQUIRE") == "torch":
-            raise
-        pytest.skip("torch is not installed")
     folder = tmp_path_factory.mktemp("processes")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     if sys.platform == "linux":

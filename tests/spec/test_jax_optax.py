@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 import gradclip_spec.optax as own
 
-jax = pytest.importorskip("jax", reason="JAX is not installed")
 optax = pytest.importorskip("optax", reason="Optax is not installed")
 
 UPDATES = {"layer": [np.array([3.0, -4.0], np.float32), None], "head": (np.array([[12.0]], np.float32),)}

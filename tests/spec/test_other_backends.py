@@ -61,8 +61,8 @@ def check(make: Any, read: Any, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.array_library("sparse")
-def test_sparse(require: Any, dtype: str) -> None:
-    sparse = require("sparse")
+def test_sparse(dtype: str) -> None:
+    import sparse
 
     def read(x: Any) -> np.ndarray[Any, Any]:
         return np.asarray(x.todense() if hasattr(x, "todense") else x)
@@ -76,8 +76,9 @@ def test_sparse(require: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "norm_type"), [("float64", 2), ("float32", 1), ("float32", 3)])
-def test_sparse_takes_time_only_for_stored_elements(require: Any, dtype: str, norm_type: float) -> None:
-    sparse = require("sparse")
+def test_sparse_takes_time_only_for_stored_elements(dtype: str, norm_type: float) -> None:
+    import sparse
+
     # There are too many elements to process them one by one.
     shape, places = (1 << 20, 1 << 20), np.array([[5, 1 << 19], [7, 3]])
     array = sparse.COO(places, np.array([3.0, -4.0], dtype), shape=shape)
@@ -92,19 +93,21 @@ def test_sparse_takes_time_only_for_stored_elements(require: Any, dtype: str, no
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.array_library("ndonnx")
-def test_ndonnx(require: Any, dtype: str) -> None:
-    ndonnx = require("ndonnx")
+def test_ndonnx(dtype: str) -> None:
+    import ndonnx
 
     check(ndonnx.asarray, lambda x: x.unwrap_numpy(), dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_ndonnx_as_an_onnx_model(require: Any, dtype: str) -> None:
-    ndonnx, runtime = require("ndonnx"), require("onnxruntime")
+def test_ndonnx_as_an_onnx_model(dtype: str) -> None:
+    import ndonnx
+    import onnxruntime
+
     x = ndonnx.argument(shape=(2,), dtype=getattr(ndonnx, dtype))
     clipped, total = clip_by_global_norm([x], 2.5)
     model = ndonnx.build({"x": x}, {"clipped": clipped[0], "total": total})
-    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
 
     for values in EXTREMES:
         array = np.array(values, dtype)

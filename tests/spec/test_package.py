@@ -1,15 +1,27 @@
-"""Check the public names of the package, and the modules that importing it loads."""
+"""Check the public names of the package, their documentation, and the modules that importing it loads.
+
+The programs in docstrings and in the manual run here, or are those of other tests.
+"""
 
 from __future__ import annotations
 
+import doctest
 import inspect
 import os
+import re
 import subprocess
 import sys
+import textwrap
+from pathlib import Path
+
+import pytest
 
 import gradclip_spec
-from gradclip_adapters.operations import OPERATIONS
+from gradclip_adapters.operations import OPERATIONS, PREFIXES
 
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+USE, OWN = "docs/how-to/use-the-reference.md", "docs/how-to/own-collectives.md"
 NAMES = sorted(["ClipByGlobalNorm", "ClipByNorm", "ClipByValue", "global_norm", "norm_contribution", *OPERATIONS])
 
 
@@ -22,20 +34,12 @@ def test_signatures() -> None:
         "(grads: Any, /, *, norm_type: float = 2, need_clip: collections.abc.Callable[[str, typing.Any], bool] | "
         "collections.abc.Iterable[typing.Any] | bool | None = None, contributions: Any = None) -> Any"
     )
-    assert list(inspect.signature(gradclip_spec.clip_by_value).parameters) == [
-        "grads",
-        "max",
-        "min",
-        "need_clip",
-        "inplace",
-    ]
-    assert list(inspect.signature(gradclip_spec.clip_by_norm).parameters) == [
-        *("grads", "clip_norm", "norm_type", "eps", "need_clip", "inplace"),
-    ]
-    assert list(inspect.signature(gradclip_spec.clip_by_global_norm).parameters) == [
-        *("grads", "clip_norm", "norm_type", "eps", "need_clip", "error_if_nonfinite", "inplace"),
-        "contributions",
-    ]
+    for name, parameters in {
+        "clip_by_value": "grads max min need_clip inplace",
+        "clip_by_norm": "grads clip_norm norm_type eps need_clip inplace",
+        "clip_by_global_norm": "grads clip_norm norm_type eps need_clip error_if_nonfinite inplace contributions",
+    }.items():
+        assert " ".join(inspect.signature(getattr(gradclip_spec, name)).parameters) == parameters
 
 
 def test_importing_loads_only_numpy_and_array_api_compat() -> None:
@@ -61,3 +65,49 @@ print(*{name.partition(".")[0] for name in sys.modules})
     assert after_a_call.isdisjoint(
         {"torch", "jax", "dask", "cupy", "tensorflow", "paddle", "optree", "array_api_strict", "ml_dtypes"}
     )
+
+
+@pytest.mark.parametrize("name", gradclip_spec.__all__)
+def test_examples_of_docstrings(name: str) -> None:
+    public = getattr(gradclip_spec, name)
+    (found,) = (test for test in doctest.DocTestFinder(recurse=False).find(public, name, globs={name: public}))
+    runner = doctest.DocTestRunner()
+    printed: list[str] = []
+    runner.run(found, out=printed.append)
+
+    assert runner.summarize(verbose=False).attempted > 1, "there is no example"
+    assert not printed, "".join(printed)
+
+
+@pytest.mark.parametrize("name", gradclip_spec.__all__)
+def test_every_section_is_there(name: str) -> None:
+    public = getattr(gradclip_spec, name)
+    text = inspect.getdoc(public) or ""
+    for section in ("Parameters", "Raises", "Notes", "Examples"):
+        assert f"\n{section}\n{'-' * len(section)}\n" in text
+    for error in ("TypeError", "ValueError"):
+        assert f"\n{error}\n    If " in text
+    assert "\nSource: " in text
+    if inspect.isfunction(public):
+        assert "\nReturns\n-------\n" in text
+        assert ".. math::" in text
+
+
+def test_each_operation_has_a_page_of_its_rules() -> None:
+    pages = {page.stem.removeprefix("rules-") for page in (ROOT / "docs" / "reference").glob("rules-*.md")}
+
+    assert pages == set(PREFIXES)
+
+
+@pytest.mark.parametrize(
+    ("page", "module"),
+    [
+        *((USE, module) for module in ("torch_tensors", "distributed_torch", "distributed_jax", "distributed_dask")),
+        *((OWN, module) for module in ("contributions", "distributed_torch", "distributed_jax")),
+    ],
+)
+def test_manual_shows_what_is_tested(page: str, module: str) -> None:
+    source = (HERE / f"test_{module}.py").read_text(encoding="utf-8")
+    (tested,) = re.findall(rf"# {page}: begin\n(.*?)\n *# {page}: end", source, flags=re.DOTALL)
+
+    assert f"```python\n{textwrap.dedent(tested)}\n```" in (ROOT / page).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Check that the rule catalogue is well-formed, that SPEC.md matches it, and that malformed entries are refused."""
+"""Check that the catalogues of rules and of causes are well-formed, and that SPEC.md matches the rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 
 from gradclip_spec import rules
 from gradclip_spec.rules.catalogue import write_catalogue
+from gradclip_spec.rules.causes import SEVERITIES, Cause, CauseGroup, load_cause_groups, load_causes
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,15 +27,12 @@ DOCUMENTS = set(re.findall(r"^\| `(\d{3})` \|", write_catalogue(), flags=re.MULT
 SOURCE = {"document": "001", "where": "1", "phrase": "It is so."}
 
 
-def test_ids_are_operation_and_name() -> None:
+def test_names_have_lower_case_letters_and_hyphens() -> None:
     for rule in rules.load():
-        assert rule.id == f"{rule.operation}.{rule.name}"
-        assert rule.name == rule.name.lower()
         assert set(rule.name) <= set("abcdefghijklmnopqrstuvwxyz-"), rule.id
 
 
-def test_ids_are_unique_and_every_theme_has_rules() -> None:
-    assert max(Counter(rule.id for rule in rules.load()).values()) == 1
+def test_every_theme_has_rules() -> None:
     assert tuple(dict.fromkeys(rule.theme for rule in rules.load())) == rules.THEMES
 
 
@@ -114,3 +114,40 @@ def test_page_is_printed_in_utf_8_on_any_terminal() -> None:
     printed = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, env=environment)
 
     assert printed.stdout.decode("utf-8") == write_catalogue()
+
+
+def test_causes_and_their_groups_have_ids_of_their_own() -> None:
+    document = tomllib.loads(Path(rules.__file__).with_name("causes.toml").read_text(encoding="utf-8"))
+
+    assert document.keys() == {"cause", "group"}
+    assert max(Counter(entry["id"] for kind in document.values() for entry in kind).values()) == 1
+
+
+@pytest.mark.parametrize("entry", [*load_causes().values(), *load_cause_groups().values()], ids=lambda entry: entry.id)
+def test_every_field_of_a_cause_is_a_text_or_a_list_of_texts(entry: Cause | CauseGroup) -> None:
+    for field in fields(entry):
+        value = getattr(entry, field.name)
+        assert value, field.name
+        if field.name in ("themes", "causes"):
+            assert isinstance(value, tuple), field.name
+            assert all(isinstance(one, str) for one in value), field.name
+        else:
+            assert isinstance(value, str), field.name
+    assert entry.question.endswith("?")
+    assert entry.why.endswith(".")
+    assert not entry.title.endswith(".")
+    # A report shows a title in one line, beside the severity.
+    assert len(entry.title) <= 80
+
+
+def test_severities_and_themes_of_causes_exist() -> None:
+    assert {cause.severity for cause in load_causes().values()} == SEVERITIES.keys()
+    assert {theme for cause in load_causes().values() for theme in cause.themes} <= set(rules.THEMES)
+
+
+def test_groups_share_no_cause() -> None:
+    grouped = [cause for group in load_cause_groups().values() for cause in group.causes]
+
+    assert len(set(grouped)) == len(grouped)
+    assert set(grouped) <= load_causes().keys()
+    assert all(len(group.causes) > 1 for group in load_cause_groups().values())

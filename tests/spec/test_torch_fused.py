@@ -9,10 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
-
-from gradclip_spec import (  # noqa: E402
+from gradclip_spec import (
     backends,
     clip_by_block_rms,
     clip_by_global_norm,
@@ -22,7 +21,7 @@ from gradclip_spec import (  # noqa: E402
     clip_unitwise,
     global_norm,
 )
-from gradclip_spec.backends.torch import Torch  # noqa: E402
+from gradclip_spec.backends.torch import Torch
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
@@ -142,23 +141,6 @@ def test_threshold_is_compared_in_float64() -> None:
 
 
 @pytest.mark.usefixtures("fused")
-def test_excluded_and_missing_gradients_do_not_count() -> None:
-    tensors = [*make([3.0], [40.0], [4.0]), None]
-    clipped, norm = clip_by_global_norm(tensors, 2.5, need_clip=[True, False, True, True], inplace=True)
-
-    assert_equal([*clipped[:3], norm], make([1.5], [40.0], [2.0], 5.0))
-    assert clipped[3] is None
-
-
-@pytest.mark.usefixtures("fused")
-def test_tensor_that_occurs_twice_is_scaled_once() -> None:
-    (tensor,) = make([3.0, 4.0])
-    clip_by_global_norm([tensor, tensor], 2.5 * math.sqrt(2), inplace=True)
-
-    assert_equal([tensor], make([1.5, 2.0]))
-
-
-@pytest.mark.usefixtures("fused")
 @pytest.mark.parametrize("clip", [clip_by_norm, lambda x, c, **how: clip_by_global_norm(x, c, **how)[0]])
 @pytest.mark.parametrize("step", [1, 2])
 def test_tensors_that_share_memory_are_both_scaled(clip: Callable[..., Any], step: int) -> None:
@@ -221,15 +203,6 @@ def test_writing_is_recorded_for_autograd() -> None:
     assert [x._version for x in tensors] == [version + 1 for version in before]
 
 
-@pytest.mark.usefixtures("fused")
-def test_norm_that_is_not_finite_changes_nothing_if_it_is_refused() -> None:
-    tensors = make([math.inf], [1.0])
-    with pytest.raises(FloatingPointError):
-        clip_by_global_norm(tensors, 1.0, error_if_nonfinite=True, inplace=True)
-
-    assert_equal(tensors, make([math.inf], [1.0]))
-
-
 @pytest.mark.parametrize("norm_type", [1, 3, math.inf])
 def test_other_norms_and_operations_agree_with_the_general_path(choose: Any, norm_type: float) -> None:
     results = []
@@ -268,11 +241,9 @@ class FakeTensor:
         vars(self).update(facts)
 
     def is_neg(self) -> bool:
-        """Return whether the negative bit is set."""
         return self._negative
 
     def numel(self) -> int:
-        """Return the number of elements."""
         return 10
 
 

@@ -1,8 +1,7 @@
-"""Check the memory layouts of a call's arrays, and the linear layers whose parameters get its gradients."""
+"""Check the memory layouts of a call's arrays."""
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 
 from gradclip_adapters.arrays import FEATURE_OF_LAYOUT, build_tensors, lay_out, list_parameters, make_array
 from gradclip_adapters.contract import Array, EntryPoint, Gradient
-from gradclip_adapters.linear_layers import build_linear_layers, join_by_dtype, negate_values
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.stacking import Stacking
 
@@ -112,66 +110,3 @@ def test_swapped_elements_have_the_other_byte_order() -> None:
 
     assert lay_out(values, "swapped").dtype == values.dtype.newbyteorder()
     assert Array.of(lay_out(values, "swapped")) == Array.of(values)
-
-
-def make_gradients(*shapes: tuple[int, ...] | None, dtype: str = "float32") -> list[Gradient]:
-    """Return gradients of zeros with these shapes, and None for None."""
-    return [Gradient("g", None if shape is None else Array.of(np.zeros(shape, dtype))) for shape in shapes]
-
-
-ROWS = Gradient("rows", Array.of(np.ones((2, 3), np.float32)), rows=(1, 4), height=5)
-
-
-@pytest.mark.parametrize(
-    ("gradients", "layers"),
-    [
-        (make_gradients((2, 3), (3,)), [("float32", 2, 3, 0, 1, None)]),
-        (make_gradients((2, 3), (4,)), [("float32", 2, 3, 0, None, None), ("float32", 1, 4, None, 1, None)]),
-        (make_gradients((3,), (2, 3)), [("float32", 1, 3, None, 0, None), ("float32", 2, 3, 1, None, None)]),
-        (make_gradients((2, 3), (3,), (3,)), [("float32", 2, 3, 0, 1, None), ("float32", 1, 3, None, 2, None)]),
-        (
-            make_gradients((2, 3), None, (3,)),
-            [("float32", 2, 3, 0, None, None), ("float32", 1, 1, 1, None, None), ("float32", 1, 3, None, 2, None)],
-        ),
-        (make_gradients(None, (1,)), [("float32", 1, 1, 0, None, None), ("float32", 1, 1, None, 1, None)]),
-        (make_gradients((), (3,)), [("float32", 0, 0, 0, None, ()), ("float32", 1, 3, None, 1, None)]),
-        (make_gradients((1, 2, 3), (3,)), [("float32", 0, 0, 0, None, (1, 2, 3)), ("float32", 1, 3, None, 1, None)]),
-        ([ROWS, *make_gradients((3,))], [("float32", 5, 3, 0, None, None), ("float32", 1, 3, None, 1, None)]),
-        (
-            [*make_gradients((2, 3)), *make_gradients((3,), dtype="float64")],
-            [("float32", 2, 3, 0, None, None), ("float64", 1, 3, None, 1, None)],
-        ),
-    ],
-)
-def test_vector_becomes_the_bias_of_a_matrix_of_its_width_just_before(
-    gradients: list[Gradient], layers: list[tuple[Any, ...]]
-) -> None:
-    assert [astuple(layer) for layer in build_linear_layers(gradients)] == layers
-
-
-def test_dense_gradients_of_one_dtype_are_joined() -> None:
-    arrays = [np.ones((1, 2), np.float32), np.zeros(1, np.float64), np.full(1, 2.0, np.float32)]
-    gradients = [*(Gradient("g", Array.of(array)) for array in arrays), Gradient("none", None), ROWS]
-
-    joined = join_by_dtype(gradients)
-
-    assert [(part.dtype, part.numbers, part.values.tolist()) for part in joined] == [
-        ("float32", (0, 2), [1.0, 1.0, 2.0]),
-        ("float64", (1,), [0.0]),
-    ]
-    assert [part.values.dtype.name for part in joined] == ["float32", "float64"]
-
-
-def test_parameter_after_a_step_from_zero_is_the_negated_gradient() -> None:
-    nans = np.array([np.nan, -np.nan], np.float32)
-    # The second parameter had no gradient and stayed zero. The third had none but changed: a result must show that.
-    after = [np.array([-2.0, 0.0, *nans], np.float32), np.zeros(1, np.float32), np.array([0.25], np.float32)]
-
-    first, second, third = negate_values(after, make_gradients((4,), None, None))
-
-    assert first is not None
-    assert first.numpy()[:2].tolist() == [2.0, 0.0]
-    assert np.signbit(first.numpy()[2:]).tolist() == np.signbit(nans).tolist()
-    assert second is None
-    assert third is not None
-    assert third.numpy().tolist() == [-0.25]

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Comparison", "Measure"]
-
 #: A comparison takes at least and at most this many rounds. Its result is the median of the rounds.
 LEAST, MOST = 5, 31
 

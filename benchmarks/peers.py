@@ -15,8 +15,6 @@ from workloads import SOME, TOO_MANY, WORKLOADS, choose_threshold, has_only_larg
 import gradclip_spec
 from gradclip_spec import kernels
 
-__all__ = ["PEERS", "compare_with_optax", "compare_with_torch"]
-
 
 def _name_mode(mode: str, clipped: bool) -> str:
     return mode if clipped else f"{mode}, nothing to clip"

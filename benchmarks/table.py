@@ -21,8 +21,6 @@ from workloads import WORKLOADS
 
 from gradclip_reports.markup import draw_markdown_table
 
-__all__ = ["publish"]
-
 #: The largest ratio, or number of seconds, that the project accepts for each peer.
 MUST: dict[str, float] = {
     "torch clip_grad_norm_ (foreach)": 0.9,

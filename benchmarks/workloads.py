@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SOME", "TOO_MANY", "WORKLOADS", "choose_threshold", "has_only_large_tensors", "make_arrays", "shrink"]
-
 Shapes = list[tuple[int, ...]]
 
 

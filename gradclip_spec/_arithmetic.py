@@ -10,19 +10,6 @@ floating-point summation" (2008).
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = [
-    "divide",
-    "fold",
-    "keep_finite",
-    "keep_top_bits",
-    "multiply_out",
-    "raise_two",
-    "root",
-    "two_product",
-    "two_sum",
-    "unstack",
-]
-
 Array = Any
 
 

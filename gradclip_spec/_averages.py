@@ -6,8 +6,6 @@ Dividing the norm by a power of the number of elements has the effect of multipl
 from gradclip_spec._clip import clip_each
 from gradclip_spec._inputs import NeedClip, T, check_number, explain_names
 
-__all__ = ["clip_by_average_norm", "clip_by_block_rms"]
-
 
 @explain_names
 def clip_by_block_rms(grads: T, /, clip_norm: float, *, need_clip: NeedClip = None, inplace: bool = False) -> T:

@@ -21,8 +21,6 @@ from gradclip_spec._inputs import (
 from gradclip_spec.backends import choose_backend
 from gradclip_spec.backends.base import group_by
 
-__all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value", "clip_each", "global_norm"]
-
 
 @explain_names
 def clip_by_value(

@@ -5,8 +5,6 @@ import numpy as np
 from gradclip_spec._inputs import Array, ArrayTree, NeedClip, Tree, check_number, explain_names
 from gradclip_spec.backends import choose_backend
 
-__all__ = ["norm_contribution"]
-
 
 @explain_names
 def norm_contribution(grads: ArrayTree, /, *, norm_type: float = 2, need_clip: NeedClip = None) -> Array:

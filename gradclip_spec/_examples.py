@@ -7,8 +7,6 @@ from typing import Any, Literal, cast
 from gradclip_spec._inputs import T, Tree, check_number, explain_names
 from gradclip_spec.backends import choose_backend
 
-__all__ = ["clip_per_example"]
-
 
 @explain_names
 def clip_per_example(grads: T, /, clip_norm: float, *, layers: Literal["equal", "by size"] | None = None) -> T:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["FORMATS", "Format", "name_dtype", "name_dtypes", "round_to"]
-
 
 @dataclass(frozen=True)
 class Format:

@@ -18,18 +18,6 @@ import numpy as np
 
 from gradclip_spec._formats import name_dtypes
 
-__all__ = [
-    "Array",
-    "ArrayTree",
-    "NeedClip",
-    "T",
-    "Tree",
-    "check_bounds",
-    "check_contributions",
-    "check_number",
-    "explain_names",
-]
-
 #: An array of any library that array-api-compat knows. The libraries share no base class.
 Array: TypeAlias = Any
 

@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 from gradclip_spec._arithmetic import fold, keep_finite, keep_top_bits, raise_two, root, two_product, two_sum
 from gradclip_spec._formats import FORMATS
 
-__all__ = ["Norm", "PowerSum", "join", "make_power_sum", "pack", "take_root", "take_simple_root"]
-
 Array = Any
 
 #: For p up to this number, the p-th power of 2 and a sum of many such powers are within float32's range.

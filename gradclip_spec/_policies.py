@@ -9,8 +9,6 @@ import array_api_compat
 from gradclip_spec._clip import clip_by_global_norm, clip_by_norm, clip_by_value
 from gradclip_spec._inputs import Array, check_bounds, check_number
 
-__all__ = ["ClipByGlobalNorm", "ClipByNorm", "ClipByValue"]
-
 Pairs = Iterable[tuple[Any, Any]]
 
 

@@ -6,8 +6,6 @@ from typing import Any, cast
 from gradclip_spec._inputs import ArrayTree, NeedClip, T, Tree, check_number, explain_names
 from gradclip_spec.backends import choose_backend
 
-__all__ = ["clip_unitwise"]
-
 
 @explain_names
 def clip_unitwise(

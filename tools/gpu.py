@@ -31,8 +31,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-__all__ = ["Part", "Result", "list_parts", "main", "run_part"]
-
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = [str(ROOT / folder) for folder in (".", "conformance", "adapters", "reports")]
 #: The packages whose versions the table names.

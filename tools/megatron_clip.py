@@ -20,8 +20,6 @@ with warnings.catch_warnings():
     from megatron.core.optimizer.clip_grads import clip_grad_by_total_norm_fp32, get_grad_norm_fp32
     from megatron.core.tensor_parallel import param_is_not_tensor_parallel_duplicate
 
-__all__ = ["clip"]
-
 
 def clip(
     parameters: Iterable[torch.nn.Parameter],

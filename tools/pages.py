@@ -25,8 +25,6 @@ from gradclip_reports.values import escape_line, shorten_text
 from gradclip_reports.versions import draw_versions
 from gradclip_spec.rules.questions import Question, load_questions
 
-__all__ = ["draw_picture", "draw_table", "write_pages"]
-
 #: The adapters in the README's picture. More columns would be too narrow to read there.
 PICTURED = ("numpy", "torch", "paddle", "paddle-fluid", "tensorflow", "optax")
 #: The first lines of each page.

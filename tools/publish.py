@@ -27,8 +27,6 @@ from gradclip_conformance.run.environments.recipes import read_recipes
 from gradclip_spec import __version__
 from pages import write_pages
 
-__all__ = ["is_current", "list_names", "locate", "main", "make_record"]
-
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, PUBLISHED = ROOT / "build" / "results", ROOT / "reports" / "published"
 #: The exit codes of a whole run. Not to be as expected is a valid result here.

@@ -9,8 +9,6 @@ from . import wire
 from .contract import BadReply, Call, FrameworkRaised, Reply, Unsupported, read_text
 from .limits import LINE, NAME, shorten
 
-__all__ = ["answer_by", "count_answer_bytes", "count_answer_line_bytes"]
-
 #: The limit is proportional to the size of the call. An answer holds the results and the inputs. The results may have
 #: another dtype: complex256, the widest, takes 16 times as many bytes as float16. A fixed allowance covers empty
 #: gradients and texts.

@@ -13,8 +13,6 @@ from typing import Any, Mapping, Sequence
 from . import wire
 from .contract import About, Adapter, Call, EntryPoint, FrameworkRaised, Reply, Unsupported
 
-__all__ = ["Client", "HostDied"]
-
 
 class HostDied(RuntimeError):
     """The host process ended without an answer."""

@@ -23,8 +23,6 @@ from .limits import LINE, NAME, parse_message, shorten
 from .mesh import parse_mesh
 from .surroundings import answer_in_watched_surroundings
 
-__all__ = ["answer", "describe", "main", "read_request", "refuse_excess"]
-
 #: The errors that may stop a start, with the word for each in the message `failed`. The texts of these errors are
 #: sentences for the user. Other errors show a traceback.
 KINDS = {

@@ -14,8 +14,6 @@ import numpy as np
 
 from .contract import Array, Gradient
 
-__all__ = ["JoinedGradients", "join_by_dtype", "negate_values", "read_values"]
-
 
 @dataclass(frozen=True)
 class JoinedGradients:

@@ -12,20 +12,6 @@ import re
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-__all__ = [
-    "AXES",
-    "LENGTH",
-    "LINE",
-    "NAME",
-    "SHOWN_TEXT",
-    "WARNINGS",
-    "Limit",
-    "LimitExceeded",
-    "check_limit",
-    "parse_message",
-    "shorten",
-]
-
 
 class Limit(NamedTuple):
     """One limit: the things that it counts, the largest number allowed, and the reason."""

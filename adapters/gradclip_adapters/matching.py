@@ -8,8 +8,6 @@ from typing import Any, Iterator, Mapping, Sequence
 
 from .contract import FrameworkRaised, Reply
 
-__all__ = ["MISMATCH", "Entry", "GivenUp", "Outcome", "describe_ranks", "find_matching", "name_ranks", "take_replies"]
-
 #: The kind of the error if the collectives of the ranks do not match.
 MISMATCH = "CollectiveMismatch"
 

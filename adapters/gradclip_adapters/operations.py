@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ALL", "EXAMPLE", "GRADIENT", "NOTHING", "OPERATIONS", "PREFIXES", "UNIT", "Operation"]
-
 #: The members of a group of elements that share a norm, and so a coefficient.
 NOTHING = "nothing: each element is clipped alone"
 GRADIENT = "one gradient"

@@ -11,8 +11,6 @@ from .contract import Array, Reply, name_type, read_text
 from .limits import AXES, GRADIENTS, check_limit
 from .surroundings import find_shared, share_memory
 
-__all__ = ["pack", "read_result", "returned_no_list"]
-
 
 def read_result(
     result: Any,

@@ -13,8 +13,6 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-__all__ = ["KINDS", "VERSION", "WITH_WEIGHT", "Recipe", "decode_recipe", "encode_recipe", "expand", "find_weight"]
-
 #: The version of the recipes. The suite sends whole arrays to a host that reports another version.
 VERSION = 2
 

@@ -43,8 +43,6 @@ from .contract import (
 from .frameworks.answering import DeclaredAdapter, read_each
 from .surroundings import find_shared, watch_memory
 
-__all__ = ["Backend", "ReferenceAdapter", "array_api_strict", "cupy", "dask", "jax", "numpy", "torch"]
-
 NORM_TYPES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, float("inf"))
 #: The features of every function.
 COMMON = ("none_grads", "mixed_dtypes", "repeated", "generator", "single", "threads")

@@ -18,18 +18,6 @@ from typing import Any, Mapping, Sequence
 from .contract import DTYPES, OPERATIONS, Adapter, BadDeclaration, read_text
 from .plain import DTYPES_OF_FUNCTIONS, FILE_MODULE, PlainFunction
 
-__all__ = [
-    "ARRAYS",
-    "BUILT_IN",
-    "IN_PLACE",
-    "BadTarget",
-    "MissingFramework",
-    "find_function",
-    "find_kind",
-    "list_installed",
-    "resolve",
-]
-
 #: The kinds of arrays that a function on a mesh can get.
 ARRAYS = ("numpy", "torch")
 

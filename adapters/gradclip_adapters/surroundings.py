@@ -33,8 +33,6 @@ MT19937_BYTES = 625 * 4
 #: takes longer than most calls.
 _last_random: list[tuple[bytes | None, Any]] = [(None, None)]
 
-__all__ = ["answer_in_watched_surroundings", "find_shared", "share_memory", "watch_memory"]
-
 
 def answer_in_watched_surroundings(adapter: Adapter, call: Call) -> Any:
     """Return an adapter's answer. A reply, and an error of the framework, also say what state the call has changed.

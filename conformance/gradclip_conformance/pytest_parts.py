@@ -21,8 +21,6 @@ from gradclip_spec.rules.causes import load_causes
 
 from .causes.findings import find_origin
 
-__all__ = ["ELSE", "Part", "list_parts"]
-
 #: The id of the test for everything that belongs to no other test: answers that nothing explains, faults of the suite,
 #: an empty run.
 ELSE = "anything-else"

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from .run.abilities import AbilityProbes
     from .run.plan import PlannedCell
 
-__all__ = ["gradclip_check", "pytest_addoption", "pytest_generate_tests"]
-
 _CONNECTION: pytest.StashKey[Any] = pytest.StashKey()
 
 

@@ -12,8 +12,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Page", "find_broken_links", "main"]
-
 #: The attributes that hold an address. A browser loads these addresses by itself, except the `href` of an anchor.
 ADDRESSES = ("href", "src", "srcset", "data", "poster")
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.writers.html5 import HTML5Translator
 
-__all__ = ["PARTS", "fill_page", "keep_columns", "setup"]
-
 #: The folder with the results of real runs, and the folder with their pages in the manual.
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 RESULTS = Path(__file__).parents[1] / "results"

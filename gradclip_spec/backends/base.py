@@ -25,8 +25,6 @@ from gradclip_spec._arithmetic import divide, keep_finite, multiply_out, raise_t
 from gradclip_spec._formats import FORMATS, name_dtypes
 from gradclip_spec._norms import Norm, PowerSum, join, make_power_sum, pack, take_root, take_simple_root
 
-__all__ = ["NO_WRITING", "Backend", "Coefficient", "OneByOne", "group_by", "make_number_backend"]
-
 Array = Any
 #: The least and the greatest value of an element.
 Bounds = tuple[float, float]

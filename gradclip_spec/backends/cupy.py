@@ -10,8 +10,6 @@ from gradclip_spec._formats import FORMATS
 from gradclip_spec.backends.fused import Fused
 from gradclip_spec.kernels.cuda_loops import CudaLoops
 
-__all__ = ["CuPy"]
-
 Array = Any
 _load_loops = functools.cache(CudaLoops)
 

@@ -18,8 +18,6 @@ from gradclip_spec._inputs import Tree
 from gradclip_spec._norms import Norm, PowerSum
 from gradclip_spec.backends.base import NO_WRITING, Backend, OneByOne, make_number_backend
 
-__all__ = ["Dask"]
-
 Array = Any
 #: The function that chooses the backend of a chunk.
 Choice = Callable[[Tree], Any]

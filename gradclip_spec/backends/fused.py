@@ -8,8 +8,6 @@ from typing import Any
 from gradclip_spec.backends.base import Backend, Bounds, Coefficient
 from gradclip_spec.kernels.fused import Coefficients, FusedLoops, Norms
 
-__all__ = ["Fused"]
-
 Array = Any
 
 

@@ -21,8 +21,6 @@ from gradclip_spec._norms import Norm, PowerSum
 from gradclip_spec.backends.base import make_number_backend
 from gradclip_spec.kernels import plain
 
-__all__ = ["ONE", "InMemory"]
-
 Array = Any
 Number = float | Fraction
 

@@ -12,8 +12,6 @@ from jax import numpy as jnp
 from gradclip_spec._formats import FORMATS
 from gradclip_spec.backends.base import Backend, Coefficient, group_by
 
-__all__ = ["JAX"]
-
 Array = Any
 
 

@@ -10,8 +10,6 @@ from gradclip_spec import kernels
 from gradclip_spec.backends.base import NO_WRITING, Backend
 from gradclip_spec.backends.in_memory import InMemory
 
-__all__ = ["NumPy", "Sparse"]
-
 Array = Any
 
 

@@ -13,8 +13,6 @@ from gradclip_spec.backends.base import NO_WRITING, Backend, Coefficient
 from gradclip_spec.backends.in_memory import InMemory
 from gradclip_spec.kernels import threads
 
-__all__ = ["InMemoryTorch", "Torch"]
-
 Tensor = Any
 Array = np.ndarray[Any, Any]
 

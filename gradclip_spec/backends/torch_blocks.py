@@ -12,8 +12,6 @@ import torch
 from gradclip_spec._norms import PowerSum
 from gradclip_spec.backends.base import Backend, Bounds, Coefficient, OneByOne, group_by
 
-__all__ = ["Devices", "Shards", "has_dtensors", "take_shard"]
-
 Array = Any
 
 

@@ -12,8 +12,6 @@ import torch
 from gradclip_spec.backends.fused import Fused
 from gradclip_spec.backends.torch import Torch
 
-__all__ = ["FusedTorch", "can_fuse"]
-
 Tensor = Any
 
 

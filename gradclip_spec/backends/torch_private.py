@@ -14,8 +14,6 @@ from torch.autograd import forward_ad
 
 from gradclip_spec.kernels.threads import Team
 
-__all__ = ["disable_autocast", "find_team", "is_transformed", "is_view", "is_watched", "list_levels"]
-
 Tensor = Any
 
 #: The functions of GNU's OpenMP library that run torch's threads on Linux, and the process that has these threads.

@@ -26,8 +26,6 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["KINDS", "find_largest", "scale", "sum_compensated", "sum_plainly"]
-
 #: The scalar type for each dtype in a loop's signature. NumPy has no bfloat16, but uint16 has the size of its bits.
 KINDS = {"float16": np.float16, "bfloat16": np.uint16, "float32": np.float32, "float64": np.float64}
 #: The number of independent sums in a compensated loop: four vectors of eight, so that additions need not wait for one

@@ -11,8 +11,6 @@ import numpy as np
 
 from gradclip_spec.kernels.fused import CHUNK, FusedLoops
 
-__all__ = ["CudaLoops"]
-
 Array = Any
 #: The number of threads of a block, which is a program of a kernel.
 THREADS = 256

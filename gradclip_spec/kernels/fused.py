@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["CHUNK", "Coefficients", "FusedLoops", "Norms", "Table", "Upload", "make_table"]
-
 Array = Any
 #: The number of elements in a chunk.
 CHUNK = 1 << 15

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CHUNK", "Factor", "View", "find_largest", "find_unit", "scale", "sum_other_powers", "sum_powers"]
-
 View = np.ndarray[Any, Any]
 #: A number `(high + low) * power`, where `power` is a power of two.
 Factor = tuple[float, float, float]

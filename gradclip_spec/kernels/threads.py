@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Team", "count_available", "run_threads", "spread"]
-
 #: A function that calls another one on as many threads as a number says.
 Team = Callable[[Callable[[], None], int], None]
 

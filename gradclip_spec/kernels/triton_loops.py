@@ -18,8 +18,6 @@ import triton.language as tl
 
 from gradclip_spec.kernels.fused import CHUNK, FusedLoops
 
-__all__ = ["TritonLoops"]
-
 Tensor = Any
 #: The number of elements that a program works on at once: two loads of 16 bytes for each thread of 16-bit elements.
 BLOCK = 1 << 12

@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 
 from . import check_keys
 
-__all__ = ["SEVERITIES", "Cause", "CauseGroup", "load_cause_groups", "load_causes"]
-
 #: The severities, worst first.
 SEVERITIES = {
     "destroyed": "finite gradients become zero, NaN or infinite",

@@ -12,8 +12,6 @@ from typing import Any
 from . import check_keys, load
 from .causes import load_causes
 
-__all__ = ["MEASURES", "Question", "Words", "load_questions", "parse_questions"]
-
 #: The table that answers a question, if records do not answer it.
 MEASURES = ("", "accuracy", "speed")
 

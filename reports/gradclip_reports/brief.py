@@ -14,8 +14,6 @@ from .lines import Finding, Run
 from .statuses import LACKS, Status
 from .values import escape_line, format_count, shorten_text
 
-__all__ = ["draw_brief", "draw_finding"]
-
 #: The report on one run should not be longer than this many lines. All findings that fail the run are listed even so;
 #: others are listed only if there is room.
 LINES = 15

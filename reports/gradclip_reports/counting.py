@@ -10,8 +10,6 @@ from .lines import Run
 from .statuses import LACKS, SEVERITIES, SPOILING, UNEXPLAINED, UNJUDGED, Status
 from .values import format_count
 
-__all__ = ["RuleCounts", "choose_verdict", "count_explained", "count_rules"]
-
 
 @dataclass(frozen=True)
 class RuleCounts:

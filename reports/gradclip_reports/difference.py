@@ -16,8 +16,6 @@ from .lines import Cell, Finding, Run
 from .statuses import UNEXPLAINED, UNJUDGED, Status, rank_severity
 from .values import escape_line
 
-__all__ = ["Compared", "Contrast", "Difference", "Side", "choose_on_meshes", "choose_subjects", "compare"]
-
 #: A description for each word of `Cell.behaviour`.
 BEHAVIOURS = {
     "unchanged": "the gradients come back unchanged",

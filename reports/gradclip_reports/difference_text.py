@@ -12,8 +12,6 @@ from .lines import Cell
 from .markup import draw_markdown_table, escape_markdown, format_code
 from .values import escape_line, format_count, format_value, is_hex_float, shorten_text, write_json
 
-__all__ = ["draw", "format_answer", "format_call"]
-
 #: The number of lines of a comparison at 80 columns: one screen.
 LINES = 40
 

@@ -11,8 +11,6 @@ from .lines import Cell, Header, Run
 from .statuses import STATUSES, Status
 from .values import format_value, shorten_text
 
-__all__ = ["FailureGroup", "NotRun", "group_failures", "group_not_run", "leave_out_findings", "list_values"]
-
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 

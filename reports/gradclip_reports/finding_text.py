@@ -11,8 +11,6 @@ from .lines import Cell, Finding, Run
 from .statuses import Status
 from .values import escape_line, format_count, format_value, is_hex_float, shorten_text
 
-__all__ = ["describe_standing", "list_lines", "list_quotes", "write_heading", "write_short_line"]
-
 #: Longer values are cut. The record holds them in full.
 LENGTH = 300
 

@@ -15,8 +15,6 @@ from .site.questions import PREFIXES, answer_run, write_answer
 from .statuses import UNJUDGED, Status
 from .values import escape_line, shorten_text
 
-__all__ = ["FormulaRow", "compare_formulas", "describe_formulas"]
-
 #: The questions of the matrix that are about the formula, with their labels, in the order of the table.
 _QUESTIONS = {
     "above": "Factor above the threshold",

@@ -12,8 +12,6 @@ from .lines import Cell, Finding, Run
 from .statuses import NOT_RUN
 from .values import escape_text, shorten_text
 
-__all__ = ["TAGS", "draw_junit"]
-
 #: The element that says what became of a test, for each status. A test that passed has none. A known failure is
 #: skipped, with its reason.
 TAGS = {

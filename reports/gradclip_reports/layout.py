@@ -8,8 +8,6 @@ import textwrap
 import unicodedata
 from typing import TextIO
 
-__all__ = ["find_width", "paint", "shorten_line", "uses_color", "wrap_text"]
-
 #: A narrower terminal gets lines of this width, because tables and commands need it.
 _LEAST = 60
 

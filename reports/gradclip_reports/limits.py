@@ -10,8 +10,6 @@ import json
 import math
 from typing import Any, NoReturn
 
-__all__ = ["FILE", "NAME", "TEXT", "OverLimit", "check_size", "parse_json", "shorten"]
-
 #: The largest number of bytes in a file.
 FILE = 1 << 28
 #: The largest number of values in a file: each takes about 100 bytes of memory.

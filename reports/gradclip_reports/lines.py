@@ -12,20 +12,6 @@ from typing import Any, ClassVar, Self
 from .limits import NAME, TEXT, shorten
 from .statuses import STATUSES, UNJUDGED
 
-__all__ = [
-    "SCHEMA",
-    "Cell",
-    "Finding",
-    "Footer",
-    "Header",
-    "Line",
-    "RecordError",
-    "Run",
-    "hash_plan",
-    "make_footer",
-    "make_strict",
-]
-
 #: The version of the record format that this version writes and reads.
 SCHEMA = 1
 

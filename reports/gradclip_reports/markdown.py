@@ -13,8 +13,6 @@ from .matrix import Matrix, Table, Tally, build_matrix
 from .statuses import NOT_RUN, STATUSES
 from .values import format_count, shorten_text
 
-__all__ = ["draw_markdown"]
-
 #: At most this many groups are shown. GitHub accepts a megabyte as the summary of a job. 50 groups take far less.
 _FAILURES = 50
 

@@ -8,8 +8,6 @@ from collections.abc import Collection, Sequence
 
 from .values import escape_line
 
-__all__ = ["draw_markdown_table", "escape_html", "escape_markdown", "format_code", "format_code_in_html"]
-
 #: Characters with a meaning inside a line of GitHub Markdown. An ampersand begins an entity.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 

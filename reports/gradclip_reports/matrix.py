@@ -11,8 +11,6 @@ from typing import NamedTuple
 from .lines import Run
 from .statuses import LACKS, NOT_RUN, STATUSES, Status
 
-__all__ = ["Column", "Matrix", "Row", "Section", "Table", "Tally", "build_matrix"]
-
 
 class Tally:
     """Count the cells of each status, worst first. A planned cell that did not run counts as `not-run`."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import ProgressColumn, TaskID
 
-__all__ = ["Progress", "Task", "progress_bar", "say_line", "show_task"]
-
 
 class Progress:
     """The receiver of progress reports about a run. This base class ignores them."""

@@ -19,8 +19,6 @@ from .lines import SCHEMA, Cell, Finding, Footer, Header, RecordError, Run, hash
 from .schema import find_violation
 from .values import escape_text
 
-__all__ = ["read_partial", "read_runs"]
-
 _SCHEMAS = Path(__file__).parent / "schemas"
 _AGAIN = "Make the record again with `gradclip check`"
 

@@ -9,8 +9,6 @@ from .lines import Run
 from .markdown import draw_markdown
 from .summary import draw_summary
 
-__all__ = ["FORMATS", "render"]
-
 
 def _render_terminal(runs: Sequence[Run]) -> str:
     # Import this only here, because rich is in the extra `check`, and the other formats do not need it.

@@ -10,8 +10,6 @@ from typing import Any
 
 from .limits import shorten
 
-__all__ = ["find_violation"]
-
 #: The greatest length of a message, and of a value in it.
 _LENGTH = 200
 

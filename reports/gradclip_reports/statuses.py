@@ -9,20 +9,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = [
-    "CELL_STATUSES",
-    "DIFFERING",
-    "LACKS",
-    "NOT_RUN",
-    "SEVERITIES",
-    "SPOILING",
-    "STATUSES",
-    "UNEXPLAINED",
-    "UNJUDGED",
-    "Status",
-    "rank_severity",
-]
-
 
 class Status(StrEnum):
     """A status, with its signs and its meaning. Records hold its text."""

@@ -10,8 +10,6 @@ from .lines import Run
 from .matrix import Table, build_matrix
 from .values import write_json
 
-__all__ = ["draw_summary"]
-
 
 def draw_summary(runs: Sequence[Run]) -> str:
     """Return one JSON object.

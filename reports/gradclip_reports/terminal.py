@@ -17,8 +17,6 @@ from .matrix import Column, Matrix, Table, Tally, build_matrix
 from .statuses import STATUSES
 from .values import escape_text
 
-__all__ = ["draw_terminal"]
-
 #: An arbitrary height. Without one, rich ignores the width of a terminal whose TERM is "dumb".
 _HEIGHT = 25
 

@@ -9,16 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "escape_line",
-    "escape_text",
-    "format_count",
-    "format_value",
-    "is_hex_float",
-    "shorten_text",
-    "write_json",
-]
-
 _HEX_FLOAT = re.compile(r"[-+]?0x[0-9a-f]+(\.[0-9a-f]+)?p[-+]?\d+", re.IGNORECASE)
 
 _NARROW: Mapping[str, type[np.float16 | np.float32]] = {"float16": np.float16, "float32": np.float32}

@@ -21,22 +21,6 @@ from .markup import draw_markdown_table, escape_markdown
 from .statuses import UNEXPLAINED, UNJUDGED, Status, rank_severity
 from .values import format_count
 
-__all__ = [
-    "JOINT",
-    "Chance",
-    "Trace",
-    "count_changes",
-    "describe_span",
-    "describe_trace",
-    "draw_versions",
-    "identify",
-    "name_finding",
-    "never",
-    "sort_versions",
-    "split_errors",
-    "trace_findings",
-]
-
 #: The signs in the table, for a version that shows a finding, one that does not, and one that was not asked.
 SIGNS = {True: "●", False: "–", None: " "}
 #: At most this many rules are listed for a pair of versions.

@@ -20,8 +20,6 @@ from typing import Any
 import array_api_strict as strict
 import numpy as np
 
-__all__ = ["POWERS", "Array", "Freedom", "make_library", "read"]
-
 
 class Freedom(enum.Enum):
     """A liberty that the standard gives to a library."""

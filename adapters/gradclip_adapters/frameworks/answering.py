@@ -25,22 +25,6 @@ from ..arrays import (
 )
 from ..contract import About, Adapter, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 
-__all__ = [
-    "CALLS",
-    "LAYOUTS",
-    "NORM_TYPES",
-    "ArrayListAdapter",
-    "Clip",
-    "DeclaredAdapter",
-    "ListAdapter",
-    "apply_to_all",
-    "apply_to_each",
-    "cut_errors",
-    "lay_out_by_indexing",
-    "read_each",
-    "rename",
-]
-
 #: A function from the gradients and the options to the results, and to the norm if there is one. A clip in place
 #: returns the list that it got. An optimizer returns the negated parameters after a step from zero. This is the form of
 #: `EntryPoint.clip` and `EntryPoint.compiled` for a :class:`ListAdapter`.

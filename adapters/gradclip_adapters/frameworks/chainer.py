@@ -11,8 +11,6 @@ from chainer import optimizer_hooks
 from ..contract import About, EntryPoint
 from .answering import CALLS, LAYOUTS, ArrayListAdapter, apply_to_all, rename
 
-__all__ = ["ChainerAdapter"]
-
 FEATURES = (*CALLS, *LAYOUTS, "optimizer", "learning_rate", "mixed_dtypes", "none_grads", "repeated", "threads")
 
 

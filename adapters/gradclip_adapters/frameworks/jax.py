@@ -32,8 +32,6 @@ from ..operations import OPERATIONS
 from .answering import DeclaredAdapter, read_each
 from .jax_devices import Placement, choose_device, compare_devices
 
-__all__ = ["COMMON", "DTYPES", "FLUSHES", "NARROW", "Clip", "JaxAdapter", "TreeAdapter", "list_meshes", "list_modes"]
-
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 #: On the CPU, XLA treats subnormal numbers as zero: https://github.com/jax-ml/jax/issues/26658
 #: The suite drops the feature on a device where no call does so.

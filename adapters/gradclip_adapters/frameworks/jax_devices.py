@@ -11,8 +11,6 @@ import numpy as np
 from ..contract import Array, Gradient, MissingDevice, Unsupported
 from ..mesh import Mesh, compare_copies, find_placement
 
-__all__ = ["Placement", "choose_device", "compare_devices"]
-
 
 def choose_device(name: str) -> str:
     """Make all later arrays on a device, unless they have a place. Return its name, with the name of the card."""

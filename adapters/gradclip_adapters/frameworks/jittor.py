@@ -16,8 +16,6 @@ import numpy as np
 from ..contract import About, Call, EntryPoint, Gradient, Reply, Unsupported
 from .answering import CALLS, ArrayListAdapter, cut_errors, rename
 
-__all__ = ["JittorAdapter"]
-
 
 @contextlib.contextmanager
 def _keep_cache_in_environment() -> Iterator[None]:

@@ -19,8 +19,6 @@ from ..arrays import answer_in_threads, ask_among_others, build_tensors, convert
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 from .answering import DeclaredAdapter, read_each
 
-__all__ = ["Backend", "KerasAdapter", "use_jax", "use_tensorflow", "use_torch"]
-
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 COMMON = ("optimizer", "none_grads", "mixed_dtypes", "repeated", "follows", "threshold_kinds")
 #: Adam clips by the same code as SGD, so only SGD has compiled entry points.

@@ -12,8 +12,6 @@ from megengine.optimizer import clip_grad_norm, clip_grad_value
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported
 from .answering import CALLS, NORM_TYPES, ListAdapter, cut_errors, lay_out_by_indexing, rename
 
-__all__ = ["MegEngineAdapter"]
-
 DTYPES = ("float16", "float32")
 FEATURES = (*CALLS, "in_place", "none_grads", "mixed_dtypes", "strided", "repeated", "generator", "single")
 

@@ -15,8 +15,6 @@ from ..arrays import read_axes
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported
 from .answering import CALLS, NORM_TYPES, Clip, ListAdapter, cut_errors, lay_out_by_indexing, rename
 
-__all__ = ["MindSporeAdapter"]
-
 DTYPES = ("float16", "float32", "float64")
 FEATURES = (*CALLS, "functional", "mixed_dtypes", "strided", "repeated", "tensor_threshold", "compiles")
 #: What stands before the call stacks in the text of an error.

@@ -15,8 +15,6 @@ import tensorflow as tf
 from ..contract import Array, Call, Gradient, Reply, Unsupported, framework_call
 from ..mesh import find_sharded_axis, get_mesh, join_replies
 
-__all__ = ["add_devices", "clip_in_replicas", "make_dense", "make_tensor", "read_tensor", "step_in_replicas"]
-
 #: The number of replicas.
 DEVICES = 2
 

@@ -13,8 +13,6 @@ from mlx.optimizers import clip_grad_norm
 from ..contract import About, Array, EntryPoint, Gradient, Unsupported
 from .answering import CALLS, Clip, ListAdapter, apply_to_all, lay_out_by_indexing
 
-__all__ = ["MLXAdapter"]
-
 #: On the CPU, `mx.compile` calls this compiler.
 COMPILER = shutil.which("g++")
 FEATURES = (*CALLS, "functional", "returns_norm", "mixed_dtypes", "strided", "repeated", "single", "threads")

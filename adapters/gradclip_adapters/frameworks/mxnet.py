@@ -12,8 +12,6 @@ from mxnet.gluon.utils import clip_global_norm
 from ..contract import About, Array, Call, EntryPoint, FrameworkRaised, Gradient, Reply, Unsupported
 from .answering import CALLS, ListAdapter, apply_to_all, apply_to_each
 
-__all__ = ["MXNetAdapter"]
-
 COMMON = (*CALLS, "repeated", "threads")
 NORM = (*COMMON, "in_place", "returns_norm", "single")
 VALUE = (*COMMON, "mixed_dtypes")

@@ -17,8 +17,6 @@ logging.disable(logging.NOTSET)
 from ..contract import About, Array, EntryPoint, Gradient, Unsupported  # noqa: E402
 from .answering import CALLS, ListAdapter, apply_to_all, apply_to_each  # noqa: E402
 
-__all__ = ["NNablaAdapter"]
-
 DTYPES = ("float32",)
 FEATURES = (*CALLS, "repeated", "threads")
 

@@ -15,8 +15,6 @@ from onnxruntime.training.onnxblock.optim import SGD, ClipGradNorm
 from ..contract import About, Call, EntryPoint, Reply, Unsupported
 from .answering import CALLS, ArrayListAdapter, apply_to_all, rename
 
-__all__ = ["ONNXRuntimeAdapter"]
-
 OPERATOR = "com.microsoft.InplaceClipGradNorm"
 #: ONNX's numbers of the dtypes that the operator's schema lists.
 TYPES = {"float16": TensorProto.FLOAT16, "float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}

@@ -16,8 +16,6 @@ import optax
 from ..contract import EntryPoint, Unsupported
 from .jax import COMMON, DTYPES, FLUSHES, NARROW, Clip, TreeAdapter, list_meshes, list_modes
 
-__all__ = ["OptaxAdapter"]
-
 MASKABLE = (*COMMON, "excludes", "flag_kinds")
 #: The abilities of a call with a mask that is a function.
 MASKED = ("functional", "excludes", "none_grads", "mixed_dtypes", "single", "flag_kinds", *FLUSHES)

@@ -37,8 +37,6 @@ with warnings.catch_warnings():
         step_static,
     )
 
-__all__ = ["PaddleAdapter", "make_tensor"]
-
 #: The dtypes of gradients on a CPU. No CPU kernel of a clip takes 16 bits.
 BOTH = ("float32", "float64")
 

@@ -21,8 +21,6 @@ from ..mesh import cut_call, find_placement, find_sharded_axis, get_mesh
 from ..processes import Answer, Ask, Join, find_team
 from .paddle_optimizer import read_arrays
 
-__all__ = ["ENTRY_POINTS", "load"]
-
 FEATURES = ("distributed", "excludes", "none_grads")
 
 #: The number of processes. Four do not find together: see `STARTS`.

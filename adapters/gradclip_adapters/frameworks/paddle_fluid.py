@@ -22,8 +22,6 @@ from ..joined_gradients import JoinedGradients, join_by_dtype, negate_values
 from ..operations import OPERATIONS
 from .answering import DeclaredAdapter
 
-__all__ = ["PaddleFluidAdapter"]
-
 #: Measured with 1.8.5 on 2 cores: 1,000 gradients in a program take 10 s; 100,000 elements in `clip_by_norm` take 6 s.
 MOST_IN_A_PROGRAM = 500
 MOST_ELEMENTS_OF_A_NORM = 100000

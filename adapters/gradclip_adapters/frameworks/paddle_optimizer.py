@@ -17,16 +17,6 @@ from ..arrays import TRAINING, find_dtype
 from ..contract import Array, Call, Gradient, Reply, Unsupported, framework_call, read_text
 from ..joined_gradients import JoinedGradients, join_by_dtype, negate_values, read_values
 
-__all__ = [
-    "MakeClip",
-    "Way",
-    "make_parameter",
-    "make_row_sparse_parameter",
-    "read_arrays",
-    "step_dynamic",
-    "step_static",
-]
-
 #: Measured with 3.3.1 on 2 cores: a program of 200 gradients takes 1 s, one of 1,000 takes 15 s.
 MOST_IN_A_PROGRAM = 500
 

@@ -32,8 +32,6 @@ from ..operations import OPERATIONS
 from .answering import Clip, ListAdapter, apply_to_all, apply_to_each
 from .mirrored import add_devices, clip_in_replicas, make_dense, make_tensor, read_tensor
 
-__all__ = ["TensorFlowAdapter"]
-
 #: TensorFlow 1 builds graphs, and sessions run them, unless it is told otherwise before its first operation.
 USES_SESSIONS = not tf.executing_eagerly()
 if USES_SESSIONS:

@@ -10,8 +10,6 @@ from pathlib import Path
 from ..client import Client, HostDied
 from ..contract import Call, Reply
 
-__all__ = ["TensorFlowJSAdapter"]
-
 
 class TensorFlowJSAdapter(Client):
     """Adapter for `tf.clipByValue`. It computes nothing and converts nothing: the host on Node does."""

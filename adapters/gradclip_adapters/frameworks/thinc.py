@@ -11,8 +11,6 @@ from thinc.api import SGD, get_current_ops
 from ..contract import About, EntryPoint
 from .answering import CALLS, LAYOUTS, ArrayListAdapter, apply_to_each
 
-__all__ = ["ThincAdapter"]
-
 DTYPES = ("float16", "float32", "float64")
 FEATURES = (*CALLS, *LAYOUTS, "mixed_dtypes", "repeated", "threads")
 

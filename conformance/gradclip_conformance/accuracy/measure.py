@@ -26,8 +26,6 @@ from ..oracle.formula import PLAIN, Formula
 from ..oracle.integers import compute_coefficient, compute_norm
 from ..oracle.model import Enclosure, ExpectedArray
 
-__all__ = ["INPUTS", "THRESHOLD", "Row", "list_sizes", "measure_accuracy", "rebuild_gradients"]
-
 Doubles = npt.NDArray[np.float64]
 
 THRESHOLD = 1.0

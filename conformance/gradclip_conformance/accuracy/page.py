@@ -19,15 +19,6 @@ from gradclip_reports.values import write_json
 from ..judge.model import Description
 from .measure import LARGE, LIMIT, THRESHOLD, Row
 
-__all__ = [
-    "describe_framework",
-    "format_cells",
-    "keep_others",
-    "make_document",
-    "write_files",
-    "write_page",
-]
-
 #: The columns of a page.
 HEAD = ("dtype", "size", "norm", "elements", "spread", "worst input")
 

@@ -19,30 +19,6 @@ from ..oracle.formats import FORMATS, encode, round_all
 from .literals import make_scattered
 from .model import Case, Expect, expect
 
-__all__ = [
-    "AVERAGES",
-    "DTYPES",
-    "NORM_OPERATIONS",
-    "OPERATIONS",
-    "ORDERS",
-    "VALUES",
-    "Maker",
-    "choose_orders",
-    "keep",
-    "keep_all",
-    "keep_excluded",
-    "list_digits",
-    "list_makers",
-    "make_case",
-    "make_long",
-    "make_odd_nans",
-    "make_scattered_tensor",
-    "make_tensor",
-    "make_very_long",
-    "number_groups",
-    "round_to_tensor",
-]
-
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 #: Orders of the norm other than the Euclidean one, by their names in the ids of cases.

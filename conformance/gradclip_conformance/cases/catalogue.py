@@ -16,8 +16,6 @@ from gradclip_spec import rules
 from . import themes
 from .model import Case
 
-__all__ = ["THEMES", "list_all_cases"]
-
 
 def _import_themes() -> dict[str, ModuleType]:
     """Return the modules by name: those of the themes of rules in their order, and then the others."""

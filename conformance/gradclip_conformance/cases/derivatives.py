@@ -10,8 +10,6 @@ from gradclip_adapters.contract import Gradient
 from .build import NORM_OPERATIONS, Maker, list_makers
 from .model import Case, expect
 
-__all__ = ["make_cases"]
-
 DTYPES = ("float32", "float64")
 
 #: The norm of 3 and 4 is 5. The thresholds are below, at and above it.

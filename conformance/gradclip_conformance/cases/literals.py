@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["NoScript", "make_scattered", "write_array", "write_docstring", "write_literal"]
-
 #: A longer array is written out only if a few elements repeat, or if `make_scattered` makes it.
 WRITTEN_ELEMENTS = 64
 

@@ -10,8 +10,6 @@ from typing import Any
 from gradclip_adapters.contract import Call, Gradient
 from gradclip_adapters.operations import OPERATIONS
 
-__all__ = ["Case", "Expect", "expect"]
-
 
 @dataclass(frozen=True)
 class Expect:

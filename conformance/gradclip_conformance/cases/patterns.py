@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 
-__all__ = ["matches", "matches_any", "suggest_known", "suggest_names"]
-
 #: An error message lists all known names if there are at most this many.
 LISTED = 25
 

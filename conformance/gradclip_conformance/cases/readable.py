@@ -13,8 +13,6 @@ from ..oracle.formats import encode, read_float64_values
 from .literals import NoScript
 from .model import Case
 
-__all__ = ["SHOWN_ELEMENTS", "read_shown_array", "read_shown_arrays", "show_array", "show_gradients", "show_input"]
-
 #: Longer arrays are cut. The id of the case gives access to the whole array.
 SHOWN_ELEMENTS = 16
 

@@ -21,8 +21,6 @@ from .build import DTYPES, OPERATIONS, VALUES, Maker, choose_orders, make_case, 
 from .model import Case, Expect, expect
 from .themes.range import HUGE, TINY
 
-__all__ = ["find_case_on", "make_cases", "make_cases_on"]
-
 #: The axis of the cases of engines, and its size unless the name of a case gives another.
 AXIS, SIZE = "ranks", 2
 

@@ -30,22 +30,6 @@ from gradclip_adapters.operations import OPERATIONS, Operation
 
 from ..oracle.formats import read_float64_values, round_all
 
-__all__ = [
-    "NO_EXAMPLE",
-    "Stacking",
-    "count_examples",
-    "list_parts",
-    "list_tensors",
-    "regroup_units",
-    "split_inputs",
-    "split_sums",
-    "split_unit_inputs",
-    "split_units",
-    "stack_examples",
-    "stack_units",
-]
-
-
 #: The number of the example of gradients that no example has.
 NO_EXAMPLE = -1
 

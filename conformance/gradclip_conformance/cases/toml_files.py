@@ -11,8 +11,6 @@ from typing import Any
 
 from gradclip_reports.schema import find_violation
 
-__all__ = ["add_place_to_errors", "check_document", "parse_toml", "read_toml"]
-
 #: The largest size of a file. No file written by hand is longer. Our longest file has 60 kB.
 LONGEST_FILE = 10_000_000
 SHOWN_CHARACTERS = 200

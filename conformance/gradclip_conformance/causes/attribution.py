@@ -28,8 +28,6 @@ from .model import Explanation, Judged, Key
 from .results import LONG_SUM, SYMPTOMS, ZEROS_NAN
 from .subject import BREAKING, LIMITS, Subject, learn, suspect
 
-__all__ = ["Options", "choose", "explain_all", "explain_cell"]
-
 #: At most so many short calls of each theme show which cause is likely.
 FEW = 3
 

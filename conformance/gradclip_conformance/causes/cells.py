@@ -31,8 +31,6 @@ from .subject import EXPLAINED, LOST_NORMS, Subject
 from .unusual import explain_derivative, explain_groups, explain_repeated, has_dense_rows, is_overwritten
 from .values import changes_signs_of_zeros
 
-__all__ = ["explain"]
-
 #: Rules that forbid a simple sum in the dtype of the gradients.
 PRECISION = frozenset({"half-not-accumulated-in-half", "large-tensor-accuracy"})
 

@@ -43,20 +43,6 @@ from ..oracle.model import DyadicArray, Enclosure, ErrorBounds, ExpectedArray, P
 from ..oracle.predict import predict
 from ..oracle.question import count_divisor, list_norm_groups
 
-__all__ = [
-    "Factor",
-    "Group",
-    "Kind",
-    "Seen",
-    "Tensor",
-    "bound_norms_after_underflow",
-    "compute_norm",
-    "compute_plain_coefficient",
-    "is_product_over_infinity",
-    "raise_to_power",
-    "round_doubles",
-]
-
 Doubles = npt.NDArray[np.float64]
 
 #: Above this many elements, only models that need no further exact sum are tried, because an exact sum takes long.

@@ -15,8 +15,6 @@ from .facts import Group, Seen, compute_plain_coefficient
 from .laws import ABOVE, LAWS, Law
 from .model import Explanation
 
-__all__ = ["BREAKS", "FITS", "FORMULA_CAUSES", "KEEPS", "explain_by_formula", "fit_formula"]
-
 #: The causes of the formulas with an epsilon, by the kind of formula.
 FORMULA_CAUSES: Mapping[str, str] = {
     "coefficient": "eps-in-coefficient",

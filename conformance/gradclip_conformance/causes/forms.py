@@ -21,8 +21,6 @@ from .laws import LAWS
 from .meaning import has_nonfinite_excluded
 from .model import Explanation
 
-__all__ = ["explain_effect", "explain_form", "explain_refusal", "is_norm_beyond", "list_norms", "restore_form"]
-
 
 def explain_form(seen: Seen) -> Explanation | None:
     """Return the cause of a wrong form of the results, or None if the form is right."""

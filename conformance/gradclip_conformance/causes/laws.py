@@ -18,8 +18,6 @@ from . import factors, norms
 from .facts import Factor, Group, Seen, compute_plain_coefficient
 from .model import Explanation
 
-__all__ = ["ABOVE", "BESIDE_EMPTY", "LAWS", "SHOWN_BY_ONE", "Law", "make_signed"]
-
 #: The rule that a law breaks if it changes the results of almost every call above the threshold.
 ABOVE = "scaled-above"
 

@@ -14,8 +14,6 @@ from ..oracle.formula import PLAIN, Formula
 from .facts import Group, Kind, Seen, compute_norm, is_product_over_infinity
 from .model import Explanation
 
-__all__ = ["counts_nonfinite_excluded", "explain_excluded", "explain_special", "has_nonfinite_excluded"]
-
 
 def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Explanation | None:
     """Explain a group with a special threshold, norm or element. `effect` names the effect on the gradients."""

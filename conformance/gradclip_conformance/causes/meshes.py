@@ -26,8 +26,6 @@ from ..judge.model import Raised, Replied
 from ..oracle.formats import FORMATS, read_float64_values
 from .model import Explanation, Judged
 
-__all__ = ["list_on_mesh"]
-
 #: For each rank, the places of its gradients and its parts of them in float64.
 Held = Sequence[Sequence[tuple[int, "np.ndarray[Any, Any] | None"]]]
 

@@ -11,8 +11,6 @@ from gradclip_reports.statuses import rank_severity
 
 from ..judge.model import Answer, Context, Verdict
 
-__all__ = ["Evidence", "Explanation", "Judged", "Key", "combine", "unite"]
-
 #: Parameters that may differ between the gradients and the cells of one cause.
 VARYING = frozenset({"text", "effect"})
 

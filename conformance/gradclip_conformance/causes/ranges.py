@@ -30,8 +30,6 @@ from .facts import (
 )
 from .model import Explanation
 
-__all__ = ["BREAKS", "list_ranges", "list_roundings"]
-
 Doubles = npt.NDArray[np.float64]
 
 

@@ -25,8 +25,6 @@ from .subject import LIMITS, Subject
 from .unusual import explain_rows, has_dense_rows, has_limited_elements, is_clipped_by_rows
 from .values import list_values
 
-__all__ = ["LONG_SUM", "STATE_KEPT", "SYMPTOMS", "ZEROS_NAN", "explain_results", "intersect"]
-
 #: Results that are right within the error bound of a sum in the dtype.
 LONG_SUM = Explanation.of("long-sum")
 

@@ -20,8 +20,6 @@ from .forms import explain_form
 from .meaning import explain_excluded
 from .values import is_right_value
 
-__all__ = ["are_addends_clipped", "has_moved_elements", "has_other_units", "is_in_other_order", "is_right"]
-
 
 def is_right(seen: Seen) -> bool:
     """Return whether the results of a call are right."""

@@ -26,8 +26,6 @@ from .forms import explain_form
 from .laws import ABOVE, LAWS, SHOWN_BY_ONE, Law, make_signed
 from .model import Explanation, Judged
 
-__all__ = ["BREAKING", "EXPLAINED", "LIMITS", "LOST_NORMS", "Subject", "learn", "suspect"]
-
 #: The statuses of cells that are explained.
 EXPLAINED = DIFFERING - {Status.ERROR, Status.NOT_RUN}
 

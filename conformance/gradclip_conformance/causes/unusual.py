@@ -21,17 +21,6 @@ from .facts import Group, Seen, Tensor, round_doubles
 from .model import Explanation
 from .values import is_right_value
 
-__all__ = [
-    "explain_derivative",
-    "explain_groups",
-    "explain_repeated",
-    "explain_rows",
-    "has_dense_rows",
-    "has_limited_elements",
-    "is_clipped_by_rows",
-    "is_overwritten",
-]
-
 
 def explain_repeated(seen: Seen, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain a gradient that occurs several times in the list, and is scaled once for each occurrence."""

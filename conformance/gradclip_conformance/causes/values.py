@@ -17,8 +17,6 @@ from ..oracle.question import get_bounds
 from .facts import Seen, round_doubles
 from .model import Explanation
 
-__all__ = ["changes_signs_of_zeros", "is_right_value", "list_values"]
-
 Doubles = npt.NDArray[np.float64]
 
 #: A function that gives the results of elements in a dtype.

@@ -38,8 +38,6 @@ from .targets import (
     say_that_it_does_not_start,
 )
 
-__all__ = ["accuracy"]
-
 #: The operations whose accuracy is measured: those with a rule about it.
 MEASURED = {rule.operation for rule in rule_book.load() if rule.name == "large-tensor-accuracy"}
 

@@ -10,8 +10,6 @@ from gradclip_adapters import registry
 
 from ..run.environments.recipes import is_framework_here, list_versions, read_recipes
 
-__all__ = ["adapters"]
-
 
 @click.command(short_help="List the adapters, and where their frameworks are.")
 def adapters() -> None:

@@ -46,8 +46,6 @@ from .targets import (
     say_that_it_does_not_start,
 )
 
-__all__ = ["check"]
-
 #: The parameter of `mallopt` for the least size of memory that is given back at once.
 M_MMAP_THRESHOLD = -3
 

@@ -29,8 +29,6 @@ from .targets import (
     say_that_it_does_not_start,
 )
 
-__all__ = ["diff"]
-
 
 def _parse_severities(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())

@@ -23,8 +23,6 @@ from ..run.environments.folders import (
 )
 from ..run.environments.making import describe_fault
 
-__all__ = ["env"]
-
 
 @click.group(short_help="List or remove the environments that --venv has made.")
 def env() -> None:

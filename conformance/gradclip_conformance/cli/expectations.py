@@ -21,8 +21,6 @@ from ..known.failures import find_known_file, load_known
 from ..known.propose import propose_known
 from ..run.plan import Selection, plan_cells
 
-__all__ = ["expectations"]
-
 
 @click.group(short_help="Update known failures, and check claims about documentations.")
 def expectations() -> None:

@@ -26,8 +26,6 @@ from ..known.failures import depends_on_chance
 from ..repro.script import NoScript, write_script
 from .summary import find_records, partial_option, refuse_second
 
-__all__ = ["report"]
-
 #: The expected values of a script are computed element by element, which takes a minute for 16 million elements.
 LONGEST = 10**5
 

@@ -17,8 +17,6 @@ from ..repro.issue import choose_cell, find_thread, write_issue
 from ..repro.script import NoScript, write_script
 from .rules import complete_rule, find_rules, suggest_rules
 
-__all__ = ["repro"]
-
 
 @click.command(short_help="Write a script that shows a cell without this suite.")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))

@@ -18,8 +18,6 @@ from ..cases.catalogue import list_all_cases
 from ..cases.patterns import matches, suggest_names
 from ..sampler.rows import list_all_rows
 
-__all__ = ["complete_rule", "find_rules", "rules", "suggest_rules"]
-
 #: The spellings of each operation (`global-norm`, `global_norm`, `clip_by_global_norm`), with the prefix of its rules.
 SPELLINGS = {
     spelling: each.prefix

@@ -24,8 +24,6 @@ from ..run.plan import find_case
 from ..sampler.rows import list_all_rows
 from .rules import complete_rule, find_rules, suggest_rules
 
-__all__ = ["show"]
-
 
 @click.command(short_help="Show a rule or a case in full.")
 @click.argument("name", metavar="RULE|CASE", shell_complete=complete_rule)

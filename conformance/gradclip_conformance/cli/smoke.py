@@ -27,8 +27,6 @@ from .targets import (
     say_that_it_does_not_start,
 )
 
-__all__ = ["SMOKE_RULES", "smoke"]
-
 #: A simple case for each operation, above its threshold.
 SMOKE_RULES = ("value.bounds/max-only/*", "value.bounds/min-and-max/*", "*.scaled-above/three-four-five/*")
 

@@ -18,9 +18,6 @@ from gradclip_reports.statuses import SPOILING
 from gradclip_reports.terminal import draw_terminal
 from gradclip_reports.values import escape_line
 
-__all__ = ["choose_exit_code", "find_records", "partial_option", "print_runs", "refuse_second", "summary"]
-
-
 partial_option = click.option(
     "--partial", is_flag=True, help="Read runs that were cut off, such as FILE.part, as far as they are there."
 )

@@ -35,17 +35,6 @@ from ..run.host_process import CASE_SECONDS, HostProcess, build_host_command
 from ..run.isolation import PlainOptions, connect_named_function, parse_size
 from ..run.plan import Selection
 
-__all__ = [
-    "Target",
-    "TargetOptions",
-    "add_target_options",
-    "choose_targets",
-    "complete_target",
-    "parse_with",
-    "pass_together",
-    "say_that_it_does_not_start",
-]
-
 
 def complete_target(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Return the adapters whose names begin with the typed text, for a shell's completion. If none, ask for files.

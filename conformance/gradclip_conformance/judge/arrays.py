@@ -11,14 +11,6 @@ from gradclip_adapters.contract import DTYPES, Array
 
 from ..oracle.formats import FORMATS, decode_doubles, divide_to_float, read_float64_values, round_to, ulp
 
-__all__ = [
-    "describe_first_difference",
-    "differs_in_subnormals_only",
-    "has_same_bits",
-    "measure_norm_distance",
-    "read_norm",
-]
-
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 

@@ -13,8 +13,6 @@ from .expectation import Expectation, find_first_changed, resolve, take_rows
 from .fingerprint import describe_behaviour
 from .model import Answer, Context, Raised, Replied
 
-__all__ = ["Calls"]
-
 
 @dataclass(frozen=True)
 class Calls:

@@ -14,8 +14,6 @@ from .calls import Calls
 from .fingerprint import show_answer, show_expected_arrays
 from .model import Claim, Verdict
 
-__all__ = ["judge_by_claims", "select_claims"]
-
 
 def judge_by_claims(calls: Calls, found: Verdict) -> Verdict:
     """Return the verdict of a rule, or `documented` if a claim about the documentation explains the answers better."""

@@ -20,9 +20,6 @@ from .arrays import has_same_bits
 from .expectation import Expectation, list_changed, resolve
 from .model import Context
 
-__all__ = ["list_also_expected", "make_case_of_broken_rule"]
-
-
 #: What rules about parts of an answer expect, by their names without the operation.
 PARTS = {
     "shards-as-whole": expect("processes-agree"),

@@ -27,18 +27,6 @@ from ..oracle.model import Prediction
 from ..oracle.question import find_narrowest
 from .model import Answer, Context, Script, Verdict
 
-__all__ = [
-    "Expectation",
-    "Part",
-    "find_broken_form",
-    "find_first_changed",
-    "has_option_for_errors",
-    "list_changed",
-    "may_raise",
-    "resolve",
-    "take_rows",
-]
-
 #: A part of a description: a sentence, or values to be shown.
 Part = str | list[Any] | Mapping[str, Any]
 

@@ -35,15 +35,6 @@ from ..oracle.predict import predict
 from .arrays import read_norm
 from .model import Answer, Raised, Replied
 
-__all__ = [
-    "describe_behaviour",
-    "describe_distance_between_calls",
-    "describe_results",
-    "describe_what_happened",
-    "show_answer",
-    "show_expected_arrays",
-]
-
 _SENTENCES = {
     "unchanged": "returned the gradients unchanged",
     "all-nan": "returned NaN everywhere",

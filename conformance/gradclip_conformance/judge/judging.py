@@ -31,8 +31,6 @@ from .expectations import load_expectations
 from .fingerprint import describe_what_happened, show_answer, show_expected_arrays
 from .model import Answer, Context, Died, Mistaken, NotSupported, Raised, Replied, TimedOut, Verdict
 
-__all__ = ["EXPECTATIONS", "choose_expectation", "follow_up", "judge"]
-
 #: The expectations of the suite. Loading their modules registers them, so that cases can name them.
 EXPECTATIONS: tuple[type[Expectation], ...] = load_expectations()
 

@@ -14,28 +14,6 @@ from ..cases.model import Case
 from ..cases.patterns import matches, matches_any
 from ..oracle.formula import Formula
 
-__all__ = [
-    "NOT_READ_BACK",
-    "Answer",
-    "Claim",
-    "Connection",
-    "Context",
-    "Description",
-    "Died",
-    "Domain",
-    "LoadError",
-    "Mistaken",
-    "NotSupported",
-    "Raised",
-    "Replied",
-    "Script",
-    "ScriptCall",
-    "StartError",
-    "TimedOut",
-    "Verdict",
-    "join_lines",
-]
-
 
 @dataclass(frozen=True)
 class Replied:

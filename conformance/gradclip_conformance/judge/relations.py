@@ -39,8 +39,6 @@ from ..oracle.predict import predict
 from ..oracle.question import list_norm_groups
 from .model import Verdict
 
-__all__ = ["OF_ONE", "RELATIONS", "Arrays", "Relation", "check_one", "multiply_by_power_of_two"]
-
 Arrays = tuple[Array | None, ...]
 
 

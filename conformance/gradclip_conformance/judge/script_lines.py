@@ -26,19 +26,6 @@ from ..oracle.formula import list_nonfinite_norms, predict_nonfinite
 from ..oracle.model import ExpectedArray, Prediction
 from ..oracle.question import find_narrowest, list_norm_groups
 
-__all__ = [
-    "Wanted",
-    "allow_flushing",
-    "assert_equal",
-    "assert_one_of",
-    "format_tolerance",
-    "list_inputs",
-    "list_nonfinite_ways",
-    "list_out_of_range_ways",
-    "list_relative_ulps",
-    "predict_values",
-]
-
 
 @dataclass(frozen=True)
 class Wanted:

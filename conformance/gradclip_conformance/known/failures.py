@@ -25,17 +25,6 @@ from ..cases.toml_files import parse_toml, read_toml
 from ..causes.model import Explanation
 from .files import find_sidecar_file, holds, is_version_within, read_entries
 
-__all__ = [
-    "EXPECTATIONS",
-    "NO_SEARCH",
-    "KnownFailure",
-    "depends_on_chance",
-    "find_known_file",
-    "load_known",
-    "load_known_of",
-    "read_known",
-]
-
 EXPECTATIONS = Path(__file__).parent / "expectations"
 
 #: The `url` of an entry for which nobody has looked for an upstream thread.

@@ -13,8 +13,6 @@ from .claims import find_claim_faults, load_claims
 from .failures import KnownFailure, load_known
 from .files import holds
 
-__all__ = ["find_faults", "find_known_faults", "list_outdated_patterns"]
-
 
 def find_faults(run: Run, version: str = "") -> list[str]:
     """Return a sentence for each known failure or claim that a run contradicts.

@@ -17,8 +17,6 @@ from gradclip_adapters import registry
 from ..cases.patterns import matches
 from ..cases.toml_files import add_place_to_errors, check_document
 
-__all__ = ["find_module_file", "find_sidecar_file", "holds", "is_version_within", "read_entries"]
-
 #: A JSON Schema for each kind of file.
 SCHEMAS = Path(__file__).parent / "schemas"
 

@@ -25,8 +25,6 @@ from gradclip_spec.rules.causes import load_causes
 from .failures import NO_SEARCH, KnownFailure, read_known
 from .faults import list_outdated_patterns
 
-__all__ = ["CannotPropose", "propose_known", "write_known"]
-
 #: The statuses of failures that an entry can excuse.
 NEW = (Status.FAIL, Status.CRASH, Status.TIMEOUT)
 

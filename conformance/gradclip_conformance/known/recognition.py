@@ -12,8 +12,6 @@ from ..judge.judging import judge
 from ..judge.model import Answer, Context
 from .failures import KnownFailure
 
-__all__ = ["find_entry", "is_known_to_end", "judge_with_known"]
-
 #: A function that explains one cell. It tries suspected causes first, and leaves out barred causes.
 Explain = Callable[[Judged, Collection[Explanation], Collection[str]], Explanation | None]
 

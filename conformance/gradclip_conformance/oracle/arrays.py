@@ -13,9 +13,6 @@ from .formats import FORMATS, decode_doubles, encode, round_to
 from .long_integers import LongIntegers
 from .model import DyadicArray, ExpectedArray
 
-__all__ = ["clip_long_by_value", "decode", "round_elements"]
-
-
 #: Arrays of at most this many bytes are kept, decoded. Of five that are decoded, four have been decoded before.
 SHORT = 256
 #: From this many elements on, arrays of NumPy are quicker than a Python integer for each element.

@@ -31,8 +31,6 @@ from .model import (
     list_finite_integers,
 )
 
-__all__ = ["clip_by_global_norm", "clip_by_value", "compute_norm", "describe_disagreement"]
-
 #: Bits of the balls' centres.
 BITS = 320
 

@@ -15,8 +15,6 @@ from .model import ExpectedArray, Prediction
 from .predict import predict
 from .question import Question
 
-__all__ = ["Comparison", "compare_formulas"]
-
 #: The numbers of elements of two expectations that are compared first, and at most.
 FEW, MANY = 64, 4096
 

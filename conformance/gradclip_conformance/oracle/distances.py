@@ -31,18 +31,6 @@ from .formats import (
 from .model import ExpectedArray, Prediction
 from .question import Question, find_narrowest
 
-__all__ = [
-    "GRADES",
-    "MANY",
-    "Measured",
-    "measure",
-    "measure_distances",
-    "measure_distances_in_ulp_of",
-    "measure_largest_distance",
-    "measure_products",
-    "measure_spacing",
-]
-
 Doubles = npt.NDArray[np.float64]
 
 #: Arrays of more elements than this, in formats of at most 24 bits, are measured in float64.

@@ -23,29 +23,6 @@ import numpy.typing as npt
 
 from gradclip_adapters.contract import Array
 
-__all__ = [
-    "FORMATS",
-    "Format",
-    "compute_power_of_two",
-    "convert_to_dtype",
-    "decode_bits",
-    "decode_doubles",
-    "divide_to_float",
-    "encode",
-    "fits_long_double",
-    "has_long_doubles",
-    "measure_distance",
-    "next_down",
-    "next_up",
-    "read_all",
-    "read_float64_values",
-    "round_all",
-    "round_quotient",
-    "round_to",
-    "round_to_long_double",
-    "ulp",
-]
-
 
 @dataclass(frozen=True)
 class Format:

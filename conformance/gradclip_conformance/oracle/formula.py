@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PLAIN", "Formula", "list_nonfinite_norms", "predict_nonfinite", "shows_nonfinite"]
-
 Doubles = npt.NDArray[np.float64]
 
 #: The largest number of float64. A larger number cannot be converted.

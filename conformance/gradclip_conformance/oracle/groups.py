@@ -25,8 +25,6 @@ from .formats import FORMATS, Format, read_float64_values
 from .model import DyadicArray, Enclosure, ErrorBounds
 from .question import Question, compute_layer_share, count_divisor, find_narrowest, get_clipping_threshold
 
-__all__ = ["Group", "count_terms", "make_group"]
-
 
 def count_terms(tensors: Sequence[DyadicArray]) -> int:
     """Return the number of nonzero terms of a sum over tensors. Adding a zero is exact."""

@@ -28,15 +28,6 @@ from .model import (
     list_finite_integers,
 )
 
-__all__ = [
-    "NoExactNormError",
-    "clip_by_global_norm",
-    "clip_by_value",
-    "compare_to_threshold",
-    "compute_coefficient",
-    "compute_norm",
-]
-
 #: The bits of a root that are computed, unless the root is exact.
 ROOT_BITS = 256
 

@@ -45,8 +45,6 @@ from .groups import Group, make_group
 from .model import ErrorBounds
 from .question import Question, get_bounds, list_norm_groups
 
-__all__ = ["DOUBT", "WholeCall", "make_whole_call"]
-
 Doubles = npt.NDArray[np.float64]
 
 #: The largest error of a measured distance, in ulp.

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LongIntegers"]
-
 #: The number of elements that are taken at once. They fit in the processor's cache.
 BLOCK = 1 << 16
 

@@ -17,18 +17,6 @@ import numpy.typing as npt
 
 from .long_integers import LongIntegers
 
-__all__ = [
-    "Clipped",
-    "DyadicArray",
-    "Enclosure",
-    "ErrorBounds",
-    "ExpectedArray",
-    "Prediction",
-    "clip_by_factor",
-    "convert_threshold",
-    "list_finite_integers",
-]
-
 ONE = Fraction(1)
 
 

@@ -32,8 +32,6 @@ from .long_integers import LongIntegers
 from .model import Clipped, DyadicArray, Enclosure, ErrorBounds, ExpectedArray, Prediction
 from .question import Question, count_elements, get_bounds, list_norm_groups
 
-__all__ = ["OraclesDisagreeError", "decode_gradients", "name_second_oracle", "predict"]
-
 
 def _import_second() -> ModuleType | None:
     try:

@@ -12,17 +12,6 @@ from gradclip_adapters.operations import OPERATIONS
 
 from .formats import FORMATS
 
-__all__ = [
-    "Question",
-    "compute_layer_share",
-    "count_divisor",
-    "count_elements",
-    "find_narrowest",
-    "get_bounds",
-    "get_clipping_threshold",
-    "list_norm_groups",
-]
-
 
 class Question(Protocol):
     """The parts of a call that determine its result."""

@@ -20,8 +20,6 @@ from ..cases.stacking import Stacking, count_examples
 from ..judge.model import ScriptCall, join_lines
 from ..oracle.formats import read_float64_values
 
-__all__ = ["Calls", "pass_case", "split_units", "write_calls"]
-
 IMPORTS = """from dataclasses import replace
 
 from {module} import {name}

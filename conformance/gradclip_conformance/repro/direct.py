@@ -19,8 +19,6 @@ from ..oracle.formats import read_float64_values
 from .contract import Calls, pass_case, split_units
 from .source import FUNCTION, Function, Source, find_source, read_source
 
-__all__ = ["write_calls"]
-
 #: More gradients than this are written out only if they are all equal.
 LISTED = 32
 

@@ -19,8 +19,6 @@ from ..cases.patterns import matches
 from ..known.claims import load_claims_of
 from .script import NoScript, write_script
 
-__all__ = ["choose_cell", "find_thread", "write_issue"]
-
 #: A sentence of a rule about the documents that the rule catalogue is taken from. Other projects have not read them.
 OWN_DOCUMENTS = re.compile(r" [^.]*\bdocuments\b[^.]*\.")
 

@@ -15,8 +15,6 @@ from pathlib import Path
 from gradclip_adapters import scripts
 from gradclip_adapters.registry import BUILT_IN
 
-__all__ = ["FUNCTION", "Function", "Source", "find_source", "has_source", "read_source"]
-
 FOLDER = Path(scripts.__file__).parent
 
 #: The module of plain functions. No adapter has this name.

@@ -29,8 +29,6 @@ from .asking import ask_case, begin_case
 from .plan import Ability, PlannedCell, add_both_bounds
 from .probing import PROBED
 
-__all__ = ["AbilityProbes"]
-
 
 @dataclass(frozen=True)
 class ProbeResult:

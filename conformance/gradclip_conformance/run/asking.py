@@ -10,8 +10,6 @@ from ..cases.model import Case
 from ..cases.stacking import Stacking
 from ..judge.model import Answer, Connection, Raised, Replied
 
-__all__ = ["ask_case", "begin_case"]
-
 
 def begin_case(connection: Connection, case: Case, subject: EntryPoint) -> int:
     """Let a subject begin to answer a case that will be asked soon. Return the number of bytes of its gradients."""

@@ -41,8 +41,6 @@ from .messages import check_formulas, name_what_is_loaded, read_answer, read_loa
 from .pipes import LineReader, LineWriter, PipeFlooded, Tail
 from .probing import EarlyAnswers, Patience, TimeLimits, settle_abilities
 
-__all__ = ["CASE_SECONDS", "PINNED_ENVIRONMENT", "HostProcess", "build_host_command", "run_stopped"]
-
 #: These variables keep frameworks quiet, and make their answers the same on every machine. A user's own setting has
 #: priority.
 PINNED_ENVIRONMENT = {

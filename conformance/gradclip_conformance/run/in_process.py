@@ -19,8 +19,6 @@ from gradclip_adapters.wire import check_subjects
 from ..judge.model import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied
 from .probing import EarlyAnswers, settle_abilities
 
-__all__ = ["InProcess", "WithoutProcess"]
-
 
 class WithoutProcess:
     """The base of connections that have no process of their own to start, to renew or to end."""

@@ -26,17 +26,6 @@ from .host_process import HostProcess, build_host_command
 from .in_process import WithoutProcess
 from .probing import FOUND
 
-__all__ = [
-    "HOST_MARK",
-    "CannotIsolate",
-    "NeverLoaded",
-    "PlainOptions",
-    "connect_function",
-    "connect_named_function",
-    "import_target",
-    "parse_size",
-]
-
 #: This variable marks the host of an isolated function. A check must not start there while the module is imported.
 HOST_MARK = "GRADCLIP_ISOLATED_FUNCTION"
 

@@ -16,16 +16,6 @@ from gradclip_reports.schema import find_violation
 from ..judge.model import Answer, Died, Mistaken, NotSupported, Raised, Replied
 from ..oracle.formula import Formula
 
-__all__ = [
-    "SCHEMAS",
-    "check_formulas",
-    "name_what_is_loaded",
-    "read_answer",
-    "read_loading",
-    "read_message",
-    "read_start",
-]
-
 SCHEMAS = Path(gradclip_adapters.__file__).parent / "schemas"
 SHOWN_CHARACTERS = 120
 

@@ -15,8 +15,6 @@ import threading
 from collections.abc import Callable
 from typing import IO
 
-__all__ = ["LineReader", "LineWriter", "PipeFlooded", "Tail"]
-
 PIECE = 1 << 16
 #: A pipe that can be written takes this many bytes at once. (Windows has no such number.)
 AT_ONCE: int = getattr(select, "PIPE_BUF", 0)

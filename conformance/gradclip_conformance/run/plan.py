@@ -24,19 +24,6 @@ from ..cases.shards import find_case_on, make_cases_on
 from ..oracle.formula import Formula
 from ..sampler.rows import find_row
 
-__all__ = [
-    "MIN_LEFT_OUT",
-    "Ability",
-    "PlannedCell",
-    "Selection",
-    "add_both_bounds",
-    "add_formula",
-    "find_case",
-    "plan_case",
-    "plan_cells",
-    "spread",
-]
-
 #: The features of calls that take long: they repeat the call, compile it, or make it in several processes.
 SLOW = frozenset({"threads", "compiles", "distributed"})
 

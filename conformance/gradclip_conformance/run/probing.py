@@ -26,8 +26,6 @@ from gradclip_adapters.operations import OPERATIONS
 from ..judge.model import Answer, Description, Replied, TimedOut
 from ..oracle.formats import FORMATS, encode
 
-__all__ = ["PROBED", "EarlyAnswers", "Patience", "TimeLimits", "settle_abilities"]
-
 #: The feature that requests a probe for a returned norm.
 PROBED = "may_return_norm"
 #: The feature that the probe adds if a norm is returned.

@@ -16,8 +16,6 @@ import filelock
 
 from gradclip_reports.records import Cell, Header, Run, write_line, write_run
 
-__all__ = ["RecordFile", "name_journal"]
-
 
 def name_journal(path: Path) -> Path:
     """Return the path of the journal of a record."""

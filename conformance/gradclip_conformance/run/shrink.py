@@ -20,8 +20,6 @@ from ..sampler.rows import RowCase
 from .plan import PlannedCell, Selection
 from .runner import plan_rows
 
-__all__ = ["Searched", "search_rows", "shrink"]
-
 Ask = Callable[[PlannedCell], Cell]
 
 #: Levels that are simpler than others, but not ordinary: few elements and few gradients. They come first.

@@ -29,8 +29,6 @@ from .thresholds import (
     parse_norm_order,
 )
 
-__all__ = ["RowCall", "choose_layout", "make_call"]
-
 #: In float16, only a few elements may have squares that overflow: the norm of many would overflow, too.
 RARE = 4096
 

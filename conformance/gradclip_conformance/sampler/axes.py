@@ -12,8 +12,6 @@ from functools import cache
 
 from gradclip_adapters.operations import PREFIXES
 
-__all__ = ["CROWDED", "LONG", "NEAR", "OPERATIONS", "STACKED", "Axis", "Level", "list_axes"]
-
 #: The operations, as the ids of rules name them.
 OPERATIONS = tuple(PREFIXES)
 

@@ -10,8 +10,6 @@ from gradclip_adapters.operations import PREFIXES
 
 from .axes import CROWDED, LONG, OPERATIONS, list_axes
 
-__all__ = ["find_reason", "list_clashes"]
-
 
 class Clash(NamedTuple):
     """Levels that cannot be combined with other levels. The words of levels are separated by spaces."""

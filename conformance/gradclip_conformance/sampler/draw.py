@@ -15,8 +15,6 @@ from typing import TypeVar
 from .axes import CROWDED, LONG, STACKED, list_axes
 from .constraints import list_clashes
 
-__all__ = ["ROWS", "draw_levels"]
-
 T = TypeVar("T")
 
 #: The number of rows that each entry point gets unless the user says otherwise.

@@ -16,8 +16,6 @@ from itertools import product
 
 from .axes import CROWDED, LONG
 
-__all__ = ["Member", "choose_members", "choose_number", "hash_levels"]
-
 #: For each level: how many tensors a list may have. These are both ends of a range, and some numbers between.
 NUMBERS = {
     "n0": (0,),

@@ -17,8 +17,6 @@ from .constraints import list_clashes
 from .draw import ROWS, draw_levels
 from .thresholds import parse_norm_order
 
-__all__ = ["RULE", "RULE_OF_EXTREMES", "RowCase", "find_row", "list_all_rows", "list_cases"]
-
 #: An entry point that compiles takes long for each new shape, so it gets this part of the rows.
 COMPILED = 10
 

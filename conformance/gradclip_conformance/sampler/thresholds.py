@@ -13,16 +13,6 @@ from gradclip_adapters.contract import Array, Gradient
 from ..oracle.formats import FORMATS, decode_doubles, next_down, next_up, read_all, read_float64_values, round_all
 from .axes import NEAR
 
-__all__ = [
-    "EXPONENTS",
-    "WHOLE",
-    "choose_bounds",
-    "choose_threshold",
-    "estimate_norm",
-    "find_narrowest",
-    "parse_norm_order",
-]
-
 BESIDE = (*NEAR, "slightly-below", "slightly-above")
 
 #: The exponents of the elements in the dtypes whose exponent has eight bits.

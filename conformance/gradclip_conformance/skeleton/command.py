@@ -13,8 +13,6 @@ from gradclip_adapters.operations import OPERATIONS
 
 from .files import STYLES, write_files
 
-__all__ = ["new_adapter"]
-
 #: The name becomes the name of a file, and stands in Python, TOML and YAML.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,59}")
 

@@ -16,8 +16,6 @@ from ..cases.catalogue import list_all_cases
 from ..run.plan import Selection, plan_cells
 from ..sampler.rows import list_cases
 
-__all__ = ["STYLES", "write_files"]
-
 TEMPLATES = Path(__file__).parent / "templates"
 WIDTH = 120
 

@@ -37,8 +37,6 @@ from .views import FindingView, RunView, make_views
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["LARGEST", "build_site", "write_mathml"]
-
 #: More runs than this do not fit into one table. The largest matrix that is tested has 30.
 LARGEST = 100
 #: At most this many rules of one run are listed. The others are only counted.

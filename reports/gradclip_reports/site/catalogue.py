@@ -13,16 +13,6 @@ from gradclip_spec.rules.questions import Question
 
 from ..versions import Chance, never
 
-__all__ = [
-    "LEVELS",
-    "MATRIX_PAGES",
-    "OPERATION_LABELS",
-    "OTHER_LABELS",
-    "STANDINGS_OF_FINDINGS",
-    "VERDICTS",
-    "Catalogue",
-]
-
 #: The operations with a page of the matrix. Their order is that in which an answer is looked for.
 _IN_MATRIX = [operation for operation in reversed(OPERATIONS.values()) if operation.matrix_page]
 

@@ -10,8 +10,6 @@ from ..limits import FILE, OverLimit, check_size, parse_json
 from ..lines import RecordError
 from ..values import escape_text
 
-__all__ = ["read_accuracy", "read_speeds"]
-
 #: Plots compute with the numbers of tables. With a larger number, a result could be beyond the range of float64.
 _LARGEST = 1e300
 

@@ -21,17 +21,6 @@ from ..statuses import STATUSES, UNEXPLAINED, UNJUDGED, Status, rank_severity
 from ..values import escape_line, shorten_text
 from .catalogue import OPERATION_LABELS, OTHER_LABELS, Catalogue
 
-__all__ = [
-    "PREFIXES",
-    "STANDINGS",
-    "STANDING_OF",
-    "Answer",
-    "answer_operations",
-    "answer_run",
-    "find_others",
-    "write_answer",
-]
-
 #: The prefixes of the rules of each operation, in the order in which an answer is looked for.
 PREFIXES = {name: OPERATIONS[name].prefix for name in (*OPERATION_LABELS, *OTHER_LABELS) if name}
 

@@ -7,8 +7,6 @@ from urllib.parse import urlsplit
 
 from ..values import escape_text
 
-__all__ = ["Slugs", "is_safe_link"]
-
 #: Names that Windows reserves, whatever their suffix.
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)")
 #: Longer names are cut. File systems allow 255 bytes, and a number and a suffix are added.

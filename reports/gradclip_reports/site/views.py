@@ -25,8 +25,6 @@ from .catalogue import Catalogue
 from .questions import Answer, answer_operations
 from .slugs import Slugs, is_safe_link
 
-__all__ = ["EntryView", "FindingView", "RunView", "ScriptWriter", "make_views"]
-
 #: A function that writes a script. The script shows a cell without the suite. It is empty if none can be written.
 ScriptWriter = Callable[[Run, Cell], str]
 

@@ -56,8 +56,6 @@ from .parameters import (
 )
 from .watched_collectives import WatchedCollectives
 
-__all__ = ["DeepSpeedAdapter", "load"]
-
 #: The dtypes that a configuration offers.
 DTYPES = ("float16", "bfloat16", "float32")
 #: The mesh of a model with experts, as DeepSpeed numbers the ranks: those of an expert are replicas.

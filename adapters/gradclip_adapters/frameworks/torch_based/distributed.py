@@ -32,23 +32,6 @@ from .parameters import (
     select_more,
 )
 
-__all__ = [
-    "SUBJECTS",
-    "answer_in_processes",
-    "clip_norm",
-    "clip_parameters",
-    "import_engines",
-    "join_group",
-    "join_group_of_one",
-    "list_addends",
-    "list_tensors",
-    "load",
-    "make_fully_sharded",
-    "make_zeros",
-    "set_variables",
-    "take_local",
-]
-
 #: The engines, by the mode in the subject's name.
 ENGINES = ("DTensor", "FSDP2", "DDP") if HAS_MESH else ("DDP",)
 

@@ -14,8 +14,6 @@ from ...mesh import cut_call, find_placement, get_mesh, list_gradients
 from .engine_meshes import is_owned
 from .parameters import make_tensor
 
-__all__ = ["convert_placement", "make_dtensors", "make_with_experts"]
-
 
 def make_dtensors(call: Call, rank: int, device_mesh: Any) -> list[Parameter]:
     """Return the parameters of one rank. A gradient is None where the rank has none."""

@@ -14,18 +14,6 @@ from ...watched_team import WatchedTeam
 from .installed_torch import HAS_MESH, SENT_DTYPES
 from .parameters import NORM_TYPES, Clip, ParametersAdapter
 
-__all__ = [
-    "DTENSOR",
-    "EXPERTS",
-    "EXPERT_MESHES",
-    "HYBRID",
-    "TENSOR_PARALLEL",
-    "EnginesAdapter",
-    "has_equal_experts",
-    "is_owned",
-    "list_on_meshes",
-]
-
 #: The module of the processes. Only they import it, because older torch lacks modules that it needs.
 RANKS = "gradclip_adapters.frameworks.torch_based.mesh_engines"
 

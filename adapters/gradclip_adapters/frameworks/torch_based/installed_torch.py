@@ -8,21 +8,6 @@ from typing import Any, Callable, Mapping
 import torch
 from torch.nn import utils
 
-__all__ = [
-    "ERROR_IF_NONFINITE",
-    "HAS_COMPILER",
-    "HAS_MESH",
-    "HAS_SCALER",
-    "HAS_TWO_STEPS",
-    "MODES",
-    "NORM_DTYPES",
-    "SENT_DTYPES",
-    "VALUE_DTYPES",
-    "find_cpu_capability",
-    "make_rows",
-    "make_scaler",
-]
-
 _PARAMETERS = inspect.signature(utils.clip_grad_norm_).parameters
 
 #: The ability to raise an error for a norm that is not finite, which came in 1.9.

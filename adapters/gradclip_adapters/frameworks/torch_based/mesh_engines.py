@@ -32,8 +32,6 @@ from .engine_meshes import DTENSOR, EXPERTS, HYBRID, TENSOR_PARALLEL
 from .parameters import Clip, GivenGradients
 from .watched_collectives import WatchedCollectives
 
-__all__ = ["load"]
-
 
 def load(mesh: Mapping[str, int], clip: str) -> Join:
     """Return the function that makes a process a rank of the mesh. `clip` is the name of a function in a module."""

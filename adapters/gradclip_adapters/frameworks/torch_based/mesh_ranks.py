@@ -24,8 +24,6 @@ from .dtensors import make_dtensors
 from .parameters import read_array, read_arrays
 from .watched_collectives import WatchedCollectives
 
-__all__ = ["load"]
-
 
 def load(target: str, operation: str, mesh: dict[str, int]) -> Join:
     """Import a function, and return the function that makes a process a rank of the mesh."""

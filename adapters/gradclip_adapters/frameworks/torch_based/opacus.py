@@ -19,8 +19,6 @@ from ...arrays import build_tensors
 from ...contract import Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
 from .parameters import DTYPES, ParametersAdapter, make_tensor, read_arrays, select_more
 
-__all__ = ["OpacusAdapter"]
-
 
 class OpacusAdapter(ParametersAdapter):
     """Adapter for the clips of Opacus, which add the clipped gradients of the examples.

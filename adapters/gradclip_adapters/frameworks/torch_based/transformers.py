@@ -16,8 +16,6 @@ from ...contract import EntryPoint
 from .engine_meshes import EnginesAdapter, list_on_meshes
 from .parameters import DTYPES, GivenGradients, TrainingAdapter, select_more, train_model
 
-__all__ = ["TransformersAdapter"]
-
 
 class TransformersAdapter(EnginesAdapter, TrainingAdapter):
     """Adapter for the clip of Transformers, which precedes the step of `Trainer`."""

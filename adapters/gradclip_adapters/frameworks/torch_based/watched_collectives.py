@@ -17,8 +17,6 @@ from ...matching import GivenUp, name_ranks
 from ...mesh import Mesh
 from ...processes import Ask
 
-__all__ = ["WatchedCollectives"]
-
 #: The libraries of torch's operators that hold its collectives.
 NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor")
 

@@ -36,18 +36,6 @@ from .parameters import (
     train_model,
 )
 
-__all__ = [
-    "Wrapper",
-    "use_accelerate",
-    "use_fabric",
-    "use_fairscale",
-    "use_fastai",
-    "use_mmengine",
-    "use_skorch",
-    "use_timm",
-    "use_torchtitan",
-]
-
 
 @dataclass(frozen=True)
 class Wrapper:

@@ -10,8 +10,6 @@ from gradclip_adapters.contract import Gradient
 from ..build import DTYPES, NORM_OPERATIONS, ORDERS, Maker, list_makers
 from ..model import Case, expect
 
-__all__ = ["make_cases"]
-
 REFUSED = expect("refused")
 RECORDED = expect("recorded")
 

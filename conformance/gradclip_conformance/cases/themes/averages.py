@@ -31,8 +31,6 @@ from ..model import Case, expect
 from .nonfinite import NOT_SILENT_NUMBERS
 from .range import FAR_APART, HARDLY_APART, HUGE, LEAVES_RANGE, SMALL_PRODUCT, SMALL_QUOTIENT, TINY
 
-__all__ = ["make_cases"]
-
 
 def make_cases() -> Iterator[Case]:
     """Yield all cases of these operations."""

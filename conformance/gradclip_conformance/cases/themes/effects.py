@@ -14,8 +14,6 @@ from .. import shards
 from ..build import DTYPES, Maker, choose_orders, list_digits, list_makers, make_scattered_tensor, round_to_tensor
 from ..model import Case, expect
 
-__all__ = ["make_cases"]
-
 #: A length that needs several vector instructions and does not fill the last vector.
 COMPILED_LONG = 1003
 

@@ -31,8 +31,6 @@ from ..stacking import NO_EXAMPLE
 from .nonfinite import NOT_SILENT_NUMBERS
 from .range import HUGE, LEAVES_RANGE, TINY, list_largest
 
-__all__ = ["make_cases"]
-
 
 def make_cases() -> Iterator[Case]:
     """Yield all cases of this operation."""

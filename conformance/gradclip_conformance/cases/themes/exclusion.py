@@ -25,8 +25,6 @@ from ..build import (
 )
 from ..model import Case, expect
 
-__all__ = ["make_cases"]
-
 
 def make_cases() -> Iterator[Case]:
     """Yield all cases of this theme."""

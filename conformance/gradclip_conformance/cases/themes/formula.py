@@ -29,8 +29,6 @@ from ..build import (
 )
 from ..model import Case, expect
 
-__all__ = ["make_cases"]
-
 #: Orders of the norm that is returned, other than the Euclidean one.
 NORM_TYPES = {"p-one": 1.0, "infinity": math.inf, "p-three": 3.0, "p-half": 0.5, "p-three-halves": 1.5}
 

@@ -17,8 +17,6 @@ from ...oracle.integers import compute_norm
 from ..build import DTYPES, Maker, list_makers
 from ..model import Case, expect
 
-__all__ = ["make_cases"]
-
 #: Relations between two calls. Every operation has these: the rule, the relation, and the features it needs.
 RELATED = (
     ("twice-is-once", expect("metamorphic", relation="twice"), ()),

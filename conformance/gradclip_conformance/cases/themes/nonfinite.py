@@ -10,8 +10,6 @@ import numpy as np
 from ..build import DTYPES, NORM_OPERATIONS, Maker, choose_orders, keep_all, list_makers, round_to_tensor
 from ..model import Case, expect
 
-__all__ = ["NOT_SILENT_NUMBERS", "make_cases"]
-
 #: The rule about each number that is not finite, its name and the number.
 NOT_SILENT_NUMBERS = (
     ("nan-not-silent", "nan", math.nan),

@@ -13,8 +13,6 @@ from dataclasses import replace
 from ..build import DTYPES, Maker, list_makers
 from ..model import Case, Expect, expect
 
-__all__ = ["make_cases"]
-
 #: The scale of the gradients below. It is so large that a small constant in a framework's formula, such as 1e-6 added
 #: to the norm, is far below float32's rounding; and it is a power of two.
 SCALE = 2.0**20

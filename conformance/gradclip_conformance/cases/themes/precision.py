@@ -11,8 +11,6 @@ from gradclip_adapters.contract import Gradient
 from ..build import DTYPES, NORM_OPERATIONS, list_makers, make_scattered_tensor, round_to_tensor
 from ..model import Case, expect
 
-__all__ = ["make_cases"]
-
 LARGE = {"float16": 2**16, "bfloat16": 2**16, "float32": 2**18, "float64": 2**16}
 
 

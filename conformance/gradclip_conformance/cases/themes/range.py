@@ -8,19 +8,6 @@ from ...oracle.formats import FORMATS
 from ..build import DTYPES, NORM_OPERATIONS, Maker, choose_orders, keep_all, list_digits, list_makers
 from ..model import Case, expect
 
-__all__ = [
-    "FAR_APART",
-    "HARDLY_APART",
-    "HUGE",
-    "LEAVES_RANGE",
-    "SMALL_PRODUCT",
-    "SMALL_QUOTIENT",
-    "TINY",
-    "UNLIKE_SIZES",
-    "list_largest",
-    "make_cases",
-]
-
 #: The range of the intermediate results must be as wide as that of a wider dtype.
 WIDE = expect("values", wide=True)
 #: No coefficient of the dtype gives these values.

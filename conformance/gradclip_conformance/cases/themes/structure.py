@@ -20,8 +20,6 @@ from ..build import (
 )
 from ..model import Case, expect
 
-__all__ = ["make_cases"]
-
 COUNT, NONE, SHAPE, DTYPE = (expect("structure", aspect=aspect) for aspect in ("count", "none", "shape", "dtype"))
 
 #: Orders of the norm for which an implementation may treat an empty list or a None in another way.

@@ -32,8 +32,6 @@ from ..model import Case, expect
 from .nonfinite import NOT_SILENT_NUMBERS
 from .range import HUGE, LEAVES_RANGE, TINY, UNLIKE_SIZES, list_largest
 
-__all__ = ["make_cases"]
-
 
 def make_cases() -> Iterator[Case]:
     """Yield all cases of this operation."""

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from ..build import DTYPES, NORM_OPERATIONS, choose_orders, list_makers
 from ..model import Case, expect
 
-__all__ = ["make_cases"]
-
 
 def make_cases() -> Iterator[Case]:
     """Yield all cases of this theme."""

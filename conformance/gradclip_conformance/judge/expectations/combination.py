@@ -23,8 +23,6 @@ from ..expectation import Expectation, Part, find_broken_form, has_option_for_er
 from ..fingerprint import describe_results, describe_what_happened, show_answer
 from ..model import Answer, Context, Raised, Replied, Verdict
 
-__all__ = ["Combination"]
-
 
 @dataclass(frozen=True)
 class Combination(Expectation):

@@ -33,8 +33,6 @@ from ..fingerprint import describe_distance_between_calls, describe_what_happene
 from ..model import Answer, Context, Raised, Script, Verdict, join_lines
 from ..script_lines import format_tolerance
 
-__all__ = ["CompiledAgrees"]
-
 WHAT_IS_EXACT = "NaN, infinities, the results of zeros, and the bits of excluded gradients must be the same."
 
 

@@ -27,8 +27,6 @@ from ...oracle.question import get_bounds, list_norm_groups
 from ..expectation import Expectation, Part
 from ..model import Context, Verdict
 
-__all__ = ["Derivative"]
-
 #: An exact derivative, and the largest error that an element may have.
 Bounded = tuple[Fraction, Fraction]
 

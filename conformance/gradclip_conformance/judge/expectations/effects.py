@@ -19,16 +19,6 @@ from ..fingerprint import describe_results, describe_what_happened, show_answer
 from ..model import NOT_READ_BACK, Answer, Context, Raised, Script, Verdict, join_lines
 from ..script_lines import assert_equal, list_inputs
 
-__all__ = [
-    "InputsKept",
-    "NoSharedMemory",
-    "NoWarnings",
-    "ProcessesAgree",
-    "RaisesOnNonfinite",
-    "Refused",
-    "SurroundingsKept",
-]
-
 MAY_BE_REFUSED = """try:
 {clip}
 except Exception:

@@ -46,8 +46,6 @@ from ..script_lines import (
     predict_values,
 )
 
-__all__ = ["InputsWritten", "NotSilent", "Untouched", "Values", "list_nonfinite_totals"]
-
 MAY_RAISE = """try:
 {clip}
 except Exception:

@@ -25,8 +25,6 @@ from ..fingerprint import describe_distance_between_calls
 from ..model import Answer, Context, Replied, Verdict
 from ..relations import OF_ONE, RELATIONS, check_one
 
-__all__ = ["Metamorphic"]
-
 
 @dataclass(frozen=True)
 class Metamorphic(Expectation):

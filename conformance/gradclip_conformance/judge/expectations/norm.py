@@ -28,8 +28,6 @@ from ..model import Answer, Context, Raised, Script, Verdict, join_lines
 from ..script_lines import assert_equal, format_tolerance, list_relative_ulps, predict_values
 from .elements import Values, list_nonfinite_totals
 
-__all__ = ["NormOverAxes", "ReturnedNorm"]
-
 CUT = """# Each slice over the axes has a norm of its own.
 moved = [np.moveaxis(np.asarray(result), {kept}, range({count})) for result in results]
 results = [part for result in moved for part in result.reshape(-1, np.prod(result.shape[{count}:]))]"""

@@ -19,8 +19,6 @@ from ...oracle.formats import FORMATS
 from ..expectation import Expectation, Part
 from ..model import Answer, Context, Script, Verdict, join_lines
 
-__all__ = ["Repeatable", "Update"]
-
 TWICE = """def call():
 {lines}
     return results

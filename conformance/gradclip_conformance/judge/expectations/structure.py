@@ -15,8 +15,6 @@ from ..expectation import Expectation, Part
 from ..fingerprint import describe_results, describe_what_happened, show_answer
 from ..model import Answer, Context, Script, Verdict, join_lines
 
-__all__ = ["Recorded", "Structure"]
-
 
 @dataclass(frozen=True)
 class Structure(Expectation):

@@ -22,8 +22,6 @@ from ..fingerprint import show_expected_arrays
 from ..model import Context, Script, Verdict, join_lines
 from ..script_lines import assert_one_of, predict_values
 
-__all__ = ["RoundedBounds", "ScaledOnce", "SparseSum", "find_first", "sum_rows"]
-
 
 @dataclass(frozen=True)
 class RoundedBounds(Expectation):

@@ -17,22 +17,6 @@ from typing import Any
 import platformdirs
 from filelock import FileLock, Timeout
 
-__all__ = [
-    "BEGUN",
-    "READY",
-    "Environment",
-    "EnvironmentProblem",
-    "State",
-    "find_environments_folder",
-    "find_fault",
-    "list_environments",
-    "lock",
-    "look_at",
-    "note_short_files",
-    "remove_environment",
-    "remove_folder",
-]
-
 #: This file is written first, and says what the environment is made of.
 BEGUN = "gradclip-environment.json"
 #: This file is written last, and holds the fingerprint of the recipe.

@@ -44,8 +44,6 @@ from .folders import (
 )
 from .recipes import Recipe, choose_version, find_recipe, is_own_version, list_versions, split_version
 
-__all__ = ["describe_fault", "find_interpreter", "make_environment"]
-
 #: pip's lines about its progress: what it downloads, with the size, and what it installs.
 DOWNLOADS = re.compile(r"\s*Downloading (\S+) \(([\d.]+ [kMG]?B)\)")
 INSTALLS = re.compile(r"\s*Installing collected packages: (.+)")

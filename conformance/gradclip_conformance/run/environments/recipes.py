@@ -21,19 +21,6 @@ import gradclip_adapters
 
 from ...cases.toml_files import add_place_to_errors, check_document, read_toml
 
-__all__ = [
-    "Recipe",
-    "choose_version",
-    "find_package",
-    "find_recipe",
-    "is_framework_here",
-    "is_own_version",
-    "list_versions",
-    "matches_version",
-    "read_recipes",
-    "split_version",
-]
-
 SCHEMA = Path(__file__).parents[1] / "schemas" / "environments.json"
 
 #: A version that can be chosen, or the beginning of one, such as "2.6".

@@ -20,7 +20,7 @@ from ..arrays import (
     build_tensors,
     convert_options,
     find_dtype,
-    lay_out,
+    make_array,
     surround,
 )
 from ..contract import About, Adapter, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call
@@ -187,11 +187,10 @@ class ArrayListAdapter(ListAdapter):
     """The base class of adapters whose entry points take lists of NumPy arrays."""
 
     def make_tensor(self, gradient: Gradient) -> Any:
-        assert gradient.array is not None
         if gradient.rows is not None:
             message = "its gradients are arrays, and not row-sparse"
             raise Unsupported(message, "interface")
-        return lay_out(gradient.array.numpy(), gradient.layout)
+        return make_array(gradient)
 
     def read_array(self, tensor: Any) -> Array:
         return Array.of(tensor)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from gradclip_adapters.arrays import build_tensors, lay_out
-from gradclip_adapters.contract import Gradient, Unsupported
+from gradclip_adapters.arrays import build_tensors, make_array
+from gradclip_adapters.contract import Unsupported
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case
@@ -29,7 +29,7 @@ from gradclip_reports.records import Cell
 from gradclip_spec import rules
 
 from .drafts import DTYPES
-from .facts import Array, Facts, Work
+from .facts import Facts, Work
 from .functions import GeneratedFunction
 from .mutants import Mutant, draw_mutants, find_witness
 
@@ -89,13 +89,8 @@ def _estimate_size(cell: PlannedCell) -> int:
 def _find_facts(case: Case) -> Iterator[Facts]:
     """Yield the facts of each gradient of a case's call, without its elements."""
     options, gradients = case.options, case.gradients
-
-    def build(gradient: Gradient) -> Array:
-        assert gradient.array is not None
-        return lay_out(gradient.array.numpy(), gradient.layout)
-
     try:
-        grads = build_tensors(gradients, build)
+        grads = build_tensors(gradients, make_array)
     except Unsupported:
         return
     work = Work(

@@ -1,8 +1,11 @@
-"""Run adapters and commands in this process, and list the causes that findings name."""
+"""Run adapters and commands in this process, on cases or on rows, and list the causes that findings name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from click.testing import CliRunner, Result
@@ -11,9 +14,10 @@ from gradclip_adapters.contract import Adapter
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.run.in_process import InProcess
-from gradclip_conformance.run.plan import Selection
-from gradclip_conformance.run.runner import RunRequest, run_adapter
-from gradclip_reports.records import Run
+from gradclip_conformance.run.plan import PlannedCell, Selection
+from gradclip_conformance.run.runner import RunRequest, run_adapter, run_cell
+from gradclip_conformance.sampler.rows import list_cases
+from gradclip_reports.records import Cell, Run
 
 
 def run_command(*arguments: object, color: bool = False) -> Result:
@@ -24,6 +28,32 @@ def run_command(*arguments: object, color: bool = False) -> Result:
 def run_rules(adapter: Adapter, *rules: str, name: str = "x", dtypes: Sequence[str] = ()) -> Run:
     """Return the run of an adapter on some rules or cases. The record has this name of the adapter."""
     return run_adapter(RunRequest(name, lambda: InProcess(adapter), Selection(rules=rules, dtypes=tuple(dtypes))))
+
+
+def run_rows(
+    adapter: Adapter,
+    levels: Mapping[str, Collection[str]],
+    count: int = 10,
+    features: Sequence[str] = (),
+    **context: Sequence[Any],
+) -> list[Cell]:
+    """Return the cells of the first rows, at least two, that have one of the given levels on each axis.
+
+    The rows make no threads. The context holds claims or known failures.
+    """
+    connection = InProcess(adapter)
+    (subject,) = connection.description.subjects
+    subject = replace(subject, features=(*subject.features, *features))
+    fitting = (
+        row
+        for _, row in list_cases(subject, 6000)
+        if row.levels["repeated"] != "threaded" and all(row.levels[axis] in words for axis, words in levels.items())
+    )
+    rows = list(itertools.islice(fitting, count))
+    assert len(rows) > 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return [run_cell(connection, PlannedCell(subject, row, None), 30.0, **context) for row in rows]
 
 
 def find_causes(adapter: Adapter, *rules: str) -> dict[tuple[Any, ...], str]:

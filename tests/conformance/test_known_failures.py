@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runs import run_rules
+from runs import make_adapter, run_rules
 
 from gradclip_adapters.contract import Call, EntryPoint
-from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.patterns import matches_any
 from gradclip_conformance.cases.shards import find_case_on, make_cases_on
@@ -65,12 +64,11 @@ def forget_the_gradients(grads: Any, *, clip_norm: float) -> list[Any]:
     return [np.cos(g) * np.float32(0.37) for g in grads]
 
 
-def run_known(function: Callable[..., Any], *known: KnownFailure, rule: str = RULE) -> Run:
-    """Return the run of a function with known failures on a rule in float32."""
-    adapter = PlainFunction(function, "clip_by_global_norm", dtypes=("float32",))
+def run_known(function: Callable[..., Any], *known: KnownFailure, rule: str = RULE, dtype: str = "float32") -> Run:
+    """Return the run of a function with known failures on a rule."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gradclip_conformance.run.runner.load_known_of", lambda *about: known)
-        return run_rules(adapter, rule, dtypes=("float32",))
+        return run_rules(make_adapter(function, dtype=dtype), rule, dtypes=(dtype,))
 
 
 def find_statuses(function: Callable[..., Any], *known: KnownFailure) -> set[str]:
@@ -103,6 +101,19 @@ def test_answer_with_another_cause_is_excused_only_by_an_entry_without_a_cause()
     assert find_statuses(make_nan, OVERFLOW, FAILING) == {"known"}
     run = run_known(clip, replace(FAILING, reason="Because."), OVERFLOW)
     assert {cell.detail.partition("Known: ")[2] for cell in run.cells if cell.status == "known"} == {OVERFLOW.reason}
+
+
+@pytest.mark.parametrize(("eps", "status"), [(1e-6, "known"), (1e-5, "fail"), (1e-8, "fail")])
+def test_entry_with_a_number_excuses_this_number_only(eps: float, status: str) -> None:
+    entry = replace(OVERFLOW, cause="eps-in-coefficient", parameters=(("eps", (1e-6,)),))
+
+    def add_eps(grads: Any, *, clip_norm: float) -> list[Any]:
+        norm = np.sqrt(sum(np.sum(g * g) for g in grads))
+        return [g * min(1.0, clip_norm / (norm + eps)) for g in grads]
+
+    run = run_known(add_eps, entry, rule="global-norm.scaled-above/three-four-five/*", dtype="float64")
+
+    assert [cell.status for cell in run.cells] == [status]
 
 
 @pytest.mark.parametrize(
@@ -283,11 +294,10 @@ def test_known_crash_must_happen_in_a_process_of_its_own(
 
 def run_with_file(function: Callable[..., Any], text: str, folder: Path, *rules: str) -> Run:
     """Run a function whose known failures have this text."""
-    adapter = PlainFunction(function, "clip_by_global_norm", dtypes=("float32",))
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr("gradclip_conformance.known.failures.EXPECTATIONS", folder)
         (folder / "lib.toml").write_text(text, encoding="utf-8")
-        return run_rules(adapter, *(rules or (RULE,)), name="lib")
+        return run_rules(make_adapter(function), *(rules or (RULE,)), name="lib")
 
 
 def test_proposal_has_an_entry_without_a_reason_for_each_cause(tmp_path: Path) -> None:

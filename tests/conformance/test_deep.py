@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 from mutants.steps import ByGlobalNorm
-from runs import run_command
+from runs import make_adapter, run_command
 
-from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import run_cell
@@ -31,7 +30,7 @@ def zeroes_what_follows_an_excluded_one(grads: list[Any], *, clip_norm: float, n
 
 
 def search(function: Any, rows: int = ROWS) -> Searched:
-    connection = InProcess(PlainFunction(function, "clip_by_global_norm", dtypes=("float32",)))
+    connection = InProcess(make_adapter(function))
     selection = Selection(rules=("global-norm.combinations/*",))
     return search_rows(
         connection.description.subjects, selection, rows, 0, lambda planned: run_cell(connection, planned, 10.0)

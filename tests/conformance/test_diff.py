@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 from mutants.steps import ByGlobalNorm
-from runs import run_command, run_rules
+from runs import make_adapter, run_command, run_rules
 from sample_runs import write_record_text
-
-from gradclip_adapters.plain import PlainFunction
 
 run = functools.partial(run_command, "diff")
 
@@ -43,9 +41,10 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
     paths = {}
     for name, function in functions.items():
-        adapter = PlainFunction(function, "clip_by_global_norm", dtypes=("float32",))
         paths[name] = folder / f"{name}.jsonl"
-        made = run_rules(adapter, "global-norm.scaled-above/*th*", "global-norm.single-tensor", name=name)
+        made = run_rules(
+            make_adapter(function), "global-norm.scaled-above/*th*", "global-norm.single-tensor", name=name
+        )
         paths[name].write_text(write_record_text([made]), encoding="utf-8")
     return paths
 

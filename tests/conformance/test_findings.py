@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runs import run_rules
+from runs import make_adapter, run_rules
 from sample_runs import write_record_text
 
-from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance import assert_conforms, check_clipper
 from gradclip_conformance.causes.model import Judged
 from gradclip_conformance.judge.model import Connection
-from gradclip_conformance.oracle.formula import Formula
 from gradclip_conformance.run.runner import ask_again
 from gradclip_reports.records import read_runs
 
@@ -93,17 +91,6 @@ def test_fresh_process_shows_that_earlier_calls_are_to_blame(isolated: bool, cau
     assert [finding["cause"] for finding in results.findings] == [cause]
 
 
-@pytest.mark.thorough(sample=0)
-def test_large_cells_are_in_findings_though_their_answers_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradclip_conformance.causes.findings.LARGE", 0)
-    results = check_clipper(never_clip, **OPTIONS)
-
-    (finding,) = results.findings
-    (cases,) = finding["cells"].values()
-    assert [case for case in cases if "/mass-at-edges/" in case]
-    assert set(cases) == {cell["case"] for cell in results if cell["status"] == "fail"}
-
-
 def raise_in_two_ways(grads: Any, *, clip_norm: float) -> Any:
     if len(grads) > 1:
         raise TypeError("give one gradient")
@@ -143,16 +130,9 @@ def test_other_formula_than_the_declared_one_fails() -> None:
         assert_conforms(add_eps, **ONE_CASE, formula="coefficient:0.02")
 
 
-@pytest.mark.parametrize("text", ["coefficient:", "coefficient:x", "coefficient:-1", "other:1", "coefficient:nan"])
-def test_invalid_formula_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a formula such as 'coefficient:1e-6'"):
-        Formula.parse(text)
-
-
 @pytest.mark.thorough(sample=0)
 def test_findings_are_in_the_record_and_name_each_cell_once(tmp_path: Path) -> None:
-    adapter = PlainFunction(never_clip, "clip_by_global_norm", dtypes=("float32",))
-    run = run_rules(adapter, "global-norm.*-above", dtypes=("float32",))
+    run = run_rules(make_adapter(never_clip), "global-norm.*-above", dtypes=("float32",))
 
     path = tmp_path / "record.jsonl"
     path.write_text(write_record_text([run]), encoding="utf-8")

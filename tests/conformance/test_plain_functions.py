@@ -266,7 +266,10 @@ def note_call(grads: Any, *, clip_norm: float) -> Any:
         ({"memory": "4G", "isolated": False}, "leave out `isolated=False`"),
         ({"memory": "much"}, "'much' is not a size of memory; write 4G"),
         *(({"memory": memory}, "of memory") for memory in ("4X", "-1G", "1", "9" * 400, 0)),
-        ({"formula": "eps:1"}, "is not a formula such as"),
+        *(
+            ({"formula": formula}, "is not a formula such as 'coefficient:1e-6'")
+            for formula in ("eps:1", "coefficient:", "coefficient:x", "coefficient:-1", "coefficient:nan")
+        ),
     ],
     ids=lambda value: str(value)[:30],
 )

@@ -1,4 +1,4 @@
-"""Check single answers of adapters: the texts of errors that frameworks raise, and the results of rare calls.
+"""Check single answers of adapters: what they refuse, the texts of errors of frameworks, and results of rare calls.
 
 A row needs its framework. These tests also run in the own Python of an old framework, which may be 3.7.
 """
@@ -6,18 +6,29 @@ A row needs its framework. These tests also run in the own Python of an old fram
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import re
 import warnings
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gradclip_adapters.contract import Adapter, Array, Call, EntryPoint, FrameworkRaised, Gradient
+from gradclip_adapters.contract import (
+    Adapter,
+    Array,
+    Call,
+    EntryPoint,
+    FrameworkRaised,
+    Gradient,
+    MissingDevice,
+    Unsupported,
+)
 from gradclip_adapters.operations import OPERATIONS
-from gradclip_adapters.registry import MissingFramework, resolve
+from gradclip_adapters.registry import BUILT_IN, MissingFramework, resolve
 
 
 def make_gradient(values: Any, dtype: str = "float32", **changes: Any) -> Gradient:
@@ -28,9 +39,101 @@ GRADIENT = make_gradient([3.0, -4.0])
 EMPTY = make_gradient([])
 NONE = Gradient("none", None)
 EXCLUDED = replace(GRADIENT, need_clip=False)
-UNKNOWN = {"eps": 1.0}
+AGAIN = replace(GRADIENT, same_as=0)
+#: The gradients of three examples.
+EXAMPLES = make_gradient(np.ones((3, 2)))
+REVERSED = replace(GRADIENT, layout="reversed")
 #: Rows 1 and 3 of four.
 ROWS = make_gradient([[3.0], [4.0]], rows=(1, 3), height=4)
+STRIDED = replace(GRADIENT, layout="strided")
+UNKNOWN = {"eps": 1.0}
+
+#: Packages on JAX, and words in the names of their ordinary entry points.
+ON_JAX = (("jax", ""), ("optax", "optax.clip"))
+#: Packages on torch that take the parameters of a call. DeepSpeed takes a model, and Opacus the gradients of examples.
+ON_TORCH = [
+    name for name, where in BUILT_IN.items() if ".torch_based." in where and name not in ("deepspeed", "opacus")
+]
+
+#: Adapters, words in the names of entry points, and options for which the framework has no parameter.
+OPTIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("chainer", "GradientClipping", ("norm_type", "error_if_nonfinite", "need_clip")),
+    ("deepspeed", "[ZeRO 1]", ("norm_type",)),
+    ("jax", "", ("norm_type", "error_if_nonfinite")),
+    ("megengine", "clip_grad_norm", ("error_if_nonfinite", "eps")),
+    ("mindspore", "ops.clip_by_norm", ("eps", "need_clip")),
+    ("mlx", "", ("norm_type", "error_if_nonfinite")),
+    ("mxnet", "clip_global_norm", ("norm_type", "error_if_nonfinite")),
+    ("nnabla", "norm", ("norm_type", "error_if_nonfinite", "need_clip")),
+    ("optax", "optax.clip", ("min", "norm_type", "error_if_nonfinite")),
+    ("thinc", "", ("norm_type", "error_if_nonfinite", "need_clip")),
+    ("torch", "clip_grad_norm_[foreach=None]", ("eps",)),
+    ("torch", "clip_grad_value_[", ("min",)),
+    *((name, "", ("eps",)) for name in ON_TORCH),
+)
+
+#: For each kind of refusal: adapters, words in the names of entry points, gradients and options of a call, and words of
+#: the refusal.
+FORMS: dict[str, tuple[tuple[str, str, tuple[Gradient, ...], dict[str, Any], str], ...]] = {
+    "interface": (
+        ("chainer", "", (ROWS,), {}, "row-sparse"),
+        ("deepspeed", "[ZeRO 1]", (), {}, "empty list"),
+        *((name, word, (STRIDED,), {}, "have no strides") for name, word in ON_JAX),
+        *((name, word, (ROWS,), {}, "row-sparse") for name, word in ON_JAX),
+        *((name, word, (GRADIENT,), {"reused": True}, "immutable") for name, word in ON_JAX),
+        ("jittor", "", (make_gradient(3.0),), {}, "at least one axis"),
+        ("jittor", "", (STRIDED,), {}, "contiguous gradients"),
+        ("jittor", "", (ROWS,), {}, "row-sparse"),
+        ("jittor", "", (), {}, "empty list"),
+        ("jittor", "", (GRADIENT, AGAIN), {}, "another gradient"),
+        ("jittor", "", (GRADIENT,), {"threads": 2}, "threads"),
+        ("megengine", "", (make_gradient([3.0, 4.0], "float64"),), {}, "made of float16 or float32"),
+        ("megengine", "", (ROWS,), {}, "not row-sparse"),
+        ("megengine", "", (REVERSED,), {}, "layout of its own"),
+        ("mindspore", "", (ROWS,), {}, "not row-sparse"),
+        ("mindspore", "", (REVERSED,), {}, "layout of its own"),
+        ("mlx", "", (ROWS,), {}, "row-sparse"),
+        ("mlx", "", (REVERSED,), {}, "layout of its own"),
+        ("mxnet", "", (STRIDED,), {}, "no strides"),
+        ("mxnet", "", (make_gradient([]),), {}, "unknown shape"),
+        ("mxnet", "", (make_gradient(3.0),), {}, "unknown shape"),
+        ("nnabla", "", (STRIDED,), {}, "no strides"),
+        ("nnabla", "", (ROWS,), {}, "row-sparse"),
+        ("nnabla", "", (make_gradient([3.0, 4.0], "float64"),), {}, "filled in float32"),
+        ("onnxruntime-training", "[SGD]", (GRADIENT, AGAIN), {}, "same name"),
+        ("opacus", "", (), {}, "empty list"),
+        ("opacus", "DPOptimizer", (EXAMPLES, NONE), {}, "every parameter has gradients of the examples"),
+        ("opacus", "PerLayer", (EXAMPLES, EXAMPLES), {}, "a norm of its own"),
+        ("optax", "layer_norm", (GRADIENT, GRADIENT), {}, "each layer has a norm of its own"),
+        ("optax", "hypercube[eager]", (GRADIENT,), {"min": -1.0}, "the lower bound of a hypercube is zero"),
+        *(("tensorflow", f"clip_by_{one}[", (), {}, "takes one tensor") for one in ("value", "norm", "average_norm")),
+        *((name, "static", (NONE,), {}, "needs a loss") for name in ("paddle", "paddle-fluid")),
+        ("paddle-fluid", "dygraph", (NONE,), {}, "needs a loss"),
+        ("paddle-fluid", "", (make_gradient(3.0),), {}, "no 0-d tensors"),
+        ("thinc", "", (ROWS,), {}, "row-sparse"),
+        ("thinc", "", (), {}, "takes one tensor"),
+        ("torch", "then torch.optim.SGD", (), {}, "empty list of parameters"),
+        ("torch", "GradScaler", (NONE,), {}, "backward pass"),
+        ("torch", "GradScaler", (STRIDED,), {}, "backward pass"),
+        ("torch", "float64 norm", (make_gradient([1.7e308, 1.7e308], "float64"),), {}, "beyond the largest number"),
+        *((name, "", (GRADIENT,), {"as_single": True}, "^it takes (a module|several)") for name in ON_TORCH),
+        *((name, "", (GRADIENT,), {"as_generator": True}, "^it takes (a module|several)") for name in ON_TORCH),
+    ),
+    "adapter": (
+        ("jittor", "", (make_gradient([3.0, 4.0], "float16"),), {}, "narrower dtypes"),
+        ("mxnet", "", (ROWS,), {}, "RowSparseNDArray"),
+        ("paddle", "Adam", (GRADIENT,), {"learning_rate": 0.5}, "shows neither the learning rate"),
+        ("paddle", "static", (GRADIENT,) * 501, {}, "at most 500"),
+        ("paddle-fluid", "static", (GRADIENT,) * 501, {}, "time quadratic in its gradients"),
+        ("torch", "GradScaler", (ROWS,), {}, "backward pass"),
+        ("torch", "GradScaler", (GRADIENT,), {"reused": True}, "backward pass"),
+        ("torch", "GradScaler", (GRADIENT,), {"followed": True}, "backward pass"),
+    ),
+    "kernel": (
+        ("mindspore", "", (Gradient("g", Array("bfloat16", (1,), b"\0\0")),), {}, "no kernels"),
+        ("paddle-fluid", "", (make_gradient([3.0, 4.0], "float16"),), {}, "no backward pass makes such gradients"),
+    ),
+}
 
 #: Adapters, words in the names of entry points, gradients and options of a call, and a pattern that the text of the
 #: error matches as a whole. A text holds no folder, time or stack, which differ between runs.
@@ -83,6 +186,13 @@ RESULTS: tuple[tuple[str, str, tuple[Gradient, ...], dict[str, Any], tuple[Any, 
     ("optax", "adaptive_grad_clip", (), {}, ()),
 )
 
+#: The features of entry points that take an option, if they have another name. A row leaves these entry points out.
+FEATURES = {"as_single": "single", "as_generator": "generator", "min": "min_max"}
+
+WITH_DEVICES = ["jax", "optax", "paddle", "tensorflow", "torch"]
+#: The modules that have the versions of frameworks, if they have other names than the adapters.
+MODULES = {"fabric": "lightning_fabric"}
+
 
 @functools.lru_cache(maxsize=None)  # noqa: UP033 - Python 3.7 has no functools.cache
 def make_adapter(name: str) -> Adapter:
@@ -98,23 +208,71 @@ def make_adapter(name: str) -> Adapter:
         pytest.skip(str(error))
 
 
-def list_entry_points(name: str, word: str) -> list[EntryPoint]:
-    """Return the entry points of one process that have a word in their names."""
-    named = [one for one in make_adapter(name).subjects() if word in one.name and "distributed" not in one.features]
-    assert named
-    return named
-
-
-def ask(name: str, entry: EntryPoint, gradients: tuple[Gradient, ...], **options: Any) -> tuple[Any, ...]:
-    """Return the results of a call with a threshold of 1 as lists."""
+def make_call(entry: EntryPoint, gradients: tuple[Gradient, ...], options: dict[str, Any]) -> Call:
+    """Return a call with a threshold, and with parameters if the clip needs them."""
+    operation = OPERATIONS[entry.operation]
+    if operation.is_relative:
+        gradients = tuple(replace(one, parameter=one.array) for one in gradients)
     needed = {"min": -1.0} if "requires_min" in entry.features else {}
-    call = Call(entry.name, gradients, {OPERATIONS[entry.operation].threshold: 1.0, **needed, **options})
-    return tuple(one and one.numpy().tolist() for one in make_adapter(name).call(call).gradients)
+    return Call(entry.name, gradients, {operation.threshold: 1.0, **needed, **options})
+
+
+def ask(name: str, entry: EntryPoint, gradients: tuple[Gradient, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the results of a call as lists."""
+    reply = make_adapter(name).call(make_call(entry, gradients, options))
+    return tuple(one and one.numpy().tolist() for one in reply.gradients)
+
+
+def list_entry_points(name: str, word: str, options: Iterable[str] = ()) -> list[EntryPoint]:
+    """Return the entry points of one process that have a word in their names, and that do not declare the options."""
+    named = [one for one in make_adapter(name).subjects() if word in one.name]
+    assert named
+    declared = {"distributed", *(FEATURES.get(option, option) for option in options)}
+    return [one for one in named if not declared & set(one.features)]
 
 
 def need(name: str, *row: Any) -> Any:
     """Return a row as parameters of a test that needs the framework in this Python."""
     return pytest.param(name, *row, marks=pytest.mark.array_library(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "option"), [need(name, word, one) for name, word, options in OPTIONS for one in options]
+)
+def test_framework_gets_an_option_that_it_does_not_have(name: str, word: str, option: str) -> None:
+    for entry in list_entry_points(name, word, [option]):
+        with pytest.raises(FrameworkRaised, match=f"unexpected keyword argument '{option}'"):
+            make_adapter(name).call(make_call(entry, (GRADIENT,), {option: 1.0}))
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "gradients", "options", "words", "kind"),
+    [need(*row, kind) for kind, rows in FORMS.items() for row in rows],
+)
+def test_call_for_which_a_framework_has_no_form_is_unsupported(
+    name: str, word: str, gradients: tuple[Gradient, ...], options: dict[str, Any], words: str, kind: str
+) -> None:
+    # A projection on a hypercube takes a lower bound, but only zero.
+    for entry in list_entry_points(name, word, set(options) - {"min"}):
+        with pytest.raises(Unsupported, match=words) as refused:
+            make_adapter(name).call(make_call(entry, gradients, options))
+        assert refused.value.kind == kind
+
+
+@pytest.mark.parametrize("name", [need(name) for name in (*WITH_DEVICES, *ON_TORCH)])
+def test_about_gives_the_version_of_the_imported_framework(name: str) -> None:
+    about = make_adapter(name).about()
+
+    assert about.version == importlib.import_module(MODULES.get(name, name)).__version__
+    if name in ON_TORCH:
+        assert about.environment["torch"] == importlib.import_module("torch").__version__
+
+
+@pytest.mark.parametrize("name", [need(name) for name in WITH_DEVICES])
+def test_missing_device_is_named(name: str) -> None:
+    assert make_adapter(name).about().environment["device"] == "cpu"
+    with pytest.raises(MissingDevice, match="finds no device 'quantum' on this machine"):
+        resolve(name, device="quantum")
 
 
 # A block of ONNX Runtime whose `__init__` raised an error raises another one when it is deleted.
@@ -126,11 +284,11 @@ def test_error_of_a_framework_is_the_answer_to_its_call_alone(
     first = make_adapter(name).subjects()[0]
     for entry in list_entry_points(name, word):
         with pytest.raises(FrameworkRaised) as raised:
-            ask(name, entry, gradients, **options)
+            ask(name, entry, gradients, options)
         assert re.fullmatch(text, raised.value.text, re.DOTALL), raised.value.text
         after = zip(gradients, raised.value.inputs or ())  # noqa: B905 - Python 3.7 has no strict zip
         assert all(gradient.array == array for gradient, array in after if gradient.rows is None)
-        assert ask(name, first, (make_gradient(np.ones((1, 2))),)) != ()
+        assert ask(name, first, (make_gradient(np.ones((1, 2))),), {}) != ()
 
 
 @pytest.mark.parametrize(("name", "word", "gradients", "options", "results"), [need(*row) for row in RESULTS])
@@ -138,7 +296,7 @@ def test_result_of_a_rare_call(
     name: str, word: str, gradients: tuple[Gradient, ...], options: dict[str, Any], results: tuple[Any, ...]
 ) -> None:
     for entry in list_entry_points(name, word):
-        assert ask(name, entry, gradients, **options) == results
+        assert ask(name, entry, gradients, options) == results
 
 
 @pytest.mark.array_library("mxnet")

@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mutants.abilities import UnusualCalls
+from mutants.steps import ByGlobalNorm
 from runs import find_causes, make_adapter, run_rules
 
 import gradclip_spec
 from gradclip_adapters.arrays import refuse_unlisted
-from gradclip_adapters.contract import About, Adapter, Array, Call, EntryPoint, Gradient, Reply, framework_call
+from gradclip_adapters.contract import About, Adapter, Array, Call, EntryPoint, Gradient, Reply
 from gradclip_adapters.operations import OPERATIONS
 from gradclip_conformance.causes import findings
 
@@ -197,20 +199,6 @@ def test_returned_norm_shows_gradients_that_are_left_out() -> None:
     assert max(run.singles, key=lambda one: one.count).cause == "gradients-left-out"
 
 
-def test_threshold_that_only_a_narrower_dtype_does_not_hold_gets_its_cause() -> None:
-    def divide_first(grads: Any, *, clip_norm: float) -> Any:
-        norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in grads))
-        if norm <= clip_norm:
-            return list(grads)
-        with np.errstate(all="ignore"):
-            return [((g / norm).astype(g.dtype) * g.dtype.type(clip_norm)).astype(g.dtype) for g in grads]
-
-    found = find_causes(make_adapter(divide_first, dtype="float16+float32"), "global-norm.mixed-dtypes")
-
-    assert ("infinite-threshold-nan", "nan in the narrower dtype") in found
-    assert {name for name, *_ in found} <= {"infinite-threshold-nan", "unexplained"}
-
-
 @pytest.mark.parametrize("large", [findings.LARGE, 0])
 def test_excluded_gradients_that_count_are_the_only_cause(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are named by the results, the returned norm and the error, and where no answer can be kept, too."""
@@ -325,34 +313,22 @@ def test_wrong_results_for_rows_are_not_blamed_on_the_addition() -> None:
     assert found
 
 
-class IgnoresSingle(Adapter):
-    """An adapter for a function that takes the rows of a single gradient for gradients, and finds none."""
+class IgnoresSingle(ByGlobalNorm):
+    """Take the rows of a single gradient for gradients, and find none."""
 
-    def about(self) -> About:
-        return About("lists", "1")
-
-    def subjects(self) -> list[EntryPoint]:
-        return [
-            EntryPoint(
-                "lists.clip", "clip_by_global_norm", ("float16", "float32", "float64"), ("returns_norm", "single")
-            )
-        ]
-
-    def call(self, call: Call) -> Reply:
-        """Clip a list, and leave a single gradient as it is, with a norm of zero."""
-        refuse_unlisted(call, self.subjects()[0])
-        values = [gradient.array.numpy() for gradient in call.gradients if gradient.array is not None]
-        if "as_single" in call.options:
-            with framework_call():
-                list(values[0])
-            return Reply(tuple(map(Array.of, values)), norm=Array.of(np.zeros((), np.float32)))
-        clipped, norm = gradclip_spec.clip_by_global_norm(values, call.options["clip_norm"])
-        return Reply(tuple(map(Array.of, clipped)), norm=Array.of(np.asarray(norm)))
+    def __call__(self, grads: Any, **options: Any) -> Any:
+        if isinstance(grads, np.ndarray):
+            # A number has no rows.
+            len(grads)
+            return [grads], 0.0
+        return super().__call__(grads, **options)
 
 
 def test_single_gradient_that_is_ignored_is_not_clipped() -> None:
+    adapter = UnusualCalls(IgnoresSingle(), "clip_by_global_norm", ("float16", "float32", "float64"), None)
+
     # A mean of six squares would be below the threshold, too. But lists are clipped rightly.
-    found = run_rules(IgnoresSingle(), "global-norm.single-tensor", "global-norm.scaled-above")
+    found = run_rules(adapter, "global-norm.single-tensor", "global-norm.scaled-above")
 
     assert [finding.cause for finding in found.findings] == ["not-clipped", "raises"]
     assert set(found.findings[0].rules) == {"global-norm.single-tensor"}

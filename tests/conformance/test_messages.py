@@ -20,6 +20,7 @@ from gradclip_conformance.run.messages import read_answer
 
 ARRAY = Array.of(np.array([3.0, 4.0], np.float32))
 CALL = Call("clip", (Gradient("a", ARRAY), Gradient("b", None)), {"clip_norm": 1.0})
+NO_BASE64 = {"dtype": "float32", "shape": [2], "data": "!!!!!!!!!!!="}
 RAISED = {"message": "raised", "number": 7, "kind": "ValueError", "text": "no"}
 
 
@@ -45,6 +46,9 @@ def test_answers_are_read() -> None:
         ({"message": "loading", "number": 7, "target": "x", "python": "3", "platform": "p"}, "is not a"),
         ({**RAISED, "inputs": encode_arrays([ARRAY])}, "1 `inputs` for a call of 2 gradients"),
         (encode_reply(Reply((ARRAY, None), inputs=(ARRAY,)), 7), "1 `inputs` for a call of 2 gradients"),
+        # The schema of a message does not decode arrays. Reading them does.
+        ({**RAISED, "inputs": [NO_BASE64, None]}, "The host's answer is not a message"),
+        (encode_reply(Reply((ARRAY, None)), 7) | {"norm": NO_BASE64}, "The host's answer is not a message"),
         ("no JSON", "The host's answer is not a message"),
         ({"message": "thought", "number": 7}, "it has no known `message`"),
         ({"message": "reply", "number": 7}, "gradients"),
@@ -59,17 +63,6 @@ def test_answer_that_breaks_the_protocol_counts_as_a_death(message: dict[str, An
 
     assert isinstance(answer, Died)
     assert says in answer.text
-
-
-@pytest.mark.parametrize("data", ["!!!!!!!!!!!=", "AACAQAAAQEA", "AACAQAAA=QEA"])
-def test_array_that_is_not_base64_counts_as_a_death(data: str) -> None:
-    """The schema of a message does not decode it. Reading its arrays does."""
-    array = {"dtype": "float32", "shape": [2], "data": data}
-    same = {"dtype": "float32", "shape": [2], "data": "AABAQAAAgEA="}
-    assert isinstance(read({**RAISED, "inputs": [same, None]}), Raised)
-
-    for message in ({**RAISED, "inputs": [array, None]}, encode_reply(Reply((ARRAY, None)), 7) | {"norm": array}):
-        assert isinstance(read(message), Died)
 
 
 def test_array_of_a_record_is_read_back_exactly() -> None:

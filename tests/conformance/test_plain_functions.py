@@ -280,14 +280,6 @@ def test_invalid_argument_is_refused_with_what_to_give(arguments: dict[str, Any]
     assert calls == []
 
 
-def test_function_that_lacks_a_parameter_is_refused() -> None:
-    def clip_without_threshold(grads: Any) -> Any:
-        return list(grads)
-
-    with pytest.raises(TypeError, match="clip_norm"):
-        check_clipper(clip_without_threshold, op="clip_by_norm")
-
-
 CHECKS_WHEN_IMPORTED = """
 from gradclip_conformance import check_clipper
 

@@ -1,38 +1,35 @@
-"""Check the comparison of the causes of mutants with the causes that findings name."""
+"""Check the causes that findings name for mutants, and for wrong functions that somebody else wrote."""
 
 from __future__ import annotations
+
+import os
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 
 import confusion
 import pytest
 from mutants import WRONG
+from mutants.written_elsewhere import ELSEWHERE
 
 from gradclip_adapters import arrays
-from gradclip_reports.statuses import UNEXPLAINED
+from gradclip_adapters.plain import PlainFunction
+from gradclip_conformance.run.in_process import InProcess
+from gradclip_conformance.run.runner import RunRequest, run_adapter
+from gradclip_reports.statuses import SPOILING, UNEXPLAINED
 from gradclip_spec.rules.causes import load_causes
 
 DEFECTS = {defect.name: number for number, defect in enumerate(confusion.list_defects())}
 
-#: One mutant for each kind of model. Its first finding must name its defect.
+#: Mutants of the kinds of models that no other test of findings asks for. The first finding must name the defect.
 CERTAIN = (
-    "never clips (clip_by_global_norm)",
-    "forgets the square root (clip_by_norm)",
     "clips each tensor by its own norm (clip_by_global_norm)",
-    "counts excluded gradients in the norm (clip_by_global_norm)",
     "adds zero to excluded gradients, which changes the sign of -0.0 (clip_by_global_norm)",
-    "divides by norm + 0.01 (clip_by_norm)",
-    "squares and adds float32 gradients in float32 (clip_by_norm)",
-    "scales by a negative threshold, which turns the signs (clip_by_norm)",
     "ignores `error_if_nonfinite` (clip_by_global_norm)",
     "has no lower bound if min is not passed (clip_by_value)",
     "clips only the first tensor (clip_by_value)",
     "stops clipping at the first missing gradient (clip_by_global_norm)",
-    "clips in float16 (clip_by_value)",
     "truncates the bounds to integers (clip_by_value)",
     "drops missing gradients from the result (clip_by_value)",
-    "adds the norms of the tensors (clip_by_global_norm)",
-    "adds the squares one by one in float32 (clip_by_global_norm)",
-    "rounds clip_norm / norm to the gradient's dtype (clip_by_global_norm)",
-    "divides 0 by 0 if both the threshold and the norm are 0 (clip_by_global_norm)",
     "multiplies by clip_norm / max(norm, clip_norm), which is NaN for an infinite threshold (clip_by_global_norm)",
     "sets more than two gradients to zero before it raises the error (clip_by_global_norm)",
     "scales a tensor twice if it occurs twice in the list (clip_by_global_norm)",
@@ -66,3 +63,50 @@ def test_causes_of_one_kind_of_mutants_are_printed(capsys: pytest.CaptureFixture
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == sum("elements-left-out" in defect.wrong.causes for defect in confusion.list_defects())
     assert all(line.endswith(": elements-left-out") for line in printed)
+
+
+#: The least share of functions whose defect is named, and the largest share with a wrong name.
+NAMED, MISLED = 0.6, 0.03
+
+#: Expected failures: functions that get a wrong name, with that name. A name that is right now must be removed here.
+MISNAMED = {
+    "clip_by_global_norm uses isclose": "not-clipped",
+    "clip_by_global_norm divides by the count": "not-clipped",
+    "clip_per_example squeezes the sum": "malformed",
+}
+
+#: Most of these functions are wrong in most calls, so the written cases and a few rows show their defects.
+ROWS = 10
+
+
+def find_cause(number: int) -> str:
+    """Return the cause that explains most cells that fail, or `UNEXPLAINED`."""
+    wrong = ELSEWHERE[number]
+    adapter = PlainFunction(wrong.function, wrong.operation, ("float32",))
+    run = run_adapter(RunRequest("written-elsewhere", lambda: InProcess(adapter), rows=ROWS))
+    times: Counter[str] = Counter()
+    for finding in run.singles:
+        times[finding.cause] += sum(count for status, count in finding.statuses.items() if status in SPOILING)
+    return max(times, key=lambda cause: times[cause], default="")
+
+
+@pytest.mark.thorough(sample=0)
+def test_defects_of_functions_written_elsewhere_are_named(pytestconfig: pytest.Config) -> None:
+    # A third of the functions takes a minute; `nox -s mutation -- --all` runs all of them.
+    numbers = range(0, len(ELSEWHERE), 1 if pytestconfig.getoption("--all") else 3)
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        found = list(pool.map(find_cause, numbers))
+    named = {ELSEWHERE[number].name: cause for number, cause in zip(numbers, found, strict=True)}
+
+    causes = {wrong.name: wrong.causes for wrong in ELSEWHERE}
+    right = [name for name, cause in named.items() if cause in causes[name] and cause != UNEXPLAINED]
+    misled = {name: cause for name, cause in named.items() if cause not in (*causes[name], UNEXPLAINED)}
+    unexplained = [name for name, cause in named.items() if cause == UNEXPLAINED]
+    expected = {name: cause for name, cause in MISNAMED.items() if name in named}
+    assert expected.items() <= misled.items(), "an expected failure has gone"
+    assert len(misled) - len(expected) <= MISLED * len(named), misled
+    assert len(right) >= NAMED * len(named), unexplained
+
+
+def test_each_function_written_elsewhere_has_its_own_name() -> None:
+    assert len({wrong.name for wrong in ELSEWHERE}) == len(ELSEWHERE)

@@ -136,12 +136,8 @@ def test_entry_is_about_versions_and_devices(about: Any, environment: dict[str, 
     ("version", "specifier", "satisfied"),
     [
         ("2.13.0+cpu", ">=2.6,<3", True),
-        ("2.6", ">=2.6.0", True),
-        ("2.10", "<2.9", False),
         ("3.0rc1", "!=3.0", False),
         ("1.8.5", "", True),
-        ("2.6.1", "~=2.6.0", True),
-        ("2.7", "==2.6.*", False),
         ("of a nightly build", ">=1", False),
     ],
 )

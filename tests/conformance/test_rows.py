@@ -177,13 +177,6 @@ def test_row_is_shown_with_its_call_and_all_that_is_judged() -> None:
     assert "the norm and the gradients that were passed are judged, too" in text
 
 
-def test_words_of_levels_are_unique() -> None:
-    for operation in OPERATIONS:
-        words = [word for axis in list_axes(operation) for word in axis.list_words()]
-        assert len(set(words)) == len(words)
-        assert not any("_" in word or "/" in word for word in words)
-
-
 def test_recipes_make_the_same_bits_everywhere() -> None:
     found = hashlib.sha256()
     for kind, dtype, period in itertools.product(sorted(KINDS), ("float16", "bfloat16", "float32", "float64"), (0, 3)):

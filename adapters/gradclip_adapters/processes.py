@@ -74,7 +74,11 @@ class Team:
         self.pids: list[int] = []
 
     def call(self, call: Call) -> Reply:
-        """Return the joined replies of all processes.
+        """Return the joined replies of all processes. The errors are those of :meth:`ask_all`."""
+        return join_replies(call, self.ask_all(call))
+
+    def ask_all(self, call: Call) -> list[Reply]:
+        """Return the reply of each process.
 
         Raises
         ------
@@ -89,7 +93,7 @@ class Team:
         answers = self._gather()
         kinds = {answer["message"] for answer in answers.values()}
         if kinds == {"reply"}:
-            return join_replies(call, [wire.decode_reply(answers[rank], call) for rank in range(self.world)])
+            return [wire.decode_reply(answers[rank], call) for rank in range(self.world)]
         if len(answers) < self.world or kinds not in ({"raised"}, {"unsupported"}):
             # The processes no longer agree on which call comes next.
             self.stop()

@@ -13,7 +13,6 @@ from typing import Any, Mapping
 from . import wire
 from .contract import Call, FrameworkRaised, Reply, Unsupported
 from .matching import Entry, Outcome, describe_ranks, find_matching, take_replies
-from .mesh import join_replies
 from .processes import PATIENCE, Team
 
 __all__ = ["WatchedTeam"]
@@ -28,22 +27,8 @@ class WatchedTeam(Team):
     The module of the processes has a function `load`. They announce collectives by the function `ask`.
     """
 
-    def call(self, call: Call) -> Reply:
-        """Return the joined replies of all processes.
-
-        Raises
-        ------
-        FrameworkRaised
-            If the framework raised in one of the processes, or ended it, or if their collectives do not match.
-        Unsupported
-            If the framework cannot make the call.
-        RuntimeError
-            If the adapter failed in one of the processes.
-        """
-        return join_replies(call, self.ask_all(call))
-
     def ask_all(self, call: Call) -> list[Reply]:
-        """Return the reply of each process. The errors are those of :meth:`call`."""
+        """Return the reply of each process. Raise also if their collectives do not match."""
         self.send_call(call)
         conversation = _Conversation(self)
         answers, entered, mismatch = conversation.hold()

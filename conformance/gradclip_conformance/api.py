@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,7 @@ from gradclip_adapters.mesh_function import MeshFunction, TorchFunction
 from gradclip_adapters.plain import PlainFunction
 from gradclip_adapters.registry import ARRAYS
 from gradclip_reports.brief import draw_brief
-from gradclip_reports.records import Footer, Run, hash_plan
+from gradclip_reports.records import Run, make_footer
 from gradclip_reports.statuses import SPOILING
 
 from .cases.model import Case
@@ -282,11 +281,5 @@ def _ask_all(
         asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(dtypes)]
         cells = list(run_cells(connection, asked, timeout, probes=AbilityProbes(), evidence=evidence))
         findings = explain_findings(evidence, list_asked_rules(cells), (), connection, timeout)
-    footer = Footer(
-        planned=len(cells),
-        finished=len(cells),
-        counts=dict(Counter(cell.status for cell in cells)),
-        plan_sha256=hash_plan(cell.pair for cell in cells),
-    )
     header = make_header("check_clipper", replace(connection.description, subjects=tuple(subjects)))
-    return Run(header, tuple(cells), footer, tuple(findings))
+    return Run(header, tuple(cells), make_footer(cells), tuple(findings))

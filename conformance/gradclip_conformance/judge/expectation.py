@@ -23,9 +23,10 @@ from ..cases.patterns import suggest_known
 from ..oracle.comparison import Comparison, compare_formulas
 from ..oracle.formats import FORMATS
 from ..oracle.formula import Formula
-from ..oracle.model import Prediction
+from ..oracle.predict import predict
 from ..oracle.question import find_narrowest
-from .model import Answer, Context, Script, Verdict
+from .fingerprint import show_answer
+from .model import Answer, Context, Raised, Script, Verdict
 
 #: A part of a description: a sentence, or values to be shown.
 Part = str | list[Any] | Mapping[str, Any]
@@ -171,11 +172,18 @@ def has_option_for_errors(context: Context) -> bool:
     return "error_if_nonfinite" in context.subject.features
 
 
-def may_raise(context: Context, prediction: Prediction) -> bool:
+def may_raise(context: Context) -> bool:
     """Return whether an error is allowed because the dtype cannot hold the norm, and no option asks for errors."""
-    bounds = prediction.norms[0]
+    bounds = predict(context.case).norms[0]
     held = bounds is not None and bounds.upper <= FORMATS[find_narrowest(context.case)].largest
     return not held and not has_option_for_errors(context)
+
+
+def accept_error_beyond_range(context: Context, answers: Sequence[Answer]) -> Verdict | None:
+    """Accept an error in the first answer if the dtype cannot hold the norm. Otherwise, return None."""
+    if not (isinstance(answers[0], Raised) and may_raise(context)):
+        return None
+    return Verdict(Status.PASS, observed=show_answer(answers[0]))
 
 
 def find_broken_form(case: Case, reply: Reply) -> Verdict | None:

@@ -26,10 +26,9 @@ class Function:
     """A function that makes the call of an entry point, with the arguments that the entry point adds."""
 
     name: str
-    #: The names of its parameters by keyword, those of them without a default, and whether it takes any others.
+    #: The names of its parameters by keyword, and those of them without a default.
     parameters: tuple[str, ...]
     required: tuple[str, ...]
-    takes_more: bool
     #: The arguments before and after those of a case, as source, and the names that they use.
     first: tuple[str, ...]
     last: tuple[str, ...]
@@ -149,7 +148,6 @@ class Source:
             function.name,
             tuple(one.arg for one in function.args.kwonlyargs),
             tuple(one.arg for one, default in keywords if default is None),
-            function.args.kwarg is not None,
             tuple(map(ast.unparse, positional[1:])),
             tuple(map(ast.unparse, last)),
             frozenset(name for one in (*positional, *last) for name in _find_names(one)),

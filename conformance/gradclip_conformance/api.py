@@ -24,7 +24,6 @@ from .causes.findings import list_asked_rules
 from .causes.model import Evidence
 from .judge.model import Connection
 from .oracle.formula import Formula
-from .run.abilities import AbilityProbes
 from .run.host_process import CASE_SECONDS
 from .run.in_process import InProcess
 from .run.isolation import HOST_MARK, CannotIsolate, PlainOptions, connect_function, parse_size
@@ -279,7 +278,7 @@ def _ask_all(
     with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"), _collect_rarely():
         planned = [*plan_cells(subjects, cases, selection), *plan_rows(subjects, selection)]
         asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(dtypes)]
-        cells = list(run_cells(connection, asked, timeout, probes=AbilityProbes(), evidence=evidence))
+        cells = list(run_cells(connection, asked, timeout, evidence=evidence))
         findings = explain_findings(evidence, list_asked_rules(cells), (), connection, timeout)
     header = make_header("check_clipper", replace(connection.description, subjects=tuple(subjects)))
     return Run(header, tuple(cells), make_footer(cells), tuple(findings))

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
     from .causes.model import Evidence
     from .decorator import Conformance
-    from .judge.model import Claim, Connection
-    from .known.failures import KnownFailure
+    from .judge.model import Connection
     from .pytest_parts import Part
-    from .run.abilities import AbilityProbes
     from .run.plan import PlannedCell
+    from .run.runner import Knowledge
 
 _CONNECTION: pytest.StashKey[Any] = pytest.StashKey()
 
@@ -82,18 +81,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _list_cells(config: pytest.Config, target: str) -> list[_CellCheck]:
     from .cases.catalogue import list_all_cases
-    from .run.abilities import AbilityProbes
     from .run.plan import Selection, plan_cells
-    from .run.runner import load_claims_and_known, plan_rows
+    from .run.runner import load_knowledge, plan_rows
 
     connection = _connect(config, target)
     about = connection.description
     try:
-        claims, known = load_claims_and_known(target, about)
+        knowledge = load_knowledge(target, about)
     except ValueError as error:
         raise pytest.Collector.CollectError(str(error)) from error
     planned = [*plan_cells(about.subjects, list_all_cases(), Selection()), *plan_rows(about.subjects, Selection())]
-    shared = _Adapter(connection, target, claims, known, AbilityProbes(), [])
+    shared = _Adapter(connection, target, knowledge, [])
     return [_CellCheck(shared, cell) for cell in planned]
 
 
@@ -133,9 +131,7 @@ class _Adapter:
 
     connection: Connection
     target: str
-    claims: Sequence[Claim]
-    known: Sequence[KnownFailure]
-    probes: AbilityProbes
+    knowledge: Knowledge
     evidence: list[Evidence]
 
 
@@ -160,7 +156,7 @@ class _CellCheck:
         from .run.runner import run_cell
 
         one, timeout = self.adapter, request.config.getoption("--gradclip-timeout")
-        cell = run_cell(one.connection, self.planned, timeout, one.claims, one.known, one.probes, one.evidence)
+        cell = run_cell(one.connection, self.planned, timeout, one.knowledge, one.evidence)
         if cell.status in SPOILING:
             pytest.fail(escape_text(_describe(cell, one, timeout)), pytrace=False)
         if cell.status == "known":

@@ -15,7 +15,7 @@ from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import PlannedCell, Selection
-from gradclip_conformance.run.runner import RunRequest, run_adapter, run_cell
+from gradclip_conformance.run.runner import Knowledge, RunRequest, run_adapter, run_cell
 from gradclip_conformance.sampler.rows import list_cases
 from gradclip_reports.records import Cell, Run
 
@@ -35,13 +35,13 @@ def run_rows(
     levels: Mapping[str, Collection[str]],
     count: int = 10,
     features: Sequence[str] = (),
-    **context: Sequence[Any],
+    **known: Sequence[Any],
 ) -> list[Cell]:
     """Return the cells of the first rows, at least two, that have one of the given levels on each axis.
 
-    The rows make no threads. The context holds claims or known failures.
+    The rows make no threads. `known` gives claims or known failures.
     """
-    connection = InProcess(adapter)
+    connection, knowledge = InProcess(adapter), Knowledge(**known)
     (subject,) = connection.description.subjects
     subject = replace(subject, features=(*subject.features, *features))
     fitting = (
@@ -53,7 +53,7 @@ def run_rows(
     assert len(rows) > 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        return [run_cell(connection, PlannedCell(subject, row, None), 30.0, **context) for row in rows]
+        return [run_cell(connection, PlannedCell(subject, row, None), 30.0, knowledge) for row in rows]
 
 
 def find_causes(adapter: Adapter, *rules: str) -> dict[tuple[Any, ...], str]:

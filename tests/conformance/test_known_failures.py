@@ -30,7 +30,7 @@ from gradclip_conformance.known.files import holds, is_version_within
 from gradclip_conformance.known.propose import CannotPropose, propose_known
 from gradclip_conformance.run.in_process import WithoutProcess
 from gradclip_conformance.run.plan import Selection, plan_cells
-from gradclip_conformance.run.runner import run_cell
+from gradclip_conformance.run.runner import Knowledge, run_cell
 from gradclip_reports.counting import count_rules
 from gradclip_reports.records import Run, read_runs
 
@@ -283,7 +283,7 @@ def test_known_crash_must_happen_in_a_process_of_its_own(
     )
     known = [replace(OVERFLOW, cause=cause, parameters=()) for cause in causes]
 
-    cell = run_cell(connection, planned, 1.0, known=known)
+    cell = run_cell(connection, planned, 1.0, Knowledge(known=known))
 
     assert (cell.status, connection.events) == (status, events)
 

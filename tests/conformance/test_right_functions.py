@@ -10,10 +10,9 @@ from mutants.right import RIGHT, Right
 
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import list_all_cases
-from gradclip_conformance.run.abilities import AbilityProbes
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import PlannedCell, Selection, plan_cells
-from gradclip_conformance.run.runner import CASE_SECONDS, plan_rows, run_cell
+from gradclip_conformance.run.runner import CASE_SECONDS, Knowledge, plan_rows, run_cell
 from gradclip_reports.records import Cell
 from gradclip_reports.statuses import SPOILING
 
@@ -33,7 +32,7 @@ def _list_turns() -> Iterator[tuple[Right, int]]:
 def _run_cells(right: Right, part: int, parts: int) -> list[Cell]:
     """Return the cells of all written cases, and of one part of the rows."""
     adapter = PlainFunction(right.function, right.operation, DTYPES, right.in_place)
-    connection, probes = InProcess(adapter), AbilityProbes()
+    connection, knowledge = InProcess(adapter), Knowledge()
     subjects = connection.description.subjects
 
     def list_known(planned: list[PlannedCell]) -> list[PlannedCell]:
@@ -43,7 +42,7 @@ def _run_cells(right: Right, part: int, parts: int) -> list[Cell]:
     rows = list_known(plan_rows(subjects, Selection(), right.rows))
     assert rows
     asked = [*written, *rows[part % parts :: parts]]
-    return [run_cell(connection, cell, CASE_SECONDS, probes=probes) for cell in asked]
+    return [run_cell(connection, cell, CASE_SECONDS, knowledge) for cell in asked]
 
 
 def _may_be_rough(right: Right, rule: str) -> bool:

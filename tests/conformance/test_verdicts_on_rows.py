@@ -20,7 +20,7 @@ from gradclip_conformance.known.failures import KnownFailure
 from gradclip_conformance.oracle.formula import Formula
 from gradclip_conformance.run.in_process import InProcess
 from gradclip_conformance.run.plan import PlannedCell
-from gradclip_conformance.run.runner import run_cell
+from gradclip_conformance.run.runner import Knowledge, run_cell
 from gradclip_conformance.sampler.rows import find_row
 from gradclip_reports.records import Cell
 
@@ -347,7 +347,7 @@ def ask_row(name: str, *known: KnownFailure) -> Cell:
     (subject,) = connection.description.subjects
     row = find_row(name)
     assert row is not None
-    return run_cell(connection, PlannedCell(subject, row, None), 5.0, known=known)
+    return run_cell(connection, PlannedCell(subject, row, None), 5.0, Knowledge(known=known))
 
 
 ROUNDED = make_known("not-exact-below")

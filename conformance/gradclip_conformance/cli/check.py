@@ -26,10 +26,9 @@ from ..cases.shards import find_case_on, make_cases_on
 from ..judge.model import StartError
 from ..known.faults import find_faults
 from ..oracle.formula import Formula
-from ..run.abilities import AbilityProbes
 from ..run.plan import PlannedCell, Selection
 from ..run.record_file import RecordFile, name_journal
-from ..run.runner import CASE_SECONDS, CannotResumeError, RunRequest, load_claims_and_known, run_adapter, run_cell
+from ..run.runner import CASE_SECONDS, CannotResumeError, RunRequest, load_knowledge, run_adapter, run_cell
 from ..run.shrink import search_rows
 from ..sampler.draw import ROWS
 from ..sampler.rows import find_row, list_all_rows
@@ -286,11 +285,10 @@ def _search(target: Target, selection: Selection, how: RunOptions) -> list[Plann
     connection = target.connect(how.timeout)
     try:
         description = connection.description
-        claims, known = load_claims_and_known(target.name, description)
-        probes = AbilityProbes()
+        knowledge = load_knowledge(target.name, description)
 
         def ask(planned: PlannedCell) -> Cell:
-            return run_cell(connection, planned, how.timeout, claims, known, probes)
+            return run_cell(connection, planned, how.timeout, knowledge)
 
         searched = search_rows(description.subjects, selection, how.row_count * DEEP, how.seed, ask, target.label)
     finally:

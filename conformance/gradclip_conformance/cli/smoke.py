@@ -15,9 +15,8 @@ from gradclip_reports.values import escape_line
 
 from ..cases.catalogue import list_all_cases
 from ..judge.model import StartError
-from ..run.abilities import AbilityProbes
 from ..run.plan import Selection, plan_cells
-from ..run.runner import CASE_SECONDS, load_claims_and_known, run_cells
+from ..run.runner import CASE_SECONDS, load_knowledge, run_cells
 from .targets import (
     Target,
     TargetOptions,
@@ -51,9 +50,7 @@ def _ask_target(target: Target, selection: Selection) -> int:
         description = connection.description
         click.echo(escape_line(f"{target.label}: {description.heading}, Python {description.environment['python']}"))
         planned = plan_cells(description.subjects, list_all_cases(), selection)
-        claims, known = load_claims_and_known(target.name, description)
-        probes = AbilityProbes()
-        cells = list(run_cells(connection, planned, CASE_SECONDS, claims, known, probes))
+        cells = list(run_cells(connection, planned, CASE_SECONDS, load_knowledge(target.name, description)))
     finally:
         connection.close()
     for subject, answered in groupby((cell for cell in cells if cell.status != "unsupported"), lambda one: one.subject):

@@ -57,10 +57,11 @@ from .plan import PlannedCell, Selection, add_formula, find_case, plan_case, pla
 __all__ = [
     "CASE_SECONDS",
     "CannotResumeError",
+    "Knowledge",
     "RunRequest",
     "ask_again",
     "explain_findings",
-    "load_claims_and_known",
+    "load_knowledge",
     "make_header",
     "plan_rows",
     "run_adapter",
@@ -167,13 +168,20 @@ class CannotResumeError(Exception):
 
 
 @dataclass
-class _RunState:
-    """The knowledge about the adapter that all jobs of a run share."""
+class Knowledge:
+    """The claims about an adapter's framework, its known failures, and what probes have shown of its abilities."""
 
-    claims: tuple[Claim, ...]
-    known: tuple[KnownFailure, ...]
-    connections: list[Connection] = field(default_factory=list)
+    claims: Sequence[Claim] = ()
+    known: Sequence[KnownFailure] = ()
     probes: AbilityProbes = field(default_factory=AbilityProbes)
+
+
+@dataclass
+class _RunState:
+    """What all jobs of a run share."""
+
+    knowledge: Knowledge
+    connections: list[Connection]
     stopped: threading.Event = field(default_factory=threading.Event)
     #: The wrong cells, with their answers.
     evidence: list[Evidence] = field(default_factory=list)
@@ -209,8 +217,7 @@ def run_adapter(
         rows = plan_rows(description.subjects, request.selection, request.rows, request.seed, quick=request.quick)
         more = {cell.pair: cell for cell in request.more_rows}
         planned = spread(planned, [cell for cell in rows if not more or cell.pair not in more], more.values())
-        claims, known = load_claims_and_known(request.adapter, description)
-        state = _RunState(claims, known, [first])
+        state = _RunState(load_knowledge(request.adapter, description), [first])
         header = make_header(request.adapter, description, request.command, request.seed)
         done: dict[tuple[str, str], Cell] = {}
         if request.earlier is not None:
@@ -242,16 +249,17 @@ def run_adapter(
         if is_mixed:
             cells.sort(key=lambda cell: order[cell.pair])
             state.evidence.sort(key=lambda one: order[one.cell.pair])
-        findings = explain_findings(state.evidence, list_asked_rules(cells), state.known, first, request.timeout)
+        known = state.knowledge.known
+        findings = explain_findings(state.evidence, list_asked_rules(cells), known, first, request.timeout)
     finally:
         first.close()
     return Run(header, tuple(cells), make_footer(cells), tuple(findings))
 
 
-def load_claims_and_known(adapter: str, description: Description) -> tuple[tuple[Claim, ...], tuple[KnownFailure, ...]]:
-    """Return the claims about an adapter's framework, and its known failures."""
+def load_knowledge(adapter: str, description: Description) -> Knowledge:
+    """Return the claims about an adapter's framework, and its known failures, before any probe."""
     about = adapter, description.version, description.environment
-    return load_claims_of(*about), load_known_of(*about)
+    return Knowledge(load_claims_of(*about), load_known_of(*about))
 
 
 def _choose_cells_that_stay(
@@ -340,19 +348,18 @@ def _is_right_alone(connection: Connection, judged: Judged, timeout: float) -> b
     connection.renew()
     context = judged.context
     planned = PlannedCell(context.subject, context.case, None)
-    return _ask_and_judge(connection, planned, timeout, context.claims, ()).verdict.status == Status.PASS
+    return _ask_and_judge(connection, planned, timeout, Knowledge(context.claims)).verdict.status == Status.PASS
 
 
 def run_cells(
     connection: Connection,
     planned: Iterable[PlannedCell],
     timeout: float,
-    claims: Sequence[Claim] = (),
-    known: Sequence[KnownFailure] = (),
-    probes: AbilityProbes | None = None,
+    knowledge: Knowledge | None = None,
     evidence: list[Evidence] | None = None,
 ) -> Iterator[Cell]:
     """Run cells as `run_cell` does, and yield them in their order. The adapter answers the next ones meanwhile."""
+    knowledge = knowledge or Knowledge()
     waiting = enumerate(planned)
     begun: deque[_Begun] = deque()
     finished: dict[int, tuple[Cell, list[Evidence]]] = {}
@@ -361,7 +368,7 @@ def run_cells(
         while (
             len(begun) < CALLS_UNDER_WAY and size < BYTES_UNDER_WAY and (following := next(waiting, None)) is not None
         ):
-            begun.append(_begin_cell(connection, *following, probes))
+            begun.append(_begin_cell(connection, *following, knowledge.probes))
             size += begun[-1].size
         if not begun:
             return
@@ -371,7 +378,7 @@ def run_cells(
             begun.append(replace(current, first=first))
             continue
         found: list[Evidence] = []
-        cell = run_cell(connection, current.planned, timeout, claims, known, probes, found, first=current.first)
+        cell = run_cell(connection, current.planned, timeout, knowledge, found, first=current.first)
         finished[current.place] = cell, found
         size -= current.size
         while yielded in finished:
@@ -395,13 +402,12 @@ class _Begun:
     first: Answer | None = None
 
 
-def _begin_cell(connection: Connection, place: int, planned: PlannedCell, probes: AbilityProbes | None) -> _Begun:
+def _begin_cell(connection: Connection, place: int, planned: PlannedCell, probes: AbilityProbes) -> _Begun:
     """Make the case of a cell, and let the adapter begin its calls."""
     # If a call cannot be made, its own cell says so.
     with contextlib.suppress(Exception):
         if planned.missing is not None:
-            if probes is not None:
-                probes.begin(planned, connection)
+            probes.begin(planned, connection)
             return _Begun(place, planned, 0)
         planned = planned.make()
         size = begin_case(connection, planned.case, planned.subject)
@@ -430,9 +436,7 @@ def run_cell(
     connection: Connection,
     planned: PlannedCell,
     timeout: float,
-    claims: Sequence[Claim] = (),
-    known: Sequence[KnownFailure] = (),
-    probes: AbilityProbes | None = None,
+    knowledge: Knowledge | None = None,
     evidence: list[Evidence] | None = None,
     *,
     first: Answer | None = None,
@@ -443,16 +447,17 @@ def run_cell(
     the answer to the first call, if there is one already.
     """
     start = time.perf_counter()
+    knowledge = knowledge or Knowledge()
     planned = planned.make()
     case, subject = planned.case, planned.subject
     rule = RULES[case.rule]
     judged: Judged | None = None
     try:
         if planned.missing is None:
-            judged = _judge(connection, planned, timeout, claims, known, first)
+            judged = _judge(connection, planned, timeout, knowledge, first)
             verdict = judged.verdict
         else:
-            verdict = (probes or AbilityProbes()).judge(planned, connection, timeout)
+            verdict = knowledge.probes.judge(planned, connection, timeout)
     except Exception:  # noqa: BLE001 - a fault of the suite costs one cell, and the run goes on
         verdict = Verdict(Status.ERROR, f"The suite itself failed on this cell: {traceback.format_exc()}")
     cell = Cell(
@@ -482,34 +487,25 @@ def run_cell(
 
 
 def _judge(
-    connection: Connection,
-    planned: PlannedCell,
-    timeout: float,
-    claims: Sequence[Claim],
-    known: Sequence[KnownFailure],
-    first: Answer | None,
+    connection: Connection, planned: PlannedCell, timeout: float, knowledge: Knowledge, first: Answer | None
 ) -> Judged:
-    judged = _ask_and_judge(connection, planned, timeout, claims, known, first)
+    judged = _ask_and_judge(connection, planned, timeout, knowledge, first)
     if not is_known_to_end(judged):
         return judged
     # A fresh process shows that no earlier call is to blame, and another one protects the later calls.
     connection.renew()
     try:
-        return _ask_and_judge(connection, planned, timeout, claims, known)
+        return _ask_and_judge(connection, planned, timeout, knowledge)
     finally:
         connection.renew()
 
 
 def _ask_and_judge(
-    connection: Connection,
-    planned: PlannedCell,
-    timeout: float,
-    claims: Sequence[Claim],
-    known: Sequence[KnownFailure],
-    first: Answer | None = None,
+    connection: Connection, planned: PlannedCell, timeout: float, knowledge: Knowledge, first: Answer | None = None
 ) -> Judged:
     answers = _ask(connection, planned.case, planned.subject, timeout, first)
-    return judge_with_known(Context(planned.case, planned.subject, tuple(claims)), answers, known, explain_cell)
+    context = Context(planned.case, planned.subject, tuple(knowledge.claims))
+    return judge_with_known(context, answers, knowledge.known, explain_cell)
 
 
 def _ask(
@@ -564,7 +560,7 @@ def _run_job(
             return
     try:
         taken = iter(lambda: _take_next(waiting), None)
-        options = (request.timeout, state.claims, state.known, state.probes, state.evidence)
+        options = (request.timeout, state.knowledge, state.evidence)
         # With several jobs, a cell that one of them had taken beforehand could wait behind a slow one.
         alone = request.jobs <= 1
         for cell in (

@@ -113,12 +113,13 @@ def _fit_finding(finding: Finding, width: int) -> str:
     )
 
 
-def draw_finding(finding: Finding, run: Run, width: int = 80, record: str = "") -> list[str]:
-    """Return a finding in full, with a command that says more: `repro` if there is a record, else `show`."""
-    return [line.text for line in _draw_finding(finding, run, width, record)]
+def draw_finding(finding: Finding, run: Run) -> list[str]:
+    """Return a finding in full, with a command that shows more of its example."""
+    return [line.text for line in _draw_finding(finding, run, width=80, record="")]
 
 
 def _draw_finding(finding: Finding, run: Run, width: int, record: str) -> Iterator[Line]:
+    """Yield a finding in full, with a command that says more: `repro` if there is a record, else `show`."""
     heading = f"✗ {write_heading(finding)}" if finding.spoils else write_heading(finding)
     for line in _wrap(heading, width):
         yield Line(line, "bad" if finding.spoils else "bold")

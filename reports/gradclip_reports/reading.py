@@ -58,25 +58,22 @@ def read_runs(path: str | os.PathLike[str], *, allow_incomplete: bool = False) -
     header, cells, findings = None, list[Cell](), list[Finding]()
     place = Place(path)
     for line in place.read_lines():
-        match _parse(line, place):
-            case Cell() as cell:
-                if header is None:
-                    place.refuse("a cell is outside any run: its header is missing")
-                cells.append(cell)
-            case Header() as found:
-                if header is not None:
-                    place.refuse("a new run begins, but the run before it has no footer")
-                header, cells, findings = found, [], []
-            case Finding() as finding:
-                if header is None:
-                    place.refuse("a finding is outside any run: its header is missing")
-                findings.append(finding)
-            case Footer() as footer:
-                if header is None:
-                    place.refuse("a footer is outside any run: its header is missing")
-                _check(Run(header, tuple(cells), footer, tuple(findings)), place, allow_incomplete)
-                runs.append(Run(header, tuple(cells), footer, tuple(findings)))
-                header = None
+        item = _parse(line, place)
+        if isinstance(item, Header):
+            if header is not None:
+                place.refuse("a new run begins, but the run before it has no footer")
+            header, cells, findings = item, [], []
+        elif header is None:
+            place.refuse(f"a {item.kind} is outside any run: its header is missing")
+        elif isinstance(item, Cell):
+            cells.append(item)
+        elif isinstance(item, Finding):
+            findings.append(item)
+        else:
+            run = Run(header, tuple(cells), item, tuple(findings))
+            _check(run, place, allow_incomplete)
+            runs.append(run)
+            header = None
     if header is not None:
         place.refuse(f"the run of {header.adapter!r} has no footer: it was cut short after {len(cells)} cells")
     if not runs:

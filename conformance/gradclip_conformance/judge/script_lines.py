@@ -23,7 +23,8 @@ from ..cases.model import Case
 from ..oracle.arrays import round_elements
 from ..oracle.formats import FORMATS, divide_to_float, read_float64_values, ulp
 from ..oracle.formula import list_nonfinite_norms, predict_nonfinite
-from ..oracle.model import ExpectedArray, Prediction
+from ..oracle.model import ExpectedArray
+from ..oracle.predict import predict
 from ..oracle.question import find_narrowest, list_norm_groups
 
 
@@ -88,12 +89,12 @@ def format_tolerance(tolerance: float) -> str:
     return repr(float(f"{tolerance * 1.006:.2e}"))
 
 
-def list_out_of_range_ways(case: Case, prediction: Prediction) -> Iterator[dict[int, Wanted]]:
+def list_out_of_range_ways(case: Case) -> Iterator[dict[int, Wanted]]:
     """Yield the results of arithmetic whose intermediate step leaves the range (see `Values`)."""
     arrays = {i: array for i in case.included if (array := case.gradients[i].array) is not None}
     for what in (0.0, math.inf, math.nan):
         yield {i: Wanted(_reshape(array) * what) for i, array in arrays.items()}
-    steps = {i: _find_subnormal_coefficients(array.dtype, prediction.gradients[i]) for i, array in arrays.items()}
+    steps = {i: _find_subnormal_coefficients(array.dtype, predict(case).gradients[i]) for i, array in arrays.items()}
     for ways in zip(*steps.values(), strict=True):
         yield {i: Wanted(_reshape(array) * what) for (i, array), what in zip(arrays.items(), ways, strict=True)}
 
@@ -155,20 +156,20 @@ def allow_flushing(wanted: Mapping[int, Wanted], case: Case, subject: EntryPoint
     return allowed
 
 
-def predict_values(case: Case, subject: EntryPoint, prediction: Prediction, *, wide: bool = False) -> dict[int, Wanted]:
+def predict_values(case: Case, subject: EntryPoint, *, wide: bool = False) -> dict[int, Wanted]:
     """Return the values that the neutral rule gives. Leave out gradients for which the rule gives no values."""
     wanted = {}
     for i, gradient in enumerate(case.gradients):
         if gradient.array is None:
             # An optimizer does not change a parameter without a gradient.
             wanted[i] = Wanted(np.zeros(1) if "optimizer" in subject.features else None)
-        elif prediction.gradients[i] is not None:
-            wanted[i] = _predict_finite(case, i, prediction, wide=wide)
+        elif predict(case).gradients[i] is not None:
+            wanted[i] = _predict_finite(case, i, wide=wide)
     return allow_flushing(wanted, case, subject)
 
 
-def _predict_finite(case: Case, index: int, prediction: Prediction, *, wide: bool = False) -> Wanted:
-    given = case.gradients[index].array
+def _predict_finite(case: Case, index: int, *, wide: bool = False) -> Wanted:
+    given, prediction = case.gradients[index].array, predict(case)
     expected, errors = prediction.gradients[index], prediction.errors[index]
     assert given is not None
     assert expected is not None
@@ -192,14 +193,14 @@ def list_relative_ulps(values: np.ndarray[Any, Any], dtype: str) -> Iterator[flo
             yield float(ulp(Fraction(value), FORMATS[dtype]) / Fraction(value))
 
 
-def list_nonfinite_ways(case: Case, prediction: Prediction) -> list[dict[int, Wanted]]:
+def list_nonfinite_ways(case: Case) -> list[dict[int, Wanted]]:
     """Return the right answers to norms that are not finite: for each norm the formula's result, or NaN everywhere."""
     ways: list[list[dict[int, Wanted]]] = []
     for group in list_norm_groups(case):
         given = {i: _reshape(array) for i in group if (array := case.gradients[i].array) is not None}
         totals = list_nonfinite_norms(given.values())
         if not totals:
-            ways.append([{i: _predict_finite(case, i, prediction) for i in group}])
+            ways.append([{i: _predict_finite(case, i) for i in group}])
             continue
         # NaN everywhere is right, whatever the norm is.
         norms = [*(norm for norm in totals if norm == math.inf), math.nan]

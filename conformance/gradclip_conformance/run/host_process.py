@@ -37,7 +37,7 @@ from gradclip_adapters.limits import shorten
 from gradclip_adapters.recipes import VERSION as RECIPES
 
 from ..judge.model import Answer, Description, Died, LoadError, StartError, TimedOut
-from .messages import check_formulas, name_what_is_loaded, read_answer, read_loading, read_message, read_start
+from .messages import check_formulas, name_what_is_loaded, read_answer, read_message, read_notice, read_start
 from .pipes import LineReader, LineWriter, PipeFlooded, Tail
 from .probing import EarlyAnswers, Patience, TimeLimits, settle_abilities
 
@@ -333,7 +333,7 @@ class HostProcess:
             left = deadline - time.monotonic()
             try:
                 line = self._receive(max(0.0, min(left, TURN_SECONDS)))
-                if line is None or self._loading is not None or (loading := read_loading(line)) is None:
+                if line is None or self._loading is not None or (loading := read_notice(line, "loading")) is None:
                     return line
                 self._loading, deadline = loading, time.monotonic() + self.load_seconds
             except TimeoutError:

@@ -39,25 +39,20 @@ def read_message(line: str) -> dict[str, Any]:
     return message
 
 
-def read_loading(line: str) -> dict[str, Any] | None:
-    """Return the message `loading` that a line holds, or None if it holds anything else."""
+def read_notice(line: str, *kinds: str) -> dict[str, Any] | None:
+    """Return the message that a line holds if it is of one of these kinds, or None if it holds anything else."""
     try:
         message = read_message(line)
     except ValueError:
         return None
-    return message if message["message"] == "loading" else None
+    return message if message["message"] in kinds else None
 
 
 def read_start(line: str) -> str | None:
     """Return "starting" or "started" if a line holds such a message, or None if it holds anything else."""
     # An answer may be long. It is parsed once.
-    if len(line) > SHOWN_CHARACTERS:
-        return None
-    try:
-        kind = read_message(line)["message"]
-    except ValueError:
-        return None
-    return kind if kind in ("starting", "started") else None
+    notice = read_notice(line, "starting", "started") if len(line) <= SHOWN_CHARACTERS else None
+    return None if notice is None else notice["message"]
 
 
 def name_what_is_loaded(loading: Mapping[str, Any]) -> str:

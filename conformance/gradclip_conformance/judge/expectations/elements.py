@@ -21,7 +21,6 @@ from ...oracle.comparison import Comparison
 from ...oracle.distances import measure
 from ...oracle.formats import FORMATS, convert_to_dtype, read_float64_values, ulp
 from ...oracle.formula import Formula, list_nonfinite_norms, predict_nonfinite, shows_nonfinite
-from ...oracle.model import Prediction
 from ...oracle.predict import predict
 from ...oracle.question import get_bounds, list_norm_groups
 from ..arrays import describe_first_difference, differs_in_subnormals_only, has_same_bits
@@ -97,9 +96,7 @@ class Values(_Elements):
         case, results = context.case, replies[0].gradients
         found = measure(case, predict(case), results, case.included, context.flushes_subnormals)
         if found.grade != Status.PASS:
-            excused = self.leaves_range and (
-                _has_left_range(case, results) or _has_coarse_coefficient(case, predict(case), results)
-            )
+            excused = self.leaves_range and (_has_left_range(case, results) or _has_coarse_coefficient(case, results))
             status = Status.FAIL if self.wide else Status.QUALITY if excused else found.grade
             return _judge_elsewhere(case, results, status, found.write_sentence(case.operation), found.ulp)
         if not OPERATIONS[case.operation].is_by_norm and (flipped := _find_flipped_zero(context, results)) is not None:
@@ -110,9 +107,9 @@ class Values(_Elements):
     def write_script(self, script: Script) -> str:
         """Return lines that compare the results with the formula's."""
         case = script.case
-        right = predict_values(case, script.subject, predict(case), wide=self.wide)
+        right = predict_values(case, script.subject, wide=self.wide)
         if self.leaves_range:
-            return join_lines(script.clip_lines(), assert_one_of([right, *list_out_of_range_ways(case, predict(case))]))
+            return join_lines(script.clip_lines(), assert_one_of([right, *list_out_of_range_ways(case)]))
         return join_lines(script.clip_lines(), assert_equal(right))
 
 
@@ -208,7 +205,7 @@ class NotSilent(Expectation):
 
     def write_script(self, script: Script) -> str:
         """Return lines that accept each of the right answers."""
-        right = list_nonfinite_ways(script.case, predict(script.case))
+        right = list_nonfinite_ways(script.case)
         if self.unchanged:
             right.append(list_inputs(script.case, script.case.included))
         ways = assert_one_of(right)
@@ -263,8 +260,7 @@ class InputsWritten(_Elements):
 
     def write_script(self, script: Script) -> str:
         """Return lines that compare the passed gradients after the call with the formula's results."""
-        case = script.case
-        return join_lines(script.clip_lines(), assert_equal(predict_values(case, script.subject, predict(case))))
+        return join_lines(script.clip_lines(), assert_equal(predict_values(script.case, script.subject)))
 
 
 def _take_written(reply: Reply) -> Reply:
@@ -285,18 +281,18 @@ def _has_left_range(case: Case, results: Sequence[Array | None]) -> bool:
         return any(np.array_equal(after, before * what, equal_nan=True) for what in (0.0, math.inf, math.nan))
 
 
-def _has_coarse_coefficient(case: Case, prediction: Prediction, results: Sequence[Array | None]) -> bool:
+def _has_coarse_coefficient(case: Case, results: Sequence[Array | None]) -> bool:
     """Return whether a coefficient that is rounded to the spacing of subnormal numbers explains every element.
 
     A subnormal coefficient has few digits, so it may be far from the exact one. The distance is at most one spacing:
     half for the rounding of the coefficient, and half for the error of the norm. The product with an element is rounded
     as usual.
     """
-    return all(_is_coarse(case, i, prediction, results[i]) for i in case.included)
+    return all(_is_coarse(case, i, results[i]) for i in case.included)
 
 
-def _is_coarse(case: Case, index: int, prediction: Prediction, got: Array | None) -> bool:
-    given, expected = case.gradients[index].array, prediction.gradients[index]
+def _is_coarse(case: Case, index: int, got: Array | None) -> bool:
+    given, expected = case.gradients[index].array, predict(case).gradients[index]
     if given is None or got is None or expected is None:
         return False
     form, exact = FORMATS[given.dtype], expected.factor

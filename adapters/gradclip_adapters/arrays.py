@@ -21,6 +21,7 @@ from .contract import FEATURES, Array, Call, EntryPoint, Gradient, Reply, Unsupp
 
 __all__ = [
     "FEATURE_OF_LAYOUT",
+    "FEATURE_OF_OPTION",
     "FEATURE_OF_PARAMETER",
     "HOW",
     "THRESHOLDS",

@@ -18,23 +18,24 @@ from typing import Any
 
 from gradclip_adapters.operations import PREFIXES
 
-__all__ = ["LEVELS", "THEMES", "Rule", "Source", "check_keys", "load"]
+__all__ = ["LEVELS", "THEMES", "TITLES", "Rule", "Source", "check_keys", "load"]
 
-#: The themes, in the order of the rule catalogue.
-THEMES = (
-    "formula",
-    "exclusion",
-    "structure",
-    "zero",
-    "nonfinite",
-    "range",
-    "precision",
-    "arguments",
-    "effects",
-    "optimizer",
-    "metamorphic",
-    "combinations",
-)
+#: The themes, in the order of the rule catalogue, with their headings there.
+TITLES = {
+    "formula": "The formula",
+    "exclusion": "Excluded gradients",
+    "structure": "Form of the results",
+    "zero": "Zeros",
+    "nonfinite": "NaN and infinity",
+    "range": "Ends of the range",
+    "precision": "Accuracy",
+    "arguments": "Arguments",
+    "effects": "Effects",
+    "optimizer": "In an optimizer",
+    "metamorphic": "Relations between calls",
+    "combinations": "Everything together",
+}
+THEMES = tuple(TITLES)
 
 LEVELS = {
     "must": "the documents say it",

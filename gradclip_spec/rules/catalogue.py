@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradclip_adapters.operations import OPERATIONS
 
-from . import LEVELS, THEMES, Rule, Source, load
+from . import LEVELS, TITLES, Rule, Source, load
 
 _HEAD = """# Gradient clipping: the rule catalogue
 
@@ -111,21 +111,6 @@ Words in quotation marks are quoted from the documents.
 | `009` | per_example_layer_norm_clip | the docstring of `optax.per_example_layer_norm_clip`, Optax 0.2.8 |
 """
 
-_TITLES = {
-    "formula": "The formula",
-    "exclusion": "Excluded gradients",
-    "structure": "Form of the results",
-    "zero": "Zeros",
-    "nonfinite": "NaN and infinity",
-    "range": "Ends of the range",
-    "precision": "Accuracy",
-    "arguments": "Arguments",
-    "effects": "Effects",
-    "optimizer": "In an optimizer",
-    "metamorphic": "Relations between calls",
-    "combinations": "Everything together",
-}
-
 
 def write_catalogue() -> str:
     """Return the whole page, which ends in one newline."""
@@ -144,10 +129,10 @@ def write_preface() -> str:
 def write_operation(operation: str, depth: int = 2) -> str:
     """Return the rules of one operation, under a heading of this depth for each theme."""
     parts: list[str] = []
-    for theme in THEMES:
+    for theme, title in TITLES.items():
         chosen = [rule for rule in load() if (rule.operation, rule.theme) == (operation, theme)]
         if chosen:
-            parts.append(f"{'#' * depth} {_TITLES[theme]}\n")
+            parts.append(f"{'#' * depth} {title}\n")
             parts += ["\n".join(_write_lines(rule, depth + 1)) for rule in chosen]
     return "\n".join(parts)
 

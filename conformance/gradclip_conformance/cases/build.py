@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradclip_adapters.arrays import FEATURE_OF_LAYOUT
+from gradclip_adapters.arrays import FEATURE_OF_LAYOUT, FEATURE_OF_OPTION
 from gradclip_adapters.contract import Array, Gradient
 from gradclip_adapters.operations import PREFIXES, Operation
 from gradclip_adapters.recipes import Recipe, expand
@@ -33,23 +33,14 @@ ORDERS = {
     "infinity": math.inf,
 }
 
-#: The features that options, expectations and their parameters need.
+#: The features that options, expectations and their parameters need. Some parameters are named as options.
 FEATURES = {
-    **{name: name for name in ("axes", "eps", "error_if_nonfinite", "layers", "learning_rate", "norm_type")},
-    **{name: name for name in ("tensor_threshold", "threads")},
-    "as_generator": "generator",
-    "as_single": "single",
+    **FEATURE_OF_OPTION,
     "compiled-agrees": "compiles",
-    "flags": "flag_kinds",
-    "followed": "follows",
     "inputs-kept": "functional",
     "inputs-written": "in_place",
-    "mesh": "distributed",
-    "min": "min_max",
     "returned-norm": "returns_norm",
-    "reused": "reuses",
     "scaled-once": "in_place",
-    "threshold_as": "threshold_kinds",
 }
 
 #: What most cases expect: the values of the formula.

@@ -308,18 +308,17 @@ class Group:
         if factor is None:
             return False
         if careful:
-            budget = self.errors.clip_budget + 1
-            return all(tensor.is_scaled_by(factor * self.seen.rate, budget) for tensor in self.distinct)
+            return self._is_scaled_within(factor, self.errors.clip_budget + 1)
         return self.is_scaled_by(factor * self.seen.rate)
 
     @property
     def keeps_budget(self) -> bool:
         """Whether the judge passes the results: they are as near to the neutral rule as a careful computation."""
         factor = self.compute_coefficient()
-        budget = self.errors.clip_budget
-        return factor is not None and all(
-            tensor.is_scaled_by(factor * self.seen.rate, budget) for tensor in self.distinct
-        )
+        return factor is not None and self._is_scaled_within(factor, self.errors.clip_budget)
+
+    def _is_scaled_within(self, factor: Fraction, bound: float) -> bool:
+        return all(tensor.is_scaled_by(factor * self.seen.rate, bound) for tensor in self.distinct)
 
     @cached_property
     def is_plain(self) -> bool:
@@ -457,6 +456,11 @@ class Seen:
     def is_long(self) -> bool:
         """Whether a group has too many elements for further exact sums."""
         return any(group.is_long for group in self.groups)
+
+    @property
+    def wrong(self) -> set[int]:
+        """The indices of the gradients that are not right."""
+        return {tensor.index for group in self.groups if not group.is_right for tensor in group.tensors}
 
     @cached_property
     def groups(self) -> list[Group]:

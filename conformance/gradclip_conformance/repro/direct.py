@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import replace
 
 from gradclip_adapters import registry
-from gradclip_adapters.arrays import convert_thresholds, list_parameters, make_following_call, read_axes
+from gradclip_adapters.arrays import HOW, convert_thresholds, list_parameters, make_following_call, read_axes
 from gradclip_adapters.contract import EntryPoint, Gradient
 from gradclip_adapters.operations import OPERATIONS
 
@@ -40,12 +40,6 @@ FLAGS = {"bool": "{}", "numpy": "np.bool_({})", "int": "int({})"}
 PASSED = frozenset(
     {"axes", "clip_norm", "clip_factor", "eps", "error_if_nonfinite", "layers", "learning_rate", "max", "min"}
     | {"norm_type"}
-)
-
-#: The options that say how a call is made.
-HOW = frozenset(
-    {"as_generator", "as_single", "compiled", "flags", "followed", "reused", "tensor_threshold", "threads"}
-    | {"threshold_as"}
 )
 
 
@@ -154,7 +148,7 @@ def _is_plain_name(name: str) -> bool:
 
 def _list_arguments(case: Case, subject: EntryPoint, function: Function | str | None, source: Source) -> list[str]:
     """Return the arguments of a call besides the gradients."""
-    if unknown := sorted(set(case.options) - PASSED - HOW):
+    if unknown := sorted({*case.options} - PASSED - {*HOW}):
         msg = f"No script passes the option {unknown[0]!r}."
         raise NoScript(msg)
     options = {key: write_literal(value) for key, value in case.options.items() if key in PASSED}

@@ -20,6 +20,7 @@ from gradclip_spec import rules
 from gradclip_spec.rules.causes import load_causes
 
 from .causes.findings import find_origin
+from .run.record_file import replace_file
 
 #: The id of the test for everything that belongs to no other test: answers that nothing explains, faults of the suite,
 #: an empty run.
@@ -107,10 +108,8 @@ def _share(request: pytest.FixtureRequest, key: str, make: Callable[[], Run]) ->
         if path.exists():
             return read_runs(path)[0]
         run = make()
-        beside = path.with_suffix(".new")
-        with beside.open("w", encoding="utf-8") as stream:
+        with replace_file(path) as stream:
             write_run(stream, run)
-        beside.replace(path)
         return run
 
 

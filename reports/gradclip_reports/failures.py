@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from .lines import Cell, Header, Run
 from .statuses import STATUSES, Status
-from .values import format_value, shorten_text
-
-Item = TypeVar("Item")
-Key = TypeVar("Key", bound=Hashable)
+from .values import format_value, group_by, shorten_text
 
 
 @dataclass(frozen=True)
@@ -62,8 +58,8 @@ def group_failures(runs: Sequence[Run]) -> list[FailureGroup]:
     groups = []
     for run in runs:
         spoiling = [cell for cell in run.cells if STATUSES[cell.status].spoils]
-        told = _group_by(lambda cell: (cell.rule, cell.subject, cell.status), spoiling).values()
-        same = _group_by(lambda cells: (cells[0].rule, cells[0].status, cells[0].detail), told).values()
+        told = group_by(lambda cell: (cell.rule, cell.subject, cell.status), spoiling).values()
+        same = group_by(lambda cells: (cells[0].rule, cells[0].status, cells[0].detail), told).values()
         merged = [FailureGroup(run.header, tuple(cell for cells in alike for cell in cells)) for alike in same]
         groups += sorted(merged, key=lambda group: severity.index(group.status))
     return groups
@@ -78,20 +74,12 @@ def leave_out_findings(run: Run) -> Run:
     return replace(run, cells=tuple(cell for cell in run.cells if cell.pair not in explained))
 
 
-def _group_by(key: Callable[[Item], Key], items: Iterable[Item]) -> dict[Key, list[Item]]:
-    """Return the items of each key, in the order in which the keys first occur."""
-    found: dict[Key, list[Item]] = {}
-    for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
-
-
 def group_not_run(runs: Sequence[Run]) -> list[NotRun]:
     """Return the cells that did not run, by run and subject."""
     return [
         NotRun(run.header, subject, dict(Counter(case.partition("/")[0] for _, case in pairs)))
         for run in runs
-        for subject, pairs in _group_by(lambda pair: pair[0], run.footer.not_run).items()
+        for subject, pairs in group_by(lambda pair: pair[0], run.footer.not_run).items()
     ]
 
 

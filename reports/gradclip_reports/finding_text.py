@@ -9,7 +9,7 @@ from typing import Any
 from .layout import shorten_line
 from .lines import Cell, Finding, Run
 from .statuses import Status
-from .values import escape_line, format_count, format_value, is_hex_float, shorten_text
+from .values import escape_line, format_count, format_value, group_by, is_hex_float, shorten_text
 
 #: Longer values are cut. The record holds them in full.
 LENGTH = 300
@@ -133,10 +133,7 @@ def _needs_digits(number: float) -> bool:
 
 
 def _name_subjects(finding: Finding, run: Run) -> str:
-    names = list(finding.cells)
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for name in names:
-        alike.setdefault(tuple(sorted(finding.cells[name])), []).append(name)
+    alike = group_by(lambda name: tuple(sorted(finding.cells[name])), finding.cells)
     told = [
         escape_line(group[0]) if len(group) == 1 else f"{escape_line(group[0])} and {len(group) - 1} with equal answers"
         for group in alike.values()
@@ -144,7 +141,7 @@ def _name_subjects(finding: Finding, run: Run) -> str:
     if len(told) > 3:
         told = [*told[:2], f"{len(told) - 2} more"]
     total = len(run.header.subjects)
-    return f"{len(names)} of {format_count(total, 'entry point')}: " + "; ".join(told)
+    return f"{len(finding.cells)} of {format_count(total, 'entry point')}: " + "; ".join(told)
 
 
 def _name_rules(rules: Mapping[str, int]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from .lines import Run
+from .lines import Cell, Run
 from .statuses import LACKS, NOT_RUN, STATUSES, Status
+from .values import Key, group_by
 
 
 class Tally:
@@ -111,6 +112,15 @@ class _Entry(NamedTuple):
     status: str
 
 
+#: Something with a status.
+Told = TypeVar("Told", Cell, _Entry)
+
+
+def tally_by(key: Callable[[Told], Key], cells: Iterable[Told]) -> dict[Key, Tally]:
+    """Return the tally of the cells of each key."""
+    return {name: Tally(cell.status for cell in found) for name, found in group_by(key, cells).items()}
+
+
 def build_matrix(runs: Sequence[Run]) -> Matrix:
     """Build the matrix. One run gives a column for each subject, several give a column for each run.
 
@@ -119,11 +129,9 @@ def build_matrix(runs: Sequence[Run]) -> Matrix:
     """
     names = _name_columns(runs)
     entries = [entry for number, run in enumerate(runs) for entry in _list_entries(run, number, len(runs) == 1)]
-    statuses: dict[int, list[str]] = {}
-    for entry in entries:
-        statuses.setdefault(entry.column, []).append(entry.status)
+    tallies = tally_by(lambda entry: entry.column, entries)
     columns = tuple(
-        Column(place + 1, name, version, Tally(statuses.get(place, ()))) for place, (name, version) in enumerate(names)
+        Column(place + 1, name, version, tallies.get(place, Tally(()))) for place, (name, version) in enumerate(names)
     )
     tables = []
     for operation in dict.fromkeys(entry.operation for entry in entries):
@@ -156,9 +164,7 @@ def _list_entries(run: Run, number: int, by_subject: bool) -> Iterator[_Entry]:
 
 
 def _build_sections(entries: Sequence[_Entry], columns: Sequence[Column]) -> Iterator[Section]:
-    rows: dict[str, list[_Entry]] = {}
-    for entry in entries:
-        rows.setdefault(entry.rule, []).append(entry)
+    rows = group_by(lambda entry: entry.rule, entries)
     themes = {rule: next((entry.theme for entry in mine if entry.theme), "") for rule, mine in rows.items()}
     order = {theme: place for place, theme in enumerate(dict.fromkeys(themes.values()))}
     for theme, rules in groupby(sorted(rows, key=lambda rule: order[themes[rule]]), key=themes.__getitem__):
@@ -166,9 +172,6 @@ def _build_sections(entries: Sequence[_Entry], columns: Sequence[Column]) -> Ite
 
 
 def _build_row(rule: str, entries: Sequence[_Entry], columns: Sequence[Column]) -> Row:
-    statuses: dict[int, list[str]] = {}
-    for entry in entries:
-        statuses.setdefault(entry.column + 1, []).append(entry.status)
+    tallies = tally_by(lambda entry: entry.column + 1, entries)
     level = next((entry.level for entry in entries if entry.level), "")
-    tallies = (Tally(statuses[column.number]) if column.number in statuses else None for column in columns)
-    return Row(rule, level, tuple(tallies))
+    return Row(rule, level, tuple(tallies.get(column.number) for column in columns))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,9 @@ _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 
 #: A list longer than this is shown by its beginning and its length.
 _ITEMS = 8
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
 
 
 def escape_text(text: str) -> str:
@@ -45,6 +48,14 @@ def write_json(document: Any, indent: int | None = None) -> str:
 def escape_line(text: str) -> str:
     """Return the text on one line, with escapes for what is not printable. Line breaks become spaces."""
     return escape_text(text).replace("\n", " ")
+
+
+def group_by(key: Callable[[Item], Key], items: Iterable[Item]) -> dict[Key, list[Item]]:
+    """Return the items of each key, in the order in which the keys first occur."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
 
 
 def format_count(count: int, noun: str) -> str:

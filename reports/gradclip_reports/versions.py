@@ -54,10 +54,11 @@ class Trace:
 
 def sort_versions(runs: Collection[Run]) -> list[Run]:
     """Return the runs by version, the oldest first. Of two runs of one version, the earlier one comes first."""
-    return sorted(runs, key=lambda run: (_read_numbers(run.header.framework["version"]), run.header.started))
+    return sorted(runs, key=lambda run: (read_numbers(run.header.framework["version"]), run.header.started))
 
 
-def _read_numbers(version: str) -> list[int]:
+def read_numbers(version: str) -> list[int]:
+    """Return the numbers of a version, by which versions are sorted."""
     return [int(number) for number in re.findall(r"[0-9]{1,9}", version)]
 
 

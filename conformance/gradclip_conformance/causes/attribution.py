@@ -17,6 +17,7 @@ from itertools import islice
 import numpy as np
 
 from gradclip_reports.statuses import Status
+from gradclip_reports.values import group_by
 from gradclip_spec.rules.causes import load_cause_groups
 
 from ..oracle.question import count_elements
@@ -79,9 +80,7 @@ def explain_all(
     entry point keeps a rule in a dtype, the cause that belongs to the rule cannot apply there. `ask_again` returns a
     cell with its answers, if these were too large to be kept.
     """
-    by_subject: dict[str, list[int]] = {}
-    for place, judged in enumerate(cells):
-        by_subject.setdefault(judged.context.subject.name, []).append(place)
+    by_subject = group_by(lambda place: cells[place].context.subject.name, range(len(cells)))
     found: list[Explanation | None] = [None] * len(cells)
     for name, places in by_subject.items():
         mine = [cells[place] for place in places]

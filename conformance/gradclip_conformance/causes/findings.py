@@ -12,6 +12,7 @@ import numpy as np
 
 from gradclip_reports.records import Cell, Finding
 from gradclip_reports.statuses import SPOILING, STATUSES, UNEXPLAINED, UNJUDGED, Status, rank_severity
+from gradclip_reports.values import group_by
 from gradclip_spec.rules.causes import Cause, CauseGroup, load_cause_groups, load_causes
 
 from ..oracle.formats import read_float64_values
@@ -72,13 +73,10 @@ def find_findings(
     Findings of one cause, or of causes in one group, become the parts of one finding. Parts that fail the run and parts
     that do not form separate findings. Unexplained answers form one finding, with a part for each rule.
     """
-    groups: dict[tuple[Any, ...], list[tuple[Evidence, Explanation | None]]] = {}
-    for one, found in zip(evidence, explanations, strict=True):
-        groups.setdefault(_make_key(one.cell, found, find_known), []).append((one, found))
+    pairs = zip(evidence, explanations, strict=True)
+    groups = group_by(lambda pair: _make_key(pair[0].cell, pair[1], find_known), pairs)
     singles = [_make_finding(key[0], key[2], group) for key, group in groups.items()]
-    origins: dict[tuple[str, bool], list[Finding]] = {}
-    for single in singles:
-        origins.setdefault((find_origin(single.cause), single.spoils), []).append(single)
+    origins = group_by(lambda single: (find_origin(single.cause), single.spoils), singles)
     return sorted((_combine(sorted(parts, key=_rank)) for parts in origins.values()), key=_rank)
 
 

@@ -87,7 +87,7 @@ class RecordFile:
             journal = name_journal(self.path)
             if self._earlier is not None:
                 # The journal of a run that was cut off may end within a line. Its header is this line.
-                with _replace(journal) as stream:
+                with replace_file(journal) as stream:
                     stream.writelines(write_line(each) for each in (self._earlier.header, *self._earlier.cells))
                 self._journal = journal.open("a", encoding="utf-8")
                 return
@@ -101,7 +101,7 @@ class RecordFile:
             with self.path.open("a" if self._appends else "w", encoding="utf-8") as stream:
                 write_run(stream, run)
             return
-        with _replace(self.path) as stream:
+        with replace_file(self.path) as stream:
             if self._appends and self.path.is_file():
                 stream.write(self.path.read_text(encoding="utf-8"))
             write_run(stream, run)
@@ -109,7 +109,7 @@ class RecordFile:
 
 
 @contextlib.contextmanager
-def _replace(path: Path) -> Iterator[TextIO]:
+def replace_file(path: Path) -> Iterator[TextIO]:
     """Yield a stream that writes a file beside its place, and put the file there when it is whole."""
     beside = path.with_name(f"{path.name}.new")
     try:

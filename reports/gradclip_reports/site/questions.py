@@ -18,7 +18,7 @@ from gradclip_spec.rules.questions import Question, Words
 
 from ..lines import Cell, Finding, Run
 from ..statuses import STATUSES, UNEXPLAINED, UNJUDGED, Status, rank_severity
-from ..values import escape_line, shorten_text
+from ..values import escape_line, group_by, shorten_text
 from .catalogue import OPERATION_LABELS, OTHER_LABELS, Catalogue
 
 #: The prefixes of the rules of each operation, in the order in which an answer is looked for.
@@ -127,9 +127,7 @@ def find_others(answers: Sequence[Answer]) -> Sequence[Answer]:
 
 
 def _answer_each(run: Run, catalogue: Catalogue, operations: Sequence[str]) -> dict[str, dict[str, tuple[Answer, ...]]]:
-    cells: dict[str, list[Cell]] = {}
-    for cell in run.cells:
-        cells.setdefault(cell.rule, []).append(cell)
+    cells = group_by(lambda cell: cell.rule, run.cells)
     findings = {pair: number for number, finding in enumerate(run.findings) for pair in finding.pairs}
     asked = _Asked(run, cells, findings, run.map_singles())
     # Without an operation, the answers of all operations are needed.
@@ -165,16 +163,12 @@ def _answer_of(asked: _Asked, question: Question, operation: str) -> tuple[Answe
     judged = [cell for cell in cells if cell.status not in UNJUDGED]
     if not judged:
         return (_explain_silence(question, cells),) if cells else ()
-    by_subject: dict[str, list[Cell]] = {}
-    for cell in judged:
-        by_subject.setdefault(cell.subject, []).append(cell)
-    grouped: dict[tuple[str, str], list[Answer]] = {}
-    for of_subject in by_subject.values():
-        told = [_describe(asked, question, cell) for cell in _choose_cells(asked, question, of_subject)]
-        worst = min(told, key=lambda one: one.rank)
-        grouped.setdefault((worst.standing, worst.words), []).append(worst)
-    total = len(by_subject)
-    joined = [_join(group, total) for group in grouped.values()]
+    worst: list[Answer] = []
+    for mine in group_by(lambda cell: cell.subject, judged).values():
+        told = [_describe(asked, question, cell) for cell in _choose_cells(asked, question, mine)]
+        worst.append(min(told, key=lambda one: one.rank))
+    grouped = group_by(lambda answer: (answer.standing, answer.words), worst)
+    joined = [_join(group, len(worst)) for group in grouped.values()]
     return tuple(sorted(joined, key=lambda one: (-len(one.subjects), one.rank)))
 
 

@@ -17,9 +17,9 @@ from ..finding_text import MESSAGE, describe_standing, list_quotes, write_headin
 from ..formula_table import describe_formulas
 from ..layout import shorten_line
 from ..lines import Cell, Finding, Header, Run
-from ..matrix import Tally
+from ..matrix import Tally, tally_by
 from ..statuses import rank_severity
-from ..values import escape_line, format_value, shorten_text
+from ..values import escape_line, format_value, group_by, shorten_text
 from ..versions import Chance, describe_trace, identify, name_finding, sort_versions, split_errors, trace_findings
 from .catalogue import Catalogue
 from .questions import Answer, answer_operations
@@ -190,9 +190,6 @@ def _view_run(run: Run, record: str, catalogue: Catalogue, write_script: ScriptW
         _view_finding(run, record, number, cells, known, anchors, write_script) for number, _ in ranked[:_FINDINGS]
     ]
     answers = answer_operations(run, catalogue)
-    of_entries: dict[str, list[Cell]] = {}
-    for cell in run.cells:
-        of_entries.setdefault(cell.subject, []).append(cell)
     return RunView(
         run.header,
         slugs.choose(f"{run.header.adapter}-{run.header.framework['version']}"),
@@ -204,17 +201,14 @@ def _view_run(run: Run, record: str, catalogue: Catalogue, write_script: ScriptW
         findings,
         len(run.findings) - len(findings),
         _count_by_rule(run.cells),
-        {name: _count_by_rule(found) for name, found in of_entries.items()},
+        {name: _count_by_rule(found) for name, found in group_by(lambda cell: cell.subject, run.cells).items()},
         describe_formulas(run, choose_subjects(run), catalogue.questions),
         run.footer.incomplete,
     )
 
 
 def _count_by_rule(cells: Iterable[Cell]) -> dict[str, Tally]:
-    statuses: dict[str, list[str]] = {}
-    for cell in cells:
-        statuses.setdefault(cell.rule, []).append(cell.status)
-    return {rule: Tally(found) for rule, found in statuses.items()}
+    return tally_by(lambda cell: cell.rule, cells)
 
 
 def _list_examples(
@@ -305,10 +299,7 @@ def _view_entry(view: RunView, subject: Mapping[str, Any], catalogue: Catalogue,
 
 def _add_history(views: Sequence[RunView]) -> None:
     """For each framework with several records, note which findings appeared and which disappeared from run to run."""
-    by_adapter: dict[str, list[RunView]] = {}
-    for view in views:
-        by_adapter.setdefault(view.header.adapter, []).append(view)
-    for group in by_adapter.values():
+    for group in group_by(lambda view: view.header.adapter, views).values():
         if len(group) < 2:
             continue
         ordered = sorted(group, key=lambda view: view.header.started)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import gradclip_adapters
+from gradclip_reports.versions import read_numbers
 
 from ...cases.toml_files import add_place_to_errors, check_document, read_toml
 
@@ -192,7 +193,7 @@ def matches_version(wanted: str, version: str) -> bool:
     release = re.match(RELEASE, version)
     if release is None:
         return False
-    asked, numbers = _read_numbers(wanted), _read_numbers(release[0])
+    asked, numbers = read_numbers(wanted), read_numbers(release[0])
     return all(one == other for one, other in zip_longest(asked, numbers[: len(asked)], fillvalue=0))
 
 
@@ -201,7 +202,7 @@ def list_versions(adapter: str) -> list[str]:
     recipe = read_recipes().get(adapter)
     if recipe is None or not recipe.version:
         return []
-    return sorted([recipe.version, *recipe.others], key=_read_numbers, reverse=True)
+    return sorted([recipe.version, *recipe.others], key=read_numbers, reverse=True)
 
 
 def choose_version(name: str) -> str:
@@ -229,14 +230,10 @@ def find_recipe(name: str) -> Recipe | None:
 
 def _adapt(known: dict[str, Recipe], version: str) -> Recipe:
     """Return the recipe of an unknown version. It is that of the next older known version, or of the oldest."""
-    ordered = sorted(known, key=_read_numbers)
-    nearest = known[next((one for one in reversed(ordered) if _read_numbers(one) < _read_numbers(version)), ordered[0])]
+    ordered = sorted(known, key=read_numbers)
+    nearest = known[next((one for one in reversed(ordered) if read_numbers(one) < read_numbers(version)), ordered[0])]
     package, _ = split_requirement(nearest.framework)
     # For npm, a version stands for all that begin so.
     return nearest.replace_framework(
         f"{package}@{version}" if nearest.framework in nearest.npm else f"{package}=={version}.*"
     )
-
-
-def _read_numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"[0-9]+", version))

@@ -457,11 +457,6 @@ class Seen:
         """Whether a group has too many elements for further exact sums."""
         return any(group.is_long for group in self.groups)
 
-    @property
-    def wrong(self) -> set[int]:
-        """The indices of the gradients that are not right."""
-        return {tensor.index for group in self.groups if not group.is_right for tensor in group.tensors}
-
     @cached_property
     def groups(self) -> list[Group]:
         """The groups of these gradients that share a norm. Groups without gradients are left out."""

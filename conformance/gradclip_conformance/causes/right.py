@@ -38,7 +38,7 @@ def has_moved_elements(seen: Seen) -> bool:
     if seen.operation.sums_examples:
         return False
     if seen.operation.is_by_norm:
-        wrong = {seen.tensors[index].kind for index in seen.wrong}
+        wrong = {tensor.kind for group in seen.groups if not group.is_right for tensor in group.tensors}
         # Elements that stayed, or became zero or NaN, did not move.
         if wrong and wrong <= {Kind.SAME, Kind.ZERO, Kind.NAN}:
             return False
@@ -104,7 +104,7 @@ def has_other_units(seen: Seen) -> bool:
     """Return whether each tensor is right, or would be right if it had other units."""
     case = seen.case
     numbers = {id(gradient): number for number, gradient in enumerate(case.gradients)}
-    wrong = seen.wrong
+    wrong = {tensor.index for group in seen.groups if not group.is_right for tensor in group.tensors}
     for parts in list_tensors(case.gradients):
         places = [numbers[id(part)] for part in parts]
         got = [result for place in places if (result := seen.results[place]) is not None]

@@ -111,7 +111,9 @@ def is_overwritten(seen: Seen) -> bool:
     later = Seen(replace(seen.case, gradients=following.gradients, options=following.options), seen.results)
     if not seen.operation.is_by_norm:
         return is_right_value(later) and not is_right_value(seen)
-    return bool(seen.wrong) and seen.wrong.isdisjoint(later.wrong)
+    wrong = {tensor.index for group in seen.groups if not group.is_right for tensor in group.tensors}
+    explained = {tensor.index for group in later.groups if group.is_right for tensor in group.tensors}
+    return bool(wrong) and wrong <= explained
 
 
 def has_dense_rows(seen: Seen) -> bool:

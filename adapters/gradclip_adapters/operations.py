@@ -155,3 +155,9 @@ _EACH = (
 OPERATIONS: dict[str, Operation] = {operation.function: operation for operation in _EACH}
 #: The operations by their names in the ids of rules.
 PREFIXES: dict[str, Operation] = {operation.prefix: operation for operation in _EACH}
+
+
+def find_operation(spelling: str) -> Operation | None:
+    """Return the operation that a user means: `global-norm`, `Global_Norm` and `clip_by_global_norm` are one."""
+    name = spelling.lower().replace("-", "_")
+    return next((each for each in _EACH if name in (each.function, each.prefix.replace("-", "_"))), None)

@@ -16,9 +16,11 @@ import pytest
 from click.testing import CliRunner, Result
 from runs import run_command
 
+from gradclip_adapters.operations import PREFIXES
 from gradclip_conformance import cli
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cli import VERBS, gradclip
+from gradclip_conformance.cli.targets import OperationChoice
 from gradclip_conformance.judge.model import Description
 from gradclip_conformance.run.runner import make_header
 from gradclip_reports.records import read_runs
@@ -614,9 +616,14 @@ class TestOtherVerbs:
 
         assert says in " ".join(result.stdout.partition("Expected:")[2].split())
 
-    @pytest.mark.parametrize("name", ["global-norm", "global_norm", "clip_by_global_norm", "global-norm."])
-    def test_rules_takes_an_operation_in_any_spelling(self, name: str) -> None:
-        assert run_command("rules", name).stdout == run_command("rules", "global-norm.*").stdout
+    @pytest.mark.parametrize("prefix", PREFIXES)
+    def test_an_operation_may_be_spelled_in_several_ways(self, prefix: str) -> None:
+        function, choice = PREFIXES[prefix].function, OperationChoice()
+        listed = run_command("rules", f"{prefix}.*").stdout
+
+        for name in (prefix, prefix.replace("-", "_"), prefix.title(), function):
+            assert run_command("rules", name).stdout == run_command("rules", f"{name}.").stdout == listed
+            assert choice.convert(name, None, None) == function
 
     @pytest.mark.thorough(sample=0)
     def test_repro_of_a_rule_shows_its_first_failing_cell(self, tmp_path: Path) -> None:

@@ -10,20 +10,13 @@ from difflib import get_close_matches
 import click
 from click.shell_completion import CompletionItem
 
-from gradclip_adapters.operations import OPERATIONS
+from gradclip_adapters.operations import find_operation
 from gradclip_reports.values import format_count
 from gradclip_spec import rules as rule_book
 
 from ..cases.catalogue import list_all_cases
 from ..cases.patterns import matches, suggest_names
 from ..sampler.rows import list_all_rows
-
-#: The spellings of each operation (`global-norm`, `global_norm`, `clip_by_global_norm`), with the prefix of its rules.
-SPELLINGS = {
-    spelling: each.prefix
-    for each in OPERATIONS.values()
-    for spelling in (each.prefix, each.function, each.function.removeprefix("clip_by_"))
-}
 
 
 def find_rules(text: str) -> list[str]:
@@ -32,9 +25,9 @@ def find_rules(text: str) -> list[str]:
     The text may be an id, a pattern of ids, an operation, or the name of a rule without its operation.
     """
     ids = [rule.id for rule in rule_book.load()]
-    operation, dot, name = text.rstrip(".").partition(".")
-    prefix = SPELLINGS.get(operation, operation)
-    pattern = f"{prefix}.{name or '*'}" if dot or operation in SPELLINGS else text
+    spelling, _, name = text.rstrip(".").partition(".")
+    operation = find_operation(spelling)
+    pattern = f"{operation.prefix}.{name or '*'}" if operation else text
     return [one for one in ids if matches(pattern, one)] or [one for one in ids if one.partition(".")[2] == text]
 
 

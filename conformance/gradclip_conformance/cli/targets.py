@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 from gradclip_adapters import registry
 from gradclip_adapters.contract import DTYPES, OPERATIONS
 from gradclip_adapters.mesh import parse_mesh
+from gradclip_adapters.operations import find_operation
 from gradclip_reports.progress import say_line
 
 from ..cases.patterns import suggest_known
@@ -101,14 +102,16 @@ class TargetOptions:
 
 
 # Before click 8.2 the class is not generic.
-class _Operation(click.Choice):  # type: ignore[type-arg]
-    """An operation. A user may omit `clip_by_`, and may write hyphens as in the names of rules."""
+class OperationChoice(click.Choice):  # type: ignore[type-arg]
+    """An operation. A user may write its name as it stands in the names of rules."""
+
+    def __init__(self) -> None:
+        super().__init__(list(OPERATIONS))
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the operation's full name."""
-        name = str(value).lower().replace("-", "_")
-        full = name if name.startswith("clip_by_") else f"clip_by_{name}"
-        return super().convert(full if full in OPERATIONS else value, param, ctx)
+        operation = find_operation(str(value))
+        return super().convert(operation.function if operation else value, param, ctx)
 
 
 def parse_with(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
@@ -127,7 +130,7 @@ _OPTIONS = (
     click.option(
         "--op",
         "operation",
-        type=_Operation(OPERATIONS),
+        type=OperationChoice(),
         metavar="OPERATION",
         help=f"Only this operation: {', '.join(OPERATIONS)}.",
     ),

@@ -11,6 +11,7 @@ import click
 
 from gradclip_adapters.operations import OPERATIONS
 
+from ..cli.targets import OperationChoice
 from .files import STYLES, write_files
 
 #: The name becomes the name of a file, and stands in Python, TOML and YAML.
@@ -29,7 +30,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,59}")
 @click.option(
     "--op",
     "operation",
-    type=click.Choice(OPERATIONS),
+    type=OperationChoice(),
     metavar="OPERATION",
     default="clip_by_global_norm",
     show_default=True,

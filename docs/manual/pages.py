@@ -1,6 +1,7 @@
 """Extend Sphinx: fill in the parts of pages that come from data, keep the columns of examples, write formulas.
 
-A page asks for a part by a comment such as `<!-- data: causes -->`, in a line of its own.
+A page asks for a part by a comment such as `<!-- data: causes -->`, in a line of its own. The pages of the rules come
+from data alone, and git ignores them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradclip_adapters.contract import FEATURES, LACKS
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.site.build import write_mathml
 from gradclip_reports.statuses import NOT_RUN, Status
 from gradclip_spec.rules import LEVELS, load
@@ -38,12 +40,24 @@ ASKED = re.compile(r"^<!-- data: ([\w-]+)(?: (\S+))? -->$", re.MULTILINE)
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Change the source of each page and the help of each command before Sphinx parses it, and render formulas."""
+    write_rules(Path(app.srcdir, "reference"))
     app.setup_extension("sphinx_click")
     app.connect("source-read", _replace_source)
     app.connect("sphinx-click-process-description", _replace_description)
     inline, displayed = partial(_write_formula, "inline"), partial(_write_formula, "block")
     app.add_html_math_renderer("mathml", (inline, None), (displayed, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def write_rules(folder: Path) -> None:
+    """Write a page into the folder for the rules of each operation, if it is not there already."""
+    for operation in OPERATIONS.values():
+        path = folder / f"rules-{operation.prefix}.md"
+        head = "[The rule catalogue](rules.md) explains the words and the levels."
+        text = f"# Rules of `{operation.function}`\n\n{head}\n\n{write_operation(operation.prefix)}"
+        # Sphinx builds a page again only if its file is newer.
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
 
 
 def _replace_source(app: Sphinx, name: str, source: list[str]) -> None:
@@ -237,7 +251,6 @@ PARTS: dict[str, Callable[..., str]] = {
     "features": write_features,
     "lacks": write_lacks,
     "levels": write_levels,
-    "operation": write_operation,
     "oracles": write_oracles,
     "preface": write_preface,
     "published": write_published,

@@ -49,7 +49,7 @@ def test_continuous_integration_covers_every_python_that_is_declared() -> None:
     assert set(re.findall(r"3\.\d+", matrix)) == declared
 
 
-@pytest.mark.parametrize("workflow", ["ci.yml", "frameworks.yml", "release.yml"])
+@pytest.mark.parametrize("workflow", ["ci.yml", "frameworks.yml", "release.yml", "results.yml"])
 def test_actions_are_pinned_by_commit(workflow: str) -> None:
     used = re.findall(r"uses: (.*)", (WORKFLOWS / workflow).read_text(encoding="utf-8"))
 
@@ -70,6 +70,16 @@ def test_weekly_workflow_lists_every_framework_with_its_python(tmp_path: Path) -
     assert name == "frameworks"
     found = {one["name"]: one["python"] for one in json.loads(value)}
     assert found == {name: recipe.python or "3.11" for name, recipe in RECIPES.items()}
+
+
+def test_workflow_of_a_release_has_the_python_of_every_framework() -> None:
+    text = (WORKFLOWS / "results.yml").read_text(encoding="utf-8")
+    every = [version for recipe in RECIPES.values() for version in (recipe, *recipe.others.values())]
+
+    found = re.findall(r"^ +(3\.\d+)$", text, re.MULTILINE)
+
+    assert set(found) == {version.python or "3.11" for version in every}
+    assert found[-1] == "3.11"
 
 
 def test_citation_names_the_version_that_is_released() -> None:

@@ -10,7 +10,7 @@ than :math:`2^{-58}`, even if a parameter's norm multiplies the threshold, and a
 error of less than :math:`2^{-58} 2^{53} = 1/32` ulp of float64, and a negligible error for narrower formats.
 :data:`DOUBT` allows for that.
 
-If the processor has no such long doubles, `has_long_doubles` returns False, and the exact oracles are used.
+If the processor has no such long doubles, `has_long_doubles` returns False, and rows are `unsupported`.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ of a framework with examples and scripts, type `gradclip report reports/publishe
 VERSIONS = """# Since when and until when
 
 {release}
-The records of older versions hold fewer cases. They are in the archive of the release. A finding is one way to
-differ from the rules. Errors that differ only in their messages share a row.
+The records of older versions are in the archive of the release. A finding is one way to differ from the rules.
+Errors that differ only in their messages share a row.
 
 | | |
 |---|---|

@@ -76,11 +76,11 @@ Each answer to a test case has one of these statuses:
 
 | status | meaning | why it is needed |
 |---|---|---|
-| `pass` | agrees with the rule | |
+| `pass` | agrees with the rule | It shows what works. |
 | `quality` | poor, see below | Ordinary arithmetic must not fail, and a lost gradient must not pass unseen. |
 | `documented` | differs as the documentation or the adapter says | A choice that users can read about is no defect. |
 | `known` | a known failure, recorded with its reason | A check in CI must fail for new defects only. |
-| `fail` | breaks a rule, and nobody has announced it | |
+| `fail` | breaks a rule, and nobody has announced it | It is what a maintainer has to mend. |
 | `crash`, `timeout` | the framework's process died, or gave no answer in time | There is no answer to judge. |
 | `error` | a fault of the suite or of the adapter | It says nothing about the framework. |
 | `unsupported` | cannot be asked | A missing ability keeps no rule and breaks none. |

@@ -53,7 +53,7 @@ def find_known_faults(run: Run, known: Iterable[KnownFailure]) -> list[tuple[str
 def list_outdated_patterns(run: Run, one: KnownFailure) -> list[str]:
     """Return the patterns of subjects whose subjects do not show a known failure in a complete run.
 
-    A run that was asked none of the entry's rules shows nothing about it: some frameworks get the rows on request only.
+    A run that was asked none of the entry's rules shows nothing about it.
     """
     if one.by_chance or not holds(one, run.header.framework["version"], run.header.environment):
         return []

@@ -1,7 +1,7 @@
 """Write the lines of a script that calls a framework through its adapter.
 
-For our own adapters, tables say how a script calls the framework directly. For any other adapter, the script calls the
-adapter itself. Such a script needs NumPy, the framework and the package `gradclip_adapters`, but not the suite.
+For our own adapters, `direct.py` writes scripts that call the framework itself. For any other adapter, the script calls
+the adapter. Such a script needs NumPy, the framework and the package `gradclip_adapters`, but not the suite.
 """
 
 from __future__ import annotations

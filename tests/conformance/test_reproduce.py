@@ -1,4 +1,4 @@
-"""Check scripts that reproduce a cell: scripts of published deviations fail with the framework, others do not.
+"""Check scripts that reproduce a cell: scripts of published failures fail with the framework, others do not.
 
 A variable such as GRADCLIP_PYTHON_TORCH names a Python that has the framework. Without it, this Python is used if
 it has the framework. A framework named in GRADCLIP_REQUIRE must be there; its absence is an error.

@@ -113,8 +113,8 @@ def trace_findings(runs: Sequence[Run], is_by_chance: Chance = never) -> list[Tr
             key = identify(single)
             keys.add(key)
             newest[key] = single
-            steady = {pair[1] for pair in single.pairs if not is_by_chance(run, pair)}
-            cases.setdefault(key, set()).update(steady)
+            certain = {pair[1] for pair in single.pairs if not is_by_chance(run, pair)}
+            cases.setdefault(key, set()).update(certain)
         shown.append(keys)
     asked = [{cell.case for cell in run.cells if cell.status not in UNJUDGED} for run in runs]
     traces = [

@@ -56,6 +56,7 @@ def describe_standing(finding: Finding) -> str:
     if Status.KNOWN in finding.statuses:
         return "known"
     if Status.DOCUMENTED in finding.statuses:
+        # "declared": only the adapter or the option `--formula` says it, so there is no documentation to quote.
         return "documented" if finding.quote else "declared"
     return "poor"
 

@@ -259,7 +259,7 @@ def test_script_fails_only_with_the_wrong_function(checked: Run, case: str) -> N
     ("arguments", "says"),
     [
         (["no-such-case"], "no case, rule or finding"),
-        (["global-norm.scaled-above/three-four-five/float32", "--subject", "torch"], "clip_module:clip"),
+        (["global-norm.scaled-above/three-four-five/float32", "--entry-point", "torch"], "clip_module:clip"),
         (["global-norm.error-if-nonfinite/nan/float32"], "does not declare"),
         (["global-norm.repeated-tensor/same-object/float32"], "is not defined"),
     ],

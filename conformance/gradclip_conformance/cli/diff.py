@@ -40,8 +40,8 @@ def _parse_severities(text: str) -> tuple[str, ...]:
 
 
 @click.command(short_help="Say what changes between two adapters or records.")
-@click.argument("first", metavar="A[:SUBJECT]", shell_complete=complete_target)
-@click.argument("second", metavar="B[:SUBJECT]", shell_complete=complete_target)
+@click.argument("first", metavar="A[:ENTRY_POINT]", shell_complete=complete_target)
+@click.argument("second", metavar="B[:ENTRY_POINT]", shell_complete=complete_target)
 @add_target_options
 @click.option("--format", "format_", default="terminal", type=click.Choice(["terminal", "markdown", "json"]))
 @click.option(
@@ -54,7 +54,7 @@ def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on:
     """Compare two adapters or records: first their formulas, then their differences, the severest first.
 
     A and B are names or files of adapters, which are run now, or records that `gradclip check -o` wrote. Without
-    SUBJECT, the comparison takes, for each operation, the entry point that answers most cases, and the one on a mesh.
+    ENTRY_POINT, it compares, for each operation, the entry point that answers most cases, and the one on a mesh.
 
     \b
     gradclip diff torch tensorflow --venv

@@ -237,7 +237,7 @@ def _view_finding(
     example = finding.example
     cell = cells.get((example["subject"], example["case"]))
     command = shlex.join(["gradclip", "repro", record, escape_line(example["case"])])
-    command += f" --subject {shlex.quote(escape_line(example['subject']))}"
+    command += f" --entry-point {shlex.quote(escape_line(example['subject']))}"
     heading = write_heading(finding)
     message = _cut(str(finding.parameters.get(MESSAGE, "")))
     label = f"{heading}: {shorten_line(message, _LABEL)}" if message else heading

@@ -31,7 +31,7 @@ JOINT = " | "
 VARYING = FOR_MODELS | {MESSAGE}
 
 
-#: Tells whether the answer of a run to a pair of a subject and a case depends on chance.
+#: Tells whether the answer of a run to a pair of an entry point and a case depends on chance.
 Chance = Callable[[Run, tuple[str, str]], bool]
 
 
@@ -92,8 +92,8 @@ def split_errors(finding: Finding, raised: Mapping[tuple[str, str], str] = Mappi
             finding,
             parameters={**finding.parameters, "error": kind},
             cells={
-                subject: [case for case in cases if raised.get((subject, case), kind) == kind]
-                for subject, cases in finding.cells.items()
+                entry_point: [case for case in cases if raised.get((entry_point, case), kind) == kind]
+                for entry_point, cases in finding.cells.items()
             },
         )
         for kind in kinds

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from gradclip_reports.difference import Side, choose_on_meshes, choose_subjects, compare
+from gradclip_reports.difference import Side, choose_entry_points, choose_on_meshes, compare
 from gradclip_reports.difference_text import draw
 from gradclip_reports.layout import find_width, uses_color
 from gradclip_reports.progress import progress_bar
@@ -84,13 +84,13 @@ def _read_side(text: str, options: TargetOptions) -> Side:
     else:
         name, _, wanted = text.partition(":")
         run = _run(name, options)
-    names = [subject["name"] for subject in run.header.subjects]
+    names = [entry_point["name"] for entry_point in run.header.subjects]
     chosen = [name for name in names if matches(wanted, name)] if wanted else []
     if wanted and not chosen:
         msg = f"{run.header.adapter} has no entry point {wanted!r}.{suggest_known(wanted, names)}"
         raise click.UsageError(msg)
     on_meshes = () if chosen else choose_on_meshes(run)
-    return Side(run.header.heading, run, tuple(dict.fromkeys((*choose_subjects(run, chosen), *on_meshes))))
+    return Side(run.header.heading, run, tuple(dict.fromkeys((*choose_entry_points(run, chosen), *on_meshes))))
 
 
 def _find_record(text: str) -> tuple[Path | None, str]:

@@ -22,8 +22,8 @@ pytest_plugins = ["pytester"]
 
 # By default, Hypothesis fails an example that takes longer than 0.2 s, which may happen on a busy machine. It also
 # draws different examples in each run.
-settings.register_profile("steady", deadline=None, derandomize=True, database=None)
-settings.load_profile("steady")
+settings.register_profile("reproducible", deadline=None, derandomize=True, database=None)
+settings.load_profile("reproducible")
 
 #: The tests that need a browser. They run only if GRADCLIP_BROWSER names one, as in `nox -s browser`.
 collect_ignore = [] if "GRADCLIP_BROWSER" in os.environ else ["browser"]

@@ -1,4 +1,4 @@
-"""Help adapters to check a call against its subject, to build its tensors, and to repeat it in several threads."""
+"""Help adapters to check a call against its entry point, to build its tensors, and to repeat it in several threads."""
 
 from __future__ import annotations
 
@@ -141,8 +141,8 @@ Tensor = TypeVar("Tensor")
 Result = TypeVar("Result")
 
 
-def refuse_unlisted(call: Call, subject: EntryPoint, kind: str = "adapter") -> None:
-    """Refuse a call that its subject cannot perform.
+def refuse_unlisted(call: Call, entry_point: EntryPoint, kind: str = "adapter") -> None:
+    """Refuse a call that its entry point cannot perform.
 
     The error carries `kind`, which says what is missing (see `contract.LACKS`). An adapter that is not sure makes the
     call: only the framework's own error shows that the framework cannot do it.
@@ -150,35 +150,35 @@ def refuse_unlisted(call: Call, subject: EntryPoint, kind: str = "adapter") -> N
     Raises
     ------
     Unsupported
-        If the call uses a feature, a dtype or a norm that the subject does not list.
+        If the call uses a feature, a dtype or a norm that the entry point does not list.
     """
-    missing = sorted(set(_list_used_features(call)) - set(subject.features))
+    missing = sorted(set(_list_used_features(call)) - set(entry_point.features))
     if missing:
         described = " and ".join(f"{feature} ({FEATURES[feature]})" for feature in missing)
-        message = f"{subject.name} does not have the feature {described}"
+        message = f"{entry_point.name} does not have the feature {described}"
         raise Unsupported(message, kind)
-    dtypes = sorted(_list_dtypes(call) - set(subject.dtypes))
+    dtypes = sorted(_list_dtypes(call) - set(entry_point.dtypes))
     if dtypes:
-        message = "{} does not take {}".format(subject.name, ", ".join(dtypes))
+        message = "{} does not take {}".format(entry_point.name, ", ".join(dtypes))
         raise Unsupported(message, kind)
     norm_type = call.options.get("norm_type", 2.0)
-    # Pass an order of 0 or below to every subject with `norm_type`: the suite records the answer.
-    if norm_type > 0 and norm_type not in subject.norm_types:
-        message = f"{subject.name} has no norm of the order {norm_type}"
+    # Pass an order of 0 or below to every entry point with `norm_type`: the suite records the answer.
+    if norm_type > 0 and norm_type not in entry_point.norm_types:
+        message = f"{entry_point.name} has no norm of the order {norm_type}"
         raise Unsupported(message, kind)
 
 
-def refuse_other_dtypes(call: Call, subject: EntryPoint) -> None:
+def refuse_other_dtypes(call: Call, entry_point: EntryPoint) -> None:
     """Refuse dtypes that an adapter leaves to other entry points of the same function, because calls take long.
 
     Raises
     ------
     Unsupported
-        If a gradient has a dtype that the subject does not list.
+        If a gradient has a dtype that the entry point does not list.
     """
-    if not _list_dtypes(call) <= set(subject.dtypes):
+    if not _list_dtypes(call) <= set(entry_point.dtypes):
         message = "the adapter asks {} for {} only, because calls take long".format(
-            subject.name, " and ".join(subject.dtypes)
+            entry_point.name, " and ".join(entry_point.dtypes)
         )
         raise Unsupported(message)
 

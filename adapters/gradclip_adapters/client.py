@@ -30,7 +30,7 @@ class Client(Adapter):
             self.close()
             text = "the host does not start: {}".format(message.get("text", message))
             raise RuntimeError(text)
-        self._about, self._subjects = wire.decode_about(message)
+        self._about, self._entry_points = wire.decode_about(message)
 
     def about(self) -> About:
         """Return the framework that the host has found."""
@@ -38,7 +38,7 @@ class Client(Adapter):
 
     def subjects(self) -> Sequence[EntryPoint]:
         """Return the entry points that the host lists."""
-        return self._subjects
+        return self._entry_points
 
     def call(self, call: Call) -> Reply:
         """Return the host's answer."""

@@ -1,8 +1,8 @@
 """Define the contract between the suite and an adapter.
 
 The suite sends a :class:`Call`. The adapter converts the named gradients to its framework's tensors, calls one public
-entry point of the framework (a *subject*), and converts the result to a :class:`Reply`. The adapter never computes a
-clip itself, and it never judges.
+*entry point* of the framework, and converts the result to a :class:`Reply`. The adapter never computes a clip itself,
+and it never judges.
 
 This module, `wire` and `host` run in the Python that the framework under test needs. So they use only the standard
 library and NumPy, and support Python 3.7.
@@ -214,7 +214,7 @@ class Gradient:
 
 @dataclass(frozen=True)
 class Call:
-    """The gradients and options of one call of one subject.
+    """The gradients and options of one call of one entry point.
 
     The options, of which a case sets only those that it needs: `clip_norm` (clip by most norms), `clip_factor`
     (unitwise), `max` and `min` (by value), `norm_type`, `eps` (unitwise: the least norm of a parameter's unit),
@@ -286,11 +286,11 @@ class EntryPoint:
 
     def __post_init__(self) -> None:
         """Refuse unknown words, because a misspelt word would make cells `unsupported` unnoticed."""
-        check_name("subject", self.name)
+        check_name("entry point", self.name)
         for p in self.norm_types:
             # With NaN, no comparison is true.
             if not (isinstance(p, (int, float)) and p > 0):
-                message = f"The subject {self.name!r} declares a norm of the order {p!r}: orders are numbers above 0."
+                message = f"The entry point {self.name!r} declares a norm of order {p!r}: orders are numbers above 0."
                 raise BadDeclaration(message)
         for what, words, known in (
             ("operation", (self.operation,), OPERATIONS),
@@ -299,7 +299,7 @@ class EntryPoint:
         ):
             unknown = sorted(set(words) - set(known))
             if unknown:
-                message = "The subject {!r} declares the {} {}, which does not exist; there are {}.".format(
+                message = "The entry point {!r} declares the {} {}, which does not exist; there are {}.".format(
                     self.name, what, ", ".join(map(repr, unknown)), ", ".join(known)
                 )
                 raise BadDeclaration(message)
@@ -465,7 +465,7 @@ def name_type(value: object) -> str:
 
 
 class Adapter:
-    """The base class of adapters. An adapter names its framework, lists the subjects and answers calls.
+    """The base class of adapters. An adapter names its framework, lists the entry points and answers calls.
 
     If a framework has several devices, the adapter is made with the argument `device`: "cpu" by default, or "cuda". It
     raises :class:`MissingDevice` if the framework does not find that device. The environment in :meth:`about` names the

@@ -129,7 +129,7 @@ def _leave(why: str) -> int:
 
 
 def describe(adapter: Adapter) -> dict[str, Any]:
-    """Return the message `about`: the framework, its environment and its subjects."""
+    """Return the message `about`: the framework, its environment and its entry points."""
     return wire.encode_about(adapter.about(), adapter.subjects(), platform.python_version(), platform.platform())
 
 

@@ -34,7 +34,7 @@ DIGITS = Limit("digits in a number", 40, "a threshold may be an integer beyond 6
 HEX = Limit("characters in a hexadecimal float", 40, "float64 needs 24")
 GRADIENTS = Limit("gradients in a message", 20_000, "the largest models have a few thousand")
 ROWS = Limit("rows in a sparse gradient", 100_000, "cases have fewer than ten")
-SUBJECTS = Limit("subjects in a message", 1_000, "no framework has more than a few dozen entry points")
+ENTRY_POINTS = Limit("entry points in a message", 1_000, "no framework has more than a few dozen entry points")
 WORDS = Limit("words in a list", 100, "the contract defines fewer than 50 features")
 WARNINGS = Limit("warnings in a message", 100, "a call that warns more often repeats itself")
 ENTRIES = Limit("entries in an environment", 200, "adapters name fewer than ten")
@@ -48,7 +48,7 @@ _ITEMS = {
     "inputs": GRADIENTS,
     "same_object": GRADIENTS,
     "rows": ROWS,
-    "subjects": SUBJECTS,
+    "subjects": ENTRY_POINTS,
     "dtypes": WORDS,
     "features": WORDS,
     "norm_types": WORDS,

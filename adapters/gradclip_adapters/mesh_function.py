@@ -61,7 +61,7 @@ RANKS = "gradclip_adapters.frameworks.torch_based.mesh_ranks"
 
 
 class MeshFunction(PlainFunction):
-    """A function on the gradients of one rank, as an adapter with one subject.
+    """A function on the gradients of one rank, as an adapter with one entry point.
 
     Parameters
     ----------
@@ -102,13 +102,13 @@ class MeshFunction(PlainFunction):
         super().__init__(
             function, operation, dtypes, in_place, name, more=("mesh", "placements"), needed=self.needed_parameters
         )
-        features = {*self._subject.features, *FEATURES_ON_A_MESH, *(["partial"] if partial else [])} & POSSIBLE
-        self._subject = replace(self._subject, features=tuple(sorted(features)), mesh=self._mesh.axes)
+        features = {*self._entry_point.features, *FEATURES_ON_A_MESH, *(["partial"] if partial else [])} & POSSIBLE
+        self._entry_point = replace(self._entry_point, features=tuple(sorted(features)), mesh=self._mesh.axes)
 
     def call(self, call: Call) -> Reply:
         """Call the function on each rank, and join the answers."""
         self._refuse_missing_parameters(call)
-        refuse_unlisted(call, self._subject)
+        refuse_unlisted(call, self._entry_point)
         self._refuse_hidden_placements(call)
         return join_replies(call, self._ask_ranks(call))
 
@@ -149,7 +149,7 @@ class MeshFunction(PlainFunction):
 
 
 class TorchFunction(MeshFunction):
-    """A function on the parameters of one rank, as an adapter with one subject.
+    """A function on the parameters of one rank, as an adapter with one entry point.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ OPTIONAL = ("norm_type", "error_if_nonfinite", "eps", "layers")
 
 
 class PlainFunction(Adapter):
-    """A function on a list of NumPy arrays, as an adapter with one subject.
+    """A function on a list of NumPy arrays, as an adapter with one entry point.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class PlainFunction(Adapter):
         True: the function must write its results into the arrays that it gets. False: it must not change them. None: it
         may change an array only if this is itself the result.
     name
-        The subject's name; `module:function` by default.
+        The entry point's name; `module:function` by default.
     more
         The parameters that a subclass passes beside those of the operation, if the function takes them.
     needed
@@ -141,7 +141,7 @@ class PlainFunction(Adapter):
         features = _list_features(self._taken, self._required, with_default, in_place)
         if clip.returns_norm:
             features = (*features, "may_return_norm")
-        self._subject = EntryPoint(name or self._source, operation, tuple(dtypes), features, norm_types)
+        self._entry_point = EntryPoint(name or self._source, operation, tuple(dtypes), features, norm_types)
 
     def about(self) -> About:
         """Return the function's module and name, and the version of the module or of its package, if there is one."""
@@ -153,13 +153,13 @@ class PlainFunction(Adapter):
         return About(self._source, "", {"numpy": np.__version__})
 
     def subjects(self) -> Sequence[EntryPoint]:
-        """Return the function as the only subject."""
-        return [self._subject]
+        """Return the function as the only entry point."""
+        return [self._entry_point]
 
     def call(self, call: Call) -> Reply:
         """Call the function on fresh arrays."""
         self._refuse_missing_parameters(call)
-        refuse_unlisted(call, self._subject)
+        refuse_unlisted(call, self._entry_point)
         if "threads" in call.options:
             return answer_in_threads(call, self._answer)
         return self._answer(call)
@@ -187,7 +187,7 @@ class PlainFunction(Adapter):
         keywords, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
         # A default for the flags must include all gradients. Leaving the flags out tests that.
         # A call that asks for flags of a kind passes them, even if all are true.
-        left_out = "optional_flags" in self._subject.features and all(flags) and "flags" not in call.options
+        left_out = "optional_flags" in self._entry_point.features and all(flags) and "flags" not in call.options
         if "need_clip" in self._taken and not left_out:
             keywords["need_clip"] = flags
         if "parameters" in self._taken:
@@ -243,7 +243,7 @@ class PlainFunction(Adapter):
         # Pass a copy of the list, because changes to the list would hide changes to the arrays.
         passed = list(arrays)
         list_disturbed = _watch(call, arrays, passed, keywords)
-        allowed, is_given = count_answer_bytes(call), "in_place" in self._subject.features
+        allowed, is_given = count_answer_bytes(call), "in_place" in self._entry_point.features
         try:
             with framework_call(lambda: pack(arrays, allowed)) as seen:
                 for earlier in make_earlier_calls(call) if "reused" in call.options else ():
@@ -259,7 +259,7 @@ class PlainFunction(Adapter):
                 reply = read_result(result, passed, arrays, allowed)
                 disturbed = list_disturbed(is_given or returned_no_list(result))
         except FrameworkRaised as error:
-            if "functional" not in self._subject.features and _is_about_unwritable(call, error):
+            if "functional" not in self._entry_point.features and _is_about_unwritable(call, error):
                 message = f"{self._source} writes into the gradients that it gets, and some of these cannot be written"
                 raise Unsupported(message, "interface") from error
             error.disturbed = list_disturbed(is_given)

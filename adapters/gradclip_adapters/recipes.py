@@ -244,7 +244,7 @@ WITH_WEIGHT = ("numbers", "negative", "alternating", "subnormals", "zeros")
 KINDS.update({"weighty-" + kind: _add_weight(KINDS[kind]) for kind in WITH_WEIGHT})
 
 #: Arrays of at most this many elements are cached, because many lists hold the same small arrays. The last few arrays
-#: of up to LONG elements are cached, too, because the next call often has the same gradients, for another subject.
+#: of up to LONG elements are cached, too, because the next call often has the same gradients, for another entry point.
 SMALL, LONG = 1100, 1 << 18
 
 

@@ -86,24 +86,24 @@ class ReferenceAdapter(DeclaredAdapter):
     def __init__(self, backend: Backend) -> None:
         environment = {backend.name: backend.version, "device": backend.device}
         about = About(f"gradclip_spec on {backend.name}", gradclip_spec.__version__, environment)
-        super().__init__(about, _list_subjects(backend))
+        super().__init__(about, _list_entry_points(backend))
         self._backend = backend
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the function that the call names."""
-        subject = self.entry_points[call.subject]
-        refuse_unlisted(call, subject, "interface")
+        entry_point = self.entry_points[call.subject]
+        refuse_unlisted(call, entry_point, "interface")
         if "threads" in call.options:
             return answer_in_threads(call, self.call)
         if any(gradient.cotangent is not None for gradient in call.gradients):
-            return self._pull_back(subject, call)
+            return self._pull_back(entry_point, call)
         arrays = build_tensors(call.gradients, self._backend.make)
         single = call.options.get("as_single", False)
         look_again = watch_memory(arrays) if self._backend.views else tuple
         with framework_call(lambda: self._read(arrays)) as seen:
-            ask = functools.partial(self._ask, subject)
+            ask = functools.partial(self._ask, entry_point)
             result = ask_among_others(call, arrays, ask, self._backend.make, self._backend.fill)
-        clipped, norm = result if OPERATIONS[subject.operation].returns_norm else (result, None)
+        clipped, norm = result if OPERATIONS[entry_point.operation].returns_norm else (result, None)
         clipped = [clipped] if single else clipped
         gradients, total = self._backend.compute((list(clipped), norm))
         return Reply(
@@ -116,9 +116,10 @@ class ReferenceAdapter(DeclaredAdapter):
             disturbed=look_again(),
         )
 
-    def _ask(self, subject: EntryPoint, call: Call, arrays: list[Any]) -> Any:
+    def _ask(self, entry_point: EntryPoint, call: Call, arrays: list[Any]) -> Any:
         """Pass arrays to the function in the form that the call asks for, and return what it returns."""
-        function = functools.partial(getattr(gradclip_spec, subject.operation), **self._build_keywords(subject, call))
+        keywords = self._build_keywords(entry_point, call)
+        function = functools.partial(getattr(gradclip_spec, entry_point.operation), **keywords)
         if call.options.get("compiled"):
             assert self._backend.compile is not None
             function = self._backend.compile(function)
@@ -126,26 +127,26 @@ class ReferenceAdapter(DeclaredAdapter):
             return function(arrays[0])
         return function((array for array in arrays) if call.options.get("as_generator") else list(arrays))
 
-    def _build_keywords(self, subject: EntryPoint, call: Call) -> dict[str, Any]:
+    def _build_keywords(self, entry_point: EntryPoint, call: Call) -> dict[str, Any]:
         keywords, flags = convert_options(call.options, [gradient.need_clip for gradient in call.gradients])
-        taken, is_single = _list_parameters(subject.operation), call.options.get("as_single")
+        taken, is_single = _list_parameters(entry_point.operation), call.options.get("as_single")
         if "need_clip" in taken:
             keywords["need_clip"] = flags[0] if is_single else flags
         if "inplace" in taken:
-            keywords["inplace"] = "in_place" in subject.features
+            keywords["inplace"] = "in_place" in entry_point.features
         if "params" in taken:
             parameters = build_parameters(call.gradients, self._backend.make)
             keywords["params"] = parameters[0] if is_single else parameters
         return keywords
 
-    def _pull_back(self, subject: EntryPoint, call: Call) -> Reply:
+    def _pull_back(self, entry_point: EntryPoint, call: Call) -> Reply:
         assert self._backend.pull_back is not None
         arrays = build_tensors(call.gradients, self._backend.make)
         cotangents = [self._backend.make(replace(one, array=one.cotangent)) for one in call.gradients]
 
         def clip(values: Any) -> Any:
-            result = getattr(gradclip_spec, subject.operation)(values, **self._build_keywords(subject, call))
-            return list(result[0] if OPERATIONS[subject.operation].returns_norm else result)
+            result = getattr(gradclip_spec, entry_point.operation)(values, **self._build_keywords(entry_point, call))
+            return list(result[0] if OPERATIONS[entry_point.operation].returns_norm else result)
 
         with framework_call() as seen:
             found = self._backend.pull_back(clip, arrays, cotangents)
@@ -164,8 +165,8 @@ def _list_parameters(operation: str) -> tuple[str, ...]:
     return tuple(inspect.signature(getattr(gradclip_spec, operation)).parameters)
 
 
-def _list_subjects(backend: Backend) -> list[EntryPoint]:
-    subjects = []
+def _list_entry_points(backend: Backend) -> list[EntryPoint]:
+    entry_points = []
     for operation in OPERATIONS:
         name, taken = "gradclip_spec." + operation, _list_parameters(operation)
         features = (*COMMON, *(FEATURE_OF_PARAMETER[one] for one in taken if one in FEATURE_OF_PARAMETER))
@@ -178,11 +179,11 @@ def _list_subjects(backend: Backend) -> list[EntryPoint]:
         features += ("follows", "flag_kinds", "threshold_kinds")
         norm_types = NORM_TYPES if "norm_type" in features else (2.0,)
         functional = ("functional", "differentiable") if backend.pull_back is not None else ("functional",)
-        subjects.append(EntryPoint(name, operation, backend.dtypes, (*features, *functional), norm_types))
+        entry_points.append(EntryPoint(name, operation, backend.dtypes, (*features, *functional), norm_types))
         if backend.writable and "inplace" in taken:
             in_place = ("in_place", *(name for name in features if name not in map(FEATURE_OF_LAYOUT.get, UNWRITABLE)))
-            subjects.append(EntryPoint(name + "[inplace=True]", operation, backend.dtypes, in_place, norm_types))
-    return subjects
+            entry_points.append(EntryPoint(name + "[inplace=True]", operation, backend.dtypes, in_place, norm_types))
+    return entry_points
 
 
 def _list_half_precisions() -> tuple[str, ...]:

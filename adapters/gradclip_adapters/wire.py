@@ -5,9 +5,9 @@ message     from           holds
 =========== ============== ===========================================================================
 hello       suite          the protocol's version
 loading     host           the target whose code is run next, Python, platform
-about       host           framework, version, Python, platform, environment, subjects
+about       host           framework, version, Python, platform, environment, entry points
 failed      host           why the adapter could not start; the host then ends
-call        suite          a number, the subject, the gradients, the options
+call        suite          a number, the entry point, the gradients, the options
 starting    host           nothing: until `started`, the call's time stands still
 started     host           nothing: its processes have started, or could not
 reply       host           the number, the clipped gradients, the norm, the inputs afterwards
@@ -38,19 +38,19 @@ from .limits import AXES, GRADIENTS, HEX, LENGTH, RECIPE, WARNINGS, check_limit,
 
 __all__ = [
     "PROTOCOL",
+    "check_entry_points",
     "check_reply",
-    "check_subjects",
     "decode_about",
     "decode_array",
     "decode_call",
+    "decode_entry_point",
     "decode_reply",
-    "decode_subject",
     "dumps",
     "encode_about",
     "encode_arrays",
     "encode_call",
+    "encode_entry_point",
     "encode_reply",
-    "encode_subject",
 ]
 
 PROTOCOL = 1
@@ -426,22 +426,22 @@ def _decode_runs(
     return tuple(found)
 
 
-def encode_subject(subject: EntryPoint) -> dict[str, Any]:
-    """Return the message of a subject, for `about` and for the header of a record."""
-    formula = subject.formula
+def encode_entry_point(entry_point: EntryPoint) -> dict[str, Any]:
+    """Return the message of an entry point, for `about` and for the header of a record."""
+    formula = entry_point.formula
     return {
-        "name": subject.name,
-        "operation": subject.operation,
-        "dtypes": list(subject.dtypes),
-        "features": sorted(subject.features),
-        "norm_types": [float(p).hex() for p in subject.norm_types],
+        "name": entry_point.name,
+        "operation": entry_point.operation,
+        "dtypes": list(entry_point.dtypes),
+        "features": sorted(entry_point.features),
+        "norm_types": [float(p).hex() for p in entry_point.norm_types],
         "formula": None if formula is None else {name: encode_value(value) for name, value in formula.items()},
-        **({} if subject.mesh is None else {"mesh": dict(subject.mesh)}),
+        **({} if entry_point.mesh is None else {"mesh": dict(entry_point.mesh)}),
     }
 
 
-def decode_subject(message: Mapping[str, Any]) -> EntryPoint:
-    """Undo :func:`encode_subject`."""
+def decode_entry_point(message: Mapping[str, Any]) -> EntryPoint:
+    """Undo :func:`encode_entry_point`."""
     formula = message["formula"]
     return EntryPoint(
         name=message["name"],
@@ -454,7 +454,7 @@ def decode_subject(message: Mapping[str, Any]) -> EntryPoint:
     )
 
 
-def encode_about(about: About, subjects: Sequence[EntryPoint], python: str, platform: str) -> dict[str, Any]:
+def encode_about(about: About, entry_points: Sequence[EntryPoint], python: str, platform: str) -> dict[str, Any]:
     """Return the message `about`."""
     return {
         "message": "about",
@@ -465,7 +465,7 @@ def encode_about(about: About, subjects: Sequence[EntryPoint], python: str, plat
         "platform": platform,
         "recipes": recipes.VERSION,
         "environment": dict(about.environment),
-        "subjects": [encode_subject(subject) for subject in check_subjects(subjects)],
+        "subjects": [encode_entry_point(entry_point) for entry_point in check_entry_points(entry_points)],
     }
 
 
@@ -475,27 +475,27 @@ def decode_about(message: Mapping[str, Any]) -> tuple[About, tuple[EntryPoint, .
     Raises
     ------
     ValueError
-        If the contract does not know a word, or if two subjects have the same name.
+        If the contract does not know a word, or if two entry points have the same name.
     """
     about = About(message["framework"], message["version"], dict(message["environment"]))
-    return about, check_subjects([decode_subject(subject) for subject in message["subjects"]])
+    return about, check_entry_points([decode_entry_point(entry_point) for entry_point in message["subjects"]])
 
 
-def check_subjects(subjects: Sequence[EntryPoint]) -> tuple[EntryPoint, ...]:
-    """Return the subjects of an adapter, after checking that no two have the same name.
+def check_entry_points(entry_points: Sequence[EntryPoint]) -> tuple[EntryPoint, ...]:
+    """Return the entry points of an adapter, after checking that no two have the same name.
 
     Raises
     ------
     BadDeclaration
-        If two subjects have the same name, or if one of them is no `EntryPoint`.
+        If two entry points have the same name, or if one of them is no `EntryPoint`.
     """
     seen = set()
-    for subject in subjects:
-        if not isinstance(subject, EntryPoint):
-            text = f"`subjects` must return EntryPoint objects, and returned a {_name_type(subject)}"
+    for entry_point in entry_points:
+        if not isinstance(entry_point, EntryPoint):
+            text = f"`subjects` must return EntryPoint objects, and returned a {_name_type(entry_point)}"
             raise BadDeclaration(text)
-        if subject.name in seen:
-            text = f"The subject {subject.name!r} is declared twice; give each subject its own name."
+        if entry_point.name in seen:
+            text = f"The entry point {entry_point.name!r} is declared twice; give each entry point its own name."
             raise BadDeclaration(text)
-        seen.add(subject.name)
-    return tuple(subjects)
+        seen.add(entry_point.name)
+    return tuple(entry_points)

@@ -272,13 +272,13 @@ def _ask_all(
 ) -> Run:
     selection = Selection(rules=(rule,) if rule else ())
     evidence: list[Evidence] = []
-    subjects = add_formula(connection.description.subjects, formula)
+    entry_points = add_formula(connection.description.subjects, formula)
     # The suite computes with NumPy's default error handling. If the function runs in this process, it keeps the
     # caller's error handling.
     with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"), _collect_rarely():
-        planned = [*plan_cells(subjects, cases, selection), *plan_rows(subjects, selection)]
+        planned = [*plan_cells(entry_points, cases, selection), *plan_rows(entry_points, selection)]
         asked = [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(dtypes)]
         cells = list(run_cells(connection, asked, timeout, evidence=evidence))
         findings = explain_findings(evidence, list_asked_rules(cells), (), connection, timeout)
-    header = make_header("check_clipper", replace(connection.description, subjects=tuple(subjects)))
+    header = make_header("check_clipper", replace(connection.description, subjects=tuple(entry_points)))
     return Run(header, tuple(cells), make_footer(cells), tuple(findings))

@@ -122,7 +122,7 @@ def _list_parts_of_adapter(config: pytest.Config, target: str, per: str) -> list
         del config.stash[_CONNECTION]
         return run_adapter(RunRequest(target, lambda: connection, timeout=timeout))
 
-    return list_parts(target, per, make, {subject.operation for subject in connection.description.subjects})
+    return list_parts(target, per, make, {entry_point.operation for entry_point in connection.description.subjects})
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class _CellCheck:
     @property
     def name(self) -> str:
         """Return the id of the test."""
-        return f"{self.planned.subject.name}::{self.planned.case.id}"
+        return f"{self.planned.entry_point.name}::{self.planned.case.id}"
 
     def check(self, request: pytest.FixtureRequest) -> None:
         """Pass, fail or skip the test."""

@@ -8,6 +8,6 @@ __all__: list[str] = []
 
 
 def test_conforms(gradclip_check: Callable[[], None]) -> None:
-    """Check one case for one subject, or one finding or rule of an adapter."""
+    """Check one case for one entry point, or one finding or rule of an adapter."""
     __tracebackhide__ = True
     gradclip_check()

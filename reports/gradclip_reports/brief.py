@@ -95,7 +95,7 @@ def _draw_counts(run: Run, width: int, several: bool) -> Iterator[Line]:
         kinds = ", ".join(f"{LACKS[name]} {count}" for name, count in counts.lacks.items())
         yield from map(Line, _wrap(f"cells that could not be tested: {kinds}", width, 2))
     for group in group_not_run([run]):
-        told = f"did not run: {format_count(group.total, 'cell')} of {escape_line(group.subject)}"
+        told = f"did not run: {format_count(group.total, 'cell')} of {escape_line(group.entry_point)}"
         yield from (Line(line, "red") for line in _wrap(told, width, 2))
     # An error of the suite or of an adapter is not a finding, and older records have no findings.
     for failed in group_failures([leave_out_findings(run)]):

@@ -37,7 +37,7 @@ class Side:
 
     name: str
     run: Run
-    subjects: tuple[str, ...]
+    entry_points: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _select_cells(side: Side, dtypes: Collection[str]) -> dict[str, list[Cell]]:
     """
     found: dict[str, list[Cell]] = {}
     for cell in side.run.cells:
-        if cell.subject in side.subjects and cell.status != "unsupported" and (not dtypes or cell.dtype in dtypes):
+        if cell.subject in side.entry_points and cell.status != "unsupported" and (not dtypes or cell.dtype in dtypes):
             rule, _, rest = cell.case.partition("/")
             variant, _, dtype = rest.rpartition("/")
             # What follows "@" in a variant names the axis and the mesh of a case.
@@ -222,23 +222,23 @@ def choose_on_meshes(run: Run) -> tuple[str, ...]:
     """Return for each operation the entry point on a mesh that answered most cases."""
     on_meshes = _list_on_meshes(run)
     header = replace(run.header, subjects=[one for one in run.header.subjects if one["name"] in on_meshes])
-    return choose_subjects(replace(run, header=header))
+    return choose_entry_points(replace(run, header=header))
 
 
 def _leave_out_meshes(side: Side) -> tuple[str, ...]:
     on_meshes = _list_on_meshes(side.run)
-    return tuple(name for name in side.subjects if name not in on_meshes) or side.subjects
+    return tuple(name for name in side.entry_points if name not in on_meshes) or side.entry_points
 
 
-def choose_subjects(run: Run, wanted: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the named subjects, or for each operation the subject that answered most cases."""
+def choose_entry_points(run: Run, wanted: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the named entry points, or for each operation the entry point that answered most cases."""
     named = tuple(wanted)
     if named:
         return named
     answered = Counter(cell.subject for cell in run.cells if cell.status != "unsupported")
     best: dict[str, str] = {}
-    for subject in run.header.subjects:
-        name, operation = subject["name"], subject["operation"]
+    for entry_point in run.header.subjects:
+        name, operation = entry_point["name"], entry_point["operation"]
         if operation not in best or answered[name] > answered[best[operation]]:
             best[operation] = name
     return tuple(best.values())

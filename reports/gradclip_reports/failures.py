@@ -13,14 +13,14 @@ from .values import format_value, group_by, shorten_text
 
 @dataclass(frozen=True)
 class FailureGroup:
-    """Cells that fail a run, with one rule and one status. Several subjects share a group if their details agree."""
+    """Cells that fail a run, with one rule and one status. Entry points share a group if their details agree."""
 
     header: Header
     cells: tuple[Cell, ...]
 
     @property
-    def subjects(self) -> dict[str, int]:
-        """Return how many of the cells each subject has."""
+    def entry_points(self) -> dict[str, int]:
+        """Return how many of the cells each entry point has."""
         return dict(Counter(cell.subject for cell in self.cells))
 
     @property
@@ -36,10 +36,10 @@ class FailureGroup:
 
 @dataclass(frozen=True)
 class NotRun:
-    """The number of cells of each rule that were planned for one subject and did not run."""
+    """The number of cells of each rule that were planned for one entry point and did not run."""
 
     header: Header
-    subject: str
+    entry_point: str
     rules: dict[str, int]
 
     @property
@@ -51,8 +51,8 @@ class NotRun:
 def group_failures(runs: Sequence[Run]) -> list[FailureGroup]:
     """Return the groups, run by run. In each run, the worst group comes first.
 
-    The cells of a group have the same rule, subject and status, so that a crash hides no wrong answer. Groups of
-    different subjects are merged if their first cells have the same rule, status and detail.
+    The cells of a group have the same rule, entry point and status, so that a crash hides no wrong answer. Groups of
+    different entry points are merged if their first cells have the same rule, status and detail.
     """
     severity = list(STATUSES)
     groups = []
@@ -75,11 +75,11 @@ def leave_out_findings(run: Run) -> Run:
 
 
 def group_not_run(runs: Sequence[Run]) -> list[NotRun]:
-    """Return the cells that did not run, by run and subject."""
+    """Return the cells that did not run, by run and entry point."""
     return [
-        NotRun(run.header, subject, dict(Counter(case.partition("/")[0] for _, case in pairs)))
+        NotRun(run.header, entry_point, dict(Counter(case.partition("/")[0] for _, case in pairs)))
         for run in runs
-        for subject, pairs in group_by(lambda pair: pair[0], run.footer.not_run).items()
+        for entry_point, pairs in group_by(lambda pair: pair[0], run.footer.not_run).items()
     ]
 
 

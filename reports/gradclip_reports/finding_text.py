@@ -56,6 +56,7 @@ def describe_standing(finding: Finding) -> str:
     if Status.KNOWN in finding.statuses:
         return "known"
     if Status.DOCUMENTED in finding.statuses:
+        # "declared": only the adapter or the option `--formula` says it, so there is no documentation to quote.
         return "documented" if finding.quote else "declared"
     return "poor"
 
@@ -70,7 +71,7 @@ def write_short_line(finding: Finding, counts: int = 2) -> str:
 def list_lines(finding: Finding, run: Run) -> list[tuple[str, str]]:
     """Return the facts of a finding, each with its name."""
     example = finding.example
-    facts = [("why", escape_line(finding.why)), ("who", _name_subjects(finding, run))]
+    facts = [("why", escape_line(finding.why)), ("who", _name_entry_points(finding, run))]
     if message := str(finding.parameters.get(MESSAGE, "")):
         facts.append(("message", shorten_text(escape_line(message), LENGTH)))
     facts.append(("rules", _name_rules(finding.rules)))
@@ -132,7 +133,7 @@ def _needs_digits(number: float) -> bool:
     return not math.isfinite(number) or number != round(number, 3)
 
 
-def _name_subjects(finding: Finding, run: Run) -> str:
+def _name_entry_points(finding: Finding, run: Run) -> str:
     alike = group_by(lambda name: tuple(sorted(finding.cells[name])), finding.cells)
     told = [
         escape_line(group[0]) if len(group) == 1 else f"{escape_line(group[0])} and {len(group) - 1} with equal answers"

@@ -46,7 +46,7 @@ class FormulaRow:
 
 
 def compare_formulas(
-    runs: Sequence[Run], subjects: Sequence[Collection[str]], questions: Sequence[Question]
+    runs: Sequence[Run], entry_points: Sequence[Collection[str]], questions: Sequence[Question]
 ) -> list[FormulaRow]:
     """Return the rows of the table for the first operation that both sides offer, or no rows if there is none.
 
@@ -54,12 +54,12 @@ def compare_formulas(
     ----------
     runs
         The two runs.
-    subjects
+    entry_points
         For each run, the entry points that are compared.
     questions
         The questions of the matrix.
     """
-    first, second = (describe_formulas(run, names, questions) for run, names in zip(runs, subjects, strict=True))
+    first, second = (describe_formulas(run, names, questions) for run, names in zip(runs, entry_points, strict=True))
     operation = next((name for name in first if name in second), None)
     if operation is None:
         return []
@@ -68,12 +68,12 @@ def compare_formulas(
 
 
 def describe_formulas(
-    run: Run, subjects: Collection[str], questions: Sequence[Question]
+    run: Run, entry_points: Collection[str], questions: Sequence[Question]
 ) -> dict[str, Mapping[str, str]]:
     """Return what entry points of a run do: for each operation that they have, a text for each label of the table."""
-    header = replace(run.header, subjects=[one for one in run.header.subjects if one["name"] in subjects])
-    part = replace(run, header=header, cells=tuple(cell for cell in run.cells if cell.subject in subjects))
-    offered = {subject["operation"] for subject in header.subjects}
+    header = replace(run.header, subjects=[one for one in run.header.subjects if one["name"] in entry_points])
+    part = replace(run, header=header, cells=tuple(cell for cell in run.cells if cell.subject in entry_points))
+    offered = {entry_point["operation"] for entry_point in header.subjects}
     return {operation: _describe(part, operation, questions) for operation in PREFIXES if operation in offered}
 
 
@@ -111,9 +111,9 @@ def _list_orders(run: Run, operation: str) -> str:
     """Return the orders of the norm that are offered. A clip by value has none."""
     orders = {
         float.fromhex(order)
-        for subject in run.header.subjects
-        if subject["operation"] == operation
-        for order in subject["norm_types"]
+        for entry_point in run.header.subjects
+        if entry_point["operation"] == operation
+        for order in entry_point["norm_types"]
     }
     is_norm = OPERATIONS[operation].is_by_norm
     return ", ".join(f"{order:g}" for order in sorted(orders)) if is_norm and orders else _UNKNOWN

@@ -49,8 +49,8 @@ def _make_suite(run: Run) -> ElementTree.Element:
     header, findings = run.header, run.map_singles()
     tests = [_make_test_of_cell(run, cell, findings.get(cell.pair)) for cell in run.cells]
     tests += [
-        _make_test(run, subject, case, NOT_RUN, f"{NOT_RUN}: planned, and did not run")
-        for subject, case in run.footer.not_run
+        _make_test(run, entry_point, case, NOT_RUN, f"{NOT_RUN}: planned, and did not run")
+        for entry_point, case in run.footer.not_run
     ]
     suite = ElementTree.Element(
         "testsuite", name=escape_text(f"{header.adapter} {header.framework['version']}".rstrip())
@@ -80,9 +80,9 @@ def _make_test_of_cell(run: Run, cell: Cell, finding: Finding | None) -> Element
 
 
 def _make_test(
-    run: Run, subject: str, case: str, status: str, message: str, text: str = "", seconds: float = 0.0
+    run: Run, entry_point: str, case: str, status: str, message: str, text: str = "", seconds: float = 0.0
 ) -> ElementTree.Element:
-    name = f"{escape_text(run.header.adapter)}.{escape_text(subject)}"
+    name = f"{escape_text(run.header.adapter)}.{escape_text(entry_point)}"
     test = ElementTree.Element("testcase", classname=name, name=escape_text(case), time=f"{seconds:.3f}")
     if TAGS[status]:
         ElementTree.SubElement(test, TAGS[status], type=status, message=message).text = text

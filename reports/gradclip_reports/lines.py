@@ -83,7 +83,7 @@ class Header(Line):
     framework: Mapping[str, str]
     #: At least "python" and "platform", and anything else that may change a result.
     environment: Mapping[str, str]
-    #: The subjects, as in the host's message `about`.
+    #: The entry points, as in the host's message `about`.
     subjects: Sequence[Mapping[str, Any]]
     #: The arguments of `gradclip` that made the run.
     command: Sequence[str]
@@ -108,12 +108,12 @@ class Header(Line):
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(Line):
-    """The verdict on one case for one subject."""
+    """The verdict on one case for one entry point."""
 
     kind = "cell"
 
     subject: str
-    #: The subject's operation, such as "clip_by_global_norm".
+    #: The entry point's operation, such as "clip_by_global_norm".
     operation: str
     #: The rule's full id, such as "global-norm.excluded-not-counted".
     rule: str
@@ -146,7 +146,7 @@ class Cell(Line):
 
     @property
     def pair(self) -> tuple[str, str]:
-        """Return the subject and the case, which together name one cell of a run."""
+        """Return the entry point and the case, which together name one cell of a run."""
         return self.subject, self.case
 
     def to_json(self) -> dict[str, Any]:
@@ -184,7 +184,7 @@ class Finding(Line):
     severity: str
     why: str
     parameters: Mapping[str, Any]
-    #: The cases that the cause explains, by subject.
+    #: The cases that the cause explains, by entry point.
     cells: Mapping[str, Sequence[str]]
     #: The number of cells of each rule.
     rules: Mapping[str, int]
@@ -221,8 +221,8 @@ class Finding(Line):
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Return the subject and the case of each cell."""
-        return [(subject, case) for subject, cases in self.cells.items() for case in cases]
+        """Return the entry point and the case of each cell."""
+        return [(entry_point, case) for entry_point, cases in self.cells.items() for case in cases]
 
     @property
     def count(self) -> int:
@@ -287,11 +287,11 @@ def hash_plan(plan: Iterable[tuple[str, str]]) -> str:
     Parameters
     ----------
     plan
-        (subject, case) for each cell that must run; the order does not matter.
+        (entry point, case) for each cell that must run; the order does not matter.
     """
     digest = hashlib.sha256()
     # One line after another, because the text of a plan with 100,000 cells is large.
-    for place, line in enumerate(sorted(f"{subject} {case}" for subject, case in plan)):
+    for place, line in enumerate(sorted(f"{entry_point} {case}" for entry_point, case in plan)):
         digest.update(f"\n{line}".encode() if place else line.encode())
     return digest.hexdigest()
 

@@ -52,7 +52,7 @@ def _format_runs(runs: Sequence[Run]) -> str:
 
 
 def _format_key(matrix: Matrix) -> str:
-    rows = [["", "subject", "passed", "all cells"]]
+    rows = [["", "entry point", "passed", "all cells"]]
     for column in matrix.columns:
         passed = f"{column.tally.passed} of {column.tally.total}"
         rows.append([str(column.number), format_code(column.name, in_table=True), passed, _format_counts(column.tally)])
@@ -105,13 +105,13 @@ def _format_failures(runs: Sequence[Run]) -> Iterator[str]:
         yield f"{len(groups) - _FAILURES} more: `gradclip summary --format json FILE` lists every cell."
     for group in group_not_run(runs):
         rules = ", ".join(f"{escape_markdown(rule)} ({count})" for rule, count in group.rules.items())
-        sign = STATUSES[NOT_RUN].emoji
-        yield f"{sign} **{format_count(group.total, 'cell')} did not run** of {format_code(group.subject)}: {rules}."
+        sign, name = STATUSES[NOT_RUN].emoji, format_code(group.entry_point)
+        yield f"{sign} **{format_count(group.total, 'cell')} did not run** of {name}: {rules}."
 
 
 def _format_failure(group: FailureGroup) -> str:
     cell, header = group.first, group.header
-    where = ", ".join(f"{format_code(name)} ({count})" for name, count in group.subjects.items())
+    where = ", ".join(f"{format_code(name)} ({count})" for name, count in group.entry_points.items())
     facts = [f"- {name}: {format_code(text)}" for name, text in (("case", cell.case), *list_values(cell, 600))]
     title = f"{group.status.emoji} {group.status.value}: {format_code_in_html(cell.rule)} ({cell.level}), "
     title += escape_html(header.adapter)

@@ -1,4 +1,4 @@
-"""Build the table that every report shows: a row for each rule, a column for each adapter or subject."""
+"""Build the table that every report shows: a row for each rule, a column for each adapter or entry point."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Column:
-    """A subject in a matrix of one run, or an adapter in a matrix of several runs."""
+    """An entry point in a matrix of one run, or an adapter in a matrix of several runs."""
 
     #: The number of the column, from 1, for tables too narrow for names.
     number: int
@@ -122,7 +122,7 @@ def tally_by(key: Callable[[Told], Key], cells: Iterable[Told]) -> dict[Key, Tal
 
 
 def build_matrix(runs: Sequence[Run]) -> Matrix:
-    """Build the matrix. One run gives a column for each subject, several give a column for each run.
+    """Build the matrix. One run gives a column for each entry point, several give a column for each run.
 
     Operations, themes and rules are in the order in which the records first name them. In a matrix of one run, a
     table has the columns of its operation only.
@@ -146,21 +146,22 @@ def build_matrix(runs: Sequence[Run]) -> Matrix:
 
 def _name_columns(runs: Sequence[Run]) -> list[tuple[str, str]]:
     if len(runs) == 1:
-        return [(subject["name"], "") for subject in runs[0].header.subjects]
+        return [(entry_point["name"], "") for entry_point in runs[0].header.subjects]
     return [(run.header.adapter, run.header.framework["version"]) for run in runs]
 
 
-def _list_entries(run: Run, number: int, by_subject: bool) -> Iterator[_Entry]:
-    places = {subject["name"]: place for place, subject in enumerate(run.header.subjects)}
-    operations = {subject["name"]: subject["operation"] for subject in run.header.subjects}
+def _list_entries(run: Run, number: int, by_entry_point: bool) -> Iterator[_Entry]:
+    places = {entry_point["name"]: place for place, entry_point in enumerate(run.header.subjects)}
+    operations = {entry_point["name"]: entry_point["operation"] for entry_point in run.header.subjects}
     known = {cell.rule: cell for cell in run.cells}
     for cell in run.cells:
-        column = places[cell.subject] if by_subject else number
+        column = places[cell.subject] if by_entry_point else number
         yield _Entry(column, cell.operation, cell.theme, cell.rule, cell.level, cell.status)
-    for subject, case in run.footer.not_run:
+    for entry_point, case in run.footer.not_run:
         rule = case.partition("/")[0]
         theme, level = (known[rule].theme, known[rule].level) if rule in known else ("", "")
-        yield _Entry(places[subject] if by_subject else number, operations[subject], theme, rule, level, NOT_RUN)
+        column = places[entry_point] if by_entry_point else number
+        yield _Entry(column, operations[entry_point], theme, rule, level, NOT_RUN)
 
 
 def _build_sections(entries: Sequence[_Entry], columns: Sequence[Column]) -> Iterator[Section]:

@@ -214,7 +214,7 @@ def _refuse_other_schema(schema: Any, place: Place) -> None:
 
 
 def _find_faults(kind: str, members: dict[str, Any]) -> Iterator[str]:
-    """Yield faults that a JSON Schema cannot express: invalid times, numbers out of range, repeated subjects."""
+    """Yield faults that a JSON Schema cannot express: invalid times, numbers out of range, repeated entry points."""
     if kind == "cell" and not members["seconds"] <= _SECONDS:
         yield f"$.seconds: {members['seconds']} seconds are more than a century"
     if kind != "header":
@@ -223,15 +223,15 @@ def _find_faults(kind: str, members: dict[str, Any]) -> Iterator[str]:
         datetime.fromisoformat(members["started"])
     except ValueError as error:
         yield f"$.started: {error}"
-    for name, times in Counter(subject["name"] for subject in members["subjects"]).items():
+    for name, times in Counter(entry_point["name"] for entry_point in members["subjects"]).items():
         if times > 1:
-            yield f"$.subjects: {name!r} occurs {times} times; each subject must occur once"
-    for subject in members["subjects"]:
-        for norm_type in subject["norm_types"]:
+            yield f"$.subjects: {name!r} occurs {times} times; each entry point must occur once"
+    for entry_point in members["subjects"]:
+        for norm_type in entry_point["norm_types"]:
             number = _parse_hex(norm_type)
             if number is None or not number > 0:
                 yield f"$.subjects: {shorten(repr(norm_type), _LENGTH)} is not an order of a norm"
-        for value in (subject["formula"] or {}).values():
+        for value in (entry_point["formula"] or {}).values():
             if isinstance(value, dict) and _parse_hex(value.get("hex")) is None:
                 yield f"$.subjects: {shorten(repr(value), _LENGTH)} is not a number of a formula"
 
@@ -258,30 +258,30 @@ def _refuse(run: Run, problems: Iterable[str], place: Place) -> None:
 
 
 def _find_unlisted(run: Run) -> Iterator[str]:
-    """Yield an unknown operation, and a cell whose subject the header does not list."""
-    operations = {subject["name"]: subject["operation"] for subject in run.header.subjects}
+    """Yield an unknown operation, and a cell whose entry point the header does not list."""
+    operations = {entry_point["name"]: entry_point["operation"] for entry_point in run.header.subjects}
     if unknown := sorted({*operations.values()} - OPERATIONS.keys()):
         yield f"is about the operations {', '.join(unknown)}, which this version does not know"
     for cell in run.cells:
         if operations.get(cell.subject) != cell.operation:
             yield f"has a cell of {cell.subject!r} for {cell.operation}, which its header does not list"
-    for subject, case in run.footer.not_run:
-        if subject not in operations:
-            yield f"names the cell {shorten(case, _NAME)} of {subject!r} as not run, which its header does not list"
+    for entry_point, case in run.footer.not_run:
+        if entry_point not in operations:
+            yield f"names the cell {shorten(case, _NAME)} of {entry_point!r} as not run, which its header does not list"
 
 
 def _find_contradictions(cells: Sequence[Cell], footer: Footer) -> Iterator[str]:
     finished = Counter(cell.pair for cell in cells)
-    for (subject, case), times in finished.items():
+    for (entry_point, case), times in finished.items():
         if times > 1:
-            yield f"has the cell {shorten(f'{subject} {case}', _NAME)} {times} times; each cell must occur once"
+            yield f"has the cell {shorten(f'{entry_point} {case}', _NAME)} {times} times; each cell must occur once"
     if len(cells) < footer.finished:
         yield f"lacks cells: its footer says {footer.finished} finished, and {len(cells)} are there"
     counts = dict(Counter(cell.status for cell in cells))
     if (len(cells), counts) != (footer.finished, footer.counts):
         found = f"{len(cells)} cells, {counts}"
         yield f"disagrees with its footer: found {found}; the footer says {footer.finished} cells, {footer.counts}"
-    not_run = [(subject, case) for subject, case in footer.not_run]
+    not_run = [(entry_point, case) for entry_point, case in footer.not_run]
     if footer.planned != footer.finished + len(not_run) or footer.incomplete != bool(not_run):
         yield (
             f"lacks cells: {footer.planned} were planned, {footer.finished} finished, "

@@ -33,7 +33,7 @@ def render(runs: Sequence[Run], format: str) -> str:
     Parameters
     ----------
     runs
-        The table of one run has a column for each subject. The table of several runs has a column for each run.
+        The table of one run has a column for each entry point. The table of several runs has a column for each run.
     format
         One of `FORMATS`. `terminal` is text for 80 columns without colour; for colours and other widths see
         :func:`gradclip_reports.terminal.draw_terminal`.

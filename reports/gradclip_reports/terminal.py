@@ -48,7 +48,7 @@ def _draw_key(matrix: Matrix, runs: Sequence[Run]) -> RenderableType:
     grid = _make_grid()
     grid.show_footer = True
     grid.add_column("", justify="right")
-    grid.add_column("subject" if len(runs) == 1 else "adapter", "all", overflow="fold")
+    grid.add_column("entry point" if len(runs) == 1 else "adapter", "all", overflow="fold")
     grid.add_column("cells", str(matrix.tally.total), justify="right")
     for name in shown:
         status = STATUSES[name]

@@ -31,7 +31,7 @@ JOINT = " | "
 VARYING = FOR_MODELS | {MESSAGE}
 
 
-#: Tells whether the answer of a run to a pair of a subject and a case depends on chance.
+#: Tells whether the answer of a run to a pair of an entry point and a case depends on chance.
 Chance = Callable[[Run, tuple[str, str]], bool]
 
 
@@ -92,8 +92,8 @@ def split_errors(finding: Finding, raised: Mapping[tuple[str, str], str] = Mappi
             finding,
             parameters={**finding.parameters, "error": kind},
             cells={
-                subject: [case for case in cases if raised.get((subject, case), kind) == kind]
-                for subject, cases in finding.cells.items()
+                entry_point: [case for case in cases if raised.get((entry_point, case), kind) == kind]
+                for entry_point, cases in finding.cells.items()
             },
         )
         for kind in kinds
@@ -113,8 +113,8 @@ def trace_findings(runs: Sequence[Run], is_by_chance: Chance = never) -> list[Tr
             key = identify(single)
             keys.add(key)
             newest[key] = single
-            steady = {pair[1] for pair in single.pairs if not is_by_chance(run, pair)}
-            cases.setdefault(key, set()).update(steady)
+            certain = {pair[1] for pair in single.pairs if not is_by_chance(run, pair)}
+            cases.setdefault(key, set()).update(certain)
         shown.append(keys)
     asked = [{cell.case for cell in run.cells if cell.status not in UNJUDGED} for run in runs]
     traces = [

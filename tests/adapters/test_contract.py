@@ -28,7 +28,7 @@ from gradclip_adapters.host import answer
 
 ARRAY = Array.of(np.array([3.0, 4.0], np.float32))
 REPLY = Reply((ARRAY,), norm=ARRAY, inputs=(ARRAY,), same_object=(True,), warnings=("UserWarning: text",))
-SUBJECT = EntryPoint("clip", "clip_by_norm", ("float32",))
+ENTRY_POINT = EntryPoint("clip", "clip_by_norm", ("float32",))
 CALL = Call("clip", (Gradient("g", ARRAY),), {"clip_norm": 1.0})
 
 
@@ -36,7 +36,7 @@ def describe(**fields: Any) -> About:
     return About(**{"framework": "fake", "version": "", **fields})
 
 
-change = partial(replace, SUBJECT)
+change = partial(replace, ENTRY_POINT)
 
 
 @pytest.mark.parametrize(
@@ -45,20 +45,20 @@ change = partial(replace, SUBJECT)
         (partial(change, operation="clip"), "operation 'clip', which does not exist; there are clip_by_value"),
         (partial(change, dtypes=("float32", "int8")), "declares the dtype 'int8'"),
         (partial(change, features=("in_place", "inplace")), "declares the feature 'inplace'"),
-        (partial(change, norm_types=(2.0, 0.0)), "declares a norm of the order 0.0"),
-        (partial(change, norm_types=(math.nan,)), "declares a norm of the order nan"),
-        (partial(change, norm_types=("two",)), "declares a norm of the order 'two'"),
-        (partial(change, name=""), "The subject is called ''"),
+        (partial(change, norm_types=(2.0, 0.0)), "declares a norm of order 0.0"),
+        (partial(change, norm_types=(math.nan,)), "declares a norm of order nan"),
+        (partial(change, norm_types=("two",)), "declares a norm of order 'two'"),
+        (partial(change, name=""), "The entry point is called ''"),
         (partial(change, name="two\nlines"), "a name is printable text"),
         (partial(change, name="x" * 301), "of 1 to 300 characters"),
-        (partial(change, name=7), "The subject is called 7"),
+        (partial(change, name=7), "The entry point is called 7"),
         (partial(describe, framework=""), "The framework is called ''"),
         (partial(describe, version="1\n2"), "The version is called"),
         (partial(describe, environment={"threads": 2}), "entry 'threads' is a int, and must be a text."),
         (partial(describe, environment={"": "x"}), "The environment's entry is called ''"),
         (partial(describe, environment={"python": "3"}), "names 'python', which the suite finds out by itself"),
-        (partial(wire.check_subjects, [SUBJECT, SUBJECT]), "The subject 'clip' is declared twice"),
-        (partial(wire.check_subjects, ["clip"]), "must return EntryPoint objects"),
+        (partial(wire.check_entry_points, [ENTRY_POINT, ENTRY_POINT]), "The entry point 'clip' is declared twice"),
+        (partial(wire.check_entry_points, ["clip"]), "must return EntryPoint objects"),
     ],
     ids=lambda value: str(value)[:30],
 )

@@ -90,9 +90,9 @@ def validate(message: dict[str, Any]) -> None:
     jsonschema.Draft202012Validator(schema).validate(message)
 
 
-def make_call(subject: str, number: int) -> dict[str, Any]:
+def make_call(entry_point: str, number: int) -> dict[str, Any]:
     gradients = (Gradient("g", Array.of(np.array([3.0, 4.0], np.float32))),)
-    return wire.encode_call(Call(subject, gradients, {"clip_norm": 1.0}), number)
+    return wire.encode_call(Call(entry_point, gradients, {"clip_norm": 1.0}), number)
 
 
 @pytest.fixture(params=[MODULES, LAUNCHER], ids=["module", "launcher"])
@@ -112,8 +112,8 @@ def test_whole_conversation_satisfies_the_schemas(conversation: Conversation) ->
     assert (about["message"], about["framework"], about["environment"]) == ("about", "fake", {"device": "none"})
 
     heard = []
-    for number, subject in enumerate(["clip", "declines", "fails", "raises", "clip"], start=1):
-        conversation.say(make_call(subject, number))
+    for number, entry_point in enumerate(["clip", "declines", "fails", "raises", "clip"], start=1):
+        conversation.say(make_call(entry_point, number))
         answer = conversation.hear()
         assert answer["number"] == number
         heard.append(answer)

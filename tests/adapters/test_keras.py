@@ -29,8 +29,8 @@ ADAPTER = {"torch": module.use_torch, "tensorflow": module.use_tensorflow, "jax"
 import keras  # noqa: E402 - the adapter has chosen the backend
 
 #: The entry points of one device. `test_distributed_engines` tests the others.
-SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects() if "distributed" not in subject.features}
-COMPILED = [name for name, subject in SUBJECTS.items() if "compiled" in subject.features]
+ENTRY_POINTS = {entry.name: entry for entry in ADAPTER.subjects() if "distributed" not in entry.features}
+COMPILED = [name for name, entry in ENTRY_POINTS.items() if "compiled" in entry.features]
 MODE = {"torch": "", "tensorflow": "", "jax": "[jit_compile]"}[BACKEND]
 
 
@@ -42,14 +42,14 @@ def test_about_gives_the_imported_versions() -> None:
     assert keras.backend.backend() == BACKEND
 
 
-@pytest.mark.parametrize("subject", sorted(SUBJECTS))
+@pytest.mark.parametrize("entry_point", sorted(ENTRY_POINTS))
 @pytest.mark.parametrize("option", ["min", "norm_type", "error_if_nonfinite"])
-def test_option_that_keras_does_not_have_is_refused(subject: str, option: str) -> None:
+def test_option_that_keras_does_not_have_is_refused(entry_point: str, option: str) -> None:
     gradient = Gradient("a", Array.of(np.ones(2, np.float32)))
-    threshold = OPERATIONS[SUBJECTS[subject].operation].threshold
+    threshold = OPERATIONS[ENTRY_POINTS[entry_point].operation].threshold
 
     with pytest.raises((FrameworkRaised, Unsupported), match=option):
-        ADAPTER.call(Call(subject, (gradient,), {threshold: 1.0, option: 1.0}))
+        ADAPTER.call(Call(entry_point, (gradient,), {threshold: 1.0, option: 1.0}))
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_option_that_keras_does_not_have_is_refused(subject: str, option: str) -
 )
 def test_unsupported_calls_are_refused(changes: dict[str, Any], options: dict[str, Any], message: str) -> None:
     gradient = Gradient("a", Array.of(np.ones(2, np.float32)), **changes)
-    subject = f"keras.optimizers.SGD(clipnorm){MODE}"
+    entry_point = f"keras.optimizers.SGD(clipnorm){MODE}"
 
     with pytest.raises(Unsupported, match=message) as raised:
-        ADAPTER.call(Call(subject, (gradient,), {"clip_norm": 1.0, **options}))
+        ADAPTER.call(Call(entry_point, (gradient,), {"clip_norm": 1.0, **options}))
 
-    assert raised.value.kind == ("adapter" if subject in COMPILED else "interface")
+    assert raised.value.kind == ("adapter" if entry_point in COMPILED else "interface")
 
 
 def test_row_sparse_gradients_exist_on_tensorflow_only() -> None:

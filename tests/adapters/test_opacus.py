@@ -23,7 +23,7 @@ with warnings.catch_warnings():
 from gradclip_adapters.frameworks.torch_based.opacus import OpacusAdapter
 from gradclip_adapters.frameworks.torch_based.parameters import read_array
 
-SUBJECT = "opacus.optimizers.DPOptimizer"
+ENTRY_POINT = "opacus.optimizers.DPOptimizer"
 PER_LAYER = "opacus.optimizers.DPPerLayerOptimizer"
 INPUTS = [[3.0, -4.0], [0.5, 0.25], [1.0, 2.0]]
 
@@ -50,7 +50,7 @@ def test_adapter_answers_like_a_training_step(dtype: Any, clip_norm: float) -> N
     examples, clipped = train(clip_norm, dtype)
     gradients = tuple(Gradient(f"g{number}", read_array(one)) for number, one in enumerate(examples))
 
-    reply = OpacusAdapter().call(Call(SUBJECT, gradients, {"clip_norm": clip_norm}))
+    reply = OpacusAdapter().call(Call(ENTRY_POINT, gradients, {"clip_norm": clip_norm}))
 
     assert list(reply.gradients) == list(map(read_array, clipped))
     assert list(reply.inputs or ()) == [gradient.array for gradient in gradients]

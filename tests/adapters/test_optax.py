@@ -55,10 +55,10 @@ def test_arrays_of_64_bits_may_be_off(mode: str, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(optax.tree, "norm", watch)
     for title in (mode, f"{mode}, without 64 bits"):
-        subject = f"optax.clip_by_global_norm[{title}]"
-        ADAPTER.call(Call(subject, make_gradients("float32"), {"clip_norm": 1.5}))
+        entry_point = f"optax.clip_by_global_norm[{title}]"
+        ADAPTER.call(Call(entry_point, make_gradients("float32"), {"clip_norm": 1.5}))
 
     assert seen == ["float64", "float32"]
     assert jax.config.jax_enable_x64 == before
     with pytest.raises(Unsupported, match="no arrays of 64 bits"):
-        ADAPTER.call(Call(subject, make_gradients("float64"), {"clip_norm": 1.5}))
+        ADAPTER.call(Call(entry_point, make_gradients("float64"), {"clip_norm": 1.5}))

@@ -31,7 +31,7 @@ with warnings.catch_warnings():
 
 ADAPTER = PaddleAdapter()
 #: The entry points of one process. `test_distributed_engines` tests the others.
-SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects() if "distributed" not in subject.features}
+ENTRY_POINTS = {entry.name: entry for entry in ADAPTER.subjects() if "distributed" not in entry.features}
 WEIGHT = np.array([[3.0, 0.0], [0.0, 0.0]], dtype=np.float32)
 BIAS = np.array([4.0, 0.0], dtype=np.float32)
 #: Options that clip the two gradients above.
@@ -42,10 +42,10 @@ CLIPPING = {
 }
 
 
-def ask(subject: EntryPoint, *arrays: np.ndarray[Any, Any], **options: Any) -> Reply:
+def ask(entry_point: EntryPoint, *arrays: np.ndarray[Any, Any], **options: Any) -> Reply:
     """Return the adapter's reply for these gradients. The default options clip them."""
     gradients = tuple(Gradient(f"g{number}", Array.of(array)) for number, array in enumerate(arrays))
-    return ADAPTER.call(Call(subject.name, gradients, {**CLIPPING[subject.operation], **options}))
+    return ADAPTER.call(Call(entry_point.name, gradients, {**CLIPPING[entry_point.operation], **options}))
 
 
 def read_values(arrays: tuple[Array | None, ...] | None) -> list[Any]:
@@ -67,7 +67,7 @@ def test_set_gradient_clip_is_called_and_clips_nothing(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(paddle.nn.clip, "set_gradient_clip", note)
     # Paddle 3.3 finds no parameters in a program of the representation that static programs use by default.
-    reply = ask(SUBJECTS["paddle.nn.clip.set_gradient_clip [ClipGradByGlobalNorm, static]"], WEIGHT, BIAS)
+    reply = ask(ENTRY_POINTS["paddle.nn.clip.set_gradient_clip [ClipGradByGlobalNorm, static]"], WEIGHT, BIAS)
 
     assert passed == [(2.5, None)]
     assert read_values(reply.gradients) == [WEIGHT.tolist(), BIAS.tolist()]
@@ -102,10 +102,10 @@ class TestRows:
             return original(self, pairs)
 
         monkeypatch.setattr(paddle.nn.clip.ClipGradBase, "__call__", clip)
-        subject = SUBJECTS[f"paddle.nn.ClipGradBy{of} [SGD, dynamic]"]
+        entry_point = ENTRY_POINTS[f"paddle.nn.ClipGradBy{of} [SGD, dynamic]"]
         beside = Gradient("b", Array.of(BIAS))
 
-        reply = ADAPTER.call(Call(subject.name, (SOME_ROWS, beside), {"clip_norm": 2.5}))
+        reply = ADAPTER.call(Call(entry_point.name, (SOME_ROWS, beside), {"clip_norm": 2.5}))
 
         rows, bias = read_values(reply.gradients)
         assert sorted(clipped) == [False, True]
@@ -126,14 +126,14 @@ def test_layout_is_real_and_keeps_the_values(layout: str) -> None:
 
 def test_single_parameter_is_passed_without_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[type] = []
-    subject, original = SUBJECTS["paddle.nn.utils.clip_grad_norm_"], paddle.nn.utils.clip_grad_norm_
+    entry_point, original = ENTRY_POINTS["paddle.nn.utils.clip_grad_norm_"], paddle.nn.utils.clip_grad_norm_
 
     def clip(parameters: Any, *arguments: Any, **options: Any) -> Any:
         taken.append(type(parameters))
         return original(parameters, *arguments, **options)
 
     monkeypatch.setattr(paddle.nn.utils, "clip_grad_norm_", clip)
-    single, listed = ask(subject, WEIGHT, as_single=True), ask(subject, WEIGHT)
+    single, listed = ask(entry_point, WEIGHT, as_single=True), ask(entry_point, WEIGHT)
 
     assert issubclass(taken[0], paddle.Tensor)
     assert taken[1] is list
@@ -141,11 +141,11 @@ def test_single_parameter_is_passed_without_a_list(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    "subject",
-    [one for one in SUBJECTS.values() if "compiles" in one.features and "ByValue" not in one.name],
+    "entry_point",
+    [one for one in ENTRY_POINTS.values() if "compiles" in one.features and "ByValue" not in one.name],
     ids=attrgetter("name"),
 )
-def test_compiled_option_runs_a_static_program(subject: EntryPoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_option_runs_a_static_program(entry_point: EntryPoint, monkeypatch: pytest.MonkeyPatch) -> None:
     dynamic: list[bool] = []
     original = paddle.optimizer.SGD
 
@@ -154,7 +154,7 @@ def test_compiled_option_runs_a_static_program(subject: EntryPoint, monkeypatch:
         return original(*arguments, **options)
 
     monkeypatch.setattr(paddle.optimizer, "SGD", make_optimizer)
-    compiled, alone = ask(subject, WEIGHT, BIAS, compiled=True), ask(subject, WEIGHT, BIAS)
+    compiled, alone = ask(entry_point, WEIGHT, BIAS, compiled=True), ask(entry_point, WEIGHT, BIAS)
 
     assert dynamic == [False, True]
     assert read_values(compiled.gradients) == read_values(alone.gradients)

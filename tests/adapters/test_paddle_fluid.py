@@ -28,11 +28,11 @@ with warnings.catch_warnings():
     from gradclip_adapters.frameworks.paddle_fluid import PaddleFluidAdapter
 
 ADAPTER = PaddleFluidAdapter()
-SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects()}
+ENTRY_POINTS = {entry_point.name: entry_point for entry_point in ADAPTER.subjects()}
 ERRORS = "paddle.fluid.clip.ErrorClipByValue [static]"
-OPTIMIZERS = [subject for subject in SUBJECTS.values() if "optimizer" in subject.features]
+OPTIMIZERS = [entry_point for entry_point in ENTRY_POINTS.values() if "optimizer" in entry_point.features]
 #: fluid clips all gradients with the clip of the last parameter. Here, that one changes nothing.
-BESIDE = [subject for subject in OPTIMIZERS if "beside another" in subject.name]
+BESIDE = [entry_point for entry_point in OPTIMIZERS if "beside another" in entry_point.name]
 WEIGHT = np.array([[3.0, 0.0], [0.0, 0.0]], dtype=np.float32)
 BIAS = np.array([4.0, 0.0], dtype=np.float32)
 #: Options that clip the two gradients above.
@@ -43,12 +43,12 @@ CLIPPING = {
 }
 
 
-def ask(subject, *arrays, excluded=(), **options):
+def ask(entry_point, *arrays, excluded=(), **options):
     """Return the adapter's reply for these gradients. The default options clip them."""
     gradients = tuple(
         Gradient("g", Array.of(array), need_clip=number not in excluded) for number, array in enumerate(arrays)
     )
-    return ADAPTER.call(Call(subject.name, gradients, dict(CLIPPING[subject.operation], **options)))
+    return ADAPTER.call(Call(entry_point.name, gradients, dict(CLIPPING[entry_point.operation], **options)))
 
 
 def read_values(arrays):
@@ -56,35 +56,37 @@ def read_values(arrays):
 
 
 @pytest.mark.parametrize(
-    "subject", [one for one in SUBJECTS.values() if "[set_gradient_clip, " in one.name], ids=attrgetter("name")
+    "entry_point", [one for one in ENTRY_POINTS.values() if "[set_gradient_clip, " in one.name], ids=attrgetter("name")
 )
-def test_inputs_come_from_the_same_run_as_the_clipped_gradients(subject):
-    assert read_values(ask(subject, WEIGHT, BIAS).inputs) == [WEIGHT.tolist(), BIAS.tolist()]
+def test_inputs_come_from_the_same_run_as_the_clipped_gradients(entry_point):
+    assert read_values(ask(entry_point, WEIGHT, BIAS).inputs) == [WEIGHT.tolist(), BIAS.tolist()]
 
 
-@pytest.mark.parametrize("subject", [one for one in SUBJECTS.values() if one not in BESIDE], ids=attrgetter("name"))
-def test_error_of_fluid_leaves_static_mode(subject):
-    bad = {"max": 1.0, "min": 2.0} if subject.operation == "clip_by_value" else {"clip_norm": "wrong"}
+@pytest.mark.parametrize(
+    "entry_point", [one for one in ENTRY_POINTS.values() if one not in BESIDE], ids=attrgetter("name")
+)
+def test_error_of_fluid_leaves_static_mode(entry_point):
+    bad = {"max": 1.0, "min": 2.0} if entry_point.operation == "clip_by_value" else {"clip_norm": "wrong"}
 
     with pytest.raises(FrameworkRaised):
-        ask(subject, BIAS, **bad)
+        ask(entry_point, BIAS, **bad)
 
     assert not fluid.in_dygraph_mode()
-    assert read_values(ask(subject, BIAS).gradients)[0][0] < BIAS[0]
+    assert read_values(ask(entry_point, BIAS).gradients)[0][0] < BIAS[0]
 
 
 def test_error_in_a_guard_of_devices_leaves_no_device():
-    subject = SUBJECTS["paddle.fluid.clip.GradientClipByGlobalNorm [SGD, static]"]
+    entry_point = ENTRY_POINTS["paddle.fluid.clip.GradientClipByGlobalNorm [SGD, static]"]
 
     with pytest.raises(FrameworkRaised):
-        ask(subject, np.zeros(0, np.float32))
+        ask(entry_point, np.zeros(0, np.float32))
 
-    assert ask(subject, BIAS).warnings == ()
+    assert ask(entry_point, BIAS).warnings == ()
 
 
 def test_too_many_elements_for_the_norm_kernel_are_unsupported():
     with pytest.raises(Unsupported, match="time quadratic in the elements"):
-        ask(SUBJECTS["paddle.fluid.clip.GradientClipByNorm [SGD, dygraph]"], np.zeros(100001, np.float32))
+        ask(ENTRY_POINTS["paddle.fluid.clip.GradientClipByNorm [SGD, dygraph]"], np.zeros(100001, np.float32))
 
 
 def test_claims_quote_the_installed_documentation():
@@ -101,8 +103,10 @@ def test_claims_quote_the_installed_documentation():
         assert hashlib.sha256(text.encode()).hexdigest() == claim["docstring_sha256"]
 
 
-@pytest.mark.parametrize("subject", [one for one in OPTIMIZERS if "compiles" in one.features], ids=attrgetter("name"))
-def test_compiled_option_runs_a_static_program(subject, monkeypatch):
+@pytest.mark.parametrize(
+    "entry_point", [one for one in OPTIMIZERS if "compiles" in one.features], ids=attrgetter("name")
+)
+def test_compiled_option_runs_a_static_program(entry_point, monkeypatch):
     executed = []
     original = fluid.Executor
 
@@ -111,9 +115,9 @@ def test_compiled_option_runs_a_static_program(subject, monkeypatch):
         return original(place)
 
     monkeypatch.setattr(fluid, "Executor", make_executor)
-    alone = ask(subject, WEIGHT, BIAS)
+    alone = ask(entry_point, WEIGHT, BIAS)
     assert not executed
-    compiled = ask(subject, WEIGHT, BIAS, compiled=True)
+    compiled = ask(entry_point, WEIGHT, BIAS, compiled=True)
 
     assert len(executed) == 1
     assert read_values(compiled.gradients) == read_values(alone.gradients)
@@ -129,9 +133,9 @@ def test_each_group_has_a_clip_with_its_name(monkeypatch):
 
     monkeypatch.setattr(fluid.clip, "set_gradient_clip", note)
     gradients = tuple(Gradient("g", Array.of(BIAS), group=number) for number in (0, 1))
-    subject = "paddle.fluid.clip.GradientClipByGlobalNorm [set_gradient_clip, static]"
+    entry_point = "paddle.fluid.clip.GradientClipByGlobalNorm [set_gradient_clip, static]"
 
-    ADAPTER.call(Call(subject, gradients, {"clip_norm": 2.5}))
+    ADAPTER.call(Call(entry_point, gradients, {"clip_norm": 2.5}))
 
     assert passed == ["group0", "group1"]
 
@@ -163,7 +167,7 @@ def test_clip_of_errors_is_that_of_a_real_network():
     (_, clipped, output), _ = train(set_clips)
     error = 2 * (output[0] - np.float32(100))
 
-    reply = ask(SUBJECTS[ERRORS], error, max=1.5)
+    reply = ask(ENTRY_POINTS[ERRORS], error, max=1.5)
 
     # The bias of a layer has the gradient of its output, and so the clipped error.
     assert read_values(reply.gradients) == [clipped.tolist()]
@@ -179,15 +183,15 @@ def test_another_clip_of_a_real_network_clips_all_gradients():
 
     (_, bias, _), (_, step) = train(set_clips)
 
-    reply = ask(SUBJECTS["paddle.fluid.clip.set_gradient_clip [GradientClipByNorm beside another, static]"], bias)
+    reply = ask(ENTRY_POINTS["paddle.fluid.clip.set_gradient_clip [GradientClipByNorm beside another, static]"], bias)
 
     assert read_values(reply.gradients) == [bias.tolist()]
     np.testing.assert_allclose(step, bias, rtol=1e-5)
     assert np.linalg.norm(step) > 100
 
 
-@pytest.mark.parametrize("subject", BESIDE, ids=attrgetter("name"))
-def test_each_clip_gets_its_own_parameters(subject, monkeypatch):
+@pytest.mark.parametrize("entry_point", BESIDE, ids=attrgetter("name"))
+def test_each_clip_gets_its_own_parameters(entry_point, monkeypatch):
     passed = []
     original = fluid.clip.set_gradient_clip
 
@@ -197,8 +201,8 @@ def test_each_clip_gets_its_own_parameters(subject, monkeypatch):
 
     monkeypatch.setattr(fluid.clip, "set_gradient_clip", note)
 
-    ask(subject, WEIGHT, BIAS)
-    ask(subject, WEIGHT, BIAS, excluded=(0,))
+    ask(entry_point, WEIGHT, BIAS)
+    ask(entry_point, WEIGHT, BIAS, excluded=(0,))
 
-    of = subject.name.split("[")[1].split(" ")[0]
+    of = entry_point.name.split("[")[1].split(" ")[0]
     assert passed == [(of, 2), ("GradientClipByValue", 1), (of, 1), ("GradientClipByValue", 1)]

@@ -70,10 +70,10 @@ class TestSignature:
         assert full.norm_types == (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, float("inf"))
 
     def test_arbitrary_keywords_count_as_every_parameter(self) -> None:
-        (subject,) = PlainFunction(lambda grads, **options: grads, "clip_by_value").subjects()
+        (entry_point,) = PlainFunction(lambda grads, **options: grads, "clip_by_value").subjects()
 
-        assert {"min_max", "excludes"} <= set(subject.features)
-        assert "requires_min" not in subject.features
+        assert {"min_max", "excludes"} <= set(entry_point.features)
+        assert "requires_min" not in entry_point.features
 
     @pytest.mark.parametrize(("in_place", "feature"), [(True, "in_place"), (False, "functional")])
     def test_in_place_is_judged_only_if_declared(self, in_place: bool, feature: str) -> None:
@@ -214,10 +214,10 @@ class TestWhatIsPassed:
         def clip(grads: Any, *, clip_norm: float) -> Any:
             return list(grads), returned(clip_norm)
 
-        (subject,) = InProcess(PlainFunction(clip, "clip_by_global_norm")).description.subjects
+        (entry_point,) = InProcess(PlainFunction(clip, "clip_by_global_norm")).description.subjects
 
-        assert ("returns_norm" in subject.features) is seen
-        assert "may_return_norm" in subject.features
+        assert ("returns_norm" in entry_point.features) is seen
+        assert "may_return_norm" in entry_point.features
 
     def test_first_answers_are_reused_for_the_same_calls(self) -> None:
         calls = []

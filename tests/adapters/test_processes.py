@@ -18,7 +18,7 @@ from gradclip_adapters import processes
 from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Unsupported
 from gradclip_adapters.processes import Team
 
-#: A module that answers calls in one of several processes. The name of the subject says what to do.
+#: A module that answers calls in one of several processes. The name of the entry point says what to do.
 MODULE = """
 import os, time
 from gradclip_adapters.contract import Array, Reply, Unsupported, framework_call
@@ -52,8 +52,8 @@ def join(rank, world, folder, ask):
 """
 
 
-def make_call(*gradients: Gradient, subject: str = "echo") -> Call:
-    return Call(subject, gradients, {"mesh": "ranks=2"})
+def make_call(*gradients: Gradient, entry_point: str = "echo") -> Call:
+    return Call(entry_point, gradients, {"mesh": "ranks=2"})
 
 
 @pytest.fixture
@@ -80,10 +80,10 @@ def test_processes_answer_together_and_are_kept(team: Team) -> None:
     first = team.call(call)
     pids = list(team.pids)
     with pytest.raises(FrameworkRaised, match=r"^ValueError: refused$"):
-        team.call(make_call(subject="raises"))
+        team.call(make_call(entry_point="raises"))
     with pytest.raises(Unsupported, match="no such thing") as refused:
-        team.call(make_call(subject="unsupported"))
-    apart = team.call(make_call(subject="apart"))
+        team.call(make_call(entry_point="unsupported"))
+    apart = team.call(make_call(entry_point="apart"))
 
     assert first.gradients == tuple(g.array for g in call.gradients)
     assert first.norm == Array.of(np.float64(5.0))
@@ -107,7 +107,7 @@ def test_suite_is_told_when_processes_start(team: Team, monkeypatch: pytest.Monk
 
 @pytest.mark.thorough(sample=1)
 @pytest.mark.parametrize(
-    ("subject", "error", "text"),
+    ("entry_point", "error", "text"),
     [
         ("waits", FrameworkRaised, r"refused \(in process 1; process 0 waits forever\)"),
         ("raises-in-one", FrameworkRaised, r"refused \(in process 1; process 0 returned\)"),
@@ -115,9 +115,9 @@ def test_suite_is_told_when_processes_start(team: Team, monkeypatch: pytest.Monk
         ("mistake", RuntimeError, "KeyError: 'mine'"),
     ],
 )
-def test_processes_start_anew_after_a_failure(team: Team, subject: str, error: type[Exception], text: str) -> None:
+def test_processes_start_anew_after_a_failure(team: Team, entry_point: str, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        team.call(make_call(subject=subject))
+        team.call(make_call(entry_point=entry_point))
 
     assert team.call(make_call()).gradients == ()
 

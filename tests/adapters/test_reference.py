@@ -57,12 +57,12 @@ def make_gradients(*values: Any, dtype: str = "float32") -> tuple[Gradient, ...]
     return tuple(Gradient("g", None if value is None else Array.of(np.array(value, dtype))) for value in values)
 
 
-def make_call(subject: EntryPoint, gradients: Sequence[Gradient], threshold: float, **options: Any) -> Call:
+def make_call(entry_point: EntryPoint, gradients: Sequence[Gradient], threshold: float, **options: Any) -> Call:
     """Return a call of an entry point. Each unit of a parameter has the norm 1, if the operation has parameters."""
-    operation = OPERATIONS[subject.operation]
+    operation = OPERATIONS[entry_point.operation]
     if operation.is_relative:
         gradients = [replace(gradient, parameter=make_parameter(gradient)) for gradient in gradients]
-    return Call(subject.name, tuple(gradients), {operation.threshold: threshold, **options})
+    return Call(entry_point.name, tuple(gradients), {operation.threshold: threshold, **options})
 
 
 def make_parameter(gradient: Gradient) -> Array:
@@ -75,7 +75,7 @@ def make_parameter(gradient: Gradient) -> Array:
 
 def select_clips_by_norm(adapter: ReferenceAdapter) -> list[EntryPoint]:
     """Return the functional entry point, and the one in place if there is one."""
-    return [subject for subject in adapter.subjects() if subject.operation == "clip_by_norm"]
+    return [entry_point for entry_point in adapter.subjects() if entry_point.operation == "clip_by_norm"]
 
 
 def test_numpy_has_two_entry_points_for_each_operation() -> None:
@@ -99,16 +99,16 @@ def test_each_operation_gives_the_expected_answer(adapter: ReferenceAdapter) -> 
         "clip_per_example": ([[[6.0, 2.5]]], 2.0, [[12.0 / norm, 5.0 / norm]]),
         "clip_unitwise": ([[[6.0, 2.5]], None, -4.5], 2.0, [[[12.0 / norm, 5.0 / norm]], None, -2.0]),
     }
-    for subject in adapter.subjects():
-        values, threshold, expected = rows[subject.operation]
+    for entry_point in adapter.subjects():
+        values, threshold, expected = rows[entry_point.operation]
 
-        reply = adapter.call(make_call(subject, make_gradients(*values, dtype="float64"), threshold))
+        reply = adapter.call(make_call(entry_point, make_gradients(*values, dtype="float64"), threshold))
 
         for found, wanted in zip(reply.gradients, expected, strict=True):
             assert (found is None) == (wanted is None)
             if found is not None:
                 np.testing.assert_array_max_ulp(found.numpy(), np.array(wanted), 2)
-        assert (reply.norm is None) == (subject.operation != "clip_by_global_norm")
+        assert (reply.norm is None) == (entry_point.operation != "clip_by_global_norm")
         if reply.norm is not None:
             assert reply.norm.shape == ()
             np.testing.assert_array_max_ulp(reply.norm.numpy(), np.array(total), 1)
@@ -126,23 +126,23 @@ def test_each_operation_gives_the_expected_answer(adapter: ReferenceAdapter) -> 
 )
 def test_gradient_that_an_entry_point_cannot_take_is_refused(change: dict[str, Any], feature: str) -> None:
     adapter, (gradient,) = reference.numpy(), make_gradients([3.0, 4.0])
-    for subject in adapter.subjects():
-        call = make_call(subject, [replace(gradient, **change)], 1.0)
+    for entry_point in adapter.subjects():
+        call = make_call(entry_point, [replace(gradient, **change)], 1.0)
 
-        with pytest.raises(Unsupported, match=f"{re.escape(subject.name)} .*{feature}"):
+        with pytest.raises(Unsupported, match=f"{re.escape(entry_point.name)} .*{feature}"):
             adapter.call(call)
 
 
 def test_order_of_a_norm_that_is_not_listed_is_refused(adapter: ReferenceAdapter) -> None:
-    for subject in select_clips_by_norm(adapter):
+    for entry_point in select_clips_by_norm(adapter):
         with pytest.raises(Unsupported, match=r"no norm of the order 7\.0"):
-            adapter.call(make_call(subject, make_gradients([3.0]), 1.0, norm_type=7.0))
+            adapter.call(make_call(entry_point, make_gradients([3.0]), 1.0, norm_type=7.0))
 
 
 def test_declaration_about_subnormal_numbers_is_true(adapter: ReferenceAdapter) -> None:
-    for subject in select_clips_by_norm(adapter):
-        (clipped,) = adapter.call(make_call(subject, make_gradients([3e-42, -4e-42]), 1e-42)).gradients
+    for entry_point in select_clips_by_norm(adapter):
+        (clipped,) = adapter.call(make_call(entry_point, make_gradients([3e-42, -4e-42]), 1e-42)).gradients
         assert clipped is not None
         largest = float(np.abs(clipped.numpy()).max())
 
-        assert (abs(largest - 0.8e-42) > 2.0**-149) == ("flushes_subnormals" in subject.features)
+        assert (abs(largest - 0.8e-42) > 2.0**-149) == ("flushes_subnormals" in entry_point.features)

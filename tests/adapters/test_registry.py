@@ -132,8 +132,8 @@ def test_function_becomes_an_adapter_with_the_requested_dtypes(write_module: Cal
     adapter = registry.resolve("some_clips:clip", "clip_by_norm", ["float64"])
 
     assert isinstance(adapter, PlainFunction)
-    (subject,) = adapter.subjects()
-    assert (subject.operation, subject.dtypes) == ("clip_by_norm", ("float64",))
+    (entry_point,) = adapter.subjects()
+    assert (entry_point.operation, entry_point.dtypes) == ("clip_by_norm", ("float64",))
 
 
 @pytest.mark.parametrize(

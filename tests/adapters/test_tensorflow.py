@@ -14,31 +14,31 @@ from gradclip_adapters.frameworks import tensorflow as adapter
 
 ADAPTER = adapter.TensorFlowAdapter()
 #: The entry points of one device. `test_distributed_engines` tests the others.
-SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects() if "distributed" not in subject.features}
-GLOBAL_NORM = sorted(name for name, subject in SUBJECTS.items() if subject.operation == "clip_by_global_norm")
-ONE_BY_ONE = sorted(set(SUBJECTS) - set(GLOBAL_NORM))
+ENTRY_POINTS = {entry.name: entry for entry in ADAPTER.subjects() if "distributed" not in entry.features}
+GLOBAL_NORM = sorted(name for name, entry in ENTRY_POINTS.items() if entry.operation == "clip_by_global_norm")
+ONE_BY_ONE = sorted(set(ENTRY_POINTS) - set(GLOBAL_NORM))
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
 VALUES = ([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]], [1.0, 2.0], 7.0)
 
 
-def make_gradients(subject: str, dtype: str) -> tuple[Gradient, ...]:
+def make_gradients(entry_point: str, dtype: str) -> tuple[Gradient, ...]:
     """Return three gradients, and a None among them if the function accepts None."""
     first, *rest = (Gradient(f"g{n}", Array.of(np.array(v, DTYPES[dtype]))) for n, v in enumerate(VALUES))
-    return (first, Gradient("none", None), *rest) if subject in GLOBAL_NORM else (first, *rest)
+    return (first, Gradient("none", None), *rest) if entry_point in GLOBAL_NORM else (first, *rest)
 
 
-def make_options(subject: str, threshold: float) -> dict[str, Any]:
-    return {"min": -threshold, "max": threshold} if "value" in subject else {"clip_norm": threshold}
+def make_options(entry_point: str, threshold: float) -> dict[str, Any]:
+    return {"min": -threshold, "max": threshold} if "value" in entry_point else {"clip_norm": threshold}
 
 
-@pytest.mark.parametrize("subject", [name for name in sorted(SUBJECTS) if "[xla]" in name])
-def test_long_list_is_not_compiled_by_xla(subject: str) -> None:
+@pytest.mark.parametrize("entry_point", [name for name in sorted(ENTRY_POINTS) if "[xla]" in name])
+def test_long_list_is_not_compiled_by_xla(entry_point: str) -> None:
     gradients = tuple(Gradient(f"g{n}", Array.of(np.ones(n + 1, np.float32))) for n in range(4))
-    options = make_options(subject, 1.0)
+    options = make_options(entry_point, 1.0)
 
-    assert len(ADAPTER.call(Call(subject, gradients, options)).gradients) == 4
+    assert len(ADAPTER.call(Call(entry_point, gradients, options)).gradients) == 4
     with pytest.raises(Unsupported, match="at most 4 gradients") as raised:
-        ADAPTER.call(Call(subject, (*gradients, Gradient("more", Array.of(np.ones(9, np.float32)))), options))
+        ADAPTER.call(Call(entry_point, (*gradients, Gradient("more", Array.of(np.ones(9, np.float32)))), options))
     assert raised.value.kind == "adapter"
 
 
@@ -79,7 +79,7 @@ def test_session_gets_row_sparse_and_repeated_gradients() -> None:
 
 @pytest.mark.parametrize("function", ["clip_by_value", "clip_by_norm", "clip_by_global_norm"])
 def test_compiled_option_runs_inside_a_graph(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    subject, eagerly, original = f"tf.{function}[eager]", [], getattr(tf, function)
+    entry_point, eagerly, original = f"tf.{function}[eager]", [], getattr(tf, function)
 
     def clip(*arguments: Any, **options: Any) -> Any:
         eagerly.append(tf.executing_eagerly())
@@ -87,10 +87,10 @@ def test_compiled_option_runs_inside_a_graph(function: str, monkeypatch: pytest.
 
     monkeypatch.setattr(tf, function, clip)
     # Use a threshold for which no graph was compiled before.
-    gradients, options = make_gradients(subject, "float32"), make_options(subject, 0.8125)
-    compiled = ADAPTER.call(Call(subject, gradients, {**options, "compiled": True}))
+    gradients, options = make_gradients(entry_point, "float32"), make_options(entry_point, 0.8125)
+    compiled = ADAPTER.call(Call(entry_point, gradients, {**options, "compiled": True}))
     count = len(eagerly)
-    alone = ADAPTER.call(Call(subject, gradients, options))
+    alone = ADAPTER.call(Call(entry_point, gradients, options))
 
     assert count > 0
     assert not any(eagerly[:count])

@@ -16,7 +16,7 @@ from gradclip_adapters.contract import Array, Call, Gradient, Unsupported
 from gradclip_adapters.frameworks.tensorflow_js import TensorFlowJSAdapter
 
 PACKAGES = Path(sys.prefix, "node_modules")
-SUBJECT = "tf.clipByValue"
+ENTRY_POINT = "tf.clipByValue"
 GRADIENT = Gradient("g", Array.of(np.array([3.0, -4.0], np.float32)))
 
 if not (PACKAGES / "@tensorflow").is_dir() and "tensorflow-js" not in os.environ.get("GRADCLIP_REQUIRE", "").split(","):
@@ -45,7 +45,7 @@ def test_what_tensorflow_js_does_not_offer_is_unsupported(
     gradient = Gradient("a", Array.of(np.ones(2, dtype)), **changes)
 
     with pytest.raises(Unsupported, match=message):
-        adapter.call(Call(SUBJECT, (gradient,), {"max": 1.0, "min": -1.0, **options}))
+        adapter.call(Call(ENTRY_POINT, (gradient,), {"max": 1.0, "min": -1.0, **options}))
 
 
 def test_death_of_node_ends_the_host(adapter: TensorFlowJSAdapter) -> None:
@@ -53,4 +53,4 @@ def test_death_of_node_ends_the_host(adapter: TensorFlowJSAdapter) -> None:
     adapter._process.wait()
 
     with pytest.raises(SystemExit, match="Node: "):
-        adapter.call(Call(SUBJECT, (GRADIENT,), {"max": 1.0, "min": -1.0}))
+        adapter.call(Call(ENTRY_POINT, (GRADIENT,), {"max": 1.0, "min": -1.0}))

@@ -17,7 +17,7 @@ from gradclip_adapters.frameworks.torch_based import parameters
 
 ADAPTER = TorchAdapter()
 #: The entry points of one process. `test_distributed_engines` tests the others.
-SUBJECTS = {subject.name: subject for subject in ADAPTER.subjects() if "distributed" not in subject.features}
+ENTRY_POINTS = {entry.name: entry for entry in ADAPTER.subjects() if "distributed" not in entry.features}
 
 
 def test_tensors_are_made_on_the_chosen_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,8 +30,8 @@ def test_tensors_are_made_on_the_chosen_device(monkeypatch: pytest.MonkeyPatch) 
         assert (tensor.device.type, tensor.shape) == ("meta", (4, 6))
     with pytest.raises(Unsupported, match="a buffer of its own"):
         make_tensor(array, "packed")
-    subjects = TorchAdapter.subjects(ADAPTER)
-    assert not any({"packed", "distributed"} & {*subject.features} for subject in subjects)
+    entry_points = TorchAdapter.subjects(ADAPTER)
+    assert not any({"packed", "distributed"} & {*entry_point.features} for entry_point in entry_points)
 
 
 @pytest.mark.parametrize("layout", ["strided", "transposed", "sliced"])
@@ -109,30 +109,30 @@ SEEN: dict[str, tuple[str, Callable[[Any], Any], list[Any]]] = {
 
 
 @pytest.mark.parametrize(
-    ("option", "subject"),
+    ("option", "entry_point"),
     [
         (option, name)
         for option, (feature, *_) in SEEN.items()
-        for name in SUBJECTS
-        if feature in SUBJECTS[name].features
+        for name in ENTRY_POINTS
+        if feature in ENTRY_POINTS[name].features
     ],
 )
-def test_clip_is_called_as_the_option_says(option: str, subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clip_is_called_as_the_option_says(option: str, entry_point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _, look, expected = SEEN[option]
-    entry, seen = ADAPTER.entry_points[subject], []
+    entry, seen = ADAPTER.entry_points[entry_point], []
 
     def clip(passed: Any, options: Mapping[str, Any]) -> torch.Tensor | None:
         seen.append(look(passed))
         return entry.clip(passed, options)
 
-    monkeypatch.setitem(ADAPTER.entry_points, subject, replace(entry, clip=clip))
+    monkeypatch.setitem(ADAPTER.entry_points, entry_point, replace(entry, clip=clip))
     gradients = (Gradient("a", read_array(torch.tensor([[3.0, -4.0, 0.5], [0.0, -0.0, 12.0]]))),)
-    options = {"max" if "value" in subject else "clip_norm": 1.0}
+    options = {"max" if "value" in entry_point else "clip_norm": 1.0}
     with warnings.catch_warnings():
         # The compiler imports deprecated modules.
         warnings.simplefilter("ignore")
-        asked = ADAPTER.call(Call(subject, gradients, {**options, option: True}))
-    alone = ADAPTER.call(Call(subject, gradients, options))
+        asked = ADAPTER.call(Call(entry_point, gradients, {**options, option: True}))
+    alone = ADAPTER.call(Call(entry_point, gradients, options))
 
     assert seen == expected
     np.testing.assert_allclose(*(read_values(reply) for reply in (asked, alone)), rtol=1e-6)

@@ -96,20 +96,20 @@ def test_reply_reads_back(gradients: list[Array | None], norm: Array | None, see
 
 def test_about_reads_back_as_a_record_holds_it() -> None:
     formula = {"kind": "coefficient", "eps": 1e-6}
-    subject = EntryPoint("clip", "clip_by_norm", ("float32",), ("in_place", "norm_type"), (1.0, math.inf), formula)
+    entry_point = EntryPoint("clip", "clip_by_norm", ("float32",), ("in_place", "norm_type"), (1.0, math.inf), formula)
 
-    message = send_through_json(wire.encode_about(About("f", "1", {"threads": "2"}), [subject], "3.7.0", "Linux"))
+    message = send_through_json(wire.encode_about(About("f", "1", {"threads": "2"}), [entry_point], "3.7.0", "Linux"))
 
     validate(message)
-    assert [wire.decode_subject(one) for one in message["subjects"]] == [subject]
+    assert [wire.decode_entry_point(one) for one in message["subjects"]] == [entry_point]
 
 
 def test_words_of_the_schemas_are_those_of_the_contract() -> None:
     schema = json.loads((SCHEMAS / "about.json").read_text(encoding="utf-8"))
-    subject = schema["$defs"]["subject"]["properties"]
+    entry_point = schema["$defs"]["subject"]["properties"]
 
-    assert all(re.match(subject["operation"]["pattern"], name) for name in OPERATIONS)
-    assert subject["dtypes"]["items"]["enum"] == list(DTYPES)
+    assert all(re.match(entry_point["operation"]["pattern"], name) for name in OPERATIONS)
+    assert entry_point["dtypes"]["items"]["enum"] == list(DTYPES)
 
 
 def test_number_outside_json_is_never_sent() -> None:

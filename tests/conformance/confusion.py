@@ -89,14 +89,14 @@ def run_mutant(
     evidence: list[Evidence] | None = None,
 ) -> list[Cell]:
     """Return the cells of written cases, of all rules if none is named, and of rows until one catches the mutant."""
-    subjects = connection.description.subjects
+    entry_points = connection.description.subjects
     cells = [
         run_cell(connection, cell, 1.0, evidence=evidence)
-        for cell in plan_cells(subjects, list_all_cases(), Selection(rules=rules))
+        for cell in plan_cells(entry_points, list_all_cases(), Selection(rules=rules))
         if set(cell.case.dtype.split("+")) <= set(wrong.dtypes)
     ]
     # One rule has a thousand rows: the first row that catches the function is enough.
-    for planned in plan_rows(subjects, Selection(rules=row_rules)):
+    for planned in plan_rows(entry_points, Selection(rules=row_rules)):
         cells.append(run_cell(connection, planned, 1.0, evidence=evidence))
         if cells[-1].status == wrong.caught_as:
             break

@@ -46,8 +46,8 @@ def build_case(
     return make_case(rule, "hand-made", dtype, gradients, options, expectation)
 
 
-def make_subject(operation: str = "clip_by_global_norm", *features: str, **members: Any) -> EntryPoint:
-    """Return a subject of a made-up library."""
+def make_entry_point(operation: str = "clip_by_global_norm", *features: str, **members: Any) -> EntryPoint:
+    """Return an entry point of a made-up library."""
     return EntryPoint("library.clip", operation, ("float16", "bfloat16", "float32", "float64"), features, **members)
 
 
@@ -83,5 +83,5 @@ def judge_answers(
     asked = CASES[case] if isinstance(case, str) else case
     returned = None if norm is None else Array.of(np.array(norm, asked.dtype.partition("+")[0]))
     full = [make_reply(asked, each, norm=returned) if isinstance(each, list) else each for each in answers]
-    about = context.pop("subject", make_subject(asked.operation, *features))
+    about = context.pop("entry_point", make_entry_point(asked.operation, *features))
     return judge(Context(asked, about, **context), full)  # type: ignore[arg-type]

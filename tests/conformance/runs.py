@@ -42,18 +42,18 @@ def run_rows(
     The rows make no threads. `known` gives claims or known failures.
     """
     connection, knowledge = InProcess(adapter), Knowledge(**known)
-    (subject,) = connection.description.subjects
-    subject = replace(subject, features=(*subject.features, *features))
+    (entry_point,) = connection.description.subjects
+    entry_point = replace(entry_point, features=(*entry_point.features, *features))
     fitting = (
         row
-        for _, row in list_cases(subject, 6000)
+        for _, row in list_cases(entry_point, 6000)
         if row.levels["repeated"] != "threaded" and all(row.levels[axis] in words for axis, words in levels.items())
     )
     rows = list(itertools.islice(fitting, count))
     assert len(rows) > 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        return [run_cell(connection, PlannedCell(subject, row, None), 30.0, knowledge) for row in rows]
+        return [run_cell(connection, PlannedCell(entry_point, row, None), 30.0, knowledge) for row in rows]
 
 
 def find_causes(adapter: Adapter, *rules: str) -> dict[tuple[Any, ...], str]:

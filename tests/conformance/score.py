@@ -37,7 +37,7 @@ from gradclip_spec import rules  # noqa: E402
 WRONG_TEST = "test_mutant_is_caught_by_its_rule"
 RIGHT_TEST = "test_right_function_is_not_blamed"
 BATCH_TEST = "test_generated_mutants_are_judged"
-CONTROL_TEST = "test_subjects_fail_when_the_framework_is_replaced"
+CONTROL_TEST = "test_entry_points_fail_when_the_framework_is_replaced"
 
 #: The negative controls under the names that the tests use.
 CONTROLS = sorted(f"{adapter}-{way}" for adapter in TABLE for way in ("identity", "doubled"))
@@ -126,10 +126,10 @@ def write_page(outcomes: Outcomes) -> tuple[str, list[str]]:
         "",
         *(f"- **Wrong here:** {fault}" for fault in faults),
         "A negative control is an adapter whose framework's functions are replaced, by the identity or by themselves",
-        "with doubled results. It is red when every subject shows the replacement, except those that clip nothing by",
-        "themselves or raise an error in any case: `spared` is their number.",
+        "with doubled results. It is red when every entry point shows the replacement, except those that clip nothing",
+        "by themselves or raise an error in any case: `spared` is their number.",
         "",
-        draw_markdown_table([("negative control", "state", "framework", "subjects red", "spared"), *controls]),
+        draw_markdown_table([("negative control", "state", "framework", "entry points red", "spared"), *controls]),
         "",
         *judging.write_lines(made),
     ]

@@ -1,4 +1,4 @@
-"""Test the probes of abilities that a subject does not declare. Some abilities are missing, and some exist."""
+"""Test the probes of abilities that an entry point does not declare. Some abilities are missing, and some exist."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def clip_values(gradients: Arrays, bound: float) -> Arrays:
 class DeclaresLittle(Adapter):
     """An adapter that declares only one dtype and no ability."""
 
-    subject = EntryPoint("fake.clip", "clip_by_value", ("float32",))
+    entry_point = EntryPoint("fake.clip", "clip_by_value", ("float32",))
 
     def __init__(self, *features: str) -> None:
         self.features = features
@@ -53,7 +53,7 @@ class DeclaresLittle(Adapter):
         return About("fake", "1.0")
 
     def subjects(self) -> Sequence[EntryPoint]:
-        return [replace(self.subject, features=self.features)]
+        return [replace(self.entry_point, features=self.features)]
 
     def call(self, call: Call) -> Reply:
         self.calls.append(call)
@@ -99,7 +99,7 @@ class Flushing(DeclaresLittle):
 class ClipsByNorm(DeclaresLittle):
     """An adapter that declares little, although its function raises for NaN and infinity, and takes other dtypes."""
 
-    subject = EntryPoint("fake.clip", "clip_by_global_norm", ("float32", "float64"))
+    entry_point = EntryPoint("fake.clip", "clip_by_global_norm", ("float32", "float64"))
 
     def __init__(self, *, raises: bool) -> None:
         super().__init__("none_grads", "repeated", "returns_norm")

@@ -220,7 +220,7 @@ def test_norm_that_depends_on_the_grouping_has_a_spread() -> None:
     assert measure_row(counts_tensors).spread > 30
 
 
-def test_subjects_of_the_same_numbers_share_a_table_of_the_page() -> None:
+def test_entry_points_of_the_same_numbers_share_a_table_of_the_page() -> None:
     rows = [accuracy.Row(name, "float32", 100, None, "", elements, "normal, seed 1, one tensor", 0.5) for name, elements
             in (("a.clip", 1.5), ("b_clip", 1.5), ("c.clip", np.inf))]  # fmt: skip
     framework = {"adapter": "lib", "framework": "Lib", "version": "2.0"}

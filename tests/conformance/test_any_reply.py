@@ -134,8 +134,8 @@ def make_wrong_answers(case: Case) -> Iterator[tuple[str, list[Answer]]]:
 def test_reply_of_any_form_gets_a_verdict(case: Case) -> None:
     claim = Claim("*", ("*",), Formula("coefficient", 1e-6), None, "adds 1e-6", "nowhere")
     for number, (name, answers) in enumerate(make_wrong_answers(case)):
-        subject = EntryPoint("anyone", case.operation, ("float32",), FEATURES[number % len(FEATURES)])
-        verdict = judge(Context(case, subject, (claim,)), answers)
+        entry_point = EntryPoint("anyone", case.operation, ("float32",), FEATURES[number % len(FEATURES)])
+        verdict = judge(Context(case, entry_point, (claim,)), answers)
 
         assert verdict.status != "error", f"{name}: {verdict.detail}"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hand_made import make_subject
+from hand_made import make_entry_point
 from runs import find_causes, make_adapter
 
 import gradclip_spec
@@ -137,7 +137,7 @@ def test_subnormal_mean_explains_a_small_difference() -> None:
     results = [(g * (threshold / np.float64(norm))).astype(g.dtype) for g, norm in zip(given, norms, strict=True)]
     gradients = [make_tensor(g.tolist(), "float16") for g in given]
     case = make_case("block-rms.scaled-above", "rare", "float16", gradients, {"clip_norm": threshold})
-    context, answer = Context(case, make_subject(case.operation)), Replied(Reply(tuple(map(Array.of, results))))
+    context, answer = Context(case, make_entry_point(case.operation)), Replied(Reply(tuple(map(Array.of, results))))
     (found,) = explain_all([Judged(context, [answer], judge(context, [answer]))])
 
     assert found == Explanation.of("squares-underflow", effect="scaled")

@@ -54,13 +54,13 @@ def change_claim(**members: Any) -> Claim:
     return replace(TRUE, **members)
 
 
-def test_claim_applies_to_its_subjects_and_rules_only() -> None:
+def test_claim_applies_to_its_entry_points_and_rules_only() -> None:
     claim = change_claim(subject="lib.clip*", rules=("norm.zero-*", "norm.scaled-above"))
     own = EntryPoint("lib.clip", "clip_by_norm", ("float32",), formula={"kind": "coefficient", "eps": 1e-6})
     formula = Formula("coefficient", 1e-6)
 
     assert select_claims([claim], "norm.scaled-above/small/float32", own)[0] is claim
-    # The subject's own formula comes last.
+    # The entry point's own formula comes last.
     assert [each.formula for each in select_claims([claim], "norm.scaled-above/small/float32", own)] == [None, formula]
     assert [each.formula for each in select_claims([claim], "norm.identity-below/small/float32", own)] == [formula]
     assert (
@@ -85,11 +85,11 @@ def test_shipped_claims_of_torch_leave_out_invalid_thresholds() -> None:
     assert left_out == {"global-norm.negative-threshold-refused", "global-norm.nan-threshold"}
 
 
-def run_all_cases(subject: str, operation: str) -> Run:
-    """Return a run in which a subject passes all cases of its operation."""
+def run_all_cases(entry_point: str, operation: str) -> Run:
+    """Return a run in which an entry point passes all cases of its operation."""
     cases = [case for case in list_all_cases() if case.operation == operation]
-    cells = [make_cell(subject=subject, operation=operation, rule=c.rule, case=c.id, dtype=c.dtype) for c in cases]
-    return make_run(make_header("lib", "0", [(subject, operation)]), cells)
+    cells = [make_cell(subject=entry_point, operation=operation, rule=c.rule, case=c.id, dtype=c.dtype) for c in cases]
+    return make_run(make_header("lib", "0", [(entry_point, operation)]), cells)
 
 
 def test_claims_that_match_nothing_are_reported() -> None:
@@ -105,7 +105,7 @@ def test_claims_that_match_nothing_are_reported() -> None:
     (gone,) = find_claim_faults(run, [change_claim(subject="lib.clip_[*]")])
     (rule,) = find_claim_faults(run, [change_claim(subject="lib.*", rules=("norm.*", "norm.scaled_above"))])
     (other,) = find_claim_faults(run, [change_claim(subject="lib.*", rules=("norm.*",), exclude=("global-norm.*",))])
-    assert "no subject has such a name" in gone
+    assert "no entry point has such a name" in gone
     assert "'norm.scaled_above'" in rule
     assert "'global-norm.*'" in other
 

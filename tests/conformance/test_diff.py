@@ -96,12 +96,12 @@ def test_options_choose_the_exit_code_and_what_is_shown(
 
 
 def test_unknown_entry_point_and_severity_are_refused(records: dict[str, Path]) -> None:
-    subject = run(f"{records['right']}:nobody", records["never"])
+    entry_point = run(f"{records['right']}:nobody", records["never"])
     severity = run(records["right"], records["never"], "--fail-on", "terrible")
     adapter = run("torhc", records["never"])
 
-    assert (subject.exit_code, severity.exit_code, adapter.exit_code) == (2, 2, 2)
-    assert "has no entry point 'nobody'" in subject.stderr
+    assert (entry_point.exit_code, severity.exit_code, adapter.exit_code) == (2, 2, 2)
+    assert "has no entry point 'nobody'" in entry_point.stderr
     assert "There is no severity 'terrible'." in severity.stderr
 
 

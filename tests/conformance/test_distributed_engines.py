@@ -10,7 +10,7 @@ from gradclip_conformance.run.plan import Selection
 from gradclip_conformance.run.runner import RunRequest, run_adapter
 from gradclip_reports.statuses import SPOILING
 
-#: The engines of each framework, by a word in the names of their subjects.
+#: The engines of each framework, by a word in the names of their entry points.
 ENGINES = {
     "torch": ("DTensor]", "DTensor, two axes", "FSDP2]", "FSDP2, tensor parallel", "HSDP", "DDP"),
     "accelerate": ("DTensor, two axes", "FSDP2, tensor parallel", "HSDP"),
@@ -40,4 +40,4 @@ def test_every_cell_of_an_engine_is_as_expected(framework: str) -> None:
     assert [f"{cell.case} of {cell.subject}: {cell.detail}" for cell in run.cells if cell.status in SPOILING] == []
     answered = {cell.subject for cell in run.cells if cell.status in ("pass", "documented")}
     assert answered == {cell.subject for cell in run.cells}
-    assert all(any(engine in subject for subject in answered) for engine in ENGINES[framework])
+    assert all(any(engine in entry_point for entry_point in answered) for engine in ENGINES[framework])

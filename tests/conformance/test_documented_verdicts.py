@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hand_made import CASES, build_case, find_status, judge_answers, make_subject
+from hand_made import CASES, build_case, find_status, judge_answers, make_entry_point
 
 from gradclip_adapters.contract import Array
 from gradclip_conformance.cases.build import VALUES
@@ -116,7 +116,7 @@ class TestOwnFormula:
         formula = {"kind": "coefficient", "eps": 1e-6, **({} if phrase is None else {"phrase": phrase})}
         asked = build_case(VALUES, TRIANGLE, clip_norm=1.0)
 
-        found = judge_answers(asked, [clip_own(TRIANGLE, 1.0)], subject=make_subject(formula=formula))
+        found = judge_answers(asked, [clip_own(TRIANGLE, 1.0)], entry_point=make_entry_point(formula=formula))
 
         assert (found.status, found.quote) == ("documented", phrase)
 

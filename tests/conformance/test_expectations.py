@@ -113,7 +113,7 @@ def test_new_expectation_is_one_file_and_catches_the_mutant(example: Example) ->
 def test_new_expectation_is_described_and_has_no_script(example: Example) -> None:
     connection = InProcess(PlainFunction(ByNorm(), "clip_by_norm"))
     (planned,) = plan_cells(connection.description.subjects, [example.case], Selection())
-    script = Script(example.case, planned.subject, ScriptCall("", "", "", ""), raised=False)
+    script = Script(example.case, planned.entry_point, ScriptCall("", "", "", ""), raised=False)
 
     assert choose_expectation(example.case).describe(example.case) == ("the sum of all elements is kept",)
     with pytest.raises(NoScript, match="sum-kept"):

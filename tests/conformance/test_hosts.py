@@ -92,8 +92,8 @@ STARTS = {
 #: For each wrong greeting: the kind of the failed start, and a phrase of the message.
 GREETINGS = {
     "other_protocol": ("protocol", "The host speaks protocol 2, the suite 1"),
-    "many_subjects": ("broken-adapter", "10,000 subjects in a message: the limit is 1,000"),
-    "subject_twice": ("broken-adapter", "The subject 'fake' is declared twice"),
+    "many_entry_points": ("broken-adapter", "10,000 entry points in a message: the limit is 1,000"),
+    "entry_point_twice": ("broken-adapter", "The entry point 'fake' is declared twice"),
     "formula_of_no_kind": ("broken-adapter", "no formula of the kind 'x'"),
     "unknown_dtype": ("broken-adapter", ", got 'float31'"),
     "not_a_greeting": ("broken-adapter", "is not an `about`: not JSON (Expecting value): 'Welcome to the framework!'"),
@@ -166,9 +166,9 @@ def test_greeting_that_breaks_the_protocol_is_refused(name: str) -> None:
     assert phrase in str(raised.value)
 
 
-def make_call(subject: str, length: int, **options: object) -> Call:
+def make_call(entry_point: str, length: int, **options: object) -> Call:
     """Return a call with one gradient."""
-    return Call(subject, (Gradient("g0", Array("float32", (length,), bytes(4 * length))),), options)
+    return Call(entry_point, (Gradient("g0", Array("float32", (length,), bytes(4 * length))),), options)
 
 
 @pytest.mark.thorough(sample=0)
@@ -382,10 +382,10 @@ def test_second_call_that_needs_the_answer_waits_for_the_other_cells(monkeypatch
 
 
 def test_slow_cases_are_planned_at_even_distances_and_each_case_at_once() -> None:
-    subjects = [one for one in InProcess(resolve("numpy")).description.subjects if one.operation == "clip_by_norm"]
-    planned = plan_cells(subjects, list_all_cases(), Selection())
+    entry_points = [one for one in InProcess(resolve("numpy")).description.subjects if one.operation == "clip_by_norm"]
+    planned = plan_cells(entry_points, list_all_cases(), Selection())
 
-    assert len(subjects) == 2
+    assert len(entry_points) == 2
     assert [cell.case.id for cell in planned[::2]] == [cell.case.id for cell in planned[1::2]]
     slow = [place for place, cell in enumerate(planned[::2]) if {"threads", "compiles"} & cell.case.needs]
     assert len(slow) > 20

@@ -356,10 +356,10 @@ def test_text_of_a_record_cannot_add_a_line_to_the_proposal() -> None:
     assert entry.subjects == (forged.replace("*", "?"),)
 
 
-def rename(run: Run, subject: str) -> Run:
+def rename(run: Run, entry_point: str) -> Run:
     """Return a run whose only entry point has another name."""
-    findings = [replace(one, cells={subject: list(*one.cells.values())}) for one in run.findings]
-    return replace(run, cells=tuple(replace(cell, subject=subject) for cell in run.cells), findings=tuple(findings))
+    findings = [replace(one, cells={entry_point: list(*one.cells.values())}) for one in run.findings]
+    return replace(run, cells=tuple(replace(cell, subject=entry_point) for cell in run.cells), findings=tuple(findings))
 
 
 ENTRY = """

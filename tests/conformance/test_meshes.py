@@ -116,9 +116,9 @@ def test_probe_finds_whether_a_norm_is_returned(returns_norm: bool) -> None:
         clipped, norm = RIGHT["divide_by_copies"](grads, clip_norm=clip_norm, mesh=mesh, placements=placements)
         return (clipped, norm) if returns_norm else clipped
 
-    (subject,) = InProcess(MeshFunction(clip, "clip_by_global_norm", {"shard": 2})).description.subjects
+    (entry_point,) = InProcess(MeshFunction(clip, "clip_by_global_norm", {"shard": 2})).description.subjects
 
-    assert ("returns_norm" in subject.features) == returns_norm
+    assert ("returns_norm" in entry_point.features) == returns_norm
 
 
 @pytest.mark.thorough(sample=0)

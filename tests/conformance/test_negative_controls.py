@@ -44,7 +44,7 @@ INERT = {
     ),
 }
 
-#: Cases above the threshold, in the dtype that every subject supports. In several processes, each has a copy. Where
+#: Cases above the threshold, in the dtype that every entry point supports. In several processes, each has a copy. Where
 #: optimizer states are sharded, each process has parameters of its own.
 SELECTION = Selection(
     rules=(
@@ -103,12 +103,12 @@ def is_doubled(cell: Cell, unreplaced: Cell) -> bool:
 @pytest.mark.thorough(sample=0)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("adapter", ALL_ADAPTERS)
-def test_subjects_fail_when_the_framework_is_replaced(
+def test_entry_points_fail_when_the_framework_is_replaced(
     adapter: str, way: str, record_property: Callable[[str, object], None]
 ) -> None:
     run = run_target(adapter, CONTROL, {"GRADCLIP_NEGATIVE_CONTROL": f"{adapter} {way}"})
 
-    spared = {subject["name"] for subject in run.header.subjects if subject["name"].endswith(INERT[way])}
+    spared = {entry_point["name"] for entry_point in run.header.subjects if entry_point["name"].endswith(INERT[way])}
     failed = [cell for cell in run.cells if cell.status == "fail" and cell.subject not in spared]
     answered = [cell for cell in failed if has_answer(cell)]
     if way == "identity":
@@ -120,7 +120,7 @@ def test_subjects_fail_when_the_framework_is_replaced(
     record_property("framework", f"{run.header.framework['name']} {run.header.framework['version']}")
     record_property("red", len(red))
     record_property("spared", len(spared))
-    assert red == {subject["name"] for subject in run.header.subjects} - spared
+    assert red == {entry_point["name"] for entry_point in run.header.subjects} - spared
     # A subnormal number can be flushed to zero after the clip, so a replaced function does not always show there.
     normal = [cell for cell in run.cells if "subnormal" not in cell.case]
     spoilt = [cell for cell in normal if cell.status in SPOILING and cell.subject not in spared]

@@ -44,14 +44,14 @@ def declare(text: str, ability: str) -> str:
     return text.replace(f'# "{ability}",', f'"{ability}",')
 
 
-def load_subject(path: Path) -> EntryPoint:
-    (subject,) = registry.resolve(str(path)).subjects()
-    return subject
+def load_entry_point(path: Path) -> EntryPoint:
+    (entry_point,) = registry.resolve(str(path)).subjects()
+    return entry_point
 
 
-def count_supported(subject: EntryPoint) -> int:
-    """Return the number of cells of a run that the subject supports."""
-    planned = [*plan_cells([subject], list_all_cases(), Selection()), *plan_rows([subject], Selection())]
+def count_supported(entry_point: EntryPoint) -> int:
+    """Return the number of cells of a run that the entry point supports."""
+    planned = [*plan_cells([entry_point], list_all_cases(), Selection()), *plan_rows([entry_point], Selection())]
     return sum(cell.missing is None for cell in planned)
 
 
@@ -71,7 +71,7 @@ def test_written_adapter_passes_smoke_and_lists_every_ability(style: str, operat
     assert (written.exit_code, result.exit_code) == (0, 0), written.output + result.output
     assert "  pass  " in result.output
     text = (tmp_path / "fresh.py").read_text(encoding="utf-8")
-    declared = load_subject(tmp_path / "fresh.py").features
+    declared = load_entry_point(tmp_path / "fresh.py").features
     assert {name for _, name in ABILITY.findall(text)} | set(declared) == set(FEATURES)
     assert max(map(len, text.splitlines())) <= 120
     assert load_claims(str(tmp_path / "fresh.py")) == ()
@@ -84,12 +84,12 @@ def test_numbers_of_cells_are_those_of_the_plan(style: str, tmp_path: Path) -> N
     path = tmp_path / "fresh.py"
     text = write_files("fresh", style, "clip_by_global_norm")["fresh.py"]
     path.write_text(text, encoding="utf-8")
-    before = count_supported(load_subject(path))
+    before = count_supported(load_entry_point(path))
 
     for comment, name in ABILITY.findall(text):
         if name in ("excludes", "norm_type", "none_grads", "strided"):
             path.write_text(declare(text, name), encoding="utf-8")
-            assert f"# {count_supported(load_subject(path)) - before} cells: {FEATURES[name][:20]}" in comment
+            assert f"# {count_supported(load_entry_point(path)) - before} cells: {FEATURES[name][:20]}" in comment
 
 
 @pytest.mark.thorough(sample=0)

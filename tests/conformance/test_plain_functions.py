@@ -61,10 +61,10 @@ def test_abilities_are_found_out_by_calls_that_cases_also_make(dtype: str) -> No
             asked.append(call)
             return super()._answer(call)
 
-    (subject,) = InProcess(Asks(return_unchanged, "clip_by_global_norm", (dtype,))).description.subjects
+    (entry_point,) = InProcess(Asks(return_unchanged, "clip_by_global_norm", (dtype,))).description.subjects
 
     assert len(asked) == 2
-    assert all(call in [case.call(subject.name) for case in list_all_cases()] for call in asked)
+    assert all(call in [case.call(entry_point.name) for case in list_all_cases()] for call in asked)
 
 
 MISBEHAVING = """
@@ -139,7 +139,7 @@ def test_function_that_hangs_in_its_first_call_costs_its_cells(operation: str, m
 
 
 @pytest.mark.parametrize(("answers", "asked"), [("hhhhh", 3), ("hahhhhh", 7), ("a" + "h" * 30, 21), ("hahahah", 7)])
-def test_subject_that_hangs_repeatedly_gets_no_more_calls(answers: str, asked: int) -> None:
+def test_entry_point_that_hangs_repeatedly_gets_no_more_calls(answers: str, asked: int) -> None:
     patience, calls = Patience(), []
 
     def ask() -> Answer:
@@ -150,7 +150,7 @@ def test_subject_that_hangs_repeatedly_gets_no_more_calls(answers: str, asked: i
 
     assert len(calls) == asked
     assert all(isinstance(one, TimedOut) and "in a row had hung" in one.text for one in found[asked:])
-    assert patience.ask(Call("another", (), {}), lambda: Died("another subject")) == Died("another subject")
+    assert patience.ask(Call("another", (), {}), lambda: Died("another entry point")) == Died("another entry point")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a limit of memory needs Linux")

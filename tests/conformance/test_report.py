@@ -49,7 +49,7 @@ def test_tables_beside_the_records_are_shown(named: str, record: Path, tmp_path:
     kept = Path(shutil.copy(record, records))
     header = json.loads(record.read_text("utf-8").partition("\n")[0])
     row = {"dtype": "float32", "size": 10**7, "norm": 3.0, "elements": 2.0, "problem": ""}
-    rows = [{**row, "subject": subject["name"]} for subject in header["subjects"]]
+    rows = [{**row, "subject": entry_point["name"]} for entry_point in header["subjects"]]
     framework = {"adapter": header["adapter"], "framework": "own", "version": header["framework"]["version"]}
     table = {"made": "2026-01-01", "frameworks": [{**framework, "rows": rows}]}
     (records / "accuracy.json").write_text(json.dumps(table), encoding="utf-8")

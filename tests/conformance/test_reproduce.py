@@ -1,4 +1,4 @@
-"""Check scripts that reproduce a cell: scripts of published deviations fail with the framework, others do not.
+"""Check scripts that reproduce a cell: scripts of published failures fail with the framework, others do not.
 
 A variable such as GRADCLIP_PYTHON_TORCH names a Python that has the framework. Without it, this Python is used if
 it has the framework. A framework named in GRADCLIP_REQUIRE must be there; its absence is an error.
@@ -98,7 +98,7 @@ def read_published_of_this_version(adapter: str, python: str) -> Run:
 
 
 def choose_one_of_each(cells: Iterable[Cell]) -> list[Cell]:
-    """Return the first cell for each subject, rule and behaviour."""
+    """Return the first cell for each entry point, rule and behaviour."""
     found: dict[tuple[str, str, str | None], Cell] = {}
     for cell in cells:
         found.setdefault((cell.subject, cell.rule, cell.behaviour), cell)
@@ -108,7 +108,7 @@ def choose_one_of_each(cells: Iterable[Cell]) -> list[Cell]:
 def run_scripts(
     adapter: str, python: str, scripts: Mapping[tuple[str, str], str], folder: Path
 ) -> dict[tuple[str, str], tuple[str, str]]:
-    """Run scripts, and return how each ended and what it printed, by case and subject."""
+    """Run scripts, and return how each ended and what it printed, by case and entry point."""
     paths = {str(folder / f"{number}.py"): cell for number, cell in enumerate(scripts)}
     for path, cell in paths.items():
         Path(path).write_text(scripts[cell], encoding="utf-8")
@@ -259,7 +259,7 @@ def test_script_fails_only_with_the_wrong_function(checked: Run, case: str) -> N
     ("arguments", "says"),
     [
         (["no-such-case"], "no case, rule or finding"),
-        (["global-norm.scaled-above/three-four-five/float32", "--subject", "torch"], "clip_module:clip"),
+        (["global-norm.scaled-above/three-four-five/float32", "--entry-point", "torch"], "clip_module:clip"),
         (["global-norm.error-if-nonfinite/nan/float32"], "does not declare"),
         (["global-norm.repeated-tensor/same-object/float32"], "is not defined"),
     ],
@@ -359,10 +359,10 @@ def test_script_passes_the_same_tensor_twice() -> None:
 
 
 @pytest.mark.parametrize(("feature", "passes"), [("flushes_subnormals", True), ("strided", False)])
-def test_script_accepts_flushed_numbers_only_of_a_subject_that_flushes(feature: str, passes: bool) -> None:
+def test_script_accepts_flushed_numbers_only_of_an_entry_point_that_flushes(feature: str, passes: bool) -> None:
     (case,) = (each for each in list_all_cases() if each.id == "value.bounds/subnormal-max-only/float32")
-    subject = EntryPoint("f", "clip_by_value", ("float32",), (feature,))
-    lines = assert_equal(predict_values(case, subject))
+    entry_point = EntryPoint("f", "clip_by_value", ("float32",), (feature,))
+    lines = assert_equal(predict_values(case, entry_point))
     flushed = np.zeros(case.gradients[0].array.shape, "float32")
 
     def accepts(result: np.ndarray[Any, Any]) -> bool:
@@ -414,11 +414,12 @@ def test_script_is_as_strict_as_the_judge(name: str) -> None:
 @pytest.mark.parametrize(("before", "passes"), [("pass", True), ("gradients[0][...] = 0", False)])
 def test_script_accepts_a_refusal_only_if_it_keeps_the_inputs(before: str, passes: bool) -> None:
     (case,) = (each for each in list_all_cases() if each.id == "value.inputs-not-mutated/threshold-zero/float32")
-    subject = EntryPoint("f", case.operation, ("float32",), ("functional",))
-    calls = direct.write_calls("math:clip", case, subject, compiles=False)
+    entry_point = EntryPoint("f", case.operation, ("float32",), ("functional",))
+    calls = direct.write_calls("math:clip", case, entry_point, compiles=False)
     refuses = replace(calls.call, clip=f"{before}\nraise ValueError")
 
-    lines = choose_expectation(case).write_script(Script(case, subject, refuses, raised=False, refused_rightly=True))
+    script = Script(case, entry_point, refuses, raised=False, refused_rightly=True)
+    lines = choose_expectation(case).write_script(script)
 
     with contextlib.nullcontext() if passes else pytest.raises(AssertionError):
         exec(f"{calls.top}\n{lines}", {"np": np})
@@ -427,11 +428,11 @@ def test_script_accepts_a_refusal_only_if_it_keeps_the_inputs(before: str, passe
 @pytest.mark.parametrize(("compiled", "passes"), [("raise ValueError", True), ("results = gradients", False)])
 def test_script_of_two_calls_that_raise_fails_if_one_returns(compiled: str, passes: bool) -> None:
     (case,) = (each for each in list_all_cases() if each.id == "value.compiled-agrees/clipped/float32")
-    subject = EntryPoint("f", case.operation, ("float32",), ("functional", "compiles"))
-    calls = direct.write_calls("math:clip", case, subject, compiles=False)
+    entry_point = EntryPoint("f", case.operation, ("float32",), ("functional", "compiles"))
+    calls = direct.write_calls("math:clip", case, entry_point, compiles=False)
     alone, second = (replace(calls.call, clip=clip) for clip in ("raise TypeError", compiled))
 
-    script = Script(case, subject, alone, raised=True, compiled=second, refused_rightly=True)
+    script = Script(case, entry_point, alone, raised=True, compiled=second, refused_rightly=True)
     lines = choose_expectation(case).write_script(script)
 
     with contextlib.nullcontext() if passes else pytest.raises(AssertionError, match="expected: an error"):
@@ -443,7 +444,7 @@ def test_script_of_two_calls_that_raise_fails_if_one_returns(compiled: str, pass
 def test_script_accepts_a_refusal_only_if_the_judge_did(status: str) -> None:
     run = read_published("paddle-fluid")
     case, entry = "value.inputs-not-mutated/threshold-zero/float32", "[set_gradient_clip, static]"
-    (cell,) = (cell for cell in run.cells if cell.case == case and cell.subject.endswith(entry))
+    (cell,) = (cell for cell in run.cells if cell.case == case and cell.entry_point.endswith(entry))
     assert (cell.status, cell.behaviour) == ("pass", "raises:AssertionError")
 
     script = write_script(run.header, replace(cell, status=status))
@@ -539,16 +540,16 @@ def test_functions_of_each_entry_point_are_whole(adapter: str) -> None:
     """Check that the lines for each entry point in a record have all the names that they use."""
     with gzip.open(find_published(adapter), "rt", encoding="utf-8") as file:
         header = json.loads(next(file))
-    for subject in header["subjects"]:
-        if "distributed" in subject["features"]:
+    for entry_point in header["subjects"]:
+        if "distributed" in entry_point["features"]:
             continue
-        found = source.find_source(adapter, subject["name"])
-        assert found is not None, subject["name"]
-        function = found.find_function(subject["name"])
-        compiled = found.find_function(subject["name"], compiled=True) or function
+        found = source.find_source(adapter, entry_point["name"])
+        assert found is not None, entry_point["name"]
+        function = found.find_function(entry_point["name"])
+        compiled = found.find_function(entry_point["name"], compiled=True) or function
         assert function is not None
         assert compiled is not None
-        assert ("compiles" in subject["features"]) == (compiled is not function)
+        assert ("compiles" in entry_point["features"]) == (compiled is not function)
         names = {"make", function.name, compiled.name, *function.names, *compiled.names}
         text = f"{found.write(names)}\n{function.write_call('[]', [])}\n{compiled.write_call('[]', [])}"
         assert list_unknown_names(text) == set()
@@ -591,9 +592,9 @@ def test_script_of_a_followed_call_stacks_units_once() -> None:
     rows = (row for row in list_all_rows() if row.operation == "clip_unitwise" and "followed" in row.options)
     plain = (row for row in rows if {one.layout for one in row.gradients} == {"contiguous"})
     row = next(row for row in plain if len({one.group for one in row.gradients}) < len(row.gradients))
-    subject = EntryPoint("timm.utils.adaptive_clip_grad", row.operation, ("float32",), ("in_place",))
+    entry_point = EntryPoint("timm.utils.adaptive_clip_grad", row.operation, ("float32",), ("in_place",))
 
-    calls = direct.write_calls("timm", row.make(), subject, compiles=False)
+    calls = direct.write_calls("timm", row.make(), entry_point, compiles=False)
 
     # The function is called with the gradients of the row, and then with others.
     assert calls.call.clip.count("adaptive_clip_grad,") == 2
@@ -601,8 +602,8 @@ def test_script_of_a_followed_call_stacks_units_once() -> None:
 
 def test_units_of_results_may_be_none() -> None:
     case = next(case for case in list_all_cases() if case.id == "unitwise.none-stays-none/between/float32")
-    subject = EntryPoint("optax.adaptive_grad_clip[eager]", case.operation, ("float32",), ("units_last",))
-    calls = direct.write_calls("optax", case, subject, compiles=False)
+    entry_point = EntryPoint("optax.adaptive_grad_clip[eager]", case.operation, ("float32",), ("units_last",))
+    calls = direct.write_calls("optax", case, entry_point, compiles=False)
     line = calls.call.results.splitlines()[-1]
     scope: dict[str, Any] = {"np": np, "results": [np.ones(2), None, np.array([[1.0, 2.0]])]}
 
@@ -613,8 +614,8 @@ def test_units_of_results_may_be_none() -> None:
 
 def test_script_of_a_clip_by_units_passes_the_parameters_of_an_empty_list() -> None:
     case = next(case for case in list_all_cases() if case.id == "unitwise.empty-list/nothing/float32")
-    subject = EntryPoint("optax.adaptive_grad_clip[eager]", case.operation, ("float32",), ("units_last",))
+    entry_point = EntryPoint("optax.adaptive_grad_clip[eager]", case.operation, ("float32",), ("units_last",))
 
-    calls = direct.write_calls("optax", case, subject, compiles=False)
+    calls = direct.write_calls("optax", case, entry_point, compiles=False)
 
     assert "parameters=[]" in calls.call.clip

@@ -33,13 +33,13 @@ def _run_cells(right: Right, part: int, parts: int) -> list[Cell]:
     """Return the cells of all written cases, and of one part of the rows."""
     adapter = PlainFunction(right.function, right.operation, DTYPES, right.in_place)
     connection, knowledge = InProcess(adapter), Knowledge()
-    subjects = connection.description.subjects
+    entry_points = connection.description.subjects
 
     def list_known(planned: list[PlannedCell]) -> list[PlannedCell]:
         return [cell for cell in planned if set(cell.case.dtype.split("+")) <= set(DTYPES)]
 
-    written = list_known(plan_cells(subjects, list_all_cases(), Selection()))
-    rows = list_known(plan_rows(subjects, Selection(), right.rows))
+    written = list_known(plan_cells(entry_points, list_all_cases(), Selection()))
+    rows = list_known(plan_rows(entry_points, Selection(), right.rows))
     assert rows
     asked = [*written, *rows[part % parts :: parts]]
     return [run_cell(connection, cell, CASE_SECONDS, knowledge) for cell in asked]

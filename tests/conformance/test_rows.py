@@ -49,9 +49,9 @@ ROWS = [RowCase("global-norm", draw_levels("global-norm", number)) for number in
 
 @pytest.mark.thorough(sample=0)
 def test_quick_check_leaves_out_long_lists_and_threads() -> None:
-    subject = EntryPoint("clip", "clip_by_norm", dtypes=("float32", "float64"), features=("threads",))
+    entry_point = EntryPoint("clip", "clip_by_norm", dtypes=("float32", "float64"), features=("threads",))
     all_rows, quick = (
-        [cell.case for cell in plan_rows([subject], Selection(), 60, quick=is_quick)] for is_quick in (False, True)
+        [cell.case for cell in plan_rows([entry_point], Selection(), 60, quick=is_quick)] for is_quick in (False, True)
     )
 
     left_out = [case for case in all_rows if case not in quick]
@@ -61,10 +61,10 @@ def test_quick_check_leaves_out_long_lists_and_threads() -> None:
 
 def test_modes_of_a_function_share_its_rows() -> None:
     names = ("clip[fast=True]", "clip[fast=False]", "clip", "other_clip")
-    subjects = [EntryPoint(name, "clip_by_norm", dtypes=("float32", "float64")) for name in names]
+    entry_points = [EntryPoint(name, "clip_by_norm", dtypes=("float32", "float64")) for name in names]
     asked: dict[str, list[str]] = {name: [] for name in names}
-    for cell in plan_rows(subjects, Selection(), 60):
-        asked[cell.subject.name].append(cell.case.id)
+    for cell in plan_rows(entry_points, Selection(), 60):
+        asked[cell.entry_point.name].append(cell.case.id)
 
     all_rows = asked["clip[fast=True]"]
     assert asked["other_clip"] == all_rows
@@ -94,11 +94,11 @@ def test_rows_have_every_level_and_no_impossible_pair(operation: str) -> None:
     ] == []
 
 
-def test_named_row_gets_both_bounds_if_the_subject_requires_them() -> None:
+def test_named_row_gets_both_bounds_if_the_entry_point_requires_them() -> None:
     name = "value.combinations/s4_n3/float32"
-    subject = EntryPoint("any", "clip_by_value", ("float32",), ("functional", "min_max", "requires_min"))
+    entry_point = EntryPoint("any", "clip_by_value", ("float32",), ("functional", "min_max", "requires_min"))
 
-    (planned,) = plan_rows([subject], Selection(cases=(name,)))
+    (planned,) = plan_rows([entry_point], Selection(cases=(name,)))
 
     assert planned.case.id == name
     assert planned.case.options["min"] == -planned.case.options["max"]
@@ -107,11 +107,11 @@ def test_named_row_gets_both_bounds_if_the_subject_requires_them() -> None:
 @pytest.mark.thorough(sample=2)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_most_rows_are_small_and_few_are_crowded(operation: str) -> None:
-    subject = EntryPoint(
+    entry_point = EntryPoint(
         "any", PREFIXES[operation].function, ("float16", "float32", "float64"), tuple(FEATURES), (1.0, 2.0)
     )
     features = tuple(name for name in FEATURES if name not in ("distributed", "compiled", "requires_min"))
-    rows = [row for _, row in list_cases(replace(subject, features=features))]
+    rows = [row for _, row in list_cases(replace(entry_point, features=features))]
     counts = sorted(len(row.gradients) for row in rows)
 
     assert len(rows) > 0.9 * DEFAULT
@@ -226,12 +226,12 @@ def test_matrices_of_one_row_are_no_vectors() -> None:
     assert {(len(shape), shape[0]) for shape in shapes} == {(2, 1)}
 
 
-def test_rows_of_several_subjects_stand_side_by_side() -> None:
-    """Otherwise, the arrays of a row would be made once for each subject."""
+def test_rows_of_several_entry_points_stand_side_by_side() -> None:
+    """Otherwise, the arrays of a row would be made once for each entry point."""
     one, other = (EntryPoint(name, "clip_by_norm", dtypes=("float32", "float64")) for name in ("one", "other"))
     planned = plan_rows([one, other], Selection(), 20)
 
-    assert [cell.subject for cell in planned] == [one, other] * (len(planned) // 2)
+    assert [cell.entry_point for cell in planned] == [one, other] * (len(planned) // 2)
     assert all(first.case.id == second.case.id for first, second in zip(planned[::2], planned[1::2], strict=True))
 
 
@@ -256,7 +256,7 @@ def test_excluded_tensors_are_not_zero_even_if_only_one_tensor_counts() -> None:
 def test_a_recipe_survives_the_wire() -> None:
     recipe = Recipe("edges", 2, -3, 0, 0, 0)
     array = Array("float32", (70, 3), expand(recipe, "float32", (70, 3)), recipe)
-    call = Call("subject", (Gradient("g0", array), Gradient("g1", None)), {"clip_norm": 1.0})
+    call = Call("entry point", (Gradient("g0", array), Gradient("g1", None)), {"clip_norm": 1.0})
     message = encode_call(call, 1, by_recipe=True)
     assert "data" not in message["gradients"][0]["array"]
     back = decode_call(message)
@@ -281,7 +281,7 @@ def test_neighbours_of_one_kind_travel_as_one_message() -> None:
     shapes = [(2,), (), (0, 3), (1, 2)]
     recipe = Recipe("numbers", 1)
     arrays = [Array("float32", shape, expand(recipe, "float32", shape), recipe) for shape in shapes]
-    call = Call("subject", tuple(Gradient(f"g{i}", array) for i, array in enumerate((*arrays, None))), {})
+    call = Call("entry point", tuple(Gradient(f"g{i}", array) for i, array in enumerate((*arrays, None))), {})
     halves = [Array("float32", array.shape, bytes([place] * len(array.data))) for place, array in enumerate(arrays)]
 
     reply = Reply((*halves, None), inputs=(*arrays, None))
@@ -313,7 +313,7 @@ def test_block_that_does_not_fit_is_refused(change: dict[str, Any], match: str) 
 
 
 def test_name_for_more_arrays_than_there_are_is_refused() -> None:
-    call = Call("subject", (Gradient("g0", Array("float32", (), bytes(4))),), {})
+    call = Call("entry point", (Gradient("g0", Array("float32", (), bytes(4))),), {})
     message = encode_reply(Reply(()), 1)
 
     with pytest.raises(ValueError, match="no array"):
@@ -376,12 +376,12 @@ def test_distances_of_subnormal_products_are_within_their_doubt() -> None:
     "dtypes", [("float64",), ("float32",), ("float16",), ("bfloat16", "float16"), ("float32", "float64")], ids="-".join
 )
 @pytest.mark.parametrize("features", [(), ("excludes", "none_grads", "norm_type"), ("threshold_kinds",)], ids=len)
-def test_subject_is_asked_for_nothing_impossible(
+def test_entry_point_is_asked_for_nothing_impossible(
     operation: str, dtypes: tuple[str, ...], features: tuple[str, ...]
 ) -> None:
-    subject = EntryPoint("any", PREFIXES[operation].function, dtypes, features, (1.0, 2.0))
+    entry_point = EntryPoint("any", PREFIXES[operation].function, dtypes, features, (1.0, 2.0))
 
-    rows = [row for _, row in list_cases(subject)]
+    rows = [row for _, row in list_cases(entry_point)]
 
     assert len(rows) > 80
     # A NumPy scalar of float64 may change the dtype of a function of float32 alone.

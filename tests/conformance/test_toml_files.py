@@ -160,10 +160,10 @@ def test_error_in_recipes_names_their_file(
     ],
 )
 def test_invalid_formula_of_a_host_is_refused(formula: dict[str, Any], said: str) -> None:
-    subject = EntryPoint("mine", "clip_by_norm", ("float32",), (), formula=formula)
+    entry_point = EntryPoint("mine", "clip_by_norm", ("float32",), (), formula=formula)
 
     with pytest.raises(ValueError, match=re.escape(said)) as caught:
-        check_formulas([subject])
+        check_formulas([entry_point])
 
     assert "'mine'" in str(caught.value)
 

@@ -140,11 +140,11 @@ def parts() -> Parts:
     return run.header, run.cells[0]
 
 
-def rename_subject(header: Header, cell: Cell, subject: str, adapter: str | None = None) -> Parts:
-    """Return the same record with another subject, and with another adapter if one is given."""
+def rename(header: Header, cell: Cell, entry_point: str, adapter: str | None = None) -> Parts:
+    """Return the same record with another entry point, and with another adapter if one is given."""
     (declared,) = header.subjects
-    header = replace(header, subjects=[{**declared, "name": subject}])
-    return (replace(header, adapter=adapter) if adapter else header), replace(cell, subject=subject)
+    header = replace(header, subjects=[{**declared, "name": entry_point}])
+    return (replace(header, adapter=adapter) if adapter else header), replace(cell, subject=entry_point)
 
 
 @pytest.fixture
@@ -222,14 +222,14 @@ FUNCTIONS = [
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_subject_of_a_function_is_only_text(name: str, parts: Parts, is_executed: Callable[[str], bool]) -> None:
+def test_entry_point_of_a_function_is_only_text(name: str, parts: Parts, is_executed: Callable[[str], bool]) -> None:
     # The script imports the function by the name that was checked.
     with contextlib.suppress(NoScript):
-        assert not is_executed(write_script(*rename_subject(*parts, subject=name)))
+        assert not is_executed(write_script(*rename(*parts, entry_point=name)))
 
 
-def test_known_subject_has_a_script(parts: Parts) -> None:
-    header, cell = rename_subject(*parts, subject="torch.nn.utils.clip_grad_norm_[foreach=None]", adapter="torch")
+def test_known_entry_point_has_a_script(parts: Parts) -> None:
+    header, cell = rename(*parts, entry_point="torch.nn.utils.clip_grad_norm_[foreach=None]", adapter="torch")
 
     assert re.search(
         r"\(torch\.nn\.utils\.clip_grad_norm_, gradients, clip_norm=[0-9.]+, foreach=None\)", write_script(header, cell)
@@ -252,11 +252,11 @@ def show_answer(header: Header, cell: Cell, shown: Any) -> Parts:
 #: Changes of a record that would put code into its script, and what is said about them.
 REFUSED: list[tuple[Callable[[Header, Cell], Parts], str]] = [
     *(
-        (functools.partial(rename_subject, subject=name, adapter=name), "no script can import it|must declare the sub")
+        (functools.partial(rename, entry_point=name, adapter=name), "no script can import it|must declare the ent")
         for name in FUNCTIONS
     ),
     *(
-        (functools.partial(rename_subject, subject=name, adapter="torch"), r"adapters\.scripts calls|must declare the")
+        (functools.partial(rename, entry_point=name, adapter="torch"), r"adapters\.scripts calls|must declare the")
         for name in (
             f"torch.nn.utils.clip_grad_norm_[foreach=None) and 0 or ({CODE}]",
             f"torch.nn.utils.clip_grad_norm_[foreach={CODE}]",
@@ -327,7 +327,7 @@ def test_module_is_never_read_by_a_path(
     (tmp_path / "evil.py").write_text(MODULE, encoding="utf-8")
     path = tmp_path / "evil"
     name = spell.format(relative=os.path.relpath(path, source.FOLDER), absolute=path)
-    header, cell = rename_subject(*parts, subject="s")
+    header, cell = rename(*parts, entry_point="s")
 
     with pytest.raises(NoScript, match="There is no adapter"):
         write_script(replace(header, adapter=name), cell)

@@ -344,10 +344,10 @@ def multiply_first(grads: Any, *, clip_norm: float) -> Any:
 def ask_row(name: str, *known: KnownFailure) -> Cell:
     """Return the cell of a row of a clip by norm, for a function that multiplies first."""
     connection = InProcess(make_adapter(multiply_first, "clip_by_norm", "float16+float32"))
-    (subject,) = connection.description.subjects
+    (entry_point,) = connection.description.subjects
     row = find_row(name)
     assert row is not None
-    return run_cell(connection, PlannedCell(subject, row, None), 5.0, Knowledge(known=known))
+    return run_cell(connection, PlannedCell(entry_point, row, None), 5.0, Knowledge(known=known))
 
 
 ROUNDED = make_known("not-exact-below")

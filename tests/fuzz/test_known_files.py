@@ -17,7 +17,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from gradclip_adapters.wire import decode_subject
+from gradclip_adapters.wire import decode_entry_point
 from gradclip_conformance.cli import gradclip
 from gradclip_conformance.known.claims import load_claims
 from gradclip_conformance.known.failures import load_known, read_known
@@ -30,7 +30,7 @@ from gradclip_reports.records import RecordError, Run, read_runs
 ADAPTER = "my_adapter.py"
 CASES = ("norm.scaled-above/three-four-five/float32", "norm.none-stays-none/*/float32", "norm.identity-below/*/float32")
 #: Members of every entry.
-ENTRY = {"subjects": ["my subject"], "versions": ">=1.0,<2", "reason": "halves", "url": "none found"}
+ENTRY = {"subjects": ["my entry point"], "versions": ">=1.0,<2", "reason": "halves", "url": "none found"}
 FILES: dict[str, Any] = {
     "expectations": {
         "known": [
@@ -41,7 +41,7 @@ FILES: dict[str, Any] = {
     },
     "claims": {
         "claim": [
-            {"subject": "my subject", "rules": ["norm.scaled-above", "norm.*"], "docstring": "math.sqrt"},
+            {"subject": "my entry point", "rules": ["norm.scaled-above", "norm.*"], "docstring": "math.sqrt"},
             {"subject": "*", "predicts": "raises:ValueError", "phrase": "no", "where": "there"},
         ]
     },
@@ -53,7 +53,7 @@ FILES["claims"]["claim"][0].update(
 )
 #: How often a change repeats a list or a text. tomlkit takes minutes to write an array of ten thousand elements.
 FEW = (2, 10)
-HALVING = Halving([("my subject", "clip_by_norm")])
+HALVING = Halving([("my entry point", "clip_by_norm")])
 RECORD = read_record(ADAPTER)
 
 
@@ -81,7 +81,7 @@ def draw_faults() -> SearchStrategy[tuple[int, bytes] | None]:
 @example(("expectations", []), (0, b"\xff\x00")).via("a file that is not UTF-8 was refused without its name")
 @example(("expectations", [(("known",), "set", [])]), None).via("TOMLDecodeError: cannot mutate immutable namespace")
 @example(("expectations", [(("known",), "set", "")]), None).via("a text was taken for no known failures")
-@example(("expectations", [(("known", 0, "subjects"), "set", "*")]), None).via("letters were taken for subjects")
+@example(("expectations", [(("known", 0, "subjects"), "set", "*")]), None).via("letters were taken for entry points")
 @example(("expectations", [(("known", 0, "parameters", "number"), "set", "2*")]), None).via(
     "a pattern for a number was an error of every cell"
 )
@@ -121,7 +121,7 @@ def check_refusal(text: str, adapter: str) -> None:
 
 
 def check_proposal(run: Run, text: str, *, is_new: bool) -> None:
-    """Require that a proposal can be read, and that a new one is about subjects and cases of the run."""
+    """Require that a proposal can be read, and that a new one is about entry points and cases of the run."""
     proposed = propose_known(run, text)
     entries = tomllib.loads(proposed).get("known", [])
     assert len(read_known(proposed, "proposal")) == len(entries)
@@ -138,14 +138,14 @@ def check_proposal(run: Run, text: str, *, is_new: bool) -> None:
 @given(draw_changes(RECORD, times=(2, 20, 5_000)) | draw_renames(RECORD, 3))
 @example([((0, "adapter"), "repeat", 20)]).via("OSError: File name too long")
 @example([((1, "case"), "set", " ")]).via("a case whose name is a space was refused")
-@example([((1, "subject"), "rename", "*")]).via("an entry of a subject `*` would excuse all subjects")
+@example([((1, "subject"), "rename", "*")]).via("an entry of an entry point `*` would excuse all entry points")
 def test_record_proposes_a_file_that_can_be_read(changes: list[Change]) -> None:
     with isolate() as folder:
         path = folder / "record.jsonl"
         path.write_text(write_record(RECORD, changes), encoding="utf-8")
         try:
             (run,) = read_runs(path)
-            tuple(map(decode_subject, run.header.subjects))
+            tuple(map(decode_entry_point, run.header.subjects))
         except (RecordError, ValueError):
             return
         done = CliRunner().invoke(gradclip, ["expectations", "update", str(path)])

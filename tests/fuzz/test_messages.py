@@ -37,7 +37,7 @@ from gradclip_reports.records import read_runs
 # The first line of a host.
 
 GREETINGS = {
-    "about": host.describe(Halving([(f"subject {operation}", operation) for operation in OPERATIONS])),
+    "about": host.describe(Halving([(f"entry point {operation}", operation) for operation in OPERATIONS])),
     "failed": {"message": "failed", "kind": "missing-framework", "text": "no such module"},
 }
 FEW = Selection(rules=("*.scaled-above/three-four-five/float32", "value.bounds/max-only/float32"))
@@ -50,7 +50,7 @@ def read_description(line: str) -> Description:
 
 @FUZZ
 @given(st.sampled_from(sorted(GREETINGS)).flatmap(lambda name: st.tuples(st.just(name), draw_changes(GREETINGS[name]))))
-@example(("about", [(("subjects", 0, "name"), "rename", "|a|b|")])).via("markup in the name of a subject")
+@example(("about", [(("subjects", 0, "name"), "rename", "|a|b|")])).via("markup in the name of an entry point")
 @example(("about", [(("subjects", 0, "features", 0), "repeat", 5000)])).via("the reason had 90,538 characters")
 def test_greeting_is_refused_with_a_reason_or_describes_a_host(drawn: tuple[str, list[Change]]) -> None:
     name, changes = drawn

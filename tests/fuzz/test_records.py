@@ -60,7 +60,7 @@ LINES = (b"", b"\xff\xfe", b"\n\n", b"\xef\xbb\xbf", b"\x00", b'{"record":"cell"
     "terminal",
 ).via("needed 1,807 MiB more than all examples before it")
 @example(("my_adapter.py", [((0, "subjects", 0, "name"), "set", "another")]), True, None, "terminal").via(
-    "a part of a run whose header lists other subjects was drawn"
+    "a part of a run whose header lists other entry points was drawn"
 )
 @example(("my_module:clip", [((9, "cells", "my_module:clip", 0), "repeat", 5000)]), True, None, "terminal").via(
     "the refusal was as long as the name of the cell"

@@ -42,7 +42,7 @@ def several_runs(torch_run: Run) -> list[Run]:
 
 @pytest.fixture(scope="session")
 def small_run() -> Run:
-    """Return a run of one subject: two cells pass, one fails, one is unsupported, and one did not run."""
+    """Return a run of one entry point: two cells pass, one fails, one is unsupported, and one did not run."""
     case = "norm.scaled-above/one-tensor/{}".format
     failed = {
         "input": {"clip_norm": (2.0).hex(), "gradients": [[(3.0).hex(), (4.0).hex()]]},
@@ -63,10 +63,10 @@ def small_run() -> Run:
 def hostile_run() -> Run:
     """Return a run in which every text is an attack."""
     header = make_header(HOSTILE, HOSTILE, [(HOSTILE, "clip_by_norm"), ("../../escape", "clip_by_norm")])
-    subject = {**header.subjects[0], "dtypes": [HOSTILE], "features": [HOSTILE], "formula": {"kind": HOSTILE}}
+    entry_point = {**header.subjects[0], "dtypes": [HOSTILE], "features": [HOSTILE], "formula": {"kind": HOSTILE}}
     header = replace(
         header,
-        subjects=[subject, header.subjects[1]],
+        subjects=[entry_point, header.subjects[1]],
         suite={"name": HOSTILE, "version": HOSTILE},
         environment={"python": HOSTILE, "platform": HOSTILE, HOSTILE: HOSTILE, "adapter": "forged"},
     )

@@ -36,12 +36,14 @@ class Terminal(io.StringIO):
         return True
 
 
-def make_header(adapter: str = "torch", version: str = "2.13.0", subjects: Sequence[tuple[str, str]] = ()) -> Header:
-    """Return a header. Each subject is (name, operation)."""
+def make_header(
+    adapter: str = "torch", version: str = "2.13.0", entry_points: Sequence[tuple[str, str]] = ()
+) -> Header:
+    """Return a header. Each entry point is (name, operation)."""
     listed = [
         {"name": name, "operation": operation, "dtypes": DTYPES, "features": [], "norm_types": ["0x1p+1"]}
         | {"formula": None}
-        for name, operation in subjects or [("clip", "clip_by_norm")]
+        for name, operation in entry_points or [("clip", "clip_by_norm")]
     ]
     return Header(
         suite={"name": "gradclip-spec", "version": "0.1.0"},
@@ -127,10 +129,10 @@ def choose_status(number: int) -> str:
     return next((status for step, status in odd.items() if number % step == step - 1), "pass")
 
 
-def make_realistic_run(adapter: str, version: str, subjects: Sequence[tuple[str, str]], variants: int = 3) -> Run:
+def make_realistic_run(adapter: str, version: str, entry_points: Sequence[tuple[str, str]], variants: int = 3) -> Run:
     """Return a run of all made-up rules with every status except `error`."""
     cells: list[Cell] = []
-    for subject, operation in subjects:
+    for entry_point, operation in entry_points:
         for theme, names in RULES.items():
             for name in names:
                 for variant in range(variants):
@@ -140,7 +142,7 @@ def make_realistic_run(adapter: str, version: str, subjects: Sequence[tuple[str,
                         status = "documented" if name == "scaled-above" and "torch" in adapter else status
                         rule = f"{OPERATIONS[operation]}.{name}"
                         cell = make_cell(
-                            subject=subject,
+                            subject=entry_point,
                             operation=operation,
                             rule=rule,
                             case=f"{rule}/variant-{variant}/{dtype}",
@@ -153,4 +155,4 @@ def make_realistic_run(adapter: str, version: str, subjects: Sequence[tuple[str,
                             observed=[[(0.6).hex(), "nan"]],
                         )
                         cells.append(cell)
-    return make_run(make_header(adapter, version, subjects), cells)
+    return make_run(make_header(adapter, version, entry_points), cells)

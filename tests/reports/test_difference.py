@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from sample_runs import make_cell, make_finding, make_header, make_run
 
-from gradclip_reports.difference import Compared, Side, choose_on_meshes, choose_subjects, compare
+from gradclip_reports.difference import Compared, Side, choose_entry_points, choose_on_meshes, compare
 from gradclip_reports.difference_text import draw
 from gradclip_reports.records import Run
 from gradclip_spec.rules.questions import load_questions
@@ -120,7 +120,7 @@ class TestFormulas:
 
     def test_sides_without_a_common_operation_have_no_table(self) -> None:
         runs = [
-            make_run(make_header(subjects=[("clip", operation)]), [make_cell(operation=operation)])
+            make_run(make_header(entry_points=[("clip", operation)]), [make_cell(operation=operation)])
             for operation in ("clip_by_norm", "clip_by_value")
         ]
 
@@ -141,9 +141,9 @@ def test_engines_with_other_meshes_are_compared_by_the_form_of_the_case() -> Non
             )
             for axis in axes
         ]
-        subject = make_header().subjects[0]
+        entry_point = make_header().subjects[0]
         names = ["clip", f"clip[{mesh}]"]
-        header = replace(make_header(), subjects=[{**subject, "name": name} for name in names])
+        header = replace(make_header(), subjects=[{**entry_point, "name": name} for name in names])
         run = make_run(header, [*cells, *(make_cell(case=f"norm.scaled-above/{n}/float32") for n in "abc")])
         return replace(
             run,
@@ -154,12 +154,12 @@ def test_engines_with_other_meshes_are_compared_by_the_form_of_the_case() -> Non
 
     first, second = make("shard=2", ["shard"], ""), make("shard=2,tensor=2", ["shard", "tensor"], "tensor")
     sides = [
-        Side(name, run, (*choose_subjects(run), *choose_on_meshes(run)))
+        Side(name, run, (*choose_entry_points(run), *choose_on_meshes(run)))
         for name, run in zip("ab", (first, second), strict=True)
     ]
     compared = compare(*sides)
 
-    assert [side.subjects for side in sides] == [("clip", "clip[shard=2]"), ("clip", "clip[shard=2,tensor=2]")]
+    assert [side.entry_points for side in sides] == [("clip", "clip[shard=2]"), ("clip", "clip[shard=2,tensor=2]")]
     ((contrast,),) = [difference.contrasts for difference in compared.differences]
     assert (contrast.first, contrast.second) == ("right, as the rule says", "the gradients become NaN")
     assert [cell.case.partition("@")[2] for cell in contrast.cells] == [

@@ -38,7 +38,7 @@ def test_signs_differ_without_colour() -> None:
 
 
 class TestMatrix:
-    def test_one_run_has_a_column_for_each_subject(self, torch_run: Run) -> None:
+    def test_one_run_has_a_column_for_each_entry_point(self, torch_run: Run) -> None:
         matrix = build_matrix([torch_run])
 
         assert [column.name for column in matrix.columns] == [item["name"] for item in torch_run.header.subjects]
@@ -69,7 +69,7 @@ class TestMatrix:
 
 
 class TestFailures:
-    def test_failures_are_grouped_by_rule_subject_and_status(self) -> None:
+    def test_failures_are_grouped_by_rule_entry_point_and_status(self) -> None:
         cells = [
             make_cell(case=f"norm.scaled-above/{number}/float32", status=status)
             for number, status in enumerate(["fail", "pass", "crash", "fail", "documented"])
@@ -79,13 +79,13 @@ class TestFailures:
         assert (crashed.status.value, crashed.cells) == ("crash", (cells[2],))
         assert (failed.status.value, failed.cells, failed.first) == ("fail", (cells[0], cells[3]), cells[0])
 
-    def test_subjects_are_grouped_only_if_they_fail_alike(self) -> None:
-        subjects = [(name, "clip_by_norm") for name in ("a", "b", "c")]
+    def test_entry_points_are_grouped_only_if_they_fail_alike(self) -> None:
+        entry_points = [(name, "clip_by_norm") for name in ("a", "b", "c")]
         details = {"a": "It is half.", "b": "It is half.", "c": "It is NaN."}
-        cells = [make_cell(subject=name, status="fail", detail=details[name]) for name, _ in subjects]
-        groups = group_failures([make_run(make_header(subjects=subjects), cells)])
+        cells = [make_cell(subject=name, status="fail", detail=details[name]) for name, _ in entry_points]
+        groups = group_failures([make_run(make_header(entry_points=entry_points), cells)])
 
-        assert [group.subjects for group in groups] == [{"a": 1, "b": 1}, {"c": 1}]
+        assert [group.entry_points for group in groups] == [{"a": 1, "b": 1}, {"c": 1}]
 
 
 class TestRender:
@@ -153,7 +153,7 @@ class TestMarkdown:
             "| torch | torch 2.13.0 | 3.11.9 | Linux x86\\_64 | 2026-11-21 | 0.1.0 | 2 of 5 "
             "| ❌&nbsp;1 🚫&nbsp;1 ➖&nbsp;1 ✅&nbsp;2 |\n"
             "\n"
-            "|  | subject | passed | all cells |\n"
+            "|  | entry point | passed | all cells |\n"
             "|---|---|---|---|\n"
             "| 1 | `clip` | 2 of 5 | ❌&nbsp;1 🚫&nbsp;1 ➖&nbsp;1 ✅&nbsp;2 |\n"
             "\n"

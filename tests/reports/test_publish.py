@@ -165,7 +165,7 @@ SURPRISES = {
 }
 
 
-def read_answers(name: str, subject: str, case: str) -> list[tuple[float, ...]]:
+def read_answers(name: str, entry_point: str, case: str) -> list[tuple[float, ...]]:
     """Return the elements that entry points of a published record returned for a case.
 
     The whole record is not read, because that takes seconds.
@@ -175,7 +175,7 @@ def read_answers(name: str, subject: str, case: str) -> list[tuple[float, ...]]:
     return [
         tuple(float.fromhex(value) for gradient in cell["observed"]["gradients"] for value in gradient["values"])
         for cell in cells
-        if cell["record"] == "cell" and cell["subject"].startswith(subject)
+        if cell["record"] == "cell" and cell["subject"].startswith(entry_point)
     ]
 
 
@@ -195,8 +195,8 @@ def describe(answer: tuple[float, ...]) -> str:
 )
 @pytest.mark.parametrize("title", SURPRISES)
 def test_surprising_result_stands_in_the_records(title: str) -> None:
-    for name, subject, case, expected in SURPRISES[title]:
-        answers = read_answers(name, subject, case)
+    for name, entry_point, case, expected in SURPRISES[title]:
+        answers = read_answers(name, entry_point, case)
         assert answers
         assert {describe(answer) for answer in answers} == {expected}, (name, case)
 

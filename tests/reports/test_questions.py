@@ -16,7 +16,7 @@ from gradclip_reports.site.measured import read_accuracy, read_speeds
 from gradclip_reports.site.questions import answer_run, write_answer
 from gradclip_spec.rules.questions import load_questions, parse_questions
 
-SUBJECTS = [(name, "clip_by_global_norm") for name in ("f", "g", "h")]
+ENTRY_POINTS = [(name, "clip_by_global_norm") for name in ("f", "g", "h")]
 ROW = {"subject": "f", "dtype": "float32", "size": 10**7, "elements": 0.5, "problem": ""}
 SPEED = {"workload": "1 x 25,000,000", "dtype": "float32", "mode": "in place"}
 FLOOR = {**SPEED, "peer": "memory floor (NumPy)", "ours": 1.0, "theirs": 0.5}
@@ -35,7 +35,7 @@ def answer(
         )
         for number, cell in enumerate(cells)
     ]
-    run = make_run(make_header(subjects=SUBJECTS), made)
+    run = make_run(make_header(entry_points=ENTRY_POINTS), made)
     differing = [cell for cell in made if cell.status not in ("pass", "unsupported")]
     if cause:
         finding = make_finding(*differing, cause=cause, parameters=parameters)
@@ -121,7 +121,7 @@ class TestAnswers:
     )
     def test_what_most_entry_points_do_stands_first(self, zeros: tuple[str, ...], standing: str, words: str) -> None:
         wrong = {"status": "fail", "behaviour": "all-zero"}
-        cells = [{"subject": subject, **(wrong if subject in zeros else {})} for subject in ("f", "g", "h")]
+        cells = [{"subject": entry_point, **(wrong if entry_point in zeros else {})} for entry_point in ("f", "g", "h")]
 
         told = answer("overflow", "overflow-of-squares", *cells, cause="squares-overflow" if zeros else "")
 
@@ -168,7 +168,7 @@ class TestAnswers:
             make_cell(subject="f", rule=rule, case=f"{rule}/{name}/float32", status="fail", behaviour=behaviour)
             for name, behaviour in (("first", "other"), ("second", "raises:TypeError"))
         ]
-        run = make_run(make_header(subjects=SUBJECTS), cells)
+        run = make_run(make_header(entry_points=ENTRY_POINTS), cells)
         findings = [
             make_finding(cell, cause=cause) for cause, cell in zip(("wrong-dtype", "raises"), cells, strict=True)
         ]
@@ -201,9 +201,9 @@ class TestMeasurements:
     def test_accuracy_answers_with_the_largest_error(
         self, row: dict[str, Any], told: tuple[str, str], torch_run: Run
     ) -> None:
-        subject = torch_run.header.subjects[0]["name"]
+        entry_point = torch_run.header.subjects[0]["name"]
         framework = {"adapter": "torch", "framework": "torch", "version": "2.13.0"}
-        accuracy = [{**framework, "rows": [{**ROW, **row, "subject": subject}]}]
+        accuracy = [{**framework, "rows": [{**ROW, **row, "subject": entry_point}]}]
 
         (answer,) = answer_run(torch_run, Catalogue(load_questions(), accuracy=accuracy))["accuracy"]
 

@@ -37,7 +37,7 @@ PLAN = [("clip", f"norm.scaled-above/one-tensor/{dtype}") for dtype in ("float32
 
 #: The lines of the record below: a header, three cells and a footer.
 EVERY = [0, 1, 2, 3, 4]
-(SUBJECT,) = make_header().subjects
+(ENTRY_POINT,) = make_header().subjects
 
 Write = Callable[[str], Path]
 
@@ -202,10 +202,10 @@ class TestDamaged:
             # A newer schema is reported first.
             (EVERY, {0: {"schema": 2, "members": "new"}}, "line 1: written in record schema 2, .* 1 only. Upgr"),
             (EVERY, {0: {"schema": 0}}, "line 1: written in record schema 0, .* 1 only. Make the record again"),
-            (EVERY, {0: {"subjects": [SUBJECT, SUBJECT]}}, "'clip' occurs 2 times"),
+            (EVERY, {0: {"subjects": [ENTRY_POINT, ENTRY_POINT]}}, "'clip' occurs 2 times"),
             (
                 EVERY,
-                {0: {"subjects": [SUBJECT | {"name": f"clip{number}"} for number in range(257)]}},
+                {0: {"subjects": [ENTRY_POINT | {"name": f"clip{number}"} for number in range(257)]}},
                 r"\$\.subjects must contain less than or equal to 256 items",
             ),
         ],
@@ -225,7 +225,7 @@ class TestDamaged:
         with pytest.raises(RecordError, match=problem):
             read_runs(path, allow_incomplete=bool(record[-1]["incomplete"]))
 
-    def test_part_of_a_run_whose_header_lists_another_subject_is_refused(
+    def test_part_of_a_run_whose_header_lists_another_entry_point_is_refused(
         self, record: list[dict[str, Any]], write_record: Write
     ) -> None:
         record[2]["subject"] = "other"
@@ -314,7 +314,7 @@ class TestDamaged:
         ],
         ids=str,
     )
-    def test_invalid_number_of_a_subject_is_refused(
+    def test_invalid_number_of_an_entry_point_is_refused(
         self, record: list[dict[str, Any]], write_record: Write, members: dict[str, Any], problem: str
     ) -> None:
         record[0]["subjects"][0] |= members

@@ -17,11 +17,11 @@ from gradclip_reports.records import Run
 from gradclip_reports.terminal import draw_terminal
 
 SMALL = """\
-  subject cells ✗ ∅ – ✓
-───────────────────────
-1 clip        5 1 1 1 2
+  entry point cells ✗ ∅ – ✓
+───────────────────────────
+1 clip            5 1 1 1 2
 
-  all         5 1 1 1 2
+  all             5 1 1 1 2
 
 clip_by_norm        clip
 ────────────────────────────
@@ -92,10 +92,10 @@ class TestReport:
 
         assert strip_colours(draw_terminal([torch_run], width=160, color=True)) == expected
 
-    def test_many_subjects_are_split_over_tables(self) -> None:
-        subjects = [(f"subject {number}", "clip_by_norm") for number in range(1, 41)]
-        cells = [make_cell(subject=name) for name, _ in subjects]
-        text = draw_terminal([make_run(make_header(subjects=subjects), cells)])
+    def test_many_entry_points_are_split_over_tables(self) -> None:
+        entry_points = [(f"clip {number}", "clip_by_norm") for number in range(1, 41)]
+        cells = [make_cell(subject=name) for name, _ in entry_points]
+        text = draw_terminal([make_run(make_header(entry_points=entry_points), cells)])
 
         assert max(map(cell_len, text.splitlines())) <= 80
         heads = [line for line in text.splitlines() if line.startswith("clip_by_norm")]

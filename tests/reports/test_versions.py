@@ -87,9 +87,9 @@ def test_finding_that_depends_on_chance_has_no_dates() -> None:
     first, second = (one.pair for one in new.cells)
 
     # By chance, the first case shows its finding. The second one always does.
-    steady, lucky = trace_findings([old, new], lambda run, pair: pair == first)
+    certain, lucky = trace_findings([old, new], lambda run, pair: pair == first)
     assert (lucky.finding.cause, lucky.shown, lucky.by_chance) == ("burns", (None, True), True)
-    assert (steady.finding.cause, steady.shown, steady.by_chance) == ("freezes", (False, True), False)
+    assert (certain.finding.cause, certain.shown, certain.by_chance) == ("freezes", (False, True), False)
 
     table = draw_versions([old, new], lambda run, pair: pair == second)
     assert table.splitlines()[2:4] == [
@@ -139,7 +139,7 @@ def test_table_has_a_column_for_each_version() -> None:
 @pytest.mark.parametrize(
     ("is_by_chance", "said"),
     [(False, ["in all", "since 2.0 (not in 1.0)"]), (True, ["by chance", "by chance"])],
-    ids=["steady", "by chance"],
+    ids=["certain", "by chance"],
 )
 def test_site_names_the_versions_in_the_folder_older(
     tmp_path: Path,

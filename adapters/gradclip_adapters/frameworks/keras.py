@@ -59,16 +59,16 @@ class KerasAdapter(DeclaredAdapter):
         import keras
 
         environment = {"floatx": keras.backend.floatx(), **backend.environment}
-        super().__init__(About(f"Keras on {backend.name}", keras.__version__, environment), _list_subjects(backend))
+        super().__init__(About(f"Keras on {backend.name}", keras.__version__, environment), _list_entry_points(backend))
         self._backend = backend
 
     def call(self, call: Call) -> Reply:
-        subject = self.entry_points[call.subject]
-        if "distributed" in subject.features:
-            return self._answer_in_replicas(call, subject)
-        if "compiled" in subject.features:
+        entry_point = self.entry_points[call.subject]
+        if "distributed" in entry_point.features:
+            return self._answer_in_replicas(call, entry_point)
+        if "compiled" in entry_point.features:
             # Each call compiles a program of its own, which takes a tenth of a second.
-            refuse_unlisted(call, subject)
+            refuse_unlisted(call, entry_point)
         if any(gradient.group or not gradient.need_clip for gradient in call.gradients):
             message = "an optimizer of Keras has one group of variables, and its clip excludes none"
             raise Unsupported(message, "interface")
@@ -85,13 +85,13 @@ class KerasAdapter(DeclaredAdapter):
             return answer_in_threads(call, self._answer)
         return self._answer(call)
 
-    def _answer_in_replicas(self, call: Call, subject: EntryPoint) -> Reply:
+    def _answer_in_replicas(self, call: Call, entry_point: EntryPoint) -> Reply:
         """Take one step of SGD in several replicas."""
         import keras
 
-        refuse_unlisted(call, subject, "interface")
+        refuse_unlisted(call, entry_point, "interface")
         assert self._backend.replicated_step is not None
-        argument, threshold = ARGUMENTS[subject.operation]
+        argument, threshold = ARGUMENTS[entry_point.operation]
         options, _ = convert_options(call.options, [])
         options[argument] = options.pop(threshold)
 
@@ -112,9 +112,9 @@ class KerasAdapter(DeclaredAdapter):
         """Take the steps that a call asks for. Return the clipped gradients, as the variables show them."""
         import keras
 
-        subject = self.entry_points[call.subject]
-        name = subject.name.split(".")[2].partition("(")[0]
-        argument, threshold = ARGUMENTS[subject.operation]
+        entry_point = self.entry_points[call.subject]
+        name = entry_point.name.split(".")[2].partition("(")[0]
+        argument, threshold = ARGUMENTS[entry_point.operation]
         options, _ = convert_options(call.options, [])
         start = options.pop("start", 0.0)
         steps, passes = options.pop("steps", 1), options.pop("accumulate", 1)
@@ -132,7 +132,7 @@ class KerasAdapter(DeclaredAdapter):
         # Keras raises an error for the options that it does not have.
         optimizer = getattr(keras.optimizers, name)(**options)
         variables = [_make_variable(gradient, start) for gradient in call.gradients]
-        step = self._backend.compiled_step if "compiled" in subject.features else _step
+        step = self._backend.compiled_step if "compiled" in entry_point.features else _step
         assert step is not None
         for _ in range(steps * passes):
             step(optimizer, gradients, variables)
@@ -147,7 +147,7 @@ class KerasAdapter(DeclaredAdapter):
         return read_each(self._backend.read, tensors)
 
 
-def _list_subjects(backend: Backend) -> list[EntryPoint]:
+def _list_entry_points(backend: Backend) -> list[EntryPoint]:
     found = []
     for name in OPTIMIZERS:
         own = ("learning_rate", "training") if name == "SGD" else ()

@@ -64,7 +64,7 @@ def _refuse_ways(call: Call) -> None:
         raise Unsupported(message)
 
 
-def _refuse_unsupported(call: Call, subject: EntryPoint) -> None:
+def _refuse_unsupported(call: Call, entry_point: EntryPoint) -> None:
     """Refuse a call whose gradients fluid, or this CPU build, cannot clip."""
     arrays = [gradient.array for gradient in call.gradients if gradient.array is not None]
     if any(array.dtype == "bfloat16" for array in arrays):
@@ -73,12 +73,13 @@ def _refuse_unsupported(call: Call, subject: EntryPoint) -> None:
     if not arrays:
         message = "fluid needs a loss, and no parameter of this call takes part in one"
         raise Unsupported(message, "interface")
-    if "static" in subject.name and len(arrays) > MOST_IN_A_PROGRAM:
+    if "static" in entry_point.name and len(arrays) > MOST_IN_A_PROGRAM:
         message = (
             f"fluid builds a static program in time quadratic in its gradients; at most {MOST_IN_A_PROGRAM} are tried"
         )
         raise Unsupported(message)
-    if subject.operation == "clip_by_norm" and max(len(array.data) // 4 for array in arrays) > MOST_ELEMENTS_OF_A_NORM:
+    longest = max(len(array.data) // 4 for array in arrays)
+    if entry_point.operation == "clip_by_norm" and longest > MOST_ELEMENTS_OF_A_NORM:
         message = (
             "fluid's CPU kernel `clip_by_norm` takes time quadratic in the elements, 6 s for 100,000 and ten minutes "
             f"for a million; at most {MOST_ELEMENTS_OF_A_NORM:,} are tried"

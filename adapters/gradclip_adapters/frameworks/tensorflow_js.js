@@ -6,7 +6,7 @@ const tf = require("@tensorflow/tfjs");
 
 tf.setBackend("cpu");
 
-const SUBJECT = {
+const ENTRY_POINT = {
   name: "tf.clipByValue",
   operation: "clip_by_value",
   dtypes: ["float32"],
@@ -73,7 +73,7 @@ function respond(message) {
   if (message.message === "hello") {
     const found = { framework: "TensorFlow.js", version: tf.version.tfjs, python: "", platform: process.platform };
     const environment = { node: process.version, backend: tf.getBackend() };
-    return { message: "about", protocol: 1, ...found, environment, subjects: [SUBJECT] };
+    return { message: "about", protocol: 1, ...found, environment, subjects: [ENTRY_POINT] };
   }
   const number = message.number;
   try {

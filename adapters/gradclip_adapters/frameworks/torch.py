@@ -85,7 +85,7 @@ class TorchAdapter(EnginesAdapter):
     def subjects(self) -> Sequence[EntryPoint]:
         """Return all entry points, the distributed ones last: they have processes that share no other device."""
         if get_device().type == "cpu":
-            return [*super().subjects(), *distributed.SUBJECTS.values()]
+            return [*super().subjects(), *distributed.ENTRY_POINTS.values()]
         # On another device, each tensor has a buffer of its own.
         return [
             replace(one, features=tuple(feature for feature in one.features if feature != "packed"))
@@ -95,7 +95,7 @@ class TorchAdapter(EnginesAdapter):
 
     def call(self, call: Call) -> Reply:
         """Return the answer of the entry point that the call names. Several processes answer a distributed call."""
-        if call.subject in distributed.SUBJECTS:
+        if call.subject in distributed.ENTRY_POINTS:
             return distributed.answer_in_processes(call)
         return super().call(call)
 

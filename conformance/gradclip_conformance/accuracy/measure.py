@@ -40,7 +40,7 @@ LIMIT = 300.0
 
 @dataclass(frozen=True)
 class Row:
-    """The largest errors of one subject in one dtype at one size."""
+    """The largest errors of one entry point in one dtype at one size."""
 
     subject: str
     dtype: str
@@ -88,23 +88,23 @@ def list_sizes(largest: int) -> list[int]:
 
 
 def measure_accuracy(
-    connection: Connection, subject: EntryPoint, dtype: str, size: int, claims: Sequence[Claim] = ()
+    connection: Connection, entry_point: EntryPoint, dtype: str, size: int, claims: Sequence[Claim] = ()
 ) -> Row:
-    """Return the largest errors of a subject, over all inputs and arrangements."""
+    """Return the largest errors of an entry point, over all inputs and arrangements."""
     norm: tuple[float, str] | None = None
     elements, spread = (-1.0, ""), 0.0
     for name, seed in product(INPUTS, SEEDS if size < LARGE else SEEDS[:1]):
         array, exact = _make_input(name, size, dtype, seed)
-        factor = compute_coefficient(exact, THRESHOLD, _find_formula(subject, claims))
+        factor = compute_coefficient(exact, THRESHOLD, _find_formula(entry_point, claims))
         expected = ExpectedArray(decode(array.data, dtype), factor)
         first: tuple[Array, Array | None] | None = None
-        for arrangement in _list_arrangements(subject.operation, size):
+        for arrangement in _list_arrangements(entry_point.operation, size):
             label = f"{name}, seed {seed}, {arrangement}"
             pieces = _arrange(array, arrangement)
-            answer = connection.ask(_make_call(subject, pieces), LIMIT)
+            answer = connection.ask(_make_call(entry_point, pieces), LIMIT)
             fault = _find_fault(answer.reply, pieces) if isinstance(answer, Replied) else _explain(answer)
             if not isinstance(answer, Replied) or fault:
-                return Row(subject.name, dtype, size, None, "", 0.0, "", 0.0, f"{label}: {fault}"[:300])
+                return Row(entry_point.name, dtype, size, None, "", 0.0, "", 0.0, f"{label}: {fault}"[:300])
             joined = _join_results(answer.reply.gradients, ARRANGEMENTS[arrangement][1])
             elements = _keep_worse(elements, (measure_largest_distance(joined.data, expected, dtype)[0], label))
             if answer.reply.norm is not None:
@@ -114,7 +114,7 @@ def measure_accuracy(
             norms_apart = _measure_norms(first[1], answer.reply.norm, dtype)
             spread = max(spread, _measure_largest_gap(first[0], joined), norms_apart)
     norm_ulp, norm_input = norm or (None, "")
-    return Row(subject.name, dtype, size, norm_ulp, norm_input, *elements, spread)
+    return Row(entry_point.name, dtype, size, norm_ulp, norm_input, *elements, spread)
 
 
 def rebuild_gradients(worst: str, size: int, dtype: str) -> list[Array]:
@@ -123,7 +123,7 @@ def rebuild_gradients(worst: str, size: int, dtype: str) -> list[Array]:
     return _arrange(INPUTS[name](size, dtype, int(seed.removeprefix("seed "))), arrangement)
 
 
-# Every subject gets the same inputs. The inputs of all sizes and dtypes take about 400 MB.
+# Every entry point gets the same inputs. The inputs of all sizes and dtypes take about 400 MB.
 @lru_cache(maxsize=256)
 def _make_input(name: str, size: int, dtype: str, seed: int) -> tuple[Array, Enclosure]:
     array = INPUTS[name](size, dtype, seed)
@@ -146,7 +146,7 @@ def _find_fault(reply: Reply, pieces: Sequence[Array]) -> str:
 
 
 def _explain(answer: Raised | NotSupported | Mistaken | Died | TimedOut) -> str:
-    """Return the reason why a subject gave no results."""
+    """Return the reason why an entry point gave no results."""
     match answer:
         case Raised(kind, text):
             return f"{kind}: {text}"
@@ -159,10 +159,10 @@ def _keep_worse(known: tuple[float, str], found: tuple[float, str]) -> tuple[flo
     return found if found[0] > known[0] else known
 
 
-def _find_formula(subject: EntryPoint, claims: Sequence[Claim]) -> Formula:
-    """Return the formula from which errors are measured: the one in the subject's documentation, or the neutral one."""
-    rule = f"{OPERATIONS[subject.operation].prefix}.large-tensor-accuracy"
-    formulas = [claim.formula for claim in select_claims(claims, rule, subject) if claim.formula is not None]
+def _find_formula(entry_point: EntryPoint, claims: Sequence[Claim]) -> Formula:
+    """Return the formula from which errors are measured: the one that the entry point documents, or the neutral one."""
+    rule = f"{OPERATIONS[entry_point.operation].prefix}.large-tensor-accuracy"
+    formulas = [claim.formula for claim in select_claims(claims, rule, entry_point) if claim.formula is not None]
     return formulas[0] if formulas else PLAIN
 
 
@@ -217,6 +217,6 @@ def _join_results(results: Sequence[Array | None], step: int) -> Array:
     return _make_array(bits[::step], dtype)
 
 
-def _make_call(subject: EntryPoint, pieces: Sequence[Array]) -> Call:
+def _make_call(entry_point: EntryPoint, pieces: Sequence[Array]) -> Call:
     gradients = tuple(Gradient(f"g{i}", array) for i, array in enumerate(pieces))
-    return Call(subject.name, gradients, {"clip_norm": THRESHOLD})
+    return Call(entry_point.name, gradients, {"clip_norm": THRESHOLD})

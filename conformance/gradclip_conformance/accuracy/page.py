@@ -81,7 +81,7 @@ def write_files(made: Mapping[str, Any], output: Path) -> None:
 
 
 def write_page(made: Mapping[str, Any]) -> str:
-    """Return a document as Markdown. Subjects with the same numbers share a table."""
+    """Return a document as Markdown. Entry points with the same numbers share a table."""
     blocks = [_ABOUT.format(**made, large=f"{LARGE:,}", limit=LIMIT)]
     for framework in made["frameworks"]:
         environment = ", ".join(f"{name} {value}" for name, value in sorted(framework["environment"].items()))
@@ -102,9 +102,9 @@ Measured by `gradclip accuracy` with gradclip-spec {suite}, Python {python}, Num
 anew at each release.
 
 The table gives the largest errors in ulp of the dtype. The error of the returned norm is its distance from the exact
-norm. The error of an element is its distance from the exact result of the formula in the subject's own documentation.
-*Spread*: the largest difference in the norm or an element if the same elements come in another order, or in ten tensors
-instead of one. `clip_norm` is {threshold:g}. A single rounding has an error of at most half an ulp.
+norm. The error of an element is its distance from the exact result of the formula in the entry point's own
+documentation. *Spread*: the largest difference in the norm or an element if the same elements come in another order, or
+in ten tensors instead of one. `clip_norm` is {threshold:g}. A single rounding has an error of at most half an ulp.
 
 There are two kinds of input. `normal`: random numbers. `swamped`: one element of 1 and many small numbers, each with a
 square that is too small to change a sum of 1. Below {large} elements there are two seeds and four arrangements; from
@@ -114,12 +114,12 @@ rebuilds a worst input from its name, the size and the dtype:
 
 
 def _group_equal_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[list[str], list[Mapping[str, Any]]]]:
-    """For each group of subjects with the same numbers, yield their names and the rows of one subject."""
+    """For each group of entry points with the same numbers, yield their names and the rows of one entry point."""
     found: dict[tuple[Any, ...], tuple[list[str], list[Mapping[str, Any]]]] = {}
-    for subject, group in groupby(rows, key=lambda row: row["subject"]):
+    for entry_point, group in groupby(rows, key=lambda row: row["subject"]):
         of_it = list(group)
         key = tuple(tuple(value for name, value in row.items() if name != "subject") for row in of_it)
-        found.setdefault(key, ([], of_it))[0].append(subject)
+        found.setdefault(key, ([], of_it))[0].append(entry_point)
     yield from found.values()
 
 

@@ -39,7 +39,7 @@ class Case:
     gradients: tuple[Gradient, ...]
     options: Mapping[str, Any]
     expectation: Expect
-    #: The features that a subject must have for the call to make sense.
+    #: The features that an entry point must have for the call to make sense.
     needs: frozenset[str] = field(default_factory=frozenset)
 
     @property
@@ -82,6 +82,6 @@ class Case:
         vars(case).update(vars(self.make()), rule=rule, expectation=expectation)
         return case
 
-    def call(self, subject: str) -> Call:
-        """Return the call of this case to a subject."""
-        return Call(subject, self.gradients, self.options)
+    def call(self, entry_point: str) -> Call:
+        """Return the call of this case to an entry point."""
+        return Call(entry_point, self.gradients, self.options)

@@ -1,6 +1,6 @@
-"""Match names of rules, cases and subjects against patterns, and suggest names for unknown ones.
+"""Match names of rules, cases and entry points against patterns, and suggest names for unknown ones.
 
-In a pattern only `*` is special: it stands for any text. Brackets are not special, because names of subjects have them.
+In a pattern only `*` is special: it stands for any text. Brackets are not, because names of entry points have them.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ NO_EXAMPLE = -1
 
 @dataclass(frozen=True)
 class Stacking:
-    """The form in which the gradients of a case are passed to a subject."""
+    """The form in which the gradients of a case are passed to an entry point."""
 
-    subject: EntryPoint
+    entry_point: EntryPoint
 
     def stack(self, gradients: Sequence[Gradient]) -> tuple[Gradient, ...]:
         """Return the gradients that a call passes."""
@@ -62,11 +62,11 @@ class Stacking:
 
     @property
     def _operation(self) -> Operation:
-        return OPERATIONS[self.subject.operation]
+        return OPERATIONS[self.entry_point.operation]
 
     @property
     def _is_last(self) -> bool:
-        return "units_last" in self.subject.features
+        return "units_last" in self.entry_point.features
 
 
 # The gradients of several examples, which are summed.

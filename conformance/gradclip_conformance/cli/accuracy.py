@@ -1,4 +1,4 @@
-"""Define the verb `gradclip accuracy`: measure the largest errors of each subject over sizes and dtypes."""
+"""Define the verb `gradclip accuracy`: measure the largest errors of each entry point over sizes and dtypes."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def accuracy(
     """Measure how accurate clips by norm are, and show the worst inputs.
 
     Errors are in ulp of the dtype. The returned norm is compared with the exact norm. The clipped elements are compared
-    with the formula of the subject's own documentation. The spread is the largest difference between results when the
-    same elements come in another order or in other tensors. Clips by value are left out, because they round nothing.
+    with the formula of the entry point's own documentation. The spread is the largest difference between results when
+    the same elements come in another order or in other tensors. Clips by value are left out: they round nothing.
     """
     targets = choose_targets(adapters, options)
     if output is not None and not os.path.isdir(output.parent):
@@ -122,19 +122,19 @@ def _measure(target: Target, operation: str | None, dtypes: Sequence[str], sizes
     claims = load_claims_of(target.name, description.version, description.environment)
     try:
         places = [
-            (subject, dtype)
-            for subject in description.subjects
-            if OPERATIONS[subject.operation].prefix in MEASURED and operation in (None, subject.operation)
+            (entry_point, dtype)
+            for entry_point in description.subjects
+            if OPERATIONS[entry_point.operation].prefix in MEASURED and operation in (None, entry_point.operation)
             # Every process would need a part of the gradients.
-            if "distributed" not in subject.features
-            for dtype in subject.dtypes
+            if "distributed" not in entry_point.features
+            for dtype in entry_point.dtypes
             if not dtypes or dtype in dtypes
         ]
         with show_task(f"{target.label}: measuring the accuracy", len(places) * len(sizes)) as task:
-            for subject, dtype in places:
+            for entry_point, dtype in places:
                 for size in sizes:
-                    task.note(f"{dtype}, {size:,} elements: {subject.name}")
-                    rows.append(measure_accuracy(connection, subject, dtype, size, claims))
+                    task.note(f"{dtype}, {size:,} elements: {entry_point.name}")
+                    rows.append(measure_accuracy(connection, entry_point, dtype, size, claims))
                     task.advance()
     finally:
         connection.close()
@@ -145,9 +145,10 @@ def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     size = shutil.get_terminal_size()
     # If no height is given, rich ignores the width of a terminal whose TERM is "dumb".
     console = Console(width=max(80, size.columns), height=size.lines)
-    for subject, group in groupby(rows, key=lambda row: row["subject"]):
-        # Use `Text`, because rich reads brackets in a string, such as a subject's name, as markup.
-        table = Table(title=Text(escape_line(f"{subject}: largest errors in ulp")), title_justify="left", box=SIMPLE)
+    for entry_point, group in groupby(rows, key=lambda row: row["subject"]):
+        # Use `Text`, because rich reads brackets in a string, such as an entry point's name, as markup.
+        title = Text(escape_line(f"{entry_point}: largest errors in ulp"))
+        table = Table(title=title, title_justify="left", box=SIMPLE)
         for column in ("dtype", "size", "norm", "elements", "spread"):
             table.add_column(column, justify="left" if column == "dtype" else "right", no_wrap=True)
         table.add_column("worst input", overflow="fold")

@@ -259,7 +259,7 @@ def _refuse_patterns_without_a_case(patterns: Sequence[str], mesh: Mapping[str, 
     on_meshes = (case for name in PREFIXES for case in make_cases_on(PREFIXES[name].function, mesh or EXAMPLE))
     cases = (*list_all_cases(), *list_all_rows(), *on_meshes)
     for pattern in patterns:
-        # For a subject that lacks an ability, rows have other names.
+        # For an entry point that lacks an ability, rows have other names.
         if find_row(pattern) or find_case_on(pattern) or any(Selection(rules=(pattern,)).holds(case) for case in cases):
             continue
         words = {case.id if "/" in pattern else case.rule for case in cases}
@@ -297,7 +297,7 @@ def _search(target: Target, selection: Selection, how: RunOptions) -> list[Plann
         f"{target.label}: {format_count(searched.asked, 'row')} asked; different failures: {len(searched.failing)}"
     )
     for cell in searched.failing:
-        say_line(f"  {cell.subject.name}: --case {cell.case.id}")
+        say_line(f"  {cell.entry_point.name}: --case {cell.case.id}")
     return searched.failing
 
 

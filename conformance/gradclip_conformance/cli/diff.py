@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from gradclip_reports.difference import Side, choose_on_meshes, choose_subjects, compare
+from gradclip_reports.difference import Side, choose_entry_points, choose_on_meshes, compare
 from gradclip_reports.difference_text import draw
 from gradclip_reports.layout import find_width, uses_color
 from gradclip_reports.progress import progress_bar
@@ -40,8 +40,8 @@ def _parse_severities(text: str) -> tuple[str, ...]:
 
 
 @click.command(short_help="Say what changes between two adapters or records.")
-@click.argument("first", metavar="A[:SUBJECT]", shell_complete=complete_target)
-@click.argument("second", metavar="B[:SUBJECT]", shell_complete=complete_target)
+@click.argument("first", metavar="A[:ENTRY_POINT]", shell_complete=complete_target)
+@click.argument("second", metavar="B[:ENTRY_POINT]", shell_complete=complete_target)
 @add_target_options
 @click.option("--format", "format_", default="terminal", type=click.Choice(["terminal", "markdown", "json"]))
 @click.option(
@@ -54,7 +54,7 @@ def diff(first: str, second: str, options: TargetOptions, format_: str, fail_on:
     """Compare two adapters or records: first their formulas, then their differences, the severest first.
 
     A and B are names or files of adapters, which are run now, or records that `gradclip check -o` wrote. Without
-    SUBJECT, the comparison takes, for each operation, the entry point that answers most cases, and the one on a mesh.
+    ENTRY_POINT, it compares, for each operation, the entry point that answers most cases, and the one on a mesh.
 
     \b
     gradclip diff torch tensorflow --venv
@@ -84,13 +84,13 @@ def _read_side(text: str, options: TargetOptions) -> Side:
     else:
         name, _, wanted = text.partition(":")
         run = _run(name, options)
-    names = [subject["name"] for subject in run.header.subjects]
+    names = [entry_point["name"] for entry_point in run.header.subjects]
     chosen = [name for name in names if matches(wanted, name)] if wanted else []
     if wanted and not chosen:
         msg = f"{run.header.adapter} has no entry point {wanted!r}.{suggest_known(wanted, names)}"
         raise click.UsageError(msg)
     on_meshes = () if chosen else choose_on_meshes(run)
-    return Side(run.header.heading, run, tuple(dict.fromkeys((*choose_subjects(run, chosen), *on_meshes))))
+    return Side(run.header.heading, run, tuple(dict.fromkeys((*choose_entry_points(run, chosen), *on_meshes))))
 
 
 def _find_record(text: str) -> tuple[Path | None, str]:

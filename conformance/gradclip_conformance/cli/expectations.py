@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from gradclip_adapters import registry
-from gradclip_adapters.wire import decode_subject
+from gradclip_adapters.wire import decode_entry_point
 from gradclip_reports.progress import say_line
 from gradclip_reports.records import RecordError, Run, read_runs
 from gradclip_reports.statuses import Status
@@ -124,8 +124,8 @@ def _find_place(run: Run) -> Path:
 
 
 def _count_missing(run: Run) -> int:
-    """Return the number of cells that a complete run of the same subjects has, and that this run lacks."""
-    planned = plan_cells([*map(decode_subject, run.header.subjects)], list_all_cases(), Selection())
+    """Return the number of cells that a complete run of the same entry points has, and that this run lacks."""
+    planned = plan_cells([*map(decode_entry_point, run.header.subjects)], list_all_cases(), Selection())
     return len({one.pair for one in planned} - {one.pair for one in run.cells})
 
 

@@ -30,11 +30,11 @@ from .targets import (
 SMOKE_RULES = ("value.bounds/max-only/*", "value.bounds/min-and-max/*", "*.scaled-above/three-four-five/*")
 
 
-@click.command(short_help="Start adapters, and ask each subject one simple case.")
+@click.command(short_help="Start adapters, and ask each entry point one simple case.")
 @click.argument("adapters", nargs=-1, metavar="[ADAPTER|FILE|MODULE:FN]...", shell_complete=complete_target)
 @add_target_options
 def smoke(adapters: tuple[str, ...], options: TargetOptions) -> None:
-    """Start adapters and ask each of their subjects one simple case, which takes seconds."""
+    """Start adapters and ask each of their entry points one simple case, which takes seconds."""
     targets = choose_targets(adapters, options)
     selection = replace(options, dtypes=options.dtypes or ("float32",)).select_cells(SMOKE_RULES)
     sys.exit(max((_ask_target(target, selection) for target in targets), default=0))
@@ -53,8 +53,9 @@ def _ask_target(target: Target, selection: Selection) -> int:
         cells = list(run_cells(connection, planned, CASE_SECONDS, load_knowledge(target.name, description)))
     finally:
         connection.close()
-    for subject, answered in groupby((cell for cell in cells if cell.status != "unsupported"), lambda one: one.subject):
-        click.echo(f"  {escape_line(subject)}")
+    supported = (cell for cell in cells if cell.status != "unsupported")
+    for entry_point, answered in groupby(supported, lambda one: one.subject):
+        click.echo(f"  {escape_line(entry_point)}")
         for cell in answered:
             status = click.style(f"{cell.status:11}", fg="red" if cell.status in SPOILING else "green")
             click.echo(f"    {status} {escape_line(cell.case)}")

@@ -29,13 +29,13 @@ def judge_by_claims(calls: Calls, found: Verdict) -> Verdict:
     return found
 
 
-def select_claims(claims: Sequence[Claim], case: str, subject: EntryPoint) -> list[Claim]:
-    """Return the claims about a cell. A formula that the subject itself declares comes last."""
-    found = [claim for claim in claims if claim.speaks_of(case, subject.name)]
-    if subject.formula is not None:
-        phrase = str(subject.formula.get("phrase", ""))
-        where = str(subject.formula.get("where", "the adapter"))
-        found.append(Claim(subject.name, ("*",), Formula.of(subject.formula), None, phrase, where))
+def select_claims(claims: Sequence[Claim], case: str, entry_point: EntryPoint) -> list[Claim]:
+    """Return the claims about a cell. A formula that the entry point itself declares comes last."""
+    found = [claim for claim in claims if claim.speaks_of(case, entry_point.name)]
+    if entry_point.formula is not None:
+        phrase = str(entry_point.formula.get("phrase", ""))
+        where = str(entry_point.formula.get("where", "the adapter"))
+        found.append(Claim(entry_point.name, ("*",), Formula.of(entry_point.formula), None, phrase, where))
     return found
 
 

@@ -168,7 +168,7 @@ def resolve(expected: Expect) -> Expectation:
 
 
 def has_option_for_errors(context: Context) -> bool:
-    """Return whether the subject has an option that asks for an error if the norm is not finite."""
+    """Return whether the entry point has an option that asks for an error if the norm is not finite."""
     return "error_if_nonfinite" in context.subject.features
 
 

@@ -148,7 +148,7 @@ class Domain:
 class Claim:
     """One statement of a framework's documentation."""
 
-    #: A pattern of subjects.
+    #: A pattern of entry points.
     subject: str
     #: Patterns of rules or cases.
     rules: tuple[str, ...]
@@ -168,17 +168,16 @@ class Claim:
     #: A pattern of the devices that the phrase is about.
     devices: str = "*"
 
-    def speaks_of(self, case: str, subject: str) -> bool:
+    def speaks_of(self, case: str, entry_point: str) -> bool:
         """Return whether the claim is about a cell. The id of a rule covers all its cases."""
         names = (case, case.partition("/")[0])
-        return (
-            matches(self.subject, subject) and matches_any(self.rules, *names) and not matches_any(self.exclude, *names)
-        )
+        is_about = matches(self.subject, entry_point) and matches_any(self.rules, *names)
+        return is_about and not matches_any(self.exclude, *names)
 
 
 @dataclass(frozen=True)
 class Context:
-    """A case, the subject that was asked, and the claims about its framework's documentation."""
+    """A case, the entry point that was asked, and the claims about its framework's documentation."""
 
     case: Case
     subject: EntryPoint
@@ -191,7 +190,7 @@ class Context:
 
     @property
     def flushes_subnormals(self) -> bool:
-        """Whether the subject declares that subnormal numbers may become zero."""
+        """Whether the entry point declares that subnormal numbers may become zero."""
         return "flushes_subnormals" in self.subject.features
 
 
@@ -264,7 +263,7 @@ class Script:
     """The parts from which a script is written."""
 
     case: Case
-    subject: EntryPoint
+    entry_point: EntryPoint
     call: ScriptCall
     #: Whether the framework raised in the run.
     raised: bool

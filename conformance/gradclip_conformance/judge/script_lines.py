@@ -39,7 +39,7 @@ class Wanted:
     tolerance: float = 0.0
     #: A gradient and a factor. The values are their rounded product.
     product: tuple[np.ndarray[Any, Any], float] | None = None
-    #: Numbers below this one count as zero. It is the smallest normal number if the subject flushes subnormal numbers.
+    #: Numbers below this one count as zero. It is the smallest normal number if the entry point flushes subnormal ones.
     flushed_below: float = 0.0
 
 
@@ -143,12 +143,12 @@ def list_inputs(case: Case, indices: Iterable[int]) -> dict[int, Wanted]:
     return {i: Wanted(None if array is None else _reshape(array)) for i, array in arrays.items()}
 
 
-def allow_flushing(wanted: Mapping[int, Wanted], case: Case, subject: EntryPoint) -> dict[int, Wanted]:
-    """Return the values, with subnormal numbers and zeros equal if the subject flushes subnormal numbers."""
+def allow_flushing(wanted: Mapping[int, Wanted], case: Case, entry_point: EntryPoint) -> dict[int, Wanted]:
+    """Return the values, with subnormal numbers and zeros equal if the entry point flushes subnormal numbers."""
     allowed = dict(wanted)
     for i, one in wanted.items():
         array = case.gradients[i].array
-        if array is None or one.values is None or "flushes_subnormals" not in subject.features:
+        if array is None or one.values is None or "flushes_subnormals" not in entry_point.features:
             continue
         smallest = float(FORMATS[array.dtype].smallest_normal)
         if ((one.values != 0) & (abs(one.values) < smallest)).any():
@@ -156,16 +156,16 @@ def allow_flushing(wanted: Mapping[int, Wanted], case: Case, subject: EntryPoint
     return allowed
 
 
-def predict_values(case: Case, subject: EntryPoint, *, wide: bool = False) -> dict[int, Wanted]:
+def predict_values(case: Case, entry_point: EntryPoint, *, wide: bool = False) -> dict[int, Wanted]:
     """Return the values that the neutral rule gives. Leave out gradients for which the rule gives no values."""
     wanted = {}
     for i, gradient in enumerate(case.gradients):
         if gradient.array is None:
             # An optimizer does not change a parameter without a gradient.
-            wanted[i] = Wanted(np.zeros(1) if "optimizer" in subject.features else None)
+            wanted[i] = Wanted(np.zeros(1) if "optimizer" in entry_point.features else None)
         elif predict(case).gradients[i] is not None:
             wanted[i] = _predict_finite(case, i, wide=wide)
-    return allow_flushing(wanted, case, subject)
+    return allow_flushing(wanted, case, entry_point)
 
 
 def _predict_finite(case: Case, index: int, *, wide: bool = False) -> Wanted:

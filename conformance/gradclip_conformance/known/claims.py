@@ -3,9 +3,9 @@
 The claims about an adapter are in `gradclip_adapters/claims/<adapter>.toml`. If the adapter is a file, `my_adapter.py`,
 they are in `my_adapter.claims.toml` next to it.
 
-A claim quotes a phrase of the documentation, names the subjects and rules that it is about, and says what follows: a
-formula, a behaviour such as NaN everywhere, or the domain of an option. It excuses only the answers that it predicts. A
-domain excuses every answer to a call outside it, except an error that is raised after a gradient was changed.
+A claim quotes a phrase of the documentation, names the entry points and rules that it is about, and says what follows:
+a formula, a behaviour such as NaN everywhere, or the domain of an option. It excuses only the answers that it predicts.
+A domain excuses every answer to a call outside it, except an error that is raised after a gradient was changed.
 `docs/how-to/claims.md` explains the keys of a claim.
 """
 
@@ -131,10 +131,10 @@ def find_claim_faults(run: Run, claims: Iterable[Claim]) -> list[str]:
         name = f"The claim about {claim.subject} ({claim.phrase[:60]!r})"
         names = {(cell.case, cell.rule) for cell in run.cells if matches(claim.subject, cell.subject)}
         if not names:
-            faults.append(f"{name}: no subject has such a name; correct or remove the claim.")
+            faults.append(f"{name}: no entry point has such a name; correct or remove the claim.")
             continue
         faults += [
-            f"{name}: no rule or case of its subjects matches {pattern!r}; correct or remove the pattern."
+            f"{name}: no rule or case of its entry points matches {pattern!r}; correct or remove the pattern."
             for pattern in (*claim.rules, *claim.exclude)
             if not _is_about_rows(pattern) and not any(matches_any([pattern], *both) for both in names)
         ]

@@ -48,9 +48,9 @@ class KnownFailure:
     url: str
     checked: str
 
-    def speaks_of(self, case: str, subject: str) -> bool:
+    def speaks_of(self, case: str, entry_point: str) -> bool:
         """Return whether the entry may be about a cell."""
-        return matches_any(self.subjects, subject) and matches_any(self.rules, case, case.partition("/")[0])
+        return matches_any(self.subjects, entry_point) and matches_any(self.rules, case, case.partition("/")[0])
 
     def is_shown_by(self, found: Explanation | None) -> bool:
         """Return whether a failure with this explanation is the known one."""
@@ -115,10 +115,10 @@ def read_known(text: str, file: str) -> tuple[KnownFailure, ...]:
 
 
 def depends_on_chance(run: Run, pair: tuple[str, str]) -> bool:
-    """Return whether the answer of a run to a pair of a subject and a case is known to depend on chance."""
-    subject, case = pair
+    """Return whether the answer of a run to a pair of an entry point and a case is known to depend on chance."""
+    entry_point, case = pair
     return any(
-        one.speaks_of(case, subject) and holds(one, run.header.framework["version"], run.header.environment)
+        one.speaks_of(case, entry_point) and holds(one, run.header.framework["version"], run.header.environment)
         for one in _list_by_chance(run.header.adapter)
     )
 

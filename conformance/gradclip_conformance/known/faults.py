@@ -20,7 +20,7 @@ def find_faults(run: Run, version: str = "") -> list[str]:
     `version` is the version of the framework that the user named. The files are about the version that the project
     tests, and another version may lack entry points.
     """
-    names = [subject["name"] for subject in run.header.subjects]
+    names = [entry_point["name"] for entry_point in run.header.subjects]
 
     def is_there(pattern: str) -> bool:
         return not version or any(matches(pattern, name) for name in names)
@@ -34,10 +34,10 @@ def find_faults(run: Run, version: str = "") -> list[str]:
 
 
 def find_known_faults(run: Run, known: Iterable[KnownFailure]) -> list[tuple[str, str]]:
-    """Return the patterns of subjects that are out of date, each with a sentence about it.
+    """Return the patterns of entry points that are out of date, each with a sentence about it.
 
-    This means that no subject that matches the pattern shows the known failure. The run must be complete, because other
-    cells might show it.
+    This means that no entry point that matches the pattern shows the known failure. The run must be complete, because
+    other cells might show it.
     """
     return [
         (
@@ -51,7 +51,7 @@ def find_known_faults(run: Run, known: Iterable[KnownFailure]) -> list[tuple[str
 
 
 def list_outdated_patterns(run: Run, one: KnownFailure) -> list[str]:
-    """Return the patterns of subjects whose subjects do not show a known failure in a complete run.
+    """Return the patterns of entry points whose entry points do not show a known failure in a complete run.
 
     A run that was asked none of the entry's rules shows nothing about it.
     """
@@ -62,5 +62,5 @@ def list_outdated_patterns(run: Run, one: KnownFailure) -> list[str]:
     known = {cell.pair for cell in run.cells if cell.status == Status.KNOWN}
     if one.cause:
         known &= {pair for finding in run.singles if finding.cause == one.cause for pair in finding.pairs}
-    shown = {subject for subject, case in known if one.speaks_of(case, subject)}
-    return [pattern for pattern in one.subjects if not any(matches(pattern, subject) for subject in shown)]
+    shown = {entry_point for entry_point, case in known if one.speaks_of(case, entry_point)}
+    return [pattern for pattern in one.subjects if not any(matches(pattern, entry_point) for entry_point in shown)]

@@ -56,9 +56,9 @@ def propose_known(run: Run, text: str) -> str:
         outdated = list_outdated_patterns(run, entry)
         if not outdated:
             kept.append(part)
-        elif subjects := tuple(pattern for pattern in entry.subjects if pattern not in outdated):
+        elif entry_points := tuple(pattern for pattern in entry.subjects if pattern not in outdated):
             comments = part.partition("[[known]]")[0]
-            kept.append(comments + write_known(replace(entry, subjects=subjects)))
+            kept.append(comments + write_known(replace(entry, subjects=entry_points)))
     proposed = "\n\n".join([*kept, *map(write_known, _make_new(run))]) + "\n"
     try:
         read_known(proposed, "the proposed file")
@@ -98,21 +98,21 @@ def _make_new(run: Run) -> Iterator[KnownFailure]:
     failed = {cell.pair for cell in run.cells if cell.status in NEW}
     for finding in run.singles:
         pairs = {*finding.pairs} & failed
-        for subject, case in pairs:
-            _refuse_patterns(subject, case)
+        for entry_point, case in pairs:
+            _refuse_patterns(entry_point, case)
         if pairs and finding.cause in load_causes():
-            subjects = tuple(sorted({subject for subject, _ in pairs}))
-            yield _make_entry(finding.cause, subjects, _read_parameters(finding))
+            entry_points = tuple(sorted({entry_point for entry_point, _ in pairs}))
+            yield _make_entry(finding.cause, entry_points, _read_parameters(finding))
         elif pairs and finding.cause == UNEXPLAINED:
             for rules, names in _group_by_rules(run, pairs).items():
                 yield _make_entry("", tuple(names), (), rules)
 
 
 def _make_entry(
-    cause: str, subjects: tuple[str, ...], parameters: Any, rules: tuple[str, ...] = ("*",)
+    cause: str, entry_points: tuple[str, ...], parameters: Any, rules: tuple[str, ...] = ("*",)
 ) -> KnownFailure:
     return KnownFailure(
-        cause=cause, parameters=parameters, subjects=subjects, rules=rules, reason="", url=NO_SEARCH, checked=""
+        cause=cause, parameters=parameters, subjects=entry_points, rules=rules, reason="", url=NO_SEARCH, checked=""
     )
 
 
@@ -124,22 +124,22 @@ def _read_parameters(finding: Finding) -> tuple[tuple[str, tuple[Any, ...]], ...
 
 
 def _group_by_rules(run: Run, pairs: set[tuple[str, str]]) -> dict[tuple[str, ...], list[str]]:
-    """Return the subjects by what an entry must name: their rules if all judged cells failed, or else their cases."""
+    """Return the entry points by what an entry must name: their rules if all judged cells failed, else their cases."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for subject in sorted({name for name, _ in pairs}):
-        cases = {case for name, case in pairs if name == subject}
+    for entry_point in sorted({name for name, _ in pairs}):
+        cases = {case for name, case in pairs if name == entry_point}
         rules = {case.partition("/")[0] for case in cases}
         judged = {
             cell.case
             for cell in run.cells
-            if cell.subject == subject and cell.rule in rules and cell.status not in UNJUDGED
+            if cell.subject == entry_point and cell.rule in rules and cell.status not in UNJUDGED
         }
-        groups.setdefault(tuple(sorted(rules if judged <= cases else cases)), []).append(subject)
+        groups.setdefault(tuple(sorted(rules if judged <= cases else cases)), []).append(entry_point)
     return groups
 
 
 def _refuse_patterns(*names: str) -> None:
-    """Refuse names that an entry would read as patterns. A subject called `*` would excuse all subjects."""
+    """Refuse names that an entry would read as patterns. An entry point called `*` would excuse all entry points."""
     for name in names:
         if "*" in name:
             msg = f"{name!r} cannot be recorded: a `*` in an entry stands for any text."

@@ -22,10 +22,10 @@ DEADLY_CAUSES = frozenset({"crashes", "hangs"})
 
 
 def find_entry(
-    entries: Iterable[KnownFailure], case: str, subject: str, found: Explanation | None
+    entries: Iterable[KnownFailure], case: str, entry_point: str, found: Explanation | None
 ) -> KnownFailure | None:
     """Return the entry that is about a cell and its explanation, or None. Entries that name the cause come first."""
-    mine = [one for one in entries if one.speaks_of(case, subject) and one.is_shown_by(found)]
+    mine = [one for one in entries if one.speaks_of(case, entry_point) and one.is_shown_by(found)]
     return next((one for one in mine if one.cause), mine[0] if mine else None)
 
 
@@ -45,10 +45,10 @@ def _explain_by_known(
     first: Explanation | None = None
     barred: list[str] = []
     while (found := explain(judged, [one.suspect for one in about], barred)) is not None:
-        case, subject = judged.context.case.id, judged.context.subject.name
-        known = find_entry(about, case, subject, found)
+        case, entry_point = judged.context.case.id, judged.context.subject.name
+        known = find_entry(about, case, entry_point, found)
         first = first or found
-        if known is not None and all(find_entry(about, case, subject, other) for other in found.others):
+        if known is not None and all(find_entry(about, case, entry_point, other) for other in found.others):
             return found, known
         if found.cause in barred:
             break
@@ -64,7 +64,7 @@ def judge_with_known(
     Parameters
     ----------
     context
-        The case and the subject that answered it.
+        The case and the entry point that answered it.
     answers
         The answers to the case.
     entries

@@ -302,7 +302,7 @@ def measure(
 ) -> Measured:
     """Return the worst element of these gradients, among those for which a finite result is expected.
 
-    For a subject that flushes subnormal numbers, zeros and subnormal numbers count as the same.
+    For an entry point that flushes subnormal numbers, zeros and subnormal numbers count as the same.
     """
     # With several dtypes, the common norm may have been rounded to the coarsest one.
     coarsest = find_narrowest(case) if OPERATIONS[case.operation].is_global else None

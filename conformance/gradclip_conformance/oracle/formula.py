@@ -52,7 +52,7 @@ class Formula:
 
     @classmethod
     def of(cls, mapping: Mapping[str, Any]) -> Formula:
-        """Return the formula that an adapter, a claim or a pin gives as a mapping."""
+        """Return the formula that an adapter, a claim or a known failure gives as a mapping."""
         if "kind" not in mapping:
             msg = f"The formula {dict(mapping)} has no `kind`; give one of {', '.join(KINDS)}."
             raise ValueError(msg)

@@ -143,7 +143,7 @@ class Prediction:
     near: tuple[bool, ...]
     #: For each gradient, the distances that its result may have.
     errors: tuple[ErrorBounds, ...]
-    #: A cache for `measure`, because many gradients, and the answers of many subjects, are equal.
+    #: A cache for `measure`, because many gradients, and the answers of many entry points, are equal.
     measured: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property

@@ -2,7 +2,7 @@
 
 The oracles must agree; if one of them cannot answer, the other answers alone. The first, `integers`, is always there.
 The second, `balls`, needs python-flint. The neutral rule is the formula `PLAIN`; a framework may have another one.
-Predictions are cached, because the answers of all subjects are compared with the same predictions.
+Predictions are cached, because the answers of all entry points are compared with the same predictions.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def clip(gradients, options):
     \"\"\"Make the call as the suite does, and put the values after the call into the list.\"\"\"
     after = None
     try:
-        reply = adapter.call(Call({subject}, tuple(gradients), options))
+        reply = adapter.call(Call({entry_point}, tuple(gradients), options))
         after = reply.inputs
         return reply.gradients, None if reply.norm is None else reply.norm.numpy(), reply
     except FrameworkRaised as error:
@@ -61,7 +61,7 @@ class Calls:
 
 
 def write_calls(
-    adapter: str, case: Case, subject: EntryPoint, *, compiles: bool, command: str | None, arrays: str = "numpy"
+    adapter: str, case: Case, entry_point: EntryPoint, *, compiles: bool, command: str | None, arrays: str = "numpy"
 ) -> Calls:
     """Return the lines that call the framework through its adapter. `command` starts the adapter's host.
 
@@ -75,19 +75,19 @@ def write_calls(
         raise NoScript(msg)
     compiled = None
     if compiles:
-        compiled = _write_call(replace(case, options={**case.options, "compiled": True}), subject)
-    return Calls(_write_imports(adapter, subject, case, command, arrays), _write_call(case, subject), compiled)
+        compiled = _write_call(replace(case, options={**case.options, "compiled": True}), entry_point)
+    return Calls(_write_imports(adapter, entry_point, case, command, arrays), _write_call(case, entry_point), compiled)
 
 
-def _write_imports(adapter: str, subject: EntryPoint, case: Case, command: str | None, arrays: str) -> str:
+def _write_imports(adapter: str, entry_point: EntryPoint, case: Case, command: str | None, arrays: str) -> str:
     """Return the lines that import the adapter, or start its host, and define how to call it."""
     dtypes = {gradient.array.dtype for gradient in case.gradients if gradient.array is not None}
     bfloat16 = ", find_numpy_dtype" if "bfloat16" in dtypes else ""
     if command is None:
         words = [write_literal(adapter)]
         if registry.find_kind(adapter) == "function":
-            mesh = write_literal(dict(subject.mesh or {}))
-            words += [write_literal(subject.operation), f"mesh={mesh}", f"arrays={write_literal(arrays)}"]
+            mesh = write_literal(dict(entry_point.mesh or {}))
+            words += [write_literal(entry_point.operation), f"mesh={mesh}", f"arrays={write_literal(arrays)}"]
         module, name, made = "gradclip_adapters.registry", "resolve", f"resolve({', '.join(words)})"
     else:
         words = shlex.split(command)
@@ -95,13 +95,13 @@ def _write_imports(adapter: str, subject: EntryPoint, case: Case, command: str |
         words += [] if adapter in words else [adapter]
         module, name, made = "gradclip_adapters.client", "Client", f"Client({write_literal(words)})"
     return IMPORTS.format(
-        module=module, name=name, adapter=made, subject=write_literal(subject.name), bfloat16=bfloat16
+        module=module, name=name, adapter=made, entry_point=write_literal(entry_point.name), bfloat16=bfloat16
     )
 
 
-def _write_call(case: Case, subject: EntryPoint) -> ScriptCall:
+def _write_call(case: Case, entry_point: EntryPoint) -> ScriptCall:
     """Return the lines of a call through the adapter."""
-    gradients = ",\n    ".join(map(_write_gradient, pass_case(case, subject).gradients))
+    gradients = ",\n    ".join(map(_write_gradient, pass_case(case, entry_point).gradients))
     options = ", ".join(f"{write_literal(name)}: {write_literal(value)}" for name, value in case.options.items())
     call = ScriptCall(
         gradients=f"gradients = [\n    {gradients},\n]" if gradients else "gradients = []",
@@ -109,7 +109,7 @@ def _write_call(case: Case, subject: EntryPoint) -> ScriptCall:
         results=CONVERTED.format("results"),
         inputs=CONVERTED.format("(gradient.array for gradient in gradients)"),
     )
-    return split_units(case, subject, call)
+    return split_units(case, entry_point, call)
 
 
 def _write_gradient(gradient: Gradient) -> str:
@@ -145,17 +145,17 @@ def _write_array(array: Array) -> str:
     return f"Array.of(np.array({values}, {write_literal(array.dtype)}))"
 
 
-def pass_case(case: Case, subject: EntryPoint) -> Case:
+def pass_case(case: Case, entry_point: EntryPoint) -> Case:
     """Return the case with the gradients that a call passes. No script takes the sums of several examples apart."""
     if OPERATIONS[case.operation].sums_examples and count_examples(case.gradients) > 1:
         msg = f"{case.id} has several examples. No script takes their sum apart."
         raise NoScript(msg)
-    return replace(case, gradients=Stacking(subject).stack(case.gradients))
+    return replace(case, gradients=Stacking(entry_point).stack(case.gradients))
 
 
-def split_units(case: Case, subject: EntryPoint, call: ScriptCall) -> ScriptCall:
+def split_units(case: Case, entry_point: EntryPoint, call: ScriptCall) -> ScriptCall:
     """Return the lines of a call whose results are the units of the tensors, if the clip is unitwise."""
     if not OPERATIONS[case.operation].divides_gradients:
         return call
-    line = UNITS.format("np.moveaxis(array, -1, 0)" if "units_last" in subject.features else "array")
+    line = UNITS.format("np.moveaxis(array, -1, 0)" if "units_last" in entry_point.features else "array")
     return replace(call, results=join_lines(call.results, line), inputs=join_lines(call.inputs, line))

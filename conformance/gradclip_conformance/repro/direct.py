@@ -43,39 +43,39 @@ PASSED = frozenset(
 )
 
 
-def write_calls(adapter: str, case: Case, subject: EntryPoint, *, compiles: bool) -> Calls:
+def write_calls(adapter: str, case: Case, entry_point: EntryPoint, *, compiles: bool) -> Calls:
     """Return the lines that call the framework itself."""
     if registry.find_kind(adapter) == "function":
         source = read_source(FUNCTION)
         module, name = _split_function_name(adapter)
-        call, used = _write_call(case, subject, source, f"{module}.{name}")
+        call, used = _write_call(case, entry_point, source, f"{module}.{name}")
         return Calls(source.write(used, f"import {module}"), call)
-    found = find_source(adapter, subject.name)
+    found = find_source(adapter, entry_point.name)
     if found is None:
-        msg = f"No function of gradclip_adapters.scripts calls {subject.name!r} of {adapter}."
+        msg = f"No function of gradclip_adapters.scripts calls {entry_point.name!r} of {adapter}."
         raise NoScript(msg)
-    compiled = found.find_function(subject.name, compiled=True) if compiles else None
-    call, used = _write_call(case, subject, found, found.find_function(subject.name))
+    compiled = found.find_function(entry_point.name, compiled=True) if compiles else None
+    call, used = _write_call(case, entry_point, found, found.find_function(entry_point.name))
     second = None
     if compiled is not None:
-        second, more = _write_call(case, subject, found, compiled)
+        second, more = _write_call(case, entry_point, found, compiled)
         used |= more
     return Calls(found.write(used), call, second)
 
 
 def _write_call(
-    case: Case, subject: EntryPoint, source: Source, function: Function | str | None
+    case: Case, entry_point: EntryPoint, source: Source, function: Function | str | None
 ) -> tuple[ScriptCall, set[str]]:
     """Return the lines of a call, and of the call that follows if the case has one, and the names that they use."""
     if "followed" in case.options:
         passed = make_following_call(case.call(""))
         following = replace(case, gradients=passed.gradients, options=passed.options)
         alone = replace(case, options={name: value for name, value in case.options.items() if name != "followed"})
-        first, used = _write_call(alone, subject, source, function)
-        again, more = _write_call(following, subject, source, function)
+        first, used = _write_call(alone, entry_point, source, function)
+        again, more = _write_call(following, entry_point, source, function)
         return _add_following_call(first, again), used | more
-    asked, case = case, pass_case(case, subject)
-    arguments = _list_arguments(case, subject, function, source)
+    asked, case = case, pass_case(case, entry_point)
+    arguments = _list_arguments(case, entry_point, function, source)
     if isinstance(function, Function):
         used = {"make", function.name, *function.names}
         clip = function.write_call("gradients", arguments)
@@ -84,8 +84,9 @@ def _write_call(
         clip = f"split({function}({', '.join(['list(gradients)', *arguments])}), gradients)"
     reader = _find_reader(case, source)
     used |= {f"make_{one.layout}" for one in case.gradients} | {reader}
-    call = ScriptCall(_write_gradients(case, source), f"results, norm = {clip}", *_write_results(case, subject, reader))
-    return split_units(asked, subject, call), used
+    results = _write_results(case, entry_point, reader)
+    call = ScriptCall(_write_gradients(case, source), f"results, norm = {clip}", *results)
+    return split_units(asked, entry_point, call), used
 
 
 def _add_following_call(first: ScriptCall, again: ScriptCall) -> ScriptCall:
@@ -110,7 +111,7 @@ def _find_reader(case: Case, source: Source) -> str:
     return next((name for name in readers if name in source.definitions), "")
 
 
-def _write_results(case: Case, subject: EntryPoint, reader: str) -> tuple[str, str]:
+def _write_results(case: Case, entry_point: EntryPoint, reader: str) -> tuple[str, str]:
     """Return two lines: one lists the results, one the passed gradients, both as NumPy arrays."""
     if not reader:
         return "", "results = gradients"
@@ -119,7 +120,7 @@ def _write_results(case: Case, subject: EntryPoint, reader: str) -> tuple[str, s
     def write_line(name: str, exists: bool) -> str:
         return f"results = [{'' if exists else 'None if one is None else '}{reader}(one) for one in {name}]"
 
-    return write_line("results", exists or "optimizer" in subject.features), write_line("gradients", exists)
+    return write_line("results", exists or "optimizer" in entry_point.features), write_line("gradients", exists)
 
 
 def _split_function_name(target: str) -> tuple[str, str]:
@@ -146,7 +147,7 @@ def _is_plain_name(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
 
 
-def _list_arguments(case: Case, subject: EntryPoint, function: Function | str | None, source: Source) -> list[str]:
+def _list_arguments(case: Case, entry_point: EntryPoint, function: Function | str | None, source: Source) -> list[str]:
     """Return the arguments of a call besides the gradients."""
     if unknown := sorted({*case.options} - PASSED - {*HOW}):
         msg = f"No script passes the option {unknown[0]!r}."
@@ -161,8 +162,8 @@ def _list_arguments(case: Case, subject: EntryPoint, function: Function | str | 
     if "axes" in case.options:
         options["axes"] = str(read_axes(case.options))
     included = all(gradient.need_clip for gradient in case.gradients)
-    passes_all = "optional_flags" not in subject.features or "flags" in case.options
-    if not included or (not isinstance(function, Function) and "excludes" in subject.features and passes_all):
+    passes_all = "optional_flags" not in entry_point.features or "flags" in case.options
+    if not included or (not isinstance(function, Function) and "excludes" in entry_point.features and passes_all):
         flag = FLAGS[case.options.get("flags", "bool")]
         options["need_clip"] = f"[{', '.join(flag.format(write_literal(one.need_clip)) for one in case.gradients)}]"
     if OPERATIONS[case.operation].is_relative:

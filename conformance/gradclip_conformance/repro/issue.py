@@ -78,14 +78,14 @@ def find_thread(finding: Finding) -> str | None:
     return next((one.url for one in (finding, *finding.parts) if one.reason and is_safe_link(one.url)), None)
 
 
-def choose_cell(run: Run, finding: Finding, subject: str = "", command: str | None = None) -> Cell:
+def choose_cell(run: Run, finding: Finding, entry_point: str = "", command: str | None = None) -> Cell:
     """Return the smallest example of a finding, or else its first cell that a script can show.
 
-    `subject` is a part of the name of the entry point.
+    `entry_point` is a part of the name of the entry point.
     """
     example = (finding.example["subject"], finding.example["case"])
-    cells = {cell.pair: cell for cell in run.cells if subject in cell.subject}
-    problem = NoScript(f"No entry point whose name contains {subject!r} shows the finding {finding.cause!r}.")
+    cells = {cell.pair: cell for cell in run.cells if entry_point in cell.subject}
+    problem = NoScript(f"No entry point whose name contains {entry_point!r} shows the finding {finding.cause!r}.")
     # Scripts of one rule fail for one reason, so one case of each rule is tried.
     tried: set[tuple[str, str]] = set()
     for pair in (example, *finding.pairs):
@@ -102,9 +102,9 @@ def choose_cell(run: Run, finding: Finding, subject: str = "", command: str | No
     raise problem
 
 
-def _name_function(subject: str) -> str:
+def _name_function(entry_point: str) -> str:
     """Return the name of an entry point without what stands in brackets at its end."""
-    return subject.partition("[")[0].rstrip() or subject
+    return entry_point.partition("[")[0].rstrip() or entry_point
 
 
 def _describe_answer(cell: Cell) -> Iterator[str]:

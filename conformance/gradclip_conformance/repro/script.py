@@ -1,6 +1,6 @@
 """Write the script of one cell. It needs no suite, and fails if the framework fails.
 
-All code comes from `gradclip_adapters.scripts` and `contract`, never from a record. A record's adapter, subject and
+All code comes from `gradclip_adapters.scripts` and `contract`, never from a record. A record's adapter, entry point and
 options are looked up by their exact names. Numbers are parsed, and texts are escaped (`cases.literals`).
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from gradclip_adapters import registry
 from gradclip_adapters.contract import EntryPoint
 from gradclip_adapters.operations import OPERATIONS
-from gradclip_adapters.wire import decode_subject
+from gradclip_adapters.wire import decode_entry_point
 from gradclip_reports.limits import shorten
 from gradclip_reports.records import Cell, Header
 from gradclip_spec import rules
@@ -51,13 +51,13 @@ def write_script(header: Header, cell: Cell, command: str | None = None, *, expl
     Raises
     ------
     NoScript
-        If no function says how to call the subject without the suite, or if no script can show the case.
+        If no function says how to call the entry point without the suite, or if no script can show the case.
     """
-    subject = _find_subject(header, cell)
+    entry_point = _find_entry_point(header, cell)
     has_calls = registry.find_kind(header.adapter) == "function" or has_source(header.adapter)
     # The adapter starts the processes of a distributed call.
-    is_direct = command is None and has_calls and "distributed" not in subject.features
-    asked = _find_case(cell, subject)
+    is_direct = command is None and has_calls and "distributed" not in entry_point.features
+    asked = _find_case(cell, entry_point)
     if cell.breaks is not None:
         broken = make_case_of_broken_rule(asked, cell.breaks)
         if broken is None:
@@ -70,14 +70,14 @@ def write_script(header: Header, cell: Cell, command: str | None = None, *, expl
     # The record of a cell that passed shows no answer, but its behaviour.
     rightly = cell.status == "pass" and str(cell.behaviour).startswith("raises:")
     if is_direct:
-        calls = direct.write_calls(header.adapter, case, subject, compiles=expectation.compiles)
+        calls = direct.write_calls(header.adapter, case, entry_point, compiles=expectation.compiles)
     else:
         # The environment of a function names torch if the function gets arrays of torch.
         arrays = "torch" if "torch" in header.environment else "numpy"
         calls = contract.write_calls(
-            header.adapter, case, subject, compiles=expectation.compiles, command=command, arrays=arrays
+            header.adapter, case, entry_point, compiles=expectation.compiles, command=command, arrays=arrays
         )
-    body = expectation.write_script(Script(case, subject, calls.call, raised, calls.compiled, rightly))
+    body = expectation.write_script(Script(case, entry_point, calls.call, raised, calls.compiled, rightly))
     docstring = [_write_docstring(header, cell, case), ""] if explained else []
     top = [*_list_imports(body, calls.top), calls.top.strip()]
     return "\n".join([*docstring, *top, *["", ""] * ("\ndef " in calls.top), body, ""])
@@ -91,14 +91,14 @@ def _list_imports(body: str, top: str) -> list[str]:
     return imports + (["import numpy as np"] if "np." in body and "import numpy as np" not in top else [])
 
 
-def _find_subject(header: Header, cell: Cell) -> EntryPoint:
-    """Return the subject of a cell, as the record's header declares it."""
+def _find_entry_point(header: Header, cell: Cell) -> EntryPoint:
+    """Return the entry point of a cell, as the record's header declares it."""
     try:
-        (subject,) = (decode_subject(each) for each in header.subjects if each["name"] == cell.subject)
+        (entry_point,) = (decode_entry_point(each) for each in header.subjects if each["name"] == cell.subject)
     except (ValueError, KeyError, TypeError, OverflowError) as error:
-        msg = f"The record must declare the subject {cell.subject!r} exactly once, with numbers that can be read."
+        msg = f"The record must declare the entry point {cell.subject!r} exactly once, with numbers that can be read."
         raise NoScript(msg) from error
-    return subject
+    return entry_point
 
 
 def _write_docstring(header: Header, cell: Cell, case: Case) -> str:
@@ -111,18 +111,18 @@ def _write_docstring(header: Header, cell: Cell, case: Case) -> str:
     return write_docstring([f"{rule.id} ({rule.level}): {rule.statement}", "", source])
 
 
-def _find_case(cell: Cell, subject: EntryPoint) -> Case:
-    """Return the case of a cell, for its subject and with the same numbers as in the record."""
+def _find_case(cell: Cell, entry_point: EntryPoint) -> Case:
+    """Return the case of a cell, for its entry point and with the same numbers as in the record."""
     case = find_case(cell.case)
     if case is None:
         msg = (
             f"This version of the suite has no case {cell.case!r}: make a script with the version that made the record."
         )
         raise NoScript(msg)
-    if case.operation != subject.operation:
-        msg = f"The case {cell.case!r} is not one of {subject.operation}, the operation of {cell.subject!r}."
+    if case.operation != entry_point.operation:
+        msg = f"The case {cell.case!r} is not one of {entry_point.operation}, the operation of {cell.subject!r}."
         raise NoScript(msg)
-    planned = plan_case(subject, case)
+    planned = plan_case(entry_point, case)
     if planned.missing is not None:
         raise NoScript(planned.missing)
     if cell.input is not None and cell.input != show_input(planned.case):

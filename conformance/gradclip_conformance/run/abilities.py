@@ -1,4 +1,4 @@
-"""Probe the dtypes, features and norms that a subject does not declare, instead of trusting the declaration.
+"""Probe the dtypes, features and norms that an entry point does not declare, instead of trusting the declaration.
 
 One call probes each ability, when the first cell needs it. If the ability is missing, the cells that need it are
 `unsupported`, with the kind and the message that the probe found. If the call succeeds, they are `unsupported`, too,
@@ -34,17 +34,17 @@ from .probing import PROBED
 class ProbeResult:
     """The result of a probe.
 
-    If the subject lacks the ability, `kind` says what is missing, and `text` describes what the probe found.
+    If the entry point lacks the ability, `kind` says what is missing, and `text` describes what the probe found.
     """
 
     kind: str
     text: str
-    #: Whether the subject has the ability, although it does not declare it.
+    #: Whether the entry point has the ability, although it does not declare it.
     is_there: bool = False
 
 
 class AbilityProbes:
-    """The results of the probes of a run. Each ability of a subject is probed once, when the first cell needs it."""
+    """The results of a run's probes. Each ability of an entry point is probed once, when the first cell needs it."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, Ability], ProbeResult] = {}
@@ -52,21 +52,21 @@ class AbilityProbes:
         self._lock = threading.Lock()
 
     def begin(self, planned: PlannedCell, connection: Connection) -> None:
-        """Let a subject begin to answer the calls that `judge` asks.
+        """Let an entry point begin to answer the calls that `judge` asks.
 
         Without that, the suite waits until all other calls under way are answered, and the host waits afterwards.
         """
-        subject = planned.subject
+        entry_point = planned.entry_point
         for ability in planned.lacking:
-            key = subject.name, ability
-            if key not in self._begun and _judge_by_nature(subject, ability) is None:
+            key = entry_point.name, ability
+            if key not in self._begun and _judge_by_nature(entry_point, ability) is None:
                 self._begun.add(key)
-                begin_case(connection, _make_question(subject, ability), subject)
+                begin_case(connection, _make_question(entry_point, ability), entry_point)
 
     def judge(self, planned: PlannedCell, connection: Connection, timeout: float) -> Verdict:
-        """Return the verdict on a cell whose subject lacks abilities."""
-        subject = planned.subject
-        found = [self._find(subject, ability, connection, timeout) for ability in planned.lacking]
+        """Return the verdict on a cell whose entry point lacks abilities."""
+        entry_point = planned.entry_point
+        found = [self._find(entry_point, ability, connection, timeout) for ability in planned.lacking]
         lacking = next((one for one in found if not one.is_there), None)
         if lacking is not None:
             return Verdict(Status.UNSUPPORTED, f"{planned.missing} {lacking.text}", lacks=lacking.kind)
@@ -74,17 +74,18 @@ class AbilityProbes:
         detail = f"{planned.missing} A call shows that this works: declare {names}, and it is judged."
         return Verdict(Status.UNSUPPORTED, detail, lacks="declaration")
 
-    def _find(self, subject: EntryPoint, ability: Ability, connection: Connection, timeout: float) -> ProbeResult:
-        key = subject.name, ability
+    def _find(self, entry_point: EntryPoint, ability: Ability, connection: Connection, timeout: float) -> ProbeResult:
+        key = entry_point.name, ability
         with self._lock:
             if key not in self._found:
-                self._found[key] = _judge_by_nature(subject, ability) or _probe(subject, ability, connection, timeout)
+                found = _judge_by_nature(entry_point, ability)
+                self._found[key] = found or _probe(entry_point, ability, connection, timeout)
             return self._found[key]
 
 
-def _judge_by_nature(subject: EntryPoint, ability: Ability) -> ProbeResult | None:
+def _judge_by_nature(entry_point: EntryPoint, ability: Ability) -> ProbeResult | None:
     """Return the result that follows from the kind of entry point, without a call."""
-    through_optimizer = "optimizer" in subject.features
+    through_optimizer = "optimizer" in entry_point.features
     of_a_step = ability.name in ("learning_rate", "training", "groups") and not through_optimizer
     if ability.name == "optimizer" or of_a_step:
         return ProbeResult("interface", "It is called without an optimizer, and takes no step.")
@@ -94,9 +95,9 @@ def _judge_by_nature(subject: EntryPoint, ability: Ability) -> ProbeResult | Non
         return ProbeResult("interface", "Its documentation mentions no groups with separate norms.")
     if ability.name == "differentiable" and through_optimizer:
         return ProbeResult("interface", "It takes a step of an optimizer, and no derivative goes through the step.")
-    if ability.name == "differentiable" and "in_place" in subject.features:
+    if ability.name == "differentiable" and "in_place" in entry_point.features:
         return ProbeResult("interface", "It writes into the gradients, so no derivative goes through it.")
-    if ability.name == "compiles" and "compiled" in subject.features:
+    if ability.name == "compiles" and "compiled" in entry_point.features:
         return ProbeResult("interface", "It always runs inside the framework's compiler or graph.")
     return None
 
@@ -134,9 +135,9 @@ SHOWN = frozenset(
 KERNEL = re.compile(r"kernel|not implemented for|could not run", re.IGNORECASE)
 
 
-def _probe(subject: EntryPoint, ability: Ability, connection: Connection, timeout: float) -> ProbeResult:
-    case = _make_question(subject, ability)
-    answer = ask_case(connection, case, subject, timeout)
+def _probe(entry_point: EntryPoint, ability: Ability, connection: Connection, timeout: float) -> ProbeResult:
+    case = _make_question(entry_point, ability)
+    answer = ask_case(connection, case, entry_point, timeout)
     match answer:
         case Raised(kind, text):
             lack = "kernel" if ability.what == "dtype" or KERNEL.search(text) else "interface"
@@ -151,36 +152,36 @@ def _probe(subject: EntryPoint, ability: Ability, connection: Connection, timeou
         case Mistaken(text):
             line = _choose_line(text, last=True)
             return ProbeResult("adapter", f"A call that asks for it failed in the adapter itself: {line}")
-    return _read_reply(subject, ability, case, answer, connection, timeout)
+    return _read_reply(entry_point, ability, case, answer, connection, timeout)
 
 
 def _read_reply(
-    subject: EntryPoint, ability: Ability, case: Case, answer: Replied, connection: Connection, timeout: float
+    entry_point: EntryPoint, ability: Ability, case: Case, answer: Replied, connection: Connection, timeout: float
 ) -> ProbeResult:
-    """Return what a reply shows about an ability that the subject does not declare."""
+    """Return what a reply shows about an ability that the entry point does not declare."""
     name = ability.name
     if name in ("functional", "in_place"):
         return _observe_effect(case, answer)
     if name == "returns_norm":
         there = answer.reply.norm is not None
-        if there and PROBED in subject.features:
+        if there and PROBED in entry_point.features:
             return ProbeResult("interface", "It returned no norm in the first calls, and a norm in a later one.")
         return ProbeResult("interface", "A call returned no norm.", is_there=there)
-    right = judge(Context(case, subject), [answer]).status in (Status.PASS, Status.QUALITY)
+    right = judge(Context(case, entry_point), [answer]).status in (Status.PASS, Status.QUALITY)
     if ability.what == "dtype" or name == "mixed_dtypes":
         # Even a wrong answer shows that the dtype is accepted. The cells judge whether answers are right.
         return ProbeResult("kernel", "", is_there=answer.reply.malformed is None)
     if name == "error_if_nonfinite" and right:
         infinite = replace(case.gradients[1], array=make_tensor([3.0, math.inf], case.dtype).array)
         case = replace(case, gradients=(case.gradients[0], infinite))
-        right = isinstance(ask_case(connection, case, subject, timeout), Raised)
+        right = isinstance(ask_case(connection, case, entry_point, timeout), Raised)
     if name in SHOWN or ability.what == "norm":
         return ProbeResult("interface", "A call asks for it, and the answer ignores it.", is_there=right)
     return ProbeResult("adapter", "The adapter does not declare it, and the answer to a call cannot show it.")
 
 
 def _observe_effect(case: Case, answer: Replied) -> ProbeResult:
-    """Return the effect of a call on the passed gradients, if the subject promises nothing about them."""
+    """Return the effect of a call on the passed gradients, if the entry point promises nothing about them."""
     inputs = answer.reply.inputs
     if inputs is None:
         return ProbeResult("adapter", "The adapter cannot read back the gradients that it passed.")
@@ -188,23 +189,24 @@ def _observe_effect(case: Case, answer: Replied) -> ProbeResult:
     return ProbeResult("interface", f"A call {'did not change' if kept else 'changed'} the gradients that were passed.")
 
 
-def _make_question(subject: EntryPoint, ability: Ability) -> Case:
-    """Return the call that asks a subject for an ability."""
-    dtype = "float32" if "float32" in subject.dtypes else (*subject.dtypes, "float32")[0]
+def _make_question(entry_point: EntryPoint, ability: Ability) -> Case:
+    """Return the call that asks an entry point for an ability."""
+    dtype = "float32" if "float32" in entry_point.dtypes else (*entry_point.dtypes, "float32")[0]
     other = dtype
     name = ability.name
     if ability.what == "dtype":
         dtype = other = name
     elif name == "mixed_dtypes":
-        # A subject of one dtype lacks the other dtype of the case, and is not asked about mixtures.
-        other = next(one for one in subject.dtypes if one != dtype)
+        # An entry point of one dtype lacks the other dtype of the case, and is not asked about mixtures.
+        other = next(one for one in entry_point.dtypes if one != dtype)
     first, second = make_tensor(FIRST, dtype, (2, 2)), make_tensor(SECOND, other)
     gradients: Sequence[Gradient] = [first, second]
     expected = expect("values")
-    operation = OPERATIONS[subject.operation]
+    operation = OPERATIONS[entry_point.operation]
     # A threshold relative to the norm of a parameter must clip, too: each parameter has the norm of its gradient.
     options: dict[str, Any] = {operation.threshold: THRESHOLD / 4 if operation.is_relative else THRESHOLD}
-    options.update({"mesh": str(Mesh(subject.mesh or {"ranks": 2}))} if "distributed" in subject.features else {})
+    mesh = {"mesh": str(Mesh(entry_point.mesh or {"ranks": 2}))}
+    options.update(mesh if "distributed" in entry_point.features else {})
     options.update({"norm_type": float(name)} if ability.what == "norm" else OPTIONS.get(name, {}))
     match name:
         case "excludes":
@@ -228,16 +230,16 @@ def _make_question(subject: EntryPoint, ability: Ability) -> Case:
             layout = next(layout for layout, feature in FEATURE_OF_LAYOUT.items() if feature == name)
             gradients = [replace(make_tensor([1.0, 4.0, 1.0, 4.0], dtype, (2, 2)), layout=layout)]
     rule = f"{operation.prefix}.{'scaled-above' if operation.is_by_norm else 'bounds'}"
-    case = build_case(rule, "probe", dtype, _separate_tensors(subject, gradients), options, expected)
-    return case if name == "requires_min" else add_both_bounds(case, subject)
+    case = build_case(rule, "probe", dtype, _separate_tensors(entry_point, gradients), options, expected)
+    return case if name == "requires_min" else add_both_bounds(case, entry_point)
 
 
-def _separate_tensors(subject: EntryPoint, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
+def _separate_tensors(entry_point: EntryPoint, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
     """Return the gradients, each as a tensor of one unit if the clip is by units.
 
     A clip relative to parameters gets parameters of the same norms.
     """
-    operation = OPERATIONS[subject.operation]
+    operation = OPERATIONS[entry_point.operation]
     if not operation.divides_gradients:
         return gradients
     return [

@@ -1,4 +1,4 @@
-"""Ask a subject for the answer to a case."""
+"""Ask an entry point for the answer to a case."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ..cases.stacking import Stacking
 from ..judge.model import Answer, Connection, Raised, Replied
 
 
-def begin_case(connection: Connection, case: Case, subject: EntryPoint) -> int:
-    """Let a subject begin to answer a case that will be asked soon. Return the number of bytes of its gradients."""
-    call = _make_call(case, subject)
+def begin_case(connection: Connection, case: Case, entry_point: EntryPoint) -> int:
+    """Let an entry point begin to answer a case that will be asked soon. Return how many bytes its gradients have."""
+    call = _make_call(case, entry_point)
     connection.begin(call)
     return sum(len(gradient.array.data) for gradient in call.gradients if gradient.array is not None)
 
 
-def ask_case(connection: Connection, case: Case, subject: EntryPoint, timeout: float) -> Answer:
-    """Return the answer of a subject to a case. Examples and units are stacked, and answers are taken apart."""
-    stacking = Stacking(subject)
-    answer = connection.ask(_make_call(case, subject), timeout)
+def ask_case(connection: Connection, case: Case, entry_point: EntryPoint, timeout: float) -> Answer:
+    """Return the answer of an entry point to a case. Examples and units are stacked, and answers are taken apart."""
+    stacking = Stacking(entry_point)
+    answer = connection.ask(_make_call(case, entry_point), timeout)
     if isinstance(answer, Replied):
         return Replied(stacking.split_reply(case.gradients, answer.reply))
     if isinstance(answer, Raised):
@@ -29,7 +29,7 @@ def ask_case(connection: Connection, case: Case, subject: EntryPoint, timeout: f
     return answer
 
 
-def _make_call(case: Case, subject: EntryPoint) -> Call:
-    call = case.call(subject.name)
-    stacked = Stacking(subject).stack(call.gradients)
+def _make_call(case: Case, entry_point: EntryPoint) -> Call:
+    call = case.call(entry_point.name)
+    stacked = Stacking(entry_point).stack(call.gradients)
     return call if stacked is call.gradients else replace(call, gradients=stacked)

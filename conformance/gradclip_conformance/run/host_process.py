@@ -56,7 +56,7 @@ PINNED_ENVIRONMENT = {
 START_SECONDS = 300.0
 #: The time limit of a case unless another is given.
 CASE_SECONDS = 30.0
-#: A host's first line has at most this many bytes. It holds the subjects of a framework, or a traceback.
+#: A host's first line has at most this many bytes. It holds the entry points of a framework, or a traceback.
 START_BYTES = 16 << 20
 #: While a host starts, the suite checks at this interval whether the run was stopped.
 TURN_SECONDS = 0.25
@@ -287,11 +287,11 @@ class HostProcess:
                 self._end()
                 text = f"The host speaks protocol {message['protocol']}, the suite {wire.PROTOCOL}: {SAME_VERSION}"
                 raise StartError("protocol", text)
-            about, subjects = wire.decode_about(message)
-            check_formulas(subjects)
+            about, entry_points = wire.decode_about(message)
+            check_formulas(entry_points)
             self._knows_recipes = message.get("recipes") == RECIPES
             environment = {**about.environment, "python": message["python"], "platform": message["platform"]}
-            return Description(about.framework, about.version, environment, subjects)
+            return Description(about.framework, about.version, environment, entry_points)
         except (ValueError, KeyError, TypeError) as error:
             self._end()
             # The error may quote a name of any length.

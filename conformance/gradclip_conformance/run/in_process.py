@@ -14,7 +14,7 @@ import numpy as np
 from gradclip_adapters.contract import Adapter, BadReply, Call, FrameworkRaised, Unsupported, read_text
 from gradclip_adapters.host import refuse_excess
 from gradclip_adapters.surroundings import answer_in_watched_surroundings
-from gradclip_adapters.wire import check_subjects
+from gradclip_adapters.wire import check_entry_points
 
 from ..judge.model import Answer, Description, Died, Mistaken, NotSupported, Raised, Replied
 from .probing import EarlyAnswers, settle_abilities
@@ -44,7 +44,7 @@ class InProcess(WithoutProcess):
         self._floating_point_errors = np.geterr()
         about = adapter.about()
         environment = {**about.environment, "python": platform.python_version(), "platform": platform.platform()}
-        found = Description(about.framework, about.version, environment, check_subjects(adapter.subjects()))
+        found = Description(about.framework, about.version, environment, check_entry_points(adapter.subjects()))
         self._early = EarlyAnswers()
         self.description = settle_abilities(found, self._call, self._early)
 

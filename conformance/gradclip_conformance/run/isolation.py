@@ -18,7 +18,7 @@ from gradclip_adapters.mesh import Mesh
 from gradclip_adapters.mesh_function import FEATURES_ON_A_MESH
 from gradclip_adapters.operations import OPERATIONS
 from gradclip_adapters.plain import DTYPES_OF_FUNCTIONS, FEATURES_OF_EVERY_FUNCTION
-from gradclip_adapters.wire import check_subjects
+from gradclip_adapters.wire import check_entry_points
 
 from ..judge.model import Answer, Connection, Description, Died, LoadError, StartError, TimedOut
 from ..known.files import find_module_file
@@ -84,11 +84,11 @@ class NeverLoaded(WithoutProcess):
         general = FEATURES_OF_EVERY_FUNCTION if options.mesh is None else FEATURES_ON_A_MESH
         features = {*general} | ({FOUND} if OPERATIONS[options.operation].returns_norm else set())
         dtypes = tuple(options.dtypes) or DTYPES_OF_FUNCTIONS
-        subject = EntryPoint(
+        entry_point = EntryPoint(
             options.name or target, options.operation, dtypes, tuple(sorted(features)), (2.0,), mesh=options.mesh
         )
         environment = {name: str(error.loading[name]) for name in ("python", "platform")}
-        self.description = Description(target, "", environment, check_subjects([subject]))
+        self.description = Description(target, "", environment, check_entry_points([entry_point]))
         text = str(error)
         self._answer: Answer = TimedOut(timeout, text) if error.kind == "start-timeout" else Died(text)
 

@@ -66,21 +66,21 @@ def name_what_is_loaded(loading: Mapping[str, Any]) -> str:
     )
 
 
-def check_formulas(subjects: Iterable[EntryPoint]) -> None:
-    """Check the formulas that subjects declare, before a formula judges any cell.
+def check_formulas(entry_points: Iterable[EntryPoint]) -> None:
+    """Check the formulas that entry points declare, before a formula judges any cell.
 
     Raises
     ------
     ValueError
-        If a subject declares something else; the text names the subject.
+        If an entry point declares something else; the text names the entry point.
     """
-    for subject in subjects:
-        if subject.formula is None:
+    for entry_point in entry_points:
+        if entry_point.formula is None:
             continue
         try:
-            Formula.of(subject.formula)
+            Formula.of(entry_point.formula)
         except ValueError as error:
-            msg = f"the subject {subject.name!r} declares an invalid formula: {error}"
+            msg = f"the entry point {entry_point.name!r} declares an invalid formula: {error}"
             raise ValueError(msg) from error
 
 

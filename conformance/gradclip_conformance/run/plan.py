@@ -1,8 +1,8 @@
-"""Plan the cells of a run: for each subject, every case of its operation.
+"""Plan the cells of a run: for each entry point, every case of its operation.
 
-A case that a subject cannot take is planned, too. Its cell says what is missing, so that no case is left out silently.
-Only the cases of several processes are left out, for subjects that run in one. A subject that runs in several gets no
-other cases: each call must say in how many processes it is made.
+A case that an entry point cannot take is planned, too. Its cell says what is missing, so that no case is left out
+silently. Only the cases of several processes are left out, for entry points that run in one. An entry point that runs
+in several gets no other cases: each call must say in how many processes it is made.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Ability:
-    """A dtype, a feature or a norm that a subject does not declare. The name of a norm is its order."""
+    """A dtype, a feature or a norm that an entry point does not declare. The name of a norm is its order."""
 
     what: Literal["dtype", "feature", "norm"]
     name: str
@@ -57,20 +57,20 @@ class Ability:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCell:
-    """One case for one subject.
+    """One case for one entry point.
 
-    If the subject cannot take the case, `missing` says why, and `lacking` holds the abilities that it lacks.
+    If the entry point cannot take the case, `missing` says why, and `lacking` holds the abilities that it lacks.
     """
 
-    subject: EntryPoint
+    entry_point: EntryPoint
     case: Case
     missing: str | None
     lacking: tuple[Ability, ...] = ()
 
     @property
     def pair(self) -> tuple[str, str]:
-        """The subject and the case, which together name one cell of a run."""
-        return self.subject.name, self.case.id
+        """The entry point and the case, which together name one cell of a run."""
+        return self.entry_point.name, self.case.id
 
     def make(self) -> PlannedCell:
         """Return this cell, with a case whose gradients are made."""
@@ -78,35 +78,36 @@ class PlannedCell:
         return self if made is self.case else replace(self, case=made)
 
 
-def add_formula(subjects: Sequence[EntryPoint], formula: Formula | None) -> list[EntryPoint]:
-    """Return the subjects. Those that clip by a norm declare the given formula, unless it is None."""
+def add_formula(entry_points: Sequence[EntryPoint], formula: Formula | None) -> list[EntryPoint]:
+    """Return the entry points. Those that clip by a norm declare the given formula, unless it is None."""
     return [
-        subject
-        if formula is None or not OPERATIONS[subject.operation].is_by_norm
-        else replace(subject, formula=formula.to_mapping())
-        for subject in subjects
+        entry_point
+        if formula is None or not OPERATIONS[entry_point.operation].is_by_norm
+        else replace(entry_point, formula=formula.to_mapping())
+        for entry_point in entry_points
     ]
 
 
-def plan_cells(subjects: Sequence[EntryPoint], cases: Iterable[Case], selection: Selection) -> list[PlannedCell]:
-    """Return the cells of a run: case by case, so that each is predicted once for all its subjects.
+def plan_cells(entry_points: Sequence[EntryPoint], cases: Iterable[Case], selection: Selection) -> list[PlannedCell]:
+    """Return the cells of a run: case by case, so that each is predicted once for all its entry points.
 
-    A subject with a mesh of its own gets the cases of this mesh.
+    An entry point with a mesh of its own gets the cases of this mesh.
     """
     general = [case for case in cases if selection.holds(case)]
     planned = []
-    for subject in subjects:
-        if subject.mesh is None:
+    for entry_point in entry_points:
+        if entry_point.mesh is None:
             chosen = [
                 case
                 for case in general
-                if case.operation == subject.operation
-                and ("mesh" in case.options) == ("distributed" in subject.features)
+                if case.operation == entry_point.operation
+                and ("mesh" in case.options) == ("distributed" in entry_point.features)
             ]
         else:
-            chosen = [case for case in make_cases_on(subject.operation, subject.mesh) if selection.holds(case)]
+            chosen = [case for case in make_cases_on(entry_point.operation, entry_point.mesh) if selection.holds(case)]
         planned += [
-            PlannedCell(subject, add_both_bounds(case, subject), *_find_missing(subject, case)) for case in chosen
+            PlannedCell(entry_point, add_both_bounds(case, entry_point), *_find_missing(entry_point, case))
+            for case in chosen
         ]
     places = {case.id: place for place, case in enumerate(general)}
     planned.sort(key=lambda cell: places.get(cell.case.id, len(places)))
@@ -133,9 +134,9 @@ def _place(cells: Collection[PlannedCell]) -> Iterator[tuple[float, PlannedCell]
         yield from (((2 * place + 1) / number, cell) for cell in group)
 
 
-def plan_case(subject: EntryPoint, case: Case) -> PlannedCell:
-    """Return the cell of one case for a subject."""
-    return next(iter(plan_cells([subject], [case], Selection(cases=(case.id,)))))
+def plan_case(entry_point: EntryPoint, case: Case) -> PlannedCell:
+    """Return the cell of one case for an entry point."""
+    return next(iter(plan_cells([entry_point], [case], Selection(cases=(case.id,)))))
 
 
 def find_case(name: str) -> Case | None:
@@ -143,29 +144,29 @@ def find_case(name: str) -> Case | None:
     return find_row(name) or find_case_on(name) or next((case for case in list_all_cases() if case.id == name), None)
 
 
-#: The rule about leaving out `min`. It does not apply to a subject that requires `min`.
+#: The rule about leaving out `min`. It does not apply to an entry point that requires `min`.
 MIN_LEFT_OUT = "value.min-defaults-to-minus-max"
 
 
-def add_both_bounds(case: Case, subject: EntryPoint) -> Case:
-    """Return the case with an explicit `min` of `-max`, if the subject requires `min`."""
-    if "requires_min" not in subject.features or "max" not in case.options or "min" in case.options:
+def add_both_bounds(case: Case, entry_point: EntryPoint) -> Case:
+    """Return the case with an explicit `min` of `-max`, if the entry point requires `min`."""
+    if "requires_min" not in entry_point.features or "max" not in case.options or "min" in case.options:
         return case
     return replace(case.make(), options={**case.options, "min": -case.options["max"]})
 
 
-def _find_missing(subject: EntryPoint, case: Case) -> tuple[str | None, tuple[Ability, ...]]:
+def _find_missing(entry_point: EntryPoint, case: Case) -> tuple[str | None, tuple[Ability, ...]]:
     dtypes = {gradient.array.dtype for gradient in case.gradients if gradient.array is not None} or {case.dtype}
-    if lacking := sorted(dtypes - set(subject.dtypes)):
-        text = f"{subject.name} declares no dtype {', '.join(lacking)}."
+    if lacking := sorted(dtypes - set(entry_point.dtypes)):
+        text = f"{entry_point.name} declares no dtype {', '.join(lacking)}."
         return text, tuple(Ability("dtype", name) for name in lacking)
-    if lacking := sorted(case.needs - set(subject.features)):
+    if lacking := sorted(case.needs - set(entry_point.features)):
         told = "; ".join(f"{name} ({FEATURES[name]})" for name in lacking)
-        return f"{subject.name} does not declare: {told}.", tuple(Ability("feature", name) for name in lacking)
-    if case.rule == MIN_LEFT_OUT and "requires_min" in subject.features:
-        return f"{subject.name} requires `min`.", (Ability("feature", "requires_min"),)
-    # An order of 0 or below is passed to every subject with `norm_type`, and the answer is recorded.
-    if "norm_type" in case.options and case.norm_type > 0 and case.norm_type not in subject.norm_types:
-        text = f"{subject.name} declares no norm of the order {case.norm_type:g}."
+        return f"{entry_point.name} does not declare: {told}.", tuple(Ability("feature", name) for name in lacking)
+    if case.rule == MIN_LEFT_OUT and "requires_min" in entry_point.features:
+        return f"{entry_point.name} requires `min`.", (Ability("feature", "requires_min"),)
+    # An order of 0 or below is passed to every entry point with `norm_type`, and the answer is recorded.
+    if "norm_type" in case.options and case.norm_type > 0 and case.norm_type not in entry_point.norm_types:
+        text = f"{entry_point.name} declares no norm of the order {case.norm_type:g}."
         return text, (Ability("norm", f"{case.norm_type:g}"),)
     return None, ()

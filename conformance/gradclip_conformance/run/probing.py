@@ -1,15 +1,15 @@
-"""Probe the features that a subject declares, before the run is planned.
+"""Probe the features that an entry point declares, before the run is planned.
 
-The module `abilities` probes the features that a subject does not declare.
+The module `abilities` probes the features that an entry point does not declare.
 
-A subject that declares `may_return_norm` is called once or twice, to see whether it returns a norm. Two test cases need
-the same calls later. They reuse these answers, so that the function gets no additional calls. A subject that declares
-`flushes_subnormals` must flush a number in a call. Otherwise the declaration is dropped. A hang, an exit or a crash
-here has the same effect as in any other call.
+An entry point that declares `may_return_norm` is called once or twice, to see whether it returns a norm. Two test cases
+need the same calls later. They reuse these answers, so that the function gets no additional calls. An entry point that
+declares `flushes_subnormals` must flush a number in a call. Otherwise the declaration is dropped. A hang, an exit or a
+crash here has the same effect as in any other call.
 
-A subject that hangs repeatedly gets no more calls, because each of its thousand cells would take the time limit. A
-compiled subject gets more time for the first call with new shapes, because that call compiles, and every subject gets
-more time for a long list.
+An entry point that hangs repeatedly gets no more calls, because each of its thousand cells would take the time limit. A
+compiled entry point gets more time for the first call with new shapes, because that call compiles, and every entry
+point gets more time for a long list.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ FLUSHES = "flushes_subnormals"
 THRESHOLDS = (1.0, 8.0)
 
 
-#: A subject gets no more calls after this many hanging calls in a row. The first number is for a subject of which no
+#: An entry point gets no more calls after this many hanging calls in a row. The first number is for one of which no
 #: call has ended yet. The second number is larger, because the cases of one rule may cause many hangs in a row.
 HANGS_AT_FIRST, HANGS_IN_A_ROW = 3, 20
 
 
 class Patience:
-    """For each subject, the number of hanging calls since the last call that ended, and whether any call has ended."""
+    """For each entry point, the number of hanging calls since the last one that ended, and whether any has ended."""
 
     def __init__(self) -> None:
         self._hung: Counter[str] = Counter()
         self._ended: set[str] = set()
 
     def ask(self, call: Call, ask: Callable[[], Answer]) -> Answer:
-        """Return the answer of `ask`, or the reason why the subject gets no more calls."""
-        subject = call.subject
-        limit = HANGS_IN_A_ROW if subject in self._ended else HANGS_AT_FIRST
-        if self._hung[subject] >= limit:
-            return TimedOut(0.0, f"The call was not made, because {limit} calls of {subject} in a row had hung.")
+        """Return the answer of `ask`, or the reason why the entry point gets no more calls."""
+        entry_point = call.subject
+        limit = HANGS_IN_A_ROW if entry_point in self._ended else HANGS_AT_FIRST
+        if self._hung[entry_point] >= limit:
+            return TimedOut(0.0, f"The call was not made, because {limit} calls of {entry_point} in a row had hung.")
         answer = ask()
         if isinstance(answer, TimedOut):
-            self._hung[subject] += 1
+            self._hung[entry_point] += 1
         else:
-            self._hung[subject] = 0
-            self._ended.add(subject)
+            self._hung[entry_point] = 0
+            self._ended.add(entry_point)
         return answer
 
 
@@ -81,8 +81,8 @@ class TimeLimits:
     A new host process has compiled nothing.
     """
 
-    def __init__(self, subjects: Iterable[EntryPoint] = ()) -> None:
-        self._always = {subject.name for subject in subjects if "compiled" in subject.features}
+    def __init__(self, entry_points: Iterable[EntryPoint] = ()) -> None:
+        self._always = {entry_point.name for entry_point in entry_points if "compiled" in entry_point.features}
         self._done: set[object] = set()
         self._failed: set[object] = set()
 
@@ -113,7 +113,7 @@ class TimeLimits:
 
 
 def _find_key(call: Call) -> object:
-    """Return the properties for which a compiler compiles anew: subject, dtypes, shapes, and the names of options.
+    """Return the properties for which a compiler compiles anew: entry point, dtypes, shapes, and the names of options.
 
     The shape of a missing gradient is None.
     """
@@ -146,38 +146,38 @@ class EarlyAnswers:
 
 
 def settle_abilities(description: Description, ask: Callable[[Call], Answer], early: EarlyAnswers) -> Description:
-    """Probe the subjects, and return the description with the features that the probes found.
+    """Probe the entry points, and return the description with the features that the probes found.
 
     `returns_norm` is added beside `may_return_norm` if a call returns a norm. It is also added if no call is answered,
     so that the cases about the norm report the failure.
     `flushes_subnormals` is dropped if every call is answered, and none flushes.
     """
-    subjects = []
+    entry_points = []
     for declared in description.subjects:
-        subject = _settle(declared, ask, early) if PROBED in declared.features else declared
-        if FLUSHES in subject.features and not _is_flushing(subject, ask):
-            subject = replace(subject, features=tuple(name for name in subject.features if name != FLUSHES))
-        subjects.append(subject)
-    return replace(description, subjects=tuple(subjects))
+        entry_point = _settle(declared, ask, early) if PROBED in declared.features else declared
+        if FLUSHES in entry_point.features and not _is_flushing(entry_point, ask):
+            entry_point = replace(entry_point, features=tuple(name for name in entry_point.features if name != FLUSHES))
+        entry_points.append(entry_point)
+    return replace(description, subjects=tuple(entry_points))
 
 
-def _is_flushing(subject: EntryPoint, ask: Callable[[Call], Answer]) -> bool:
+def _is_flushing(entry_point: EntryPoint, ask: Callable[[Call], Answer]) -> bool:
     """Return whether a call loses a subnormal number, or gets no answer.
 
     The first call clips a normal number. In a clip by norm, the right result is half of this number, which is
     subnormal. The second call passes subnormal numbers and need not clip them.
     """
-    operation = OPERATIONS[subject.operation]
-    for dtype in subject.dtypes:
+    operation = OPERATIONS[entry_point.operation]
+    for dtype in entry_point.dtypes:
         small = FORMATS[dtype].smallest_normal
         for values, threshold in (((small, 1), 0.5), ((small / 2, small / 2), 1.0)):
             # A threshold relative to this parameter, whose norm is one, is the threshold itself.
             parameter = Array(dtype, (2,), encode((1, 0), dtype)) if operation.is_relative else None
             gradients = (Gradient("g0", Array(dtype, (2,), encode(values, dtype)), parameter=parameter),)
             options: dict[str, Any] = {operation.threshold: threshold}
-            if "requires_min" in subject.features:
+            if "requires_min" in entry_point.features:
                 options["min"] = -threshold
-            answer = ask(Call(subject.name, gradients, options))
+            answer = ask(Call(entry_point.name, gradients, options))
             if not isinstance(answer, Replied):
                 return True
             found = [array for array in answer.reply.gradients if array is not None]
@@ -186,13 +186,13 @@ def _is_flushing(subject: EntryPoint, ask: Callable[[Call], Answer]) -> bool:
     return False
 
 
-def _settle(subject: EntryPoint, ask: Callable[[Call], Answer], early: EarlyAnswers) -> EntryPoint:
-    # The subject keeps `may_return_norm`: it has not declared that it returns a norm, and later calls may return none.
-    features = set(subject.features)
+def _settle(entry_point: EntryPoint, ask: Callable[[Call], Answer], early: EarlyAnswers) -> EntryPoint:
+    # Keep `may_return_norm`: the entry point has not declared that it returns a norm, and later calls may return none.
+    features = set(entry_point.features)
     # If neither call is answered, add the feature, so that the cases about the norm report the failure.
     failed = 0
     for threshold in THRESHOLDS:
-        call = _make_call(subject, threshold)
+        call = _make_call(entry_point, threshold)
         answer = ask(call)
         early.keep(call, answer)
         if not isinstance(answer, Replied):
@@ -202,13 +202,13 @@ def _settle(subject: EntryPoint, ask: Callable[[Call], Answer], early: EarlyAnsw
             break
     if failed == len(THRESHOLDS):
         features.add(FOUND)
-    return replace(subject, features=tuple(sorted(features)))
+    return replace(entry_point, features=tuple(sorted(features)))
 
 
-def _make_call(subject: EntryPoint, threshold: float) -> Call:
-    dtype = "float32" if "float32" in subject.dtypes else subject.dtypes[0]
+def _make_call(entry_point: EntryPoint, threshold: float) -> Call:
+    dtype = "float32" if "float32" in entry_point.dtypes else entry_point.dtypes[0]
     gradients = tuple(
         Gradient(f"g{number}", Array(dtype, (1,), encode([value], dtype))) for number, value in enumerate((3, 4))
     )
-    mesh = {} if subject.mesh is None else {"mesh": str(Mesh(subject.mesh))}
-    return Call(subject.name, gradients, {"clip_norm": threshold, **mesh})
+    mesh = {} if entry_point.mesh is None else {"mesh": str(Mesh(entry_point.mesh))}
+    return Call(entry_point.name, gradients, {"clip_norm": threshold, **mesh})

@@ -25,7 +25,7 @@ from operator import itemgetter
 from typing import TypeVar
 
 from gradclip_adapters.contract import EntryPoint
-from gradclip_adapters.wire import encode_subject
+from gradclip_adapters.wire import encode_entry_point
 from gradclip_reports.limits import shorten
 from gradclip_reports.progress import Progress
 from gradclip_reports.records import Cell, Finding, Header, Run, check_cell, make_footer
@@ -93,51 +93,51 @@ Started = TypeVar("Started")
 
 
 def plan_rows(
-    subjects: Sequence[EntryPoint], selection: Selection, rows: int = ROWS, seed: int = 0, *, quick: bool = False
+    entry_points: Sequence[EntryPoint], selection: Selection, rows: int = ROWS, seed: int = 0, *, quick: bool = False
 ) -> list[PlannedCell]:
-    """Return the cells of the sampler. Each subject gets only calls that its abilities allow.
+    """Return the cells of the sampler. Each entry point gets only calls that its abilities allow.
 
     The modes of a function share its rows.
 
     With `quick`, rows that take much time are left out, unless the selection names them.
 
     The cells are sorted by row within an operation, so that the data of a row are made and measured once for all its
-    subjects. If the selection names rows, these are planned, whatever seed drew them.
+    entry points. If the selection names rows, these are planned, whatever seed drew them.
     """
     named = [row for name in (*selection.cases, *selection.rules) if (row := find_row(name)) is not None]
     if named:
-        return [cell for cell in plan_cells(subjects, named, selection) if cell.missing is None]
+        return [cell for cell in plan_cells(entry_points, named, selection) if cell.missing is None]
     found: list[PlannedCell] = []
-    for operation in dict.fromkeys(subject.operation for subject in subjects):
+    for operation in dict.fromkeys(entry_point.operation for entry_point in entry_points):
         if selection.operations and operation not in selection.operations:
             continue
-        alike = [subject for subject in subjects if subject.operation == operation]
-        dealt = [_deal_rows(subject, place, rows, seed) for subject, place in _number_modes(alike)]
+        alike = [entry_point for entry_point in entry_points if entry_point.operation == operation]
+        dealt = [_deal_rows(entry_point, place, rows, seed) for entry_point, place in _number_modes(alike)]
         found += [
-            PlannedCell(subject, case, None)
-            for _, subject, case in heapq.merge(*dealt, key=itemgetter(0))
+            PlannedCell(entry_point, case, None)
+            for _, entry_point, case in heapq.merge(*dealt, key=itemgetter(0))
             if selection.holds(case) and not (quick and case.takes_long)
         ]
     return found
 
 
-def _number_modes(subjects: Sequence[EntryPoint]) -> Iterator[tuple[EntryPoint, int]]:
-    """Yield each subject with its place among the modes of its function."""
+def _number_modes(entry_points: Sequence[EntryPoint]) -> Iterator[tuple[EntryPoint, int]]:
+    """Yield each entry point with its place among the modes of its function."""
     modes: Counter[str] = Counter()
-    for subject in subjects:
-        function, _, _ = subject.name.partition("[")
-        yield subject, modes[function]
+    for entry_point in entry_points:
+        function, _, _ = entry_point.name.partition("[")
+        yield entry_point, modes[function]
         modes[function] += 1
 
 
-def _deal_rows(subject: EntryPoint, place: int, rows: int, seed: int) -> Iterator[tuple[int, EntryPoint, RowCase]]:
+def _deal_rows(entry_point: EntryPoint, place: int, rows: int, seed: int) -> Iterator[tuple[int, EntryPoint, RowCase]]:
     """Yield the rows of a mode, with their numbers.
 
     The modes of a function share most of its code. So the first mode gets all rows, and each other one its own part.
     """
-    for number, case in list_cases(subject, rows, seed):
+    for number, case in list_cases(entry_point, rows, seed):
         if place == 0 or number % OF_MODES == place % OF_MODES:
-            yield number, subject, case
+            yield number, entry_point, case
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class RunRequest:
     seed: int = 0
     #: Additional rows, such as the smallest ones that fail.
     more_rows: Sequence[PlannedCell] = ()
-    #: The formula that the subjects are meant to have, if the command line names one.
+    #: The formula that the entry points are meant to have, if the command line names one.
     formula: Formula | None = None
     #: Whether to ask no written case, and no row that takes much time.
     quick: bool = False
@@ -211,8 +211,8 @@ def run_adapter(
     progress = progress or Progress()
     first, written = start_and_list(request.connect, with_cases=not request.quick)
     try:
-        subjects = add_formula(first.description.subjects, request.formula)
-        description = replace(first.description, subjects=tuple(subjects))
+        entry_points = add_formula(first.description.subjects, request.formula)
+        description = replace(first.description, subjects=tuple(entry_points))
         planned = plan_cells(description.subjects, written, request.selection)
         rows = plan_rows(description.subjects, request.selection, request.rows, request.seed, quick=request.quick)
         more = {cell.pair: cell for cell in request.more_rows}
@@ -310,11 +310,11 @@ def ask_again(connection: Connection, timeout: float, judged: Judged) -> Judged:
 
     A sum may round otherwise in each call, so that other answers may be as wrong as the first ones.
     """
-    subject, found = judged.context.subject, find_case(judged.context.case.id)
+    entry_point, found = judged.context.subject, find_case(judged.context.case.id)
     if found is None:
         return judged
-    context = replace(judged.context, case=plan_case(subject, found).case.make())
-    answers = _ask(connection, context.case, subject, timeout)
+    context = replace(judged.context, case=plan_case(entry_point, found).case.make())
+    answers = _ask(connection, context.case, entry_point, timeout)
     again = replace(judged, context=context, answers=answers, digest=None)
     if hash(tuple(answers)) == judged.digest:
         return again
@@ -410,9 +410,9 @@ def _begin_cell(connection: Connection, place: int, planned: PlannedCell, probes
             probes.begin(planned, connection)
             return _Begun(place, planned, 0)
         planned = planned.make()
-        size = begin_case(connection, planned.case, planned.subject)
+        size = begin_case(connection, planned.case, planned.entry_point)
         if (following := follow_up(planned.case, None)) is not None:
-            size += begin_case(connection, following, planned.subject)
+            size += begin_case(connection, following, planned.entry_point)
         return _Begun(place, planned, size)
     return _Begun(place, planned, 0)
 
@@ -425,9 +425,9 @@ def _begin_second_call(connection: Connection, planned: PlannedCell, timeout: fl
     if planned.missing is not None or not choose_expectation(planned.case).relates:
         return None
     with contextlib.suppress(Exception):
-        first = ask_case(connection, planned.case, planned.subject, timeout)
+        first = ask_case(connection, planned.case, planned.entry_point, timeout)
         if (following := follow_up(planned.case, first)) is not None:
-            begin_case(connection, following, planned.subject)
+            begin_case(connection, following, planned.entry_point)
         return first
     return None
 
@@ -441,7 +441,7 @@ def run_cell(
     *,
     first: Answer | None = None,
 ) -> Cell:
-    """Call the subject for one cell, and judge the answer.
+    """Call the entry point for one cell, and judge the answer.
 
     Each call may take `timeout` seconds. `evidence` receives the answers of a wrong cell, for the findings. `first` is
     the answer to the first call, if there is one already.
@@ -449,7 +449,7 @@ def run_cell(
     start = time.perf_counter()
     knowledge = knowledge or Knowledge()
     planned = planned.make()
-    case, subject = planned.case, planned.subject
+    case, entry_point = planned.case, planned.entry_point
     rule = RULES[case.rule]
     judged: Judged | None = None
     try:
@@ -461,7 +461,7 @@ def run_cell(
     except Exception:  # noqa: BLE001 - a fault of the suite costs one cell, and the run goes on
         verdict = Verdict(Status.ERROR, f"The suite itself failed on this cell: {traceback.format_exc()}")
     cell = Cell(
-        subject=subject.name,
+        subject=entry_point.name,
         operation=case.operation,
         rule=rule.id,
         case=case.id,
@@ -503,19 +503,19 @@ def _judge(
 def _ask_and_judge(
     connection: Connection, planned: PlannedCell, timeout: float, knowledge: Knowledge, first: Answer | None = None
 ) -> Judged:
-    answers = _ask(connection, planned.case, planned.subject, timeout, first)
-    context = Context(planned.case, planned.subject, tuple(knowledge.claims))
+    answers = _ask(connection, planned.case, planned.entry_point, timeout, first)
+    context = Context(planned.case, planned.entry_point, tuple(knowledge.claims))
     return judge_with_known(context, answers, knowledge.known, explain_cell)
 
 
 def _ask(
-    connection: Connection, case: Case, subject: EntryPoint, timeout: float, first: Answer | None = None
+    connection: Connection, case: Case, entry_point: EntryPoint, timeout: float, first: Answer | None = None
 ) -> list[Answer]:
     """Return the answers to a case, of which some need a second call. `first` is the first answer if it is known."""
-    answers = [ask_case(connection, case, subject, timeout) if first is None else first]
+    answers = [ask_case(connection, case, entry_point, timeout) if first is None else first]
     following = follow_up(case, answers[0])
     if following is not None:
-        answers.append(ask_case(connection, following, subject, timeout))
+        answers.append(ask_case(connection, following, entry_point, timeout))
     return answers
 
 
@@ -593,7 +593,7 @@ def make_header(adapter: str, description: Description, command: Sequence[str] =
             "suite_python": sys.version.split()[0],
             "second_oracle": name_second_oracle(),
         },
-        subjects=[encode_subject(subject) for subject in description.subjects],
+        subjects=[encode_entry_point(entry_point) for entry_point in description.subjects],
         # Records are published, so they must not show the folders of the machine that made them.
         command=[FOLDERS.sub("", word) for word in command],
         started=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -35,20 +35,20 @@ class Searched:
 
 
 def search_rows(
-    subjects: Sequence[EntryPoint], selection: Selection, rows: int, seed: int, ask: Ask, title: str = "search"
+    entry_points: Sequence[EntryPoint], selection: Selection, rows: int, seed: int, ask: Ask, title: str = "search"
 ) -> Searched:
-    """Ask each subject many rows, and shrink the first one that breaks each rule in each way.
+    """Ask each entry point many rows, and shrink the first one that breaks each rule in each way.
 
     `ask` runs and judges one cell. A terminal shows the progress, which begins with `title`.
     """
     searched, known = Searched(), set()
-    planned = plan_rows(subjects, selection, rows, seed)
+    planned = plan_rows(entry_points, selection, rows, seed)
     with show_task(f"{title}: searching", len(planned)) as task:
         for cell in planned:
             answer = ask(cell)
             searched.asked += 1
             task.advance()
-            kind = (cell.subject.name, cell.case.rule, _name_failure(answer))
+            kind = (cell.entry_point.name, cell.case.rule, _name_failure(answer))
             if not _fails(answer) or kind in known:
                 continue
             known.add(kind)

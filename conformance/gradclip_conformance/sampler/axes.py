@@ -1,8 +1,8 @@
 """Define the axes of the sampler: the circumstances of a call, their levels, and the reason for each.
 
-A row is one call, with one level of each axis. The first level of an axis is the ordinary one, which every subject
-supports. Writing in place is not an axis here, because it depends on the subject: each subject either writes in place
-or does not, and gets every row.
+A row is one call, with one level of each axis. The first level of an axis is the ordinary one, which every entry point
+supports. Writing in place is not an axis here, because it depends on the entry point: each entry point either writes in
+place or does not, and gets every row.
 """
 
 from __future__ import annotations

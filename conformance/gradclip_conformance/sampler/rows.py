@@ -91,7 +91,7 @@ class RowCase(Case):
 
     @property
     def needs(self) -> frozenset[str]:
-        """The features that a subject must have."""
+        """The features that an entry point must have."""
         return frozenset(_list_needs(self.levels))
 
     @property
@@ -156,7 +156,7 @@ def _list_needs(levels: Mapping[str, str]) -> Iterator[str]:
 
 @cache
 def list_all_rows() -> tuple[RowCase, ...]:
-    """Return the rows that a subject with all abilities gets, for each operation."""
+    """Return the rows that an entry point with all abilities gets, for each operation."""
     rows = (RowCase(operation, draw_levels(operation, number)) for operation in PREFIXES for number in range(ROWS))
     return tuple({row.id: row for row in rows}.values())
 
@@ -167,20 +167,20 @@ def _draw_once(operation: str, number: int, seed: int) -> Mapping[str, str]:
     return draw_levels(operation, number, seed)
 
 
-def list_cases(subject: EntryPoint, rows: int = ROWS, seed: int = 0) -> Iterator[tuple[int, RowCase]]:
-    """Yield the cases of a subject's operation, each with the number of its row.
+def list_cases(entry_point: EntryPoint, rows: int = ROWS, seed: int = 0) -> Iterator[tuple[int, RowCase]]:
+    """Yield the cases of an entry point's operation, each with the number of its row.
 
-    If a row has a level that the subject lacks, the ordinary level replaces it, so that the other levels of the row are
-    still tested together. Rows that become equal are tested once. A subject that runs in several processes gets none.
+    If a row has a level that the entry point lacks, the ordinary level replaces it, so that the other levels of the row
+    are still tested together. Rows that become equal are tested once. An entry point of several processes gets none.
     """
-    if "distributed" in subject.features:
+    if "distributed" in entry_point.features:
         return
-    operation = OPERATIONS[subject.operation].prefix
+    operation = OPERATIONS[entry_point.operation].prefix
     axes = list_axes(operation)
-    reach = _find_reach(subject, axes)
+    reach = _find_reach(entry_point, axes)
     seen: set[tuple[str, ...]] = set()
-    for number in range(rows // COMPILED if "compiled" in subject.features else rows):
-        levels = _select_within_reach(subject, axes, _draw_once(operation, number, seed), reach)
+    for number in range(rows // COMPILED if "compiled" in entry_point.features else rows):
+        levels = _select_within_reach(entry_point, axes, _draw_once(operation, number, seed), reach)
         if levels is None:
             continue
         case = RowCase(operation, levels)
@@ -189,30 +189,31 @@ def list_cases(subject: EntryPoint, rows: int = ROWS, seed: int = 0) -> Iterator
             yield number, case
 
 
-def _find_reach(subject: EntryPoint, axes: Sequence[Axis]) -> dict[str, set[str]]:
-    """Return, for each axis, the levels that a subject can be asked for."""
+def _find_reach(entry_point: EntryPoint, axes: Sequence[Axis]) -> dict[str, set[str]]:
+    """Return, for each axis, the levels that an entry point can be asked for."""
     ordinary = _list_ordinary(axes)
     return {
-        axis.name: {word for word in axis.list_words() if _can_ask(subject, {**ordinary, axis.name: word})}
+        axis.name: {word for word in axis.list_words() if _can_ask(entry_point, {**ordinary, axis.name: word})}
         for axis in axes
     }
 
 
 def _select_within_reach(
-    subject: EntryPoint, axes: Sequence[Axis], row: Mapping[str, str], reach: Mapping[str, Collection[str]]
+    entry_point: EntryPoint, axes: Sequence[Axis], row: Mapping[str, str], reach: Mapping[str, Collection[str]]
 ) -> Mapping[str, str] | None:
-    """Return a row's levels. Ordinary levels replace those that a subject lacks. Return None if it has no dtype."""
-    is_whole = set(row["dtype"].split("+")) <= set(subject.dtypes) and "requires_min" not in subject.features
+    """Return a row's levels: ordinary ones replace those that an entry point lacks. Return None if it has no dtype."""
+    is_whole = set(row["dtype"].split("+")) <= set(entry_point.dtypes) and "requires_min" not in entry_point.features
     if is_whole and all(row[axis.name] in reach[axis.name] for axis in axes):
         return row
     levels = {axis.name: row[axis.name] if row[axis.name] in reach[axis.name] else axis.levels[0].word for axis in axes}
-    if not set(levels["dtype"].split("+")) <= set(subject.dtypes):
-        levels["dtype"] = next((one for one in ("float32", "float64", *subject.dtypes) if one in subject.dtypes), "")
+    if not set(levels["dtype"].split("+")) <= set(entry_point.dtypes):
+        dtypes = entry_point.dtypes
+        levels["dtype"] = next((one for one in ("float32", "float64", *dtypes) if one in dtypes), "")
     if levels["dtype"] != row["dtype"]:
         # Some levels of the row may be impossible with this dtype.
-        clashes = list_clashes(OPERATIONS[subject.operation].prefix).get(levels["dtype"], {})
+        clashes = list_clashes(OPERATIONS[entry_point.operation].prefix).get(levels["dtype"], {})
         levels |= {axis.name: axis.levels[0].word for axis in axes if levels[axis.name] in clashes}
-    if "requires_min" in subject.features:
+    if "requires_min" in entry_point.features:
         levels["bounds"] = "min-max"
     return levels if levels["dtype"] else None
 
@@ -221,12 +222,12 @@ def _list_ordinary(axes: Sequence[Axis]) -> dict[str, str]:
     return {axis.name: axis.levels[0].word for axis in axes}
 
 
-def _can_ask(subject: EntryPoint, levels: Mapping[str, str]) -> bool:
-    reached = set(_list_needs(levels)) <= set(subject.features)
+def _can_ask(entry_point: EntryPoint, levels: Mapping[str, str]) -> bool:
+    reached = set(_list_needs(levels)) <= set(entry_point.features)
     if "norm" in levels and levels["norm"] != "no-norm":
-        reached = reached and parse_norm_order(levels["norm"]) in subject.norm_types
+        reached = reached and parse_norm_order(levels["norm"]) in entry_point.norm_types
     dtypes = levels["dtype"].split("+")
-    return reached and (dtypes == ["float32"] or set(dtypes) <= set(subject.dtypes))
+    return reached and (dtypes == ["float32"] or set(dtypes) <= set(entry_point.dtypes))
 
 
 def find_row(name: str) -> RowCase | None:

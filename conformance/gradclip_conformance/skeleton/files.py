@@ -29,7 +29,7 @@ BESIDE = {"flag_kinds": "excludes", "learning_rate": "optimizer", "training": "o
 WORK = {
     "compiled": "compile the function in `clip`",
     "compiles": 'compile the function in `clip` if `options.pop("compiled", False)`',
-    "distributed": "declare it for a subject of its own, which makes each call in several processes (`processes.Team`)",
+    "distributed": "declare it for an entry point of its own, which calls in several processes (`processes.Team`)",
     "differentiable": "in `call`, pull `Gradient.cotangent` back through `clip`",
     "follows": "in `call`, also make the call `arrays.make_following_call(call)`",
     "functional": "start with `--style functional`",
@@ -156,10 +156,10 @@ def write_files(name: str, style: str, operation: str) -> dict[str, str]:
 
 
 def _count_cells(operation: str, features: Sequence[str]) -> int:
-    """Return the number of cells that a run has for a subject with these abilities."""
-    subject = EntryPoint("new", operation, DTYPES, tuple(features), NORM_TYPES)
-    written = sum(cell.missing is None for cell in plan_cells([subject], list_all_cases(), Selection()))
-    return written + sum(1 for _ in list_cases(subject))
+    """Return the number of cells that a run has for an entry point with these abilities."""
+    entry_point = EntryPoint("new", operation, DTYPES, tuple(features), NORM_TYPES)
+    written = sum(cell.missing is None for cell in plan_cells([entry_point], list_all_cases(), Selection()))
+    return written + sum(1 for _ in list_cases(entry_point))
 
 
 def _list_abilities(operation: str, declared: Sequence[str]) -> list[Ability]:
@@ -173,7 +173,7 @@ def _list_abilities(operation: str, declared: Sequence[str]) -> list[Ability]:
         if beside not in before:
             before[beside] = _count_cells(operation, [*declared, *beside])
         cells = _count_cells(operation, [*declared, *beside, name])
-        # A subject that runs in several processes gets no other cells.
+        # An entry point that runs in several processes gets no other cells.
         cells -= 0 if name == "distributed" else before[beside]
         found.append(Ability(name, meaning, cells, "".join(beside)))
     return sorted(found, key=lambda ability: (not ability.cells, bool(ability.work), -ability.cells))

@@ -60,7 +60,7 @@ class Answer:
     words: str
     severity: str = ""
     #: The entry points that answer so.
-    subjects: tuple[str, ...] = ()
+    entry_points: tuple[str, ...] = ()
     #: The number of entry points that were asked.
     asked: int = 0
     #: The place of the finding in the run.
@@ -116,7 +116,7 @@ def write_answer(answers: Sequence[Answer]) -> str:
     if not others:
         return " or ".join(dict.fromkeys(answer.words for answer in answers))
     worst = min(others, key=lambda answer: answer.rank)
-    number = sum(len(answer.subjects) for answer in others)
+    number = sum(len(answer.entry_points) for answer in others)
     return f"{answers[0].words} ({worst.glyph} {number} of {worst.asked})"
 
 
@@ -153,7 +153,7 @@ def _answer(
     found = [by_operation[name] for name in names]
     known = [answers for answers in found if answers and answers[0].standing != "unknown"]
     unknown = [answers for answers in found if answers]
-    offered = {subject["operation"] for subject in run.header.subjects} & set(names)
+    offered = {entry_point["operation"] for entry_point in run.header.subjects} & set(names)
     return (known or unknown or [(Answer("unknown", "not asked" if offered else "not offered"),)])[0]
 
 
@@ -169,7 +169,7 @@ def _answer_of(asked: _Asked, question: Question, operation: str) -> tuple[Answe
         worst.append(min(told, key=lambda one: one.rank))
     grouped = group_by(lambda answer: (answer.standing, answer.words), worst)
     joined = [_join(group, len(worst)) for group in grouped.values()]
-    return tuple(sorted(joined, key=lambda one: (-len(one.subjects), one.rank)))
+    return tuple(sorted(joined, key=lambda one: (-len(one.entry_points), one.rank)))
 
 
 def _choose_cells(asked: _Asked, question: Question, cells: Sequence[Cell]) -> Sequence[Cell]:
@@ -182,8 +182,8 @@ def _choose_cells(asked: _Asked, question: Question, cells: Sequence[Cell]) -> S
 
 def _join(group: Sequence[Answer], total: int) -> Answer:
     first = min(group, key=lambda one: one.rank)
-    subjects = tuple(name for one in group for name in one.subjects)
-    return Answer(first.standing, first.words, first.severity, subjects, total, first.finding, first.case)
+    entry_points = tuple(name for one in group for name in one.entry_points)
+    return Answer(first.standing, first.words, first.severity, entry_points, total, first.finding, first.case)
 
 
 def _select_cells(asked: _Asked, question: Question, operation: str) -> Iterator[Cell]:
@@ -264,11 +264,11 @@ def _measure(run: Run, question: Question, catalogue: Catalogue, operation: str)
 
 def _measure_accuracy(run: Run, catalogue: Catalogue, operation: str) -> Answer | None:
     """Return the largest error of an entry point at the size of the question, in ulp."""
-    subjects = {one["name"] for one in run.header.subjects if one["operation"] == operation}
+    entry_points = {one["name"] for one in run.header.subjects if one["operation"] == operation}
     rows = [
         row
         for row in catalogue.list_errors(run.header.adapter, run.header.framework["version"])
-        if row["subject"] in subjects and (row["dtype"], row["size"]) == (_DTYPE, _SIZE)
+        if row["subject"] in entry_points and (row["dtype"], row["size"]) == (_DTYPE, _SIZE)
     ]
     norms = [float(row["norm"]) for row in rows if row["norm"] is not None]
     if norms:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..counting import RuleCounts, count_rules
-from ..difference import choose_subjects
+from ..difference import choose_entry_points
 from ..finding_text import MESSAGE, describe_standing, list_quotes, write_heading
 from ..formula_table import describe_formulas
 from ..layout import shorten_line
@@ -62,7 +62,7 @@ class FindingView:
     parts: Sequence[tuple[str, str]]
     #: The heading and the severity of each finding that this one combines, or of this one alone.
     singles: Sequence[tuple[str, str]]
-    subjects: Sequence[str]
+    entry_points: Sequence[str]
     rules: Sequence[tuple[str, int]]
     input: str
     expected: str
@@ -177,7 +177,7 @@ def make_views(
     _add_history(views)
     _add_versions(views, [*(run for run, _ in runs), *older], catalogue.is_by_chance)
     for view in views:
-        view.entries += [_view_entry(view, subject, catalogue, entry_slugs) for subject in view.header.subjects]
+        view.entries += [_view_entry(view, entry_point, catalogue, entry_slugs) for entry_point in view.header.subjects]
     return views
 
 
@@ -202,7 +202,7 @@ def _view_run(run: Run, record: str, catalogue: Catalogue, write_script: ScriptW
         len(run.findings) - len(findings),
         _count_by_rule(run.cells),
         {name: _count_by_rule(found) for name, found in group_by(lambda cell: cell.subject, run.cells).items()},
-        describe_formulas(run, choose_subjects(run), catalogue.questions),
+        describe_formulas(run, choose_entry_points(run), catalogue.questions),
         run.footer.incomplete,
     )
 
@@ -218,7 +218,7 @@ def _list_examples(
     for answer in {one: None for found in answers.values() for group in found.values() for one in group}:
         if answer.standing not in ("broken", "poor", "documented"):
             continue
-        found = (cells.get((subject, answer.case)) for subject in answer.subjects)
+        found = (cells.get((entry_point, answer.case)) for entry_point in answer.entry_points)
         cell = next((one for one in found if one is not None and one.observed is not None), None)
         if cell is not None:
             yield answer, (shorten_text(_show(cell.input), _EXAMPLE), shorten_text(_show(cell.observed), _EXAMPLE))
@@ -237,7 +237,7 @@ def _view_finding(
     example = finding.example
     cell = cells.get((example["subject"], example["case"]))
     command = shlex.join(["gradclip", "repro", record, escape_line(example["case"])])
-    command += f" --subject {shlex.quote(escape_line(example['subject']))}"
+    command += f" --entry-point {shlex.quote(escape_line(example['subject']))}"
     heading = write_heading(finding)
     message = _cut(str(finding.parameters.get(MESSAGE, "")))
     label = f"{heading}: {shorten_line(message, _LABEL)}" if message else heading
@@ -256,7 +256,7 @@ def _view_finding(
         cause=finding.cause if finding.cause in known else "",
         parts=[(told, part.cause if part.cause in known else "") for told, part in parts.items()],
         singles=[(told, part.severity) for told, part in parts.items()] or [(label, finding.severity)],
-        subjects=list(finding.cells),
+        entry_points=list(finding.cells),
         rules=sorted(finding.rules.items(), key=lambda pair: -pair[1])[:_LISTED],
         input=_show(example.get("input")),
         expected=_show(example.get("expected")),
@@ -272,22 +272,22 @@ def _view_finding(
     )
 
 
-def _view_entry(view: RunView, subject: Mapping[str, Any], catalogue: Catalogue, slugs: Slugs) -> EntryView:
-    name, operation = subject["name"], subject["operation"]
+def _view_entry(view: RunView, entry_point: Mapping[str, Any], catalogue: Catalogue, slugs: Slugs) -> EntryView:
+    name, operation = entry_point["name"], entry_point["operation"]
     answers: dict[str, Answer] = {}
     for question in catalogue.questions:
-        mine = [one for one in view.answers[operation][question.id] if name in one.subjects]
+        mine = [one for one in view.answers[operation][question.id] if name in one.entry_points]
         if mine:
             answers[question.id] = mine[0]
-    norms = ["infinity" if float.fromhex(p) == float("inf") else f"{float.fromhex(p):g}" for p in subject["norm_types"]]
+    norms = [f"{float.fromhex(p):g}".replace("inf", "infinity") for p in entry_point["norm_types"]]
     return EntryView(
         name,
         slugs.choose(f"{view.slug}-{name}"),
         operation,
-        ", ".join(subject["dtypes"]),
-        ", ".join(subject["features"]),
+        ", ".join(entry_point["dtypes"]),
+        ", ".join(entry_point["features"]),
         ", ".join(norms),
-        _show(subject["formula"]) if subject["formula"] else "",
+        _show(entry_point["formula"]) if entry_point["formula"] else "",
         answers,
         [one for one in view.findings if name in one.finding.cells],
         list(view.rules_of_entries.get(name, {}).items()),

@@ -66,9 +66,10 @@ MANY_ROWS = 2_000
 @cache
 def list_cells(operation: str, in_place: bool, features: tuple[str, ...]) -> tuple[PlannedCell, ...]:
     """Return the cells that judge a clip function of this kind, small ones first."""
-    (subject,) = connect(GeneratedFunction(operation, in_place)).description.subjects
-    subjects = [replace(subject, features=features)]
-    planned = [*plan_cells(subjects, list_all_cases(), Selection()), *plan_rows(subjects, Selection(), MANY_ROWS)]
+    (entry_point,) = connect(GeneratedFunction(operation, in_place)).description.subjects
+    entry_points = [replace(entry_point, features=features)]
+    rows = plan_rows(entry_points, Selection(), MANY_ROWS)
+    planned = [*plan_cells(entry_points, list_all_cases(), Selection()), *rows]
     judging = [
         cell
         for cell in planned
@@ -117,8 +118,8 @@ def judge_mutant(mutant: Mutant) -> Cell | None:
     """Return a mutant's first failing cell, or a cell with an error of the tests. Return None if it survives."""
     made = mutant.make()
     connection = connect(made)
-    (subject,) = connection.description.subjects
-    cells = list_cells(mutant.operation, mutant.in_place, tuple(sorted(subject.features)))
+    (entry_point,) = connection.description.subjects
+    cells = list_cells(mutant.operation, mutant.in_place, tuple(sorted(entry_point.features)))
     firing = (cell for cell in cells if _may_fire(mutant, cell.case))
     # The cells of a metamorphic rule make further calls, with other facts.
     several = (cell for cell in cells if RULES[cell.case.rule].theme == "metamorphic")

@@ -23,8 +23,8 @@ class Fake(Right):
         return super().about()
 
     def subjects(self) -> list[EntryPoint]:
-        """Return a subject with a misspelt feature."""
-        return [replace(subject, features=("exclude",)) for subject in super().subjects()]
+        """Return an entry point with a misspelt feature."""
+        return [replace(entry_point, features=("exclude",)) for entry_point in super().subjects()]
 
 
 match WAY:

@@ -89,15 +89,15 @@ def lines_without_an_end(right: dict[str, Any]) -> None:
 #: Functions that spoil a greeting, each under the name of its way.
 GREETINGS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "other_protocol": lambda about: {**about, "protocol": 2},
-    "many_subjects": lambda about: {**about, "subjects": about["subjects"] * 10_000},
-    "subject_twice": lambda about: {**about, "subjects": about["subjects"] * 2},
-    "formula_of_no_kind": lambda about: change_subject(about, formula={"kind": "x"}),
-    "unknown_dtype": lambda about: change_subject(about, dtypes=["float31"]),
+    "many_entry_points": lambda about: {**about, "subjects": about["subjects"] * 10_000},
+    "entry_point_twice": lambda about: {**about, "subjects": about["subjects"] * 2},
+    "formula_of_no_kind": lambda about: change_entry_point(about, formula={"kind": "x"}),
+    "unknown_dtype": lambda about: change_entry_point(about, dtypes=["float31"]),
 }
 
 
-def change_subject(about: dict[str, Any], **changes: object) -> dict[str, Any]:
-    """Return a greeting with a changed subject."""
+def change_entry_point(about: dict[str, Any], **changes: object) -> dict[str, Any]:
+    """Return a greeting with a changed entry point."""
     return {**about, "subjects": [{**about["subjects"][0], **changes}]}
 
 

@@ -43,8 +43,8 @@ class WithAbilities(Adapter):
         return self._plain(self._function).about()
 
     def subjects(self) -> Sequence[EntryPoint]:
-        (subject,) = self._plain(self._function).subjects()
-        return [replace(subject, features=(*subject.features, *self.features))]
+        (entry_point,) = self._plain(self._function).subjects()
+        return [replace(entry_point, features=(*entry_point.features, *self.features))]
 
     def call(self, call: Call) -> Reply:
         plain = {name: value for name, value in call.options.items() if name not in UNSEEN}

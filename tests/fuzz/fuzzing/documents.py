@@ -36,7 +36,7 @@ RECORDS = {
         ("torch.nn.utils.clip_grad_norm_ then torch.optim.SGD", "clip_by_global_norm"),
     ),
     "my_module:clip": (("my_module:clip", "clip_by_global_norm"),),
-    "my_adapter.py": (("my subject", "clip_by_norm"),),
+    "my_adapter.py": (("my entry point", "clip_by_norm"),),
 }
 FEATURES = ("excludes", "none_grads", "returns_norm", "error_if_nonfinite", "norm_type")
 #: Rules of every kind: values, a norm, a refusal, an error, a relation, a form.
@@ -62,17 +62,17 @@ SHOWN = frozenset(
 
 
 class Halving(Adapter):
-    """An adapter of invented subjects that return half of each gradient: scripts can show this failure."""
+    """An adapter of invented entry points that return half of each gradient: scripts can show this failure."""
 
     def __init__(self, names: Sequence[tuple[str, str]], framework: str = "fuzzed") -> None:
-        self._subjects = [EntryPoint(name, operation, ("float32",), FEATURES, (1.0, 2.0)) for name, operation in names]
+        self._entry_points = [EntryPoint(*each, ("float32",), FEATURES, (1.0, 2.0)) for each in names]
         self._about = About(framework, "1.0", {"device": "cpu"})
 
     def about(self) -> About:
         return self._about
 
     def subjects(self) -> Sequence[EntryPoint]:
-        return self._subjects
+        return self._entry_points
 
     def call(self, call: Call) -> Reply:
         given = tuple(each.array for each in call.gradients)
@@ -88,7 +88,7 @@ def list_first_cases(operation: str, patterns: Sequence[str] = RULES) -> list[Ca
 
 @functools.cache
 def _make_record(adapter: str) -> tuple[Any, ...]:
-    """Return a header, one cell for each rule and subject, and the findings."""
+    """Return a header, one cell for each rule and entry point, and the findings."""
     cases = {case.id for _, operation in RECORDS[adapter] for case in list_first_cases(operation)}
     stream, halving = io.StringIO(), Halving(RECORDS[adapter], adapter.partition(":")[0])
     request = RunRequest(

@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 
 from gradclip_conformance.repro.script import NoScript, write_script
 from gradclip_reports.brief import draw_brief
-from gradclip_reports.difference import Side, choose_subjects, compare
+from gradclip_reports.difference import Side, choose_entry_points, compare
 from gradclip_reports.difference_text import draw
 from gradclip_reports.records import Cell, Run
 from gradclip_reports.render import FORMATS, render
@@ -58,7 +58,7 @@ def check_drawings(runs: Sequence[Run]) -> None:
 
 def check_differences(first: Run, second: Run) -> None:
     """Compare two runs, and check each report of the comparison against its format."""
-    compared = compare(*(Side(run.header.heading, run, choose_subjects(run)) for run in (first, second)))
+    compared = compare(*(Side(run.header.heading, run, choose_entry_points(run)) for run in (first, second)))
     check_text(draw(compared, "terminal"))
     parse_strictly(draw(compared, "json"))
     check_markdown(draw(compared, "markdown"), headings=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
-from .texts import CANARY
+from .texts import MARKER
 
 _EXAMPLES = os.environ.get("GRADCLIP_EXAMPLES")
 #: Without GRADCLIP_EXAMPLES a test draws few examples, the same in each run. With it, `--hypothesis-seed` says which.
@@ -45,7 +45,7 @@ def isolate() -> Iterator[Path]:
             yield folder
         finally:
             os.chdir(before)
-        assert not (folder / CANARY).exists(), "a payload was executed"
+        assert not (folder / MARKER).exists(), "a payload was executed"
         assert [path for path in top.rglob("*") if not path.is_relative_to(folder)] == [top / "a", top / "a" / "b"]
     assert _measure_peak() - memory < MEBIBYTES, "too much memory"
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 #: The file that a payload creates in the working directory when it is executed.
-CANARY = "gradclip-fuzz-canary"
-PAYLOAD = f"open('{CANARY}', 'w')"
+MARKER = "gradclip-fuzz-marker"
+PAYLOAD = f"open('{MARKER}', 'w')"
 #: The functions that payloads call, and that no code of ours calls where a payload may stand.
 CALLED = frozenset(("open", "getcwd", "system"))
 
@@ -17,7 +17,7 @@ CALLED = frozenset(("open", "getcwd", "system"))
 ESCAPES = (
     *("{}", '""";{};"""', "''';{};'''", '";{};"', "';{};'", '\\""";{};"""', "\n{}\n", "\r{}\r", "{{{}}}", "${{{}}}"),
     *("0); {}; dict(y", "0) or ({}", "[foreach=None) and 0 or ({})]", "os;{}#:f", "os:getcwd;{}#", "$values"),
-    *(f"__import__('os').system('touch {CANARY}')", "\\N{{BULLET}}\\x41\\"),
+    *(f"__import__('os').system('touch {MARKER}')", "\\N{{BULLET}}\\x41\\"),
 )
 #: Characters with a meaning to a terminal, to XML or to Unicode.
 CHARACTERS = (

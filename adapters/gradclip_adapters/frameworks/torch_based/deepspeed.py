@@ -91,7 +91,7 @@ class DeepSpeedAdapter(TrainingAdapter):
         return find_team(__name__, mesh.size, WatchedTeam, mesh=mesh.axes).call(call)
 
 
-def _refuse(call: Call, subject: EntryPoint) -> None:
+def _refuse(call: Call, entry_point: EntryPoint) -> None:
     """Refuse gradients that the engine does not have."""
     dtypes = {gradient.array.dtype for gradient in call.gradients if gradient.array is not None}
     if call.gradients and not dtypes:
@@ -103,7 +103,7 @@ def _refuse(call: Call, subject: EntryPoint) -> None:
     if "float16" in dtypes and not get_accelerator().is_fp16_supported():
         message = "DeepSpeed supports no fp16 on this CPU"
         raise Unsupported(message, "kernel")
-    refuse_other_dtypes(call, subject)
+    refuse_other_dtypes(call, entry_point)
 
 
 def _refuse_parts(call: Call) -> None:

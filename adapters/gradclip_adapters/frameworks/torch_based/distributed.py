@@ -32,7 +32,7 @@ from .parameters import (
     select_more,
 )
 
-#: The engines, by the mode in the subject's name.
+#: The engines, by the mode in the entry point's name.
 ENGINES = ("DTensor", "FSDP2", "DDP") if HAS_MESH else ("DDP",)
 
 #: The modules that the engines of torch import when they are first used. Older torch has fewer of them.
@@ -46,7 +46,7 @@ def _keep_sent(dtypes: Sequence[str]) -> tuple[str, ...]:
     return tuple(dtype for dtype in dtypes if dtype in SENT_DTYPES)
 
 
-def _list_subjects() -> list[EntryPoint]:
+def _list_entry_points() -> list[EntryPoint]:
     found = []
     for engine in ENGINES:
         by_norm = f"torch.nn.utils.clip_grad_norm_[{engine}]"
@@ -58,7 +58,7 @@ def _list_subjects() -> list[EntryPoint]:
     return found
 
 
-SUBJECTS = {subject.name: subject for subject in _list_subjects()}
+ENTRY_POINTS = {entry_point.name: entry_point for entry_point in _list_entry_points()}
 
 
 def answer_in_processes(call: Call) -> Reply:

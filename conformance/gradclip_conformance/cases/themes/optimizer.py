@@ -1,8 +1,8 @@
 """Make cases of the order in an optimizer. The clip must come before the update.
 
-An optimizer subject starts with parameters of zero, takes one step of plain gradient descent, and replies with the
-negated parameters. These equal the learning rate times the clipped gradient. If a framework clips the update instead, a
-rate other than 1 reveals it.
+An entry point of an optimizer starts with parameters of zero, takes one step of plain gradient descent, and replies
+with the negated parameters. These equal the learning rate times the clipped gradient. If a framework clips the update
+instead, a rate other than 1 reveals it.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def _ask_layouts(make: Maker) -> Iterator[Case]:
     for layout in layouts:
         cube = make.tensor([*values, *reversed(values)], (2, 3, 2), layout=layout)
         yield make.case("layout", f"{layout}-three-dimensional", cube, 1.0)
-    # These cannot be written, so subjects that write in place do not declare the feature.
+    # These cannot be written, so entry points that write in place do not declare the feature.
     rows = make.tensor(values[:3] * 2, (2, 3), layout="broadcast")
     yield make.case("layout", "broadcast", rows, 1.0)
     columns = make.tensor([2.0, 2.0, 2.0, -4.0, -4.0, -4.0], (2, 3), layout="broadcast")

@@ -85,9 +85,9 @@ class CompiledAgrees(Expectation):
         """Return the lines that clip both ways and compare."""
         case, alone, compiled = script.case, script.call, script.compiled
         if compiled is None:
-            msg = f"The suite does not know how to compile {script.subject.name}."
+            msg = f"The suite does not know how to compile {script.entry_point.name}."
             raise NoScript(msg)
-        if "functional" in script.subject.features and compiled.gradients == alone.gradients:
+        if "functional" in script.entry_point.features and compiled.gradients == alone.gradients:
             compiled = replace(compiled, gradients="")
         if script.refused_rightly:
             return join_lines(alone.expect_error(), compiled.expect_error())

@@ -107,7 +107,7 @@ class Values(_Elements):
     def write_script(self, script: Script) -> str:
         """Return lines that compare the results with the formula's."""
         case = script.case
-        right = predict_values(case, script.subject, wide=self.wide)
+        right = predict_values(case, script.entry_point, wide=self.wide)
         if self.leaves_range:
             return join_lines(script.clip_lines(), assert_one_of([right, *list_out_of_range_ways(case)]))
         return join_lines(script.clip_lines(), assert_equal(right))
@@ -153,7 +153,7 @@ class Untouched(_Elements):
 
     def write_script(self, script: Script) -> str:
         """Return lines that compare the gradients with those that were passed."""
-        right = allow_flushing(list_inputs(script.case, self.indices), script.case, script.subject)
+        right = allow_flushing(list_inputs(script.case, self.indices), script.case, script.entry_point)
         return join_lines(script.clip_lines(), assert_equal(right))
 
 
@@ -161,7 +161,7 @@ class Untouched(_Elements):
 class NotSilent(Expectation):
     """A NaN or an infinity has a visible effect: the formula's result, NaN everywhere, or an error.
 
-    If a subject has an option that asks for an error, it must not raise an error without that option. `unchanged`:
+    If an entry point has an option that asks for an error, it must not raise an error without that option. `unchanged`:
     unchanged gradients are right, too, because no norm is above an infinite threshold. The element itself is still
     visible.
     """
@@ -209,7 +209,7 @@ class NotSilent(Expectation):
         if self.unchanged:
             right.append(list_inputs(script.case, script.case.included))
         ways = assert_one_of(right)
-        if "error_if_nonfinite" in script.subject.features:
+        if "error_if_nonfinite" in script.entry_point.features:
             return join_lines(script.clip_lines(), ways)
         clip = MAY_RAISE.format(clip=indent(script.call.clip, "    "))
         return join_lines(script.call.write_lines(clip), ways)
@@ -260,7 +260,7 @@ class InputsWritten(_Elements):
 
     def write_script(self, script: Script) -> str:
         """Return lines that compare the passed gradients after the call with the formula's results."""
-        return join_lines(script.clip_lines(), assert_equal(predict_values(script.case, script.subject)))
+        return join_lines(script.clip_lines(), assert_equal(predict_values(script.case, script.entry_point)))
 
 
 def _take_written(reply: Reply) -> Reply:

@@ -166,7 +166,7 @@ class NormOverAxes(Expectation):
         (dimensions,) = {len(gradient.array.shape) for gradient in case.gradients if gradient.array is not None}
         kept = _list_kept(dimensions, read_axes(case.options) or [])
         cut = CUT.format(kept=kept, count=len(kept))
-        right = predict_values(slices, script.subject)
+        right = predict_values(slices, script.entry_point)
         return join_lines(script.clip_lines(), cut, assert_equal(right))
 
 

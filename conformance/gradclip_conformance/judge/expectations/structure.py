@@ -41,13 +41,13 @@ class Structure(Expectation):
 
     def write_script(self, script: Script) -> str:
         """Return lines that compare the form of the results with that of the gradients."""
-        return join_lines(script.clip_lines(), _assert_form(script.case, self.aspect, script.subject))
+        return join_lines(script.clip_lines(), _assert_form(script.case, self.aspect, script.entry_point))
 
 
-def _assert_form(case: Case, aspect: str, subject: EntryPoint) -> str:
+def _assert_form(case: Case, aspect: str, entry_point: EntryPoint) -> str:
     arrays = [gradient.array for gradient in case.gradients]
     # An optimizer does not change a parameter without a gradient.
-    nothing = [1] if "optimizer" in subject.features else None
+    nothing = [1] if "optimizer" in entry_point.features else None
     if aspect == "dtype":
         expected: list[Any] = [None if array is None else array.dtype for array in arrays]
         form, agrees = "str(result.dtype)", "all(name in text for name, text in zip(expected, observed))"
@@ -57,7 +57,7 @@ def _assert_form(case: Case, aspect: str, subject: EntryPoint) -> str:
     if None in expected:
         form = f"None if result is None else {form}"
     # Check the shapes first: a result of another shape may have no dtype.
-    first = _assert_form(case, "shape", subject) + "\n" if aspect == "dtype" else ""
+    first = _assert_form(case, "shape", entry_point) + "\n" if aspect == "dtype" else ""
     return first + (
         f"expected = {expected}\nobserved = [{form} for result in results]\n"
         f'assert {agrees}, f"expected: {{expected}}; observed: {{observed}}"'

@@ -83,7 +83,7 @@ class ScaledOnce(Expectation):
 
     def write_script(self, script: Script) -> str:
         """Return lines that accept both results."""
-        ways = [predict_values(way, script.subject) for way in _count_twice_and_once(script.case)]
+        ways = [predict_values(way, script.entry_point) for way in _count_twice_and_once(script.case)]
         once = {i: ways[1][find_first(script.case, i)] for i in ways[0]}
         return join_lines(script.clip_lines(), assert_one_of([ways[0], once]))
 

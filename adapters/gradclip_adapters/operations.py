@@ -65,6 +65,11 @@ class Operation:
         return self.group in (ALL, EXAMPLE)
 
     @property
+    def takes_orders(self) -> bool:
+        """Return whether a call may name another order of the norm."""
+        return "norm_type" in self.parameters
+
+    @property
     def is_average(self) -> bool:
         """Return whether the norm is an average over the elements."""
         return self.averaging_power > 0

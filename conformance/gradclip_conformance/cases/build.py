@@ -46,9 +46,10 @@ FEATURES = {
 #: What most cases expect: the values of the formula.
 VALUES = expect("values")
 
-#: The operations that have cases of all themes: the name in the ids of rules, and the name in the contract.
-OPERATIONS = {prefix: PREFIXES[prefix].function for prefix in ("value", "norm", "global-norm")}
-NORM_OPERATIONS = ("norm", "global-norm")
+#: The operations by a norm of any order, by their names in the ids of rules.
+NORM_OPERATIONS = tuple(prefix for prefix, operation in PREFIXES.items() if operation.takes_orders)
+#: The operations that have cases of all themes. The others have modules of their own.
+OPERATIONS = tuple(name for name, operation in PREFIXES.items() if operation.takes_orders or not operation.is_by_norm)
 #: The operations whose norm is an average over the elements. They have the cases in `averages`.
 AVERAGES = tuple(prefix for prefix, operation in PREFIXES.items() if operation.is_average)
 

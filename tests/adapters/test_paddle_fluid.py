@@ -18,6 +18,7 @@ import pytest
 
 import gradclip_adapters
 from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Unsupported
+from gradclip_adapters.operations import OPERATIONS
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -64,7 +65,7 @@ def test_inputs_come_from_the_same_run_as_the_clipped_gradients(subject):
 
 @pytest.mark.parametrize("subject", [one for one in SUBJECTS.values() if one not in BESIDE], ids=attrgetter("name"))
 def test_error_of_fluid_leaves_static_mode(subject):
-    bad = {"max": 1.0, "min": 2.0} if subject.operation == "clip_by_value" else {"clip_norm": "wrong"}
+    bad = {"clip_norm": "wrong"} if OPERATIONS[subject.operation].is_by_norm else {"max": 1.0, "min": 2.0}
 
     with pytest.raises(FrameworkRaised):
         ask(subject, BIAS, **bad)

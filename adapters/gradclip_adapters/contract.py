@@ -5,7 +5,7 @@ entry point of the framework (a *subject*), and converts the result to a :class:
 clip itself, and it never judges.
 
 This module, `wire` and `host` run in the Python that the framework under test needs. So they use only the standard
-library and NumPy, and support Python 3.7.
+library and NumPy.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 These are results that share memory, changes to the memory beside the gradients, and changes to the state of the
 process: NumPy's error state, random states and environment variables. A clip function has no reason to change these.
-This module runs in the framework's Python, from 3.7 on.
 """
 
 from __future__ import annotations

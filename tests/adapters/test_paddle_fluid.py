@@ -1,6 +1,6 @@
 """Test what the adapter of Paddle 1.8 fluid converts and calls, not how fluid clips.
 
-These tests run in fluid's Python 3.7 with a pytest that supports it.
+These tests run in fluid's own Python with a pytest that supports it.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def train(set_clips):
         feed = {"data": np.array([[3.0, -4.0]], np.float32)}
         gradients = executor.run(feed=feed, fetch_list=[pairs[weight.name], pairs[bias.name], output])
         after = [np.array(scope.find_var(one.name).get_tensor()) for one in (weight, bias)]
-    return gradients, [old - new for old, new in zip(before, after)]  # noqa: B905 - Python 3.7 has no strict zip
+    return gradients, [old - new for old, new in zip(before, after)]
 
 
 def test_clip_of_errors_is_that_of_a_real_network():

@@ -46,10 +46,12 @@ FEATURES = {
 #: What most cases expect: the values of the formula.
 VALUES = expect("values")
 
-#: The operations by a norm of any order, by their names in the ids of rules.
-NORM_OPERATIONS = tuple(prefix for prefix, operation in PREFIXES.items() if operation.takes_orders)
+#: The operations by a norm, of any order, of whole gradients. These are names in the ids of rules, as all below.
+NORM_OPERATIONS = tuple(
+    name for name, operation in PREFIXES.items() if operation.takes_orders and not operation.is_stacked
+)
 #: The operations that have cases of all themes. The others have modules of their own.
-OPERATIONS = tuple(name for name, operation in PREFIXES.items() if operation.takes_orders or not operation.is_by_norm)
+OPERATIONS = tuple(name for name, operation in PREFIXES.items() if name in NORM_OPERATIONS or not operation.is_by_norm)
 #: The operations whose norm is an average over the elements. They have the cases in `averages`.
 AVERAGES = tuple(prefix for prefix, operation in PREFIXES.items() if operation.is_average)
 

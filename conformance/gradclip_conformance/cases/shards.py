@@ -22,8 +22,9 @@ from .build import DTYPES, VALUES, Maker, choose_orders, make_case, round_to_ten
 from .model import Case, Expect, expect
 from .themes.range import HUGE, TINY
 
-#: The rule of all cases on a mesh. It is about the operations that some framework performs on several ranks.
+#: The rule of all cases on a mesh, and its operations: those that some framework performs on several ranks.
 RULE = "shards-as-whole"
+PREFIXES_ON_MESHES = tuple(rule.operation for rule in rules.load() if rule.name == RULE)
 
 #: The axis of the cases of engines, and its size unless the name of a case gives another.
 AXIS, SIZE = "ranks", 2
@@ -77,17 +78,12 @@ class _MeshMaker(Maker):
 def make_cases() -> Iterator[Case]:
     """Yield the cases of every operation that has the rule on one axis, which engines are asked."""
     for dtype in DTYPES:
-        for prefix in _list_prefixes():
+        for prefix in PREFIXES_ON_MESHES:
             for size in (SIZE, 4):
                 for case in _split_along(_MeshMaker(PREFIXES[prefix], dtype, {AXIS: size}), AXIS):
                     is_large = case.variant.endswith("over-four")
                     if is_large == (size == 4) and (dtype == "float32" or case.variant in IN_EVERY_DTYPE):
                         yield case
-
-
-def _list_prefixes() -> list[str]:
-    """Return the operations that have the rule, by their names in the ids of rules."""
-    return [rule.operation for rule in rules.load() if rule.name == RULE]
 
 
 def make_cases_on(operation: str, axes: Mapping[str, int]) -> Iterator[Case]:
@@ -96,7 +92,7 @@ def make_cases_on(operation: str, axes: Mapping[str, int]) -> Iterator[Case]:
     Along an axis that is called as in `REPLICATING`, each gradient is replicated, or partial.
     """
     asked = OPERATIONS[operation]
-    if asked.prefix not in _list_prefixes():
+    if asked.prefix not in PREFIXES_ON_MESHES:
         return
     mesh = Mesh(axes)
     for dtype in DTYPES:

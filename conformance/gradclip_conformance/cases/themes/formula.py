@@ -51,15 +51,19 @@ WIDE = ("float32", "float64")
 def make_cases() -> Iterator[Case]:
     """Yield all cases of this theme."""
     for dtype in DTYPES:
-        (by_value,), (by_norm, by_global_norm) = list_makers(dtype, ["value"]), list_makers(dtype, NORM_OPERATIONS)
-        yield from _make_value_cases(by_value)
-        for make in (by_norm, by_global_norm):
+        for make in list_makers(dtype, ["value"]):
+            yield from _make_value_cases(make)
+        by_norms = list_makers(dtype, NORM_OPERATIONS)
+        for make in by_norms:
             yield from _make_norm_cases(make)
             yield from _ask_other_norms(make)
-        yield from _clip_one_tensor_at_a_time(by_norm)
-        yield from _take_norms_over_axes(by_norm)
-        yield from _clip_all_together(by_global_norm)
-        yield from _ask_returned_norm(by_global_norm)
+        for make in by_norms:
+            if make.operation.is_global:
+                yield from _clip_all_together(make)
+                yield from _ask_returned_norm(make)
+            else:
+                yield from _clip_one_tensor_at_a_time(make)
+                yield from _take_norms_over_axes(make)
     for dtype in ("float16", "bfloat16"):
         yield from _ask_every_number(*list_makers(dtype, ["value"]))
     yield from derivatives.make_cases()

@@ -159,7 +159,7 @@ def refuse_unlisted(call: Call, entry_point: EntryPoint, kind: str = "adapter") 
         raise Unsupported(message, kind)
     dtypes = sorted(_list_dtypes(call) - set(entry_point.dtypes))
     if dtypes:
-        message = "{} does not take {}".format(entry_point.name, ", ".join(dtypes))
+        message = f"{entry_point.name} does not take {', '.join(dtypes)}"
         raise Unsupported(message, kind)
     norm_type = call.options.get("norm_type", 2.0)
     # Pass an order of 0 or below to every entry point with `norm_type`: the suite records the answer.
@@ -177,9 +177,8 @@ def refuse_other_dtypes(call: Call, entry_point: EntryPoint) -> None:
         If a gradient has a dtype that the entry point does not list.
     """
     if not _list_dtypes(call) <= set(entry_point.dtypes):
-        message = "the adapter asks {} for {} only, because calls take long".format(
-            entry_point.name, " and ".join(entry_point.dtypes)
-        )
+        dtypes = " and ".join(entry_point.dtypes)
+        message = f"the adapter asks {entry_point.name} for {dtypes} only, because calls take long"
         raise Unsupported(message)
 
 
@@ -302,7 +301,7 @@ def lay_out(values: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
         If the contract does not define the layout.
     """
     if layout != "contiguous" and layout not in FEATURE_OF_LAYOUT:
-        message = "no layout {!r} here: contiguous, {}".format(layout, ", ".join(FEATURE_OF_LAYOUT))
+        message = f"no layout {layout!r} here: contiguous, {', '.join(FEATURE_OF_LAYOUT)}"
         raise Unsupported(message)
     # An array without axes has no axis to stride along.
     if layout == "contiguous" or (values.ndim == 0 and layout in ALONG_AXES):

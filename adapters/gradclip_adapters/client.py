@@ -28,7 +28,7 @@ class Client(Adapter):
         message = self._receive()
         if message["message"] != "about":
             self.close()
-            text = "the host does not start: {}".format(message.get("text", message))
+            text = f"the host does not start: {message.get('text', message)}"
             raise RuntimeError(text)
         self._about, self._entry_points = wire.decode_about(message)
 
@@ -54,7 +54,7 @@ class Client(Adapter):
             raise FrameworkRaised(message["kind"], message["text"], after)
         if kind == "unsupported":
             raise Unsupported(message["text"], message.get("kind", "adapter"))
-        text = "the adapter itself failed: {}".format(message.get("text", message))
+        text = f"the adapter itself failed: {message.get('text', message)}"
         raise RuntimeError(text)
 
     def close(self) -> None:

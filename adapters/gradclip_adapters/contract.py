@@ -5,7 +5,7 @@ The suite sends a :class:`Call`. The adapter converts the named gradients to its
 and it never judges.
 
 This module, `wire` and `host` run in the Python that the framework under test needs. So they use only the standard
-library and NumPy, and support Python 3.7.
+library and NumPy.
 """
 
 from __future__ import annotations
@@ -299,9 +299,8 @@ class EntryPoint:
         ):
             unknown = sorted(set(words) - set(known))
             if unknown:
-                message = "The entry point {!r} declares the {} {}, which does not exist; there are {}.".format(
-                    self.name, what, ", ".join(map(repr, unknown)), ", ".join(known)
-                )
+                named = f"The entry point {self.name!r} declares the {what} {', '.join(map(repr, unknown))}"
+                message = f"{named}, which does not exist; there are {', '.join(known)}."
                 raise BadDeclaration(message)
 
 
@@ -327,9 +326,8 @@ class About:
                 raise BadDeclaration(message)
         reserved = sorted(set(self.environment) & set(KNOWN_ELSEWHERE))
         if reserved:
-            message = "The environment names {}, which the suite finds out by itself: leave it out.".format(
-                ", ".join(map(repr, reserved))
-            )
+            named = ", ".join(map(repr, reserved))
+            message = f"The environment names {named}, which the suite finds out by itself: leave it out."
             raise BadDeclaration(message)
 
 
@@ -368,7 +366,7 @@ class Unsupported(Exception):
     def __init__(self, text: str = "", kind: str = "adapter") -> None:
         super().__init__(text)
         if kind not in LACKS:
-            message = "Unsupported is raised with the kind {!r}; there are {}.".format(kind, ", ".join(LACKS))
+            message = f"Unsupported is raised with the kind {kind!r}; there are {', '.join(LACKS)}."
             raise BadReply(message)
         self.kind = kind
 
@@ -440,7 +438,7 @@ _FRAMES = (
     r"\[bt\] \(\d+\) .*",
     r"\d+ {2,}\S.*",
 )
-_FRAME = re.compile(r"^[ \t]*(?:{})(?:\n|\Z)".format("|".join(_FRAMES)), re.MULTILINE)
+_FRAME = re.compile(rf"^[ \t]*(?:{'|'.join(_FRAMES)})(?:\n|\Z)", re.MULTILINE)
 #: The place of an operation in a graph, in errors of TensorFlow 1: the file is in the folder of the environment.
 _PLACE = re.compile(r" ?\(defined at [^()\n]*:\d+\)")
 

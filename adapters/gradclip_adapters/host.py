@@ -191,8 +191,8 @@ def _is_greeting_wrong(messages_in: IO[bytes], messages_out: IO[str]) -> bool:
         protocol = error
     if type(protocol) is int and protocol == wire.PROTOCOL:
         return False
-    said = "This host speaks protocol {}, and the suite speaks {:.200}: install the same gradclip-spec on both sides."
-    text = said.format(wire.PROTOCOL, str(protocol))
+    both = f"This host speaks protocol {wire.PROTOCOL}, and the suite speaks {protocol!s:.200}"
+    text = f"{both}: install the same gradclip-spec on both sides."
     _send(messages_out, {"message": "failed", "kind": "protocol", "text": text})
     return True
 

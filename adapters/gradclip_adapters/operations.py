@@ -4,7 +4,7 @@ The rules, the cases, the sampler, the oracles, the judge, the contract, the sch
 Only the reference knows more: it computes the clips. Code asks a record for the property that it needs
 (`OPERATIONS[case.operation].is_by_norm`) and never compares the name of an operation.
 
-This module uses only the standard library and runs on Python 3.7, like the contract.
+The host imports this module, so it uses only the standard library.
 """
 
 from __future__ import annotations
@@ -63,6 +63,11 @@ class Operation:
     def shares_norms(self) -> bool:
         """Return whether several gradients may share a norm."""
         return self.group in (ALL, EXAMPLE)
+
+    @property
+    def takes_orders(self) -> bool:
+        """Return whether a call may name another order of the norm."""
+        return "norm_type" in self.parameters
 
     @property
     def is_average(self) -> bool:

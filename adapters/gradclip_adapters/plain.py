@@ -126,14 +126,13 @@ class PlainFunction(Adapter):
         needed: Sequence[str] = (),
     ) -> None:
         if operation not in OPERATIONS:
-            message = "there is no operation {!r}: choose from {}".format(operation, ", ".join(OPERATIONS))
+            message = f"there is no operation {operation!r}: choose from {', '.join(OPERATIONS)}"
             raise ValueError(message)
         clip = OPERATIONS[operation]
         self._function = function
         self._module = getattr(function, "__module__", None) or "unknown"
-        self._source = "{}:{}".format(
-            _name_module(self._module), getattr(function, "__qualname__", type(function).__qualname__)
-        )
+        qualified_name = getattr(function, "__qualname__", type(function).__qualname__)
+        self._source = f"{_name_module(self._module)}:{qualified_name}"
         self._taken, self._required, with_default = _read_parameters(
             function, (clip.threshold, *clip.parameters, *more), needed, self._source
         )
@@ -173,7 +172,7 @@ class PlainFunction(Adapter):
         needed |= {"need_clip"} if not all(gradient.need_clip for gradient in call.gradients) else set()
         missing = sorted(needed - self._taken)
         if missing:
-            message = "{} takes no parameter {}".format(self._source, ", ".join(map(repr, missing)))
+            message = f"{self._source} takes no parameter {', '.join(map(repr, missing))}"
             raise Unsupported(message, "interface")
 
     def build_keywords(self, call: Call, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,7 +194,7 @@ class PlainFunction(Adapter):
         keywords.update((name, value) for name, value in more.items() if name in self._taken)
         missing = sorted(self._required - set(keywords))
         if missing:
-            message = "{} cannot be called without {}".format(self._source, ", ".join(missing))
+            message = f"{self._source} cannot be called without {', '.join(missing)}"
             raise Unsupported(message)
         return keywords
 
@@ -331,9 +330,7 @@ def _read_parameters(
     required = {p.name for p in declared[1:] if p.name not in with_default and p.kind not in variable}
     unfilled = sorted((required - set(known)) | (required & set(OPTIONAL)))
     if unfilled:
-        message = "{} needs {}, which is not passed in every call: give it a default".format(
-            source, ", ".join(unfilled)
-        )
+        message = f"{source} needs {', '.join(unfilled)}, which is not passed in every call: give it a default"
         if "mesh" in unfilled:
             message += ", or check it on a mesh such as {'shard': 2} (--mesh shard=2)"
         raise TypeError(message)

@@ -27,8 +27,8 @@ def read_result(
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - the value may be of any class, whose methods may raise anything
-        message = "returned a value of type {}, which cannot be read: {}"
-        return Reply((), malformed=message.format(name_type(result), read_text(error)))
+        text = f"returned a value of type {name_type(result)}, which cannot be read: {read_text(error)}"
+        return Reply((), malformed=text)
 
 
 def returned_no_list(result: Any) -> bool:
@@ -120,8 +120,8 @@ def _refuse_large_list(value: Any, allowed: int) -> None:
         elif not hasattr(item, "__array__") and hasattr(item, "__len__"):
             total += len(item)
         if total > allowed:
-            message = "a list of arrays takes more than the {:,} bytes that are left for an answer to this call"
-            raise ValueError(message.format(allowed))
+            message = f"a list of arrays takes more than the {allowed:,} bytes that are left for an answer to this call"
+            raise ValueError(message)
 
 
 def _mark_passed(clipped: Sequence[Any], arrays: Sequence[Any]) -> tuple[bool, ...] | None:

@@ -267,7 +267,7 @@ def _expand(recipe: Recipe, dtype: str, count: int) -> bytes:
     width, digits = WIDTHS[dtype]
     maker = _Maker(recipe, min(count, recipe.period) if recipe.period else count, width, digits)
     if recipe.kind not in KINDS:
-        message = "there is no recipe {!r:.40}; there are {}".format(recipe.kind, ", ".join(KINDS))
+        message = f"there is no recipe {recipe.kind!r:.40}; there are {', '.join(KINDS)}"
         raise ValueError(message)
     binades = 7 if recipe.kind == "one-large" else 1 + WEIGHT if recipe.kind.startswith("weighty-") else 1
     if not all(0 < maker.bias + exponent <= 2 * maker.bias - binades for exponent in (recipe.exponent, recipe.rest)):

@@ -155,8 +155,9 @@ def resolve(  # noqa: PLR0913 - each is an option of its own
         return _wrap_function(function, target, operation, dtypes, in_place, name, mesh, arrays=arrays, partial=partial)
     names = list_installed()
     if target not in names:
-        message = "There is no adapter named {!r}. Known: {}. A file ends in .py; a function is module:name.".format(
-            target, ", ".join(sorted(names))
+        known = ", ".join(sorted(names))
+        message = (
+            f"There is no adapter named {target!r}. Known: {known}. A file ends in .py; a function is module:name."
         )
         raise BadTarget(message)
     module_name, _, attribute = names[target].partition(":")
@@ -262,14 +263,14 @@ def _wrap_function(  # noqa: PLR0913 - the same options
         message = f"{target!r} is a {type(function).__name__}, not a function."
         raise BadTarget(message)
     if operation not in OPERATIONS:
-        message = "A plain function needs --op, one of {}; got {!r}.".format(", ".join(OPERATIONS), operation)
+        message = f"A plain function needs --op, one of {', '.join(OPERATIONS)}; got {operation!r}."
         raise BadTarget(message)
     from .mesh_function import MeshFunction, TorchFunction
 
     wanted = tuple(dtypes) if dtypes else DTYPES_OF_FUNCTIONS
     unknown = sorted(set(wanted) - set(DTYPES))
     if unknown:
-        message = "Unknown dtype {}; known: {}.".format(", ".join(unknown), ", ".join(DTYPES))
+        message = f"Unknown dtype {', '.join(unknown)}; known: {', '.join(DTYPES)}."
         raise BadTarget(message)
     try:
         if mesh is not None and arrays == "torch":

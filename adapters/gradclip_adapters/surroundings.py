@@ -2,7 +2,6 @@
 
 These are results that share memory, changes to the memory beside the gradients, and changes to the state of the
 process: NumPy's error state, random states and environment variables. A clip function has no reason to change these.
-This module runs in the framework's Python, from 3.7 on.
 """
 
 from __future__ import annotations
@@ -194,8 +193,8 @@ def find_shared(results: Sequence[Any], passed: Sequence[np.ndarray[Any, Any] | 
         (is_result, i, _), (is_other_result, j, _) = one, other
         if i == j or not (is_result or is_other_result) or share_memory(passed[i], passed[j]):
             continue
-        names = ["{} {}".format("result" if new else "gradient", place) for new, place, _ in (one, other)]
-        yield "returned {} in the memory of {}".format(*sorted(names, reverse=True))
+        names = [f"{'result' if new else 'gradient'} {place}" for new, place, _ in (one, other)]
+        yield f"returned {max(names)} in the memory of {min(names)}"
         break
     for i, (new, old) in enumerate(zip(results, passed)):
         if old is None or not isinstance(new, np.ndarray):

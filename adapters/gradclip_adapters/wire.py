@@ -416,7 +416,7 @@ def _decode_runs(
             first, last = len(found), len(found) + message.get("count", 1)
             others = named.get(message["same"], ())[first:last]
             if len(others) < last - first or None in others:
-                text = "there is no array {!r:.20} at the places {} to {}".format(message["same"], first, last - 1)
+                text = f"there is no array {message['same']!r:.20} at the places {first} to {last - 1}"
                 raise ValueError(text)
             found += others
         elif message is not None and "shapes" in message:

@@ -1,6 +1,6 @@
 """Check single answers of adapters: what they refuse, the texts of errors of frameworks, and results of rare calls.
 
-A row needs its framework. These tests also run in the own Python of an old framework, which may be 3.7.
+A row needs its framework. These tests also run in the own Python of an old framework.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ WITH_DEVICES = ["jax", "optax", "paddle", "tensorflow", "torch"]
 MODULES = {"fabric": "lightning_fabric"}
 
 
-@functools.lru_cache(maxsize=None)  # noqa: UP033 - Python 3.7 has no functools.cache
+@functools.lru_cache(maxsize=None)
 def make_adapter(name: str) -> Adapter:
     """Return an adapter. Skip the test if its framework is missing and not required."""
     try:
@@ -286,7 +286,7 @@ def test_error_of_a_framework_is_the_answer_to_its_call_alone(
         with pytest.raises(FrameworkRaised) as raised:
             ask(name, entry, gradients, options)
         assert re.fullmatch(text, raised.value.text, re.DOTALL), raised.value.text
-        after = zip(gradients, raised.value.inputs or ())  # noqa: B905 - Python 3.7 has no strict zip
+        after = zip(gradients, raised.value.inputs or ())
         assert all(gradient.array == array for gradient, array in after if gradient.rows is None)
         assert ask(name, first, (make_gradient(np.ones((1, 2))),), {}) != ()
 

@@ -1,6 +1,6 @@
 """Test what the adapter of Paddle 1.8 fluid converts and calls, not how fluid clips.
 
-These tests run in fluid's Python 3.7 with a pytest that supports it.
+These tests run in fluid's own Python with a pytest that supports it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytest
 
 import gradclip_adapters
 from gradclip_adapters.contract import Array, Call, FrameworkRaised, Gradient, Unsupported
+from gradclip_adapters.operations import OPERATIONS
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -66,7 +67,7 @@ def test_inputs_come_from_the_same_run_as_the_clipped_gradients(entry_point):
     "entry_point", [one for one in ENTRY_POINTS.values() if one not in BESIDE], ids=attrgetter("name")
 )
 def test_error_of_fluid_leaves_static_mode(entry_point):
-    bad = {"max": 1.0, "min": 2.0} if entry_point.operation == "clip_by_value" else {"clip_norm": "wrong"}
+    bad = {"clip_norm": "wrong"} if OPERATIONS[entry_point.operation].is_by_norm else {"max": 1.0, "min": 2.0}
 
     with pytest.raises(FrameworkRaised):
         ask(entry_point, BIAS, **bad)
@@ -157,7 +158,7 @@ def train(set_clips):
         feed = {"data": np.array([[3.0, -4.0]], np.float32)}
         gradients = executor.run(feed=feed, fetch_list=[pairs[weight.name], pairs[bias.name], output])
         after = [np.array(scope.find_var(one.name).get_tensor()) for one in (weight, bias)]
-    return gradients, [old - new for old, new in zip(before, after)]  # noqa: B905 - Python 3.7 has no strict zip
+    return gradients, [old - new for old, new in zip(before, after)]
 
 
 def test_clip_of_errors_is_that_of_a_real_network():

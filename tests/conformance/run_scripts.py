@@ -1,4 +1,4 @@
-"""Run scripts, each in its own process that already has the framework imported. Python 3.7 suffices.
+"""Run scripts, each in its own process that already has the framework imported.
 
 usage: run_scripts.py MODULE. It reads the paths of scripts from standard input, one in each line. For each script it
 prints a line of JSON: its path, how it ended ("passes", "fails", "raises NAME" and so on) and what it printed.

@@ -239,7 +239,7 @@ def test_results_that_the_next_call_overwrites_are_named(operation: str) -> None
     def clip_norm(grads: Any, *, clip_norm: float) -> Any:
         return list(map(overwrite, count(), gradclip_spec.clip_by_norm(list(grads), clip_norm)))
 
-    function = clip_value if operation == "clip_by_value" else clip_norm
+    function = clip_norm if OPERATIONS[operation].is_by_norm else clip_value
     rule = f"{OPERATIONS[operation].prefix}.combinations/*_followed*"
 
     assert set(find_causes(make_adapter(function, operation), rule)) == {("memory-reused",)}

@@ -15,6 +15,7 @@ import pytest
 from hand_made import build_case
 
 from gradclip_adapters.contract import Array, Gradient
+from gradclip_adapters.operations import PREFIXES
 from gradclip_conformance.cases.build import VALUES, make_case, make_tensor
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.judge.arrays import measure_norm_distance
@@ -61,7 +62,7 @@ class TestErrorBounds:
         largest = 0.0
         for count in (1, 3, 30, 60) * 8:
             # All elements have the same sign and binade, so that the rounding errors of the running sum add up.
-            tensors = 2 if operation == "global-norm" else 1
+            tensors = 2 if PREFIXES[operation].is_global else 1
             arrays = [(1 + generator.random(count) / 64).astype(dtype) for _ in range(tensors)]
             values, rule = [array.tolist() for array in arrays], f"{operation}.scaled-above"
             asked = build_case(VALUES, *values, dtype=dtype, rule=rule, clip_norm=1e-3, norm_type=p)

@@ -122,7 +122,7 @@ def list_modes(
     """
     found = []
     for how, feature, dtypes in (("eager", "compiles", eager), ("jit", "compiled", compiled)):
-        title = "{}[{}]".format(name, ", ".join(filter(None, (how, mode))))
+        title = f"{name}[{', '.join(filter(None, (how, mode)))}]"
         found.append(EntryPoint(title, operation, tuple(dtypes), (*features, feature), clip=clip))
     return found
 

@@ -38,22 +38,22 @@ class OptaxAdapter(TreeAdapter):
 
 def _list_transformations() -> Iterator[EntryPoint]:
     """Yield the entry points of each transformation."""
-    for short, operation, threshold, more in (
-        ("clip", "clip_by_value", "max", ()),
-        ("clip_by_global_norm", "clip_by_global_norm", "clip_norm", ()),
-        ("clip_by_block_rms", "clip_by_block_rms", "clip_norm", ()),
-        ("adaptive_grad_clip", "clip_unitwise", "clip_factor", ("eps", "units_last")),
+    for short, operation, threshold, more, ways in (
+        ("clip", "clip_by_value", "max", (), ("sharded",)),
+        ("clip_by_global_norm", "clip_by_global_norm", "clip_norm", (), ("mask function", "sharded", "meshes")),
+        ("clip_by_block_rms", "clip_by_block_rms", "clip_norm", (), ()),
+        ("adaptive_grad_clip", "clip_unitwise", "clip_factor", ("eps", "units_last"), ("mask function",)),
     ):
         name, function, features = "optax." + short, getattr(optax, short), (*MASKABLE, *more)
         clip = _transform(function, threshold)
         yield from list_modes(name, operation, features, clip)
         yield from list_modes(name, operation, features, clip, ONE, eager=ONE, mode=NARROW)
-        if operation in ("clip_by_global_norm", "clip_unitwise"):
+        if "mask function" in ways:
             masked = _transform(function, threshold, mask_by_function=True)
             yield from list_modes(name, operation, (*MASKED, *more), masked, ONE, eager=ONE, mode="mask function")
-        if operation in ("clip_by_value", "clip_by_global_norm"):
+        if "sharded" in ways:
             yield from list_modes(name, operation, SHARDED, clip, mode="sharded")
-        if operation == "clip_by_global_norm":
+        if "meshes" in ways:
             yield from list_meshes(name, operation, SHARDED, clip)
 
 

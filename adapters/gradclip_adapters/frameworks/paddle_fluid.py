@@ -19,7 +19,7 @@ from paddle.fluid.clip import ErrorClipByValue, GradientClipByGlobalNorm, Gradie
 from ..arrays import TRAINING, find_dtype
 from ..contract import About, Array, Call, EntryPoint, Gradient, Reply, Unsupported, framework_call, read_text
 from ..joined_gradients import JoinedGradients, join_by_dtype, negate_values
-from ..operations import OPERATIONS
+from ..operations import GRADIENT, OPERATIONS
 from .answering import DeclaredAdapter
 
 #: Measured with 1.8.5 on 2 cores: 1,000 gradients in a program take 10 s; 100,000 elements in `clip_by_norm` take 6 s.
@@ -78,8 +78,8 @@ def _refuse_unsupported(call: Call, entry_point: EntryPoint) -> None:
             f"fluid builds a static program in time quadratic in its gradients; at most {MOST_IN_A_PROGRAM} are tried"
         )
         raise Unsupported(message)
-    longest = max(len(array.data) // 4 for array in arrays)
-    if entry_point.operation == "clip_by_norm" and longest > MOST_ELEMENTS_OF_A_NORM:
+    uses_kernel = OPERATIONS[entry_point.operation].group == GRADIENT
+    if uses_kernel and max(len(array.data) // 4 for array in arrays) > MOST_ELEMENTS_OF_A_NORM:
         message = (
             "fluid's CPU kernel `clip_by_norm` takes time quadratic in the elements, 6 s for 100,000 and ten minutes "
             f"for a million; at most {MOST_ELEMENTS_OF_A_NORM:,} are tried"

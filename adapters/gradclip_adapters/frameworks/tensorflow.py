@@ -281,35 +281,29 @@ class _Placeholders:
 
 
 def _list_entry_points() -> list[EntryPoint]:
-    by_use_norm = "tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)"
+    by_use_norm, by_loss = "tf.clip_by_global_norm(use_norm=tf.linalg.global_norm)", _list_dtypes_of_loss()
+    bounds, dense = (*ONE_BY_ONE, "min_max", "requires_min"), tuple(name for name in ONE_BY_ONE if name != "sparse")
+    average_norm, global_norm = "clip_by_average_norm", "clip_by_global_norm"
     found = [
-        *_make_entries("tf.clip_by_value", "clip_by_value", (*ONE_BY_ONE, "min_max", "requires_min"), _clip_by_value),
-        *_make_entries("tf.clip_by_norm", "clip_by_norm", (*ONE_BY_ONE, "axes"), _clip_by_norm),
-        *_make_entries(
-            "tf.compat.v1.clip_by_average_norm",
-            "clip_by_average_norm",
-            tuple(name for name in ONE_BY_ONE if name != "sparse"),
-            _clip_by_average_norm,
-        ),
-        *_make_entries("tf.clip_by_global_norm", "clip_by_global_norm", TOGETHER, _clip_by_global_norm),
-        *_make_entries(by_use_norm, "clip_by_global_norm", TOGETHER, _clip_with_given_norm),
+        *_make_entries("tf.clip_by_value", "clip_by_value", DTYPES, bounds, _clip_by_value),
+        *_make_entries("tf.clip_by_norm", "clip_by_norm", DTYPES, (*ONE_BY_ONE, "axes"), _clip_by_norm),
+        *_make_entries("tf.compat.v1.clip_by_average_norm", average_norm, by_loss, dense, _clip_by_average_norm),
+        *_make_entries("tf.clip_by_global_norm", global_norm, by_loss, TOGETHER, _clip_by_global_norm),
+        *_make_entries(by_use_norm, global_norm, by_loss, TOGETHER, _clip_with_given_norm),
     ]
     if USES_SESSIONS:
         return found
+    together = ("none_grads", "returns_norm")
     return [
         *found,
-        _make_replicated("tf.clip_by_value", "clip_by_value", ("min_max", "requires_min"), _clip_by_value),
-        _make_replicated("tf.clip_by_norm", "clip_by_norm", (), _clip_by_norm),
-        _make_replicated(
-            "tf.clip_by_global_norm", "clip_by_global_norm", ("none_grads", "returns_norm"), _clip_by_global_norm
-        ),
+        _make_replicated("tf.clip_by_value", "clip_by_value", DTYPES, ("min_max", "requires_min"), _clip_by_value),
+        _make_replicated("tf.clip_by_norm", "clip_by_norm", DTYPES, (), _clip_by_norm),
+        _make_replicated("tf.clip_by_global_norm", global_norm, by_loss, together, _clip_by_global_norm),
     ]
 
 
-def _list_dtypes(operation: str) -> tuple[str, ...]:
-    """Return the dtypes for which this build has kernels. On a CPU, TensorFlow 2.4 has no `L2Loss` for bfloat16."""
-    if operation in ("clip_by_value", "clip_by_norm"):
-        return DTYPES
+def _list_dtypes_of_loss() -> tuple[str, ...]:
+    """Return the dtypes for which this build has `L2Loss`. On a CPU, TensorFlow 2.4 has none for bfloat16."""
     try:
         tf.nn.l2_loss(tf.zeros(1, tf.bfloat16))
     except tf.errors.NotFoundError:
@@ -318,7 +312,7 @@ def _list_dtypes(operation: str) -> tuple[str, ...]:
 
 
 def _make_entries(
-    name: str, operation: str, features: tuple[str, ...], function: Callable[..., Any]
+    name: str, operation: str, dtypes: tuple[str, ...], features: tuple[str, ...], function: Callable[..., Any]
 ) -> list[EntryPoint]:
     one_by_one = not OPERATIONS[operation].is_global
     over = apply_to_each if one_by_one else apply_to_all
@@ -335,7 +329,7 @@ def _make_entries(
             one_by_one=one_by_one,
         )
 
-    eager, dtypes = over(function), _list_dtypes(operation)
+    eager = over(function)
     if USES_SESSIONS:
         run = _run_in_session(eager)
         # A session computes `1 / norm` by `Reciprocal`, which has no kernel for bfloat16 on a CPU.
@@ -349,7 +343,9 @@ def _make_entries(
     return found
 
 
-def _make_replicated(name: str, operation: str, features: tuple[str, ...], function: Callable[..., Any]) -> EntryPoint:
+def _make_replicated(
+    name: str, operation: str, dtypes: tuple[str, ...], features: tuple[str, ...], function: Callable[..., Any]
+) -> EntryPoint:
     clip = (apply_to_all if OPERATIONS[operation].is_global else apply_to_each)(function)
     features = ("distributed", "functional", *features)
-    return EntryPoint(name + "[MirroredStrategy]", operation, _list_dtypes(operation), features, clip=clip)
+    return EntryPoint(name + "[MirroredStrategy]", operation, dtypes, features, clip=clip)

@@ -216,7 +216,7 @@ def _clip_by_own_norm(passed: Callable[[], Parameters], options: Mapping[str, An
 
 def _list_entry_points() -> Iterator[EntryPoint]:
     for mode in MODES:
-        name = "".join("[{}={}]".format(*pair) for pair in mode.items())
+        name = "".join(f"[{option}={value}]" for option, value in mode.items())
         # The compiler is slow and makes its own loops whatever `foreach` says, so one of the three modes is enough.
         more = ("in_place", "compiles") if mode == MODES[-1] and COMPILERS else ("in_place",)
         yield _make_norm_entry(name, *more, **mode)

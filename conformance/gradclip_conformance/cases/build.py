@@ -46,9 +46,12 @@ FEATURES = {
 #: What most cases expect: the values of the formula.
 VALUES = expect("values")
 
-#: The operations that have cases of all themes: the name in the ids of rules, and the name in the contract.
-OPERATIONS = {prefix: PREFIXES[prefix].function for prefix in ("value", "norm", "global-norm")}
-NORM_OPERATIONS = ("norm", "global-norm")
+#: The operations by a norm, of any order, of whole gradients. These are names in the ids of rules, as all below.
+NORM_OPERATIONS = tuple(
+    name for name, operation in PREFIXES.items() if operation.takes_orders and not operation.is_stacked
+)
+#: The operations that have cases of all themes. The others have modules of their own.
+OPERATIONS = tuple(name for name, operation in PREFIXES.items() if name in NORM_OPERATIONS or not operation.is_by_norm)
 #: The operations whose norm is an average over the elements. They have the cases in `averages`.
 AVERAGES = tuple(prefix for prefix, operation in PREFIXES.items() if operation.is_average)
 
@@ -165,10 +168,17 @@ def number_groups(*groups: Sequence[Gradient]) -> list[Gradient]:
     return [replace(gradient, group=number) for number, group in enumerate(groups) for gradient in group]
 
 
-#: A row of a table of cases: the variant, the gradients, the threshold, and other options if there are any.
+#: What a case expects. A function makes it from the gradients.
+Expected = Expect | Callable[[Sequence[Gradient]], Expect]
+#: The gradients of a case. A single one needs no list.
+Gradients = Gradient | Sequence[Gradient]
+
+#: A row of a table of cases: the variant, the gradients and the threshold. What the row expects may follow, if it is
+#: not what the table expects, and other options.
 Row = (
-    tuple[str, Gradient | Sequence[Gradient], float]
-    | tuple[str, Gradient | Sequence[Gradient], float, Mapping[str, Any]]
+    tuple[str, Gradients, float]
+    | tuple[str, Gradients, float, Expected | Mapping[str, Any]]
+    | tuple[str, Gradients, float, Expected, Mapping[str, Any]]
 )
 
 
@@ -191,9 +201,9 @@ class Maker:
         self,
         rule: str,
         variant: str,
-        gradients: Gradient | Sequence[Gradient],
+        gradients: Gradients,
         threshold: float,
-        expectation: Expect | Callable[[Sequence[Gradient]], Expect] = VALUES,
+        expectation: Expected = VALUES,
         needs: Iterable[str] = (),
         **options: Any,
     ) -> Case:
@@ -203,16 +213,18 @@ class Maker:
         options = {self.operation.threshold: threshold, **options}
         return make_case(f"{self.operation.prefix}.{rule}", variant, self.dtype, every, options, expected, needs)
 
-    def table(
-        self,
-        rule: str,
-        *rows: Row,
-        expectation: Expect | Callable[[Sequence[Gradient]], Expect] = VALUES,
-        needs: Iterable[str] = (),
-    ) -> Iterator[Case]:
+    def table(self, rule: str, *rows: Row, expectation: Expected = VALUES, needs: Iterable[str] = ()) -> Iterator[Case]:
         """Yield a case of one rule for each row."""
-        for variant, gradients, threshold, *options in rows:
-            yield self.case(rule, variant, gradients, threshold, expectation, needs, **dict(*options))
+        for variant, gradients, threshold, *more in rows:
+            own = next((each for each in more if not isinstance(each, Mapping)), expectation)
+            options = next((each for each in more if isinstance(each, Mapping)), {})
+            yield self.case(rule, variant, gradients, threshold, own, needs, **options)
+
+    def rows(self, *rows: Row, expectation: Expected = VALUES, needs: Iterable[str] = ()) -> Iterator[Case]:
+        """Yield a case for each row of a table of several rules. A row names its rule, as in `zero-gradient/alone`."""
+        for name, *row in rows:
+            rule, _, variant = name.partition("/")
+            yield from self.table(rule, (variant, *row), expectation=expectation, needs=needs)
 
     def effects(
         self, gradients: Sequence[Gradient], clipped: float, not_clipped: float, with_zeros: Sequence[Gradient]
@@ -228,24 +240,29 @@ class Maker:
             yield from self.table("in-place-written", *rows, expectation=expect("inputs-written"))
         yield from self.table("results-independent", *rows, expectation=expect("no-shared-memory"))
         yield from self.table("surroundings-kept", *rows, expectation=expect("surroundings-kept"))
-        for variant, threshold in (("clipped", clipped), ("not-clipped", not_clipped)):
-            yield self.case("results-survive", variant, gradients, threshold, followed=True)
-        quiet = expect("no-warnings")
-        yield self.case("no-warnings", "clipped", with_zeros, clipped, quiet)
-        yield self.case("no-warnings", "not-clipped", with_zeros, not_clipped, quiet)
-        yield self.case("repeatable", "twice", gradients, clipped, expect("repeatable"))
         # In 64 bits, the square of 2**32 is 0.
-        whole = 2**32 if self.dtype == "float32" else int(not_clipped)
-        yield self.case("integer-threshold", "not-clipped", gradients, whole)
+        whole, quiet = 2**32 if self.dtype == "float32" else int(not_clipped), expect("no-warnings")
+        yield from self.rows(
+            ("results-survive/clipped", gradients, clipped, {"followed": True}),
+            ("results-survive/not-clipped", gradients, not_clipped, {"followed": True}),
+            ("no-warnings/clipped", with_zeros, clipped, quiet),
+            ("no-warnings/not-clipped", with_zeros, not_clipped, quiet),
+            ("repeatable/twice", gradients, clipped, expect("repeatable")),
+            ("integer-threshold/not-clipped", gradients, whole),
+        )
         if self.dtype != "float16":
             yield self.case("integer-threshold", "beyond-64-bits", gradients, 2**64)
         if self.dtype == "float32":
-            yield self.case("surroundings-kept", "refused", gradients, -1.0, expect("surroundings-kept"))
-            yield self.case("repeatable", "reused", gradients, clipped, expect("repeatable", reused=True))
-            yield self.case("threads-agree", "eight", gradients, clipped, expect("repeatable", threads=8))
-            for layout in ("strided", "reversed"):
-                laid_out = [replace(gradient, layout=layout) for gradient in gradients]
-                yield self.case("layout", layout, laid_out, clipped)
+            strided, backwards = (
+                [replace(gradient, layout=layout) for gradient in gradients] for layout in ("strided", "reversed")
+            )
+            yield from self.rows(
+                ("surroundings-kept/refused", gradients, -1.0, expect("surroundings-kept")),
+                ("repeatable/reused", gradients, clipped, expect("repeatable", reused=True)),
+                ("threads-agree/eight", gradients, clipped, expect("repeatable", threads=8)),
+                ("layout/strided", strided, clipped),
+                ("layout/reversed", backwards, clipped),
+            )
         if self.dtype != "bfloat16":
             kind = f"numpy-{self.dtype}"
             yield self.case("numpy-threshold", "same-dtype", gradients, clipped, threshold_as=kind)

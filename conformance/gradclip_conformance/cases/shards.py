@@ -15,11 +15,16 @@ import numpy as np
 
 from gradclip_adapters.contract import Gradient, Placement
 from gradclip_adapters.mesh import Mesh, check_placement, parse_mesh
-from gradclip_adapters.operations import PREFIXES
+from gradclip_adapters.operations import OPERATIONS, PREFIXES
+from gradclip_spec import rules
 
-from .build import DTYPES, OPERATIONS, VALUES, Maker, choose_orders, make_case, round_to_tensor
+from .build import DTYPES, VALUES, Maker, choose_orders, make_case, round_to_tensor
 from .model import Case, Expect, expect
 from .themes.range import HUGE, TINY
+
+#: The rule of all cases on a mesh, and its operations: those that some framework performs on several ranks.
+RULE = "shards-as-whole"
+PREFIXES_ON_MESHES = tuple(rule.operation for rule in rules.load() if rule.name == RULE)
 
 #: The axis of the cases of engines, and its size unless the name of a case gives another.
 AXIS, SIZE = "ranks", 2
@@ -67,16 +72,15 @@ class _MeshMaker(Maker):
     ) -> Case:
         """Return a case on the mesh."""
         every = {"mesh": self.mesh, self.operation.threshold: threshold, **options}
-        rule = f"{self.operation.prefix}.shards-as-whole"
-        return make_case(rule, name, self.dtype, gradients, every, expectation)
+        return make_case(f"{self.operation.prefix}.{RULE}", name, self.dtype, gradients, every, expectation)
 
 
 def make_cases() -> Iterator[Case]:
-    """Yield the cases of every operation on one axis, which engines are asked."""
+    """Yield the cases of every operation that has the rule on one axis, which engines are asked."""
     for dtype in DTYPES:
-        for operation in OPERATIONS:
+        for prefix in PREFIXES_ON_MESHES:
             for size in (SIZE, 4):
-                for case in _split_along(_MeshMaker(PREFIXES[operation], dtype, {AXIS: size}), AXIS):
+                for case in _split_along(_MeshMaker(PREFIXES[prefix], dtype, {AXIS: size}), AXIS):
                     is_large = case.variant.endswith("over-four")
                     if is_large == (size == 4) and (dtype == "float32" or case.variant in IN_EVERY_DTYPE):
                         yield case
@@ -87,12 +91,12 @@ def make_cases_on(operation: str, axes: Mapping[str, int]) -> Iterator[Case]:
 
     Along an axis that is called as in `REPLICATING`, each gradient is replicated, or partial.
     """
-    short = next((name for name, operation_id in OPERATIONS.items() if operation_id == operation), None)
-    if short is None:
+    asked = OPERATIONS[operation]
+    if asked.prefix not in PREFIXES_ON_MESHES:
         return
     mesh = Mesh(axes)
     for dtype in DTYPES:
-        make = _MeshMaker(PREFIXES[short], dtype, axes)
+        make = _MeshMaker(asked, dtype, axes)
         made = [case for axis in make.free or list(axes)[:1] for case in _make_along(make, axis)]
         made += _mix_axes(make)
         made += _make_partial(make)
@@ -107,12 +111,12 @@ def make_cases_on(operation: str, axes: Mapping[str, int]) -> Iterator[Case]:
 def find_case_on(case_id: str) -> Case | None:
     """Return the case on a mesh with this id, such as `norm.shards-as-whole/split@shard:shard=2/float32`, or None."""
     rule, _, rest = case_id.partition("/")
-    operation = OPERATIONS.get(rule.partition(".")[0])
+    operation = PREFIXES.get(rule.partition(".")[0])
     try:
         axes = parse_mesh(rest.partition(":")[2].rpartition("/")[0])
     except ValueError:
         return None
-    made = make_cases_on(operation, axes) if operation else ()
+    made = make_cases_on(operation.function, axes) if operation else ()
     return next((case for case in made if case.id == case_id), None)
 
 

@@ -30,6 +30,7 @@ from gradclip_adapters.contract import Array
 from gradclip_adapters.operations import OPERATIONS
 from gradclip_reports.statuses import Status
 
+from .asked import Asked
 from .bounds import NOTHING
 from .distances import GRADES, Measured, measure_products, measure_spacing
 from .formats import (
@@ -260,28 +261,13 @@ class WholeCall:
         return False
 
 
-class _Asked:
-    """A call as a key of the cache: calls of one operation with the same gradients and equal options are one call."""
-
-    def __init__(self, question: Question) -> None:
-        self.question = question
-
-    def __hash__(self) -> int:
-        return hash(id(self.question.gradients))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Asked) or self.question.gradients is not other.question.gradients:
-            return False
-        return (self.question.operation, self.question.options) == (other.question.operation, other.question.options)
-
-
 def make_whole_call(question: Question) -> WholeCall:
     """Return the call. Cache it, because the next cell often makes the same call to another entry point."""
-    return _make_whole_call(_Asked(question))
+    return _make_whole_call(Asked(question))
 
 
 @lru_cache(maxsize=4)
-def _make_whole_call(asked: _Asked) -> WholeCall:
+def _make_whole_call(asked: Asked) -> WholeCall:
     return WholeCall(asked.question)
 
 

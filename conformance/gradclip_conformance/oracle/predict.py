@@ -24,6 +24,7 @@ from gradclip_adapters.operations import OPERATIONS
 
 from . import integers
 from .arrays import clip_long_by_value, decode
+from .asked import Asked
 from .bounds import NOTHING
 from .formats import Format, compute_power_of_two, decode_bits, divide_to_float, round_to, ulp
 from .formula import PLAIN, Formula
@@ -148,37 +149,11 @@ def predict(question: Question, formula: Formula = PLAIN) -> Prediction:
         If the two oracles contradict each other.
     """
     neutral = None if formula == PLAIN else predict(question)
-    elements, asked = count_elements(question), _Asked(question, formula, neutral)
+    elements, asked = count_elements(question), Asked(question, formula, neutral)
     return _predict_small(asked) if elements <= FEW else _large.get(asked, elements)
 
 
-class _Asked:
-    """A key for the cache, made of a question and a formula: equal keys have the same answer."""
-
-    def __init__(self, question: Question, formula: Formula, neutral: Prediction | None) -> None:
-        self.question, self.formula = question, formula
-        #: The prediction by the neutral rule, if the formula is another one.
-        self.neutral = neutral
-        # The global norm of a single gradient is the gradient's own norm.
-        alone = OPERATIONS[question.operation].is_global and len(question.gradients) == 1
-        self._key = (
-            "clip_by_norm" if alone else question.operation,
-            tuple((gradient.array, gradient.need_clip, gradient.parameter) for gradient in question.gradients),
-            tuple(map(tuple, list_norm_groups(question))) if OPERATIONS[question.operation].sums_examples else (),
-            tuple(sorted(question.options.items())),
-            formula,
-            question.dtype,
-        )
-        self._hash = hash(self._key)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Asked) and self._key == other._key
-
-
-def _predict(asked: _Asked) -> Prediction:
+def _predict(asked: Asked) -> Prediction:
     if not OPERATIONS[asked.question.operation].is_by_norm:
         return _predict_by_value(asked.question)
     return _predict_by_norm(asked.question, asked.formula, asked.neutral)
@@ -188,11 +163,11 @@ class _LargePredictions:
     """The last predictions of many elements. An exact element takes up to 50 bytes, so they may hold `HELD`."""
 
     def __init__(self) -> None:
-        self._known: dict[_Asked, tuple[Prediction, int]] = {}
+        self._known: dict[Asked, tuple[Prediction, int]] = {}
         #: The suite judges in one thread for each job.
         self._lock = threading.Lock()
 
-    def get(self, asked: _Asked, elements: int) -> Prediction:
+    def get(self, asked: Asked, elements: int) -> Prediction:
         """Return a prediction, which has this number of elements."""
         with self._lock:
             if asked in self._known:

@@ -60,7 +60,7 @@ def _make_level(word: str, reason: str, weight: int) -> Level:
     return Level(rest, reason, int(own)) if star else Level(word, reason, weight)
 
 
-BY_NORM = tuple(name for name, about in PREFIXES.items() if "norm_type" in about.parameters)
+BY_NORM = tuple(name for name, about in PREFIXES.items() if about.takes_orders)
 #: The operations whose gradients are stacked from the gradients of examples, or from units.
 STACKED = tuple(name for name, about in PREFIXES.items() if about.is_stacked)
 #: The operations that can leave out a gradient, or take None for one. No function per example does.

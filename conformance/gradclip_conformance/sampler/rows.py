@@ -41,8 +41,7 @@ class RowCase(Case):
 
     def __init__(self, operation: str, levels: Mapping[str, str]) -> None:
         words = tuple(levels[axis.name] for axis in list_axes(operation))
-        object.__setattr__(self, "prefix", operation)
-        object.__setattr__(self, "words", words)
+        vars(self).update(prefix=operation, words=words)
 
     #: The operation as the ids of rules name it.
     prefix: str

@@ -17,7 +17,7 @@ import numpy as np
 
 from gradclip_adapters.arrays import lay_out
 
-from .facts import Array, Work
+from .facts import NORMS, Array, Work
 
 DTYPES = ("float16", "float32", "float64")
 
@@ -70,7 +70,7 @@ def draw_input(draft: Draft, rng: random.Random) -> tuple[Work, int]:
     dtype = draft.dtype or rng.choice(DTYPES)
     flags = _draw_flags(draft, number, index, rng)
     absent = _draw_absent(draft, number, index, rng)
-    if draft.relation == "at" and draft.operation != "clip_by_value":
+    if draft.relation == "at" and draft.operation in NORMS:
         draft = replace(draft, filling=draft.filling or "triangle")
     grads: list[Any] = []
     # A long list repeats gradients, so that it is drawn quickly.
@@ -89,14 +89,14 @@ def draw_input(draft: Draft, rng: random.Random) -> tuple[Work, int]:
 
 
 def _set_options(work: Work, draft: Draft, rng: random.Random) -> None:
-    if work.operation == "clip_by_value":
+    if not work.about.is_by_norm:
         return
     work.norm_type = draft.norm_type if draft.norm_type is not None else rng.choice((2.0, 2.0, 2.0, 1.0, math.inf))
     work.norm_given = work.norm_type != 2 or rng.random() < 0.5
     if draft.norm_given is not None:
         work.norm_given = draft.norm_given
         work.norm_type = work.norm_type if draft.norm_given else 2.0
-    if work.operation == "clip_by_global_norm":
+    if work.about.is_global:
         work.error_flag = draft.error_flag
 
 
@@ -245,7 +245,7 @@ def _set_threshold(work: Work, index: int, draft: Draft, rng: random.Random) -> 
         if draft.threshold == "power of two":
             work.threshold = 2.0 ** round(math.log2(work.threshold))
     min_given = rng.random() < 0.5 if draft.min_given is None else draft.min_given
-    if work.operation == "clip_by_value" and math.isfinite(work.threshold) and min_given:
+    if not work.about.is_by_norm and math.isfinite(work.threshold) and min_given:
         work.low = -_shorten(work.threshold * rng.uniform(0.25, 2.0))
 
 

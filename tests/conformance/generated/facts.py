@@ -12,8 +12,15 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from gradclip_adapters import operations
+
+#: The operations of which mutants are drawn. The functions and the proof know no averages, examples and units: these
+#: operations have mutants that are written by hand.
 OPERATIONS = ("clip_by_value", "clip_by_norm", "clip_by_global_norm")
-NORMS = OPERATIONS[1:]
+NORMS = tuple(name for name in OPERATIONS if operations.OPERATIONS[name].is_by_norm)
+VALUES = tuple(name for name in OPERATIONS if name not in NORMS)
+#: Only these return their norm, and take `error_if_nonfinite`.
+GLOBAL = tuple(name for name in OPERATIONS if operations.OPERATIONS[name].is_global)
 
 Array = np.ndarray[Any, Any]
 Value = TypeVar("Value")
@@ -50,6 +57,11 @@ class Work:
     in_place: bool = False
     #: Whether the caller gives `norm_type`.
     norm_given: bool = True
+
+    @property
+    def about(self) -> operations.Operation:
+        """The record of the operation."""
+        return operations.OPERATIONS[self.operation]
 
     @lazy
     def present(self) -> list[int]:
@@ -125,12 +137,10 @@ class Facts:
     def ratio(self) -> float:
         """Return the norm divided by the threshold. In a clip by value, divide the largest magnitude instead."""
         work = self.work
-        if work.operation == "clip_by_value":
+        if not work.about.is_by_norm:
             norm = float(np.max(np.abs(self.wide), initial=0.0))
-        elif work.operation == "clip_by_norm":
-            norm = _compute_norm([self.array], work.norm_type)
         else:
-            norm = work.total
+            norm = work.total if work.about.is_global else _compute_norm([self.array], work.norm_type)
         if norm == work.threshold:
             return 1.0
         return norm / float(work.threshold) if work.threshold else math.inf

@@ -138,7 +138,7 @@ class GeneratedFunction:
         return hook
 
     def clip(self, work: Work, hook: Hook) -> tuple[list[Any], Any]:
-        if work.operation != "clip_by_value" and work.threshold < 0:
+        if work.about.is_by_norm and work.threshold < 0:
             message = f"clip_norm is {work.threshold}: give a number that is not negative"
             raise ValueError(message)
         hook("start", None, None, work)
@@ -164,11 +164,11 @@ class GeneratedFunction:
         self, work: Work, counted: Sequence[int], clipped: Sequence[int], hook: Hook
     ) -> tuple[float, dict[int, Change | None]]:
         """Return the norm, and for each place the function that changes the elements, or None."""
-        if work.operation == "clip_by_value":
+        if not work.about.is_by_norm:
             low = -work.threshold if work.low is None else work.low
             return 0.0, {i: self.make_limit(*hook("bounds", i, (low, work.threshold))) for i in clipped}
         rows = {i: hook("values", i, work.grads[i].reshape(-1), work.grads[i]) for i in counted}
-        if work.operation == "clip_by_global_norm":
+        if work.about.is_global:
             total = self.measure(None, list(rows.values()), work, hook)
             return total, dict.fromkeys(clipped, self.scale(None, total, work, hook))
         norms = {i: self.measure(i, [rows[i]] if i in rows else [], work, hook) for i in clipped}

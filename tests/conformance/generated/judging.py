@@ -18,6 +18,7 @@ import numpy as np
 
 from gradclip_adapters.arrays import build_tensors, make_array
 from gradclip_adapters.contract import Unsupported
+from gradclip_adapters.operations import OPERATIONS
 from gradclip_adapters.plain import PlainFunction
 from gradclip_conformance.cases.catalogue import list_all_cases
 from gradclip_conformance.cases.model import Case
@@ -98,7 +99,7 @@ def _find_facts(case: Case) -> Iterator[Facts]:
         case.operation,
         list(grads),
         [gradient.need_clip for gradient in gradients],
-        options["max"] if case.operation == "clip_by_value" else options["clip_norm"],
+        options[OPERATIONS[case.operation].threshold],
         options.get("min"),
         case.norm_type,
         options.get("error_if_nonfinite"),

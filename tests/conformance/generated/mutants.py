@@ -129,11 +129,11 @@ def _describe(work: Work, index: int) -> str:
 def call_function(made: GeneratedFunction, work: Work) -> Answer:
     """Call the function with copies of the input that have the same memory layout."""
     grads = [None if grad is None else _copy(grad) for grad in work.grads]
-    keywords: dict[str, Any] = {"need_clip": work.flags}
-    if work.operation == "clip_by_value":
-        keywords |= {"max": work.threshold, **({} if work.low is None else {"min": work.low})}
-    else:
-        keywords |= {"clip_norm": work.threshold, **({"norm_type": work.norm_type} if work.norm_given else {})}
+    keywords: dict[str, Any] = {"need_clip": work.flags, work.about.threshold: work.threshold}
+    if work.low is not None:
+        keywords["min"] = work.low
+    if work.about.is_by_norm and work.norm_given:
+        keywords["norm_type"] = work.norm_type
     if work.error_flag is not None:
         keywords["error_if_nonfinite"] = work.error_flag
     try:

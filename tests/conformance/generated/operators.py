@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .facts import NORMS, Array, Work
+from .facts import GLOBAL, NORMS, VALUES, Array, Work
 from .functions import Edit, Operator
 from .triggers import LENGTHS, Level, find_level
 
@@ -93,7 +93,7 @@ def _list_scalars() -> Iterator[Operator]:
         ("largest-norm-taken", lambda m, n, rows: max(map(_measure, rows), default=0.0)),
         ("last-norm-forgotten", lambda m, n, rows: math.hypot(*map(_measure, rows[:-1]))),
     ):
-        yield Operator(name, "norm", edit, operations=("clip_by_global_norm",))
+        yield Operator(name, "norm", edit, operations=GLOBAL)
 
 
 def _measure(row: Array) -> float:
@@ -168,7 +168,6 @@ def _list_results() -> Iterator[Operator]:
 
 
 def _list_bounds() -> Iterator[Operator]:
-    value = ("clip_by_value",)
     for name, edit in (
         ("no-lower-bound", lambda m, b: (-math.inf, b[1])),
         ("no-upper-bound", lambda m, b: (b[0], math.inf)),
@@ -178,7 +177,7 @@ def _list_bounds() -> Iterator[Operator]:
         ("bounds-doubled", lambda m, b: (2 * b[0], 2 * b[1])),
         ("bounds-in-two-digits", lambda m, b: (float(f"{b[0]:.1e}"), float(f"{b[1]:.1e}"))),
     ):
-        yield Operator(name, "bounds", edit, operations=value)
+        yield Operator(name, "bounds", edit, operations=VALUES)
 
 
 def _turn(result: Any) -> Any:
@@ -222,7 +221,7 @@ def _list_flags() -> Iterator[Operator]:
     """Yield operators that change which gradients take part, and what becomes of the others."""
     yield Operator("gradient-skipped", "clips", lambda m, flag: False)
     yield Operator("gradient-ignored", "counts", lambda m, flag: False, operations=NORMS)
-    yield Operator("excluded-counted", "counts", lambda m, flag: True, "excluded", NORMS[1:])
+    yield Operator("excluded-counted", "counts", lambda m, flag: True, "excluded", GLOBAL)
     for name, step, edit, in_place in (
         ("excluded-clipped", "clips", lambda m, flag: True, None),
         ("excluded-zeroed", "left", lambda m, grad: np.zeros_like(grad), None),
@@ -257,7 +256,7 @@ def _list_returned() -> Iterator[Operator]:
             ),
         ),
     ):
-        yield Operator(name, "returned", edit, operations=("clip_by_global_norm",))
+        yield Operator(name, "returned", edit, operations=GLOBAL)
 
 
 OPERATORS: dict[str, Operator] = {

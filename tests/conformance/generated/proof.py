@@ -116,7 +116,7 @@ def find_wrong(work: Work, answer: Answer) -> str | None:
     nonfinite = not all(np.isfinite(work.grads[i]).all() for i in work.present if work.flags[i])
     if answer.error is not None:
         # A function may refuse a norm that is not finite.
-        return None if nonfinite and work.operation != "clip_by_value" else f"raised {answer.error}"
+        return None if nonfinite and work.about.is_by_norm else f"raised {answer.error}"
     if nonfinite and work.error_flag:
         return "raised no error, although one was requested"
     if (found := _find_wrong_form(work, answer)) is not None:
@@ -125,9 +125,9 @@ def find_wrong(work: Work, answer: Answer) -> str | None:
     for i in work.excluded:
         if not _has_same_bits(answer.results[i], work.grads[i]):
             return f"gradient {i} is excluded and changed"
-    if work.operation == "clip_by_value":
+    if not work.about.is_by_norm:
         return _find_wrong_values(work, included, answer)
-    groups = [[i] for i in included] if work.operation == "clip_by_norm" else [included]
+    groups = [included] if work.about.is_global else [[i] for i in included]
     for group in groups:
         found = _find_wrong_nonfinite(work, group, answer) if nonfinite else _find_wrong_scale(work, group, answer)
         if found is not None:
@@ -185,7 +185,7 @@ def _find_wrong_scale(work: Work, group: Sequence[int], answer: Answer) -> str |
     units = [find_unit(work.grads[i].dtype) for i in group]
     tolerance = _tolerate_norm(norm, work.norm_type, max(units, default=Fraction(0)))
     value = norm.value
-    if work.operation == "clip_by_global_norm" and answer.norm is not None:
+    if work.about.is_global and answer.norm is not None:
         told = float(answer.norm)
         if not math.isfinite(told) or abs(Fraction(told) - value) > tolerance * value:
             return f"the norm is {told!r} instead of {float(value)!r}"
@@ -246,7 +246,7 @@ def _find_wrong_nonfinite(work: Work, group: Sequence[int], answer: Answer) -> s
         return _find_wrong_scale(work, group, answer)
     has_nan = bool(np.isnan(everything).any())
     told = answer.norm
-    if work.operation == "clip_by_global_norm" and told is not None and math.isfinite(float(told)):
+    if work.about.is_global and told is not None and math.isfinite(float(told)):
         return "the norm is finite although an element is not"
     if work.threshold == math.inf:
         return None

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .drafts import Draft
-from .facts import NORMS, OPERATIONS, Facts
+from .facts import GLOBAL, NORMS, OPERATIONS, VALUES, Facts
 
 KERNEL_AXES = ("dtype", "size", "number", "shape", "layout", "relation", "in place")
 
@@ -196,9 +196,9 @@ def _list_rest() -> Iterator[Level]:
     yield Level("in place", "not-in-place", lambda f: not f.work.in_place, demand(in_place=False))
     for name, flag in (("error-flag", True), ("error-flag-false", False), ("error-flag-left-out", None)):
         flagged = demand(error_flag=flag)
-        yield Level("error flag", name, lambda f, flag=flag: f.work.error_flag is flag, flagged, NORMS[1:])
-    yield Level("bounds", "min-given", lambda f: f.work.low is not None, demand(min_given=True), OPERATIONS[:1])
-    yield Level("bounds", "max-alone", lambda f: f.work.low is None, demand(min_given=False), OPERATIONS[:1])
+        yield Level("error flag", name, lambda f, flag=flag: f.work.error_flag is flag, flagged, GLOBAL)
+    yield Level("bounds", "min-given", lambda f: f.work.low is not None, demand(min_given=True), VALUES)
+    yield Level("bounds", "max-alone", lambda f: f.work.low is None, demand(min_given=False), VALUES)
     yield Level("place", "not-the-longest", lambda f: f.size < f.work.longest, demand(size=(1, 3), number=(3, 5)))
     yield Level(
         "place", "longest-of-several", lambda f: f.size == f.work.longest and f.number > 1, demand(number=(2, 5))

@@ -1,5 +1,4 @@
 """Document 002, example 2: limit the L2 norm of each gradient in dygraph."""
-# ruff: noqa: B905 (Python 3.7 has no strict zip)
 
 import paddle.fluid as fluid
 from formulas import assert_moved, clipped, norm

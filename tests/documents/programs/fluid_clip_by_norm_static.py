@@ -1,5 +1,4 @@
 """Document 002, example 1: limit the L2 norm of each gradient in a static program."""
-# ruff: noqa: B905 (Python 3.7 has no strict zip)
 
 import numpy as np
 import paddle.fluid as fluid

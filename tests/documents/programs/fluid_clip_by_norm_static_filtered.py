@@ -1,5 +1,4 @@
 """Document 002, example 1 with its commented lines: `need_clip` chooses by `Parameter.name`."""
-# ruff: noqa: B905 (Python 3.7 has no strict zip)
 
 import numpy as np
 import paddle.fluid as fluid

@@ -1,5 +1,4 @@
 """Document 003: compare the gradients of one network before and after `set_gradient_clip`."""
-# ruff: noqa: B905 (Python 3.7 has no strict zip)
 
 import numpy as np
 import paddle

@@ -1,6 +1,6 @@
 """Compute the formulas of the documents in float64, and check one step of gradient descent.
 
-The oldest programs run on Python 3.7. So this module must run there, and it needs only NumPy.
+The oldest programs run in an old Python, so this module needs only NumPy.
 """
 
 import numpy as np

@@ -72,8 +72,8 @@ def _read_result(result: Any, parameters: Sequence[Parameter], before: Sequence[
             inputs=read_arrays([_take_own(tensor) for tensor in before]),
         )
     except Exception as error:  # noqa: BLE001 - the value may be of any class, whose methods may raise anything
-        message = "returned a value of type {}, which cannot be read: {}"
-        return Reply((), malformed=message.format(name_type(result), read_text(error)))
+        text = f"returned a value of type {name_type(result)}, which cannot be read: {read_text(error)}"
+        return Reply((), malformed=text)
 
 
 def _read_norm(norm: Any) -> Array:

@@ -137,9 +137,8 @@ class WatchedCollectives(TorchDispatchMode):  # type: ignore[misc]
         ranks = torch.distributed.get_process_group_ranks(group)
         peer = ranks[given["dst" if name == "send" else "src"]]
         pair = (self._rank, peer) if name == "send" else (peer, self._rank)
-        half = "{} {}>{} in {}:{}".format(
-            "send" if name == "send" else "receive", *pair, group.group_name, given["tag"]
-        )
+        verb = "send" if name == "send" else "receive"
+        half = f"{verb} {pair[0]}>{pair[1]} in {group.group_name}:{given['tag']}"
         entry = {
             "kind": f"{'send to' if name == 'send' else 'recv from'} rank {peer}",
             "group": [],

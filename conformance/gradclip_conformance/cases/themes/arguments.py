@@ -51,9 +51,12 @@ def _make_invalid_norms(make: Maker) -> Iterator[Case]:
 
 def _make_invalid_bounds(make: Maker) -> Iterator[Case]:
     tensors = make.tensors([3.0], [-4.0])
-    yield make.case("min-above-max", "swapped", tensors, -1.0, RECORDED, min=1.0)
-    yield make.case("min-above-max", "negative-max-only", tensors, -1.0, RECORDED)
-    yield make.case("nan-threshold", "nan", tensors, math.nan, RECORDED)
+    yield from make.rows(
+        ("min-above-max/swapped", tensors, -1.0, {"min": 1.0}),
+        ("min-above-max/negative-max-only", tensors, -1.0),
+        ("nan-threshold/nan", tensors, math.nan),
+        expectation=RECORDED,
+    )
 
 
 def _pass_no_list(make: Maker) -> Iterator[Case]:

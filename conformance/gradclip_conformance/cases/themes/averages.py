@@ -28,8 +28,9 @@ from ..build import (
     round_to_tensor,
 )
 from ..model import Case, expect
-from .nonfinite import NOT_SILENT_NUMBERS
-from .range import FAR_APART, HARDLY_APART, HUGE, LEAVES_RANGE, SMALL_PRODUCT, SMALL_QUOTIENT, TINY
+from .nonfinite import NOT_SILENT, NOT_SILENT_NUMBERS, UNCHANGED
+from .range import FAR_APART, HARDLY_APART, HUGE, LEAVES_RANGE, SMALL_PRODUCT, SMALL_QUOTIENT, TINY, WIDE
+from .structure import DTYPE, NONE, SHAPE
 
 
 def make_cases() -> Iterator[Case]:
@@ -118,23 +119,28 @@ def _ask_each_alone(make: Maker) -> Iterator[Case]:
 
 def _ask_zeros(make: Maker) -> Iterator[Case]:
     zeros, triangle = make.tensor([0.0, 0.0, -0.0, 0.0]), _make_triangle(make)
-    yield make.case("zero-gradient", "alone", zeros, 1.0)
-    yield make.case("zero-gradient", "beside-others", [zeros, triangle], _divide(make, 1.0))
-    yield make.case("zero-gradient-zero-threshold", "alone", zeros, 0.0)
-    yield make.case("zero-threshold", "two-tensors", [triangle, make.tensor([0.5])], 0.0)
+    yield from make.rows(
+        ("zero-gradient/alone", zeros, 1.0),
+        ("zero-gradient/beside-others", [zeros, triangle], _divide(make, 1.0)),
+        ("zero-gradient-zero-threshold/alone", zeros, 0.0),
+        ("zero-threshold/two-tensors", [triangle, make.tensor([0.5])], 0.0),
+    )
 
 
 def _ask_nonfinite(make: Maker) -> Iterator[Case]:
-    visible, beside = expect("not-silent"), _make_triangle(make)
+    beside, four = _make_triangle(make), [3.0, math.nan, -1.0, 0.0]
     for rule, name, value in NOT_SILENT_NUMBERS:
         some = make.tensor([3.0, value, -1.0, 0.0])
-        yield make.case(rule, name, some, 1.0, visible)
-        yield make.case(rule, f"{name}-beside-finite", [beside, some], _divide(make, 1.0), visible)
-        yield make.case("infinite-threshold-nonfinite", name, some, math.inf, expect("not-silent", unchanged=True))
-    four = [3.0, math.nan, -1.0, 0.0]
-    yield make.case("nan-not-silent", "threshold-zero", make.tensor(four), 0.0, visible)
-    yield make.case("nan-not-silent", "threshold-zero-of-a-matrix", make.tensor(four, (2, 2)), 0.0, visible)
-    yield make.case("infinite-threshold", "finite", beside, math.inf, keep_all)
+        yield from make.rows(
+            (f"{rule}/{name}", some, 1.0, NOT_SILENT),
+            (f"{rule}/{name}-beside-finite", [beside, some], _divide(make, 1.0), NOT_SILENT),
+            (f"infinite-threshold-nonfinite/{name}", some, math.inf, UNCHANGED),
+        )
+    yield from make.rows(
+        ("nan-not-silent/threshold-zero", make.tensor(four), 0.0, NOT_SILENT),
+        ("nan-not-silent/threshold-zero-of-a-matrix", make.tensor(four, (2, 2)), 0.0, NOT_SILENT),
+        ("infinite-threshold/finite", beside, math.inf, keep_all),
+    )
 
 
 def _ask_range(make: Maker) -> Iterator[Case]:
@@ -142,7 +148,7 @@ def _ask_range(make: Maker) -> Iterator[Case]:
     for rule, units in (("overflow-of-squares", HUGE), ("underflow-of-squares", TINY)):
         unit = units[make.dtype]
         triangle = _make_triangle(make, unit)
-        yield make.case(rule, "three-four-five", triangle, _divide(make, unit), expect("values", wide=True))
+        yield make.case(rule, "three-four-five", triangle, _divide(make, unit), WIDE)
         yield make.case(rule, "below", triangle, _divide(make, digits * unit), keep_all)
     for name, unlike in (("elements-far-apart", SMALL_QUOTIENT), ("small-products", SMALL_PRODUCT)):
         if make.dtype in unlike:
@@ -168,25 +174,27 @@ def _ask_sums(make: Maker) -> Iterator[Case]:
             (name, round_to_tensor(np.full(4096, value), make.dtype), _divide(make, 16.0 * value, 4096))
             for name, value in (("running-sum", 1.0), ("sum-out-of-range", 16.0))
         ),
-        expectation=expect("values", wide=True),
+        expectation=WIDE,
     )
 
 
 def _ask_forms(make: Maker) -> Iterator[Case]:
     triangle, threshold = _make_triangle(make), _divide(make, 1.0)
-    none, shape, dtype = (expect("structure", aspect=aspect) for aspect in ("none", "shape", "dtype"))
-    yield make.case("none-stays-none", "between", [triangle, make.tensor(None), triangle], threshold, none)
-    yield make.case("empty-tensor", "alone", make.tensor([]), threshold, shape)
     empty = [make.tensor([], form) for form in ((0, 2), (2, 0), (0, 2, 3))]
-    yield make.case("empty-tensor", "beside-others", [*empty, triangle], threshold)
     scalars = [make.tensor([value], ()) for value in (3.0, -0.125, -6.0)]
-    yield make.case("zero-dimensional", "values", scalars, 1.0)
-    yield make.case("zero-dimensional", "shape", scalars, 1.0, shape)
     forms = [make.tensor([2.0, -4.0, 4.0, 0.0], form) for form in ((2, 2), (1, 2, 1, 2))]
-    for name, limit in (("clipped", threshold), ("not-clipped", 16.0)):
-        yield make.case("shape-kept", name, forms, limit, shape)
-        yield make.case("dtype-kept", name, forms, limit, dtype)
-    yield make.case("dtype-accepted", "alone", forms[0], threshold, dtype)
+    yield from make.rows(
+        ("none-stays-none/between", [triangle, make.tensor(None), triangle], threshold, NONE),
+        ("empty-tensor/alone", make.tensor([]), threshold, SHAPE),
+        ("empty-tensor/beside-others", [*empty, triangle], threshold),
+        ("zero-dimensional/values", scalars, 1.0),
+        ("zero-dimensional/shape", scalars, 1.0, SHAPE),
+        ("shape-kept/clipped", forms, threshold, SHAPE),
+        ("dtype-kept/clipped", forms, threshold, DTYPE),
+        ("shape-kept/not-clipped", forms, 16.0, SHAPE),
+        ("dtype-kept/not-clipped", forms, 16.0, DTYPE),
+        ("dtype-accepted/alone", forms[0], threshold, DTYPE),
+    )
     finite = make.tensor([8.0, -0.0, 3.0, 1.0], need_clip=False)
     nonfinite = make.tensor([math.nan, -math.inf, 1.0, 0.0], need_clip=False)
     yield from make.table(
@@ -199,9 +207,10 @@ def _ask_forms(make: Maker) -> Iterator[Case]:
         expectation=keep_excluded,
     )
     if make.dtype == "float32":
-        yield make.case("excluded-untouched", "bits-of-nan", [triangle, make_odd_nans()], threshold, keep_excluded)
-        columns = make.tensor([2.0, 2.0, -4.0, -4.0], (2, 2), layout="broadcast")
-        yield make.case("layout", "broadcast-columns", columns, threshold)
+        yield from make.rows(
+            ("excluded-untouched/bits-of-nan", [triangle, make_odd_nans()], threshold, keep_excluded),
+            ("layout/broadcast-columns", make.tensor([2.0, 2.0, -4.0, -4.0], (2, 2), layout="broadcast"), threshold),
+        )
 
 
 def _ask_effects(make: Maker) -> Iterator[Case]:

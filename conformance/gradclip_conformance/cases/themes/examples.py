@@ -17,7 +17,6 @@ from gradclip_adapters.contract import Gradient
 from ...oracle.formats import FORMATS, next_down, next_up
 from ..build import (
     DTYPES,
-    VALUES,
     Maker,
     keep_all,
     list_digits,
@@ -28,8 +27,9 @@ from ..build import (
 )
 from ..model import Case, expect
 from ..stacking import NO_EXAMPLE
-from .nonfinite import NOT_SILENT_NUMBERS
-from .range import HUGE, LEAVES_RANGE, TINY, list_largest
+from .nonfinite import NOT_SILENT, NOT_SILENT_NUMBERS, UNCHANGED
+from .range import HUGE, LEAVES_RANGE, TINY, WIDE, list_largest
+from .structure import DTYPE, SHAPE
 
 
 def make_cases() -> Iterator[Case]:
@@ -98,9 +98,9 @@ def _ask_several_examples(make: Maker) -> Iterator[Case]:
         ("above-and-below", number_groups([above], [below]), 1.0),
         ("both-above", number_groups([above], [far]), 2.5),
         ("as-many-as-elements", number_groups(*([one] for one in four)), 2.0),
+        ("only-together-above", number_groups([above], [below]), 5.0, keep_all),
     )
-    together = number_groups([above], [below])
-    yield make.case("each-example-alone", "only-together-above", together, 5.0, keep_all)
+    nothing = [replace(make.tensor([0.0] * size), group=NO_EXAMPLE) for size in (3, 2)]
     yield from make.table(
         "sum-of-examples",
         ("three-clipped", number_groups(*([one] for one in three)), 1.0),
@@ -112,18 +112,17 @@ def _ask_several_examples(make: Maker) -> Iterator[Case]:
         ("two-equal-beside-another", number_groups([above], [far], [above]), 2.5),
         ("two-sharing-an-element", number_groups(*([one] for one in sharing[:2])), 2.5),
         ("four-sharing-an-element", number_groups(*([one] for one in sharing)), 1.25),
+        # A function may refuse such a batch. If it returns sums, they are zeros.
+        ("no-example", nothing, 1.0, expect("values", may_refuse=True)),
+        ("three-kept", number_groups(*([one] for one in three)), 8.0, keep_all),
     )
-    nothing = [replace(make.tensor([0.0] * size), group=NO_EXAMPLE) for size in (3, 2)]
-    # A function may refuse such a batch. If it returns sums, they are zeros.
-    yield make.case("sum-of-examples", "no-example", nothing, 1.0, expect("values", may_refuse=True))
-    yield make.case("sum-of-examples", "three-kept", number_groups(*([one] for one in three)), 8.0, keep_all)
     yield from make.table(
         "one-norm-over-all",
         ("two-tensors", apart, 1.0),
         ("each-below-alone", apart, 4.5),
         ("two-examples", number_groups(apart, other), 1.0),
+        ("below", apart, 6.0, keep_all),
     )
-    yield make.case("one-norm-over-all", "below", apart, 6.0, keep_all)
     if make.dtype == "float32":
         yield from _ask_many(make)
 
@@ -135,15 +134,17 @@ def _ask_many(make: Maker) -> Iterator[Case]:
         make.tensors(*[[0.0] * 3 * number + [x * factor for x in (1.0, -2.0, 2.0)] + [0.0] * 3 * (1 - number)] * 100)
         for number, factor in enumerate((1.0, 1 / 16))
     ]
-    yield make.case("one-norm-over-all", "hundred-tensors", number_groups(*hundred), 15.0)
     forty = [[make.tensor([8.0 * (place == number) for place in range(40)])] for number in range(40)]
-    yield make.case("sum-of-examples", "forty-clipped", number_groups(*forty), 2.0)
     # The norms are 71 times the factors.
     blocks = np.zeros((3, 3, 1701))
     for number, factor in enumerate((1.0, 4.0, 0.25)):
         blocks[number, number] = factor * np.tile([1.0, -2.0, 2.0], 567)
     long = [[round_to_tensor(block.ravel(), make.dtype)] for block in blocks]
-    yield make.case("each-example-alone", "long", number_groups(*long), 64.0)
+    yield from make.rows(
+        ("one-norm-over-all/hundred-tensors", number_groups(*hundred), 15.0),
+        ("sum-of-examples/forty-clipped", number_groups(*forty), 2.0),
+        ("each-example-alone/long", number_groups(*long), 64.0),
+    )
 
 
 def _ask_layers(make: Maker) -> Iterator[Case]:
@@ -174,22 +175,23 @@ def _ask_layers(make: Maker) -> Iterator[Case]:
             (("two-to-four", [(2,), (4,)], 2.0), ("nine-to-sixteen", [(3, 3), (16,)], 5.0)),
         ),
     ):
-        for name, norms, threshold, expectation in (
-            ("above-and-below", above, 4.0, VALUES),
-            # The norm over all layers is below the threshold.
-            ("one-layer-above", one, 16.0, VALUES),
-            ("at-threshold", limits, 4.0, keep_all),
-            ("below", above, 64.0, keep_all),
-        ):
-            example = _make_layers(make, shapes, norms)
-            yield make.case(rule, name, example, threshold, expectation, layers=layers)
+        option = {"layers": layers}
         both = number_groups(_make_layers(make, shapes, first), _make_layers(make, shapes, second, last=True))
-        yield make.case(rule, "two-examples", both, 4.0, layers=layers)
-        # Not all of these shares are exact.
-        six = [(2,), (1,), (3,), (1,), (2, 2), (1,)]
-        for name, others, threshold in (("one-layer", [(2,)], 2.5), ("six-layers", six, 4.0), *more):
-            example = _make_layers(make, others, (5.0, 10.0, 4.0, 0.5, 1.0, 8.0)[: len(others)])
-            yield make.case(rule, name, example, threshold, layers=layers)
+        six, norms = [(2,), (1,), (3,), (1,), (2, 2), (1,)], (5.0, 10.0, 4.0, 0.5, 1.0, 8.0)
+        yield from make.table(
+            rule,
+            ("above-and-below", _make_layers(make, shapes, above), 4.0, option),
+            # The norm over all layers is below the threshold.
+            ("one-layer-above", _make_layers(make, shapes, one), 16.0, option),
+            ("at-threshold", _make_layers(make, shapes, limits), 4.0, keep_all, option),
+            ("below", _make_layers(make, shapes, above), 64.0, keep_all, option),
+            ("two-examples", both, 4.0, option),
+            # Not all of these shares are exact.
+            *(
+                (name, _make_layers(make, others, norms[: len(others)]), threshold, option)
+                for name, others, threshold in (("one-layer", [(2,)], 2.5), ("six-layers", six, 4.0), *more)
+            ),
+        )
 
 
 def _make_layers(
@@ -207,36 +209,43 @@ def _make_layers(
 
 def _ask_zeros(make: Maker) -> Iterator[Case]:
     zeros, triangle = make.tensors([0.0, 0.0], [3.0, -4.0])
-    beside = "beside-another-example"
-    yield make.case("zero-gradient", "alone", zeros, 1.0)
-    yield make.case("zero-gradient", beside, number_groups([zeros], [triangle]), 1.0)
-    yield make.case("zero-gradient-zero-threshold", "alone", zeros, 0.0)
-    yield make.case("zero-gradient-zero-threshold", beside, number_groups([triangle], [zeros]), 0.0)
-    yield make.case("zero-threshold", "one-example", triangle, 0.0)
+    yield from make.rows(
+        ("zero-gradient/alone", zeros, 1.0),
+        ("zero-gradient/beside-another-example", number_groups([zeros], [triangle]), 1.0),
+        ("zero-gradient-zero-threshold/alone", zeros, 0.0),
+        ("zero-gradient-zero-threshold/beside-another-example", number_groups([triangle], [zeros]), 0.0),
+        ("zero-threshold/one-example", triangle, 0.0),
+    )
 
 
 def _ask_nonfinite(make: Maker) -> Iterator[Case]:
-    visible = expect("not-silent")
     for rule, name, value in NOT_SILENT_NUMBERS:
-        yield make.case(rule, name, make.tensor([3.0, value, -1.0]), 1.0, visible)
-        yield make.case(rule, f"{name}-in-another-tensor", make.tensors([3.0, 4.0], [value]), 1.0, visible)
-        unchanged = expect("not-silent", unchanged=True)
-        yield make.case("infinite-threshold-nonfinite", name, make.tensor([3.0, value, -1.0]), math.inf, unchanged)
-        for layers in ("equal", "by size"):
-            name_of_layer = f"{name}-in-a-layer-{layers.replace(' ', '-')}"
-            yield make.case(rule, name_of_layer, make.tensors([3.0, 4.0], [value]), 1.0, visible, layers=layers)
-    yield make.case("nan-not-silent", "threshold-zero", make.tensor([3.0, math.nan], (1, 2)), 0.0, visible)
-    yield make.case("infinite-threshold", "finite", make.tensor([3.0, -4.0]), math.inf, keep_all)
+        some, two = make.tensor([3.0, value, -1.0]), make.tensors([3.0, 4.0], [value])
+        yield from make.rows(
+            (f"{rule}/{name}", some, 1.0),
+            (f"{rule}/{name}-in-another-tensor", two, 1.0),
+            (f"infinite-threshold-nonfinite/{name}", some, math.inf, UNCHANGED),
+            (f"{rule}/{name}-in-a-layer-equal", two, 1.0, {"layers": "equal"}),
+            (f"{rule}/{name}-in-a-layer-by-size", two, 1.0, {"layers": "by size"}),
+            expectation=NOT_SILENT,
+        )
+    yield from make.rows(
+        ("nan-not-silent/threshold-zero", make.tensor([3.0, math.nan], (1, 2)), 0.0, NOT_SILENT),
+        ("infinite-threshold/finite", make.tensor([3.0, -4.0]), math.inf, keep_all),
+    )
 
 
 def _ask_range(make: Maker) -> Iterator[Case]:
-    wide, digits = expect("values", wide=True), abs(list_digits(make.dtype)[7]) * 8
+    digits = abs(list_digits(make.dtype)[7]) * 8
     for rule, units in (("overflow-of-squares", HUGE), ("underflow-of-squares", TINY)):
         unit = units[make.dtype]
         triangle = make.tensor([3 * unit, -4 * unit])
-        yield make.case(rule, "three-four-five", triangle, unit, wide)
-        yield make.case(rule, "below", triangle, digits * unit, keep_all)
-        yield make.case(rule, "layers", [triangle, make.tensor([unit])], unit, wide, layers="equal")
+        yield from make.table(
+            rule,
+            ("three-four-five", triangle, unit, WIDE),
+            ("below", triangle, digits * unit, keep_all),
+            ("layers", [triangle, make.tensor([unit])], unit, WIDE, {"layers": "equal"}),
+        )
     four, quarter = list_largest(make.dtype), float(FORMATS[make.dtype].largest) / 4
     yield make.case("norm-beyond-range", "twice-the-largest", make.tensor(four), quarter, LEAVES_RANGE)
     if FORMATS[make.dtype].precision > 11:
@@ -244,21 +253,22 @@ def _ask_range(make: Maker) -> Iterator[Case]:
     # A running sum of ones stops at 2048 with 11 bits, and at 256 with 8 bits. The sum of 256s leaves float16's range.
     for name, value in (("running-sum", 1.0), ("sum-out-of-range", 16.0)):
         constant = round_to_tensor(np.full(4096, value), make.dtype)
-        yield make.case("half-not-accumulated-in-half", name, constant, value, wide)
+        yield make.case("half-not-accumulated-in-half", name, constant, value, WIDE)
 
 
 def _ask_forms(make: Maker) -> Iterator[Case]:
     triangle, empty = make.tensors([3.0, -4.0], [])
-    shape, dtype = (expect("structure", aspect=aspect) for aspect in ("shape", "dtype"))
-    yield make.case("empty-tensor", "alone", empty, 1.0, shape)
     every = [make.tensor([], form) for form in ((0,), (2, 0), (0, 2, 3))]
-    yield make.case("empty-tensor", "beside-others", [*every, triangle], 1.0)
     scalars = number_groups(*([make.tensor([value], ())] for value in (-3.0, 0.0)))
-    yield make.case("zero-dimensional", "two-examples", scalars, 1.0)
     matrix = make.tensor([2.0, -4.0, 4.0, 0.0], (2, 2))
-    for name, limit in (("clipped", 1.0), ("not-clipped", 16.0)):
-        yield make.case("dtype-kept", name, [matrix, triangle], limit, dtype)
-    yield make.case("dtype-accepted", "alone", matrix, 1.0, dtype)
+    yield from make.rows(
+        ("empty-tensor/alone", empty, 1.0, SHAPE),
+        ("empty-tensor/beside-others", [*every, triangle], 1.0),
+        ("zero-dimensional/two-examples", scalars, 1.0),
+        ("dtype-kept/clipped", [matrix, triangle], 1.0, DTYPE),
+        ("dtype-kept/not-clipped", [matrix, triangle], 16.0, DTYPE),
+        ("dtype-accepted/alone", matrix, 1.0, DTYPE),
+    )
     if make.dtype == "float32":
         shared = make.tensor([3.0, -4.0], layout="broadcast")
         yield make.case("layout", "broadcast-examples", number_groups([shared], [shared]), 2.5)
@@ -271,9 +281,10 @@ def _ask_effects(make: Maker) -> Iterator[Case]:
     yield from make.refused_thresholds(number_groups(*examples))
     if make.dtype == "float32":
         # The square of a layer's part of the threshold has no sign.
-        for layers in ("equal", "by size"):
-            variant, refused = f"minus-one-layers-{layers.replace(' ', '-')}", expect("refused")
-            yield make.case(
-                "negative-threshold-refused", variant, number_groups(*examples), -1.0, refused, layers=layers
-            )
+        yield from make.table(
+            "negative-threshold-refused",
+            ("minus-one-layers-equal", number_groups(*examples), -1.0, {"layers": "equal"}),
+            ("minus-one-layers-by-size", number_groups(*examples), -1.0, {"layers": "by size"}),
+            expectation=expect("refused"),
+        )
     yield from make.large_scalars(make.tensor([720.0, -960.0]))

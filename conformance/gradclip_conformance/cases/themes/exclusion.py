@@ -12,7 +12,6 @@ from gradclip_adapters.contract import Gradient
 
 from ..build import (
     DTYPES,
-    VALUES,
     Maker,
     choose_orders,
     keep,
@@ -100,25 +99,20 @@ def _make_not_counted(make: Maker) -> Iterator[Case]:
     rule, returned = "excluded-not-counted", expect("returned-norm")
     triangle = make.tensor([3.0, 4.0])
     tensors = [*make.tensors([3.0], [4.0]), _make_excluded(make, [12.0])]
-    for name, threshold, expectation in (
-        ("above", 2.5, VALUES),
+    shapes = {"zero-dimensional": (), "matrix": (2, 3), "three-dimensional": (2, 3, 2), "long": (203,)}
+    others = {name: round_to_tensor(np.full(shape, 12.0), make.dtype) for name, shape in shapes.items()}
+    yield from make.table(
+        rule,
+        ("above", tensors, 2.5),
         # The norm is 13 with the excluded gradient, and 5 without it. Only 13 is above the threshold.
-        ("at-threshold", 5.0, keep(0, 1)),
+        ("at-threshold", tensors, 5.0, keep(0, 1)),
         # The threshold differs from the norm, so that only exclusion decides, and not the formula at the threshold.
-        ("below", 6.0, keep(0, 1)),
-    ):
-        yield make.case(rule, name, tensors, threshold, expectation)
-    yield make.case(rule, "two-tensors", [_make_excluded(make, [96.0, 0.5]), triangle], 1.0)
-    yield make.case(rule, "returned-norm", tensors, 1.0, returned)
-    yield make.case(rule, "returned-norm-below", tensors, 8.0, returned)
-    for name, shape in (
-        ("zero-dimensional", ()),
-        ("matrix", (2, 3)),
-        ("three-dimensional", (2, 3, 2)),
-        ("long", (203,)),
-    ):
-        other = replace(round_to_tensor(np.full(shape, 12.0), make.dtype), need_clip=False)
-        yield make.case(rule, name, [other, triangle], 6.0, keep(1))
+        ("below", tensors, 6.0, keep(0, 1)),
+        ("two-tensors", [_make_excluded(make, [96.0, 0.5]), triangle], 1.0),
+        ("returned-norm", tensors, 1.0, returned),
+        ("returned-norm-below", tensors, 8.0, returned),
+        *((name, [replace(other, need_clip=False), triangle], 6.0, keep(1)) for name, other in others.items()),
+    )
     if make.dtype == "float32":
         for name, p in choose_orders("half", "one", "three-halves", "three", "infinity").items():
             yield make.case(rule, name, tensors, 2.5, norm_type=p)

@@ -51,15 +51,19 @@ WIDE = ("float32", "float64")
 def make_cases() -> Iterator[Case]:
     """Yield all cases of this theme."""
     for dtype in DTYPES:
-        (by_value,), (by_norm, by_global_norm) = list_makers(dtype, ["value"]), list_makers(dtype, NORM_OPERATIONS)
-        yield from _make_value_cases(by_value)
-        for make in (by_norm, by_global_norm):
+        for make in list_makers(dtype, ["value"]):
+            yield from _make_value_cases(make)
+        by_norms = list_makers(dtype, NORM_OPERATIONS)
+        for make in by_norms:
             yield from _make_norm_cases(make)
             yield from _ask_other_norms(make)
-        yield from _clip_one_tensor_at_a_time(by_norm)
-        yield from _take_norms_over_axes(by_norm)
-        yield from _clip_all_together(by_global_norm)
-        yield from _ask_returned_norm(by_global_norm)
+        for make in by_norms:
+            if make.operation.is_global:
+                yield from _clip_all_together(make)
+                yield from _ask_returned_norm(make)
+            else:
+                yield from _clip_one_tensor_at_a_time(make)
+                yield from _take_norms_over_axes(make)
     for dtype in ("float16", "bfloat16"):
         yield from _ask_every_number(*list_makers(dtype, ["value"]))
     yield from derivatives.make_cases()
@@ -221,8 +225,9 @@ def _make_norm_cases(make: Maker) -> Iterator[Case]:
         values = np.zeros(EDGES[-1] + 1)
         values[EDGES] = [(-1.0) ** k * (3 + k % 2) for k in range(len(EDGES))]
         at_edges = round_to_tensor(values, dtype)
-        yield make.case("scaled-above", "mass-at-edges", at_edges, 2.0)
-        yield make.case("identity-below", "mass-at-edges", at_edges, 32.0, keep_all)
+        yield from make.rows(
+            ("scaled-above/mass-at-edges", at_edges, 2.0), ("identity-below/mass-at-edges", at_edges, 32.0, keep_all)
+        )
     yield from make.table(
         "at-threshold",
         ("three-four-five", triangle, 5.0),
@@ -231,18 +236,21 @@ def _make_norm_cases(make: Maker) -> Iterator[Case]:
         expectation=keep_all,
     )
     beside = "neighbours-of-threshold"
-    yield make.case(beside, "threshold-above", triangle, next_up(5.0, dtype), keep_all)
-    yield make.case(beside, "threshold-below", triangle, next_down(5.0, dtype))
-    # The norm and the threshold agree in half of the dtype's digits. A comparison in a narrower dtype finds them equal
-    # and leaves the gradient unscaled, which is outside the error bound.
-    yield make.case(beside, "threshold-slightly-below", triangle, 5.0 * (1 - 2.0 ** -(precision // 2)))
+    yield from make.table(
+        beside,
+        ("threshold-above", triangle, next_up(5.0, dtype), keep_all),
+        ("threshold-below", triangle, next_down(5.0, dtype)),
+        # The norm and the threshold agree in half of the dtype's digits. A comparison in a narrower dtype finds them
+        # equal and leaves the gradient unscaled, which is outside the error bound.
+        ("threshold-slightly-below", triangle, 5.0 * (1 - 2.0 ** -(precision // 2))),
+    )
     if dtype in WIDE:
         # The difference is smaller than the tolerance of functions such as `isclose`, but larger than the error bound.
         yield make.case(beside, "threshold-hardly-below", triangle, 5.0 * (1 - 2.0 ** (6 - precision)))
 
 
 def _ask_other_norms(make: Maker) -> Iterator[Case]:
-    triangle, largest = make.tensor([3.0, 4.0]), make.tensor([1.0, -4.0, 2.0])
+    triangle, largest, infinity = make.tensor([3.0, 4.0]), make.tensor([1.0, -4.0, 2.0]), {"norm_type": math.inf}
     # Libraries define other norms for a matrix: the largest sum over a column or a row. Several elements share the
     # largest magnitude, so that a norm of a high order differs from the infinity norm.
     matrix = make.tensor([4.0, -4.0, 3.0, -4.0], (2, 2))
@@ -258,8 +266,8 @@ def _ask_other_norms(make: Maker) -> Iterator[Case]:
         ("four", make.tensor([2.0, -4.0, 4.0]), 3.0, {"norm_type": 4.0}),
         ("three-as-an-integer", make.tensor([3.0, -4.0, 5.0]), 3.0, {"norm_type": 3}),
         ("matrix-one", matrix, 7.5, {"norm_type": 1.0}),
+        ("three-between-the-norms", triangle, 4.75, keep_all, {"norm_type": 3.0}),
     )
-    yield make.case("p-norm", "three-between-the-norms", triangle, 4.75, keep_all, norm_type=3.0)
     yield make.case("infinity-norm", "matrix", matrix, 2.0, norm_type=math.inf)
     if make.operation.is_global:
         yield from make.table(
@@ -271,15 +279,18 @@ def _ask_other_norms(make: Maker) -> Iterator[Case]:
             ("two-tensors-four", uneven, 2.0, {"norm_type": 4.0}),
         )
         yield make.case("infinity-norm", "two-tensors-at-threshold", uneven, 4.0, keep_all, norm_type=math.inf)
-    yield make.case("infinity-norm", "above", largest, 2.0, norm_type=math.inf)
-    yield make.case("infinity-norm", "at-threshold", largest, 4.0, keep_all, norm_type=math.inf)
+    yield from make.table(
+        "infinity-norm", ("above", largest, 2.0, infinity), ("at-threshold", largest, 4.0, keep_all, infinity)
+    )
 
 
 def _clip_one_tensor_at_a_time(make: Maker) -> Iterator[Case]:
-    rule = "each-tensor-alone"
-    yield make.case(rule, "above-and-below", make.tensors([3.0, 4.0], [0.5, -0.25]), 1.0)
-    yield make.case(rule, "both-above", make.tensors([6.0, 8.0], [12.0, -16.0]), 5.0)
-    yield make.case(rule, "only-together-above", make.tensors([3.0], [4.0]), 4.5, keep_all)
+    yield from make.table(
+        "each-tensor-alone",
+        ("above-and-below", make.tensors([3.0, 4.0], [0.5, -0.25]), 1.0),
+        ("both-above", make.tensors([6.0, 8.0], [12.0, -16.0]), 5.0),
+        ("only-together-above", make.tensors([3.0], [4.0]), 4.5, keep_all),
+    )
 
 
 def _take_norms_over_axes(make: Maker) -> Iterator[Case]:
@@ -311,9 +322,9 @@ def _clip_all_together(make: Maker) -> Iterator[Case]:
         ("infinity", apart, 2.0, {"norm_type": math.inf}),
         ("p-three", apart, 2.0, {"norm_type": 3.0}),
         ("p-one-uneven", make.tensors([1.0, -4.0], [3.0]), 3.5, {"norm_type": 1.0}),
+        ("at-threshold", three, 6.0, keep_all),
+        ("below", three, 7.0, keep_all),
     )
-    yield make.case(rule, "at-threshold", three, 6.0, keep_all)
-    yield make.case(rule, "below", three, 7.0, keep_all)
     if make.dtype in WIDE:
         long_and_short = [_make_uneven_length(make.dtype, 203), make.tensor([1024.0])]
         yield make.case(rule, "long-and-short", long_and_short, 512.0)
@@ -375,11 +386,12 @@ def _ask_every_number(make: Maker) -> Iterator[Case]:
     bits = np.arange(2**16, dtype="<u2")
     # The numbers include every NaN payload, both infinities, both zeros and all subnormal numbers.
     every = _make_from_bits(bits, make.dtype)
-    yield make.case("bounds", "every-number-min-and-max", every, 0.375, min=-1.5)
-    yield make.case("bounds", "every-number-max-only", every, 1.5)
     finite = _make_from_bits(bits[np.isfinite(decode_doubles(bits.tobytes(), make.dtype))], make.dtype)
-    largest = float(FORMATS[make.dtype].largest)
-    yield make.case("inside-unchanged", "every-finite-number", finite, largest, keep_all)
+    yield from make.rows(
+        ("bounds/every-number-min-and-max", every, 0.375, {"min": -1.5}),
+        ("bounds/every-number-max-only", every, 1.5),
+        ("inside-unchanged/every-finite-number", finite, float(FORMATS[make.dtype].largest), keep_all),
+    )
 
 
 def _make_from_bits(bits: npt.NDArray[np.uint16], dtype: str) -> Gradient:

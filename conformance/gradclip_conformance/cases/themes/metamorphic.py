@@ -15,19 +15,16 @@ from ...oracle.arrays import decode
 from ...oracle.formats import FORMATS, decode_doubles, round_to
 from ...oracle.integers import compute_norm
 from ..build import DTYPES, Maker, list_makers
-from ..model import Case, expect
+from ..model import Case, Expect, expect
 
-#: Relations between two calls. Every operation has these: the rule, the relation, and the features it needs.
+#: Relations between two calls that hold for every operation: the rule, the relation, and the features that it needs.
 RELATED = (
-    ("twice-is-once", expect("metamorphic", relation="twice"), ()),
-    ("tensor-order", expect("metamorphic", relation="reordered"), ()),
-    ("zeros-added", expect("metamorphic", relation="zeros-added"), ()),
-    ("excluded-added", expect("metamorphic", relation="excluded-added"), ("excludes",)),
-    ("none-added", expect("metamorphic", relation="none-added"), ("none_grads",)),
+    ("twice-is-once", "twice", ()),
+    ("tensor-order", "reordered", ()),
+    ("zeros-added", "zeros-added", ()),
+    ("excluded-added", "excluded-added", ("excludes",)),
+    ("none-added", "none-added", ("none_grads",)),
 )
-
-#: Exponents of two. Scaling by these powers keeps every intermediate result in the normal range.
-EXPONENTS = {"up-by-four": 2, "down-by-eight": -3}
 
 
 def make_cases() -> Iterator[Case]:
@@ -36,27 +33,31 @@ def make_cases() -> Iterator[Case]:
         tensors = [make_scattered(count, dtype, start) for count, start in ((7, 1), (12, 40), (1, 90))]
         for make in list_makers(dtype):
             for variant, threshold in _choose_thresholds(make, tensors).items():
-                yield from _make_two_calls(make, variant, tensors, threshold)
-                yield from _make_one_call(make, variant, tensors, threshold)
+                yield from _relate(make, variant, tensors, threshold)
 
 
-def _make_two_calls(make: Maker, variant: str, tensors: list[Gradient], threshold: float) -> Iterator[Case]:
+def _relate(make: Maker, variant: str, tensors: list[Gradient], threshold: float) -> Iterator[Case]:
     for rule, relation, needs in RELATED:
-        yield make.case(rule, variant, tensors, threshold, relation, needs)
+        yield make.case(rule, variant, tensors, threshold, _expect_relation(relation), needs)
     if not make.operation.is_by_norm or make.operation.is_global:
         # If each gradient has a norm of its own, each part has another one.
-        yield make.case("splitting-and-joining", variant, tensors, threshold, expect("metamorphic", relation="split"))
-    for name, exponent in EXPONENTS.items():
-        scaled = expect("metamorphic", relation="scaled", exponent=exponent)
-        yield make.case("power-of-two-scaling", f"{variant}-{name}", tensors, threshold, scaled)
-
-
-def _make_one_call(make: Maker, variant: str, tensors: list[Gradient], threshold: float) -> Iterator[Case]:
+        yield make.case("splitting-and-joining", variant, tensors, threshold, _expect_relation("split"))
     with_zeros = [*tensors, make.tensor([0.0, -0.0])]
-    yield make.case("signs-kept", variant, with_zeros, threshold, expect("metamorphic", relation="signs"))
+    yield from make.rows(
+        # Scaling by these powers of two keeps every intermediate result in the normal range.
+        (f"power-of-two-scaling/{variant}-up-by-four", tensors, threshold, _expect_relation("scaled", exponent=2)),
+        (f"power-of-two-scaling/{variant}-down-by-eight", tensors, threshold, _expect_relation("scaled", exponent=-3)),
+        (f"signs-kept/{variant}", with_zeros, threshold, _expect_relation("signs")),
+    )
     if make.operation.is_by_norm:
-        yield make.case("direction-kept", variant, with_zeros, threshold, expect("metamorphic", relation="direction"))
-        yield make.case("norm-bounded", variant, tensors, threshold, expect("metamorphic", relation="bounded"))
+        yield from make.rows(
+            (f"direction-kept/{variant}", with_zeros, threshold, _expect_relation("direction")),
+            (f"norm-bounded/{variant}", tensors, threshold, _expect_relation("bounded")),
+        )
+
+
+def _expect_relation(relation: str, **parameters: int) -> Expect:
+    return expect("metamorphic", relation=relation, **parameters)
 
 
 def _choose_thresholds(make: Maker, tensors: list[Gradient]) -> dict[str, float]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gradclip_adapters.operations import ALL, GRADIENT, NOTHING
+
 from ..build import DTYPES, Maker, list_makers
 from ..model import Case, Expect, expect
 
@@ -17,13 +19,13 @@ from ..model import Case, Expect, expect
 #: to the norm, is far below float32's rounding; and it is a power of two.
 SCALE = 2.0**20
 
-#: For two gradients of 3 and 4: a threshold, and the clipped gradients.
-CLIPPED = {"value": (3.5, (3.0, 3.5)), "norm": (2.0, (2.0, 2.0)), "global-norm": (2.5, (1.5, 2.0))}
-
-#: For the sum of three such passes, 9 and 12: the same. Each pass alone is below these thresholds.
-CLIPPED_OF_THREE = {"value": (10.5, (9.0, 10.5)), "norm": (10.0, (9.0, 10.0)), "global-norm": (7.5, (4.5, 6.0))}
-#: A threshold above the sum. The result shows every pass that is left out.
-ABOVE_THREE = 16.0
+#: For each way in which elements form groups: a threshold and the clipped gradients, of two gradients of 3 and 4; and
+#: the same of the sum of three such passes, 9 and 12, of which each alone is below the second threshold.
+CLIPPED = {
+    NOTHING: (3.5, (3.0, 3.5), 10.5, (9.0, 10.5)),
+    GRADIENT: (2.0, (2.0, 2.0), 10.0, (9.0, 10.0)),
+    ALL: (2.5, (1.5, 2.0), 7.5, (4.5, 6.0)),
+}
 
 
 def make_cases() -> Iterator[Case]:
@@ -44,22 +46,21 @@ def make_cases() -> Iterator[Case]:
 
 
 def _train(make: Maker) -> Iterator[Case]:
-    needs, prefix = ["optimizer", "training"], make.operation.prefix
-    tensors = make.tensors([3.0 * SCALE], [4.0 * SCALE])
-    threshold, clipped = CLIPPED[prefix]
-    limit, update = threshold * SCALE, _expect_update(*clipped)
-    decay = {"start": 4.0 * SCALE, "weight_decay": 0.25}
-    yield make.case("decay-after-clip", "two-tensors", tensors, limit, update, needs, **decay)
-    yield make.case("each-step-clips", "two-steps", tensors, limit, update, needs, steps=2)
-    # Accumulate half of each gradient twice. For most operations, one half is below the threshold, and the sum is above
-    # it.
-    halves, rule = make.tensors([1.5 * SCALE], [2.0 * SCALE]), "accumulated-then-clipped"
-    yield make.case(rule, "two-passes", halves, limit, update, needs, accumulate=2)
-    threshold, clipped = CLIPPED_OF_THREE[prefix]
-    update = _expect_update(*clipped)
-    yield make.case(rule, "three-passes", tensors, threshold * SCALE, update, needs, accumulate=3)
-    update = _expect_update(9.0, 12.0)
-    yield make.case(rule, "not-clipped", tensors, ABOVE_THREE * SCALE, update, needs, accumulate=3)
+    tensors, halves = make.tensors([3.0 * SCALE], [4.0 * SCALE]), make.tensors([1.5 * SCALE], [2.0 * SCALE])
+    threshold, clipped, threshold_of_three, clipped_of_three = CLIPPED[make.operation.group]
+    limit, update, update_of_three = threshold * SCALE, _expect_update(*clipped), _expect_update(*clipped_of_three)
+    decay, rule = {"start": 4.0 * SCALE, "weight_decay": 0.25}, "accumulated-then-clipped"
+    yield from make.rows(
+        ("decay-after-clip/two-tensors", tensors, limit, update, decay),
+        ("each-step-clips/two-steps", tensors, limit, update, {"steps": 2}),
+        # Accumulate half of each gradient twice. For most operations, one half is below the threshold, and the sum is
+        # above it.
+        (f"{rule}/two-passes", halves, limit, update, {"accumulate": 2}),
+        (f"{rule}/three-passes", tensors, threshold_of_three * SCALE, update_of_three, {"accumulate": 3}),
+        # The sum is below this threshold, so the result shows every pass that is left out.
+        (f"{rule}/not-clipped", tensors, 16.0 * SCALE, _expect_update(9.0, 12.0), {"accumulate": 3}),
+        needs=["optimizer", "training"],
+    )
 
 
 def _expect_update(*clipped: float) -> Expect:
@@ -71,10 +72,15 @@ def _group(make: Maker) -> Iterator[Case]:
     one_each = [three, replace(four, group=1)]
     # The first group has the norm 5, and the whole list has the norm 13.
     two_and_one = [three, four, replace(twelve, group=1)]
-    for rule, needs, name, tensors, threshold, clipped in (
-        ("one-norm-over-groups", ["optimizer", "groups"], "two-groups", one_each, 2.5, (1.5, 2.0)),
-        ("one-norm-over-groups", ["optimizer", "groups"], "two-tensors-in-a-group", two_and_one, 6.5, (1.5, 2.0, 6.0)),
-        ("norm-per-group", ["norm_per_group"], "two-groups", one_each, 2.5, (2.5, 2.5)),
-        ("norm-per-group", ["norm_per_group"], "two-tensors-in-a-group", two_and_one, 2.5, (1.5, 2.0, 2.5)),
-    ):
-        yield make.case(rule, name, tensors, threshold * SCALE, _expect_update(*clipped), needs)
+    yield from make.table(
+        "one-norm-over-groups",
+        ("two-groups", one_each, 2.5 * SCALE, _expect_update(1.5, 2.0)),
+        ("two-tensors-in-a-group", two_and_one, 6.5 * SCALE, _expect_update(1.5, 2.0, 6.0)),
+        needs=["optimizer", "groups"],
+    )
+    yield from make.table(
+        "norm-per-group",
+        ("two-groups", one_each, 2.5 * SCALE, _expect_update(2.5, 2.5)),
+        ("two-tensors-in-a-group", two_and_one, 2.5 * SCALE, _expect_update(1.5, 2.0, 2.5)),
+        needs=["norm_per_group"],
+    )

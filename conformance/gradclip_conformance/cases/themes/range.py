@@ -97,10 +97,13 @@ def make_cases() -> Iterator[Case]:
                 )
                 if make.operation.is_global:
                     apart, returned = make.tensors([3 * unit], [4 * unit]), expect("returned-norm", wide=True)
-                    yield make.case(rule, "two-tensors", apart, unit, WIDE)
-                    yield make.case(rule, "returned-norm", apart, unit, returned)
-                    for name, p in higher.items():
-                        yield make.case(rule, f"returned-{name}", apart, unit, returned, norm_type=p)
+                    yield from make.table(
+                        rule,
+                        ("two-tensors", apart, unit, WIDE),
+                        ("returned-norm", apart, unit),
+                        *((f"returned-{name}", apart, unit, {"norm_type": p}) for name, p in higher.items()),
+                        expectation=returned,
+                    )
             yield from _leave_range_together(make)
             yield from _leave_range_below(make)
             yield from _make_subnormal(make)

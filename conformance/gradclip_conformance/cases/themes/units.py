@@ -28,9 +28,10 @@ from ..build import (
     number_groups,
     round_to_tensor,
 )
-from ..model import Case, expect
-from .nonfinite import NOT_SILENT_NUMBERS
-from .range import HUGE, LEAVES_RANGE, TINY, UNLIKE_SIZES, list_largest
+from ..model import Case
+from .nonfinite import NOT_SILENT, NOT_SILENT_NUMBERS, UNCHANGED
+from .range import HUGE, LEAVES_RANGE, TINY, UNLIKE_SIZES, WIDE, list_largest
+from .structure import DTYPE, NONE, SHAPE
 
 
 def make_cases() -> Iterator[Case]:
@@ -140,8 +141,8 @@ def _ask_units(make: Maker) -> Iterator[Case]:
         ("one-by-one-kernels-of-one-input", single_kernels, 0.5),
         ("two-tensors", number_groups([above, below], [little, large]), 0.5),
         ("matrix-and-vector", number_groups([above, little], [_make_unit(make, [6.0, 8.0], 5.0)]), 0.5),
+        ("all-below", [above, below], 2.0, keep_all),
     )
-    yield make.case("each-unit-alone", "all-below", [above, below], 2.0, keep_all)
     if make.dtype in UNLIKE_SIZES:
         # Beside the first unit, the second one is so small that the square of their quotient is zero.
         big, small = UNLIKE_SIZES[make.dtype]
@@ -173,84 +174,93 @@ def _ask_many(make: Maker) -> Iterator[Case]:
 
 def _ask_least_norm(make: Maker) -> Iterator[Case]:
     """Clip gradients whose parameters have a norm near `eps` or below it."""
-    rule, eps = "least-parameter-norm", 2.0**-10
+    eps = 2.0**-10
     both = [_make_unit(make, [3.0, -4.0, 0.0], norm) for norm in (0.0, 2.0)]
     yield from make.table(
-        rule,
+        "least-parameter-norm",
         ("zero-parameter", _make_unit(make, [3.0, -4.0], 0.0), 1.0, {"eps": eps}),
         ("below-eps", _make_unit(make, [3.0, -4.0], eps / 4), 1.0, {"eps": eps}),
         # A sum with `eps`, or a product, differs from the larger one.
         ("above-eps", _make_unit(make, [3.0, -4.0], 2.0), 1.0, {"eps": 1.5}),
         ("large-eps", _make_unit(make, [6.0, -8.0], 0.5), 0.5, {"eps": 8.0}),
         ("one-unit-of-two", both, 0.5, {"eps": eps}),
+        ("zero-parameter-below", _make_unit(make, [0.75 * eps, 0.0], 0.0), 1.0, keep_all, {"eps": eps}),
     )
-    below = _make_unit(make, [0.75 * eps, 0.0], 0.0)
-    yield make.case(rule, "zero-parameter-below", below, 1.0, keep_all, eps=eps)
 
 
 def _ask_zeros(make: Maker) -> Iterator[Case]:
     zeros, triangle = _make_unit(make, [0.0, 0.0], 5.0), _make_unit(make, [3.0, -4.0], 5.0)
-    yield make.case("zero-gradient", "alone", zeros, 1.0)
-    yield make.case("zero-gradient", "beside-another-unit", [zeros, triangle], 0.5)
-    yield make.case("zero-gradient-zero-threshold", "alone", zeros, 0.0)
-    yield make.case("zero-gradient-zero-threshold", "beside-another-unit", [triangle, zeros], 0.0)
-    yield make.case("zero-threshold", "one-unit", triangle, 0.0)
+    yield from make.rows(
+        ("zero-gradient/alone", zeros, 1.0),
+        ("zero-gradient/beside-another-unit", [zeros, triangle], 0.5),
+        ("zero-gradient-zero-threshold/alone", zeros, 0.0),
+        ("zero-gradient-zero-threshold/beside-another-unit", [triangle, zeros], 0.0),
+        ("zero-threshold/one-unit", triangle, 0.0),
+    )
 
 
 def _ask_nonfinite(make: Maker) -> Iterator[Case]:
-    visible, beside = expect("not-silent"), _make_unit(make, [3.0, -4.0, 0.0], 5.0)
+    beside, nan = _make_unit(make, [3.0, -4.0, 0.0], 5.0), _make_unit(make, [3.0, math.nan, -1.0], 5.0)
     for rule, name, value in NOT_SILENT_NUMBERS:
         some = _make_unit(make, [3.0, value, -1.0], 5.0)
-        yield make.case(rule, name, some, 1.0, visible)
-        yield make.case(rule, f"{name}-beside-finite", [beside, some], 0.5, visible)
-        yield make.case("infinite-threshold-nonfinite", name, some, math.inf, expect("not-silent", unchanged=True))
-    nan = _make_unit(make, [3.0, math.nan, -1.0], 5.0)
-    yield make.case("nan-not-silent", "threshold-zero", [nan, nan], 0.0, visible)
-    yield make.case("infinite-threshold", "finite", beside, math.inf, keep_all)
+        yield from make.rows(
+            (f"{rule}/{name}", some, 1.0, NOT_SILENT),
+            (f"{rule}/{name}-beside-finite", [beside, some], 0.5, NOT_SILENT),
+            (f"infinite-threshold-nonfinite/{name}", some, math.inf, UNCHANGED),
+        )
+    yield from make.rows(
+        ("nan-not-silent/threshold-zero", [nan, nan], 0.0, NOT_SILENT),
+        ("infinite-threshold/finite", beside, math.inf, keep_all),
+    )
 
 
 def _ask_range(make: Maker) -> Iterator[Case]:
-    wide = expect("values", wide=True)
     for rule, units in (("overflow-of-squares", HUGE), ("underflow-of-squares", TINY)):
         unit = units[make.dtype]
         gradient = _make_unit(make, [3 * unit, -4 * unit], 1.0)
-        yield make.case(rule, "three-four-five", gradient, unit, wide)
-        yield make.case(rule, "below", gradient, 8 * unit, keep_all)
         # Only the squares of the parameter leave the range. A function's own `eps` may be above a small parameter.
-        extreme = _make_unit(make, [3.0, -4.0], 4 * unit)
-        options = {} if unit > 1 else {"eps": 0.0}
-        yield make.case(rule, "parameter", extreme, 0.25 / unit, wide, (), **options)
+        extreme, options = _make_unit(make, [3.0, -4.0], 4 * unit), {} if unit > 1 else {"eps": 0.0}
+        yield from make.table(
+            rule,
+            ("three-four-five", gradient, unit, WIDE),
+            ("below", gradient, 8 * unit, keep_all),
+            ("parameter", extreme, 0.25 / unit, WIDE, options),
+        )
     four, quarter = _make_unit(make, list_largest(make.dtype), 1.0), float(FORMATS[make.dtype].largest) / 4
     yield make.case("norm-beyond-range", "twice-the-largest", four, quarter, LEAVES_RANGE)
     if FORMATS[make.dtype].precision > 11:
         return
     # A running sum of ones stops at 2048 with 11 bits, and at 256 with 8 bits. The sum of 256s leaves float16's range.
-    rule = "half-not-accumulated-in-half"
     for name, value in (("running-sum", 1.0), ("sum-out-of-range", 16.0)):
-        constant = [value] * 4096
-        yield make.case(rule, name, _make_unit(make, constant, 4.0), 0.25, wide)
-        few = make.tensor([3 * value, -4 * value, *[0.0] * 4094])
-        other = replace(few, parameter=make.tensor(constant).array)
-        yield make.case(rule, f"{name}-of-parameter", other, 2.0**-5, wide)
+        constant, few = [value] * 4096, make.tensor([3 * value, -4 * value, *[0.0] * 4094])
+        yield from make.table(
+            "half-not-accumulated-in-half",
+            (name, _make_unit(make, constant, 4.0), 0.25),
+            (f"{name}-of-parameter", replace(few, parameter=make.tensor(constant).array), 2.0**-5),
+            expectation=WIDE,
+        )
 
 
 def _ask_forms(make: Maker) -> Iterator[Case]:
-    none, shape, dtype = (expect("structure", aspect=aspect) for aspect in ("none", "shape", "dtype"))
     triangle, nothing = _make_unit(make, [3.0, -4.0], 5.0), _make_unit(make, None, 1.0)
     empty = replace(make.tensor([]), parameter=make.tensor([]).array)
     scalars = number_groups(*([_make_unit(make, [value], 2.0, ())] for value in (3.0, -0.125, -6.0)))
     rows = [_make_unit(make, [2.0, -4.0, 4.0, 0.0], norm) for norm in (2.0, 8.0)]
     filters = [_make_unit(make, [2.0, -4.0, 4.0, 0.0, 0.0, 0.0], norm, (3, 1, 2)) for norm in (2.0, 16.0)]
-    yield make.case("none-stays-none", "between", number_groups([triangle], [nothing], [triangle]), 0.5, none)
-    yield make.case("empty-tensor", "alone", empty, 1.0, shape)
     deep = replace(make.tensor([], (0, 3)), parameter=make.tensor([], (0, 3)).array)
-    yield make.case("empty-tensor", "beside-others", number_groups([empty], [empty] * 2, [deep], [triangle]), 0.5)
-    yield make.case("zero-dimensional", "values", scalars, 0.5)
-    yield make.case("zero-dimensional", "shape", scalars, 0.5, shape)
-    for name, limit in (("clipped", 0.5), ("not-clipped", 16.0)):
-        yield make.case("shape-kept", name, number_groups(rows, [triangle], filters), limit, shape)
-        yield make.case("dtype-kept", name, number_groups(rows, [triangle]), limit, dtype)
-    yield make.case("dtype-accepted", "alone", rows, 0.5, dtype)
+    shapes, two = number_groups(rows, [triangle], filters), number_groups(rows, [triangle])
+    yield from make.rows(
+        ("none-stays-none/between", number_groups([triangle], [nothing], [triangle]), 0.5, NONE),
+        ("empty-tensor/alone", empty, 1.0, SHAPE),
+        ("empty-tensor/beside-others", number_groups([empty], [empty] * 2, [deep], [triangle]), 0.5),
+        ("zero-dimensional/values", scalars, 0.5),
+        ("zero-dimensional/shape", scalars, 0.5, SHAPE),
+        ("shape-kept/clipped", shapes, 0.5, SHAPE),
+        ("dtype-kept/clipped", two, 0.5, DTYPE),
+        ("shape-kept/not-clipped", shapes, 16.0, SHAPE),
+        ("dtype-kept/not-clipped", two, 16.0, DTYPE),
+        ("dtype-accepted/alone", rows, 0.5, DTYPE),
+    )
     finite = _make_unit(make, [8.0, -0.0, 3.0], 1.0, need_clip=False)
     nonfinite = _make_unit(make, [math.nan, -math.inf, 1.0], 1.0, need_clip=False)
     yield from make.table(
@@ -264,9 +274,11 @@ def _ask_forms(make: Maker) -> Iterator[Case]:
     )
     if make.dtype == "float32":
         odd = replace(make_odd_nans(), parameter=triangle.parameter)
-        yield make.case("excluded-untouched", "bits-of-nan", number_groups([triangle], [odd]), 0.5, keep_excluded)
         shared = [_make_unit(make, [3.0, -4.0, 0.0], norm, layout="broadcast") for norm in (5.0, 20.0)]
-        yield make.case("layout", "broadcast-units", shared, 0.5)
+        yield from make.rows(
+            ("excluded-untouched/bits-of-nan", number_groups([triangle], [odd]), 0.5, keep_excluded),
+            ("layout/broadcast-units", shared, 0.5),
+        )
 
 
 def _mix_dtypes(make: Maker) -> Iterator[Case]:
@@ -277,8 +289,11 @@ def _mix_dtypes(make: Maker) -> Iterator[Case]:
     far = 2.0**20
     parameter = wide.tensor([3 * far, -4 * far]).array
     beyond = replace(narrow.tensor([3.0, -4.0]), parameter=parameter)
-    yield narrow.case("mixed-dtypes", "parameter-of-another-dtype", beyond, 0.25 / far)
-    yield narrow.case("mixed-dtypes", "parameter-of-another-dtype-below", beyond, 8 / far, keep_all)
+    yield from narrow.table(
+        "mixed-dtypes",
+        ("parameter-of-another-dtype", beyond, 0.25 / far),
+        ("parameter-of-another-dtype-below", beyond, 8 / far, keep_all),
+    )
     yield from narrow.large_scalars(beyond, 0.25 / far, "parameter-beyond-range")
 
 

@@ -27,7 +27,7 @@ from .fits import FITS, FORMULA_CAUSES
 from .laws import BESIDE_EMPTY, LAWS, SHOWN_BY_ONE
 from .model import Explanation, Judged, Key
 from .results import LONG_SUM, SYMPTOMS, ZEROS_NAN
-from .subject import BREAKING, LIMITS, Subject, learn, suspect
+from .traits import BREAKING, LIMITS, Traits, learn, suspect
 
 #: At most so many short calls of each theme show which cause is likely.
 FEW = 3
@@ -63,9 +63,9 @@ def explain_cell(
     `suspects` holds the causes that the entry point is known to have. Their formulas need not be fitted from other
     cells, and they are preferred if several models reproduce the answer. `barred` holds causes that are left out.
     """
-    subject = suspect(judged, suspects, barred)
-    every = explain(subject, judged)
-    known = [one for one in every if one.cause in subject.suspected]
+    traits = suspect(judged, suspects, barred)
+    every = explain(traits, judged)
+    known = [one for one in every if one.cause in traits.suspected]
     return next(iter([*known, *(one for one in every if one.cause not in ALL_LAWS)]), None)
 
 
@@ -80,19 +80,19 @@ def explain_all(
     entry point keeps a rule in a dtype, the cause that belongs to the rule cannot apply there. `ask_again` returns a
     cell with its answers, if these were too large to be kept.
     """
-    by_subject = group_by(lambda place: cells[place].context.subject.name, range(len(cells)))
+    by_entry_point = group_by(lambda place: cells[place].context.subject.name, range(len(cells)))
     found: list[Explanation | None] = [None] * len(cells)
-    for name, places in by_subject.items():
+    for name, places in by_entry_point.items():
         mine = [cells[place] for place in places]
-        subject = learn(name, mine, asked)
-        options = _list_options_of_all(subject, mine, ask_again)
+        traits = learn(name, mine, asked)
+        options = _list_options_of_all(traits, mine, ask_again)
         for place, explanation in zip(places, choose(options, DOUBTFUL), strict=True):
             found[place] = explanation
     return found
 
 
 def _list_options_of_all(
-    subject: Subject, cells: Sequence[Judged], ask_again: Callable[[Judged], Judged]
+    traits: Traits, cells: Sequence[Judged], ask_again: Callable[[Judged], Judged]
 ) -> list[Options]:
     """Return the explanations of the cells of one entry point, those of a few short calls of each theme first.
 
@@ -100,20 +100,20 @@ def _list_options_of_all(
     hundreds of wrong cells. So the few show the likely cause, with which all other cells are compared first.
     """
     few = _take_few_of_each_theme(cells)
-    options = {place: _list_options(subject, cells[place]) for place in few}
-    subject.shown = frozenset(one.cause for cell in options.values() for one in cell.explanations)
-    if subject.shown & ZEROS_NAN:
+    options = {place: _list_options(traits, cells[place]) for place in few}
+    traits.shown = frozenset(one.cause for cell in options.values() for one in cell.explanations)
+    if traits.shown & ZEROS_NAN:
         # These causes also explain parts of answers that show little on their own.
-        options = {place: _list_options(subject, cells[place]) for place in few}
+        options = {place: _list_options(traits, cells[place]) for place in few}
     times = Counter(one.cause for one in choose(list(options.values()), DOUBTFUL) if one is not None)
-    subject.likely = frozenset(cause for cause, count in times.items() if count > len(few) / LIKELY)
-    if "narrower-arithmetic" in subject.likely:
+    traits.likely = frozenset(cause for cause, count in times.items() if count > len(few) / LIKELY)
+    if "narrower-arithmetic" in traits.likely:
         # It also explains norms that are lost, which show little on their own.
         options = {}
     # Large cells come first, before the facts about the others take memory.
     rest = set(range(len(cells))).difference(options)
     for place in sorted(rest, key=lambda place: (cells[place].digest is None, place)):
-        options[place] = _list_options(subject, cells[place], ask_again)
+        options[place] = _list_options(traits, cells[place], ask_again)
     return [options[place] for place in range(len(cells))]
 
 
@@ -129,43 +129,43 @@ def _take_few_of_each_theme(cells: Sequence[Judged]) -> list[int]:
 
 
 def _list_options(
-    subject: Subject, judged: Judged, ask_again: Callable[[Judged], Judged] = lambda judged: judged
+    traits: Traits, judged: Judged, ask_again: Callable[[Judged], Judged] = lambda judged: judged
 ) -> Options:
     was_answered = bool(judged.answers) or judged.digest is not None
     counts = judged.explanation is not None or (was_answered and judged.verdict.status in BREAKING)
     if judged.digest is None or judged.explanation is not None or judged.verdict.formula is not None:
-        found = explain(subject, judged)
-    elif _is_like_other_sums(subject, judged):
+        found = explain(traits, judged)
+    elif _is_like_other_sums(traits, judged):
         found = [LONG_SUM]
     else:
         whole = ask_again(judged)
-        found = explain(subject, whole)
+        found = explain(traits, whole)
         # The cell is large, so its gradients are not kept.
-        subject.small.pop(id(whole.context.case), None)
-    return Options(found, partial(_refutes, subject, judged), counts, judged.is_known_cause)
+        traits.small.pop(id(whole.context.case), None)
+    return Options(found, partial(_refutes, traits, judged), counts, judged.is_known_cause)
 
 
-def _is_like_other_sums(subject: Subject, judged: Judged) -> bool:
+def _is_like_other_sums(traits: Traits, judged: Judged) -> bool:
     """Return whether a long call shows only what short calls show: results that are right, but not as good as can be.
 
     They are within the error bound of a sum. To compare them with other formulas may take a second.
     """
-    verdict, is_shown = judged.verdict, LONG_SUM.cause in subject.shown
+    verdict, is_shown = judged.verdict, LONG_SUM.cause in traits.shown
     is_accurate = verdict.status == Status.QUALITY and verdict.breaks is None
     return is_shown and is_accurate and judged.context.case.theme not in LIMITS
 
 
-def _refutes(subject: Subject, judged: Judged, explanation: Explanation) -> bool:
+def _refutes(traits: Traits, judged: Judged, explanation: Explanation) -> bool:
     """Return whether the law of a cause predicts a wrong answer to an ordinary call. The observed answer is another."""
     case = judged.context.case
-    seen = subject.small.get(id(case))
+    seen = traits.small.get(id(case))
     # The error bound of a long sum explains some answers, which its laws say nothing about.
     if seen is None or case.theme in LIMITS or explanation.cause == "long-sum":
         return False
     if explanation.cause == "norm-of-rows":
         return any(len(tensor.given.shape) > 1 for tensor in seen.tensors.values())
     with np.errstate(all="ignore"):
-        return any(law.speaks_of(seen) for law in subject.list_laws(seen) if law.explain() == explanation)
+        return any(law.speaks_of(seen) for law in traits.list_laws(seen) if law.explain() == explanation)
 
 
 @dataclass

@@ -166,8 +166,12 @@ Number = TypeVar("Number", Fraction, Fraction | None)
 
 
 @dataclass
-class Group:
-    """The gradients that share a norm, with their results."""
+class AnsweredGroup:
+    """A group of the oracle with the results of its gradients.
+
+    Norm, threshold and error bounds are those of the oracle. The norms that wrong functions take for the right one, such
+    as that of a single gradient, are computed here.
+    """
 
     seen: Seen
     tensors: Sequence[Tensor]
@@ -234,13 +238,13 @@ class Group:
         return every[0]
 
     @cached_property
-    def parts(self) -> list[Group]:
+    def parts(self) -> list[AnsweredGroup]:
         """A group for each gradient."""
-        return [Group(self.seen, [tensor], alone=True) for tensor in self.tensors]
+        return [AnsweredGroup(self.seen, [tensor], alone=True) for tensor in self.tensors]
 
-    def take_magnitudes(self) -> Group:
+    def take_magnitudes(self) -> AnsweredGroup:
         """Return the group of the magnitudes of the elements, with the same results."""
-        return Group(self.seen, [tensor.take_magnitudes() for tensor in self.tensors], alone=self.alone)
+        return AnsweredGroup(self.seen, [tensor.take_magnitudes() for tensor in self.tensors], alone=self.alone)
 
     @cached_property
     def count(self) -> int:
@@ -388,7 +392,7 @@ class Group:
 
 
 #: A function that returns a number for a group, or None if it does not speak of the group.
-Factor = Callable[[Group], Fraction | None]
+Factor = Callable[[AnsweredGroup], Fraction | None]
 
 
 @dataclass
@@ -458,10 +462,11 @@ class Seen:
         return any(group.is_long for group in self.groups)
 
     @cached_property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[AnsweredGroup]:
         """The groups of these gradients that share a norm. Groups without gradients are left out."""
         found = [
-            Group(self, [self.tensors[i] for i in group if i in self.tensors]) for group in list_norm_groups(self.case)
+            AnsweredGroup(self, [self.tensors[i] for i in group if i in self.tensors])
+            for group in list_norm_groups(self.case)
         ]
         return [group for group in found if group.tensors]
 
@@ -519,7 +524,7 @@ def compute_plain_coefficient(norm: Fraction, threshold: float) -> Fraction | No
 SUM_ERROR = Fraction(1, 2**45)
 
 
-def bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:
+def bound_norms_after_underflow(group: AnsweredGroup, form: Format) -> tuple[Fraction, Fraction]:
     """Return the least and the greatest power of the norm that a format may give if small powers underflow in it.
 
     The elements are scaled to a size near 1, and their powers are summed in float64.

@@ -11,7 +11,7 @@ from itertools import islice
 
 from ..oracle.formula import PLAIN, Formula
 from . import factors, norms
-from .facts import Group, Seen, compute_plain_coefficient
+from .facts import AnsweredGroup, Seen, compute_plain_coefficient
 from .laws import ABOVE, LAWS, Law
 from .model import Explanation
 
@@ -49,7 +49,7 @@ def fit_formula(views: Iterable[Seen]) -> list[Formula]:
     return [formula for _, formula in sorted(found, key=lambda pair: -pair[0])]
 
 
-def _select_ordinary(seen: Seen) -> list[Group]:
+def _select_ordinary(seen: Seen) -> list[AnsweredGroup]:
     """Return the groups from which an epsilon or a constant can be fitted."""
     return [
         group
@@ -63,7 +63,7 @@ def _select_ordinary(seen: Seen) -> list[Group]:
     ]
 
 
-def _fit_kind(kind: str, groups: Sequence[Group]) -> tuple[int, Formula] | None:
+def _fit_kind(kind: str, groups: Sequence[AnsweredGroup]) -> tuple[int, Formula] | None:
     estimates = [found for group in groups if (found := _estimate(kind, group)) is not None]
     best: tuple[int, Formula] | None = None
     for eps in _list_candidates(estimates):
@@ -83,7 +83,7 @@ def _list_candidates(estimates: Sequence[tuple[float, float]]) -> list[float]:
     return list(dict.fromkeys([*near, *(float(f"{eps:.3g}") for eps in sharpest)]))
 
 
-def _estimate(kind: str, group: Group) -> tuple[float, float] | None:
+def _estimate(kind: str, group: AnsweredGroup) -> tuple[float, float] | None:
     """Estimate epsilon from the first gradient. Return the estimate's relative rounding error, and the estimate."""
     factor = Fraction(group.tensors[0].factor or 0.0)
     norm, threshold = group.norm, Fraction(group.threshold)
@@ -105,19 +105,19 @@ def explain_by_formula(formula: Formula) -> Explanation:
     return Explanation.of(FORMULA_CAUSES[formula.kind], eps=formula.eps)
 
 
-def _estimate_under_root(group: Group) -> list[float]:
+def _estimate_under_root(group: AnsweredGroup) -> list[float]:
     factor = Fraction(group.tensors[0].factor or 0.0)
     added = (Fraction(group.threshold) / factor) ** 2 - group.norm**2 if factor < 1 else Fraction(0)
     return _list_candidates([(0.0, float(added))]) if 0 < added < LARGEST_FIT else []
 
 
-def _estimate_multiple(group: Group) -> list[float]:
+def _estimate_multiple(group: AnsweredGroup) -> list[float]:
     ratio = Fraction(group.tensors[0].factor or 0.0) * group.norm / Fraction(group.threshold)
     number = float(f"{float(min(ratio, LARGEST_FIT)):.2g}")
     return [] if number == 1.0 else [number]
 
 
-def _estimate_least_norm(group: Group) -> list[float]:
+def _estimate_least_norm(group: AnsweredGroup) -> list[float]:
     least = Fraction(group.threshold) / Fraction(group.tensors[0].factor or 1.0)
     return _list_candidates([(0.0, float(least))]) if group.norm < least < LARGEST_FIT else []
 
@@ -160,7 +160,7 @@ def _fit_floor(views: Iterable[Seen]) -> float | None:
 
 
 def _make_floor(number: float) -> Law:
-    def compute_factor(group: Group) -> Fraction | None:
+    def compute_factor(group: AnsweredGroup) -> Fraction | None:
         return compute_plain_coefficient(group.norm, max(group.threshold, number))
 
     return Law("threshold-replaced", compute_factor, parameters=(("number", number),))
@@ -180,8 +180,8 @@ class Fit:
 
 def _make_fit(
     make: Callable[[float], Law],
-    estimate: Callable[[Group], list[float]],
-    speaks_of: Callable[[Group], bool] = lambda _: True,
+    estimate: Callable[[AnsweredGroup], list[float]],
+    speaks_of: Callable[[AnsweredGroup], bool] = lambda _: True,
     parameter: str = "number",
 ) -> Fit:
     """Return a kind of law whose number is that with which it reproduces most answers, but at least two.

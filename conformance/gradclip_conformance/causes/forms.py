@@ -16,7 +16,7 @@ from ..judge.arrays import read_norm
 from ..judge.model import Answer, Context, Died, Raised, TimedOut
 from ..oracle.formats import FORMATS, Format
 from ..oracle.question import get_clipping_threshold
-from .facts import Group, Seen, bound_norms_after_underflow
+from .facts import AnsweredGroup, Seen, bound_norms_after_underflow
 from .laws import LAWS
 from .meaning import has_nonfinite_excluded
 from .model import Explanation
@@ -102,7 +102,7 @@ def _is_threshold(seen: Seen, value: float) -> bool:
 
 def _counts_only_excluded(seen: Seen, value: float) -> bool:
     """Return whether a norm is that of the excluded gradients, where nothing is included."""
-    norm = Group(seen, []).compute_norm_over(seen.excluded)
+    norm = AnsweredGroup(seen, []).compute_norm_over(seen.excluded)
     coarsest = min((FORMATS[one.array.dtype].precision for one in seen.case.gradients if one.array), default=0)
     return bool(norm) and math.isfinite(value) and _is_close(value, norm, 16 * 2.0**-coarsest)
 
@@ -119,7 +119,7 @@ def is_norm_beyond(case: Case, norm: Array | None) -> bool:
     return math.isinf(value) and any(groups[0].norm > form.largest for form in groups[0].forms)
 
 
-def _explain_finite(group: Group, value: float) -> list[Explanation]:
+def _explain_finite(group: AnsweredGroup, value: float) -> list[Explanation]:
     right, form = group.norm, group.forms[0]
     # Allow for the rounding errors of a sum of a few terms, a quotient and a root: a few units in the last place.
     slack = 16 * 2.0**-form.precision
@@ -136,7 +136,7 @@ def _explain_finite(group: Group, value: float) -> list[Explanation]:
     return list(dict.fromkeys(found))
 
 
-def _list_other_norms(group: Group) -> Iterator[tuple[str, Fraction]]:
+def _list_other_norms(group: AnsweredGroup) -> Iterator[tuple[str, Fraction]]:
     """Yield the norms that a function may return instead of the right one, each with its cause."""
     right = group.norm
     if 0 <= group.threshold < right:
@@ -149,7 +149,7 @@ def _list_other_norms(group: Group) -> Iterator[tuple[str, Fraction]]:
             yield law.cause, found
 
 
-def _may_be_left(group: Group, form: Format, value: float, *, is_near: bool) -> bool:
+def _may_be_left(group: AnsweredGroup, form: Format, value: float, *, is_near: bool) -> bool:
     """Return whether a norm can result if some of the powers underflow.
 
     If a long sum may give the norm, too (`is_near`), powers must underflow that are more than its rounding errors.

@@ -19,7 +19,7 @@ from ..oracle.bounds import compute_error_bounds
 from ..oracle.formats import FORMATS, Format, compute_power_of_two, has_long_doubles, round_to_long_double
 from ..oracle.formula import PLAIN, Formula
 from .facts import (
-    Group,
+    AnsweredGroup,
     Kind,
     Tensor,
     bound_norms_after_underflow,
@@ -39,12 +39,14 @@ class Range:
 
     cause: str
     #: Explain a group of finite gradients by the step. A function is meant to have one of the formulas.
-    explain: Callable[[Group, Sequence[Formula]], Explanation | None]
+    explain: Callable[[AnsweredGroup, Sequence[Formula]], Explanation | None]
     #: The rule, without its operation, that every function breaks whose arithmetic leaves the range in this step.
     breaks: str = ""
 
 
-def list_ranges(group: Group, formulas: Sequence[Formula], barred: Collection[str] = frozenset()) -> list[Explanation]:
+def list_ranges(
+    group: AnsweredGroup, formulas: Sequence[Formula], barred: Collection[str] = frozenset()
+) -> list[Explanation]:
     """Return each explanation of a group of finite gradients by a step that leaves the range. Skip barred causes."""
     if group.total is not None or not group.threshold >= 0:
         return []
@@ -54,7 +56,7 @@ def list_ranges(group: Group, formulas: Sequence[Formula], barred: Collection[st
     return list(dict.fromkeys(one for one in found if one is not None))
 
 
-def _explain_squares_overflow(group: Group, _: Sequence[Formula]) -> Explanation | None:
+def _explain_squares_overflow(group: AnsweredGroup, _: Sequence[Formula]) -> Explanation | None:
     """Explain results by squares or a sum of squares that become infinite, in the gradients or in a parameter."""
     if any(group.overflows(form) for form in group.forms) and (
         found := _explain_infinite_norm(group, "squares-overflow")
@@ -66,7 +68,7 @@ def _explain_squares_overflow(group: Group, _: Sequence[Formula]) -> Explanation
     return None
 
 
-def _explain_norm_out_of_range(group: Group, _: Sequence[Formula]) -> Explanation | None:
+def _explain_norm_out_of_range(group: AnsweredGroup, _: Sequence[Formula]) -> Explanation | None:
     """Explain results by a norm that the dtype cannot hold, although its squares may be."""
     parameter, narrowest = group.asked.parameter, min(form.largest for form in group.forms)
     if any(group.norm > form.largest for form in group.forms) and (
@@ -78,16 +80,16 @@ def _explain_norm_out_of_range(group: Group, _: Sequence[Formula]) -> Explanatio
     return _explain_conversion(group)
 
 
-def _measure_parameter(group: Group) -> Fraction:
+def _measure_parameter(group: AnsweredGroup) -> Fraction:
     return integers.compute_norm(group.asked.weights).middle
 
 
-def _explain_infinite_limit(group: Group, cause: str) -> Explanation | None:
+def _explain_infinite_limit(group: AnsweredGroup, cause: str) -> Explanation | None:
     """Explain results by a parameter whose norm, or whose squares, make the limit of a unit infinite."""
     return Explanation.of(cause, "unclipped", effect="unchanged") if group.kinds <= {Kind.SAME} else None
 
 
-def _explain_infinite_norm(group: Group, cause: str) -> Explanation | None:
+def _explain_infinite_norm(group: AnsweredGroup, cause: str) -> Explanation | None:
     """Explain results by an infinite norm. A finite number divided by it is 0, and its product with 0 is NaN."""
     kinds = group.kinds
     if kinds <= {Kind.ZERO} or kinds <= {Kind.NAN}:
@@ -97,7 +99,7 @@ def _explain_infinite_norm(group: Group, cause: str) -> Explanation | None:
     return None
 
 
-def _explain_conversion(group: Group) -> Explanation | None:
+def _explain_conversion(group: AnsweredGroup) -> Explanation | None:
     """Explain results by a right norm that becomes infinite in the conversion to the dtype of a narrower gradient."""
     narrow = [tensor for tensor in group.distinct if group.norm > tensor.form.largest]
     wide = [tensor for tensor in group.distinct if group.norm <= tensor.form.largest]
@@ -109,7 +111,7 @@ def _explain_conversion(group: Group) -> Explanation | None:
     return Explanation.of("norm-out-of-range", "destroyed", effect="zeros in the narrower dtype")
 
 
-def _explain_underflow(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+def _explain_underflow(group: AnsweredGroup, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain results by squares that underflow, in the gradients or in a parameter, so that its limit is zero."""
     for form in group.forms:
         if group.underflows(form) and (found := _explain_underflow_in(group, form, formulas)) is not None:
@@ -121,7 +123,7 @@ def _explain_underflow(group: Group, formulas: Sequence[Formula]) -> Explanation
     return Explanation.of("squares-underflow", "destroyed", effect="zeros") if is_lost else None
 
 
-def _explain_underflow_in(group: Group, form: Format, formulas: Sequence[Formula]) -> Explanation | None:
+def _explain_underflow_in(group: AnsweredGroup, form: Format, formulas: Sequence[Formula]) -> Explanation | None:
     low, high = bound_norms_after_underflow(group, form)
     order = group.seen.order
     if low == 0:
@@ -153,7 +155,7 @@ def _explain_underflow_in(group: Group, form: Format, formulas: Sequence[Formula
     return None
 
 
-def _is_multiplied_before(group: Group, low: Fraction, high: Fraction, slack: Fraction) -> bool:
+def _is_multiplied_before(group: AnsweredGroup, low: Fraction, high: Fraction, slack: Fraction) -> bool:
     """Return whether results are `(x c) / max(n, c)`, with subnormal products and a norm of powers that underflow.
 
     `low` and `high` are the bounds of the sum of powers, which may differ by the factor `slack`.
@@ -176,7 +178,7 @@ def _is_multiplied_before(group: Group, low: Fraction, high: Fraction, slack: Fr
     return False
 
 
-def _list_implied_norms(group: Group, threshold: Fraction) -> list[Fraction]:
+def _list_implied_norms(group: AnsweredGroup, threshold: Fraction) -> list[Fraction]:
     """Return the norms that divide the product of the largest element and the threshold, and the threshold itself."""
     found = [threshold]
     largest = max(group.distinct, key=lambda tensor: float(np.abs(tensor.before).max()))
@@ -188,7 +190,7 @@ def _list_implied_norms(group: Group, threshold: Fraction) -> list[Fraction]:
     return found
 
 
-def _find_common_factor(group: Group) -> Fraction | None:
+def _find_common_factor(group: AnsweredGroup) -> Fraction | None:
     """Return the factor that all elements share, within the error of one product, or None if they share none."""
     sized = [tensor for tensor in group.distinct if tensor.factor]
     if not sized:
@@ -200,7 +202,7 @@ def _find_common_factor(group: Group) -> Fraction | None:
     return factor
 
 
-def _explain_coefficient(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+def _explain_coefficient(group: AnsweredGroup, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain results by a coefficient that is rounded to a subnormal number, or to zero."""
     for formula in formulas:
         factor = group.compute_coefficient(formula)
@@ -217,7 +219,7 @@ def _explain_coefficient(group: Group, formulas: Sequence[Formula]) -> Explanati
     return None
 
 
-def _explain_reciprocal(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+def _explain_reciprocal(group: AnsweredGroup, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain results by a coefficient `c * (1 / (n + eps))` whose reciprocal overflows, with or without a limit of 1.
 
     The coefficient `c * min(1 / n, 1 / c)` has the same effect if both reciprocals overflow.
@@ -236,7 +238,7 @@ def _explain_reciprocal(group: Group, formulas: Sequence[Formula]) -> Explanatio
     return None
 
 
-def _explain_products(group: Group, _: Sequence[Formula]) -> Explanation | None:
+def _explain_products(group: AnsweredGroup, _: Sequence[Formula]) -> Explanation | None:
     """Explain results by `(x c) / n` or `(x / n) c`, if the first product or quotient leaves the range."""
     factor = compute_plain_coefficient(group.norm, group.threshold)
     if factor is None or not math.isfinite(group.threshold) or not group.norm:
@@ -251,7 +253,7 @@ def _explain_products(group: Group, _: Sequence[Formula]) -> Explanation | None:
     return None
 
 
-def _explain_threshold(group: Group, _: Sequence[Formula]) -> Explanation | None:
+def _explain_threshold(group: AnsweredGroup, _: Sequence[Formula]) -> Explanation | None:
     """Explain results by `c / sqrt(max(n ** 2, c ** 2))`, if only the square of the threshold leaves the range.
 
     An infinite square makes zeros. A subnormal square has few digits, so gradients below the threshold change. If the
@@ -352,7 +354,7 @@ def _are_clearly_rounded_between(
     return decided
 
 
-def _explain_flush(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+def _explain_flush(group: AnsweredGroup, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain results by subnormal numbers that become zero, in the gradients or in the results."""
     for formula in formulas:
         factor = group.compute_coefficient(formula)
@@ -403,7 +405,7 @@ BREAKS: Mapping[str, str] = {step.cause: step.breaks for step in RANGES if step.
 NARROWER = {"float64": ("float32", "bfloat16", "float16"), "float32": ("float16", "bfloat16")}
 
 
-def list_roundings(group: Group, formulas: Sequence[Formula], *, is_narrow: bool) -> Iterator[Explanation]:
+def list_roundings(group: AnsweredGroup, formulas: Sequence[Formula], *, is_narrow: bool) -> Iterator[Explanation]:
     """Yield the explanations of results by the errors of a long sum, or of a narrower dtype.
 
     A careful computation of another formula needs no long sum. `is_narrow` says that the arithmetic is known to be
@@ -429,7 +431,7 @@ def list_roundings(group: Group, formulas: Sequence[Formula], *, is_narrow: bool
                 yield Explanation.of("narrower-arithmetic", dtype=narrow)
 
 
-def _is_lost_in(group: Group, narrow: str) -> bool:
+def _is_lost_in(group: AnsweredGroup, narrow: str) -> bool:
     """Return whether results are zeros or unchanged, because the norm or the threshold leaves the range of a dtype."""
     form = FORMATS[narrow]
     if not 0 < group.threshold < math.inf:
@@ -442,7 +444,7 @@ def _is_lost_in(group: Group, narrow: str) -> bool:
     return raise_to_power(Fraction(largest), group.seen.order) <= form.smallest_subnormal / 2
 
 
-def _has_rounded_numbers(group: Group, formula: Formula, narrow: str) -> bool:
+def _has_rounded_numbers(group: AnsweredGroup, formula: Formula, narrow: str) -> bool:
     """Return whether results are right for a threshold and an epsilon that were rounded to a narrower dtype.
 
     MLX 0.29 does so with all numbers of Python, although it computes in the dtype of the gradients.
@@ -461,7 +463,7 @@ def _has_rounded_numbers(group: Group, formula: Formula, narrow: str) -> bool:
     return factor is not None and group.is_scaled_by(factor * group.seen.rate)
 
 
-def _is_computed_in(group: Group, factor: Fraction, narrow: str) -> bool:
+def _is_computed_in(group: AnsweredGroup, factor: Fraction, narrow: str) -> bool:
     """Return whether results are right within the error bound of a narrower dtype, and show that it was used.
 
     They show it if all results are numbers of the narrower dtype, or if the coefficient or the norm is such a number.

@@ -13,7 +13,7 @@ from gradclip_adapters.contract import Array
 from ..cases.build import make_tensor
 from ..oracle.formats import read_float64_values
 from ..oracle.formula import PLAIN
-from .facts import Group, Kind, Seen, compute_plain_coefficient
+from .facts import AnsweredGroup, Kind, Seen, compute_plain_coefficient
 from .fits import BREAKS, FORMULA_CAUSES, explain_by_formula
 from .forms import explain_form, restore_form
 from .laws import BESIDE_EMPTY
@@ -143,7 +143,7 @@ def _explain_by_likely(traits: Traits, seen: Seen) -> list[Explanation]:
     return [one for one in intersect(each) if one.cause in traits.likely]
 
 
-def _explain_group(traits: Traits, group: Group) -> list[Explanation]:
+def _explain_group(traits: Traits, group: AnsweredGroup) -> list[Explanation]:
     """Return each explanation of the results of gradients that share a norm."""
     others = traits.list_formulas(group.seen)
     formulas = [PLAIN, *others]
@@ -163,7 +163,7 @@ def _explain_group(traits: Traits, group: Group) -> list[Explanation]:
     return list(dict.fromkeys(every))
 
 
-def _describe_symptom(group: Group) -> Explanation | None:
+def _describe_symptom(group: AnsweredGroup) -> Explanation | None:
     """Describe the results of finite gradients, or return None if they are none of these."""
     kinds = group.kinds
     if kinds == {Kind.SAME} and 0 <= group.threshold < group.norm:
@@ -177,7 +177,7 @@ def _describe_symptom(group: Group) -> Explanation | None:
     return None
 
 
-def _is_partly_clipped(group: Group) -> bool:
+def _is_partly_clipped(group: AnsweredGroup) -> bool:
     """Return whether each element is right or unchanged, and elements of both kinds occur."""
     factor = group.compute_coefficient()
     if factor is None or factor == 1 or group.seen.rate != 1:
@@ -195,7 +195,7 @@ def _is_partly_clipped(group: Group) -> bool:
     return right > 0 and kept > 0
 
 
-def _leaves_some(group: Group) -> bool:
+def _leaves_some(group: AnsweredGroup) -> bool:
     """Return whether some gradients are unchanged, and the others are clipped by the norm of the others alone."""
     kept = [tensor for tensor in group.tensors if tensor.kind is Kind.SAME and not tensor.is_zero]
     rest = [tensor for tensor in group.tensors if tensor.kind is not Kind.SAME]

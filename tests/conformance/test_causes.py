@@ -114,17 +114,17 @@ def test_factor_beyond_float64_is_compared_exactly(result: float) -> None:
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_doubtful_cause_stays_if_a_known_failure_names_it(is_known: bool) -> None:
-    found = Explanation.of("squares-underflow")
+def test_predicted_cause_stays_if_a_known_failure_names_it(is_known: bool) -> None:
+    found = Explanation.predict("squares-underflow")
     cells = [Options([found], is_known=is_known), Options([]), Options([])]
 
-    assert choose(cells, {"squares-underflow"}) == [found if is_known else None, None, None]
+    assert choose(cells) == [found if is_known else None, None, None]
 
 
 @pytest.mark.parametrize(("count", "named"), [(10, 9), (11, 0)])
 def test_cause_comes_before_a_symptom_that_its_cells_show_too(count: int, named: int) -> None:
     """A function that always returns zeros does so where squares overflow, too."""
-    cause, symptom = Explanation.of("squares-overflow"), Explanation.of("gradients-zeroed")
+    cause, symptom = Explanation.predict("squares-overflow"), Explanation.describe("gradients-zeroed")
     cells = [Options([cause, symptom] if number < 9 else [symptom]) for number in range(count)]
 
     assert choose(cells) == [cause] * named + [symptom] * (count - named)

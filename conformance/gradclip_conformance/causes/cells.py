@@ -24,10 +24,10 @@ from .fits import explain_by_formula
 from .forms import explain_effect, explain_form, explain_refusal, is_norm_beyond, list_norms
 from .meshes import list_on_mesh
 from .model import Explanation, Judged
-from .ranges import list_ranges
+from .ranges import LOST_NORMS, list_ranges
 from .results import LONG_SUM, explain_results, intersect
 from .right import is_right
-from .traits import EXPLAINED, LOST_NORMS, Traits
+from .traits import EXPLAINED, Traits
 from .unusual import explain_derivative, explain_groups, explain_repeated, has_dense_rows, is_overwritten
 from .values import changes_signs_of_zeros
 
@@ -136,7 +136,7 @@ def _explain_norm(wrong: _Wrong) -> list[Explanation]:
     found = [*_explain_survival(wrong), *list_norms(wrong.case, norm)]
     if is_norm_beyond(wrong.case, norm) and is_right(wrong.first):
         # The clip has the right norm, so its powers do not overflow.
-        return [Explanation.of("norm-out-of-range", effect="norm")]
+        return [Explanation.predict("norm-out-of-range", effect="norm")]
     if found or not wrong.first.operation.is_by_norm or is_right(wrong.first):
         return found
     return explain_results(wrong.traits, wrong.first)
@@ -179,7 +179,7 @@ def _explain_survival(wrong: _Wrong) -> list[Explanation]:
     """Explain results that the next call has overwritten. Other calls have right results."""
     is_late = wrong.case.theme == "results-survive"
     is_barred = "memory-reused" in wrong.traits.list_barred(wrong.first)
-    return [Explanation.of("memory-reused")] if (is_late and not is_barred) or is_overwritten(wrong.first) else []
+    return [Explanation.predict("memory-reused")] if (is_late and not is_barred) or is_overwritten(wrong.first) else []
 
 
 def _explain_small_difference(wrong: _Wrong, every: list[Seen]) -> list[Explanation]:

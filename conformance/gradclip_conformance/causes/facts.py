@@ -169,8 +169,8 @@ Number = TypeVar("Number", Fraction, Fraction | None)
 class AnsweredGroup:
     """A group of the oracle with the results of its gradients.
 
-    Norm, threshold and error bounds are those of the oracle. The norms that wrong functions take for the right one, such
-    as that of a single gradient, are computed here.
+    Norm, threshold and error bounds are those of the oracle. Only norms that wrong functions take for the right one,
+    such as that of a single gradient, are computed here.
     """
 
     seen: Seen

@@ -102,7 +102,7 @@ def _estimate(kind: str, group: AnsweredGroup) -> tuple[float, float] | None:
 
 def explain_by_formula(formula: Formula) -> Explanation:
     """Return the explanation by a formula with an epsilon."""
-    return Explanation.of(FORMULA_CAUSES[formula.kind], eps=formula.eps)
+    return Explanation.predict(FORMULA_CAUSES[formula.kind], eps=formula.eps)
 
 
 def _estimate_under_root(group: AnsweredGroup) -> list[float]:

@@ -83,12 +83,12 @@ def list_norms(case: Case, norm: Array | None) -> list[Explanation]:
     if value == 1 and not any(group.total is not None or group.norm for group in seen.groups):
         found.append(Explanation.of("coefficient-returned"))
     if not seen.groups:
-        return [*found, Explanation.of("excluded-counted")] if _counts_only_excluded(seen, value) else found
+        return [*found, Explanation.predict("excluded-counted")] if _counts_only_excluded(seen, value) else found
     (group,) = seen.groups
     if group.total is not None:
         return [Explanation.of("nonfinite-silent", effect="norm")] if math.isfinite(value) else []
     if math.isinf(value) and any(group.overflows(form) for form in group.forms):
-        found.append(Explanation.of("squares-overflow", effect="norm"))
+        found.append(Explanation.predict("squares-overflow", effect="norm"))
     return [*found, *_explain_finite(group, value)] if math.isfinite(value) else found
 
 
@@ -127,12 +127,12 @@ def _explain_finite(group: AnsweredGroup, value: float) -> list[Explanation]:
     if not _is_close(value, right, slack):
         # A norm that is as near to the right one explains nothing.
         others = (pair for pair in _list_other_norms(group) if abs(pair[1] - right) > right * Fraction(slack))
-        found = [Explanation.of(cause) for cause, norm in others if _is_close(value, norm, slack)]
+        found = [Explanation.predict(cause) for cause, norm in others if _is_close(value, norm, slack)]
     is_near = _is_close(value, right, group.errors.norm_bound * 2.0**-form.precision * 2)
     if any(group.underflows(one) and _may_be_left(group, one, value, is_near=is_near) for one in group.forms):
-        found.insert(0, Explanation.of("squares-underflow", effect="norm"))
+        found.insert(0, Explanation.predict("squares-underflow", effect="norm"))
     elif is_near:
-        found.append(Explanation.of("long-sum"))
+        found.append(Explanation.predict("long-sum"))
     return list(dict.fromkeys(found))
 
 
@@ -187,7 +187,7 @@ def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
     if case.options.get("error_if_nonfinite") and OPERATIONS[case.operation].is_by_norm:
         seen = Seen(case, [gradient.array for gradient in case.gradients])
         if any(group.total is None and any(group.overflows(form) for form in group.forms) for group in seen.groups):
-            return Explanation.of("squares-overflow", "refused", effect="error")
+            return Explanation.predict("squares-overflow", "refused", effect="error")
         if has_nonfinite_excluded(case) and all(group.total is None for group in seen.groups):
             return Explanation.of("excluded-counted")
     return Explanation.of("raises", error=answer.kind, text=_strip_numbers(answer.text))

@@ -16,7 +16,7 @@ import numpy as np
 
 from . import factors, norms
 from .facts import AnsweredGroup, Factor, Seen, compute_plain_coefficient
-from .model import Explanation
+from .model import Basis, Explanation
 
 #: The rule that a law breaks if it changes the results of almost every call above the threshold.
 ABOVE = "scaled-above"
@@ -96,7 +96,7 @@ class Law:
         return factor is None or right is None or abs(factor - right) * 2**group.coarsest > abs(right) / 2
 
     def explain(self) -> Explanation:
-        return Explanation(self.cause, self.parameters)
+        return Explanation(self.cause, self.parameters, basis=Basis.PREDICTED)
 
     def speaks_of(self, seen: Seen) -> bool:
         """Return whether the law gives a result of a call that differs from the right one by more than rounding."""

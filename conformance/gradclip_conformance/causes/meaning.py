@@ -90,7 +90,7 @@ def _explain_nonfinite(group: AnsweredGroup) -> Explanation | None:
         return Explanation.of("nonfinite-silent", effect="zeros")
     if group.total == math.inf and all(is_product_over_infinity(one, group.threshold) for one in group.distinct):
         # The infinite element shows. But a finite element whose product overflows is NaN, too, instead of zero.
-        return Explanation.of("product-out-of-range", "destroyed")
+        return Explanation.predict("product-out-of-range", "destroyed")
     return Explanation.of("nonfinite-silent", effect="left out") if _is_left_out(group) else None
 
 

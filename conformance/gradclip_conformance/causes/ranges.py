@@ -42,6 +42,8 @@ class Range:
     explain: Callable[[AnsweredGroup, Sequence[Formula]], Explanation | None]
     #: The rule, without its operation, that every function breaks whose arithmetic leaves the range in this step.
     breaks: str = ""
+    #: Whether the norm becomes zero, infinite or inaccurate. A right norm in the same answer refutes the cause.
+    loses_norm: bool = False
 
 
 def list_ranges(
@@ -86,16 +88,16 @@ def _measure_parameter(group: AnsweredGroup) -> Fraction:
 
 def _explain_infinite_limit(group: AnsweredGroup, cause: str) -> Explanation | None:
     """Explain results by a parameter whose norm, or whose squares, make the limit of a unit infinite."""
-    return Explanation.of(cause, "unclipped", effect="unchanged") if group.kinds <= {Kind.SAME} else None
+    return Explanation.predict(cause, "unclipped", effect="unchanged") if group.kinds <= {Kind.SAME} else None
 
 
 def _explain_infinite_norm(group: AnsweredGroup, cause: str) -> Explanation | None:
     """Explain results by an infinite norm. A finite number divided by it is 0, and its product with 0 is NaN."""
     kinds = group.kinds
     if kinds <= {Kind.ZERO} or kinds <= {Kind.NAN}:
-        return Explanation.of(cause, "destroyed", effect="nan" if Kind.NAN in kinds else "zeros")
+        return Explanation.predict(cause, "destroyed", effect="nan" if Kind.NAN in kinds else "zeros")
     if all(is_product_over_infinity(tensor, group.threshold) for tensor in group.distinct):
-        return Explanation.of(cause, "destroyed", effect="zeros and nan")
+        return Explanation.predict(cause, "destroyed", effect="zeros and nan")
     return None
 
 
@@ -108,7 +110,7 @@ def _explain_conversion(group: AnsweredGroup) -> Explanation | None:
         return None
     if not all(tensor.is_scaled_by(coefficient, 4.0) for tensor in wide):
         return None
-    return Explanation.of("norm-out-of-range", "destroyed", effect="zeros in the narrower dtype")
+    return Explanation.predict("norm-out-of-range", "destroyed", effect="zeros in the narrower dtype")
 
 
 def _explain_underflow(group: AnsweredGroup, formulas: Sequence[Formula]) -> Explanation | None:
@@ -120,7 +122,7 @@ def _explain_underflow(group: AnsweredGroup, formulas: Sequence[Formula]) -> Exp
     if parameter is None or not group.kinds <= {Kind.ZERO}:
         return None
     is_lost = 0 < _measure_parameter(group) ** 2 < FORMATS[parameter.dtype].smallest_normal
-    return Explanation.of("squares-underflow", "destroyed", effect="zeros") if is_lost else None
+    return Explanation.predict("squares-underflow", "destroyed", effect="zeros") if is_lost else None
 
 
 def _explain_underflow_in(group: AnsweredGroup, form: Format, formulas: Sequence[Formula]) -> Explanation | None:
@@ -128,22 +130,22 @@ def _explain_underflow_in(group: AnsweredGroup, form: Format, formulas: Sequence
     order = group.seen.order
     if low == 0:
         if group.kinds <= {Kind.NAN}:
-            return Explanation.of("squares-underflow", "destroyed", effect="nan")
+            return Explanation.predict("squares-underflow", "destroyed", effect="nan")
         if group.describe_effect(math.inf) == "infinite":
-            return Explanation.of("squares-underflow", "destroyed", effect="infinite")
+            return Explanation.predict("squares-underflow", "destroyed", effect="infinite")
         for formula in formulas:
             # The formula gives this coefficient for a norm of zero.
             if formula.kind == "coefficient":
                 shrunk = min(Fraction(1), Fraction(group.threshold) / formula.small) if formula.eps else Fraction(1)
                 if group.is_scaled_by(shrunk):
                     severity, effect = ("unclipped", "unchanged") if shrunk == 1 else ("wrong", "scaled")
-                    return Explanation.of("squares-underflow", severity, effect=effect)
+                    return Explanation.predict("squares-underflow", severity, effect=effect)
         # The coefficient `c (1 / c)` may differ from 1 by its roundings.
         if all(tensor.is_scaled_by(Fraction(1), 4.0) for tensor in group.distinct):
-            return Explanation.of("squares-underflow", "unclipped", effect="unchanged")
+            return Explanation.predict("squares-underflow", "unclipped", effect="unchanged")
     slack = 1 + Fraction(64, 2**form.precision)
     if _is_multiplied_before(group, low, high, slack):
-        return Explanation.of("squares-underflow", effect="scaled")
+        return Explanation.predict("squares-underflow", effect="scaled")
     factor = _find_common_factor(group)
     if factor is None:
         return None
@@ -151,7 +153,7 @@ def _explain_underflow_in(group: AnsweredGroup, form: Format, formulas: Sequence
         # The common factor implies a norm. Powers that partly underflow must be able to give this norm.
         implied = Fraction(group.threshold) / factor - (formula.small if formula.kind == "coefficient" else 0)
         if implied > 0 and low / slack <= raise_to_power(implied, order) <= high * slack:
-            return Explanation.of("squares-underflow", effect="scaled")
+            return Explanation.predict("squares-underflow", effect="scaled")
     return None
 
 
@@ -210,12 +212,12 @@ def _explain_coefficient(group: AnsweredGroup, formulas: Sequence[Formula]) -> E
             if factor is None or not 0 < factor < form.smallest_normal:
                 continue
             if group.kinds <= {Kind.ZERO}:
-                return Explanation.of("coefficient-underflow", "destroyed", effect="zeros")
+                return Explanation.predict("coefficient-underflow", "destroyed", effect="zeros")
             steps = round(factor / form.smallest_subnormal)
             for step in (steps, steps - 1, steps + 1):
                 rounded = step * form.smallest_subnormal
                 if step > 0 and all(tensor.is_scaled_by(rounded, 2.0) for tensor in group.distinct):
-                    return Explanation.of("coefficient-underflow", effect="scaled")
+                    return Explanation.predict("coefficient-underflow", effect="scaled")
     return None
 
 
@@ -234,7 +236,7 @@ def _explain_reciprocal(group: AnsweredGroup, formulas: Sequence[Formula]) -> Ex
         expected = ("nan",) if group.threshold == 0 else ("unchanged", "infinite") if formula.eps else ("infinite",)
         if effect in expected and not (effect == "unchanged" and group.norm <= Fraction(group.threshold)):
             severity = "unclipped" if effect == "unchanged" else "destroyed"
-            return Explanation.of("reciprocal-out-of-range", severity, effect=effect)
+            return Explanation.predict("reciprocal-out-of-range", severity, effect=effect)
     return None
 
 
@@ -249,7 +251,7 @@ def _explain_products(group: AnsweredGroup, _: Sequence[Formula]) -> Explanation
     for first, second in orders:
         if all(_is_rounded_between(tensor, first, second, group.compute_bound(tensor)) for tensor in group.distinct):
             destroyed = group.kinds <= {Kind.ZERO, Kind.NAN, Kind.PARTLY}
-            return Explanation.of("product-out-of-range", "destroyed" if destroyed else "")
+            return Explanation.predict("product-out-of-range", "destroyed" if destroyed else "")
     return None
 
 
@@ -265,10 +267,10 @@ def _explain_threshold(group: AnsweredGroup, _: Sequence[Formula]) -> Explanatio
     square, scalar = Fraction(group.threshold) ** 2, group.seen.case.options.get("threshold_as", "")
     own = FORMATS.get(scalar.removeprefix("numpy-"))
     if own is not None and square > own.largest and group.kinds <= {Kind.SAME}:
-        return Explanation.of(cause, "unclipped", effect="unchanged")
+        return Explanation.predict(cause, "unclipped", effect="unchanged")
     for form in group.forms:
         if square > form.largest and not group.overflows(form) and group.kinds <= {Kind.ZERO}:
-            return Explanation.of(cause, "destroyed", effect="zeros")
+            return Explanation.predict(cause, "destroyed", effect="zeros")
         if square >= form.smallest_normal or group.norm > Fraction(group.threshold):
             continue
         steps = math.floor(square / form.smallest_subnormal)
@@ -277,7 +279,7 @@ def _explain_threshold(group: AnsweredGroup, _: Sequence[Formula]) -> Explanatio
             # A coefficient that is almost 1 would also explain other roundings.
             is_clear = abs(factor - 1) * 2**group.coarsest > 4.0
             if is_clear and all(tensor.is_scaled_by(factor, 4.0) for tensor in group.distinct):
-                return Explanation.of(cause, effect="scaled")
+                return Explanation.predict(cause, effect="scaled")
     return None
 
 
@@ -362,12 +364,12 @@ def _explain_flush(group: AnsweredGroup, formulas: Sequence[Formula]) -> Explana
             continue
         counts = [_count_flushed(tensor, factor, group.compute_bound(tensor)) for tensor in group.distinct]
         if None not in counts and any(counts):
-            return Explanation.of("subnormals-flushed")
+            return Explanation.predict("subnormals-flushed")
     every_is_subnormal = all(
         (np.abs(tensor.before) < float(tensor.form.smallest_normal)).all() for tensor in group.distinct
     )
     if every_is_subnormal and group.kinds <= {Kind.SAME} and group.norm > Fraction(group.threshold):
-        return Explanation.of("subnormals-flushed", "unclipped", effect="unchanged")
+        return Explanation.predict("subnormals-flushed", "unclipped", effect="unchanged")
     return None
 
 
@@ -387,9 +389,9 @@ FLUSHED = Range("subnormals-flushed", _explain_flush)
 
 #: The steps in the order of the formula.
 RANGES = (
-    Range("squares-overflow", _explain_squares_overflow, breaks="overflow-of-squares"),
-    Range("norm-out-of-range", _explain_norm_out_of_range),
-    Range("squares-underflow", _explain_underflow, breaks="underflow-of-squares"),
+    Range("squares-overflow", _explain_squares_overflow, breaks="overflow-of-squares", loses_norm=True),
+    Range("norm-out-of-range", _explain_norm_out_of_range, loses_norm=True),
+    Range("squares-underflow", _explain_underflow, breaks="underflow-of-squares", loses_norm=True),
     Range("reciprocal-out-of-range", _explain_reciprocal),
     Range("coefficient-underflow", _explain_coefficient, breaks="coefficient-underflow"),
     Range("product-out-of-range", _explain_products, breaks="intermediate-range"),
@@ -399,6 +401,12 @@ RANGES = (
 
 #: The rules that functions break whose arithmetic leaves the range in a step, by the step's cause.
 BREAKS: Mapping[str, str] = {step.cause: step.breaks for step in RANGES if step.breaks}
+
+#: The rules about calls in which the arithmetic may leave the range, or meets subnormal numbers. They refute no law.
+LIMITS = frozenset({*BREAKS.values(), "subnormal"})
+
+#: The causes of steps that lose the norm.
+LOST_NORMS = frozenset(step.cause for step in RANGES if step.loses_norm)
 
 
 #: For each format, the narrower formats, widest first.
@@ -418,9 +426,9 @@ def list_roundings(group: AnsweredGroup, formulas: Sequence[Formula], *, is_narr
         factor *= group.seen.rate
         if group.kinds <= {Kind.FINITE, Kind.SAME} and group.is_scaled_by(factor):
             if factor == group.seen.rate:
-                yield Explanation.of("not-exact-below")
+                yield Explanation.predict("not-exact-below")
             elif formula == PLAIN or not group.follows(formula, careful=True):
-                yield Explanation.of("long-sum")
+                yield Explanation.predict("long-sum")
         widest = max(group.tensors, key=lambda tensor: tensor.form.precision).given.dtype
         for narrow in NARROWER.get(widest, ()):
             if (
@@ -428,7 +436,7 @@ def list_roundings(group: AnsweredGroup, formulas: Sequence[Formula], *, is_narr
                 or _has_rounded_numbers(group, formula, narrow)
                 or (is_narrow and _is_lost_in(group, narrow))
             ):
-                yield Explanation.of("narrower-arithmetic", dtype=narrow)
+                yield Explanation.predict("narrower-arithmetic", dtype=narrow)
 
 
 def _is_lost_in(group: AnsweredGroup, narrow: str) -> bool:

@@ -19,14 +19,14 @@ from .forms import explain_form, restore_form
 from .laws import BESIDE_EMPTY
 from .meaning import counts_nonfinite_excluded, explain_excluded, explain_special
 from .model import Explanation, combine, unite
-from .ranges import list_ranges, list_roundings
+from .ranges import LIMITS, list_ranges, list_roundings
 from .right import are_addends_clipped, has_moved_elements, has_other_units, is_in_other_order, is_right
-from .traits import LIMITS, Traits
+from .traits import Traits
 from .unusual import explain_rows, has_dense_rows, has_limited_elements, is_clipped_by_rows
 from .values import list_values
 
 #: Results that are right within the error bound of a sum in the dtype.
-LONG_SUM = Explanation.of("long-sum")
+LONG_SUM = Explanation.predict("long-sum")
 
 #: Results that are right if a fresh process computes them.
 STATE_KEPT = Explanation.of("state-kept")
@@ -39,9 +39,6 @@ SPECIAL = frozenset({"excluded-counted"} | {*FORMULA_CAUSES.values()})
 
 #: Causes that make gradients of zeros NaN.
 ZEROS_NAN = frozenset({"zero-over-zero", "zero-norm-nan"})
-
-#: The names of results that no model explains.
-SYMPTOMS = frozenset({"not-clipped", "gradients-zeroed", "gradients-nan"})
 
 
 def explain_results(traits: Traits, seen: Seen) -> list[Explanation]:
@@ -56,7 +53,7 @@ def explain_results(traits: Traits, seen: Seen) -> list[Explanation]:
         return [Explanation.of("addends-clipped"), *found]
     if is_in_other_order(seen):
         return [OTHER_ORDER, *found]
-    return [Explanation.of("elements-moved"), *found] if has_moved_elements(seen) else found
+    return [Explanation.predict("elements-moved"), *found] if has_moved_elements(seen) else found
 
 
 def _explain_form(traits: Traits, seen: Seen, form: Explanation) -> list[Explanation]:
@@ -115,11 +112,11 @@ def _list_laws(traits: Traits, seen: Seen) -> list[Explanation]:
     """Return the explanations by models of a whole call."""
     found = [law.explain() for law in traits.list_laws(seen) if law.reproduces(seen)]
     if seen.operation.divides_gradients and has_other_units(seen):
-        found.append(Explanation.of("other-units"))
+        found.append(Explanation.predict("other-units"))
     if not seen.operation.is_relative and has_limited_elements(seen):
-        found.append(Explanation.of("elements-limited"))
+        found.append(Explanation.predict("elements-limited"))
     if is_clipped_by_rows(seen):
-        found.append(Explanation.of("norm-of-rows"))
+        found.append(Explanation.predict("norm-of-rows"))
     return found
 
 
@@ -167,13 +164,13 @@ def _describe_symptom(group: AnsweredGroup) -> Explanation | None:
     """Describe the results of finite gradients, or return None if they are none of these."""
     kinds = group.kinds
     if kinds == {Kind.SAME} and 0 <= group.threshold < group.norm:
-        return Explanation.of("not-clipped", "unclipped")
+        return Explanation.describe("not-clipped", "unclipped")
     if kinds == {Kind.ZERO}:
-        return Explanation.of("gradients-zeroed", "destroyed")
+        return Explanation.describe("gradients-zeroed", "destroyed")
     if kinds == {Kind.NAN}:
-        return Explanation.of("gradients-nan", "destroyed")
+        return Explanation.describe("gradients-nan", "destroyed")
     if _is_partly_clipped(group) or _leaves_some(group):
-        return Explanation.of("not-clipped", "unclipped", effect="some")
+        return Explanation.describe("not-clipped", "unclipped", effect="some")
     return None
 
 

@@ -45,16 +45,8 @@ BROKEN = {
 #: A function with one of these causes keeps the rule. If an entry point breaks the rule, the cause cannot apply.
 KEPT = {**fits.KEEPS, "memory-reused": ABOVE}
 
-#: Rules about calls in which the arithmetic may leave the range. They refute no law.
-LIMITS = frozenset(
-    {"overflow-of-squares", "underflow-of-squares", "coefficient-underflow", "intermediate-range", "subnormal"}
-)
-
 #: An epsilon of fewer ulp of 1 does not show in ordinary calls above the threshold.
 HIDDEN = 1024
-
-#: Causes that make the norm zero, infinite or inaccurate. A right norm in the same answer refutes them.
-LOST_NORMS = frozenset({"squares-overflow", "squares-underflow", "norm-out-of-range"})
 
 
 @dataclass
@@ -115,7 +107,7 @@ class Traits:
             barred = barred.union(cause for cause in set.intersection(*each) if BROKEN.get(cause) == ABOVE)
         if case.norm_type != 2:
             barred = {cause for cause in barred if BROKEN.get(cause) != ABOVE}
-        return barred | LOST_NORMS if seen.has_right_norm else barred
+        return barred | ranges.LOST_NORMS if seen.has_right_norm else barred
 
     def remember(self, seen: Seen) -> None:
         """Keep a small call, so that laws which predict another wrong answer to it can be refuted."""

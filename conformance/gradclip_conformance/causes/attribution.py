@@ -26,7 +26,7 @@ from .fits import FITS
 from .laws import LAWS, SHOWN_BY_ONE
 from .model import Basis, Explanation, Judged, Key
 from .ranges import LIMITS
-from .results import LONG_SUM, ZEROS_NAN
+from .results import LONG_SUM
 from .traits import BREAKING, Traits, learn, suspect
 
 #: At most so many short calls of each theme show which cause is likely.
@@ -85,19 +85,18 @@ def _list_options_of_all(
     """Return the explanations of the cells of one entry point, those of a few short calls of each theme first.
 
     To compare a short call with all models takes 10 ms, a long one up to a second, and a wrong function may have
-    hundreds of wrong cells. So the few show the likely cause, with which all other cells are compared first.
+    hundreds of wrong cells. So the few show the likely cause, with which all other cells are compared first. Those of
+    the few that it does not explain belong to the others: what the rest shows may explain them.
     """
     few = _take_few_of_each_theme(cells)
     options = {place: _list_options(traits, cells[place]) for place in few}
     traits.shown = frozenset(one.cause for cell in options.values() for one in cell.explanations)
-    if traits.shown & ZEROS_NAN:
-        # These causes also explain parts of answers that show little on their own.
-        options = {place: _list_options(traits, cells[place]) for place in few}
     times = Counter(one.cause for one in choose(list(options.values())) if one is not None)
     traits.likely = frozenset(cause for cause, count in times.items() if count > len(few) / LIKELY)
-    if "narrower-arithmetic" in traits.likely:
-        # It also explains norms that are lost, which show little on their own.
-        options = {}
+    explaining = traits.likely or traits.shown
+    options = {
+        place: cell for place, cell in options.items() if any(one.cause in explaining for one in cell.explanations)
+    }
     # Large cells come first, before the facts about the others take memory.
     rest = set(range(len(cells))).difference(options)
     for place in sorted(rest, key=lambda place: (cells[place].digest is None, place)):

@@ -18,7 +18,7 @@ from ..oracle import integers
 from ..oracle.arrays import decode
 from ..oracle.formats import FORMATS
 from ..oracle.question import get_clipping_threshold
-from .facts import AnsweredGroup, Factor, compute_norm, compute_plain_coefficient, round_doubles
+from .facts import NORM_ERROR, AnsweredGroup, Factor, compute_norm, compute_plain_coefficient, round_doubles
 
 
 def round_elements(group: AnsweredGroup, *, narrow: str) -> Fraction | None:
@@ -129,8 +129,7 @@ def tolerate(group: AnsweredGroup, *, most: Fraction) -> Fraction | None:
     if not 0 < group.threshold < math.inf:
         return None
     above = group.norm / Fraction(group.threshold) - 1
-    # Rounding explains a norm that is a few ulp above the threshold.
-    return Fraction(1) if Fraction(16, 2**group.coarsest) < above <= most else group.compute_coefficient()
+    return Fraction(1) if Fraction(NORM_ERROR, 2**group.coarsest) < above <= most else group.compute_coefficient()
 
 
 def keep_signs(group: AnsweredGroup, *, eps: float) -> Fraction | None:

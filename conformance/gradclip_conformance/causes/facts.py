@@ -48,6 +48,14 @@ Doubles = npt.NDArray[np.float64]
 #: Above this many elements, only models that need no further exact sum are tried, because an exact sum takes long.
 MANY = 4096
 
+#: The error of results that share a known factor, in ulp. Each of two results that are compared has the roundings of a
+#: quotient and of a product, and a relative error of 2**-precision is less than one ulp (`oracle/bounds.py`).
+SCALING_ERROR = 4.0
+
+#: The error of a Euclidean norm of n = 25 elements, in units of 2**-precision: (n + 5) / 2 + 1 (`oracle/bounds.py`).
+#: Wrong norms are compared with answers within this error: long calls cannot tell such norms from a long sum.
+NORM_ERROR = 16
+
 #: The largest number of float64.
 LARGEST = Fraction(sys.float_info.max)
 
@@ -279,8 +287,9 @@ class AnsweredGroup:
 
     def compute_bound(self, tensor: Tensor) -> float:
         """Return the error bound of each element, in ulp, if the norm is summed in the coarsest dtype."""
-        bound = self.seen.prediction.errors[tensor.index].clip_bound
-        return max(bound, 4.0) * 2.0 ** (tensor.form.precision - self.coarsest) + 1.0
+        bound = max(self.seen.prediction.errors[tensor.index].clip_bound, SCALING_ERROR)
+        # The last rounding is that to the dtype of the result.
+        return bound * 2.0 ** (tensor.form.precision - self.coarsest) + 1.0
 
     @cached_property
     def distinct(self) -> list[Tensor]:
@@ -511,6 +520,11 @@ def raise_to_power(base: Fraction, order: float) -> Fraction:
     whole = math.floor(exponent * order)
     digits = float(base / compute_power_of_two(exponent)) ** order * 2.0 ** (exponent * order - whole)
     return Fraction(digits) * compute_power_of_two(whole)
+
+
+def bound_power(form: Format, order: float) -> Fraction:
+    """Return the largest quotient of two powers of a norm. A power multiplies the relative error by its order."""
+    return 1 + Fraction(order) * NORM_ERROR / 2**form.precision
 
 
 def compute_plain_coefficient(norm: Fraction, threshold: float) -> Fraction | None:

@@ -16,7 +16,7 @@ from ..judge.arrays import read_norm
 from ..judge.model import Answer, Context, Died, Raised, TimedOut
 from ..oracle.formats import FORMATS, Format
 from ..oracle.question import get_clipping_threshold
-from .facts import AnsweredGroup, Seen, bound_norms_after_underflow
+from .facts import NORM_ERROR, AnsweredGroup, Seen, bound_norms_after_underflow, bound_power
 from .laws import LAWS
 from .meaning import has_nonfinite_excluded
 from .model import Explanation
@@ -104,7 +104,7 @@ def _counts_only_excluded(seen: Seen, value: float) -> bool:
     """Return whether a norm is that of the excluded gradients, where nothing is included."""
     norm = AnsweredGroup(seen, []).compute_norm_over(seen.excluded)
     coarsest = min((FORMATS[one.array.dtype].precision for one in seen.case.gradients if one.array), default=0)
-    return bool(norm) and math.isfinite(value) and _is_close(value, norm, 16 * 2.0**-coarsest)
+    return bool(norm) and math.isfinite(value) and _is_close(value, norm, NORM_ERROR * 2.0**-coarsest)
 
 
 def is_norm_beyond(case: Case, norm: Array | None) -> bool:
@@ -121,8 +121,7 @@ def is_norm_beyond(case: Case, norm: Array | None) -> bool:
 
 def _explain_finite(group: AnsweredGroup, value: float) -> list[Explanation]:
     right, form = group.norm, group.forms[0]
-    # Allow for the rounding errors of a sum of a few terms, a quotient and a root: a few units in the last place.
-    slack = 16 * 2.0**-form.precision
+    slack = NORM_ERROR * 2.0**-form.precision
     found = []
     if not _is_close(value, right, slack):
         # A norm that is as near to the right one explains nothing.
@@ -155,7 +154,7 @@ def _may_be_left(group: AnsweredGroup, form: Format, value: float, *, is_near: b
     If a long sum may give the norm, too (`is_near`), powers must underflow that are more than its rounding errors.
     """
     low, high = bound_norms_after_underflow(group, form)
-    slack, order = 1 + Fraction(64, 2**form.precision), int(group.seen.order)
+    slack, order = bound_power(form, group.seen.order), int(group.seen.order)
     if is_near and low * slack > group.norm**order:
         return False
     # The root itself may be subnormal. Then rounding changes it by up to the spacing of the subnormal numbers.

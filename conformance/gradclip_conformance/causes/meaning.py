@@ -11,7 +11,7 @@ import numpy as np
 from ..cases.model import Case
 from ..oracle.formats import FORMATS, read_float64_values
 from ..oracle.formula import PLAIN, Formula
-from .facts import AnsweredGroup, Kind, Seen, compute_norm, is_product_over_infinity
+from .facts import NORM_ERROR, AnsweredGroup, Kind, Seen, compute_norm, is_product_over_infinity
 from .model import Explanation
 
 
@@ -107,7 +107,7 @@ def _is_left_out(group: AnsweredGroup) -> bool:
     if not norm:
         return False
     factor = 1.0 if group.threshold >= norm else float(Fraction(group.threshold) / norm)
-    error = 16 * 2.0**-group.coarsest
+    error = NORM_ERROR * 2.0**-group.coarsest
     return all(
         bool(
             (np.abs(tensor.after - tensor.before * factor)[kept] <= np.abs(tensor.before[kept]) * factor * error).all()

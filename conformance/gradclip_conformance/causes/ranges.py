@@ -19,10 +19,12 @@ from ..oracle.bounds import compute_error_bounds
 from ..oracle.formats import FORMATS, Format, compute_power_of_two, has_long_doubles, round_to_long_double
 from ..oracle.formula import PLAIN, Formula
 from .facts import (
+    SCALING_ERROR,
     AnsweredGroup,
     Kind,
     Tensor,
     bound_norms_after_underflow,
+    bound_power,
     compute_plain_coefficient,
     is_product_over_infinity,
     raise_to_power,
@@ -108,7 +110,7 @@ def _explain_conversion(group: AnsweredGroup) -> Explanation | None:
     coefficient = compute_plain_coefficient(group.norm, group.threshold)
     if not narrow or not wide or coefficient is None or {tensor.kind for tensor in narrow} != {Kind.ZERO}:
         return None
-    if not all(tensor.is_scaled_by(coefficient, 4.0) for tensor in wide):
+    if not all(tensor.is_scaled_by(coefficient, SCALING_ERROR) for tensor in wide):
         return None
     return Explanation.predict("norm-out-of-range", "destroyed", effect="zeros in the narrower dtype")
 
@@ -141,9 +143,9 @@ def _explain_underflow_in(group: AnsweredGroup, form: Format, formulas: Sequence
                     severity, effect = ("unclipped", "unchanged") if shrunk == 1 else ("wrong", "scaled")
                     return Explanation.predict("squares-underflow", severity, effect=effect)
         # The coefficient `c (1 / c)` may differ from 1 by its roundings.
-        if all(tensor.is_scaled_by(Fraction(1), 4.0) for tensor in group.distinct):
+        if all(tensor.is_scaled_by(Fraction(1), SCALING_ERROR) for tensor in group.distinct):
             return Explanation.predict("squares-underflow", "unclipped", effect="unchanged")
-    slack = 1 + Fraction(64, 2**form.precision)
+    slack = bound_power(form, order)
     if _is_multiplied_before(group, low, high, slack):
         return Explanation.predict("squares-underflow", effect="scaled")
     factor = _find_common_factor(group)
@@ -199,7 +201,7 @@ def _find_common_factor(group: AnsweredGroup) -> Fraction | None:
         return None
     largest = max(sized, key=lambda tensor: float(np.abs(tensor.after).max()))
     factor = Fraction(largest.factor or 0.0)
-    if factor <= 0 or not all(tensor.is_scaled_by(factor, 4.0) for tensor in group.distinct):
+    if factor <= 0 or not all(tensor.is_scaled_by(factor, SCALING_ERROR) for tensor in group.distinct):
         return None
     return factor
 
@@ -216,7 +218,7 @@ def _explain_coefficient(group: AnsweredGroup, formulas: Sequence[Formula]) -> E
             steps = round(factor / form.smallest_subnormal)
             for step in (steps, steps - 1, steps + 1):
                 rounded = step * form.smallest_subnormal
-                if step > 0 and all(tensor.is_scaled_by(rounded, 2.0) for tensor in group.distinct):
+                if step > 0 and all(tensor.is_scaled_by(rounded, SCALING_ERROR) for tensor in group.distinct):
                     return Explanation.predict("coefficient-underflow", effect="scaled")
     return None
 
@@ -277,8 +279,8 @@ def _explain_threshold(group: AnsweredGroup, _: Sequence[Formula]) -> Explanatio
         for rounded in (step * form.smallest_subnormal for step in (steps, steps + 1) if step):
             factor = Fraction(math.sqrt(square / rounded))
             # A coefficient that is almost 1 would also explain other roundings.
-            is_clear = abs(factor - 1) * 2**group.coarsest > 4.0
-            if is_clear and all(tensor.is_scaled_by(factor, 4.0) for tensor in group.distinct):
+            is_clear = abs(factor - 1) * 2**group.coarsest > SCALING_ERROR
+            if is_clear and all(tensor.is_scaled_by(factor, SCALING_ERROR) for tensor in group.distinct):
                 return Explanation.predict(cause, effect="scaled")
     return None
 
@@ -488,7 +490,8 @@ def _is_computed_in(group: AnsweredGroup, factor: Fraction, narrow: str) -> bool
     common = _find_common_factor(group) if slack < 0.125 and group.kinds <= {Kind.FINITE, Kind.SAME} else None
     if common is None or abs(common - factor) > factor * Fraction(slack):
         return False
-    error = 8 * 2.0**-group.coarsest
+    # An ulp is at most twice the unit.
+    error = 2 * SCALING_ERROR * 2.0**-group.coarsest
     numbers = [float(common)]
     if 0 < group.threshold < math.inf:
         # The threshold may be rounded to the narrower dtype, too.

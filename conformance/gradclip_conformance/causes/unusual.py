@@ -17,7 +17,7 @@ from ..oracle.arrays import decode
 from ..oracle.formats import read_float64_values, round_all
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.question import get_bounds, get_clipping_threshold
-from .facts import AnsweredGroup, Seen, Tensor, round_doubles
+from .facts import NORM_ERROR, AnsweredGroup, Seen, Tensor, round_doubles
 from .model import Explanation
 from .values import is_right_value
 
@@ -83,7 +83,7 @@ def _is_clipped_in_parts(tensor: Tensor, threshold: float, along_first: bool, av
     before = tensor.before.reshape(-1, max(length, 1)).astype(np.longdouble)
     norms = np.sqrt((before * before).sum(axis=1, keepdims=True)) / max(length, 1) ** (averaging_power / 2)
     right = np.where(norms <= threshold, before, before * (threshold / norms)).ravel()
-    allowed = np.abs(right) * 8 * 2.0 ** (1 - tensor.form.precision) + 2 * float(tensor.form.smallest_subnormal)
+    allowed = np.abs(right) * NORM_ERROR * 2.0**-tensor.form.precision + 2 * float(tensor.form.smallest_subnormal)
     return bool((np.abs(tensor.after - right) <= allowed).all())
 
 

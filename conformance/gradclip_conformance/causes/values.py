@@ -14,7 +14,7 @@ from gradclip_adapters.contract import DTYPES
 
 from ..oracle.formats import FORMATS, read_float64_values
 from ..oracle.question import get_bounds
-from .facts import Seen, round_doubles
+from .facts import SCALING_ERROR, Seen, round_doubles
 from .model import Explanation
 
 Doubles = npt.NDArray[np.float64]
@@ -63,7 +63,7 @@ def _is_scaled_to(high: float, before: Doubles, after: Doubles, dtype: str) -> b
         return False
     factor = min(1.0, high / largest) if largest else 1.0
     spacing = np.abs(after) * 2.0 ** (1 - FORMATS[dtype].precision) + float(FORMATS[dtype].smallest_subnormal)
-    return bool((np.abs(after - before * factor) <= 4 * spacing).all())
+    return bool((np.abs(after - before * factor) <= SCALING_ERROR * spacing).all())
 
 
 def _is_partly_clipped(before: Doubles, after: Doubles, right: Doubles) -> bool:

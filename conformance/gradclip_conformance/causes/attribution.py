@@ -30,10 +30,13 @@ from .results import LONG_SUM
 from .traits import BREAKING, Traits, learn, suspect
 
 #: At most so many short calls of each theme show which cause is likely.
-FEW = 3
+FEW = 3  # measured: 2 and 6 name the same causes
 
-#: A cause is likely if it explains one in so many of these calls. A gradient takes as long as this many elements.
-LIKELY, ELEMENTS_OF_A_GRADIENT = 4, 32
+#: A cause is likely if it explains one in so many of these calls.
+LIKELY = 4  # measured: 2 and 8 name the same causes
+
+#: A gradient takes as long as this many elements.
+ELEMENTS_OF_A_GRADIENT = 32  # measured: 16 and 64 name the same causes
 
 #: The causes of all laws that one answer cannot show, because it may agree with them by chance.
 ALL_LAWS = frozenset([*(law.cause for law in LAWS), *(fit.cause for fit in FITS)]) - SHOWN_BY_ONE

@@ -124,12 +124,12 @@ def limit_parameter(limit: Limit, *, of_whole: bool = False) -> Factor:
     return compute_factor
 
 
-def tolerate(group: AnsweredGroup, *, most: Fraction) -> Fraction | None:
-    """Return the coefficient that is 1 for a norm above the threshold by at most this part of the threshold."""
+def tolerate(group: AnsweredGroup) -> Fraction | None:
+    """Return the coefficient that is 1 for a norm above the threshold, but at most twice as large."""
     if not 0 < group.threshold < math.inf:
         return None
     above = group.norm / Fraction(group.threshold) - 1
-    return Fraction(1) if Fraction(NORM_ERROR, 2**group.coarsest) < above <= most else group.compute_coefficient()
+    return Fraction(1) if Fraction(NORM_ERROR, 2**group.coarsest) < above <= 1 else group.compute_coefficient()
 
 
 def keep_signs(group: AnsweredGroup, *, eps: float) -> Fraction | None:

@@ -183,8 +183,7 @@ LAWS: tuple[Law, ...] = (
     Law("eps-ignored", factors.limit_parameter(lambda norm, _, factor: max(norm, Fraction(1e-3)) * factor)),
     Law("whole-parameter", factors.limit_parameter(lambda norm, eps, factor: max(norm, eps) * factor, of_whole=True)),
     Law("signs-lost", AnsweredGroup.compute_coefficient, loses_signs=True, breaks=ABOVE),
-    Law("threshold-tolerance", partial(factors.tolerate, most=Fraction(1)), keeps=ABOVE),
-    Law("threshold-tolerance", partial(factors.tolerate, most=Fraction(1, 100)), keeps=ABOVE),
+    Law("threshold-tolerance", factors.tolerate, keeps=ABOVE),
     *(
         Law("coefficient-rounded", factors.change_above(factors.round_coefficient(digits)), breaks=ABOVE)
         for digits in range(1, 9)

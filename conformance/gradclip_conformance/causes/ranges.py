@@ -414,6 +414,9 @@ LOST_NORMS = frozenset(step.cause for step in RANGES if step.loses_norm)
 #: For each format, the narrower formats, widest first.
 NARROWER = {"float64": ("float32", "bfloat16", "float16"), "float32": ("float16", "bfloat16")}
 
+#: A relative error bound below this one shows that a narrower dtype was used.
+CLEAR = 0.125  # measured: 0.0625 and 0.25 name the same causes
+
 
 def list_roundings(group: AnsweredGroup, formulas: Sequence[Formula], *, is_narrow: bool) -> Iterator[Explanation]:
     """Yield the explanations of results by the errors of a long sum, or of a narrower dtype.
@@ -485,9 +488,9 @@ def _is_computed_in(group: AnsweredGroup, factor: Fraction, narrow: str) -> bool
     size, is_average = float(min(group.norm, Fraction(2) ** 1000)), group.seen.operation.is_average
     bounds = compute_error_bounds(form, group.seen.order, group.count, size, is_average=is_average)
     slack = (bounds.clip_bound + 2) * 2.0 ** (1 - form.precision)
-    if slack < 0.125 and all(_is_rounded_to(tensor, factor, narrow, slack) for tensor in group.distinct):
+    if slack < CLEAR and all(_is_rounded_to(tensor, factor, narrow, slack) for tensor in group.distinct):
         return True
-    common = _find_common_factor(group) if slack < 0.125 and group.kinds <= {Kind.FINITE, Kind.SAME} else None
+    common = _find_common_factor(group) if slack < CLEAR and group.kinds <= {Kind.FINITE, Kind.SAME} else None
     if common is None or abs(common - factor) > factor * Fraction(slack):
         return False
     # An ulp is at most twice the unit.

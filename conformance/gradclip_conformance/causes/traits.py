@@ -33,7 +33,7 @@ EXPLAINED = DIFFERING - {Status.ERROR, Status.NOT_RUN}
 BREAKING = EXPLAINED - {Status.DOCUMENTED}
 
 #: Numbers are fitted to this many cells, evenly spaced: each number needs two different norms, and a case has few.
-FITTING = 200
+FITTING = 200  # measured: 100 and 400 name the same causes
 
 #: For some causes, the rule that the cause breaks. If an entry point keeps the rule, the cause cannot apply.
 BROKEN = {
@@ -46,7 +46,7 @@ BROKEN = {
 KEPT = {**fits.KEEPS, "memory-reused": ABOVE}
 
 #: An epsilon of fewer ulp of 1 does not show in ordinary calls above the threshold.
-HIDDEN = 1024
+HIDDEN = 1024  # measured: 512 and 2048 name the same causes
 
 
 @dataclass

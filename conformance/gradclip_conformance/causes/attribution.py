@@ -88,17 +88,18 @@ def _list_options_of_all(
     """Return the explanations of the cells of one entry point, those of a few short calls of each theme first.
 
     To compare a short call with all models takes 10 ms, a long one up to a second, and a wrong function may have
-    hundreds of wrong cells. So the few show the likely cause, with which all other cells are compared first. Those of
-    the few that it does not explain belong to the others: what the rest shows may explain them.
+    hundreds of wrong cells. So the few show the likely causes, with which all other cells are compared first. A cell
+    of the few belongs to the others unless each likely cause explains it: what the few show may explain it, too.
     """
     few = _take_few_of_each_theme(cells)
     options = {place: _list_options(traits, cells[place]) for place in few}
     traits.shown = frozenset(one.cause for cell in options.values() for one in cell.explanations)
     times = Counter(one.cause for one in choose(list(options.values())) if one is not None)
     traits.likely = frozenset(cause for cause, count in times.items() if count > len(few) / LIKELY)
-    explaining = traits.likely or traits.shown
     options = {
-        place: cell for place, cell in options.items() if any(one.cause in explaining for one in cell.explanations)
+        place: cell
+        for place, cell in options.items()
+        if cell.explanations and traits.likely <= {one.cause for one in cell.explanations}
     }
     # Large cells come first, before the facts about the others take memory.
     rest = set(range(len(cells))).difference(options)
